@@ -10,7 +10,7 @@ import stageguard as sg
 from nights import decode, random_mapping, random_probabilities
 from small import profile_of, refusal
 from stageguard.base.errors import InputError, ProfileError, StageGuardWarning
-from stageguard.guard.clock import MOST_PASSES, sleep_onsets
+from stageguard.guard.clock import MOST_PASSES, ClockRules
 from stageguard.night.stages import AASM5
 
 # REM at 2 % of its usual share for half an hour, as usual from 45 minutes on
@@ -168,10 +168,38 @@ def test_pins_overrule_the_clock_and_the_strength_says_so():
 def test_a_wake_of_an_hour_starts_the_clock_again(wake_epochs, restarts):
     labels = np.r_[np.zeros(9), np.full(100, 2), np.zeros(wake_epochs), np.full(50, 2)].astype(np.int8)
     clock = sg.Profile.from_dict(profile_of(clock=CLOCK).to_dict()).clock
-    found = sleep_onsets(labels, AASM5, clock, 30.0)
+    rules = ClockRules.of(clock, AASM5, 30.0)
+    found = rules.onsets(labels)
     assert found == ((9, 109 + wake_epochs) if restarts else (9,))
     labels[150] = -1  # nobody knows whether that was wake
-    assert sleep_onsets(labels, AASM5, clock, 30.0) == (9,)
+    assert rules.onsets(labels) == (9,)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_checked_and_decoded_at_once_a_night_is_what_it_is_pass_by_pass(backend, seed):
+    rng = np.random.default_rng([2, seed])
+    mapping = random_mapping(
+        rng, 3, ends="censored", stay="self", flip=None, durations=False, minimum=seed % 2 == 0
+    )
+    mapping["clock"] = random_clock(rng, oracle.stage_names(mapping))
+    profile = sg.Profile.from_dict(mapping)
+    nights = [random_probabilities(rng, int(n), 3, 3.0) for n in rng.integers(1, 60, 6)]
+    nights[1][:] = [0.98, 0.01, 0.01]  # no sleep to count from
+    nights[2][: len(nights[2]) // 2] = np.nan
+    nights[2][-1] = 1 / 3
+    # lights off at the recording's start changes nothing
+    said = [decode(night, profile, lights_off=0.0) for night in nights]
+    alone, together = [decode(night, profile) for night in nights], decode(nights, profile)
+    for by_pass, one, of_list in zip(said, alone, together, strict=True):
+        for other in (one, of_list):
+            assert other.hypnogram.labels.tobytes() == by_pass.hypnogram.labels.tobytes()
+            assert other.score == pytest.approx(by_pass.score, abs=1e-12)
+            assert repr(other.strength) == repr(by_pass.strength)  # NaN where a night is too short
+            assert other.changed_share == by_pass.changed_share
+            assert (other.night.clock is None) == (by_pass.night.clock is None)
+            if other.night.clock is not None:
+                assert other.night.clock.factors.tobytes() == by_pass.night.clock.factors.tobytes()
+    assert any(one.night.clock is not None for one in alone)
 
 
 def test_a_segment_of_another_time_has_no_clock():

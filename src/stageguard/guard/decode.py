@@ -145,7 +145,7 @@ def decode_asked(asked: Asked, options: GuardOptions) -> list[Decoding]:
     """Decode nights that are checked, unless checking them did."""
     profile, profiles, given, nights, _ = asked
     solved: Sequence[Solved]
-    if profile.clock is None and all(night.opening is not None for night in nights):
+    if all(night.opening is not None for night in nights):
         solved = [Solved(night, night.opening, None) for night in nights]
     else:
         solved = _search(asked, options)
@@ -184,7 +184,7 @@ def _for_stager(profile: Profile, given: NightInput, night: Night) -> Profile:
     if not inputs.is_of_other_stager(profile, given, night):
         return profile
     other = profile.for_other_stager()
-    night.calibration, night.opening = calibration_of(other), None
+    night.calibration, night.opening, night.clock = calibration_of(other), None, None
     return other
 
 

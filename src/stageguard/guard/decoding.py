@@ -222,7 +222,7 @@ class Decoding(ExportableStages):
                 ),
             )
         solver = solver_for(self.profile, self.epoch_seconds)
-        ((_, path, strength),) = run_searches(self.profile, solver, [self.night], natural=True)
+        ((_, path, strength),) = run_searches(self.profile, solver, [self.night.timed(None)], natural=True)
         assert strength is not None
         n_changed = int(np.count_nonzero(path.labels != self.hypnogram.labels))
         return (

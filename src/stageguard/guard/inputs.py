@@ -18,6 +18,7 @@ from stageguard.base.errors import Argument, InputError, Message, RowNumber, Sta
 from stageguard.base.records import dataclass
 from stageguard.guard import kernels as kernels_module
 from stageguard.guard.automaton import minimum_epochs
+from stageguard.guard.clock import NightClock
 from stageguard.guard.evidence import (
     Night,
     calibration_of,
@@ -27,7 +28,7 @@ from stageguard.guard.evidence import (
     cut,
     features_of,
 )
-from stageguard.guard.solver import Path, solver_for
+from stageguard.guard.solver import Passes, Path, Solver, solver_for
 from stageguard.night.hypnodensity import Hypnodensity, as_float_matrix, check_probabilities, merge_columns
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.moments import Moment, epoch_at
@@ -375,12 +376,12 @@ def check_nights(
     n_stages = profile.scheme.n_stages
     kernels, threads = kernels_module.for_stages(n_stages), kernels_module.threads_for(len(given))
     pieces = [night.matrix for night in given]
-    opening = _opening(given, profile) if wants_paths else None
-    if opening is None:
+    solver = _opener(given, profile) if wants_paths or profile.clock is not None else None
+    if solver is None:
         argmax, *per_piece = kernels.argmax(pieces, kernels_module.no_weight(n_stages), threads)
-        paths, outcomes = argmax, zip(*per_piece, strict=True)
+        paths, outcomes = argmax, list(zip(*per_piece, strict=True))
     else:
-        argmax, paths, outcomes = kernels.check_and_decode(pieces, *opening, threads)
+        argmax, paths, outcomes = solver.open(pieces, threads)
     nights, begin, calibration = [], 0, calibration_of(profile)
     for i, (each, (n_switches, is_bad, *opened)) in enumerate(zip(given, outcomes, strict=True)):
         end = begin + len(each.matrix)
@@ -389,9 +390,11 @@ def check_nights(
             if is_bad or not each.options.says_nothing_by_epoch:
                 _describe(night, each, profile, is_bad=is_bad)
             elif opened and opened[0] > -np.inf:
-                score, n_path_switches, n_changed = opened
+                score, n_path_switches, n_changed, *passes = opened
                 fi = n_path_switches / (end - begin - 1) if end - begin > 1 else NAN
                 night.opening = Path(paths[begin:end], score, fi, n_changed)
+                if passes:
+                    _keep_passes(night, solver, Passes(*passes))
         except StageGuardError as error:
             message = message_of(error)
             raise type(error)(f"night {i}: " + message if is_batch else message) from None
@@ -400,15 +403,28 @@ def check_nights(
     return nights
 
 
-def _opening(given: Sequence[NightInput], profile: Profile) -> tuple[Any, ...] | None:
-    """Return the rules under which the nights can be decoded while they are checked."""
+def _opener(given: Sequence[NightInput], profile: Profile) -> Solver | None:
+    """Return the solver that can decode the nights while they are checked."""
     if profile.transition_weight is None:
         return None
     seconds = given[0].epoch_seconds
     for night in given:
         if night.epoch_seconds != seconds or not night.options.says_nothing_by_epoch:
             return None
-    return solver_for(profile, seconds).opening()
+        if profile.clock is not None and (
+            night.options.lights_off is not None or _is_around_the_clock(night)
+        ):
+            return None
+    solver = solver_for(profile, seconds)
+    return solver if solver.opening() else None
+
+
+def _keep_passes(night: Night, solver: Solver | None, passes: Passes) -> None:
+    """Keep how a night's clock was set while it was checked."""
+    assert solver is not None and solver.clock is not None and night.opening is not None
+    night.opening.passes = passes
+    if passes.onsets:
+        night.clock = NightClock(passes.onsets, solver.clock, night.argmax)
 
 
 def _describe(night: Night, given: NightInput, profile: Profile, *, is_bad: bool) -> None:
@@ -441,19 +457,27 @@ def _missing_rows(matrix: Floats, profile: Profile) -> Mask:
     return missing
 
 
+def _hours(given: NightInput) -> float:
+    return len(given.matrix) * given.epoch_seconds / 3600.0
+
+
+def _is_around_the_clock(given: NightInput) -> bool:
+    return _hours(given) >= AROUND_THE_CLOCK_HOURS
+
+
 def set_clock(given: NightInput, profile: Profile, night: Night) -> None:
     """Say where a night's clock may begin to count: from lights off, nowhere in a recording around the clock.
 
     Without a clock in the profile, lights off is checked all the same.
     """
-    lights_off, hours = given.options.lights_off, len(night.argmax) * given.epoch_seconds / 3600.0
+    lights_off = given.options.lights_off
     if lights_off is not None:
         described = (given.start, None, (), given.offset_seconds)
         recorded = Hypnogram.trusted(night.argmax.view(), profile.scheme, given.epoch_seconds, *described)
         night.clock_start = epoch_at(recorded, lights_off, "lights_off")
-    elif profile.clock is not None and hours >= AROUND_THE_CLOCK_HOURS:
+    elif profile.clock is not None and _is_around_the_clock(given):
         night.has_clock = False
         given.assumed.append(
-            f"the profile's clock does not run in a recording of {hours:.1f} h, where no sleep is known to "
-            "be the night's: lights_off says when it begins"
+            f"the profile's clock does not run in a recording of {_hours(given):.1f} h, where no sleep is "
+            "known to be the night's: lights_off says when it begins"
         )

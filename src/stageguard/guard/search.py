@@ -14,9 +14,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from stageguard.guard.clock import MOST_PASSES, NightClock, night_clock, sleep_onsets
+from stageguard.guard.clock import MOST_PASSES, ClockRules, NightClock
 from stageguard.guard.evidence import Night, best_stages, fragmentation_index
-from stageguard.guard.solver import Job, Path, Solver, Trial, fixed_log_weight, fixed_trial
+from stageguard.guard.solver import Job, Passes, Path, Solver, Trial, fixed_log_weight, fixed_trial
 from stageguard.guard.strength import YIELDING_WEIGHT, Lifting, Step, Strength
 from stageguard.profile.parts import StrengthRule
 from stageguard.profile.profile import Profile
@@ -100,35 +100,45 @@ def run_searches(profile: Profile, solver: Solver, nights: Sequence[Night], natu
     solved = _search_all(profile, solver, nights, natural)
     if profile.clock is None:
         return solved
-    open_nights = [i for i, night in enumerate(nights) if night.has_clock]
-    read = [_onsets(profile, solver, night, path) for night, path, _ in solved]
+    assert solver.clock is not None
+    open_nights = [i for i, night in enumerate(nights) if night.has_clock and solved[i].path.passes is None]
     for n_passes in range(1, MOST_PASSES + 1):
         timed: dict[int, Night] = {}
         for i in open_nights:
-            night, _, strength = solved[i]
-            if strength and strength.clock_passes and read[i] == strength.clock_onsets:
-                continue
-            timed[i] = night.timed(_clock(profile, solver, night, read[i]) if read[i] else None)
+            night, path, _ = solved[i]
+            onsets = _onsets(solver.clock, night, path)
+            if path.passes is None or not path.passes.is_settled:
+                looked_at = night.clock_start, night.clock_stop
+                timed[i] = night.timed(
+                    NightClock(onsets, solver.clock, night.argmax, *looked_at) if onsets else None
+                )
         if not timed:
             break
         jobs = [Job(night, _trial_of(profile, nights[i], solved[i].strength)) for i, night in timed.items()]
         for i, (night, _), path in zip(timed, jobs, solver.solve_feasible(jobs), strict=True):
-            onsets = night.clock.onsets if night.clock else ()
-            read[i] = _onsets(profile, solver, night, path)
-            told: dict[str, Any] = {
-                "clock_onsets": onsets,
-                "clock_passes": n_passes,
-                "clock_settled": read[i] == onsets,
-                "clock_overruled": _overruled(night),
-            }
-            strength = solved[i].strength
-            if strength is None:
-                strength = fixed_strength(profile, night, path, **told)
-            else:
-                strength = replace(strength, fi_after=path.fragmentation_index, **told)
+            onsets, strength = night.clock.onsets if night.clock else (), solved[i].strength
+            path.passes = Passes(onsets, n_passes, _onsets(solver.clock, night, path) == onsets)
+            if strength is not None:
+                strength = replace(
+                    strength, fi_after=path.fragmentation_index, **_about_clock(night, path.passes)
+                )
             solved[i] = Solved(night, path, strength)
         open_nights = list(timed)
     return solved
+
+
+def _onsets(clock: ClockRules, night: Night, path: Path) -> tuple[int, ...]:
+    return clock.onsets(path.labels, night.clock_start, night.clock_stop)
+
+
+def _about_clock(night: Night, passes: Passes) -> dict[str, Any]:
+    """Return what a strength says about the clock."""
+    return {
+        "clock_onsets": passes.onsets,
+        "clock_passes": passes.n,
+        "clock_settled": passes.is_settled,
+        "clock_overruled": _overruled(night),
+    }
 
 
 def _overruled(night: Night) -> tuple[int, ...]:
@@ -145,19 +155,6 @@ def _trial_of(profile: Profile, night: Night, strength: Strength | None) -> Tria
     trial = fixed_trial(profile)
     assert trial is not None
     return trial
-
-
-def _clock(profile: Profile, solver: Solver, night: Night, onsets: tuple[int, ...]) -> NightClock:
-    wake = profile.scheme.wake_index
-    assert wake is not None and profile.clock is not None and solver.clock_factors is not None
-    looked_at = night.clock_start, night.clock_stop
-    return night_clock(profile.clock, solver.clock_factors, onsets, night.argmax, wake, *looked_at)
-
-
-def _onsets(profile: Profile, solver: Solver, night: Night, path: Path) -> tuple[int, ...]:
-    assert profile.clock is not None
-    looked_at = night.clock_start, night.clock_stop
-    return sleep_onsets(path.labels, profile.scheme, profile.clock, solver.epoch_seconds, *looked_at)
 
 
 def _search_all(profile: Profile, solver: Solver, nights: Sequence[Night], natural: bool) -> list[Solved]:
@@ -228,11 +225,7 @@ def chosen_trial(profile: Profile, night: Night, strength: Strength) -> Trial:
 def _run_fixed(profile: Profile, solver: Solver, nights: Sequence[Night]) -> list[Solved]:
     """Decode every night at the profile's own transition weight, unless checking it did so already."""
     opened = [night.opening for night in nights]
-    late = [
-        i
-        for i, (night, path) in enumerate(zip(nights, opened, strict=True))
-        if path is None or not night.is_plain
-    ]
+    late = [i for i, path in enumerate(opened) if path is None]
     if late:
         trial = fixed_trial(profile)
         assert trial is not None
@@ -242,7 +235,7 @@ def _run_fixed(profile: Profile, solver: Solver, nights: Sequence[Night]) -> lis
     return [Solved(night, path, None) for night, path in zip(nights, opened, strict=True)]
 
 
-def fixed_strength(profile: Profile, night: Night, path: Path, **clock: Any) -> Strength:
+def fixed_strength(profile: Profile, night: Night, path: Path) -> Strength:
     """Return how strongly a profile whose strength follows no rule constrained a night."""
     assert profile.transition_weight is not None
     return Strength(
@@ -252,7 +245,7 @@ def fixed_strength(profile: Profile, night: Night, path: Path, **clock: Any) -> 
         prior_exponent=profile.prior_exponent,
         fi_before=_argmax_path(night).fragmentation_index,
         fi_after=path.fragmentation_index,
-        **clock,
+        **({} if path.passes is None else _about_clock(night, path.passes)),
     )
 
 

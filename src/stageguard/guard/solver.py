@@ -12,7 +12,7 @@ from stageguard.base.arrays import Floats, Indices, Ints32, Labels
 from stageguard.base.records import dataclass
 from stageguard.guard import kernels as kernels_module
 from stageguard.guard.automaton import Tables, compile_automaton, compile_tables, weigh
-from stageguard.guard.clock import curve_rows
+from stageguard.guard.clock import MOST_PASSES, ClockRules
 from stageguard.guard.evidence import LOG_CLIP, Night, calibration_of
 from stageguard.profile.profile import Profile
 
@@ -52,6 +52,14 @@ class Job(NamedTuple):
     trial: Trial
 
 
+class Passes(NamedTuple):
+    """How a path with the clock was found."""
+
+    onsets: tuple[int, ...]  # what the time is counted from
+    n: int  # how often the night was decoded with the clock
+    is_settled: bool  # whether the path falls asleep there
+
+
 @dataclass(slots=True)
 class Path:
     """What a job gave: labels (-1 in gaps), score (None where the kernel keeps none), fragmentation."""
@@ -60,6 +68,7 @@ class Path:
     score: float | None
     fragmentation_index: float
     n_changed: int | None = None  # epochs that are not the stager's own choice, where they were counted
+    passes: Passes | None = None  # with a clock
 
 
 class NoPathError(Exception):
@@ -93,11 +102,8 @@ class Solver:
         )
         # At transition weight 0 nothing else ties one epoch to the next.
         self.is_free_at_zero = has_only_bouts and longest == 1
-        self.clock_factors: Floats | None = None  # what the clock multiplies each stage by, from onset on
-        self._clock_spread = 0.0
-        if profile.clock is not None:
-            nats = curve_rows(profile.clock, profile.scheme, epoch_seconds)
-            self.clock_factors, self._clock_spread = np.exp(nats), float(np.ptp(nats))
+        self.clock = ClockRules.of(profile.clock, profile.scheme, epoch_seconds) if profile.clock else None
+        self._clock_spread = self.clock.spread_nats if self.clock else 0.0
         self._opening: tuple[Any, ...] | None = None
         self._kept: dict[tuple[float, bool], tuple[Floats, Floats]] = {}
         window = flip.window_epochs if self.is_greedy else 1
@@ -105,15 +111,24 @@ class Solver:
         scores = np.concatenate([self.tables.stay, self.tables.change[self.tables.change > -np.inf]])
         self._largest_score = float(np.abs(scores).max())
 
-    def opening(self) -> tuple[Any, ...] | None:
-        """Return the rules of the trial that every plain night is decoded under, if products can hold it."""
+    def opening(self) -> tuple[Any, ...]:
+        """Return the rules of the trial that every plain night is decoded under; none beyond products."""
         if self._opening is None:
             self._opening = ()
             trial = None if calibration_of(self.profile) else fixed_trial(self.profile)
             if trial is not None and self._plain_route(trial) == "products":
                 bouts = self.bouts([trial.transition_weight], products=True)
                 self._opening = (_FIRST_TABLE, _weights_of([trial], self.n_stages), *bouts)
-        return self._opening or None
+        return self._opening
+
+    def open(self, pieces: list[Floats], threads: int) -> tuple[Labels, Labels, list[tuple[Any, ...]]]:
+        """Check whole nights and decode them, with the clock where the profile has one."""
+        kernels = kernels_module.for_stages(self.n_stages)
+        timed = {"clock": self.clock.tables, "most_passes": MOST_PASSES} if self.clock else {}
+        opened: tuple[Labels, Labels, list[tuple[Any, ...]]] = kernels.check_and_decode(
+            pieces, *self.opening(), threads, **timed
+        )
+        return opened
 
     def is_free(self, trial: Trial) -> bool:
         """Whether every epoch is decided by itself, which makes the path argmax, ties included."""

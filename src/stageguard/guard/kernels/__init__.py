@@ -40,7 +40,14 @@ argmax(pieces, weight)
 check_and_decode(pieces, table, weight, *bouts)
     Both together, of probabilities: the stager's own labels, those of the best paths, and per piece the stage
     changes of the former, whether some row is not a distribution (then no path is looked for), score and
-    stage changes of the path, and how many labels differ.
+    stage changes of the path, and how many labels differ. With ``clock=(rows, wake, restart_epochs,
+    bout_nats)``, each piece is decoded again with the clock that its path sets, up to `most_passes` times;
+    then also the onsets that it counts from, how often, and whether the path falls asleep there.
+sleep_onsets(labels, wake, restart_epochs, start, stop)
+    the first epoch of sleep, and of sleep after each unbroken wake that restarts the clock.
+clock_factors(rows, wake, bout_nats, onsets, own, start, stop)
+    what a clock that counts from these onsets multiplies the first epochs by: `rows` from onset on, bounded
+    by how long a bout the stager's `own` labels have there.
 structured(pieces, products, table, weight, *bouts),
 greedy(pieces, products, table, weight, *bouts, *flip_flop), automaton(pieces, table, *automaton)
     labels, score per piece (-inf where no path exists), stage changes per piece: Viterbi.

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from stageguard.base.arrays import CLIP, ROUNDING, SUM_TOLERANCE, Floats, Ints, Ints32, Labels
+from stageguard.guard.kernels.reference_clock import clock_factors as clock_factors
+from stageguard.guard.kernels.reference_clock import sleep_onsets as sleep_onsets
 from stageguard.guard.kernels.reference_stream import Stream as Stream
 from stageguard.guard.kernels.reference_sums import Automaton, Bouts
 from stageguard.guard.kernels.reference_sums import draw as draw
@@ -45,21 +47,52 @@ def argmax(
 
 
 def check_and_decode(
-    pieces: Sequence[Floats], *rules: Any
-) -> tuple[Labels, Labels, list[tuple[int, bool, float, int, int]]]:
+    pieces: Sequence[Floats],
+    *rules: Any,
+    clock: tuple[Floats, int, float, float] | None = None,
+    most_passes: int = 0,
+) -> tuple[Labels, Labels, list[tuple[Any, ...]]]:
     """Return the stager's own labels, those of the best paths, and what is known of each piece."""
     own, n_own, bad = argmax(pieces, np.ones((1, pieces[0].shape[1])))
     paths, outcomes = np.zeros_like(own), []
     ends = np.cumsum([len(piece) for piece in pieces]).tolist()
     for i, (piece, end) in enumerate(zip(pieces, ends, strict=True)):
         here, score, n_switches = slice(end - len(piece), end), -np.inf, 0
+        passes: tuple[tuple[int, ...], int, bool] = ((), 0, True)
         if not bad[i]:
             table, weight, *others = rules
             one = _each(table, pieces)[i : i + 1], _each(weight, pieces)[i : i + 1]
-            paths[here], (score,), (n_switches,) = structured([piece], True, *one, *others)
+            arguments = ([piece], True, *one, *others)
+            paths[here], (score,), (n_switches,) = structured(*arguments)
+        if clock is not None and score > -np.inf:
+            timed, passes = _decode_timed(clock, most_passes, own[here], paths[here], arguments)
+            paths[here], (score,), (n_switches,) = timed or (paths[here], (score,), (n_switches,))
         n_changed = 0 if bad[i] else int(np.count_nonzero(own[here] != paths[here]))
-        outcomes.append((n_own[i], bad[i], score, n_switches, n_changed))
+        told = () if clock is None else passes
+        outcomes.append((n_own[i], bad[i], score, n_switches, n_changed, *told))
     return own, paths, outcomes
+
+
+def _decode_timed(
+    clock: tuple[Floats, int, float, float],
+    most_passes: int,
+    own: Labels,
+    path: Labels,
+    arguments: tuple[Any, ...],
+) -> tuple[Result | None, tuple[tuple[int, ...], int, bool]]:
+    """Decode a night with the clock that its path sets, until sleep onset stays where it was read."""
+    rows, wake, restart_epochs, bout_nats = clock
+    onsets, result = sleep_onsets(path, wake, restart_epochs, 0, len(own)), None
+    if not onsets:
+        return None, ((), 1, True)
+    for n in range(1, most_passes + 1):
+        factors = clock_factors(rows, wake, bout_nats, onsets, own, 0, len(own)) if onsets else rows[:0]
+        result = structured(*arguments, clock=[factors])
+        now = sleep_onsets(result[0], wake, restart_epochs, 0, len(own))
+        if now == onsets or n == most_passes:
+            break
+        onsets = now
+    return result, (onsets, n, now == onsets)
 
 
 def structured(

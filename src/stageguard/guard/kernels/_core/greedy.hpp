@@ -9,12 +9,11 @@
 #include <vector>
 
 #include "algebra.hpp"
+#include "greedy_lanes.hpp"
 #include "rules.hpp"
 
 namespace stageguard {
 namespace STAGEGUARD_VARIANT {
-
-constexpr int kGreedyRescaleEvery = 4;  // as in solver.py
 
 // Survivors are kept apart by (stage, age of the bout) up to `depth` = max(longest minimum, window): beyond it no stage
 // other than the bout's own is left in the window, so older bouts of a stage are interchangeable and merge. No bout gets
@@ -266,6 +265,7 @@ class Greedy {
 template <int K, class A>
 Outcome run_greedy(const BoutRules& rules, const FlipFlop& flip_flop, Workspace& work, const double* evidence,
                    std::int64_t n_epochs, std::int8_t* labels) {
+    if (GreedyLanes<K, A>::takes(rules, flip_flop)) return GreedyLanes<K, A>(rules, flip_flop).run(work, evidence, n_epochs, labels);
     return Greedy<K, A>(rules, flip_flop, n_epochs).run(work, evidence, labels);
 }
 

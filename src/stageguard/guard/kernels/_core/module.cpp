@@ -1,8 +1,13 @@
 // Python bindings: lists of pieces (contiguous float64 matrices) in, flat labels out, the interpreter lock released.
 #include <cstring>
 #include <numeric>
+#include <optional>
+#include <tuple>
+
+#include <nanobind/stl/tuple.h>
 
 #include "bindings.hpp"
+#include "clock.hpp"
 
 using namespace nb::literals;
 
@@ -91,17 +96,18 @@ nb::tuple argmax(const nb::list& pieces, const Tables& weight, int n_threads, co
                           listed(choices, [](const Choice& c) { return c.bad_rows; }));
 }
 
-// What one pass over a piece says: the stager's own choice, and the best path if that choice can be trusted.
+// What is known of a piece that was checked: the stager's own choice, and the best path if that choice can be trusted.
 struct Opened {
     Choice own;
     Outcome path;
     std::int64_t changed;  // epochs in which the two differ
+    Passes passes;         // with a clock
 };
 
 Opened opened(const NightRows& night, bool is_bad, const Outcome& path) {
-    Opened result{{0, is_bad}, path, 0};
+    Opened result{{0, is_bad}, path, 0, {}};
     for (std::int64_t t = 1; t < night.n_epochs; ++t) result.own.switches += night.own[t] != night.own[t - 1];
-    if (is_bad) return {result.own, {kImpossibleScore, 0}, 0};
+    if (is_bad) return {result.own, {kImpossibleScore, 0}, 0, {}};
     for (std::int64_t t = 0; t < night.n_epochs; ++t) result.changed += night.own[t] != night.path[t];
     return result;
 }
@@ -127,10 +133,53 @@ std::vector<Together> by_length(const Batch& batch, std::size_t most) {
     return groups;
 }
 
+// A profile's clock, its rows kept alive.
+struct Clock {
+    Tables rows;
+    ClockRules rules;
+
+    Clock(const Tables& rows, int wake, double restart_epochs, double bout_nats)
+        : rows(rows), rules{rows.data(), static_cast<std::int64_t>(rows.shape(0)), static_cast<std::int64_t>(rows.shape(1)), wake, restart_epochs, bout_nats} {
+        if (rules.n_rows == 0) throw std::invalid_argument("a clock has no rows");
+    }
+};
+
+nb::tuple tuple_of(const Onsets& onsets) {
+    nb::list values;
+    for (const std::int64_t onset : onsets) values.append(onset);
+    return nb::tuple(values);
+}
+
+nb::tuple read_onsets(const Labels& labels, int wake, double restart_epochs, std::int64_t start, std::int64_t stop) {
+    if (start < 0 || stop > static_cast<std::int64_t>(labels.shape(0))) throw std::invalid_argument("epochs of the night expected");
+    return tuple_of(sleep_onsets(labels.data(), start, stop, wake, restart_epochs));
+}
+
+nb::object factors_of(const Tables& rows, int wake, double bout_nats, const std::vector<std::int64_t>& onsets, const Labels& own,
+                      std::int64_t start, std::int64_t stop) {
+    const Clock clock(rows, wake, 0.0, bout_nats);
+    const auto n_epochs = static_cast<std::int64_t>(own.shape(0));
+    bool is_fine = !onsets.empty() && 0 <= start && start <= onsets[0] && onsets.back() < stop && stop <= n_epochs;
+    for (std::size_t i = 1; i < onsets.size(); ++i) is_fine &= onsets[i - 1] < onsets[i];
+    for (std::int64_t t = 0; t < n_epochs; ++t) is_fine &= own.data()[t] < clock.rules.n_stages;
+    if (!is_fine) throw std::invalid_argument("onsets in order, within the night, expected");
+    Scratch<double>& scratch = workspace().factors;
+    const auto n_rows = static_cast<std::size_t>(clock_factors(clock.rules, onsets, own.data(), n_epochs, start, stop, scratch));
+    auto* factors = new double[n_rows * rows.shape(1)];
+    std::copy_n(scratch.data(), n_rows * rows.shape(1), factors);
+    return matrix(factors, n_rows, rows.shape(1));
+}
+
 // (labels of the stager, labels of the paths, a tuple per piece)
 nb::tuple check_and_decode(const nb::list& pieces, const Indices& table, const Tables& weight, const Tables& stay, const Tables& change,
-               const Indices& minimum, bool censored, int n_threads) {
+               const Indices& minimum, bool censored, int n_threads, const nb::object& clock, int most_passes) {
     const Batch batch(pieces);
+    std::optional<Clock> timed;
+    if (!clock.is_none()) {
+        const auto [rows, wake, restart_epochs, bout_nats] = nb::cast<std::tuple<Tables, int, double, double>>(clock);
+        timed.emplace(rows, wake, restart_epochs, bout_nats);
+        if (timed->rules.n_stages != batch.n_stages) throw std::invalid_argument("a clock has other stages than the pieces");
+    }
     const RuleTables rules{weight, stay, change, minimum, table, censored};
     const int n_stages = static_cast<int>(batch.n_stages), longest = rules.longest_minimum();
     const ArgmaxKernel choose = argmax_kernel(n_stages);
@@ -159,14 +208,25 @@ nb::tuple check_and_decode(const nb::list& pieces, const Indices& table, const T
                 bad[0] = choose(rows[0].probabilities, rows[0].n_epochs, ones, nullptr, 0, rows[0].own).bad_rows;
                 if (!bad[0]) outcomes[0] = kernel(rules(group.pieces[0]), workspace(), rows[0].probabilities, rows[0].n_epochs, rows[0].path);
             }
-            for (std::size_t lane = 0; lane < group.n; ++lane)
-                all[group.pieces[lane]] = opened(rows[lane], bad[lane], outcomes[lane]);
+            for (std::size_t lane = 0; lane < group.n; ++lane) {
+                const std::size_t piece = group.pieces[lane];
+                Passes passes;
+                if (timed && !bad[lane] && outcomes[lane].score > kImpossibleScore)
+                    passes = decode_timed(timed->rules, most_passes, kernel, rules(piece), workspace(), rows[lane], outcomes[lane]);
+                all[piece] = opened(rows[lane], bad[lane], outcomes[lane]);
+                all[piece].passes = std::move(passes);
+            }
             return char{1};
         };
     });
     nb::list rows;
-    for (const Opened& o : all)
-        rows.append(nb::make_tuple(o.own.switches, o.own.bad_rows, o.path.score, o.path.switches, o.changed));
+    for (const Opened& o : all) {
+        const auto& [own, path, changed, passes] = o;
+        if (timed)
+            rows.append(nb::make_tuple(own.switches, own.bad_rows, path.score, path.switches, changed, tuple_of(passes.onsets), passes.n, passes.is_settled));
+        else
+            rows.append(nb::make_tuple(own.switches, own.bad_rows, path.score, path.switches, changed));
+    }
     return nb::make_tuple(frozen(labels, batch.n_labels, owner), frozen(labels + batch.n_labels, batch.n_labels, owner), rows);
 }
 
@@ -344,7 +404,10 @@ NB_MODULE(_native, m) {
     m.attr("LANES") = kLanes;
     m.attr("SIMD") = has_avx2() ? "AVX2" : "none";
     m.def("argmax", &argmax, "pieces"_a, "weight"_a, "n_threads"_a, "clock"_a = nb::list());
-    m.def("check_and_decode", &check_and_decode, "pieces"_a, "table"_a, "weight"_a, "stay"_a, "change"_a, "minimum"_a, "censored"_a, "n_threads"_a);
+    m.def("check_and_decode", &check_and_decode, "pieces"_a, "table"_a, "weight"_a, "stay"_a, "change"_a, "minimum"_a, "censored"_a, "n_threads"_a,
+          "clock"_a = nb::none(), "most_passes"_a = 0);
+    m.def("sleep_onsets", &read_onsets, "labels"_a, "wake"_a, "restart_epochs"_a, "start"_a, "stop"_a);
+    m.def("clock_factors", &factors_of, "rows"_a, "wake"_a, "bout_nats"_a, "onsets"_a, "own"_a, "start"_a, "stop"_a);
     m.def("structured", &structured, "pieces"_a, "products"_a, "table"_a, "weight"_a, "stay"_a, "change"_a, "minimum"_a,
           "censored"_a, "n_threads"_a, "clock"_a = nb::list());
     m.def("greedy", &greedy, "pieces"_a, "products"_a, "table"_a, "weight"_a, "stay"_a, "change"_a, "minimum"_a, "censored"_a, "penalty_nats"_a,

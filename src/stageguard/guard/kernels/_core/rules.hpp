@@ -81,6 +81,7 @@ struct Workspace {
     Scratch<std::uint8_t> stayed;  // (T,) bit s: the mature bout of s at t was mature at t-1 already
     Scratch<std::uint32_t> lanes;  // (T,) the same of several transition weights, or nights; (T, K) survivors of the greedy pass
     Scratch<std::int8_t> spare;    // (T,) what lanes without a night write
+    Scratch<double> factors;       // (n_timed, K) what the clock multiplies the first epochs by
     Scratch<double> heads;         // (n_blocks, n_states) automaton: each block's first row
     Scratch<double> stays;         // (T, stride) structured: chance that the mature bout of s at t was mature at t-1
     Scratch<double> scales;        // (T / 8,) structured: by what the scores were multiplied
@@ -91,6 +92,7 @@ struct Workspace {
         stayed.trim(kMostKept);
         lanes.trim(kMostKept);
         spare.trim(kMostKept);
+        factors.trim(kMostKept);
         heads.trim(kMostKept);
         stays.trim(kMostKept);
         scales.trim(kMostKept);

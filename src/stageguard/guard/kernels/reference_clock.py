@@ -1,0 +1,42 @@
+"""The clock in plain NumPy: where sleep begins, and what the time since then multiplies the evidence by."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import groupby, pairwise
+
+import numpy as np
+
+from stageguard.base.arrays import Floats, Labels
+
+
+def sleep_onsets(labels: Labels, wake: int, restart_epochs: float, start: int, stop: int) -> tuple[int, ...]:
+    """Return the first epoch of sleep, and of sleep after each unbroken wake of `restart_epochs`."""
+    asleep = start + np.flatnonzero((labels[start:stop] >= 0) & (labels[start:stop] != wake))
+    onsets = asleep[:1].tolist()
+    for before, after in pairwise(asleep.tolist()):
+        between = labels[before + 1 : after]
+        if len(between) >= restart_epochs and np.all(between == wake):
+            onsets.append(after)
+    return tuple(onsets)
+
+
+def clock_factors(
+    rows: Floats, wake: int, bout_nats: float, onsets: Sequence[int], own: Labels, start: int, stop: int
+) -> Floats:
+    """Return the factors of the first epochs, up to the last onset's last row."""
+    factors = np.ones((min(stop, onsets[-1] + len(rows)), rows.shape[1]))
+    factors[start : onsets[0]] = np.minimum(rows[0], 1.0)
+    factors[start : onsets[0], wake] = 1.0
+    for onset, end in pairwise((*onsets, stop)):
+        n_timed = min(end - onset, len(rows))
+        factors[onset : onset + n_timed] = rows[:n_timed]
+    begin = 0
+    for stage, bout in groupby(own.tolist()):
+        end = begin + len(list(bout))
+        if stage >= 0:
+            lost = factors[begin:end, stage]
+            lost[lost < 1.0] = np.maximum(lost[lost < 1.0], math.exp(-bout_nats / (end - begin)))
+        begin = end
+    return factors
