@@ -176,6 +176,23 @@ def test_one_night_is_printed_in_full(run, cohort):
     assert f"{int(decoding.changed.sum())} epochs changed." in ran.out
 
 
+def test_errors_against_experts_are_printed_and_written(run, cohort):
+    arguments = ("--expert", cohort / "experts", "-o", cohort / "all.tsv")
+    ran = run("stats", *decoded_files(cohort), *arguments)
+    assert "Mean absolute error against the expert (6 subjects)" in ran.out
+    rows = {row["quantity"]: row for row in read_tsv(cohort / "all-errors.tsv")}
+    nights_of = read_tsv(cohort / "all.tsv")
+    for side in ("before", "after"):
+        errors = [
+            abs(float(row[f"waso_minutes_{side}"]) - float(row["waso_minutes_expert"])) for row in nights_of
+        ]
+        assert float(rows["waso_minutes"][f"{side}_mean"]) == pytest.approx(np.mean(errors))
+    row = rows["waso_minutes"]
+    printed = f"{float(row['after_mean']):.2f} ± {float(row['after_sd']):.2f}"
+    assert re.search(rf"WASO \(min\) +6 .* {re.escape(printed)} ", ran.out)
+    assert "errors" not in run("stats", *decoded_files(cohort), "--json").json
+
+
 def test_lights_cut_the_night(run, tmp_path):
     (tmp_path / "night.txt").write_text("W\n" * 20 + "N2\n" * 60 + "W\n" * 40)
     night = tmp_path / "night.txt"

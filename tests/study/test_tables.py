@@ -11,12 +11,13 @@ from scipy import stats
 from sklearn.metrics import cohen_kappa_score
 
 from made_up_study import made_up
+from stageguard.measures.paired import Estimate, estimate, paired
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import WNR3
 from stageguard.study.measuring import kappa_between, measure
 from stageguard.study.rendering import Table
 from stageguard.study.robustness import TABLES
-from stageguard.study.statistics import Estimate, bland_altman, bootstrap_interval, estimate, paired
+from stageguard.study.statistics import bland_altman, bootstrap_interval
 from stageguard.study.store import values
 from stageguard.study.tables import all_records, errors_of, groups_of, main_table, subgroup_table
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import isnan
 from typing import Any
 
@@ -13,7 +14,10 @@ from stageguard.cli.group_tables import shown_rows, titled
 from stageguard.cli.present import length_words
 from stageguard.cli.terminal import count, one_line, print_heading, print_list, table
 from stageguard.formats.cohort_files import Cohort
+from stageguard.measures.architecture import ARCHITECTURE, ArchitectureError
+from stageguard.measures.architecture import METHOD as ERRORS_METHOD
 from stageguard.measures.cohort import CohortTable
+from stageguard.measures.paired import Estimate
 from stageguard.measures.summary import shown
 from stageguard.night.quantities import EARLY_WORDS, Quantity, quantity_of
 
@@ -108,6 +112,30 @@ def print_means(cohort: CohortTable, out: Console) -> None:
             means = [_mean(values, decimals, column) for column, values in columns.items()]
             made.add_row(titled(quantity, quantity.short_heading, cohort), n_nights, *means)
     out.print(made)
+
+
+def print_errors(errors: Sequence[ArchitectureError], out: Console) -> None:
+    """One row per quantity: how far its scorings are off, and whether decoding brought them nearer."""
+    n_subjects = max(row.n_subjects for row in errors)
+    print_heading(out, f"Mean absolute error against the expert ({count(n_subjects, 'subject')})")
+    has_before = any(row.before for row in errors)
+    titles = ("before", "after", "improvement (%)", "p") if has_before else ("scored",)
+    made = table("", "n", *titles, right=("n", *titles))
+    for row in errors:
+        cells = [_spread(row.after)]
+        if has_before:
+            gain = "n/a" if isnan(row.improvement_percent) else f"{row.improvement_percent:+.1f}"
+            p = NAN if row.after is None else row.after.p
+            cells = [_spread(row.before), *cells, gain, shown(p, 4)]
+        made.add_row(ARCHITECTURE[row.quantity], str(row.n_subjects), *cells)
+    out.print(made)
+    print_list(out, "Method", [ERRORS_METHOD])
+
+
+def _spread(found: Estimate | None) -> str:
+    if found is None or isnan(found.mean):
+        return "n/a"
+    return f"{found.mean:.2f}" if isnan(found.sd) else f"{found.mean:.2f} ± {found.sd:.2f}"
 
 
 def _n_known(values: Any) -> int:

@@ -11,6 +11,8 @@ from stageguard.base.files import CELL_WORDS, write_together
 from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
 from stageguard.formats.outputs import REVIEW_SENTENCE, table_with_codebook
+from stageguard.measures.architecture import METHOD as ERRORS_METHOD
+from stageguard.measures.architecture import ArchitectureError
 from stageguard.measures.cohort import CohortTable, MeasuredNight, codebook
 from stageguard.measures.groups import METHOD, GroupDifference
 from stageguard.measures.prediction_powered import METHOD as POWERED_METHOD
@@ -83,6 +85,17 @@ POWERED_COLUMNS = {
     "width_ratio": {"Description": "Width of the interval over that of scored nights alone", "Units": "1"},
     "reason": {"Description": "Why there is no interval, or why the automatic nights do not count"},
 }
+ERROR_COLUMNS = {
+    "quantity": {"Description": "What the error is of; its name ends in the unit"},
+    "n": {"Description": "Subjects with an error", "Units": "count"},
+    "before_mean": {"Description": "Mean absolute error of the stager's most probable stages"},
+    "before_sd": {"Description": "Its standard deviation (n - 1)"},
+    "after_mean": {"Description": "Mean absolute error of decoded stages, or of those without a before"},
+    "after_sd": {"Description": "Its standard deviation (n - 1)"},
+    "improvement_percent": {"Description": "How much less the mean error is after; below 0 it grew"},
+    "p": {"Description": "Wilcoxon signed-rank test of after against before, two-sided", "Units": "1"},
+    "rank_biserial": {"Description": "Effect size: -1 where every error is less after", "Units": "1"},
+}
 HOUR_COLUMNS = {
     "id": OWN_COLUMNS["id"],
     "scoring": GROUP_COLUMNS["scoring"],
@@ -114,6 +127,7 @@ class Cohort:
     options: StatisticsOptions
     differences: Sequence[GroupDifference] = ()
     estimates: Sequence[CohortEstimate] = ()  # from scored and unscored nights
+    errors: Sequence[ArchitectureError] = ()  # of sleep architecture, against experts
     sources: Mapping[str, Any] = field(default_factory=dict)  # night -> files
 
 
@@ -136,6 +150,10 @@ def write_cohort(cohort: Cohort, path: Path, *, overwrite: bool, spare: Iterable
         estimated = [list(estimate_dict(each).values()) for each in cohort.estimates]
         file = path.with_name(f"{path.stem}-estimates.tsv")
         contents |= _with_codebook(file, POWERED_COLUMNS, estimated, _origin() | {"method": POWERED_METHOD})
+    if cohort.errors:
+        errors = [list(each.to_dict().values()) for each in cohort.errors]
+        file = path.with_name(f"{path.stem}-errors.tsv")
+        contents |= _with_codebook(file, ERROR_COLUMNS, errors, _origin() | {"method": ERRORS_METHOD})
     if any(each.hours for night in cohort.nights for each in night.measures.values()):
         file = path.with_name(f"{path.stem}-hours.tsv")
         contents |= _with_codebook(file, *_hours(cohort.nights, names), _origin())

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 REVIEW_SENTENCE = "A trained scorer must review this output before any clinical decision."
 LAYOUT_VERSION = 1
 OWN_FORMAT = "stageguard-tsv"
+OWN_HEAD = ("onset", "duration", "time", "stage")  # columns that this package's own CSV begins with
 TSV_SUFFIX = ".hypnogram.tsv"
 JSON_SUFFIX = ".hypnogram.json"
 SVG_SUFFIX = ".hypnogram.svg"

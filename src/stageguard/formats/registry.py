@@ -15,7 +15,7 @@ from stageguard.base.errors import Argument, FileFormatError, InputError, did_yo
 from stageguard.base.files import file_error
 from stageguard.formats import sniffing
 from stageguard.formats.file_format import FileFormat, Kind
-from stageguard.formats.outputs import OWN_FORMAT
+from stageguard.formats.outputs import OWN_FORMAT, OWN_HEAD
 from stageguard.formats.outputs import is_own_table as has_own_columns
 from stageguard.formats.tables.probabilities import FORMATS as TABLES
 from stageguard.formats.tables.probabilities import stage_of
@@ -52,8 +52,9 @@ def detect(path: Path, kind: Kind, among: Sequence[FileFormat] | None = None) ->
     head = sniffing.read_head(path)
     if not head:
         raise file_error(path, "is empty (0 bytes). Was it written completely?")
-    if among is None and kind == "density" and _is_plain_table(head, path):
-        return TABLES[0]
+    known = _known_at_sight(head, path) if among is None and kind == "density" else None
+    if known is not None:
+        return known
     able = [form for form in (formats() if among is None else among) if form.does(kind)]
     fitting = [form for form in able if form.may_be(kind, head, path)]
     fitting = [form for form in fitting if not form.is_general] or fitting
@@ -105,11 +106,16 @@ def is_own_table(path: Path) -> bool:
         return False
 
 
-def _is_plain_table(head: bytes, path: Path) -> bool:
-    """Whether all columns are stages and times, which no tool's own table has: no tool need be asked."""
-    stages = [cell for cell in sniffing.first_row(head) if cell not in TIMING_COLUMNS]
-    is_named = path.name.lower().endswith(TABLES[0].suffixes)
-    return is_named and len(stages) > 1 and all(stage_of(cell) is not None for cell in stages)
+def _known_at_sight(head: bytes, path: Path) -> FileFormat | None:
+    """Return the format of a table of stages and times alone, which no tool has: none need be loaded."""
+    from stageguard.formats.tools.stageguard import STAGE_TABLE
+
+    cells = sniffing.first_row(head)
+    is_own = cells[:3] == OWN_HEAD[:3]
+    form = STAGE_TABLE if is_own else TABLES[0]
+    stages = [cell for cell in cells[3 * is_own :] if cell not in TIMING_COLUMNS]
+    is_table = len(stages) > 1 and all(stage_of(cell) is not None for cell in stages)
+    return form if is_table and path.name.lower().endswith(form.suffixes) else None
 
 
 def _content(head: bytes) -> str:

@@ -198,7 +198,7 @@ def _converted(array: npt.ArrayLike, what: str) -> Floats:
         names = {"U": "text", "S": "text", "T": "text", "b": "true/false values", "c": "complex numbers"}
         kind = names.get(plain.dtype.kind, f"of type {plain.dtype}")
         raise InputError(f"{what} are {kind}, expected real numbers, one column per stage.")
-    if isinstance(plain, np.ma.MaskedArray):
+    if type(plain) is not np.ndarray and isinstance(plain, np.ma.MaskedArray):  # np.ma takes long to import
         return _unmasked(plain, what)
     return np.asarray(plain, dtype=np.float64, order="C")
 

@@ -8,24 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from stageguard.base.arrays import NAN, Labels
-from stageguard.base.errors import InputError
 from stageguard.measures.agreement import agreement, cohen_kappa
-from stageguard.measures.bouts import bouts_of, contingency, pair_counts
-from stageguard.measures.statistics import sleep_statistics
+from stageguard.measures.architecture import architecture
+from stageguard.measures.bouts import contingency, pair_counts
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.night.stages import WNR3
-
-# Sleep architecture of the paper, in its order: the key of a row, and what tables call it.
-ARCHITECTURE = {
-    "tst_minutes": "TST (min)",
-    "se_percent": "SE (%)",
-    "rem_latency_minutes": "REM latency (min)",
-    "waso_minutes": "WASO (min)",
-    "nrem_bout_minutes": "mean NREM bout (min)",
-    "rem_bout_minutes": "mean REM bout (min)",
-    "awakenings": "awakenings",
-}
-_STATISTICS = ("tst_minutes", "se_percent", "rem_latency_minutes", "waso_minutes", "awakenings")
 
 
 def measure(expert: Hypnogram, labels: Labels, pairs: Sequence[tuple[str, str]]) -> dict[str, float]:
@@ -37,7 +23,6 @@ def measure(expert: Hypnogram, labels: Labels, pairs: Sequence[tuple[str, str]])
     counted = pair_counts(seen, scheme.n_stages)
     n_pairs = int(counted.sum())
     n_rare = sum(int(counted[scheme.index(a), scheme.index(b)]) for a, b in pairs)
-    statistics = sleep_statistics(night)
     row = {
         "n_epochs": float(compared.n_epochs),
         "accuracy": compared.accuracy,
@@ -50,20 +35,7 @@ def measure(expert: Hypnogram, labels: Labels, pairs: Sequence[tuple[str, str]])
         "rare_recall_exact": compared.rare_recall_0,
     }
     row |= {f"f1_{stage}": value for stage, value in compared.f1.items()}
-    row |= {name: float(getattr(statistics, name)) for name in _STATISTICS}
-    return row | _bouts(night)
-
-
-def _bouts(night: Hypnogram) -> dict[str, float]:
-    """Return the mean lengths of NREM and REM bouts, where the stages tell them apart."""
-    try:
-        merged = night.merge(WNR3)
-    except InputError:
-        return {"nrem_bout_minutes": NAN, "rem_bout_minutes": NAN}
-    bouts, minutes = bouts_of(merged.labels), night.epoch_seconds / 60
-    lengths = [bouts.lengths[bouts.stages == WNR3.index(stage)] for stage in ("N", "R")]
-    means = [float(each.mean()) * minutes if len(each) else NAN for each in lengths]
-    return {"nrem_bout_minutes": means[0], "rem_bout_minutes": means[1]}
+    return row | architecture(night)
 
 
 def kappa_between(first: Labels, second: Labels) -> float:

@@ -8,7 +8,7 @@ from dataclasses import field
 from math import isnan
 
 from stageguard.base.records import dataclass
-from stageguard.study.statistics import Estimate
+from stageguard.measures.paired import Estimate
 
 Cell = str | float | Estimate
 FORMATS = {"md": "Markdown", "tex": "LaTeX", "csv": "CSV"}

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from stageguard.base.errors import MissingFileError
+from stageguard.measures.paired import estimate
 from stageguard.study.measuring import kappa_between
 from stageguard.study.names import BASE, CALIBRATED, PAPER, PENALTY, TITLES
 from stageguard.study.rendering import Cell, Table
-from stageguard.study.statistics import bootstrap_interval, estimate
+from stageguard.study.statistics import bootstrap_interval
 from stageguard.study.store import Results, read_predictions, values, variants_in
 from stageguard.study.tables import (
     ablation_table,

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from stageguard.base.arrays import NAN
+from stageguard.measures.architecture import ARCHITECTURE
 from stageguard.measures.groups import compare_samples
-from stageguard.study.measuring import ARCHITECTURE
+from stageguard.measures.paired import Estimate, estimate, improvement_percent, paired
 from stageguard.study.names import (
     BASE,
     CALIBRATED,
@@ -21,7 +22,7 @@ from stageguard.study.names import (
     TITLES,
 )
 from stageguard.study.rendering import Cell, Table
-from stageguard.study.statistics import Estimate, bland_altman, estimate, paired
+from stageguard.study.statistics import bland_altman
 from stageguard.study.store import Results, values
 
 MAIN = {"tvr_percent": "TVR (%)", "fi": "FI", "accuracy": "accuracy", "kappa": "κ"}
@@ -124,7 +125,9 @@ def architecture_table(results: Results) -> Table:
         for variant in _present(records, GUARDED):
             after = {metric: errors_of(records, variant, metric) for metric in metrics}
             rows.append(("", TITLES[variant], *(paired(before[m], after[m], n_tests) for m in metrics)))
-            rows.append(("", "  improvement (%)", *(_improvement(before[m], after[m]) for m in metrics)))
+            rows.append(
+                ("", "  improvement (%)", *(improvement_percent(before[m], after[m]) for m in metrics))
+            )
     return Table(
         "architecture",
         f"Sleep architecture, mean absolute error: {results.study['title']}",
@@ -135,12 +138,6 @@ def architecture_table(results: Results) -> Table:
             results, STARS_NOTE, "Improvement: of the mean error, in percent of argmax's; below 0 it grew."
         ),
     )
-
-
-def _improvement(before: Mapping[str, float], after: Mapping[str, float]) -> float:
-    both = [name for name in before if name in after]
-    old = float(np.mean([before[name] for name in both])) if both else 0.0
-    return 100 * (1 - float(np.mean([after[name] for name in both])) / old) if old else NAN
 
 
 def consolidated_table(results: Results) -> Table:
@@ -161,7 +158,7 @@ def consolidated_table(results: Results) -> Table:
         before = over_pairs(BASE, metric)
         if before:
             after = [paired(before, over_pairs(variant, metric), len(variants)) for variant in variants]
-            gains = [_improvement(before, over_pairs(variant, metric)) for variant in variants]
+            gains = [improvement_percent(before, over_pairs(variant, metric)) for variant in variants]
             rows.append(
                 (title, estimate(before), *(c for pair in zip(after, gains, strict=True) for c in pair))
             )

@@ -11,7 +11,7 @@ import numpy as np
 
 from stageguard.base.errors import InputError, Message, message_of
 from stageguard.base.records import dataclass
-from stageguard.cli.cohort_tables import print_means, print_nights, print_one
+from stageguard.cli.cohort_tables import print_errors, print_means, print_nights, print_one
 from stageguard.cli.group_tables import print_estimates, print_groups
 from stageguard.cli.inputs import Input, find_inputs, lights_of, scoring_of
 from stageguard.cli.options import (
@@ -48,6 +48,8 @@ from stageguard.formats.cohort_files import (
     write_cohort,
 )
 from stageguard.formats.companions import ListedNight, in_list_words, read_column, read_groups
+from stageguard.measures.architecture import METHOD as ERRORS_METHOD
+from stageguard.measures.architecture import Errors, architecture_errors, night_errors
 from stageguard.measures.cohort import CohortNight, MeasuredNight, cohort_table, measure_night
 from stageguard.measures.estimates import Estimates
 from stageguard.measures.groups import METHOD, GroupDifference, group_differences
@@ -113,7 +115,7 @@ def stats(
     """Sleep statistics of one night or many, before and after decoding.
 
     What decode wrote has a before and an after; probabilities have them with --profile. A hypnogram from
-    elsewhere counts as after.
+    elsewhere counts as after. With --expert also how far both are off: the mean absolute error.
 
     Examples
     --------
@@ -143,7 +145,8 @@ def stats(
     if nights:
         failed = [outcome.error for outcome in outcomes if outcome.error is not None]
         design = None if scored is None else covariates
-        result.cohort = _cohort(nights, measuring, groups, failed, design)
+        result.cohort, untested = _cohort(nights, measuring, groups, failed, design)
+        result.notes += [untested] if untested else []
         listed = any(night.scoring not in (None, night.path) for night in inputs.nights)
         wants_experts = expert is not None or bool(named) or listed
         result.notes += _notes(nights, groups, wants_experts=wants_experts)
@@ -168,6 +171,7 @@ class StatsNight:
     group: ListedNight | None
     source: Mapping[str, str]  # its file, expert and lights, for the codebook
     notes: tuple[str, ...]
+    errors: Errors | None = None  # of sleep architecture, where an expert scored it
 
     @property
     def id(self) -> str:
@@ -227,6 +231,9 @@ class CohortResult:
         if self.cohort is not None and self.cohort.estimates:
             content["estimates"] = [estimate_dict(each) for each in self.cohort.estimates]
             content["estimates_method"] = POWERED_METHOD
+        if self.cohort is not None and self.cohort.errors:
+            content["errors"] = [each.to_dict() for each in self.cohort.errors]
+            content["errors_method"] = ERRORS_METHOD
         return content | {"notes": self.notes, "outputs": self.written}
 
 
@@ -259,6 +266,7 @@ class _Measurer:
                 night.id, scored.before, scored.after, expert, scored.profile, estimates, scored.is_steered
             )
             measured = measure_night(scorings, measuring)
+            errors = None if expert is None else night_errors(scorings.scorings, measuring)
         except InputError as error:
             raise (in_list_words(error) if lights.is_listed else error) from None
         self.files[night.id] = night.path.name
@@ -271,7 +279,7 @@ class _Measurer:
         notes = [*scored.notes, *lights.notes]
         if estimates is None and scored.recorded.estimates is not None:
             notes.append("expected minutes were recorded for other lights or definitions, and are left out")
-        return StatsNight(measured, _facts(scored, group, estimates), group, source, tuple(notes))
+        return StatsNight(measured, _facts(scored, group, estimates), group, source, tuple(notes), errors)
 
 
 def _facts(scored: ScoredFile, group: ListedNight | None, estimates: Estimates | None) -> Facts:
@@ -308,8 +316,11 @@ def _cohort(
     groups: Groups,
     failed: Sequence[Message],
     covariates: Mapping[str, Mapping[str, float]] | None,
-) -> Cohort:
-    """Return the table of the nights, how groups differ and, with covariates or none, estimates for all."""
+) -> tuple[Cohort, str]:
+    """Return all that the nights have in common, and why errors have no test where they have none.
+
+    That is their table, how groups differ, errors against experts and, with covariates or none, estimates.
+    """
     made = cohort_table([night.measured for night in nights])
     id_of = {night.group.night_id: night.id for night in nights if night.group}
     rows = {id_of[name]: row for name, row in groups.items() if name in id_of}
@@ -334,7 +345,10 @@ def _cohort(
         raise InputError(Message(message_of(error), first, failed[0])) from None
     sources = {night.id: night.source for night in nights}
     measured, facts = [night.measured for night in nights], [night.facts for night in nights]
-    return Cohort(measured, facts, made, measuring, differences, estimates, sources)
+    errors, untested = architecture_errors(
+        {night.id: night.errors for night in nights if night.errors is not None}, subjects
+    )
+    return Cohort(measured, facts, made, measuring, differences, estimates, errors, sources), untested
 
 
 def _notes(nights: Sequence[StatsNight], groups: Groups, *, wants_experts: bool) -> list[str]:
@@ -387,6 +401,8 @@ def print_stats(result: CohortResult) -> None:
         if not result.written and len(cohort.nights) <= MOST_ROWS:
             print_nights(cohort.table, out)
         print_means(cohort.table, out)
+        if cohort.errors:
+            print_errors(cohort.errors, out)
     if cohort.differences:
         print_groups(cohort.table, cohort.differences, out)
     if cohort.estimates:

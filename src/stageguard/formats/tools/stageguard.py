@@ -12,15 +12,22 @@ from typing import Any
 
 from stageguard.base.errors import InputError
 from stageguard.base.extras import library
+from stageguard.base.files import file_error
 from stageguard.formats.density import DensityOptions, RawDensity
 from stageguard.formats.file_format import ANNOTATIONS, OTHER_PROBABILITIES, SCORER, FileFormat, always_final
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
 from stageguard.formats.outgoing import GENERAL, Content, Outgoing, number, outgoing_of_night
-from stageguard.formats.outputs import OWN_FORMAT, TSV_SUFFIX, is_own_table, output_paths, output_texts
+from stageguard.formats.outputs import (
+    OWN_FORMAT,
+    OWN_HEAD,
+    TSV_SUFFIX,
+    is_own_table,
+    output_paths,
+    output_texts,
+)
 from stageguard.formats.sniffing import first_row
-from stageguard.formats.tables.delimited import as_moment, read_rows
-from stageguard.formats.tables.probabilities import read_table
-from stageguard.formats.tools.text import OWN_HEAD, read_text_hypnogram, unread_columns
+from stageguard.formats.tables.delimited import TextTable, as_moment, read_rows
+from stageguard.formats.tables.probabilities import density_of_table, load_table
 from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
@@ -30,14 +37,22 @@ RESERVED = frozenset((*OWN_HEAD, "epoch", "id", "label", "scorer", "start"))
 
 def read_stage_density(path: Path, options: DensityOptions) -> RawDensity:
     """Probabilities of such a table."""
-    raw = read_table(path, options, expected=("stage",), fills_lead=False)
-    return replace(raw, start=raw.start or _start(path))
+    table = load_table(path, options, expected=("stage",))
+    raw = density_of_table(table, options, fills_lead=False)
+    return replace(raw, start=raw.start or _start(table.text))
 
 
 def read_stage_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogram:
     """Stages of such a table."""
-    raw = read_text_hypnogram(path, options)
-    return replace(raw, start=raw.start or _start(path))
+    raw = read_own_tsv(path, options)
+    return replace(raw, start=raw.start or _start(read_rows(path, ("onset", "time"))))
+
+
+def read_own_tsv(path: Path, options: HypnogramOptions) -> RawHypnogram:
+    """Stages of what `decode` wrote."""
+    from stageguard.formats.tools.text import read_text_hypnogram  # not loaded where probabilities are read
+
+    return read_text_hypnogram(path, options)
 
 
 def write_stage_table(night: Outgoing, path: Path) -> Content:
@@ -119,11 +134,13 @@ def _cell(value: Any) -> str:
     return number(value) if isinstance(value, int | float) else str(value)
 
 
-def _start(path: Path) -> datetime | None:
+def _start(table: TextTable) -> datetime | None:
     """When the first epoch begins, where the table tells it."""
-    table = read_rows(path, ("onset", "time"))
-    text = table.column("time")[0]
-    return as_moment(path, table.lines[0], text) if text else None
+    names = [name.casefold() for name in table.header]
+    if "onset" not in names or "time" not in names:
+        raise file_error(table.path, "has no header with the columns onset, time. Was it written completely?")
+    text = table.column(names.index("time"))[0]
+    return as_moment(table.path, table.lines[0], text) if text else None
 
 
 def _has_probabilities(head: bytes, path: Path) -> bool:
@@ -132,34 +149,37 @@ def _has_probabilities(head: bytes, path: Path) -> bool:
 
 
 def _left_columns(path: Path) -> list[str]:
+    from stageguard.formats.tools.text import unread_columns
+
     # a label is the place of the stage in its scheme
     return unread_columns(read_rows(path, ("onset", "duration")), ("onset", "duration", "stage", "label"))
 
 
+STAGE_TABLE = FileFormat(
+    GENERAL,
+    "a table of stages and probabilities written by stageguard",
+    (".csv",),
+    _has_probabilities,
+    sniff_hypnogram=lambda head, path: first_row(head)[: len(OWN_HEAD)] == OWN_HEAD,
+    density=read_stage_density,
+    hypnogram=read_stage_hypnogram,
+    write=write_stage_table,
+    loses=(SCORER, ANNOTATIONS),
+    holds_both=True,
+    has_final_stages=always_final,
+    writes_probabilities_alone=True,
+)
 FORMATS = (
     FileFormat(
         OWN_FORMAT,
         "a hypnogram written by stageguard",
         (TSV_SUFFIX,),
         is_own_table,
-        hypnogram=read_text_hypnogram,
+        hypnogram=read_own_tsv,
         write=write_own_tsv,
         loses=(OTHER_PROBABILITIES, ANNOTATIONS),
         holds_decoding=True,
         left_columns=_left_columns,
     ),
-    FileFormat(
-        GENERAL,
-        "a table of stages and probabilities written by stageguard",
-        (".csv",),
-        _has_probabilities,
-        sniff_hypnogram=lambda head, path: first_row(head)[: len(OWN_HEAD)] == OWN_HEAD,
-        density=read_stage_density,
-        hypnogram=read_stage_hypnogram,
-        write=write_stage_table,
-        loses=(SCORER, ANNOTATIONS),
-        holds_both=True,
-        has_final_stages=always_final,
-        writes_probabilities_alone=True,
-    ),
+    STAGE_TABLE,
 )

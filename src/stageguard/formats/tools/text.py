@@ -34,6 +34,7 @@ from stageguard.formats.hypnogram import (
 )
 from stageguard.formats.outgoing import Content, Event, Outgoing
 from stageguard.formats.outputs import (
+    OWN_HEAD,
     TSV_SUFFIX,
     check_recorded,
     output_paths,
@@ -61,7 +62,6 @@ from stageguard.measures.estimates import Estimates
 from stageguard.night.stages import UNSCORED_NAME, StageScheme, canonical_name
 from stageguard.profile.profile import Profile
 
-OWN_HEAD = ("onset", "duration", "time", "stage")  # columns that this package's own CSV begins with
 ARGMAX_COLUMN = "argmax_stage"
 LEAST_SHORT = 0.75  # of the steps between rows must be the shortest one, so that the others are gaps
 EVENT_COLUMNS = frozenset(("trial_type", "description", "label", "annotation"))

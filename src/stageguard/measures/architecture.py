@@ -1,0 +1,143 @@
+"""How far sleep architecture is off: the mean absolute error against an expert, before and after decoding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import isnan
+from typing import Any
+
+import numpy as np
+
+from stageguard.base.arrays import NAN
+from stageguard.base.errors import InputError, MissingExtraError
+from stageguard.base.records import dataclass
+from stageguard.measures.bouts import bouts_of
+from stageguard.measures.paired import Estimate, estimate, improvement_percent, paired
+from stageguard.measures.statistics import StatisticsOptions
+from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.night.stages import WNR3
+
+# The quantities in the order of tables: the key of a row, and what tables call it.
+ARCHITECTURE = {
+    "tst_minutes": "TST (min)",
+    "se_percent": "SE (%)",
+    "rem_latency_minutes": "REM latency (min)",
+    "waso_minutes": "WASO (min)",
+    "nrem_bout_minutes": "mean NREM bout (min)",
+    "rem_bout_minutes": "mean REM bout (min)",
+    "awakenings": "awakenings",
+}
+_BOUTS = {"nrem_bout_minutes": "N", "rem_bout_minutes": "R"}
+METHOD = (
+    "Absolute error of each night on the epochs its expert scored, nights of one subject averaged; mean ± "
+    "standard deviation over subjects. p: two-sided Wilcoxon signed-rank test of after against before, one "
+    "for each row, not corrected for their number."
+)
+
+Errors = Mapping[str, Mapping[str, float]]  # scoring -> quantity -> absolute error of one night
+
+
+@dataclass(frozen=True, slots=True)
+class ArchitectureError:
+    """Mean absolute error of one quantity, by scoring."""
+
+    quantity: str
+    before: Estimate | None  # None where nothing was decoded
+    after: Estimate | None  # compared with before
+    improvement_percent: float = NAN
+
+    @property
+    def n_subjects(self) -> int:
+        """How many subjects have an error, before or after."""
+        return max(0 if each is None else each.n for each in (self.before, self.after))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types."""
+        before, after = (each or Estimate(NAN) for each in (self.before, self.after))
+        return {
+            "quantity": self.quantity,
+            "n": self.n_subjects,
+            "before_mean": before.mean,
+            "before_sd": before.sd,
+            "after_mean": after.mean,
+            "after_sd": after.sd,
+            "improvement_percent": self.improvement_percent,
+            "p": after.p,
+            "rank_biserial": after.effect,
+        }
+
+
+def architecture(night: Hypnogram, options: StatisticsOptions | None = None) -> dict[str, float]:
+    """Return the quantities of `ARCHITECTURE`; NaN where a night has none of it."""
+    statistics = (options or StatisticsOptions()).measure(night)
+    bouts = mean_bouts(night)
+    return {name: bouts[name] if name in bouts else float(getattr(statistics, name)) for name in ARCHITECTURE}
+
+
+def mean_bouts(night: Hypnogram) -> dict[str, float]:
+    """Return the mean lengths of NREM and REM bouts, where the stages tell them apart."""
+    try:
+        merged = night.merge(WNR3)
+    except InputError:
+        return dict.fromkeys(_BOUTS, NAN)
+    bouts, minutes = bouts_of(merged.labels), night.epoch_seconds / 60
+    lengths = {name: bouts.lengths[bouts.stages == WNR3.index(stage)] for name, stage in _BOUTS.items()}
+    return {name: float(each.mean()) * minutes if len(each) else NAN for name, each in lengths.items()}
+
+
+def night_errors(scorings: Mapping[str, Hypnogram], options: StatisticsOptions | None = None) -> Errors:
+    """Return the absolute errors of a night's other scorings against the one called `expert`.
+
+    Epochs that the expert left unscored count for nobody. What either side has none of is left out.
+    """
+    expert = scorings["expert"]
+    is_unscored = expert.labels < 0
+    truth = architecture(expert, options)
+    errors: dict[str, dict[str, float]] = {}
+    for name, scoring in scorings.items():
+        if name != "expert":
+            labels = np.where(is_unscored, np.int8(UNSCORED), scoring.labels)
+            found = architecture(replace(scoring, labels=labels), options)
+            differences = {key: abs(found[key] - value) for key, value in truth.items()}
+            errors[name] = {key: error for key, error in differences.items() if not isnan(error)}
+    return errors
+
+
+def architecture_errors(
+    nights: Mapping[str, Errors], subjects: Mapping[str, str] | None = None
+) -> tuple[list[ArchitectureError], str]:
+    """Return the mean absolute errors of all nights, and why there is no test where there is none.
+
+    Parameters
+    ----------
+    nights : mapping
+        The `night_errors` of each night.
+    subjects : mapping, optional
+        Whose a night is, by its name; by default every night is of another subject.
+    """
+    rows, missing = [], ""
+    for quantity in ARCHITECTURE:
+        before, after = (
+            _by_subject(nights, subjects or {}, scoring, quantity) for scoring in ("before", "after")
+        )
+        if not before and not after:
+            continue
+        try:
+            compared = paired(before, after) if after else None
+        except MissingExtraError as error:
+            compared, missing = estimate(after), str(error)
+        gain = improvement_percent(before, after)
+        rows.append(ArchitectureError(quantity, estimate(before) if before else None, compared, gain))
+    return rows, missing
+
+
+def _by_subject(
+    nights: Mapping[str, Errors], subjects: Mapping[str, str], scoring: str, quantity: str
+) -> dict[str, float]:
+    """Return the mean error of each subject's nights."""
+    errors: dict[str, list[float]] = {}
+    for night, by_scoring in nights.items():
+        if quantity in by_scoring.get(scoring, {}):
+            errors.setdefault(subjects.get(night, night), []).append(by_scoring[scoring][quantity])
+    return {subject: float(np.mean(each)) for subject, each in errors.items()}
