@@ -210,6 +210,7 @@ def test_logits_are_told_from_probabilities_and_named(run, tmp_path):
         (["-p", "human-psg-5", "--pins", "x=R"], "a pin needs an epoch index counted from 0, got 'x'."),
         (["-p", "human-psg-5", "--pins", "5="], "cannot read the pin '5='. Write it as epoch=stage"),
         (["-p", "human-psg-5", "--pins", "5=R,5=W"], "epoch 5 is pinned to 'R' and to 'W'. Keep one."),
+        (["-p", "human-psg-5", "--pins", ""], "a pin is empty, expected one such as 120=R, or a table"),
         (["-p", "human-psg-5", "--pins", "nowhere.tsv"], "'nowhere.tsv' is neither a file nor a pin."),
         (["-p", "human-psg-5", "--quality", "nowhere.npy"], "nowhere.npy: No such file or directory"),
         (["-p", "human-psg-5", "--stages", "W,X,N2,N3,R"], "night.csv: has no column for stage 'X'."),
@@ -217,6 +218,11 @@ def test_logits_are_told_from_probabilities_and_named(run, tmp_path):
 )
 def test_bad_options_are_one_line(run, night, arguments, expected):
     assert error_line(run("decode", night, *arguments)).startswith(expected)
+
+
+def test_a_cohort_that_no_caution_concerns_is_said(run, night):
+    ran = run("decode", night, "-p", "human-psg-5", "--cohort", "shift workers")
+    assert "no caution of the profile concerns cohort 'shift workers'" in ran.out.replace("\n", " ")
 
 
 def test_output_must_be_a_folder(run, night, tmp_path):

@@ -120,6 +120,7 @@ def test_transitions_only_keeps_the_papers_rules(folder, run):
     ran = run("fit", *files, "--transitions-only", "--base", base, "-o", "ours.toml")
     assert ran.code == 0, ran.err
     assert f"ours: transitions of 6 scored nights, 1,440 scored epochs; every rule is {base}'s" in ran.out
+    assert "the file does not say how long an epoch is: 30 s assumed" in ran.out
     made = sg.Profile.load("ours.toml")
     read = [sg.read_hypnogram(file, scheme="wnr3") for file in files]
     assert made == sg.Profile.load(base).recounted(read, name="ours")

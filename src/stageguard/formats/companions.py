@@ -73,6 +73,10 @@ def parse_pins(texts: Sequence[str]) -> dict[int, str]:
     """
     pairs: list[tuple[str, str]] = []
     for text in texts:
+        if not text.strip():
+            raise PinError(
+                "a pin is empty, expected one such as 120=R, or a table with the columns epoch and stage."
+            )
         if "=" in text and not Path(text).is_file():
             pairs += [_item(part) for part in text.split(",") if part.strip()]
         else:

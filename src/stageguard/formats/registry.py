@@ -13,6 +13,7 @@ from pkgutil import iter_modules
 
 from stageguard.base.errors import Argument, FileFormatError, InputError, did_you_mean
 from stageguard.base.files import file_error
+from stageguard.base.lazy import load
 from stageguard.formats import sniffing
 from stageguard.formats.file_format import FileFormat, Kind
 from stageguard.formats.outputs import OWN_FORMAT, OWN_HEAD
@@ -108,11 +109,9 @@ def is_own_table(path: Path) -> bool:
 
 def _known_at_sight(head: bytes, path: Path) -> FileFormat | None:
     """Return the format of a table of stages and times alone, which no tool has: none need be loaded."""
-    from stageguard.formats.tools.stageguard import STAGE_TABLE
-
     cells = sniffing.first_row(head)
     is_own = cells[:3] == OWN_HEAD[:3]
-    form = STAGE_TABLE if is_own else TABLES[0]
+    form: FileFormat = load("formats.tools.stageguard:STAGE_TABLE") if is_own else TABLES[0]
     stages = [cell for cell in cells[3 * is_own :] if cell not in TIMING_COLUMNS]
     is_table = len(stages) > 1 and all(stage_of(cell) is not None for cell in stages)
     return form if is_table and path.name.lower().endswith(form.suffixes) else None

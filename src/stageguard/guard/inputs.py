@@ -304,8 +304,8 @@ def assumptions(profile: Profile, given: NightInput) -> tuple[str, ...]:
     rule, cohort = profile.strength, given.options.cohort
     if rule is not None and rule.lifts and rule.lift is None and given.options.trained is None:
         assumed.append("how the stager was trained is not said: taken as class-balanced")
-    if cohort is not None and profile.caution_for(cohort) is None:
-        assumed.append(f"cohort {cohort!r} is not among the profile's cautions")
+    if cohort is not None and profile.caution_for(cohort) is None and profile.cohort is None:
+        assumed.append(f"no caution of the profile concerns cohort {cohort!r}")
     if profile.cohort is not None:
         assumed += _about_cohort(profile, cohort)
     if not profile.is_by(stager := given.options.stager):

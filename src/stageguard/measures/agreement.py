@@ -13,14 +13,12 @@ from stageguard.base.arrays import NAN, Floats, Ints, Labels, Mask
 from stageguard.base.errors import InputError
 from stageguard.base.records import dataclass
 from stageguard.guard.decoding import Decoding
-from stageguard.measures.bouts import ScoredNight, check_aligned, contingency, hypnogram_of
+from stageguard.measures.bouts import TOLERANCE_EPOCHS, ScoredNight, check_aligned, contingency, hypnogram_of
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import StageScheme
 from stageguard.profile.profile import Profile
 
 Pairs = tuple[tuple[str, str], ...]
-
-TOLERANCE_EPOCHS = 2  # how far off a recovered rare pair may lie
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -21,6 +21,7 @@ from stageguard.night.stages import StageScheme, canonical_name
 
 ScoredNight = Decoding | Hypnogram
 SAME_SECONDS = 1.0  # clocks and offsets that differ by less are one
+TOLERANCE_EPOCHS = 2  # how far off a recovered rare pair may lie
 
 
 @dataclass(frozen=True, slots=True, eq=False)

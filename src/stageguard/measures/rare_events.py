@@ -16,8 +16,7 @@ from stageguard.base.arrays import NAN, Floats, Labels
 from stageguard.base.errors import InputError
 from stageguard.base.records import dataclass
 from stageguard.guard.decoding import Decoding
-from stageguard.measures.agreement import TOLERANCE_EPOCHS
-from stageguard.measures.bouts import bouts_of, cuts_of
+from stageguard.measures.bouts import TOLERANCE_EPOCHS, bouts_of, cuts_of
 from stageguard.night.stages import StageScheme
 
 Fate = Literal["kept", "lost", "new"]

@@ -7,13 +7,14 @@ from dataclasses import asdict, field, fields, replace
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stageguard.base.arrays import NAN, Floats
 from stageguard.base.errors import OVERWRITE, FileFormatError, InputError, OutputExistsError, message_of
 from stageguard.base.files import checked_file, file_error, parse_json, read_file, remove_leftovers
+from stageguard.base.lazy import load
 from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
 from stageguard.formats.companions import by_the_list, parse_moment
@@ -34,7 +35,6 @@ from stageguard.formats.read import read_density_file
 from stageguard.formats.registry import is_own_table
 from stageguard.guard.decode import decode
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.explain import Change, explain
 from stageguard.guard.inputs import Training
 from stageguard.guard.strength import Strength
 from stageguard.measures.estimates import Estimates
@@ -52,6 +52,9 @@ from stageguard.night.moments import Moment
 from stageguard.night.stages import SCHEMES
 from stageguard.night.timing import begun
 from stageguard.profile.profile import Profile
+
+if TYPE_CHECKING:
+    from stageguard.guard.explain import Change
 
 # What reading a record raises when its values are not what `decode` wrote.
 MALFORMED = (KeyError, TypeError, AttributeError, ValueError, OverflowError)
@@ -364,7 +367,7 @@ def _write(
         summary = summary_of(decoding, lights) if task.in_full else None
         measures = measures_of(decoding, lights) if summary is None else summary.measures
     svg = None if task.draw is None else task.draw(decoding)
-    changes = explain(decoding) if task.explain else None
+    changes = load("guard.explain:explain")(decoding) if task.explain else None
     changes_table = None if changes is None else changes_text(changes)
     if may_replace and not task.overwrite:
         files = output_paths(task.output)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +13,7 @@ import numpy as np
 from stageguard.base.errors import InputError, Message
 from stageguard.base.lazy import load
 from stageguard.cli.console import Console
-from stageguard.cli.inputs import decode_options, find_densities
+from stageguard.cli.inputs import Inputs, decode_options, find_densities
 from stageguard.cli.options import (
     AsJson,
     DecodingGiven,
@@ -49,7 +49,7 @@ from stageguard.formats.outputs import output_paths
 from stageguard.guard.decoding import Decoding
 from stageguard.profile.profile import Profile
 from stageguard.runner.cohort_tables import FAILURES_TABLE, MOST_IN_FULL, Tally, write_tables
-from stageguard.runner.decode_files import DecodeTask, decode_task
+from stageguard.runner.decode_files import DecodeOptions, DecodeTask, decode_task
 from stageguard.runner.run import check_folder, run_files
 from stageguard.runner.stopping import Stopped
 
@@ -94,15 +94,10 @@ def decode(
     """
     loaded, options = Profile.load(profile), decode_options(given)
     if output is not None and output.suffix and load("runner.decode_table:is_table_name")(output):
-        _check_table(files, samples, given, is_too_much=svg or tune)
+        source = _table_to_decode(files, samples, given, is_too_much=svg or tune)
         make = load("runner.decode_table:TableTask")
-        task = make(files[0], output, loaded, options, overwrite=overwrite, explain=explain)  # type: ignore[index]
-        result = _run_table(task, jobs, as_json=as_json)
-        failed = []
-        if result.n_failed_before:
-            nights, listed = count(result.n_failed_before, "night"), task.beside(FAILURES_TABLE)
-            failed = [Message(f"{task.path.name}: {nights} failed then, listed in {listed}.")]
-        _end(result.tally, [], failed, list(result.written), as_json=as_json, in_one_table=True)
+        task = make(source, output, loaded, options, overwrite=overwrite, explain=explain)
+        _decode_table(task, jobs, as_json=as_json)
         return
     inputs = find_densities(files, samples, loaded, options)
     given.check_one_file(len(inputs.nights))
@@ -114,31 +109,50 @@ def decode(
         notes += remarks
         if output is not None and loaded != base:
             written.append(load("runner.tune_files:keep_tuned")(loaded, output, overwrite=overwrite))
-    tasks = [
-        DecodeTask(
-            night.path,
-            night.output(output),
-            loaded,
-            options,
-            overwrite=overwrite,
-            draw=_draw if svg else None,
-            explain=explain,
-            edf=night.edf,
-            lights_off=night.lights_off,
-            lights_on=night.lights_on,
-            start=night.start,
-            durable=len(inputs.nights) == 1,
-            shares_profile=inputs.is_cohort and output is not None,
-            in_full=as_json or len(inputs.nights) <= MOST_IN_FULL,
-            error=night.error,
-        )
-        for night in inputs.nights
-    ]
+    draw = _draw if svg else None
+    tasks = _tasks(
+        inputs, output, loaded, options, overwrite=overwrite, explain=explain, draw=draw, as_json=as_json
+    )
     tally = _run(tasks, jobs, as_json=as_json)
     if inputs.is_cohort and output is not None:
         tables, remarks, problems = write_tables(tally, output, one_line)
         written, notes = [*tables, *written], [*notes, *remarks]
     _end(tally, notes, problems, written, as_json=as_json)
+
+
+def _tasks(
+    inputs: Inputs,
+    output: Path | None,
+    profile: Profile,
+    options: DecodeOptions,
+    *,
+    overwrite: bool,
+    explain: bool,
+    draw: Callable[[Decoding], str] | None,
+    as_json: bool,
+) -> list[DecodeTask]:
+    """Return one task for each night, with what a sample list says about it."""
+    n_nights = len(inputs.nights)
+    return [
+        DecodeTask(
+            night.path,
+            night.output(output),
+            profile,
+            options,
+            overwrite=overwrite,
+            draw=draw,
+            explain=explain,
+            edf=night.edf,
+            lights_off=night.lights_off,
+            lights_on=night.lights_on,
+            start=night.start,
+            durable=n_nights == 1,
+            shares_profile=inputs.is_cohort and output is not None,
+            in_full=as_json or n_nights <= MOST_IN_FULL,
+            error=night.error,
+        )
+        for night in inputs.nights
+    ]
 
 
 def _end(
@@ -187,10 +201,10 @@ def _run(tasks: Sequence[DecodeTask], jobs: int, *, as_json: bool) -> Tally:
     return tally
 
 
-def _check_table(
+def _table_to_decode(
     files: Sequence[Path] | None, samples: Path | None, given: DecodingGiven, *, is_too_much: bool
-) -> None:
-    """Refuse what one table of many nights has no room for."""
+) -> Path:
+    """Return the table of many nights; refuse what goes with files of one night only."""
     if samples is not None or files is None or len(files) != 1 or files[0].is_dir():
         raise InputError(
             "--output names a table, expected one table with the column id to decode. Name a folder."
@@ -200,6 +214,17 @@ def _check_table(
         raise InputError(
             "--svg and --tune do not go with a table as --output: name a folder, or `stageguard tune`."
         )
+    return files[0]
+
+
+def _decode_table(task: TableTask, jobs: int, *, as_json: bool) -> None:
+    """Decode a cohort's table, and say what became of its nights."""
+    result = _run_table(task, jobs, as_json=as_json)
+    failed = []
+    if result.n_failed_before:
+        nights, listed = count(result.n_failed_before, "night"), task.beside(FAILURES_TABLE)
+        failed = [Message(f"{task.path.name}: {nights} failed then, listed in {listed}.")]
+    _end(result.tally, [], failed, list(result.written), as_json=as_json, in_one_table=True)
 
 
 def _run_table(task: TableTask, jobs: int, *, as_json: bool) -> TableResult:

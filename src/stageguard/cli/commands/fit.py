@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -156,6 +157,8 @@ def fit(
         raise InputError(Message("no night could be read. The first problem: ", outcomes[0].error))
     unused = sorted(set(who) - reader.names.keys() - {path.name for path in reader.names.values()})
     notes = [f"in the table of subjects, but not among the files: {listed(unused, 5)}"] if unused else []
+    if not experts:
+        notes += _remarks(nights)
     if transitions_only:
         with collect_warnings() as warned:
             made = reader.base.recounted([night.experts for night in nights], name=output.stem)
@@ -163,23 +166,7 @@ def fit(
         _print_counted(made, reader.base, output, outcomes, notes, warned, as_json=as_json)
         end(outcomes, as_json=as_json)
         return
-    groups, known = [night.group for night in nights], [night.subject for night in nights]
-    with collect_warnings() as warned, progress_bar("Cross-validating", quiet=as_json) as move_bar:
-
-        def watch(at: Progress) -> None:
-            if move_bar:
-                move_bar(total=at.total, completed=at.done, description=one_line(at.what).capitalize())
-
-        report = fit_report(
-            [night.density for night in nights] if experts else None,  # type: ignore[misc]
-            [night.experts for night in nights],
-            base=reader.base,
-            groups=None if None in groups else groups,
-            subjects=None if None in known else known,
-            name=output.stem,
-            progress=watch,
-            **asdict(choice),
-        )
+    report, warned = _fitted(nights, reader.base, output.stem, choice, quiet=as_json)
     report.profile.save(output, overwrite=overwrite)
     if as_json:
         files_read = [outcome.to_dict() for outcome in outcomes]
@@ -209,6 +196,37 @@ class ScoredNight:
             "n_experts": len(self.experts),
             "notes": list(self.notes),
         }
+
+
+def _remarks(nights: Sequence[ScoredNight]) -> list[str]:
+    """Return what was assumed while hypnograms were read, such as how long an epoch is, each once."""
+    texts = Counter(text for night in nights for text in night.notes)
+    return [text if n == len(nights) else f"{text} ({count(n, 'night')})" for text, n in texts.items()]
+
+
+def _fitted(
+    nights: Sequence[ScoredNight], base: Profile, name: str, choice: Choice, *, quiet: bool
+) -> tuple[FitReport, list[Message]]:
+    """Return what fitting found, with a progress bar on a terminal, and its warnings."""
+    groups, subjects = [night.group for night in nights], [night.subject for night in nights]
+    densities = [night.density for night in nights if night.density is not None]
+    with collect_warnings() as warned, progress_bar("Cross-validating", quiet=quiet) as move_bar:
+
+        def watch(at: Progress) -> None:
+            if move_bar:
+                move_bar(total=at.total, completed=at.done, description=one_line(at.what).capitalize())
+
+        report = fit_report(
+            densities or None,
+            [night.experts for night in nights],
+            base=base,
+            groups=None if None in groups else groups,
+            subjects=None if None in subjects else subjects,
+            name=name,
+            progress=watch,
+            **asdict(choice),
+        )
+    return report, warned
 
 
 class _Reader:
