@@ -231,8 +231,7 @@ class DecodedNight:
             "outputs": {kind: str(path) for kind, path in self.outputs.items()},
             "notes": list(self.notes),
         }
-        changes = {} if self.changes is None else {"changes": [change_row(one) for one in self.changes]}
-        return said | changes
+        return said if self.changes is None else said | {"changes": [change_row(one) for one in self.changes]}
 
 
 def reading_with(profile: Profile, options: DensityOptions) -> DensityOptions:
