@@ -50,6 +50,7 @@ COMMANDS = {
     "Help": {
         "demo": "Decode a synthetic night and show what changed.",
         "doctor": "Say what is installed, and whether it works.",
+        "completion": "Let bash, zsh or fish complete what is typed.",
     },
 }
 SHORT_HELP = {name: text for commands in COMMANDS.values() for name, text in commands.items()}
