@@ -221,8 +221,8 @@ def test_bad_options_are_one_line(run, night, arguments, expected):
 
 
 def test_a_cohort_that_no_caution_concerns_is_said(run, night):
-    ran = run("decode", night, "-p", "human-psg-5", "--cohort", "shift workers")
-    assert "no caution of the profile concerns cohort 'shift workers'" in ran.out.replace("\n", " ")
+    ran = run("decode", night, "-p", "human-psg-5", "--cohort", "chess players")
+    assert "no caution of the profile concerns cohort 'chess players'" in ran.out.replace("\n", " ")
 
 
 def test_output_must_be_a_folder(run, night, tmp_path):
