@@ -378,7 +378,7 @@ split, so that nothing a guard learns from has seen a test subject. Votes are th
 elsewhere; for DOD-H the truth is the consensus of five scorers. The six published networks of DOD-H give
 labels alone: each is replaced by what experts scored where the training nights have that label, the label
 staying the likeliest. So their probabilities are alike wherever the label is, and know the scorers. The
-networks on Sleep-EDF and Sleep-Accel are the small ones of `../training`.
+networks on Sleep-EDF and Sleep-Accel are the small ones of `networks.py`.
 
 A stager flickers if its median night is more than 1.5 times as fragmented as its profile aims at; good are
 human stagers that do not, with κ of .6 or more. Errors: mean absolute error over argmax's, averaged over

@@ -6,7 +6,7 @@
     python run.py --tables                         lay the tables out anew
 
 What is learned from scored nights is learned on training subjects, in four folds. `stagers.py` makes the
-probabilities first; those of the networks come from `../training/run.py --densities` in the same cache.
+probabilities first; those of the networks come from `networks.py` in the same cache.
 Fitted profiles are kept there too, for `transfer.py`.
 """
 

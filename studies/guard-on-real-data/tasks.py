@@ -231,13 +231,9 @@ def _networks(cohort: str, files: Sequence[Path]) -> list[TaskFold]:
     The networks of the other folds have seen the subjects of this one, so the probabilities a guard learns
     from are, other than for boosting, not blind to the test subjects.
     """
-    import importlib.util
+    from networks import tables_of
 
-    place = Path(__file__).parents[1] / "training" / "cohorts.py"
-    spec = importlib.util.spec_from_file_location("training_cohorts", place)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    tables = {table.recording: table for table in module.READERS[cohort]()}
+    tables = {table.recording: table for table in tables_of(cohort)}
     by_fold: list[list[TaskNight]] = []
     for file in files:
         with np.load(file) as archive:

@@ -1,6 +1,6 @@
 """Processor time of every network: forward, and in its small size a step, a pass and a whole run.
 
-python cost.py        writes cost.md; wants a machine with nothing else to do
+python bench/cost_of_networks.py        writes bench/results/cost_of_networks.md; wants a quiet machine
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def main() -> None:
     torch.set_num_threads(1)
     lines = [
         "# Cost of the networks\n",
-        f"Written by `cost.py`: processor time on one core of a CPU, the least of several, torch "
+        f"Written by `cost_of_networks.py`: processor time on one core of a CPU, the least of several, torch "
         f"{torch.__version__}, Python {platform.python_version()}.\n",
         f"Forward, {LENGTH} epochs, five stages: in the published size on the published input, and in the "
         "small size on 80 features per epoch.\n",
@@ -123,7 +123,7 @@ def main() -> None:
             cells = f"{1000 * seconds:.0f} | {seconds * n_steps:.1f} | {whole:.0f} | {run_steps}"
             lines.append(f"| {name} | {n_features} | {cells} |")
             print(lines[-1], flush=True)
-    (Path(__file__).parent / "cost.md").write_text("\n".join(lines) + "\n")
+    (Path(__file__).parent / "results" / "cost_of_networks.md").write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":
