@@ -52,8 +52,14 @@ def test_epochs_that_the_expert_left_out_count_for_nobody():
     assert set(night_errors({"after": full, "expert": cut})["after"].values()) == {0.0}
 
 
-def test_what_one_side_lacks_has_no_error():
+def test_rem_that_is_never_shown_comes_at_the_end():
     errors = night_errors({"after": night("WNNNNNNN"), "expert": night("WNNNNRRR")})["after"]
+    assert errors["rem_latency_minutes"] == 8 - 4  # of eight minutes; the expert's comes after four of sleep
+    assert errors["rem_bout_minutes"] == 3
+
+
+def test_what_one_side_lacks_has_no_error():
+    errors = night_errors({"after": night("WNNNNRRR"), "expert": night("WNNNNNNN")})["after"]
     assert set(ARCHITECTURE) - set(errors) == {"rem_latency_minutes", "rem_bout_minutes"}
     two_stages = sg.Hypnogram([0, 1, 1, 1], "ws2", 30.0)
     errors = night_errors({"after": two_stages, "expert": two_stages})["after"]
