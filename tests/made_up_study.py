@@ -55,8 +55,9 @@ def made_up(n_subjects: int = 12, seed: int = 0) -> Results:
                 )
     study = {
         **{"name": "made-up", "title": "Made up", "seed": 42, "backbones": list(BACKBONES)},
-        "guard": {"penalty_weight": 0.5},
-        "robustness": {"subgroups": ["sex", "age"], "backbone": "accusleep"},
+        "split": {"kind": "leave-one-out"},
+        "guard": {"penalty_weight": 0.5, "base": "human-psg-3"},
+        "robustness": {"subgroups": ["sex", "age"], "backbone": "accusleep", "rare_probabilities": []},
     }
-    about = {"study": study, "synthetic": True, "commit": None, "versions": {}}
+    about = {"study": study, "synthetic": True, "begun": "today", "commit": None, "versions": {}}
     return Results(Path("nowhere"), about, tuple(records))

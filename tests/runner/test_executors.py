@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 import warnings
 from pathlib import Path
@@ -63,6 +65,35 @@ def test_a_worker_with_another_version_is_an_error(address, monkeypatch):
     monkeypatch.setattr(executors, "__version__", "9.9")
     with pytest.raises(ClusterError, match=r"has stageguard \S+, expected 9.9"), executor_for(address):
         pass
+
+
+def test_a_worker_without_the_package_is_an_error(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\n"
+        "class Absent:\n"
+        "    def find_spec(self, name, *rest):\n"
+        "        if name.split('.')[0] == 'stageguard':\n"
+        "            raise ModuleNotFoundError(f'No module named {name!r}')\n"
+        "sys.meta_path.insert(0, Absent())\n"
+    )
+    with distributed.LocalCluster(
+        n_workers=0, dashboard_address=None, silence_logs=50, host="127.0.0.1"
+    ) as cluster:
+        command = [sys.executable, "-m", "distributed.cli.dask_worker", cluster.scheduler_address]
+        worker = subprocess.Popen(
+            [*command, "--no-nanny", "--no-dashboard", "--nthreads", "1"],
+            env=os.environ | {"PYTHONPATH": str(tmp_path)},
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            with (
+                pytest.raises(ClusterError, match="has no stageguard"),
+                executor_for(cluster.scheduler_address),
+            ):
+                pass
+        finally:
+            worker.kill()
+            worker.wait()
 
 
 def test_a_scheduler_that_is_not_there_is_an_error(monkeypatch):

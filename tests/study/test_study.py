@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,9 +12,11 @@ import numpy as np
 import pytest
 
 from stageguard.base.errors import FileFormatError, InputError, OutputExistsError
+from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.stages import WNR3
 from stageguard.nn.tables import FeatureTable
 from stageguard.profile.profile import Profile
+from stageguard.runner.executors import executor_for
 from stageguard.study import jobs as study_jobs
 from stageguard.study.cohorts import StudyCohort, StudyNight, load_cohort, save_cohort
 from stageguard.study.config import Split, read_study, study_of
@@ -20,6 +24,7 @@ from stageguard.study.jobs import Job, jobs_of
 from stageguard.study.measuring import measure
 from stageguard.study.run import run_study
 from stageguard.study.splits import LeakError, check_leaks, make_folds
+from stageguard.study.store import read_results
 from stageguard.study.variants import learn, majority_filter
 from stageguard.synthetic.night import simulate_night
 
@@ -47,7 +52,8 @@ def night(subject: str, number: int) -> StudyNight:
     labels = made.expert.labels.astype(np.int64)
     labels[:3] = 0, 1, 2  # every stage occurs
     table = FeatureTable(f"{subject}-{number}", subject, features, ("a", "b", "c"), None, labels, WNR3, 30.0)
-    return StudyNight(table, np.zeros(len(labels)), {"sex": "FM"[number % 2]})
+    scorings = {"first": labels, "second": np.roll(labels, 1)}
+    return StudyNight(table, np.zeros(len(labels)), {"sex": "FM"[number % 2]}, scorings)
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +65,16 @@ def cohort() -> StudyCohort:
 def study(monkeypatch, cohort):
     monkeypatch.setattr("stageguard.study.run.read_cohort", lambda source, folder: cohort)
     return study_of(DOCUMENT)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, cohort):
+    """The folder of a run from beginning to end."""
+    folder = tmp_path_factory.mktemp("study") / "whole"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("stageguard.study.run.read_cohort", lambda source, folder: cohort)
+        run_study(study_of(DOCUMENT), folder)
+    return folder
 
 
 def numbers(folder: Path) -> dict[str, object]:
@@ -75,6 +91,8 @@ def test_cohort_reads_back_equal(tmp_path, cohort):
         assert (a.recording, a.subject, dict(a.covariates)) == (b.recording, b.subject, dict(b.covariates))
         np.testing.assert_array_equal(a.table.features, b.table.features)
         np.testing.assert_array_equal(a.expert().labels, b.expert().labels)
+        assert [one.scorer for one in b.panel()] == ["first", "second"]
+        np.testing.assert_array_equal(a.panel()[1].labels, b.panel()[1].labels)
 
 
 def test_the_scoring_begins_where_the_features_do(cohort):
@@ -86,10 +104,10 @@ def test_the_scoring_begins_where_the_features_do(cohort):
     assert measure(late.expert(), own, [])["kappa"] == 1.0
 
 
-def test_a_run_that_is_killed_goes_on_to_the_same_numbers(tmp_path, study, monkeypatch):
-    whole = run_study(study, tmp_path / "whole")
-    assert not whole.failures
-    assert {row["variant"] for r in whole.records for row in r["rows"]} >= {
+def test_a_run_that_is_killed_goes_on_to_the_same_numbers(tmp_path, study, whole):
+    results = read_results(whole)
+    assert not results.failures
+    assert {row["variant"] for r in results.records for row in r["rows"]} >= {
         "base",
         "paper",
         "calibrated",
@@ -111,8 +129,8 @@ def test_a_run_that_is_killed_goes_on_to_the_same_numbers(tmp_path, study, monke
     assert len(numbers(tmp_path / "killed")) == 2
     done = []
     run_study(study, tmp_path / "killed", report=lambda progress: done.append(progress.key))
-    assert len(done) == len(whole.records) - 2
-    assert numbers(tmp_path / "killed") == numbers(tmp_path / "whole")
+    assert len(done) == len(results.records) - 2
+    assert numbers(tmp_path / "killed") == numbers(whole)
 
 
 def test_a_failed_fold_is_a_row_and_is_tried_again(tmp_path, study, monkeypatch):
@@ -126,10 +144,9 @@ def test_a_failed_fold_is_a_row_and_is_tried_again(tmp_path, study, monkeypatch)
     assert not run_study(study, tmp_path / "out").failures
 
 
-def test_another_configuration_does_not_share_a_folder(tmp_path, study):
-    run_study(study, tmp_path / "out")
+def test_another_configuration_does_not_share_a_folder(study, whole):
     with pytest.raises(OutputExistsError, match="another configuration"):
-        run_study(replace(study, seed=7), tmp_path / "out")
+        run_study(replace(study, seed=7), whole)
 
 
 def test_matrix_and_calibration_see_training_subjects_only(cohort, study):
@@ -158,6 +175,74 @@ def test_leaks_are_found(cohort):
         check_leaks(fold, [*training, StudyNight(copied)], test, {})
     with pytest.raises(LeakError, match="calibration was learned on 's0'"):
         check_leaks(fold, training, test, {"calibration": fold.test})
+
+
+def test_a_leak_ends_the_run(tmp_path, monkeypatch, study, cohort):
+    """A copy under another name, or a calibration that saw a test subject, is not one failed fold of many."""
+    copied = replace(cohort.nights[0].table, recording="other", subject="s9")
+    leaky = replace(cohort, nights=(*cohort.nights, replace(cohort.nights[0], table=copied)))
+    with monkeypatch.context() as patch:
+        patch.setattr("stageguard.study.run.read_cohort", lambda source, folder: leaky)
+        with pytest.raises(LeakError, match="under another name"):
+            run_study(replace(study, split=Split(folds=2)), tmp_path / "copy")
+    real = study_jobs.learn
+    monkeypatch.setattr(study_jobs, "learn", lambda c, t: replace(real(c, t), calibrated_on=("s0", "s1")))
+    with pytest.raises(LeakError, match="the calibration was learned on 's0'"):
+        run_study(replace(study, split=Split(folds=2)), tmp_path / "calibration")
+    assert not read_results(tmp_path / "calibration").failures
+
+
+@pytest.mark.parametrize("best", [0.1, 2.0])
+def test_one_held_out_subject_chooses_lambda(tmp_path, monkeypatch, study, best):
+    """Networks of one lambda stage well, the others guess: the subject who tunes tells them apart."""
+
+    def densities(network, nights):
+        rng, found = np.random.default_rng(0), []
+        for each in nights:
+            truth = each.expert()
+            is_best = network.job.weight == best
+            labels = truth.labels if is_best else rng.integers(0, 3, truth.n_epochs)
+            rows = np.full((truth.n_epochs, 3), 0.02) + 0.94 * np.eye(3)[labels]
+            found.append(Hypnodensity(rows, WNR3, 30.0, offset_seconds=truth.offset_seconds))
+        return found
+
+    monkeypatch.setattr(study_jobs, "PENALTY_WEIGHTS", (0.1, 2.0))
+    monkeypatch.setattr(study_jobs, "FLIP_FLOP_NATS", (2.0,))
+    monkeypatch.setattr(study_jobs._Network, "densities", densities)
+    trained: list[str] = []
+    real = study_jobs.train
+    monkeypatch.setattr(
+        study_jobs,
+        "train",
+        lambda tables, *rest: trained.extend(t.subject for t in tables) or real(tables, *rest),
+    )
+    tuned = replace(study, split=Split("k-fold", 2, tuning_subject="s2"))
+    results = run_study(tuned, tmp_path / "out")
+    assert {r["chosen"].get("penalty_weight") for r in results.select(loss="penalty")} == {best}
+    assert all(r["chosen"] == {} for r in results.select(loss="base"))
+    assert "s2" not in trained
+    assert "s2" not in {name for record in results.records for name in record["test"]}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_cluster_that_loses_a_worker_gives_the_same_numbers(tmp_path, study, whole):
+    distributed = pytest.importorskip("distributed")
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50}
+    killed: list[int] = []
+    with (
+        distributed.LocalCluster(**options, host="127.0.0.1") as cluster,
+        executor_for(cluster.scheduler_address) as executor,
+    ):
+
+        def kill_one(progress):
+            if not killed:
+                killed.append(next(iter(executor._client.run(os.getpid).values())))
+                os.kill(killed[0], signal.SIGKILL)
+
+        results = run_study(study, tmp_path / "there", executor=executor, report=kill_one)
+    assert killed
+    assert not results.failures
+    assert numbers(tmp_path / "there") == numbers(whole)
 
 
 @pytest.mark.parametrize("split", [Split(), Split("k-fold", 4), Split(tuning_subject="s2")])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 
 import numpy as np
 import pytest
@@ -12,14 +13,29 @@ from sklearn.metrics import cohen_kappa_score
 
 from made_up_study import made_up
 from stageguard.measures.paired import Estimate, estimate, paired
+from stageguard.measures.validity import validity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import WNR3
-from stageguard.study.measuring import kappa_between, measure
+from stageguard.profile.profile import Profile
+from stageguard.study.derived import derive, write_derived
+from stageguard.study.figures import FIGURES
+from stageguard.study.measuring import agreement_between, measure, measure_panel
 from stageguard.study.rendering import Table
-from stageguard.study.robustness import TABLES
+from stageguard.study.report import publish
+from stageguard.study.robustness import TABLES, agreement_table, f1_table, resampling_table, transitions_table
 from stageguard.study.statistics import bland_altman, bootstrap_interval
-from stageguard.study.store import values
-from stageguard.study.tables import all_records, errors_of, groups_of, main_table, subgroup_table
+from stageguard.study.store import Results, read_results, values
+from stageguard.study.tables import (
+    ablation_table,
+    consolidated_table,
+    error_ratio,
+    errors_of,
+    experts_table,
+    groups_of,
+    main_table,
+    scorers_table,
+    subgroup_table,
+)
 
 
 def column_of(results, backbone, variant, metric):
@@ -61,7 +77,7 @@ def test_stars_follow_the_corrected_p():
 
 def test_errors_are_against_the_same_recording():
     results = made_up()
-    records = all_records(results, "usleep")
+    records = results.of("usleep")
     rows = {(r["recording"], r["variant"]): r for rec in records for r in rec["rows"]}
     wanted = np.mean(
         [
@@ -69,8 +85,20 @@ def test_errors_are_against_the_same_recording():
             for n in (1, 2)
         ]
     )
-    assert errors_of(records, "paper", "tst_minutes")["s03"] == pytest.approx(wanted)
-    assert errors_of(records, "paper", "rem_bout_minutes") == {}
+    assert errors_of(results, records, "paper", "tst_minutes")["s03"] == pytest.approx(wanted)
+    assert errors_of(results, records, "paper", "rem_bout_minutes") == {}
+
+
+def test_rem_that_is_never_shown_is_charged():
+    """Else a method that removes all REM would have no error of REM latency at all."""
+    results = made_up(n_subjects=2)
+    rows = [r for record in results.records for r in record["rows"]]
+    for row in rows:
+        row["rem_bout_minutes"] = 9.0 if row["variant"] == "expert" else None
+        row["rem_latency_minutes"] = 70.0 if row["variant"] == "expert" else None
+    records = results.of("usleep")
+    assert errors_of(results, records, "paper", "rem_latency_minutes") == {"s00": 380.0, "s01": 380.0}
+    assert errors_of(results, records, "paper", "rem_bout_minutes") == {"s00": 9.0, "s01": 9.0}
 
 
 def test_bland_altman_and_resampling():
@@ -85,7 +113,7 @@ def test_bland_altman_and_resampling():
 def test_subgroups_are_second_less_first_with_welchs_interval():
     results = made_up()
     row = next(r for r in subgroup_table(results).rows if r[:3] == ("sex: M less F", "TST (min)", "expert"))
-    of_subject = values(all_records(results, "accusleep"), "expert", "tst_minutes")
+    of_subject = values(results.of("accusleep"), "expert", "tst_minutes")
     groups = groups_of(results, "sex")
     f, m = ([v for s, v in of_subject.items() if groups[s] == sex] for sex in "FM")
     wanted = stats.ttest_ind(m, f, equal_var=False)
@@ -99,11 +127,11 @@ def test_numbers_are_split_at_their_median():
     assert sorted(set(groups_of(made_up(), "age").values())) == ["above 35.5", "up to 35.5"]
 
 
-@pytest.mark.parametrize("name", [name for name in TABLES if name != "networks"])
+@pytest.mark.parametrize("name", TABLES)
 def test_every_table_is_markdown_latex_and_csv_of_the_same_rows(name):
     table = TABLES[name](made_up())
     assert table.name == name
-    assert table.rows
+    assert table.rows or name in ("networks", "scorers")  # which need predictions, and several scorers
     n_rows = len(table.rows)
     assert len(list(csv.reader(io.StringIO(table.text("csv"))))) == n_rows + 1
     assert sum(line.startswith("| ") for line in table.text("md").splitlines()) == n_rows + 2
@@ -128,11 +156,215 @@ def test_a_row_has_scikit_learns_kappa_and_counts_what_the_expert_scored():
     row = measure(Hypnogram(truth, WNR3, 30.0), labels, [("W", "R"), ("R", "N")])
     seen = labels[10:]
     assert row["kappa"] == pytest.approx(cohen_kappa_score(truth[10:], seen))
-    assert kappa_between(truth, labels) == pytest.approx(row["kappa"])
+    kappa, equal = agreement_between(truth, labels)
+    assert (kappa, equal) == pytest.approx((row["kappa"], np.mean(truth[10:] == seen)))
     assert row["fi"] == pytest.approx(np.mean(seen[1:] != seen[:-1]))
     rare = ((seen[:-1] == 0) & (seen[1:] == 2)) | ((seen[:-1] == 2) & (seen[1:] == 1))
     assert row["tvr_percent"] == pytest.approx(100 * rare.mean())
     assert row["tst_minutes"] == np.count_nonzero(seen > 0) / 2
+
+
+@pytest.fixture
+def staged(tmp_path) -> Results:
+    """Three networks on two nights of three hours, whose predictions are drawn at random."""
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    rng, results = np.random.default_rng(3), made_up(n_subjects=2)
+    names = ["accusleep", "seqsleepnet", "usleep"]
+    about = {**results.about, "study": {**results.study, "backbones": names}}
+    (tmp_path / "predictions").mkdir()
+    records = []
+    for name in names:
+        for record in results.of("usleep"):
+            key = record["key"].replace("usleep", name)
+            records.append({**record, "backbone": name, "key": key})
+            variants = {row["variant"] for row in record["rows"]} - {"majority class"} | {"expert"}
+            nights = [f"s{record['fold']:02d}-{number}" for number in (1, 2)]
+            columns = {v: rng.integers(0, 3, 720).astype(np.int8) for v in sorted(variants)}
+            columns |= {"recording": np.repeat(nights, 360), "epoch": np.tile(np.arange(360), 2)}
+            columns |= {f"p_{stage}": np.full(720, 1 / 3) for stage in "WNR"}
+            parquet.write_table(arrow.table(columns), tmp_path / "predictions" / f"{key}.parquet")
+    return Results(tmp_path, about, tuple(records))
+
+
+def column(results, name, variant, recording):
+    """Stages as they were written."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    loss = "base" if variant == "base" else "penalty"
+    table = parquet.read_table(
+        results.folder / "predictions" / f"{name}-{loss}-{int(recording[1:3])}.parquet"
+    )
+    return table[variant].to_numpy()[np.asarray(table["recording"]) == recording]
+
+
+def test_every_two_networks_have_scikit_learns_kappa(staged):
+    rows = {row[0]: row for row in agreement_table(staged).rows}
+    assert len(rows) == 3 + 2
+    nights = [f"s{fold:02d}-{number}" for fold in (0, 1) for number in (1, 2)]
+    by_pair = []
+    for a, b in (("accusleep", "seqsleepnet"), ("accusleep", "usleep"), ("seqsleepnet", "usleep")):
+        found = [[column(staged, each, "paper", night) for each in (a, b)] for night in nights]
+        cells = rows[f"{a} and {b}"]
+        assert cells[3].mean == pytest.approx(np.mean([cohen_kappa_score(*two) for two in found]), abs=1e-5)
+        assert cells[4].mean == pytest.approx(np.mean([np.mean(x == y) for x, y in found]), abs=1e-5)
+        by_pair.append(cells[3].mean)
+    assert rows["mean over pairs"][3] == pytest.approx(np.mean(by_pair))
+    assert rows["SD over pairs"][3] == pytest.approx(np.std(by_pair, ddof=1))
+
+
+def test_what_is_derived_is_read_back_where_predictions_are_not_kept(staged):
+    found = derive(staged)
+    write_derived(staged)
+    table = agreement_table(staged).text("csv")
+    for file in (staged.folder / "predictions").iterdir():
+        file.unlink()
+    assert agreement_table(staged).text("csv") == table
+    assert set(found["joint"]["usleep"]) >= {"expert", "base", "paper"}
+
+
+def test_expert_bands_and_joint_scores_are_counted_night_by_night(staged):
+    profile = Profile.load("human-psg-3")
+    row = next(r for r in experts_table(staged).rows if r[:2] == ("usleep", "published method"))
+    rows = {(r["recording"], r["variant"]): r for rec in staged.of("usleep") for r in rec["rows"]}
+    nights = sorted({recording for recording, _ in rows})
+    ratios = [rows[n, "paper"]["fi"] / rows[n, "expert"]["fi"] for n in nights]
+    assert row[2] == pytest.approx(100 * np.mean([1 / 1.97 <= ratio <= 1.97 for ratio in ratios]))
+    scores = [
+        validity(Hypnogram(column(staged, "usleep", "paper", n), WNR3, 30.0), profile).joint.value
+        for n in nights
+    ]
+    assert row[3].mean == pytest.approx(np.mean(scores), rel=1e-4)
+    assert row[4] == pytest.approx(100 * np.mean(np.array(scores) <= profile.joint.threshold))
+
+
+def test_several_scorers_have_scikit_learns_kappas_and_a_table():
+    rng = np.random.default_rng(1)
+    scored = [rng.integers(0, 3, 300).astype(np.int8) for _ in range(3)]
+    panel = [Hypnogram(labels, WNR3, 30.0, scorer=str(k)) for k, labels in enumerate(scored)]
+    labels = rng.integers(0, 3, 300).astype(np.int8)
+    own, theirs = measure_panel(panel, labels), measure_panel(panel, None)
+    assert own["scorers_kappa"] == pytest.approx(np.mean([cohen_kappa_score(labels, s) for s in scored]))
+    pairs = [cohen_kappa_score(scored[a], scored[b]) for a, b in ((0, 1), (0, 2), (1, 2))]
+    assert theirs["scorers_kappa"] == pytest.approx(np.mean(pairs))
+    assert measure_panel(panel[:1], labels) == {}
+    results = made_up(n_subjects=3)
+    for row in (row for record in results.records for row in record["rows"]):
+        row |= theirs if row["variant"] == "expert" else own
+    first, second, *_ = scorers_table(results).rows
+    assert first[1] == "scorers with one another"
+    assert (first[2].mean, second[2].mean) == pytest.approx((theirs["scorers_kappa"], own["scorers_kappa"]))
+
+
+def test_consolidated_errors_pool_every_network_and_subject():
+    results = made_up()
+    row = next(r for r in consolidated_table(results).rows if r[0] == "TST (min)")
+    before, after = (
+        [
+            e
+            for name in ("accusleep", "usleep")
+            for e in errors_of(results, results.of(name), v, "tst_minutes").values()
+        ]
+        for v in ("base", "paper")
+    )
+    assert row[1].mean == pytest.approx(np.mean(before))
+    assert row[2].p == pytest.approx(min(1.0, 2 * stats.wilcoxon(after, before).pvalue))
+    assert row[3] == pytest.approx(100 * (1 - np.mean(after) / np.mean(before)))
+
+
+def test_error_ratio_is_the_geometric_mean_over_statistics():
+    results = made_up()
+    records = results.of("usleep")
+    experts = results.experts()
+    for record in records:
+        for row in record["rows"]:
+            if row["variant"] in ("base", "paper"):
+                size = 4.0 if row["variant"] == "base" else 2.0
+                row |= {k: experts[row["recording"]][k] + size for k in ("tst_minutes", "waso_minutes")}
+                row |= dict.fromkeys(("se_percent", "rem_latency_minutes", "awakenings"))
+                row["nrem_bout_minutes"] = experts[row["recording"]]["nrem_bout_minutes"] + size**2
+                row["rem_latency_minutes"] = experts[row["recording"]]["rem_latency_minutes"]
+    assert error_ratio(results, records, "paper") == pytest.approx((1 / 2 * 1 / 2 * 1 / 4) ** (1 / 3))
+
+
+def test_ablations_count_the_recordings_that_a_part_changes():
+    results = made_up(n_subjects=4)
+    for record in (r for r in results.records if r["loss"] == "penalty"):
+        papers = {row["recording"]: row for row in record["rows"] if row["variant"] == "paper"}
+        for row in record["rows"]:
+            if row["variant"] == "paper, no flip-flop":
+                row |= {k: v for k, v in papers[row["recording"]].items() if k != "variant"}
+                if row["recording"] == "s01-2":
+                    row["fi"] += 0.1
+    rows = {row[:2]: row for row in ablation_table(results).rows}
+    assert rows["flip-flop", "published method"][-1] == 0.0
+    found = rows["one left out", "without flip-flop (penalty + transitions + minimum bouts)"][-1]
+    assert found == pytest.approx(100 / 8)  # one of eight recordings, with either network
+
+
+def test_rows_of_robustness_are_means_over_their_own_records():
+    """Lambda, noise, rules and subpopulations: every number from the rows it is about, and no others."""
+    results = made_up()
+    more = []
+    for record in results.of("accusleep"):
+        for changes in (
+            ({"label_noise": 0.1}, {"weight": 2.0})
+            if record["loss"] == "penalty"
+            else ({"label_noise": 0.1},)
+        ):
+            rows = [{**row, "kappa": row["kappa"] / (2 + 2 * len(changes))} for row in record["rows"]]
+            more.append({**record, **changes, "rows": rows})
+    results = Results(results.folder, results.about, (*results.records, *more))
+    own = column_of(made_up(), "accusleep", "paper", "kappa")
+    shown = {
+        name: {row[:2]: row for row in TABLES[name](results).rows}
+        for name in ("penalty", "label-noise", "rules")
+    }
+    assert shown["penalty"]["0.5", "published method"][5].mean == pytest.approx(own.mean())
+    assert shown["penalty"]["2", "published method"][5].mean == pytest.approx(own.mean() / 4)
+    assert shown["label-noise"]["0 %", "published method"][5].mean == pytest.approx(own.mean())
+    assert shown["label-noise"]["10 %", "published method"][5].mean == pytest.approx(own.mean() / 4)
+    assert shown["rules"]["accusleep", "as published"][5].mean == pytest.approx(own.mean())
+    men = next(
+        r for r in TABLES["populations"](results).rows if r[:3] == ("sex: M", "accusleep", "published method")
+    )
+    assert men[6].mean == pytest.approx(own[1::2].mean())
+    assert men[6].n == 6
+
+
+def test_f1_transitions_and_resampling_are_what_the_rows_hold():
+    results = made_up()
+    row = next(r for r in f1_table(results).rows if r[:2] == ("usleep", "published method"))
+    assert row[4].mean == pytest.approx(column_of(results, "usleep", "paper", "f1_R").mean())
+    folds = transitions_table(results).rows
+    assert len(folds) == 12 + 1
+    assert folds[3][1 + 5] == pytest.approx(0.05 + 3)  # N to R, of the fourth fold
+    assert folds[-1][1 + 5] == pytest.approx(11)
+    row = next(r for r in resampling_table(results).rows if r[:2] == ("usleep", "published method"))
+    kappas = column_of(results, "usleep", "paper", "kappa")
+    wanted = stats.bootstrap((kappas,), np.mean, method="percentile", random_state=0).confidence_interval
+    assert row[8:10] == pytest.approx((wanted.low, wanted.high), abs=0.03)
+
+
+def test_published_results_give_the_same_tables(staged, tmp_path, monkeypatch):
+    monkeypatch.setattr("stageguard.study.report.FIGURES", {"transitions": FIGURES["transitions"]})
+    (staged.folder / "study.json").write_text(json.dumps(staged.about))
+    (staged.folder / "jobs").mkdir()
+    for record in staged.records:
+        (staged.folder / "jobs" / f"{record['key']}.json").write_text(json.dumps(record))
+    results = read_results(staged.folder)
+    page = publish(results, tmp_path / "shown")
+    drawn = (tmp_path / "shown" / "figures" / "transitions.svg").read_bytes()
+    publish(results, tmp_path / "shown")
+    assert (tmp_path / "shown" / "figures" / "transitions.svg").read_bytes() == drawn
+    again = read_results(tmp_path / "shown")
+    assert again.records == results.records
+    assert {path.name for path in (tmp_path / "shown").iterdir()} == {
+        *("study.json", "results.jsonl", "derived.json", "report.md", "tables", "figures")
+    }
+    for name, table in TABLES.items():
+        assert table(again).text("csv") == table(results).text("csv"), name
+    assert all(
+        f"figures/{path.name}" in page.read_text() for path in (tmp_path / "shown" / "figures").iterdir()
+    )
 
 
 def test_nothing_is_not_zero():

@@ -45,6 +45,7 @@ class StudyNight:
     table: FeatureTable
     quality: Floats | None = field(default=None, repr=False)  # beta by the paper's thresholds, per row
     covariates: Mapping[str, float | str] = field(default_factory=dict)  # of the subject
+    scorings: Mapping[str, Ints] = field(default_factory=dict, repr=False)  # by scorer where several, per row
 
     @property
     def recording(self) -> str:
@@ -64,11 +65,18 @@ class StudyNight:
 
     def expert(self) -> Hypnogram:
         """Return the expert's stages from the first row to the last; gaps are unscored."""
+        assert self.table.labels is not None
+        return self._hypnogram(self.table.labels)
+
+    def panel(self) -> list[Hypnogram]:
+        """Return every scorer's stages, where the night has several scorers."""
+        return [replace(self._hypnogram(rows), scorer=name) for name, rows in self.scorings.items()]
+
+    def _hypnogram(self, rows: Ints) -> Hypnogram:
         table = self.table
-        assert table.labels is not None and table.scheme is not None
-        assert table.epochs is not None and table.epoch_seconds is not None
+        assert table.scheme is not None and table.epochs is not None and table.epoch_seconds is not None
         labels = np.full(int(self.index[-1]) + 1, -1, dtype=np.int8)
-        labels[self.index] = table.labels
+        labels[self.index] = rows
         offset = table.epoch_seconds * int(table.epochs[0])
         return Hypnogram(labels, table.scheme, table.epoch_seconds, offset_seconds=offset)
 
@@ -140,7 +148,20 @@ def _from_recording(
     beta = np.zeros(table.n_epochs)
     n_both = min(table.n_epochs, judged.n_epochs)
     beta[:n_both] = judged.beta[:n_both]
-    return StudyNight(table, beta, dict(recording.covariates))
+    return StudyNight(table, beta, dict(recording.covariates), _scorings(recording, table, scheme))
+
+
+def _scorings(recording: Recording, table: FeatureTable, scheme: StageScheme) -> dict[str, Ints]:
+    """Return each scorer's stages of the table's epochs, where the recording has several scorers."""
+    if len(recording.scorings) < 2:
+        return {}
+    assert table.epochs is not None
+    found = {}
+    for name, scored in recording.scorings.items():
+        labels = scored.merge(scheme).labels
+        inside = table.epochs < len(labels)
+        found[name] = np.where(inside, labels[np.minimum(table.epochs, len(labels) - 1)], -1).astype(np.int64)
+    return found
 
 
 def _file(source: CohortSource, folder: Path, name: Path) -> Path:
@@ -227,7 +248,12 @@ def save_cohort(cohort: StudyCohort, path: Path) -> None:
         "names": list(first.names),
         "recipe": first.recipe,
         "nights": [
-            {"recording": night.recording, "subject": night.subject, "covariates": dict(night.covariates)}
+            {
+                "recording": night.recording,
+                "subject": night.subject,
+                "covariates": dict(night.covariates),
+                "scorers": list(night.scorings),
+            }
             for night in cohort.nights
         ],
     }
@@ -238,6 +264,8 @@ def save_cohort(cohort: StudyCohort, path: Path) -> None:
         arrays[f"labels_{number}"] = table.labels
         if night.quality is not None:
             arrays[f"quality_{number}"] = night.quality
+        if night.scorings:
+            arrays[f"scorings_{number}"] = np.stack(list(night.scorings.values()))
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
     write_together({path: buffer.getvalue()}, overwrite=True)
@@ -266,5 +294,7 @@ def load_cohort(path: Path) -> StudyCohort:
             )
             key = f"quality_{number}"
             quality = archive[key] if key in archive.files else None
-            nights.append(StudyNight(table, quality, known["covariates"]))
+            scorers = known.get("scorers", [])
+            scorings = dict(zip(scorers, archive[f"scorings_{number}"] if scorers else (), strict=True))
+            nights.append(StudyNight(table, quality, known["covariates"], scorings))
     return StudyCohort(tuple(nights), about["synthetic"])

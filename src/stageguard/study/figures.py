@@ -11,9 +11,10 @@ import numpy as np
 from stageguard.base.errors import MissingFileError
 from stageguard.base.extras import library
 from stageguard.measures.bouts import bouts_of, pair_counts
+from stageguard.study.derived import predictions
 from stageguard.study.names import BASE, CALIBRATED, EXPERT, PAPER, PENALTY, TITLES
-from stageguard.study.store import Results, read_predictions, values, variants_in
-from stageguard.study.tables import all_records, backbones_of, signed_errors
+from stageguard.study.store import Results, values, variants_in
+from stageguard.study.tables import signed_errors
 
 # Okabe and Ito's palette; each line has its own mark besides.
 COLOURS = {EXPERT: "#000000", BASE: "#E69F00", PAPER: "#0072B2", CALIBRATED: "#009E73", PENALTY: "#CC79A7"}
@@ -36,22 +37,6 @@ def _figure(results: Results, n_rows: int, n_columns: int, size: tuple[float, fl
     return figure, axes
 
 
-def predictions(results: Results, backbone: str) -> dict[str, dict[str, Any]]:
-    """Return, by recording, the columns of all variants of a backbone."""
-    merged: dict[str, dict[str, Any]] = {}
-    for record in all_records(results, backbone):
-        columns = read_predictions(results.folder, record["key"])
-        recordings = np.asarray(columns["recording"])
-        for name in np.unique(recordings):
-            rows = recordings == name
-            kept = {k: v[rows] for k, v in columns.items() if k != "recording"}
-            night = merged.setdefault(str(name), {})
-            if record["loss"] != "base":  # the base network's probabilities are the ones shown
-                kept = {k: v for k, v in kept.items() if not k.startswith("p_")}
-            night |= kept
-    return merged
-
-
 def _shown_in(nights: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return the variants that all nights have, and the expert."""
     return [v for v in SHOWN if all(v in night for night in nights.values())]
@@ -59,7 +44,7 @@ def _shown_in(nights: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 def bouts_figure(results: Results, night: str | None = None) -> Any:
     """Draw how long bouts of every stage last: expert, argmax, guarded."""
-    backbone = backbones_of(results)[0]
+    backbone = results.backbones[0]
     nights = predictions(results, backbone)
     record = results.records[0]
     stages, minutes = record["stages"], record["epoch_seconds"] / 60
@@ -81,7 +66,7 @@ def bouts_figure(results: Results, night: str | None = None) -> Any:
 
 def matrices_figure(results: Results, night: str | None = None) -> Any:
     """Draw the transition probabilities of expert, argmax and guarded stages."""
-    backbone = backbones_of(results)[0]
+    backbone = results.backbones[0]
     nights = predictions(results, backbone)
     stages = results.records[0]["stages"]
     shown = _shown_in(nights)
@@ -116,18 +101,18 @@ def matrices_figure(results: Results, night: str | None = None) -> Any:
 def reduction_figure(results: Results, night: str | None = None) -> Any:
     """Draw TVR, FI and kappa of every network, before and after."""
     metrics = {"tvr_percent": "TVR (%)", "fi": "FI", "accuracy": "accuracy", "kappa": "κ"}
-    names = backbones_of(results)
-    metrics = {m: t for m, t in metrics.items() if values(all_records(results, names[0]), BASE, m)}
+    names = results.backbones
+    metrics = {m: t for m, t in metrics.items() if values(results.of(names[0]), BASE, m)}
     figure, axes = _figure(results, 1, len(metrics), (2.5 * len(metrics) + 1, 0.5 * len(names) + 1.7))
     for ax, (metric, title) in zip(axes[0], metrics.items(), strict=True):
         for variant in (BASE, PAPER, CALIBRATED):
-            found = [values(all_records(results, name), variant, metric) for name in names]
+            found = [values(results.of(name), variant, metric) for name in names]
             points = [(np.mean(list(v.values())), k) for k, v in enumerate(found) if v]
             if points:
                 x, y = zip(*points, strict=True)
                 ax.plot(x, y, MARKS[variant], color=COLOURS[variant], label=TITLES[variant], ms=6, alpha=0.9)
         if metric in ("tvr_percent", "fi"):
-            expert = values(all_records(results, names[0]), EXPERT, metric)
+            expert = values(results.of(names[0]), EXPERT, metric)
             ax.axvline(np.mean(list(expert.values())), color="black", lw=1, ls=":", label=TITLES[EXPERT])
         ax.set(title=title)
         ax.set_yticks(range(len(names)), names if metric == next(iter(metrics)) else [""] * len(names))
@@ -140,7 +125,7 @@ def reduction_figure(results: Results, night: str | None = None) -> Any:
 
 def night_figure(results: Results, night: str | None = None) -> Any:
     """Draw the hypnogram and the hypnodensity of one night, by default the first."""
-    backbone = backbones_of(results)[0]
+    backbone = results.backbones[0]
     nights = predictions(results, backbone)
     name = night or min(nights)
     if name not in nights:
@@ -178,7 +163,7 @@ def curves_figure(results: Results, night: str | None = None) -> Any:
     """Draw what lambda and the scale of the minimum bouts change."""
     varied = str(results.study["robustness"].get("backbone") or results.study["backbones"][0])
     penalised = results.select(backbone=varied, loss="penalty", seed=results.study["seed"], label_noise=0.0)
-    records = all_records(results, varied)
+    records = results.of(varied)
     weights = sorted({record["weight"] for record in penalised})
     by_weight = {w: [r for r in penalised if r["weight"] == w] for w in weights}
     prefix = "paper, minimum x "
@@ -211,12 +196,12 @@ def _line(ax: Any, points: list[tuple[float, dict[str, float]]], variant: str) -
 def bland_altman_figure(results: Results, night: str | None = None) -> Any:
     """Draw the error of total sleep time and REM latency, night by night."""
     metrics = {"tst_minutes": "TST (min)", "waso_minutes": "WASO (min)"}
-    backbone = backbones_of(results)[0]
-    records = all_records(results, backbone)
+    backbone = results.backbones[0]
+    records = results.of(backbone)
     figure, axes = _figure(results, 1, len(metrics), (4.2 * len(metrics), 3.0))
     for ax, (metric, title) in zip(axes[0], metrics.items(), strict=True):
         for number, variant in enumerate((BASE, PAPER, CALIBRATED)):
-            errors = [error for _, error in signed_errors(records, variant, metric)]
+            errors = [error for _, error in signed_errors(results, records, variant, metric)]
             if errors:
                 spread = number + np.linspace(-0.25, 0.25, len(errors)) * (len(errors) > 1)
                 ax.plot(spread, errors, MARKS[variant], color=COLOURS[variant], ms=4, alpha=0.7)
@@ -245,5 +230,7 @@ def image(figure: Any, form: str) -> bytes:
     metadata = (
         {"Software": None} if form == "png" else {"CreationDate": None} if form == "pdf" else {"Date": None}
     )
-    figure.savefig(buffer, format=form, metadata=metadata)
+    matplotlib = library("matplotlib", "figures of a study", "study")
+    with matplotlib.rc_context({"svg.hashsalt": "stageguard"}):  # names inside an SVG are random otherwise
+        figure.savefig(buffer, format=form, metadata=metadata)
     return buffer.getvalue()

@@ -26,7 +26,7 @@ from stageguard.nn.training import train
 from stageguard.profile.profile import Profile
 from stageguard.study.cohorts import StudyCohort, StudyNight, load_cohort
 from stageguard.study.config import Loss, StudyConfig, study_of
-from stageguard.study.measuring import measure
+from stageguard.study.measuring import measure, measure_panel
 from stageguard.study.names import EXPERT, MAJORITY_CLASS, PAPER
 from stageguard.study.splits import Fold, check_leaks, make_folds
 from stageguard.study.variants import Learned, Variant, calibrate, learn, variants_of
@@ -228,8 +228,11 @@ def _judge(
     for number, night in enumerate(test):
         expert = night.expert()
         about = {"recording": night.recording, "subject": night.subject}
+        panel = night.panel()
         for name, predicted in _with_references(labels, expert.labels, learned, number, job):
-            rows.append(about | {"variant": name} | _rounded(measure(expert, predicted, pairs)))
+            row = measure(expert, predicted, pairs)
+            row |= measure_panel(panel, None if name == EXPERT else predicted)
+            rows.append(about | {"variant": name} | _rounded(row))
     said = network.model.card.training
     record = asdict(job) | {
         "key": job.key,

@@ -11,7 +11,11 @@ from stageguard.base.arrays import NAN, Labels
 from stageguard.measures.agreement import agreement, cohen_kappa
 from stageguard.measures.architecture import architecture
 from stageguard.measures.bouts import contingency, pair_counts
+from stageguard.measures.experts import among_experts
 from stageguard.night.hypnogram import Hypnogram
+
+# The 90th percentile of the ratio of two experts' fragmentation indices on one night (DOD), by stages.
+TWO_EXPERTS = {2: 2.00, 3: 1.97, 5: 2.25}
 
 
 def measure(expert: Hypnogram, labels: Labels, pairs: Sequence[tuple[str, str]]) -> dict[str, float]:
@@ -38,6 +42,20 @@ def measure(expert: Hypnogram, labels: Labels, pairs: Sequence[tuple[str, str]])
     return row | architecture(night)
 
 
-def kappa_between(first: Labels, second: Labels) -> float:
-    """Return Cohen's kappa of two scorings, over the epochs both have."""
-    return cohen_kappa(contingency(first, second, int(max(first.max(), second.max())) + 1))
+def measure_panel(panel: Sequence[Hypnogram], labels: Labels | None) -> dict[str, float]:
+    """Return a scoring's agreement with each of several scorers; of None that of the scorers themselves."""
+    if len(panel) < 2:
+        return {}
+    night = panel[0] if labels is None else replace(panel[0], labels=labels, scorer=None)
+    found = among_experts(night, panel)
+    if labels is None:
+        kappa, soft = np.nanmean(found.scorer_kappa), np.nanmean(found.scorer_soft_agreement)
+        return {"scorers_kappa": float(kappa), "scorers_soft": float(soft)}
+    return {"scorers_kappa": found.mean_kappa, "scorers_soft": found.soft_agreement}
+
+
+def agreement_between(first: Labels, second: Labels) -> tuple[float, float]:
+    """Return Cohen's kappa of two scorings, and the share of equal epochs, over those that both have."""
+    counted = contingency(first, second, int(max(first.max(), second.max())) + 1)
+    n_both = int(counted.sum())
+    return cohen_kappa(counted), float(np.trace(counted)) / n_both if n_both else NAN

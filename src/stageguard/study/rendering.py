@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from dataclasses import field
+from dataclasses import field, replace
 from math import isnan
 
 from stageguard.base.records import dataclass
@@ -29,6 +29,10 @@ class Table:
         """Return the table in a format of `FORMATS`."""
         return {"md": self._markdown, "tex": self._latex, "csv": self._csv}[form]()
 
+    def with_rows(self, *rows: tuple[Cell, ...]) -> Table:
+        """Return the table with more rows at its end."""
+        return replace(self, rows=(*self.rows, *rows))
+
     def _places(self, column: int) -> int:
         return self.decimals[column] if column < len(self.decimals) else 3
 
@@ -47,12 +51,12 @@ class Table:
     def _latex(self) -> str:
         heads = " & ".join(_escaped(column) for column in self.columns)
         lines = [" & ".join(_escaped(cell) for cell in row) for row in self._cells(" ± ")]
-        body = " \\\\\n".join([heads + " \\\\\n\\midrule", *lines]).replace("\\midrule \\\\", "\\midrule")
+        body = "".join(f"{line} \\\\\n" for line in lines)
         shape = "l" + "r" * (len(self.columns) - 1)
         notes = " ".join(_escaped(note) for note in self.notes)
         return (
             f"% {self.title}\n\\begin{{table}}\n\\caption{{{_escaped(self.title)}. {notes}}}\n"
-            f"\\begin{{tabular}}{{{shape}}}\n\\toprule\n{body} \\\\\n\\bottomrule\n"
+            f"\\begin{{tabular}}{{{shape}}}\n\\toprule\n{heads} \\\\\n\\midrule\n{body}\\bottomrule\n"
             "\\end{tabular}\n\\end{table}\n"
         )
 

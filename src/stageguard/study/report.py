@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from stageguard.base import checks
 from stageguard.base.errors import InputError
-from stageguard.base.files import write_together
+from stageguard.base.files import read_file, write_together
+from stageguard.runner.run import check_folder
+from stageguard.study.derived import derived_text
 from stageguard.study.figures import FIGURES, image
-from stageguard.study.rendering import FORMATS
+from stageguard.study.rendering import FORMATS, Table
 from stageguard.study.robustness import TABLES
-from stageguard.study.store import Results
-from stageguard.study.tables import SYNTHETIC_NOTE, backbones_of
+from stageguard.study.store import DERIVED, RESULTS, STUDY, Results, results_text
+from stageguard.study.tables import SYNTHETIC_NOTE
 
 FIGURE_FORMATS = ("png", "pdf", "svg")
 PAGE = "report.md"
@@ -20,24 +22,16 @@ PAGE = "report.md"
 
 def check_results(results: Results) -> None:
     """Refuse a study without anything to show."""
-    if not results.records or not backbones_of(results):
+    if not results.records or not results.backbones:
         why = f" The first error: {results.failures[0]['error']}" if results.failures else ""
         raise InputError(f"{results.folder}: no job of the main comparison is done.{why}")
 
 
-def write_tables(
-    results: Results, names: Sequence[str] = (), forms: Iterable[str] = FORMATS, folder: Path | None = None
-) -> list[Path]:
-    """Write tables, by default all of them; returns their files."""
-    check_results(results)
-    contents: dict[Path, str | bytes] = {}
-    for name in names or TABLES:
-        table = TABLES[checks.choice(name, "table", TABLES)](results)
-        for form in forms:
-            path = (folder or results.folder / "tables") / f"{name}.{form}"
-            contents[path] = table.text(checks.choice(form, "format", FORMATS))
+def _write_tables(tables: Mapping[str, Table], forms: Iterable[str], folder: Path) -> None:
+    contents: dict[Path, str | bytes] = {
+        folder / f"{name}.{form}": table.text(form) for name, table in tables.items() for form in forms
+    }
     write_together(contents, overwrite=True, make_folders=True)
-    return list(contents)
 
 
 def write_figures(
@@ -61,13 +55,40 @@ def write_figures(
 
 def write_report(results: Results, night: str | None = None) -> Path:
     """Write all tables and figures, and a page that shows them."""
-    write_tables(results)
+    check_results(results)
+    tables = {name: make(results) for name, make in TABLES.items()}
+    _write_tables(tables, FORMATS, results.folder / "tables")
     write_figures(results, night=night)
+    return _write_page(results, tables, results.folder, "png")
+
+
+def publish(results: Results, folder: Path, night: str | None = None) -> Path:
+    """Write what may be shown without the nights: records, tables, figures, and a page; returns the page.
+
+    `stageguard study table` works there as well; figures, which need the predictions, are drawn now.
+    """
+    check_results(results)
+    check_folder(folder)
+    if folder.absolute() == results.folder.absolute():
+        raise InputError(f"{folder}: is the study's own folder. Name another one to publish to.")
+    contents: dict[Path, str | bytes] = {
+        folder / STUDY: read_file(results.folder / STUDY, "JSON"),
+        folder / RESULTS: results_text(results.folder),
+        folder / DERIVED: derived_text(results),
+    }
+    write_together(contents, overwrite=True, make_folders=True)
+    tables = {name: make(results) for name, make in TABLES.items()}
+    _write_tables(tables, ("md",), folder / "tables")
+    write_figures(results, forms=("svg",), night=night, folder=folder / "figures")
+    return _write_page(results, tables, folder, "svg")
+
+
+def _write_page(results: Results, tables: Mapping[str, Table], folder: Path, form: str) -> Path:
     parts = [f"# {results.study['title']}\n", _words(results)]
-    parts += [TABLES[name](results).text("md") for name in TABLES]
+    parts += [table.text("md") for table in tables.values()]
     parts.append("## Figures\n")
-    parts += [f"![{name}](figures/{name}.png)\n" for name in FIGURES]
-    path = results.folder / PAGE
+    parts += [f"![{name}](figures/{name}.{form})\n" for name in FIGURES]
+    path = folder / PAGE
     write_together({path: "\n".join(parts)}, overwrite=True)
     return path
 

@@ -2,56 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from itertools import combinations
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from stageguard.base.errors import MissingFileError
-from stageguard.measures.paired import estimate
-from stageguard.study.measuring import kappa_between
+from stageguard.measures.paired import Estimate, estimate
+from stageguard.study.derived import derived_of
 from stageguard.study.names import BASE, CALIBRATED, PAPER, PENALTY, TITLES
 from stageguard.study.rendering import Cell, Table
 from stageguard.study.statistics import bootstrap_interval
-from stageguard.study.store import Results, read_predictions, values, variants_in
+from stageguard.study.store import Results, values, variants_in
 from stageguard.study.tables import (
+    Records,
     ablation_table,
-    all_records,
     architecture_table,
-    backbones_of,
     bland_altman_table,
     consolidated_table,
     cost_table,
+    errors_of,
+    experts_table,
     groups_of,
     guards_table,
     main_table,
     notes_of,
+    scorers_table,
     subgroup_table,
 )
 
-METRICS = ("tvr_percent", "fi", "accuracy", "kappa", "rare_recall", "f1_R")
-HEADS = ("TVR (%)", "FI", "accuracy", "κ", "rare recall", "F1 of R")
-DECIMALS = (2, 3, 3, 3, 3, 3)
+SHOWN = (BASE, PAPER, CALIBRATED)
+METRICS = {
+    "tvr_percent": ("TVR (%)", 2),
+    "fi": ("FI", 3),
+    "accuracy": ("accuracy", 3),
+    "kappa": ("κ", 3),
+    "rare_recall": ("rare recall", 3),
+    "f1_R": ("F1 of R", 3),
+}
+ERRORS = {"tst_minutes": ("TST error (min)", 1), "rem_latency_minutes": ("REM latency error (min)", 1)}
+OVER_SUBJECTS = "Mean ± SD over subjects."
+
+# The words that begin a row, the records it is about, and the variant.
+Group = tuple[tuple[str, ...], Records, str]
+
+
+def numbers_of(results: Results, records: Records, variant: str) -> list[Estimate]:
+    """Return the numbers of one row."""
+    found = [estimate(values(records, variant, metric)) for metric in METRICS]
+    return found + [estimate(errors_of(results, records, variant, metric)) for metric in ERRORS]
+
+
+def _measured(
+    results: Results, name: str, title: str, heads: tuple[str, ...], groups: Iterator[Group], *notes: str
+) -> Table:
+    """Return a table with a row of numbers for every group that has any."""
+    measured = [(words, numbers_of(results, records, variant)) for words, records, variant in groups]
+    columns = [*METRICS.values(), *ERRORS.values()]
+    return Table(
+        name,
+        f"{title}: {results.study['title']}",
+        (*heads, *(column for column, _ in columns)),
+        tuple((*words, *numbers) for words, numbers in measured if any(each.n for each in numbers)),
+        (*[0] * len(heads), *(places for _, places in columns)),
+        notes_of(results, *notes),
+    )
 
 
 def rules_table(results: Results) -> Table:
     """Return the published decoder with other probabilities of rare pairs and other minimum bouts."""
-    rows: list[tuple[Cell, ...]] = []
-    for name in backbones_of(results):
-        records = all_records(results, name)
-        for variant in variants_in(records):
-            if variant == PAPER or variant.startswith(("paper, epsilon", "paper, minimum")):
-                title = variant.removeprefix("paper, ") if variant != PAPER else "as published"
-                rows.append((name, title, *(estimate(values(records, variant, m)) for m in METRICS)))
-    return Table(
-        "rules",
-        f"Relaxed rare pairs (ε) and scaled minimum bouts: {results.study['title']}",
-        ("network", "rule", *HEADS),
-        tuple(rows),
-        (0, 0, *DECIMALS),
-        notes_of(results, "Mean ± SD over subjects."),
-    )
+
+    def groups() -> Iterator[Group]:
+        for name in results.backbones:
+            records = results.of(name)
+            for variant in variants_in(records):
+                if variant == PAPER:
+                    yield (name, "as published"), records, variant
+                elif variant.startswith(("paper, epsilon", "paper, minimum", "paper, relaxed")):
+                    yield (name, variant.removeprefix("paper, ")), records, variant
+                elif variant == "paper, no transitions":
+                    yield (name, "no transitions"), records, variant
+
+    title = "Relaxed rare pairs (ε) and scaled minimum bouts"
+    return _measured(results, "rules", title, ("network", "rule"), groups(), OVER_SUBJECTS)
 
 
 def _varied(results: Results) -> str:
@@ -61,49 +93,65 @@ def _varied(results: Results) -> str:
 def penalty_table(results: Results) -> Table:
     """Return what lambda changes, in training alone and with the published decoder."""
     name, seed = _varied(results), results.study["seed"]
-    rows: list[tuple[Cell, ...]] = []
-    base = results.main(name, "base")
-    if base:
-        numbers = [estimate(values(base, BASE, m)) for m in METRICS]
-        rows.append(("0", TITLES[BASE], *numbers))
-    penalised = results.select(backbone=name, loss="penalty", seed=seed, label_noise=0.0)
-    for weight in sorted({record["weight"] for record in penalised}):
-        records = [record for record in penalised if record["weight"] == weight]
-        for variant in (PENALTY, PAPER):
-            numbers = [estimate(values(records, variant, m)) for m in METRICS]
-            rows.append((f"{weight:g}", TITLES[variant], *numbers))
-    return Table(
-        "penalty",
-        f"Weight λ of the transition penalty, {name}: {results.study['title']}",
-        ("λ", "stages by", *HEADS),
-        tuple(rows),
-        (0, 0, *DECIMALS),
-        notes_of(results, "A network that never says REM has a TVR of 0: read it beside the F1 of R."),
-    )
+
+    def groups() -> Iterator[Group]:
+        yield ("0", TITLES[BASE]), results.main(name, "base"), BASE
+        yield ("0", TITLES[PAPER]), results.main(name, "base"), "paper, no penalty"
+        penalised = results.select(backbone=name, loss="penalty", seed=seed, label_noise=0.0)
+        for weight in sorted({record["weight"] for record in penalised}):
+            records = [record for record in penalised if record["weight"] == weight]
+            for variant in (PENALTY, PAPER):
+                yield (f"{weight:g}", TITLES[variant]), records, variant
+
+    title = f"Weight λ of the transition penalty, {name}"
+    note = "A network that never says REM has a TVR of 0: read it beside the F1 of R."
+    return _measured(results, "penalty", title, ("λ", "stages by"), groups(), note)
 
 
 def seeds_table(results: Results) -> Table:
-    """Return the same with other seeds, and with other subjects drawn."""
+    """Return the same with other seeds of weights and order, and how far their means spread."""
     name = _varied(results)
-    rows: list[tuple[Cell, ...]] = []
     seeds = sorted({r["seed"] for r in results.select(backbone=name, label_noise=0.0)})
-    for seed in seeds:
-        records = _of_both(results, name, seed=seed, label_noise=0.0)
-        for variant in (BASE, PAPER, CALIBRATED):
-            kappas = values(records, variant, "kappa")
-            if kappas:
-                low, high = bootstrap_interval(list(kappas.values()))
-                numbers = [estimate(values(records, variant, m)) for m in METRICS]
-                rows.append((str(seed), TITLES[variant], *numbers, low, high))
+    records = {seed: _of_both(results, name, seed=seed, label_noise=0.0) for seed in seeds}
+
+    def groups() -> Iterator[Group]:
+        for seed in seeds:
+            for variant in SHOWN:
+                yield (str(seed), TITLES[variant]), records[seed], variant
+
+    note = "The last rows: standard deviation of the seeds' means."
+    table = _measured(
+        results, "seeds", f"Seeds, {name}", ("seed", "stages by"), groups(), OVER_SUBJECTS, note
+    )
+    return table.with_rows(*(_spread(table, TITLES[variant]) for variant in SHOWN if len(seeds) > 1))
+
+
+def _spread(table: Table, title: str) -> tuple[Cell, ...]:
+    """Return a row with the standard deviation, over a table's rows of a title, of their means."""
+    columns = zip(*(row[2:] for row in table.rows if row[1] == title), strict=True)
+    means = [[cell.mean for cell in column if isinstance(cell, Estimate)] for column in columns]
+    return ("SD over seeds", title, *(float(np.std(column, ddof=1)) for column in means))
+
+
+def resampling_table(results: Results) -> Table:
+    """Return between what the means lie when other subjects are drawn."""
+    metrics = ("tvr_percent", "fi", "accuracy", "kappa")
+    rows: list[tuple[Cell, ...]] = []
+    for name in results.backbones:
+        records = results.of(name)
+        for variant in SHOWN:
+            found = [list(values(records, variant, metric).values()) for metric in metrics]
+            if found[1]:
+                ends = [end for numbers in found for end in bootstrap_interval(numbers)]
+                rows.append((name, TITLES[variant], *ends))
+    heads = [f"{METRICS[metric][0]} {end}" for metric in metrics for end in ("low", "high")]
     return Table(
-        "seeds",
-        f"Seeds and resampled subjects, {name}: {results.study['title']}",
-        ("seed", "stages by", *HEADS, "κ low", "κ high"),
+        "resampling",
+        f"Resampled subjects: {results.study['title']}",
+        ("network", "stages by", *heads),
         tuple(rows),
-        (0, 0, *DECIMALS, 3, 3),
-        notes_of(
-            results, "κ low and high: 95 % of means over subjects drawn with replacement (2,000 draws)."
-        ),
+        (0, 0, 2, 2, *[3] * 6),
+        notes_of(results, "95 % of means over subjects drawn with replacement (2,000 draws)."),
     )
 
 
@@ -119,32 +167,45 @@ def _of_both(results: Results, name: str, **wanted: Any) -> list[Mapping[str, An
 def noise_table(results: Results) -> Table:
     """Return what wrong training labels change."""
     name, seed = _varied(results), results.study["seed"]
-    rows: list[tuple[Cell, ...]] = []
-    for noise in sorted({r["label_noise"] for r in results.select(backbone=name, seed=seed)}):
-        records = _of_both(results, name, seed=seed, label_noise=noise)
-        for variant in (BASE, PAPER):
-            numbers = [estimate(values(records, variant, m)) for m in METRICS]
-            rows.append((f"{100 * noise:g} %", TITLES[variant], *numbers))
-    return Table(
-        "label-noise",
-        f"Wrong training labels, {name}: {results.study['title']}",
-        ("wrong labels", "stages by", *HEADS),
-        tuple(rows),
-        (0, 0, *DECIMALS),
-        notes_of(
-            results, "Stages of training and validation nights replaced at random; test nights are as scored."
-        ),
-    )
+
+    def groups() -> Iterator[Group]:
+        for noise in sorted({r["label_noise"] for r in results.select(backbone=name, seed=seed)}):
+            records = _of_both(results, name, seed=seed, label_noise=noise)
+            for variant in (BASE, PAPER):
+                yield (f"{100 * noise:g} %", TITLES[variant]), records, variant
+
+    note = "Stages of training and validation nights replaced at random; test nights are as scored."
+    title = f"Wrong training labels, {name}"
+    return _measured(results, "label-noise", title, ("wrong labels", "stages by"), groups(), note)
+
+
+def populations_table(results: Results) -> Table:
+    """Return the main numbers by subgroup."""
+
+    def groups() -> Iterator[Group]:
+        for covariate in results.study["robustness"]["subgroups"]:
+            group_of = groups_of(results, covariate)
+            for level in sorted(set(group_of.values())):
+                for name in results.backbones:
+                    inside = [
+                        {**r, "rows": [row for row in r["rows"] if group_of.get(row["subject"]) == level]}
+                        for r in results.of(name)
+                    ]
+                    for variant in SHOWN:
+                        yield (f"{covariate}: {level}", name, TITLES[variant]), inside, variant
+
+    heads = ("subjects", "network", "stages by")
+    return _measured(results, "populations", "Subpopulations", heads, groups(), OVER_SUBJECTS)
 
 
 def f1_table(results: Results) -> Table:
     """Return the F1 of every stage."""
     rows: list[tuple[Cell, ...]] = []
     stages = results.records[0]["stages"]
-    for name in backbones_of(results):
-        records = all_records(results, name)
+    for name in results.backbones:
+        records = results.of(name)
         present = set(variants_in(records))
-        for variant in [v for v in (BASE, PAPER, CALIBRATED) if v in present]:
+        for variant in [v for v in SHOWN if v in present]:
             numbers = [estimate(values(records, variant, f"f1_{stage}")) for stage in stages]
             rows.append((name, TITLES[variant], *numbers))
     return Table(
@@ -152,7 +213,7 @@ def f1_table(results: Results) -> Table:
         f"F1 by stage: {results.study['title']}",
         ("network", "stages by", *stages),
         tuple(rows),
-        notes=notes_of(results, "Mean ± SD over subjects."),
+        notes=notes_of(results, OVER_SUBJECTS),
     )
 
 
@@ -160,7 +221,7 @@ def transitions_table(results: Results) -> Table:
     """Return the transition probabilities that each fold counted on its training subjects."""
     stages = results.records[0]["stages"]
     heads = tuple(f"{a}→{b}" for a in stages for b in stages)
-    records = results.main(backbones_of(results)[0], "base")
+    records = results.main(results.backbones[0], "base")
     folds = {r["fold"]: [p for row in r["transitions"] for p in row] for r in records}
     rows: list[tuple[Cell, ...]] = [(f"fold {n}", *numbers) for n, numbers in sorted(folds.items())]
     matrix = np.array(list(folds.values()))
@@ -177,60 +238,25 @@ def transitions_table(results: Results) -> Table:
 
 def agreement_table(results: Results) -> Table:
     """Return how far every two networks agree with each other, before and after."""
-    names = backbones_of(results)
+    found = derived_of(results)["networks"]
     rows: list[tuple[Cell, ...]] = []
-    by_variant = {v: {name: _labels(results, name, v) for name in names} for v in (BASE, PAPER, CALIBRATED)}
-    for first, second in combinations(names, 2):
-        cells: list[Cell] = []
-        for labels in by_variant.values():
-            a, b = labels[first], labels[second]
-            cells.append(estimate({n: kappa_between(a[n], b[n]) for n in sorted(a.keys() & b.keys())}))
-        rows.append((f"{first} and {second}", *cells))
+    for pair in dict.fromkeys(tuple(each["pair"]) for each in found):
+        own = {each["variant"]: each for each in found if tuple(each["pair"]) == pair}
+        cells = [estimate(own[v][what]) for v in SHOWN for what in ("kappa", "agreement")]
+        rows.append((" and ".join(pair), *cells))
+    if rows:
+        means = np.array([[cell.mean for cell in row[1:] if isinstance(cell, Estimate)] for row in rows])
+        rows.append(("mean over pairs", *means.mean(axis=0).tolist()))
+        rows.append(
+            ("SD over pairs", *(means.std(axis=0, ddof=1) if len(means) > 1 else [np.nan] * means.shape[1]))
+        )
+    heads = [f"{TITLES[v]}, {what}" for v in SHOWN for what in ("κ", "equal epochs")]
     return Table(
         "networks",
-        f"Agreement between networks (κ): {results.study['title']}",
-        ("pair", *(TITLES[v] for v in by_variant)),
+        f"Agreement between networks: {results.study['title']}",
+        ("pair", *heads),
         tuple(rows),
-        notes=notes_of(
-            results, "Mean ± SD over recordings. Needs the predictions, which lie where the study was run."
-        ),
-    )
-
-
-def _labels(results: Results, name: str, variant: str) -> dict[str, Any]:
-    """Return a variant's stages by recording; nothing where predictions were not kept."""
-    labels: dict[str, Any] = {}
-    for record in all_records(results, name):
-        try:
-            columns = read_predictions(results.folder, record["key"])
-        except MissingFileError:
-            return {}
-        if variant in columns:
-            recordings = np.asarray(columns["recording"])
-            labels |= {str(r): columns[variant][recordings == r] for r in np.unique(recordings)}
-    return labels
-
-
-def populations_table(results: Results) -> Table:
-    """Return the main numbers by subgroup."""
-    rows: list[tuple[Cell, ...]] = []
-    for covariate in results.study["robustness"]["subgroups"]:
-        groups = groups_of(results, covariate)
-        for level in sorted(set(groups.values())):
-            for name in backbones_of(results):
-                records = all_records(results, name)
-                for variant in (BASE, PAPER, CALIBRATED):
-                    found = [values(records, variant, m) for m in METRICS]
-                    inside = [{s: v for s, v in f.items() if groups.get(s) == level} for f in found]
-                    if inside[1]:
-                        rows.append((f"{covariate}: {level}", name, TITLES[variant], *map(estimate, inside)))
-    return Table(
-        "populations",
-        f"Subpopulations: {results.study['title']}",
-        ("subjects", "network", "stages by", *HEADS),
-        tuple(rows),
-        (0, 0, 0, *DECIMALS),
-        notes_of(results, "Mean ± SD over subjects."),
+        notes=notes_of(results, "Mean ± SD over recordings, of every two networks."),
     )
 
 
@@ -242,10 +268,13 @@ TABLES: Mapping[str, Callable[[Results], Table]] = {
     "subgroups": subgroup_table,
     "ablations": ablation_table,
     "guards": guards_table,
+    "experts": experts_table,
+    "scorers": scorers_table,
     "bland-altman": bland_altman_table,
     "rules": rules_table,
     "penalty": penalty_table,
     "seeds": seeds_table,
+    "resampling": resampling_table,
     "label-noise": noise_table,
     "populations": populations_table,
     "networks": agreement_table,

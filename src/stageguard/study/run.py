@@ -14,6 +14,7 @@ from stageguard.runner.run import check_folder, run_files
 from stageguard.study import store
 from stageguard.study.cohorts import load_cohort, read_cohort, save_cohort
 from stageguard.study.config import StudyConfig
+from stageguard.study.derived import write_derived
 from stageguard.study.jobs import FoldTask, Job, jobs_of, run_fold
 from stageguard.study.splits import LeakError, make_folds
 
@@ -84,7 +85,7 @@ def run_study(
     if overwrite and (folder / store.STUDY).is_file():
         for name in (store.JOBS, store.PREDICTIONS):
             shutil.rmtree(folder / name, ignore_errors=True)
-        for name in (store.STUDY, store.COHORT, store.RESULTS):
+        for name in (store.STUDY, store.COHORT, store.RESULTS, store.DERIVED):
             (folder / name).unlink(missing_ok=True)
     wanted = prepare_study(config, folder, data=data)
     done = store.done_keys(folder)
@@ -103,4 +104,6 @@ def run_study(
             error = None if outcome.ok else str(outcome.error)
             report(StudyProgress(n_done, len(wanted), task.id, outcome.seconds, error))
     store.write_results(folder)
-    return store.read_results(folder)
+    results = store.read_results(folder)
+    write_derived(results)
+    return results

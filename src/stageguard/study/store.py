@@ -5,6 +5,7 @@ cohort.npz             the nights; not to be published
 jobs/KEY.json          what a job found, or the error in its place
 predictions/KEY.parquet
 results.jsonl          all records in one file, which is read where there are no jobs
+derived.json           what tables need of the predictions: see `derived`
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ from stageguard.base.errors import OVERWRITE, Message, MissingFileError, OutputE
 from stageguard.base.extras import library
 from stageguard.base.files import load_json, open_file, parse_json, read_file, read_text, write_together
 from stageguard.base.records import dataclass
+from stageguard.study.names import EXPERT
 
 STUDY, COHORT, JOBS, PREDICTIONS, RESULTS = "study.json", "cohort.npz", "jobs", "predictions", "results.jsonl"
+DERIVED = "derived.json"
 VERSIONED = ("numpy", "torch", "scipy")
 
 
@@ -60,6 +63,20 @@ class Results:
         weight = self.study["guard"]["penalty_weight"] if loss == "penalty" else 0.0
         seed = self.study["seed"]
         return self.select(backbone=backbone, loss=loss, weight=weight, seed=seed, label_noise=0.0)
+
+    @property
+    def backbones(self) -> list[str]:
+        """The networks of the main comparison that have results."""
+        return [name for name in self.study["backbones"] if self.main(name, "base")]
+
+    def of(self, backbone: str) -> list[Mapping[str, Any]]:
+        """Return a backbone's records of the main comparison, of every loss."""
+        return [r for loss in ("base", "penalty", "semi-markov") for r in self.main(backbone, loss)]
+
+    def experts(self) -> dict[str, Mapping[str, Any]]:
+        """Return the row of the expert's own stages by recording."""
+        rows = (row for record in self.records if record["loss"] == "base" for row in record["rows"])
+        return {row["recording"]: row for row in rows if row["variant"] == EXPERT}
 
 
 def values(records: Iterable[Mapping[str, Any]], variant: str, metric: str) -> dict[str, float]:
@@ -173,8 +190,28 @@ def read_results(folder: str | Path) -> Results:
 
 def write_results(folder: Path) -> None:
     """Write all records into one file, for a study that is to be kept without its nights."""
-    lines = "".join(_text(record, indent=None) for record in _records(folder))
-    write_together({folder / RESULTS: lines}, overwrite=True)
+    write_together({folder / RESULTS: results_text(folder)}, overwrite=True)
+
+
+def results_text(folder: Path) -> str:
+    """Return all records, a line each; the keys of their rows are written once."""
+    return "".join(_text(_packed(record), indent=None) for record in _records(folder))
+
+
+def _packed(record: Mapping[str, Any]) -> dict[str, Any]:
+    rows = record.get("rows", [])
+    if not rows:
+        return dict(record)
+    columns = list(rows[0])
+    return dict(record) | {"columns": columns, "rows": [[row.get(key) for key in columns] for row in rows]}
+
+
+def _unpacked(record: Mapping[str, Any]) -> dict[str, Any]:
+    columns = record.get("columns")
+    if columns is None:
+        return dict(record)
+    rows = [dict(zip(columns, row, strict=True)) for row in record["rows"]]
+    return {key: value for key, value in record.items() if key != "columns"} | {"rows": rows}
 
 
 def _records(folder: Path) -> Iterable[dict[str, Any]]:
@@ -182,7 +219,8 @@ def _records(folder: Path) -> Iterable[dict[str, Any]]:
     if files:
         yield from (load_json(path) for path in files)
     elif (folder / RESULTS).is_file():
-        yield from map(parse_json, read_text(folder / RESULTS, "text").splitlines())
+        lines = read_text(folder / RESULTS, "text").splitlines()
+        yield from (_unpacked(parse_json(line)) for line in lines)
 
 
 def read_predictions(folder: Path, key: str) -> dict[str, Any]:

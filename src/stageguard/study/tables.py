@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from stageguard.base.arrays import NAN
-from stageguard.measures.architecture import ARCHITECTURE
+from stageguard.measures.architecture import ARCHITECTURE, never_shown
 from stageguard.measures.groups import compare_samples
 from stageguard.measures.paired import Estimate, estimate, improvement_percent, paired
+from stageguard.study.derived import derived_of
+from stageguard.study.measuring import TWO_EXPERTS
 from stageguard.study.names import (
     BASE,
     CALIBRATED,
@@ -23,7 +25,7 @@ from stageguard.study.names import (
 )
 from stageguard.study.rendering import Cell, Table
 from stageguard.study.statistics import bland_altman
-from stageguard.study.store import Results, values
+from stageguard.study.store import Results, night_values, values
 
 MAIN = {"tvr_percent": "TVR (%)", "fi": "FI", "accuracy": "accuracy", "kappa": "κ"}
 MAIN_DECIMALS = (0, 0, 2, 3, 3, 3)
@@ -33,6 +35,7 @@ STARS_NOTE = (
     "test against argmax of the same network, Bonferroni-corrected over networks and ways to guard of the "
     "column (* p < .05, ** p < .01, *** p < .001)."
 )
+NO_REM_NOTE = "REM that is never shown counts as coming at the recording's end, in bouts of no length."
 SYNTHETIC_NOTE = "SYNTHETIC nights: nobody slept them, and they are no evidence about sleepers."
 
 Records = Sequence[Mapping[str, Any]]
@@ -45,16 +48,6 @@ def notes_of(results: Results, *notes: str) -> tuple[str, ...]:
     return (*((SYNTHETIC_NOTE,) if results.is_synthetic else ()), *notes, *about)
 
 
-def backbones_of(results: Results) -> list[str]:
-    """Return the networks of the main comparison that have results."""
-    return [name for name in results.study["backbones"] if results.main(name, "base")]
-
-
-def all_records(results: Results, backbone: str) -> Records:
-    """Return a backbone's records of the main comparison, of every loss."""
-    return [r for loss in ("base", "penalty", "semi-markov") for r in results.main(backbone, loss)]
-
-
 def _present(records: Records, variants: Iterable[str]) -> list[str]:
     there = {row["variant"] for record in records for row in record["rows"]}
     return [name for name in variants if name in there]
@@ -62,8 +55,8 @@ def _present(records: Records, variants: Iterable[str]) -> list[str]:
 
 def main_table(results: Results) -> Table:
     """Return networks × {argmax, published, calibrated}: TVR, FI, accuracy, kappa; the expert first."""
-    names = backbones_of(results)
-    records = {name: all_records(results, name) for name in names}
+    names = results.backbones
+    records = {name: results.of(name) for name in names}
     guarded = {name: _present(records[name], GUARDED) for name in names}
     n_tests = sum(len(each) for each in guarded.values())
     rows: list[tuple[Cell, ...]] = []
@@ -88,42 +81,47 @@ def main_table(results: Results) -> Table:
     )
 
 
-def errors_of(records: Records, variant: str, metric: str) -> dict[str, float]:
-    """Return the absolute error of a sleep statistic by subject, over the nights where both sides have it."""
+def errors_of(results: Results, records: Records, variant: str, metric: str) -> dict[str, float]:
+    """Return the absolute error of a sleep statistic by subject, over the nights where the expert has it."""
     by_subject: dict[str, list[float]] = {}
-    for subject, error in signed_errors(records, variant, metric):
+    for subject, error in signed_errors(results, records, variant, metric):
         by_subject.setdefault(subject, []).append(abs(error))
     return {subject: float(np.mean(errors)) for subject, errors in sorted(by_subject.items())}
 
 
-def signed_errors(records: Records, variant: str, metric: str) -> list[tuple[str, float]]:
-    """Return subject and error of every night: what a variant has less what the expert has."""
-    truth = {
-        row["recording"]: row[metric]
-        for record in records
-        for row in record["rows"]
-        if row["variant"] == EXPERT and row.get(metric) is not None
-    }
-    return [
-        (row["subject"], row[metric] - truth[row["recording"]])
-        for record in records
-        for row in record["rows"]
-        if row["variant"] == variant and row["recording"] in truth and row.get(metric) is not None
-    ]
+def signed_errors(results: Results, records: Records, variant: str, metric: str) -> list[tuple[str, float]]:
+    """Return subject and error of every night: what a variant has less what the expert has.
+
+    REM that the expert scored and a variant never shows is charged: see `never_shown`. Other statistics that
+    a night lacks are left out.
+    """
+    experts = results.experts()
+    errors = []
+    for record in records:
+        for row in record["rows"]:
+            truth = experts.get(row["recording"], {}).get(metric)
+            if row["variant"] != variant or truth is None:
+                continue
+            value = row.get(metric)
+            if value is None:
+                value = never_shown(metric, row["n_epochs"] * record["epoch_seconds"] / 60)
+            if not np.isnan(value):
+                errors.append((row["subject"], value - truth))
+    return errors
 
 
 def architecture_table(results: Results) -> Table:
     """Return the mean absolute errors of sleep architecture, and how much less they are guarded."""
-    names = backbones_of(results)
-    metrics = [m for m in ARCHITECTURE if errors_of(all_records(results, names[0]), BASE, m)]
+    names = results.backbones
+    metrics = [m for m in ARCHITECTURE if errors_of(results, results.of(names[0]), BASE, m)]
     rows: list[tuple[Cell, ...]] = []
-    n_tests = sum(len(_present(all_records(results, name), GUARDED)) for name in names)
+    n_tests = sum(len(_present(results.of(name), GUARDED)) for name in names)
     for name in names:
-        records = all_records(results, name)
-        before = {metric: errors_of(records, BASE, metric) for metric in metrics}
+        records = results.of(name)
+        before = {metric: errors_of(results, records, BASE, metric) for metric in metrics}
         rows.append((name, TITLES[BASE], *(estimate(before[metric]) for metric in metrics)))
         for variant in _present(records, GUARDED):
-            after = {metric: errors_of(records, variant, metric) for metric in metrics}
+            after = {metric: errors_of(results, records, variant, metric) for metric in metrics}
             rows.append(("", TITLES[variant], *(paired(before[m], after[m], n_tests) for m in metrics)))
             rows.append(
                 ("", "  improvement (%)", *(improvement_percent(before[m], after[m]) for m in metrics))
@@ -135,22 +133,25 @@ def architecture_table(results: Results) -> Table:
         tuple(rows),
         (0, 0, *[2] * len(metrics)),
         notes_of(
-            results, STARS_NOTE, "Improvement: of the mean error, in percent of argmax's; below 0 it grew."
+            results,
+            STARS_NOTE,
+            "Improvement: of the mean error, in percent of argmax's; below 0 it grew.",
+            NO_REM_NOTE,
         ),
     )
 
 
 def consolidated_table(results: Results) -> Table:
     """Return the same errors over all pairs of network and subject."""
-    names = backbones_of(results)
-    pooled = {name: all_records(results, name) for name in names}
+    names = results.backbones
+    pooled = {name: results.of(name) for name in names}
     variants = [v for v in GUARDED if any(_present(pooled[name], [v]) for name in names)]
 
     def over_pairs(variant: str, metric: str) -> dict[str, float]:
         return {
             f"{name} {subject}": error
             for name in names
-            for subject, error in errors_of(pooled[name], variant, metric).items()
+            for subject, error in errors_of(results, pooled[name], variant, metric).items()
         }
 
     rows: list[tuple[Cell, ...]] = []
@@ -169,7 +170,7 @@ def consolidated_table(results: Results) -> Table:
         ("error of", TITLES[BASE], *heads),
         tuple(rows),
         (0, 2, *[2, 1] * len(variants)),
-        notes_of(results, "Pairs of one subject are not independent: p is too small by that."),
+        notes_of(results, "Pairs of one subject are not independent: p is too small by that.", NO_REM_NOTE),
     )
 
 
@@ -188,7 +189,7 @@ def groups_of(results: Results, covariate: str) -> dict[str, str]:
 def subgroup_table(results: Results) -> Table:
     """Return differences between subgroups as the expert, argmax and the guarded stages have them."""
     rows: list[tuple[Cell, ...]] = []
-    records = all_records(results, backbones_of(results)[0])
+    records = results.of(results.backbones[0])
     for covariate in results.study["robustness"]["subgroups"]:
         groups = groups_of(results, covariate)
         levels = sorted(set(groups.values()))
@@ -231,7 +232,7 @@ ABLATIONS = {
 
 def ablation_table(results: Results) -> Table:
     """Return the published method step by step, and without each of its parts, over all networks."""
-    names = backbones_of(results)
+    names = results.backbones
     metrics = ("tvr_percent", "fi", "accuracy", "kappa", "rare_recall")
     rows: list[tuple[Cell, ...]] = []
     for heading, variants in ABLATIONS.items():
@@ -265,7 +266,7 @@ def ablation_table(results: Results) -> Table:
 def _over_networks(results: Results, names: Sequence[str], variant: str, metric: str) -> Estimate:
     by_subject: dict[str, list[float]] = {}
     for name in names:
-        for subject, value in values(all_records(results, name), variant, metric).items():
+        for subject, value in values(results.of(name), variant, metric).items():
             by_subject.setdefault(subject, []).append(value)
     return estimate({subject: float(np.mean(v)) for subject, v in by_subject.items()})
 
@@ -275,7 +276,7 @@ def _changed_share(results: Results, names: Sequence[str], variant: str) -> floa
     keys = ("accuracy", "fi", "tst_minutes", "kappa")
     n_changed = n_all = 0
     for name in names:
-        rows = [row for record in all_records(results, name) for row in record["rows"]]
+        rows = [row for record in results.of(name) for row in record["rows"]]
         whole = {r["recording"]: [r[k] for k in keys] for r in rows if r["variant"] == PAPER}
         own = {r["recording"]: [r[k] for k in keys] for r in rows if r["variant"] == variant}
         both = whole.keys() & own.keys()
@@ -293,32 +294,32 @@ COMPARED = (
 def guards_table(results: Results) -> Table:
     """Return every way to stages side by side, with the errors of sleep architecture as one ratio."""
     rows: list[tuple[Cell, ...]] = []
-    for name in backbones_of(results):
-        records = all_records(results, name)
+    for name in results.backbones:
+        records = results.of(name)
         before = {metric: values(records, BASE, metric) for metric in MAIN}
-        expert = values(records, EXPERT, "fi")
         for variant in _present(records, COMPARED):
             cells = [paired(before[m], values(records, variant, m)) for m in MAIN]
-            inside = _in_band(values(records, variant, "fi"), expert)
-            rows.append((name, TITLES[variant], *cells, _error_ratio(records, variant), inside))
+            rows.append((name, TITLES[variant], *cells, error_ratio(results, records, variant)))
     return Table(
         "guards",
         f"Ways to guard: {results.study['title']}",
-        ("network", "stages by", *MAIN.values(), "error ratio", "FI like the expert's (%)"),
+        ("network", "stages by", *MAIN.values(), "error ratio"),
         tuple(rows),
-        (*MAIN_DECIMALS, 3, 0),
+        (*MAIN_DECIMALS, 3),
         notes_of(
             results,
             "Stars against argmax, not corrected. Error ratio: geometric mean over the errors of sleep "
-            "architecture, argmax = 1. Like the expert's: within a factor of 2, as two experts are.",
+            "architecture, argmax = 1.",
+            NO_REM_NOTE,
         ),
     )
 
 
-def _error_ratio(records: Records, variant: str) -> float:
+def error_ratio(results: Results, records: Records, variant: str) -> float:
+    """Return the geometric mean, over the statistics, of a variant's mean error by that of argmax."""
     logs = []
     for metric in ARCHITECTURE:
-        before, after = (errors_of(records, name, metric) for name in (BASE, variant))
+        before, after = (errors_of(results, records, name, metric) for name in (BASE, variant))
         both = [name for name in before if name in after]
         old, new = (float(np.mean([v[n] for n in both])) if both else 0.0 for v in (before, after))
         if old > 0 and new > 0:
@@ -326,20 +327,79 @@ def _error_ratio(records: Records, variant: str) -> float:
     return float(np.exp(np.mean(logs))) if logs else NAN
 
 
-def _in_band(fi: Mapping[str, float], expert: Mapping[str, float], factor: float = 2.0) -> float:
-    both = [(fi[name], expert[name]) for name in fi if expert.get(name)]
-    inside = [expert / factor <= own <= expert * factor for own, expert in both]
-    return 100 * float(np.mean(inside)) if inside else NAN
+def experts_table(results: Results) -> Table:
+    """Return which nights look like an expert's: by fragmentation, and by the joint score."""
+    derived = derived_of(results)
+    threshold = derived["joint_threshold"]
+    factor = TWO_EXPERTS.get(len(results.records[0]["stages"]), TWO_EXPERTS[3])
+    expert = {name: row["fi"] for name, row in results.experts().items()}
+    rows: list[tuple[Cell, ...]] = []
+    for name in results.backbones:
+        records, joint = results.of(name), derived["joint"].get(name, {})
+        shown = [*([EXPERT] if not rows else []), *_present(records, COMPARED)]
+        for variant in shown:
+            fi = night_values(records, variant, "fi")
+            inside = [expert[n] / factor <= fi[n] <= expert[n] * factor for n in fi if expert.get(n)]
+            scores = joint.get(variant, {})
+            like = [score <= threshold for score in scores.values()]
+            shares = [100 * float(np.mean(each)) if each else NAN for each in (inside, like)]
+            head = "" if variant == EXPERT else name
+            rows.append((head, TITLES[variant], shares[0], estimate(scores), shares[1]))
+    below = f"below {threshold:g}" if threshold is not None else "not known here"
+    return Table(
+        "experts",
+        f"Like an expert's: {results.study['title']}",
+        (
+            "network",
+            "stages by",
+            "FI in two experts' band (%)",
+            "joint score",
+            "joint score like experts' (%)",
+        ),
+        tuple(rows),
+        (0, 0, 0, 2, 0),
+        notes_of(
+            results,
+            f"Shares of nights. Two experts' band: within a factor of {factor:g} of the expert's FI on the "
+            "same night, as far as two experts differ (90th percentile, DOD). Joint score of "
+            f"{results.study['guard']['base']}, mean ± SD over nights of 2 h or more; experts' are {below}.",
+        ),
+    )
+
+
+def scorers_table(results: Results) -> Table:
+    """Return the agreement with every scorer of a night, where nights have several, and the scorers' own."""
+    rows: list[tuple[Cell, ...]] = []
+    for name in results.backbones:
+        records = results.of(name)
+        for variant in [*([EXPERT] if not rows else []), *_present(records, COMPARED)]:
+            cells = [estimate(values(records, variant, m)) for m in ("scorers_kappa", "scorers_soft")]
+            if cells[0].n:
+                is_panel = variant == EXPERT
+                title = "scorers with one another" if is_panel else TITLES[variant]
+                rows.append(("" if is_panel else name, title, *cells))
+    return Table(
+        "scorers",
+        f"Agreement with several scorers: {results.study['title']}",
+        ("network", "stages by", "κ, mean over scorers", "soft agreement"),
+        tuple(rows),
+        notes=notes_of(
+            results,
+            "Mean ± SD over subjects. Networks learn from the consensus, with which other tables compare."
+            if rows
+            else "No night of this study has several scorers.",
+        ),
+    )
 
 
 def bland_altman_table(results: Results) -> Table:
     """Return bias and limits of agreement with the expert, night by night."""
     rows: list[tuple[Cell, ...]] = []
-    for name in backbones_of(results):
-        records = all_records(results, name)
+    for name in results.backbones:
+        records = results.of(name)
         for metric, title in ARCHITECTURE.items():
             for variant in _present(records, (BASE, *GUARDED)):
-                errors = [error for _, error in signed_errors(records, variant, metric)]
+                errors = [error for _, error in signed_errors(results, records, variant, metric)]
                 if errors:
                     rows.append((name, title, TITLES[variant], *bland_altman(errors), str(len(errors))))
     return Table(
@@ -355,7 +415,7 @@ def bland_altman_table(results: Results) -> Table:
 def cost_table(results: Results) -> Table:
     """Return what a network and the guard cost, per recording and per step of training."""
     rows: list[tuple[Cell, ...]] = []
-    for name in backbones_of(results):
+    for name in results.backbones:
         base, penalty = results.main(name, "base"), results.main(name, "penalty")
         forward = _mean(r["costs"]["forward_seconds"] for r in base)
         paper = _mean(r["costs"]["decode_seconds"].get(PAPER) for r in [*base, *penalty])

@@ -154,10 +154,19 @@ def variants_of(loss: Loss, config: StudyConfig, learned: Learned, trained_as: P
     for probability in config.robustness.rare_probabilities:
         relaxed = learned.paper.replace(rare_probability=probability)
         yield Variant(f"paper, epsilon {probability:g}", relaxed, uses_quality=True)
+    yield from _one_relaxed(learned.paper, max(config.robustness.rare_probabilities, default=0.0))
     for scale in config.robustness.minimum_scales:
         seconds = {stage: scale * value for stage, value in learned.paper.min_bout_seconds.items()}
         scaled = learned.paper.replace(min_bout_seconds={k: v for k, v in seconds.items() if v} or None)
         yield Variant(f"paper, minimum x {scale:g}", scaled, uses_quality=True)
+
+
+def _one_relaxed(paper: Profile, probability: float) -> Iterator[Variant]:
+    """Return the published rules with one rare pair at a time relaxed to a probability; to 0 none is."""
+    for relaxed in paper.rare if probability else ():
+        pairs = [(p.source, p.target, probability if p is relaxed else p.probability) for p in paper.rare]
+        name = f"paper, relaxed {relaxed.source}→{relaxed.target} {probability:g}"
+        yield Variant(name, paper.replace(rare=pairs), uses_quality=True)
 
 
 def ablations(paper: Profile) -> dict[str, dict[str, Any]]:

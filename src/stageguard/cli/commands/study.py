@@ -27,6 +27,7 @@ Names = Annotated[
     list[str] | None, text_option("NAME", "Which ones; repeatable. Default: all.", "--name", "-n")
 ]
 Night = Annotated[str | None, text_option("RECORDING", "Whose hypnogram is drawn. Default: the first.")]
+Publish = Annotated[Path | None, text_option("FOLDER", "Write there what may be shown without the nights.")]
 TableFormat = Annotated[Literal["md", "tex", "csv"], Option("--format", help="Of what is printed.")]
 
 
@@ -164,17 +165,20 @@ def figure(
         console().print(f"Wrote {path}")
 
 
-def report(folder: Folder, night: Night = None) -> None:
+def report(folder: Folder, night: Night = None, publish: Publish = None) -> None:
     """Write all tables and figures, and one page that shows them.
 
     Examples
     --------
     stageguard study report mice
+    stageguard study report mice --publish results/mice
     """
-    from stageguard.study.report import write_report
+    from stageguard.study import report as reports
     from stageguard.study.store import read_results
 
-    console().print(f"Wrote {write_report(read_results(folder), night)}")
+    results = read_results(folder)
+    page = reports.publish(results, publish, night) if publish else reports.write_report(results, night)
+    console().print(f"Wrote {page}")
 
 
 SUBCOMMANDS = {"run": run, "status": status, "table": table, "figure": figure, "report": report}

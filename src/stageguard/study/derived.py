@@ -1,0 +1,103 @@
+"""What tables need of the predictions, counted once: joint scores, and how far networks agree."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from stageguard.base.errors import MissingFileError
+from stageguard.base.files import load_json, write_together
+from stageguard.measures.validity import joint_of
+from stageguard.profile.profile import Profile
+from stageguard.study.measuring import agreement_between
+from stageguard.study.names import BASE, CALIBRATED, EXPERT, PAPER
+from stageguard.study.store import DERIVED, Results, read_predictions
+
+Nights = Mapping[str, Mapping[str, Any]]
+NOTHING: Mapping[str, Any] = {"joint": {}, "joint_threshold": None, "networks": []}
+# Columns of predictions that are nobody's stages.
+ABOUT = ("epoch", "p_")
+
+
+def predictions(results: Results, backbone: str) -> dict[str, dict[str, Any]]:
+    """Return, by recording, the columns of all variants of a backbone."""
+    merged: dict[str, dict[str, Any]] = {}
+    for record in results.of(backbone):
+        columns = read_predictions(results.folder, record["key"])
+        recordings = np.asarray(columns["recording"])
+        for name in np.unique(recordings):
+            rows = recordings == name
+            kept = {k: v[rows] for k, v in columns.items() if k != "recording"}
+            night = merged.setdefault(str(name), {})
+            if record["loss"] != "base":  # the base network's probabilities are the ones shown
+                kept = {k: v for k, v in kept.items() if not k.startswith("p_")}
+            night |= kept
+    return merged
+
+
+def derived_of(results: Results) -> Mapping[str, Any]:
+    """Return what was derived when the study ended, or derive it; nothing where predictions are not kept."""
+    path = results.folder / DERIVED
+    if path.is_file():
+        stored: Mapping[str, Any] = load_json(path)
+        return stored
+    try:
+        return derive(results)
+    except MissingFileError:
+        return NOTHING
+
+
+def derive(results: Results) -> dict[str, Any]:
+    """Return joint scores by network, variant and recording, and the agreement of every two networks.
+
+    The joint score is that of the profile which the calibrated guard starts from, over the epochs that the
+    expert scored. Agreement (kappa, and the share of epochs) is by recording.
+    """
+    nights = {name: predictions(results, name) for name in results.backbones}
+    profile = Profile.load(results.study["guard"]["base"])
+    seconds = results.records[0]["epoch_seconds"] if results.records else profile.epoch_seconds
+    return {
+        "joint": {name: _joint(found, profile, seconds) for name, found in nights.items()},
+        "joint_threshold": profile.joint.threshold if profile.joint is not None else None,
+        "networks": [
+            {"pair": [first, second], "variant": variant, **_agreed(nights[first], nights[second], variant)}
+            for first, second in combinations(nights, 2)
+            for variant in (BASE, PAPER, CALIBRATED)
+        ],
+    }
+
+
+def write_derived(results: Results) -> None:
+    """Derive anew from the predictions of a study that ended."""
+    path = results.folder / DERIVED
+    path.unlink(missing_ok=True)
+    write_together({path: derived_text(results)}, overwrite=True)
+
+
+def derived_text(results: Results) -> str:
+    """Return the file of what is derived."""
+    return json.dumps(derived_of(results), allow_nan=False) + "\n"
+
+
+def _joint(nights: Nights, profile: Profile, epoch_seconds: float) -> dict[str, dict[str, float]]:
+    scores: dict[str, dict[str, float]] = {}
+    for recording, columns in sorted(nights.items()):
+        for variant in (name for name in columns if not name.startswith(ABOUT)):
+            labels = np.where(columns[EXPERT] < 0, -1, columns[variant]).astype(np.int8)
+            score = joint_of(labels, profile, epoch_seconds).value
+            if not np.isnan(score):
+                scores.setdefault(variant, {})[recording] = float(f"{score:.6g}")
+    return scores
+
+
+def _agreed(first: Nights, second: Nights, variant: str) -> dict[str, dict[str, float]]:
+    both = [r for r in sorted(first.keys() & second.keys()) if variant in first[r] and variant in second[r]]
+    found = {r: agreement_between(first[r][variant], second[r][variant]) for r in both}
+    return {
+        "kappa": {r: float(f"{kappa:.6g}") for r, (kappa, _) in found.items() if not np.isnan(kappa)},
+        "agreement": {r: float(f"{share:.6g}") for r, (_, share) in found.items()},
+    }

@@ -1,0 +1,33 @@
+"""Shipped studies in their small version, from the command to the last table and figure."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from cli_runner import Runner
+from stageguard.study.figures import FIGURES
+from stageguard.study.rendering import FORMATS
+from stageguard.study.robustness import TABLES
+from stageguard.study.store import read_results
+
+STUDIES = Path(__file__).parents[2] / "studies"
+needs_data = pytest.mark.skipif("STAGEGUARD_DATA" not in os.environ, reason="needs STAGEGUARD_DATA")
+
+
+@pytest.mark.parametrize("name", ["mouse-sim", pytest.param("sleep-accel", marks=needs_data)])
+def test_a_study_ends_with_all_tables_and_figures(name, capsys, tmp_path):
+    folder = tmp_path / "out"
+    ran = Runner(capsys)("study", "run", STUDIES / f"{name}.toml", "--smoke", "--output", folder)
+    assert ran.code == 0, ran.err
+    results = read_results(folder)
+    assert not results.failures
+    assert results.is_synthetic == name.endswith("-sim")
+    tables = {path.name for path in (folder / "tables").iterdir()}
+    assert tables == {f"{table}.{form}" for table in TABLES for form in FORMATS}
+    figures = {path.stem for path in (folder / "figures").iterdir()}
+    assert figures == set(FIGURES)
+    page = (folder / "report.md").read_text("utf-8")
+    assert all(f"figures/{figure}.png" in page for figure in FIGURES)
