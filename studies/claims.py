@@ -302,7 +302,7 @@ CLAIMS = (
         "errors",
         0,
     ),
-    Claim("Table 5", "They fall at all.", "reduction, %", architecture_better, "errors", 0),
+    Claim("Table 5", "Errors of sleep architecture fall.", "reduction, %", architecture_better, "errors", 0),
     Claim(
         "Table 4",
         "Subgroup differences come nearer to the experts'.",
@@ -387,6 +387,8 @@ def page(studies: dict[str, Results]) -> str:
     """Return the page of these studies."""
     missing = [name for name in NAMES if name not in studies]
     words = [f"Not run yet: {', '.join(missing)}.\n"] if missing else []
+    tested = {name: len({row["subject"] for row in r.experts().values()}) for name, r in studies.items()}
+    words.append(f"Subjects tested: {', '.join(f'{name} {n}' for name, n in tested.items())}.\n")
     return "\n".join([INTRODUCTION, *words, *(section(variant, studies) for variant in GUARDED)])
 
 

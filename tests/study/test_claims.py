@@ -47,4 +47,5 @@ def test_the_page_has_every_claim_and_names_the_studies_that_are_missing(claims)
     assert len(kept) > 12
     assert all(f"| {claim.says} |" in page for claim in kept)
     assert "Not run yet: sleep-accel-2, sleep-accel, sleep-edf, cardio-sim, radar-sim." in page
+    assert "Subjects tested: mouse-sim 12." in page
     assert "nan" not in page

@@ -17,8 +17,9 @@ from stageguard.night.stages import WNR3
 from stageguard.nn.tables import FeatureTable
 from stageguard.profile.profile import Profile
 from stageguard.runner.executors import executor_for
+from stageguard.signals.features.recipe import Recipe
 from stageguard.study import jobs as study_jobs
-from stageguard.study.cohorts import StudyCohort, StudyNight, load_cohort, save_cohort
+from stageguard.study.cohorts import StudyCohort, StudyNight, _from_recording, load_cohort, save_cohort
 from stageguard.study.config import Split, read_study, study_of
 from stageguard.study.jobs import Job, jobs_of
 from stageguard.study.measuring import measure
@@ -26,6 +27,7 @@ from stageguard.study.run import run_study
 from stageguard.study.splits import LeakError, check_leaks, make_folds
 from stageguard.study.store import read_results
 from stageguard.study.variants import learn, majority_filter
+from stageguard.synthetic.cohort import simulate_recording
 from stageguard.synthetic.night import simulate_night
 
 STUDIES = Path(__file__).parents[2] / "studies"
@@ -102,6 +104,18 @@ def test_the_scoring_begins_where_the_features_do(cohort):
     np.testing.assert_array_equal(late.expert().labels, night.expert().labels)
     own = late.expert().labels
     assert measure(late.expert(), own, [])["kappa"] == 1.0
+
+
+def test_a_recording_with_two_scorers_keeps_both_beside_their_consensus():
+    made = simulate_recording("eeg-emg", 1, seed=0, hours=0.2).recording
+    (scored,) = made.scorings.values()
+    other = replace(scored, labels=np.roll(scored.labels, 5))
+    two = replace(made, scorings={"first": scored, "second": other})
+    night = _from_recording(two, Recipe.load("accusleep"), WNR3, 4.0)
+    n_epochs = night.table.n_epochs
+    for scoring, wanted in zip(night.panel(), (scored, other), strict=True):
+        np.testing.assert_array_equal(scoring.labels, wanted.merge(WNR3).labels[:n_epochs])
+    assert _from_recording(made, Recipe.load("accusleep"), WNR3, 4.0).panel() == []
 
 
 def test_a_run_that_is_killed_goes_on_to_the_same_numbers(tmp_path, study, whole):
