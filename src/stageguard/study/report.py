@@ -85,7 +85,7 @@ def publish(results: Results, folder: Path, night: str | None = None) -> Path:
 
 def _write_page(results: Results, tables: Mapping[str, Table], folder: Path, form: str) -> Path:
     parts = [f"# {results.study['title']}\n", _words(results)]
-    parts += [table.text("md") for table in tables.values()]
+    parts += [table.text("md") for table in tables.values() if table.rows]
     parts.append("## Figures\n")
     parts += [f"![{name}](figures/{name}.{form})\n" for name in FIGURES]
     path = folder / PAGE

@@ -55,15 +55,16 @@ def numbers_of(results: Results, records: Records, variant: str) -> list[Estimat
 def _measured(
     results: Results, name: str, title: str, heads: tuple[str, ...], groups: Iterator[Group], *notes: str
 ) -> Table:
-    """Return a table with a row of numbers for every group that has any."""
+    """Return a table with a row of numbers for every group that has any, and the columns that any has."""
     measured = [(words, numbers_of(results, records, variant)) for words, records, variant in groups]
     columns = [*METRICS.values(), *ERRORS.values()]
+    kept = [k for k in range(len(columns)) if any(numbers[k].n for _, numbers in measured)]
     return Table(
         name,
         f"{title}: {results.study['title']}",
-        (*heads, *(column for column, _ in columns)),
-        tuple((*words, *numbers) for words, numbers in measured if any(each.n for each in numbers)),
-        (*[0] * len(heads), *(places for _, places in columns)),
+        (*heads, *(columns[k][0] for k in kept)),
+        tuple((*words, *(n[k] for k in kept)) for words, n in measured if any(each.n for each in n)),
+        (*[0] * len(heads), *(columns[k][1] for k in kept)),
         notes_of(results, *notes),
     )
 
