@@ -30,7 +30,7 @@ else:
             cls = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots, kw_only=kw_only)(plain)
             methods: dict[str, Any] = {}
             if init:
-                methods["__init__"] = _initialiser(cls)
+                methods["__init__"] = _initialiser(cls, frozen)
             if repr:
                 methods["__repr__"] = _text
             if eq:
@@ -46,7 +46,7 @@ else:
         return made
 
 
-def _initialiser(cls: type) -> Callable[..., None]:
+def _initialiser(cls: type, frozen: bool) -> Callable[..., None]:
     """Return an ``__init__`` that sets each field, even where a class is frozen."""
     names: dict[str, Any] = {"_put": object.__setattr__, "_unset": MISSING}
     places: list[str] = []
@@ -62,7 +62,8 @@ def _initialiser(cls: type) -> Callable[..., None]:
         if one.init:
             (named if one.kw_only else places).append(f"{one.name}={default}" if has_default else one.name)
         if one.init or has_default:
-            lines.append(f" _put(self, {one.name!r}, {value})")
+            put = f" _put(self, {one.name!r}, {value})" if frozen else f" self.{one.name} = {value}"
+            lines.append(put)
     if hasattr(cls, "__post_init__"):
         lines.append(" self.__post_init__()")
     parameters = ", ".join(["self", *places, *(["*", *named] if named else [])])
