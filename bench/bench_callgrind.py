@@ -1,4 +1,4 @@
-"""Instructions per epoch of each kernel, counted by callgrind. Counts no cycles and no waiting for memory.
+"""Instructions of each kernel, and of whole calls by part, counted by callgrind: no cycles, no waiting.
 
 One process prepares every kernel and calls each once; another does the same and then calls one of them again
 and again. The difference is that kernel's work: the interpreter's start cancels, and load does not count.
@@ -13,9 +13,12 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import warnings
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -37,6 +40,11 @@ from stageguard.guard import kernels
 from stageguard.guard.solver import solver_for
 
 TOLERANCE = 1.02
+PARTS = {
+    "compiled core": "_native",
+    "NumPy": "numpy",
+    "C library": r"/libc[.-]|/libm[.-]",
+}  # else: interpreter
 MOST_DRIFT = 500_000  # between two starts of the interpreter; compiling a module takes millions
 
 
@@ -73,6 +81,20 @@ def subjects() -> dict[str, Subject]:
     whole, mouse = night_of(1_000, 5), night_of(n, 3)
     found["whole sg.decode of 100 epochs, K = 5"] = Subject(lambda: sg.decode(short, profile), 1, 200)
     found["whole sg.decode of 1,000 epochs, K = 5"] = Subject(lambda: sg.decode(whole, profile), 1, 200)
+    chain, timed = profile_of((1,) * 5), sg.Profile.load("human-psg-5").replace(transition_weight=0.3)
+    nights, paper = [whole] * 100, sg.Profile.load("kdd2026-mouse-eeg-emg")
+    found["whole sg.decode of 1,000 epochs, K = 5, plain chain"] = Subject(
+        lambda: sg.decode(whole, chain), 1, 200
+    )
+    found["whole sg.decode of 100 nights of 1,000 epochs, K = 5, plain chain"] = Subject(
+        lambda: sg.decode(nights, chain), 1, 10
+    )
+    found["whole sg.decode of 1,000 epochs with clock, K = 5"] = Subject(
+        lambda: sg.decode(whole, timed), 1, 200
+    )
+    found["whole sg.decode of 5,000 epochs, kdd2026-mouse-eeg-emg (greedy)"] = Subject(
+        lambda: sg.decode(mouse, paper), 1, 50
+    )
     found["whole sg.posterior of 1,000 epochs, K = 5"] = Subject(lambda: sg.posterior(whole, profile), 1, 100)
     found["structured, K = 3, no minimum, four weights at once"] = Subject(_trials(mouse), n, 100)
     return found
@@ -107,19 +129,36 @@ def drive(chosen: str) -> None:
             known[chosen].run()
 
 
-def instructions(chosen: str) -> int:
-    """Return how many instructions a driver takes."""
-    valgrind = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"]
-    out = subprocess.run(
-        [*valgrind, sys.executable, __file__, "--drive", chosen],
-        capture_output=True,
-        check=True,
-        text=True,
-        env=os.environ | {"PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
-    )
-    found = re.search(r"Collected : (\d+)", out.stderr)
-    assert found, out.stderr
-    return int(found[1])
+def instructions(chosen: str) -> Counter[str]:
+    """Return how many instructions a driver takes in each of `PARTS` and in the interpreter."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "counts"
+        valgrind = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={file}"]
+        subprocess.run(
+            [*valgrind, sys.executable, __file__, "--drive", chosen],
+            capture_output=True,
+            check=True,
+            env=os.environ | {"PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+        )
+        return by_part(file.read_text("utf-8").splitlines())
+
+
+def by_part(lines: Sequence[str]) -> Counter[str]:
+    """Add up callgrind's counts of each part's own instructions, without those of what it calls."""
+    counts: Counter[str] = Counter()
+    names: dict[str, str] = {}
+    part, is_of_callee = "interpreter", False
+    for line in lines:
+        if line.startswith("ob="):
+            number, _, name = line.removeprefix("ob=").partition(" ")
+            known = names.setdefault(number, name)
+            part = next((part for part, pattern in PARTS.items() if re.search(pattern, known)), "interpreter")
+        elif line.startswith("calls="):
+            is_of_callee = True
+        elif line[:1].isdigit() or line[:1] in "+-*":
+            counts[part] += 0 if is_of_callee else int(line.split()[1])
+            is_of_callee = False
+    return counts
 
 
 def previous() -> dict[str, float]:
@@ -137,14 +176,20 @@ def main() -> None:
     known, before = subjects(), previous()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         base, *counts, again = pool.map(instructions, ["", *known, ""])
-    if abs(again - base) > MOST_DRIFT:
+    if abs(again.total() - base.total()) > MOST_DRIFT:
         sys.exit("bench_callgrind: a source file changed while instructions were counted. Run it again.")
     rows = []
     for (name, subject), count in zip(known.items(), counts, strict=True):
-        value = (count - base) / (subject.n_calls * subject.n_epochs)
+        count.subtract(base)
+        value = count.total() / (subject.n_calls * subject.n_epochs)
         goal = TOLERANCE * before[name] if name in before else None
         unit = "instructions/epoch" if subject.n_epochs > 1 else "instructions/call"
         rows.append(Row(name, value, unit, goal))
+        if subject.n_epochs == 1:
+            rows += [
+                Row(f"{name}: in {part}", 100 * count[part] / count.total(), "%")
+                for part in (*PARTS, "interpreter")
+            ]
     report("callgrind", "Instructions of the kernels (the goal is the last kept run)", rows)
 
 

@@ -6,6 +6,7 @@ import pytest
 import oracle
 import stageguard as sg
 from nights import decode, random_mapping, random_probabilities
+from stageguard.guard.solver import fixed_trial, solver_for
 
 
 def greedy_case(seed):
@@ -52,6 +53,23 @@ def test_greedy_flip_flop_forgets_at_a_segment_boundary(backend):
     joined = decode(probabilities, profile, segments=[0, 25])
     apart = [decode(probabilities[:25], profile), decode(probabilities[25:], profile)]
     assert joined.hypnogram.labels.tolist() == [s for part in apart for s in part.hypnogram.labels]
+
+
+@pytest.mark.parametrize("name", [name for name in sg.profiles() if name.startswith("kdd2026")])
+def test_products_hold_the_worst_rows_of_the_papers_profiles(name):
+    """Certainties that contradict each other, epoch by epoch: what any survivor can lag behind at most."""
+    profile = sg.Profile.load(name)
+    solver, trial = solver_for(profile, profile.epoch_seconds), fixed_trial(profile)
+    assert solver._plain_route(trial) == "greedy"
+    n_stages = profile.scheme.n_stages
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        rows = rng.uniform(1e-12, 1e-11, (300, n_stages))  # as small as counts, and without ties
+        rows[np.arange(300), rng.integers(n_stages, size=300) if seed else np.arange(300) % n_stages] = 1.0
+        by_products = decode(rows, profile)
+        by_logarithms = decode(rows, profile, quality=np.r_[1e-300, np.zeros(299)])  # says nothing
+        assert by_products.hypnogram.labels.tolist() == by_logarithms.hypnogram.labels.tolist()
+        assert by_products.score == pytest.approx(by_logarithms.score, rel=1e-12)
 
 
 @pytest.mark.parametrize("name", sg.profiles())

@@ -18,7 +18,7 @@ from stageguard.profile.profile import Profile
 
 # Nats a product of doubles may span before it underflows (log 2**1022 = 708), with something to spare.
 _PRODUCT_RANGE_NATS = 690.0
-_RESCALE_EVERY_EPOCHS = 8  # as in _core/structured.hpp; the greedy pass does so twice as often
+_RESCALE_EVERY_EPOCHS, _GREEDY_RESCALES_EVERY = 8, 4  # as in _core/structured.hpp and greedy_lanes.hpp
 
 # What the compiled sums take without an automaton; the reference keeps to it, so that both draw alike.
 SUMS_STAGES = 8
@@ -106,8 +106,10 @@ class Solver:
         self._clock_spread = self.clock.spread_nats if self.clock else 0.0
         self._opening: tuple[Any, ...] | None = None
         self._kept: dict[tuple[float, bool], tuple[Floats, Floats]] = {}
-        window = flip.window_epochs if self.is_greedy else 1
-        self._reach_epochs = _reach_epochs(self.tables, window)
+        window, every = 1, _RESCALE_EVERY_EPOCHS
+        if self.is_greedy:
+            window, every = flip.window_epochs, _GREEDY_RESCALES_EVERY
+        self._reach_epochs = _reach_epochs(self.tables, window) + every
         scores = np.concatenate([self.tables.stay, self.tables.change[self.tables.change > -np.inf]])
         self._largest_score = float(np.abs(scores).max())
 
@@ -304,9 +306,10 @@ def _keep_free(job: Job, labels: Labels, regions: Sequence[tuple[int, int]]) -> 
 
 
 def _reach_epochs(tables: Tables, window_epochs: int) -> float:
-    """Bound how many worst epochs any survivor can lag behind the best path: inf where one cannot be reached.
+    """Bound how many worst epochs any survivor can lag behind the best path where scores are rescaled.
 
-    Survivors are kept apart up to the age of their minimum, of the greedy pass also of its window.
+    Infinite where one cannot be reached. Survivors are kept apart up to the age of their minimum, of the
+    greedy pass also of its window.
     """
     n = len(tables.stay)
     hops = np.where(tables.change > -np.inf, 1.0, np.inf)
@@ -316,7 +319,7 @@ def _reach_epochs(tables: Tables, window_epochs: int) -> float:
     longest = max(int(tables.minimum_epochs.max()), window_epochs)
     if np.any(tables.stay == -np.inf):
         return np.inf
-    return float(hops.max()) * (longest + 1) + longest + _RESCALE_EVERY_EPOCHS
+    return float(hops.max()) * (longest + 1) + longest
 
 
 def _pieces(jobs: Sequence[Job], *, probabilities: bool) -> tuple[list[Floats], Indices | None]:
