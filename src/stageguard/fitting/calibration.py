@@ -156,11 +156,13 @@ def totals_biases(nights: Sequence[FitNight], profile: Profile, tempered: Temper
     `profile` decodes evidence that is calibrated already.
     """
     group = _groups(profile.scheme)
+    truth = np.concatenate([night.truth for night in nights])
     biases = np.zeros(len(group))
     step, before, moved = np.full(3, FIRST_STEP), np.zeros(3), np.zeros(3)
     for _ in range(MOST_ROUNDS):
-        decoded = decode_prepared(profile, tempered.nights(biases.tolist()))
-        wanted, shown = _totals(nights, decoded, group)
+        ready = tempered.nights(biases.tolist() if biases.any() else None)
+        decoded = np.concatenate(decode_prepared(profile, ready))
+        wanted, shown = _totals(truth, decoded, group)
         short = np.log((wanted + BORROWED_EPOCHS) / (shown + BORROWED_EPOCHS))
         if np.abs(short).max() < CLOSE:
             break
@@ -187,11 +189,11 @@ def _groups(scheme: StageScheme) -> Indices:
     return np.array([groups.get(name, 2) for name in scheme.names])
 
 
-def _totals(nights: Sequence[FitNight], decoded: Sequence[Labels], group: Indices) -> tuple[Floats, Floats]:
+def _totals(truth: Labels, decoded: Labels, group: Indices) -> tuple[Floats, Floats]:
     """Return epochs by group, as experts scored and as decoded, where both say something."""
-    wanted, shown = np.zeros(3), np.zeros(3)
-    for night, labels in zip(nights, decoded, strict=True):
-        both = (night.truth >= 0) & (labels >= 0)
-        wanted += np.bincount(group[night.truth[both]], minlength=3)
-        shown += np.bincount(group[labels[both]], minlength=3)
-    return wanted, shown
+    n = len(group)
+    # a cell per pair of stages, with a row and a column for epochs that are not scored
+    cells = (truth.astype(np.int64) + 1) * (n + 1) + (decoded + 1)
+    pairs = np.bincount(cells, minlength=(n + 1) ** 2).reshape(n + 1, n + 1)[1:, 1:]
+    of_group = (group == np.arange(3)[:, None]).astype(np.float64)  # (3, n_stages)
+    return of_group @ pairs.sum(axis=1), of_group @ pairs.sum(axis=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from itertools import groupby
 from typing import Any, Literal
 
@@ -102,6 +102,22 @@ class Choosing:
     tick: Callable[[], None] | None = None  # is called after every fold
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Round:
+    """One fold: its held-out nights, what the others tell, and how candidates did so far."""
+
+    test: Material
+    learned: Learned
+    scores: dict[Candidate, list[Score]] = field(default_factory=dict)  # of every held-out night
+    tempered: dict[float, Tempered] = field(default_factory=dict)  # the held-out nights by temperature
+
+    def tempered_at(self, temperature: float, bare: Profile) -> Tempered:
+        """Return the held-out nights at a temperature."""
+        if temperature not in self.tempered:
+            self.tempered[temperature] = Tempered(self.test.nights, temperature, bare)
+        return self.tempered[temperature]
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One candidate's cross-validated scores, means over subjects."""
@@ -191,22 +207,22 @@ def select(material: Material, choosing: Choosing) -> Selection:
     scope = scope_of(material, material.counts(), biases=False, durations=bool(recipe.durations))
     if choosing.scope is not None:
         scope = replace(scope, tuned=choosing.scope.tuned, match=choosing.scope.match)
-    learned = [recipe.learn(train, totals=scope.totals) for train, _ in folds]
+    rounds = [Round(test, recipe.learn(train, totals=scope.totals)) for train, test in folds]
     subjects = [night.subject for night in material.nights]
     simpler = (ARGMAX, ALL_TOTALS) if scope.totals else (ARGMAX,)
-    gate = _evaluate(folds, learned, recipe, (*simpler, BIASES), material)
+    gate = _evaluate(rounds, recipe, (*simpler, BIASES), material)
     gains = [paired_error(gate.kappa[-1], other, subjects) for other in gate.kappa[:-1]]
     least = 0.0 if scope.tuned else FEW_SUBJECTS_GAIN
     biases = all(gain > error and gain >= least for gain, error in gains)
     candidates = replace(scope, biases=biases).candidates()
-    scores = _evaluate(folds, learned, recipe, candidates, material, choosing.tick)
+    scores = _evaluate(rounds, recipe, candidates, material, choosing.tick)
     rows = _judge(candidates, scores, subjects, choosing.criterion)
     chosen = next(row.candidate for row in rows if row.status == "chosen")
     if recipe.base.clock is not None:
         # the clock goes with any rule: it is tried with the best one, and with that on other cohorts
         ways = dict.fromkeys((ARGMAX, chosen.unweighted, chosen))
         timed = tuple(replace(way, clock=True) for way in ways)
-        timed_scores = _evaluate(folds, learned, recipe, (ARGMAX, *timed), material)
+        timed_scores = _evaluate(rounds, recipe, (ARGMAX, *timed), material)
         scores = scores.followed_by(timed_scores)
         rows = _judge((*candidates, *timed), scores, subjects, choosing.criterion)
         chosen = next(row.candidate for row in rows if row.status == "chosen")
@@ -255,8 +271,7 @@ def decode_candidate(
 
 
 def _evaluate(
-    folds: Folds,
-    learned: Sequence[Learned],
+    rounds: Sequence[Round],
     recipe: Recipe,
     candidates: Sequence[Candidate],
     whole: Material,
@@ -264,36 +279,36 @@ def _evaluate(
 ) -> Scores:
     """Score every candidate on every night, fitted without it."""
     by_night: dict[int, list[Score]] = {}
-    for (_, test), fold_learned in zip(folds, learned, strict=True):
-        decoded = _decode_all(candidates, fold_learned, recipe, test)
-        for night, *outputs in zip(test.nights, *decoded, strict=True):
-            by_night[night.number] = score_night(night, outputs, whole.endpoints)
+    for each in rounds:
+        new = [candidate for candidate in candidates if candidate not in each.scores]
+        decoded = list(_decode_all(new, each, recipe))
+        for i, night in enumerate(each.test.nights if new else ()):
+            outputs = [labels[i] for labels in decoded]
+            for candidate, score in zip(new, score_night(night, outputs, whole.endpoints), strict=True):
+                each.scores.setdefault(candidate, []).append(score)
+        for i, night in enumerate(each.test.nights):
+            by_night[night.number] = [each.scores[candidate][i] for candidate in candidates]
         if tick is not None:
             tick()
     of_nights = [by_night[night.number] for night in whole.nights]
     return Scores.of([[night[row] for night in of_nights] for row in range(len(candidates))])
 
 
-def _decode_all(
-    candidates: Sequence[Candidate], learned: Learned, recipe: Recipe, material: Material
-) -> Iterator[list[Labels]]:
+def _decode_all(candidates: Sequence[Candidate], each: Round, recipe: Recipe) -> Iterator[list[Labels]]:
     """Yield every candidate's labels in order; those that differ by a fixed weight are solved together."""
-    tempered: dict[float, Tempered] = {}
     ready: dict[Calibration, list[Night]] = {}
     for alike, several in groupby(candidates, key=lambda candidate: replace(candidate, weight=0.0)):
         together = list(several)
-        calibration = calibration_of(alike, learned)
+        calibration = calibration_of(alike, each.learned)
         if calibration not in ready:
-            temperature = calibration.temperature
-            if temperature not in tempered:
-                tempered[temperature] = Tempered(material.nights, temperature, recipe.bare)
-            ready[calibration] = tempered[temperature].nights(calibration.biases)
+            tempered = each.tempered_at(calibration.temperature, recipe.bare)
+            ready[calibration] = tempered.nights(calibration.biases)
         nights = ready[calibration]
         if len(together) == 1:
-            yield decode_prepared(recipe.profile(together[0], learned), nights)
+            yield decode_prepared(recipe.profile(together[0], each.learned), nights)
         else:
             weights = [candidate.weight for candidate in together]
-            yield from decode_weights(recipe.profile(alike, learned), nights, weights)
+            yield from decode_weights(recipe.profile(alike, each.learned), nights, weights)
 
 
 def _judge(

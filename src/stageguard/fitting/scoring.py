@@ -47,10 +47,17 @@ class Tempered:
             logs = np.log(np.maximum(np.concatenate(matrices), 0.0))
         logs /= temperature
         self.weights = np.exp(logs, out=logs)  # (n_epochs of all, n_stages)
+        self._unbiased: list[Night] | None = None  # most candidates decode these
 
     def nights(self, biases: Sequence[float] | None = None) -> list[Night]:
         """Return the nights calibrated: biases in nats, renormalised and clipped."""
-        weights = self.weights if biases is None else self.weights * np.exp(biases)
+        if biases is not None:
+            return self._checked(self.weights * np.exp(biases))
+        if self._unbiased is None:
+            self._unbiased = self._checked(self.weights)
+        return self._unbiased
+
+    def _checked(self, weights: Floats) -> list[Night]:
         rows = weights / (weights @ np.ones(weights.shape[1]))[:, None]
         np.maximum(rows, CLIP, out=rows)
         seconds = self.bare.epoch_seconds
