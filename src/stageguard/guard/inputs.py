@@ -374,8 +374,9 @@ def check_nights(
 ) -> list[Night]:
     """Check every night's numbers in one pass and return them ready to solve; decode them if that can be."""
     n_stages = profile.scheme.n_stages
-    kernels, threads = kernels_module.for_stages(n_stages), kernels_module.threads_for(len(given))
     pieces = [night.matrix for night in given]
+    threads = kernels_module.threads_for(len(pieces), sum(map(len, pieces)))
+    kernels = kernels_module.for_stages(n_stages)
     solver = _opener(given, profile) if wants_paths or profile.clock is not None else None
     if solver is None:
         argmax, *per_piece = kernels.argmax(pieces, kernels_module.no_weight(n_stages), threads)

@@ -138,7 +138,9 @@ class Solver:
 
     def solve(self, jobs: Sequence[Job]) -> list[Path]:
         """Return the best path of every job, in order."""
-        return run_grouped(jobs, [self._route(job) for job in jobs], self._run)
+        plain = {trial: self._plain_route(trial) for trial in {job.trial for job in jobs}}
+        routes = [self._route(night, plain[trial]) for night, trial in jobs]
+        return run_grouped(jobs, routes, self._run)
 
     def solve_feasible(self, jobs: Sequence[Job]) -> list[Path]:
         """Return the best path of every job; raise NoPathError where there is none."""
@@ -148,9 +150,11 @@ class Solver:
                 raise NoPathError(self, job)
         return paths
 
-    def _route(self, job: Job) -> Route:
-        """Name the kernel for a job, products of probabilities where they cannot underflow."""
-        night, route = job.night, self._plain_route(job.trial)
+    def _route(self, night: Night, route: Route) -> Route:
+        """Name the kernel for a night, products of probabilities where they cannot underflow.
+
+        `route` is what its trial takes on a plain night.
+        """
         if route == "automaton" or night.is_plain:
             return route
         if self.is_greedy and route != "argmax":
@@ -161,7 +165,8 @@ class Solver:
 
     def n_together(self, job: Job) -> int:
         """Return how many trials of one night take about as long as one."""
-        return kernels_module.for_stages(self.n_stages).LANES if self._route(job) == "products" else 1
+        route = self._route(job.night, self._plain_route(job.trial))
+        return kernels_module.for_stages(self.n_stages).LANES if route == "products" else 1
 
     def _plain_route(self, trial: Trial) -> Route:
         """Name the kernel for a night whose evidence is its probabilities."""
@@ -182,7 +187,7 @@ class Solver:
     def _run(self, route: Route, jobs: Sequence[Job]) -> list[Path]:
         products = route in ("products", "greedy")
         pieces, owners = _pieces(jobs, probabilities=products or route == "argmax")
-        threads = kernels_module.threads_for(len(pieces))
+        threads = kernels_module.threads_for(len(pieces), sum(map(len, pieces)))
         kernels = kernels_module.for_stages(self.n_stages)
         weight = _of_pieces(stage_weights(jobs, self.n_stages), owners)
         if route == "argmax":
@@ -423,7 +428,7 @@ def _assemble(
     paths, offset = [], 0
     for (night, _), total, score in zip(jobs, totals, sums, strict=True):
         n_epochs = len(night.argmax)
-        if night.is_whole:
+        if owners is None:  # every night is whole
             path_labels = labels[offset : offset + n_epochs]
             offset += n_epochs
         else:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -367,5 +366,6 @@ def _draws(night: Decoding, n: int, seed: int) -> Iterator[Hypnogram]:
     from stageguard.guard.posterior import sample_like
 
     decoded = night.hypnogram
+    described = decoded.scheme, decoded.epoch_seconds, decoded.start, "draw", (), decoded.offset_seconds
     for labels in sample_like(night, n=n, seed=seed):
-        yield replace(decoded, labels=labels, scorer="draw")
+        yield Hypnogram.trusted(labels, *described)

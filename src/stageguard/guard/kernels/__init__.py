@@ -120,15 +120,19 @@ def no_weight(n_stages: int) -> Floats:
     return np.ones((1, n_stages))
 
 
-def threads_for(n_pieces: int) -> int:
-    """Return how many threads to decode pieces on: one in a worker process, else one per processor.
+EPOCHS_PER_THREAD = 20_000  # fewer are decoded before another thread has begun
+
+
+def threads_for(n_pieces: int, n_epochs: int | None = None) -> int:
+    """Return how many threads to decode pieces on: one in a worker process, else one per processor, if it pays.
 
     Whoever starts worker processes starts one per processor.
     """
-    if n_pieces < 2:
-        return n_pieces
+    most = n_pieces if n_epochs is None else min(n_pieces, max(1, n_epochs // EPOCHS_PER_THREAD))
+    if most < 2:
+        return min(n_pieces, 1)
     processes = sys.modules.get("multiprocessing.process")  # there in every worker
     if processes is not None and processes.parent_process() is not None:
         return 1
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(n_pieces, processors)
+    return min(most, processors)
