@@ -36,6 +36,8 @@ OWN_CAP = 1.5
 
 MATCH_PRIOR_EXPONENTS = (0.0, 0.1, 0.25, 0.5)
 MATCH_REM_EPOCHS = (1, 3)
+# How much of the differences between people `match` keeps: half, unless none or all is surely better.
+HALF, OTHER_EXPONENTS = 0.5, (0.0, 1.0)
 TOTALS = (0.5, 1.0)  # of the way to the experts' totals of wake, NREM and REM
 # Beside minimum bouts and tables of bout lengths fewer weights are tried: they act by themselves.
 MINIMUM_WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.5, 1.0)
@@ -54,6 +56,7 @@ class Candidate:
     weight: float = 0.0  # of transitions, under the last three rules
     prior_exponent: float = 0.0  # w of match
     rem_epochs: int = 1  # shortest REM bout of match
+    exponent: float = HALF  # how much of the differences between people match keeps
     lift: bool = False  # whether band lifts minority stages of nights below it
     biases: bool = False  # whether the likeliest stage biases are applied besides the temperature
     totals: float = 0.0  # share of the biases under which its outputs show as much of each stage as experts
@@ -62,7 +65,13 @@ class Candidate:
     @property
     def is_plain(self) -> bool:
         """Whether it is steered by fragmentation and stage totals alone; others must surely be better."""
-        return self.rule in ("argmax", "target", "band", "match") and not self.prior_exponent
+        is_steered = self.rule in ("argmax", "target", "band", "match") and not self.prior_exponent
+        return is_steered and self.exponent == HALF
+
+    @property
+    def shifts(self) -> bool:
+        """Whether it shifts evidence between stages, of which few nights tell little: kappa must gain."""
+        return bool(self.lift or self.biases or self.totals or self.prior_exponent)
 
     @property
     def name(self) -> str:
@@ -77,6 +86,8 @@ class Candidate:
             "durations": f"bout lengths, weight {self.weight:g}",
             "match": f"match, w {self.prior_exponent:g}, REM from {epochs}",
         }[self.rule]
+        if self.exponent != HALF:
+            words = f"{words}, differences to the power {self.exponent:g}"
         totals = "stage totals" if self.totals == 1.0 else f"stage totals by {self.totals:g}"
         if self.rule == "argmax" and (self.biases or self.totals):
             words = "stage biases alone" if self.biases else f"{totals} alone"
@@ -89,7 +100,7 @@ class Candidate:
     @property
     def unweighted(self) -> Candidate:
         """The same without stage shares and biases, which belong to one cohort."""
-        return replace(self, prior_exponent=0.0, biases=False, totals=0.0)
+        return replace(self, prior_exponent=0.0, biases=False, totals=0.0, exponent=HALF)
 
 
 ARGMAX = Candidate("argmax")
@@ -262,7 +273,7 @@ class Recipe:
         if candidate.rule == "match":
             changes["strength"] = {"rule": "match", "fi_target": _target(learned.fi_mean)}
             if learned.stager_fi is not None:
-                changes["strength"]["stager_fi"] = learned.stager_fi
+                changes["strength"] |= {"stager_fi": learned.stager_fi, "exponent": candidate.exponent}
             if candidate.prior_exponent:
                 changes["prior"] = dict(zip(names, _rounded(learned.shares), strict=True))
                 changes["prior_exponent"] = candidate.prior_exponent

@@ -348,6 +348,7 @@ _DROPPED: dict[Status, str] = {
     "kappa below argmax": "fall below argmax's cross-validated kappa",
     "accuracy below argmax": "below its accuracy",
     "gain within its error": "do not surely gain",
+    "kappa not surely gained": "shift evidence between stages without a sure gain of kappa",
     "not surely better": "are not surely better than that",
 }
 

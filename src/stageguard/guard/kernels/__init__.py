@@ -124,7 +124,7 @@ EPOCHS_PER_THREAD = 20_000  # fewer are decoded before another thread has begun
 
 
 def threads_for(n_pieces: int, n_epochs: int | None = None) -> int:
-    """Return how many threads to decode pieces on: one in a worker process, else one per processor, if it pays.
+    """Return how many threads to decode pieces on: in a worker process one, else as many as pay.
 
     Whoever starts worker processes starts one per processor.
     """
