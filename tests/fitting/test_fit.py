@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.stats
 
 import stageguard as sg
 from nights import decode
@@ -461,7 +462,50 @@ def test_what_is_not_plain_must_surely_be_better_than_the_best_plain_one():
     assert judged(-0.10, 0.15, -0.05, 0.10) == ["kept", "chosen", "not surely better"]
     assert judged(-0.10, 0.15, -0.05, 0.10, other=Candidate("band")) == ["kept", "kept", "chosen"]
     shares = Candidate("match", prior_exponent=0.5)
-    assert judged(-0.10, 0.15, -0.05, 0.10, other=shares)[2] == "not surely better"
+    assert judged(-0.10, 0.15, -0.05, 0.10, other=shares)[2] == "kappa not surely gained"
+
+
+@pytest.mark.parametrize(
+    "shifting",
+    [
+        Candidate("band", lift=True),
+        Candidate("band", totals=0.5),
+        Candidate("band", biases=True),
+        Candidate("match", prior_exponent=0.1),
+    ],
+    ids=lambda candidate: candidate.name,
+)
+def test_evidence_is_shifted_between_stages_only_where_kappa_surely_gains(shifting):
+    def status(candidate, *gains):
+        rows = [
+            [Score(0.5, 0.8, 0.2, 0.1)] * len(gains),
+            [Score(0.5 + gain, 0.8, 0.15, 0.1) for gain in gains],
+        ]
+        subjects = [str(i) for i in range(len(gains))]
+        return _judge([ARGMAX, candidate], Scores.of(rows), subjects, Criterion())[1].status
+
+    # fragmentation is nearer the expert's throughout, kappa higher on the mean
+    gains = np.array([0.01, 0.05, 0.03, 0.09, 0.0])
+    assert scipy.stats.ttest_1samp(gains, 0.0).pvalue > 0.05
+    assert status(Candidate("band"), *gains) == "chosen"
+    assert status(shifting, *gains) == "kappa not surely gained"
+    surer = gains + 0.01
+    assert scipy.stats.ttest_1samp(surer, 0.0).pvalue < 0.05
+    assert status(shifting, *surer) == "chosen"
+
+
+def test_half_of_the_differences_between_people_are_kept_unless_less_or_more_is_surely_better():
+    def judged(*gains):
+        kappa = [0.5, 0.6, 0.61]
+        rows = [[Score(value, 0.8, 0.1, 0.1)] * len(gains) for value in kappa]
+        rows.append([Score(0.6 + gain, 0.8, 0.1, 0.1) for gain in gains])
+        half = Candidate("match")
+        candidates = [ARGMAX, half, Candidate("target"), Candidate("match", exponent=1.0)]
+        subjects = [str(i) for i in range(len(gains))]
+        return [row.status for row in _judge(candidates, Scores.of(rows), subjects, Criterion())]
+
+    assert judged(0.02, 0.03, 0.02, 0.03) == ["kept", "kept", "kept", "chosen"]
+    assert judged(-0.10, 0.15, -0.05, 0.10) == ["kept", "kept", "chosen", "not surely better"]
 
 
 def test_errors_are_multiples_of_argmax_s_mean_of_a_step_at_least():
