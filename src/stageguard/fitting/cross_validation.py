@@ -18,6 +18,7 @@ from stageguard.fitting.candidates import (
     BIASES,
     FEW_SUBJECTS_GAIN,
     FEWEST_SUBJECTS,
+    FEWEST_TUNED_SUBJECTS,
     HALF,
     OTHER_EXPONENTS,
     Candidate,
@@ -341,9 +342,9 @@ def _judge(
     if means[4][0] > 0:
         means[4] = means[4] / means[4][0]  # so that argmax's is 1 over subjects, too
     statuses = _statuses(means, values, subjects, criterion)
-    surely = _sure_errors(len(set(subjects)))
-    for i, (gain, error) in enumerate(paired_errors(scores.kappa, scores.kappa[0], subjects)):
-        if statuses[i] == "kept" and candidates[i].shifts and not gain > surely * error:
+    n_subjects = len(set(subjects))
+    for i, gained in enumerate(paired_errors(scores.kappa, scores.kappa[0], subjects)):
+        if statuses[i] == "kept" and candidates[i].shifts and not _surely_gains(*gained, n_subjects):
             statuses[i] = "kappa not surely gained"
     is_simple = np.array([candidate.is_plain and not candidate.shifts for candidate in candidates])
     best = _best(means[-1], is_simple & _kept(statuses))
@@ -353,8 +354,8 @@ def _judge(
         gain, error = paired_error(values[i], values[rival], subjects)
         is_better = gain > (1.0 if candidates[i].is_plain else SURELY) * error
         if candidates[i].shifts:
-            gain, error = paired_error(scores.kappa[i], scores.kappa[best], subjects)
-            is_better = is_better and gain > surely * error
+            gained = paired_error(scores.kappa[i], scores.kappa[best], subjects)
+            is_better = is_better and _surely_gains(*gained, n_subjects)
         statuses[i] = "kept" if is_better else "not surely better"
     others = ~is_simple & _kept(statuses)
     best = _best(means[-1], others) if others.any() else best
@@ -365,10 +366,16 @@ def _judge(
     )
 
 
+def _surely_gains(gain: float, error: float, n_subjects: int) -> bool:
+    """Whether kappa gains enough to shift evidence between stages; of few subjects the gain itself tells."""
+    if n_subjects < FEWEST_TUNED_SUBJECTS:
+        return gain > error and gain >= FEW_SUBJECTS_GAIN
+    return gain > _sure_errors(n_subjects) * error
+
+
 @cache
 def _sure_errors(n_subjects: int) -> float:
-    """Return by how many standard errors kappa must gain where evidence is shifted between stages."""
-    return t_quantile(SURE_LEVEL, n_subjects - 1) if n_subjects > 1 else np.inf
+    return t_quantile(SURE_LEVEL, n_subjects - 1)
 
 
 def _kept(statuses: Sequence[Status]) -> Mask:
