@@ -349,7 +349,7 @@ def test_few_subjects_compare_little_and_are_warned_of():
     assert found.nested is not None
 
 
-PLAIN = (Candidate("band"), Candidate("match"), Candidate("match", totals=1.0))
+PLAIN = (Candidate("band"), Candidate("match"), Candidate("match", rem_epochs=3))
 FIXED = Candidate("fixed", 0.1)
 
 

@@ -105,7 +105,7 @@ class Candidate:
 
 ARGMAX = Candidate("argmax")
 BIASES = Candidate("argmax", biases=True)
-ALL_TOTALS = Candidate("argmax", totals=1.0)
+TOTALS_ALONE = tuple(Candidate("argmax", totals=share) for share in TOTALS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +119,14 @@ class Scope:
     biases: bool
     has_rem: bool
     has_totals: bool  # whether wake or REM is told from the rest
+    totals: bool = False  # whether argmax gains by stage totals, so that other rules may, too
 
     def candidates(self) -> tuple[Candidate, ...]:
         """Return them, the plainest first: of equals the first is chosen."""
         plain = [ARGMAX, Candidate("target"), Candidate("band"), Candidate("band", lift=True)]
         shortest_rem = MATCH_REM_EPOCHS if self.has_rem else (1,)
-        met = [Candidate("argmax"), Candidate("band")] if self.tuned and self.has_totals else []
-        if self.match and self.has_totals:
+        met = [Candidate("band")] if self.totals else []
+        if self.totals and self.match:
             met += [Candidate("match", rem_epochs=epochs) for epochs in shortest_rem]
         if self.tuned:
             plain += [Candidate("fixed", weight) for weight in TRANSITION_WEIGHTS[1:]]
@@ -139,13 +140,9 @@ class Scope:
                 for epochs in shortest_rem
                 for w in MATCH_PRIOR_EXPONENTS
             ]
-        totals = (replace(candidate, totals=share) for candidate in met for share in TOTALS)
+        totals = [*TOTALS_ALONE] if self.tuned and self.has_totals else []
+        totals += [replace(candidate, totals=share) for candidate in met for share in TOTALS]
         return (*plain, *totals, *(replace(candidate, biases=True) for candidate in plain if self.biases))
-
-    @property
-    def totals(self) -> tuple[Rule, ...]:
-        """Rules whose outputs are brought to the experts' stage totals."""
-        return tuple(dict.fromkeys(way.rule for way in self.candidates() if way.totals))
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,14 +218,19 @@ class Recipe:
             totals={},
             impossible_share=impossible,
         )
-        if not totals:
+        return self.meet(material, learned, totals)
+
+    def meet(self, material: Material, learned: Learned, totals: Sequence[Rule]) -> Learned:
+        """Return what was learned, with the biases that bring more rules to the experts' stage totals."""
+        missing = [rule for rule in totals if rule not in learned.totals]
+        if not missing:
             return learned
-        tempered = Tempered(material.nights, temperature.temperature, self.bare)
+        tempered = Tempered(material.nights, learned.temperature.temperature, self.bare)
         met = {
             rule: totals_biases(material.nights, self.profile(Candidate(rule), learned), tempered)
-            for rule in totals
+            for rule in missing
         }
-        return replace(learned, totals=met)
+        return replace(learned, totals={**learned.totals, **met})
 
     def target(self, fi_mean: float, n_nights: int) -> float:
         """Return the fragmentation to aim at: up to 15 nights are made up with the base profile's."""

@@ -13,7 +13,6 @@ import numpy as np
 from stageguard.base.arrays import Floats, Labels, Mask
 from stageguard.base.records import dataclass
 from stageguard.fitting.candidates import (
-    ALL_TOTALS,
     ARGMAX,
     BIASES,
     FEW_SUBJECTS_GAIN,
@@ -115,11 +114,12 @@ class Choosing:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Round:
-    """One fold: its held-out nights, what the others tell, and how candidates did so far."""
+    """One fold: its training nights, the others, what it learned, and how candidates did so far."""
 
+    train: Material
     test: Material
     learned: Learned
-    scores: dict[Candidate, list[Score]] = field(default_factory=dict)  # of every held-out night
+    scores: dict[Candidate, tuple[Score, ...]] = field(default_factory=dict)  # of every held-out night
     tempered: dict[float, Tempered] = field(default_factory=dict)  # the held-out nights by temperature
 
     def tempered_at(self, temperature: float, bare: Profile) -> Tempered:
@@ -218,14 +218,19 @@ def select(material: Material, choosing: Choosing) -> Selection:
     scope = scope_of(material, material.counts(), biases=False, durations=bool(recipe.durations))
     if choosing.scope is not None:
         scope = replace(scope, tuned=choosing.scope.tuned, match=choosing.scope.match)
-    rounds = [Round(test, recipe.learn(train, totals=scope.totals)) for train, test in folds]
+    alone = tuple(way for way in scope.candidates() if way.totals)
+    learned = [recipe.learn(train, totals=("argmax",) if alone else ()) for train, _ in folds]
+    rounds = [Round(*fold, each) for fold, each in zip(folds, learned, strict=True)]
     subjects = [night.subject for night in material.nights]
-    simpler = (ARGMAX, ALL_TOTALS) if scope.totals else (ARGMAX,)
-    gate = _evaluate(rounds, recipe, (*simpler, BIASES), material)
-    gains = [paired_error(gate.kappa[-1], other, subjects) for other in gate.kappa[:-1]]
+    gate = _evaluate(rounds, recipe, (ARGMAX, *alone, BIASES), material).kappa
+    simpler = (gate[0], gate[-2]) if alone else (gate[0],)
+    gains = [paired_error(gate[-1], other, subjects) for other in simpler]
     least = 0.0 if scope.tuned else FEW_SUBJECTS_GAIN
     biases = all(gain > error and gain >= least for gain, error in gains)
-    candidates = replace(scope, biases=biases).candidates()
+    totals = any(gain > error for gain, error in paired_errors(gate[1:-1], gate[0], subjects))
+    candidates = replace(scope, biases=biases, totals=totals).candidates()
+    met = tuple(dict.fromkeys(way.rule for way in candidates if way.totals))
+    rounds = [replace(each, learned=recipe.meet(each.train, each.learned, met)) for each in rounds]
     scores = _evaluate(rounds, recipe, candidates, material, choosing.tick)
     rows = _judge(candidates, scores, subjects, choosing.criterion)
     chosen = next(row.candidate for row in rows if row.status == "chosen")
@@ -295,16 +300,17 @@ def _evaluate(
     tick: Callable[[], None] | None = None,
 ) -> Scores:
     """Score every candidate on every night, fitted without it."""
-    by_night: dict[int, list[Score]] = {}
+    by_night: dict[int, tuple[Score, ...]] = {}
     for each in rounds:
         new = [candidate for candidate in candidates if candidate not in each.scores]
-        decoded = list(_decode_all(new, each, recipe))
-        for i, night in enumerate(each.test.nights if new else ()):
-            outputs = [labels[i] for labels in decoded]
-            for candidate, score in zip(new, score_night(night, outputs, whole.endpoints), strict=True):
-                each.scores.setdefault(candidate, []).append(score)
-        for i, night in enumerate(each.test.nights):
-            by_night[night.number] = [each.scores[candidate][i] for candidate in candidates]
+        if new:
+            decoded = zip(*_decode_all(new, each, recipe), strict=True)
+            pairs = zip(each.test.nights, decoded, strict=True)
+            scored = [score_night(night, outputs, whole.endpoints) for night, outputs in pairs]
+            each.scores.update(zip(new, zip(*scored, strict=True), strict=True))
+        of_candidates = zip(*(each.scores[candidate] for candidate in candidates), strict=True)
+        for night, scores in zip(each.test.nights, of_candidates, strict=True):
+            by_night[night.number] = scores
         if tick is not None:
             tick()
     of_nights = [by_night[night.number] for night in whole.nights]

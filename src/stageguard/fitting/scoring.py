@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -160,12 +161,18 @@ def _relative(errors: Floats) -> Floats:
 
 def by_subject(values: Floats, subjects: Sequence[str]) -> Floats:
     """Return means over each subject's nights, (n_candidates, n_subjects); NaN where none is known."""
-    names = dict.fromkeys(subjects)
-    belongs = np.array([[subject == name for name in names] for subject in subjects], dtype=np.float64)
+    belongs = _belongs(tuple(subjects))
     known = ~np.isnan(values)
     n_known = known @ belongs
     sums = np.where(known, values, 0.0) @ belongs
     return np.asarray(np.where(n_known > 0, sums / np.maximum(n_known, 1), np.nan))
+
+
+@lru_cache(maxsize=4)
+def _belongs(subjects: tuple[str, ...]) -> Floats:
+    """Return 1 where a night (row) is of a subject (column)."""
+    names = dict.fromkeys(subjects)
+    return np.array([[subject == name for name in names] for subject in subjects], dtype=np.float64)
 
 
 def mean_over_subjects(values: Floats, subjects: Sequence[str]) -> Floats:
