@@ -93,7 +93,7 @@ def test_without_wake_or_rem_there_are_no_totals_to_meet():
     experts = [sg.Hypnogram(own, scheme, 30.0) for own in truth]
     material = read_material(nights, experts, base, options=GuardOptions(epoch_seconds=30.0))
     scope = scope_of(material, material.counts(), biases=False, durations=False)
-    assert scope.totals == ()
+    assert not scope.has_totals
     assert {one.totals for one in scope.candidates()} == {0.0}
 
 
