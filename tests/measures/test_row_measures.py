@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,9 +13,11 @@ import stageguard as sg
 from nights import decode as decode_quietly
 from stageguard.measures.bouts import bout_pair_counts, bouts_of, pair_counts
 from stageguard.measures.estimates import estimates_of, estimates_of_all
+from stageguard.measures.joint_scores import joint_of_all, joint_scores_of_all
 from stageguard.measures.rare_events import count_early_rem_removed, early_rem_removed
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.measures.summary import joint_scores, summary_of
+from stageguard.measures.validity import joint_of
 from stageguard.synthetic.night import simulate_night
 
 
@@ -46,9 +50,31 @@ def test_rows_say_what_summaries_do(has_gap):
         rows[200:260] = np.nan
         densities[0] = densities[0].with_rows(rows)
     decodings = [decode_quietly(density, "human-psg-5") for density in densities]
-    together = estimates_of_all(decodings, StatisticsOptions())
-    for decoding, estimates in zip(decodings, together, strict=True):
+    together = estimates_of_all(decodings, StatisticsOptions()), joint_scores_of_all(decodings)
+    for decoding, estimates, joint in zip(decodings, *together, strict=True):
         summary = summary_of(decoding)
         assert joint_scores(decoding) == summary.joint
+        assert astuple(joint) == pytest.approx(astuple(summary.joint), rel=1e-12)
         assert count_early_rem_removed(decoding) == len(early_rem_removed(decoding))
         assert estimates == estimates_of(decoding, StatisticsOptions())
+
+
+stretches = st.lists(st.tuples(st.integers(-1, 4), st.integers(1, 60)), min_size=1, max_size=25)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(stretches, st.booleans()), min_size=1, max_size=4),
+    st.sampled_from(["human-psg-5", "kdd2026-mouse-eeg-emg"]),
+    st.sampled_from([30.0, 20.0]),
+)
+def test_joint_scores_of_many_nights_are_those_of_each(made, name, seconds):
+    profile = sg.Profile.load(name)
+    nights = []
+    for runs, is_cut in made:
+        labels = np.repeat([stage for stage, _ in runs], [n for _, n in runs]).astype(np.int8)
+        labels[labels >= profile.scheme.n_stages] = 0
+        nights.append((labels, [len(labels) // 2] if is_cut and len(labels) > 1 else []))
+    found = joint_of_all([labels for labels, _ in nights], profile, seconds, [cuts for _, cuts in nights])
+    alone = [joint_of(labels, profile, seconds, cuts).value for labels, cuts in nights]
+    assert found.tolist() == pytest.approx(alone, rel=1e-12, nan_ok=True)

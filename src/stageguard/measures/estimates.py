@@ -51,7 +51,7 @@ class Expected:
     @classmethod
     def of(cls, probabilities: Floats, scheme: StageScheme, epoch_seconds: float) -> Expected:
         """Add up the epochs that have probabilities."""
-        sums = probabilities.sum(axis=0)
+        sums = np.ones(len(probabilities)) @ probabilities  # several times faster than sum(axis=0)
         if np.isnan(sums).any():
             sums = probabilities[~np.isnan(probabilities).any(axis=1)].sum(axis=0)
         minutes = dict(zip(scheme.names, (sums * epoch_seconds / 60.0).tolist(), strict=True))

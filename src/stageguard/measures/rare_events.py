@@ -5,14 +5,14 @@ Wake straight to REM and REM soon after sleep onset are what a narcolepsy clinic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from stageguard.base import checks
-from stageguard.base.arrays import NAN, Floats, Labels
+from stageguard.base.arrays import NAN, Floats, Indices, Labels
 from stageguard.base.errors import InputError
 from stageguard.base.records import dataclass
 from stageguard.guard.decoding import Decoding
@@ -108,19 +108,24 @@ def rare_events(decoding: Decoding, *, within_minutes: float = SOON_MINUTES) -> 
 
 def early_rem_removed(decoding: Decoding) -> tuple[RareEvent, ...]:
     """Return the stager's early REM that the decoded night has no longer, or less than half of."""
-    labels, rem = decoding.hypnogram.labels, decoding.profile.scheme.rem_index
-
-    def is_removed(event: RareEvent) -> bool:
-        bout = labels[event.epoch : event.epoch + event.n_epochs]
-        return event.fate == "lost" or 2 * int(np.count_nonzero(bout == rem)) < len(bout)
-
-    events = _described(decoding, [each for each in _early_sightings(decoding) if each.in_before])
-    return tuple(event for event in events if is_removed(event))
+    return _described(decoding, _early_removed(decoding))
 
 
 def count_early_rem_removed(decoding: Decoding) -> int:
     """Return how many `early_rem_removed` has."""
-    return len(early_rem_removed(decoding))
+    return len(_early_removed(decoding))
+
+
+def _early_removed(decoding: Decoding) -> list[_Sighting]:
+    before, labels = decoding.argmax, decoding.hypnogram.labels
+    rem = decoding.profile.scheme.rem_index
+
+    def is_removed(event: _Sighting) -> bool:
+        is_other = (before[event.epoch :] != rem).nonzero()[0]
+        bout = labels[event.epoch :][: int(is_other[0]) if len(is_other) else None]
+        return not event.in_after or 2 * int(np.count_nonzero(bout == rem)) < len(bout)
+
+    return [each for each in _early_sightings(decoding) if each.in_before and is_removed(each)]
 
 
 class _Sighting(NamedTuple):
@@ -140,9 +145,8 @@ def _early_sightings(decoding: Decoding, soon: float = SOON_MINUTES) -> list[_Si
     n_soon = soon * 60.0 / decoding.epoch_seconds
     rem = [_bouts_of(labels, scheme.rem_index) for labels in nights]
     early = [_early_rem(*each, scheme, n_soon) for each in zip(nights, rem, strict=True)]
-    is_held_back = _held_back(decoding)
     held_back = [
-        [epoch for epoch in starts if is_held_back(epoch) and epoch not in known]
+        [epoch for epoch in _held_back(decoding, starts) if epoch not in known]
         for starts, known in zip(rem, early, strict=True)
     ]
     kinds = {f"REM within {soon:g} min of sleep onset": early, "REM held back by the clock": held_back}
@@ -203,12 +207,13 @@ def _matched(before: list[int], after: list[int]) -> list[tuple[int, bool, bool]
     return [(i, True, i in kept) for i in before] + [(j, False, True) for j in new]
 
 
-def _early_rem(labels: Labels, rem: list[int], scheme: StageScheme, n_soon: float) -> list[int]:
+def _early_rem(labels: Labels, rem: Indices, scheme: StageScheme, n_soon: float) -> list[int]:
     """Return which bouts of REM, by their first epochs, begin soon after the first epoch of sleep."""
-    if scheme.wake is None or scheme.rem is None:
+    if scheme.wake is None or scheme.rem is None or not len(rem):
         return []
     onset = next(iter(_first_sleep(labels, scheme)), 0)
-    return [epoch for epoch in rem if epoch - onset <= n_soon + 1e-9]
+    early: list[int] = rem[rem - onset <= n_soon + 1e-9].tolist()
+    return early
 
 
 def _first_sleep(labels: Labels, scheme: StageScheme) -> tuple[int, ...]:
@@ -217,23 +222,21 @@ def _first_sleep(labels: Labels, scheme: StageScheme) -> tuple[int, ...]:
     return (int(asleep.argmax()),) if scheme.wake is not None and asleep.any() else ()
 
 
-def _held_back(decoding: Decoding) -> Callable[[int], bool]:
-    """Return whether REM of an epoch is where the clock says that experts score less than half of it."""
+def _held_back(decoding: Decoding, epochs: Indices) -> list[int]:
+    """Return the epochs at which the clock says that experts score less than half of REM's usual share."""
     clock, rem = decoding.night.clock, decoding.profile.scheme.rem_index
     if clock is None or rem is None:
-        return lambda epoch: False
-    rare: list[bool] = (clock.unbounded[:, rem] < 0.5**clock.weight).tolist()  # beyond it the factor is 1
-    return lambda epoch: epoch < len(rare) and rare[epoch]
-
-
-def _bouts_of(labels: Labels, stage: int | None) -> list[int]:
-    """Return the first epoch of every bout of a stage; none of None."""
-    if stage is None:
         return []
-    is_stage = labels == stage
-    begins = is_stage.copy()
-    begins[1:] &= ~is_stage[:-1]
-    starts: list[int] = begins.nonzero()[0].tolist()
+    timed = epochs[epochs < len(clock.unbounded)]  # beyond it the factor is 1
+    rare: list[int] = timed[clock.unbounded[timed, rem] < 0.5**clock.weight].tolist()
+    return rare
+
+
+def _bouts_of(labels: Labels, stage: int | None) -> Indices:
+    """Return the first epoch of every bout of a stage; none of None."""
+    is_stage = labels == (-2 if stage is None else stage)
+    is_stage[1:] &= ~is_stage[:-1]
+    starts: Indices = is_stage.nonzero()[0]
     return starts
 
 

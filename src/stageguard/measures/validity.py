@@ -330,12 +330,12 @@ def _ratio(count: float | None, of: int, if_empty: str, if_none: str = "", scale
 
 def _paper_pairs(pairs: Ints, scheme: StageScheme) -> int | None:
     """Return how many pairs are W to R or R to NREM, or None where stages cannot be told so."""
-    is_paper = _paper_mask(scheme)
+    is_paper = paper_mask(scheme)
     return None if is_paper is None else int(pairs[is_paper].sum())
 
 
 @lru_cache(maxsize=16)
-def _paper_mask(scheme: StageScheme) -> Mask | None:
+def paper_mask(scheme: StageScheme) -> Mask | None:
     """Return which pairs of stages are W to R or R to NREM."""
     try:
         merge = scheme.merge_map(WNR3)

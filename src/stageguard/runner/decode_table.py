@@ -53,9 +53,9 @@ from stageguard.guard.decode import check_cohort, decode
 from stageguard.guard.decoding import Decoding, many_changes_advice
 from stageguard.guard.explain import explain
 from stageguard.measures.estimates import estimates_of_all
+from stageguard.measures.joint_scores import joint_scores_of_all
 from stageguard.measures.rare_events import count_early_rem_removed
 from stageguard.measures.statistics import StatisticsOptions
-from stageguard.measures.summary import joint_scores
 from stageguard.profile.profile import Profile
 from stageguard.runner.cohort_tables import FAILURE_COLUMNS, NightRow, Tally, table_text
 from stageguard.runner.decode_files import DecodeOptions, StrengthUsed, reading_with
@@ -338,16 +338,17 @@ def _decode_nights(task: TableTask, nights: Sequence[TableNight]) -> list[Decodi
 
 def _rows(task: TableTask, decodings: Mapping[str, Decoding]) -> list[NightRow]:
     """Return a row of every night: only what a table shows is measured."""
-    estimates = estimates_of_all([*decodings.values()], StatisticsOptions())
+    nights = [*decodings.values()]
+    estimates, joint = estimates_of_all(nights, StatisticsOptions()), joint_scores_of_all(nights)
     return [
         NightRow.of(
             *(name, task.path.name, decoding.hypnogram.n_epochs, int(np.count_nonzero(decoding.changed))),
             strength=StrengthUsed.of(decoding.strength),
-            joint=joint_scores(decoding),
+            joint=scores,
             n_early_rem_removed=count_early_rem_removed(decoding),
             estimates=estimated,
         )
-        for (name, decoding), estimated in zip(decodings.items(), estimates, strict=True)
+        for (name, decoding), estimated, scores in zip(decodings.items(), estimates, joint, strict=True)
     ]
 
 

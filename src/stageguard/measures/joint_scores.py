@@ -1,0 +1,186 @@
+"""Joint scores of many nights at once.
+
+The labels of the nights stand below each other with an unscored epoch between them, across which nothing is
+adjacent. Each score is the one that `stageguard.measures.summary.joint_scores` finds of its night alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import isnan
+from typing import NamedTuple
+
+import numpy as np
+
+from stageguard.base.arrays import NAN, Floats, Indices, Labels, Mask
+from stageguard.guard.decoding import Decoding
+from stageguard.guard.solver import run_grouped
+from stageguard.measures.bouts import Bouts, bouts_of, cuts_of
+from stageguard.measures.summary import JointScores
+from stageguard.measures.validity import LONGEST_BOUT, SHORTEST_NIGHT_HOURS, paper_mask
+from stageguard.night.hypnogram import UNSCORED
+from stageguard.night.quantities import Quantity, indicators_of
+from stageguard.profile.profile import Profile
+
+_BETWEEN = np.array([UNSCORED], dtype=np.int8)
+
+
+class _Stacked(NamedTuple):
+    """Labels of several nights below each other, and their bouts."""
+
+    labels: Labels
+    begins: Indices  # where each night begins, and the end
+    bouts: Bouts
+    night: Indices  # that each bout belongs to; of unscored ones, where it begins
+
+    @classmethod
+    def of(cls, nights: Iterable[Labels]) -> _Stacked:
+        """Stack nights."""
+        parts = [part for labels in nights for part in (labels, _BETWEEN)]
+        labels = np.concatenate(parts)
+        begins = np.concatenate(([0], np.cumsum([len(part) + 1 for part in parts[::2]])))
+        bouts = bouts_of(labels)
+        return cls(labels, begins, bouts, np.searchsorted(begins, bouts.starts, side="right") - 1)
+
+    @property
+    def n_nights(self) -> int:
+        """How many there are."""
+        return len(self.begins) - 1
+
+    def counts(self, chosen: Mask, weights: Indices | None = None) -> Floats:
+        """Return of each night how many of its bouts are chosen, or the sum of their weights."""
+        weights = None if weights is None else weights[chosen]
+        return np.bincount(self.night[chosen], weights, self.n_nights).astype(np.float64)
+
+
+def joint_scores_of_all(decodings: Sequence[Decoding]) -> list[JointScores]:
+    """Return what `stageguard.measures.summary.joint_scores` does of every night."""
+    profiles = {id(each.profile): each.profile for each in decodings}
+
+    def run(key: tuple[int, float], nights: list[Decoding]) -> list[JointScores]:
+        profile, seconds = profiles[key[0]], key[1]
+        cuts = [cuts_of(each) for each in nights]
+        scores = [
+            joint_of_all(labels, profile, seconds, cuts).tolist()
+            for labels in ([each.argmax for each in nights], [each.hypnogram.labels for each in nights])
+        ]
+        threshold = NAN if profile.joint is None else profile.joint.threshold
+        return [
+            JointScores(before, after, NAN if isnan(after) else threshold)
+            for before, after in zip(*scores, strict=True)
+        ]
+
+    if not decodings:
+        return []
+    return run_grouped(decodings, [(id(each.profile), each.epoch_seconds) for each in decodings], run)
+
+
+def joint_of_all(
+    labels: Sequence[Labels], profile: Profile, epoch_seconds: float, cuts: Sequence[Sequence[int]]
+) -> Floats:
+    """Return the joint score of labels whose segments begin at `cuts`; NaN where a night has none."""
+    if profile.joint is None:
+        return np.full(len(labels), NAN)
+    nights = _Stacked.of(
+        np.insert(each, inside, UNSCORED) if len(inside) else each
+        for each, inside in zip(labels, cuts, strict=True)
+    )
+    known, scale = indicators_of(profile.scheme.names), epoch_seconds / profile.epoch_seconds
+    values = _indicators(nights, profile, epoch_seconds)
+    total, n = np.zeros(nights.n_nights), np.zeros(nights.n_nights)
+    for name, expert in profile.joint.indicators.items():
+        rule = known[name].epoch_rule
+        if scale == 1.0 or rule != "single epochs":
+            value = values[name]() / (scale if rule == "per pair" else 1.0)
+            exists = ~np.isnan(value)
+            total += np.where(exists, ((_normal(known[name], value) - expert.centre) / expert.scale) ** 2, 0)
+            n += exists
+    hours = nights.counts(nights.bouts.stages != UNSCORED, nights.bouts.lengths) * epoch_seconds / 3600.0
+    with np.errstate(invalid="ignore"):  # none of them exists
+        return np.where(hours < SHORTEST_NIGHT_HOURS, NAN, np.sqrt(total / n))
+
+
+def _normal(quantity: Quantity, values: Floats) -> Floats:
+    """Return what `Quantity.normal` does of each value."""
+    if quantity.unit.startswith("%"):
+        return np.asarray(np.arcsin(np.sqrt(np.minimum(values, 100.0) / 100.0)))
+    return np.asarray(np.log(values + quantity.log_offset))
+
+
+def _indicators(
+    nights: _Stacked, profile: Profile, epoch_seconds: float
+) -> Mapping[str, Callable[[], Floats]]:
+    """Return what gives each indicator of every night, NaN where it does not exist."""
+    bouts, scheme = nights.bouts, profile.scheme
+    scored, per_hour = bouts.stages != UNSCORED, 3600.0 / epoch_seconds
+    n_scored = nights.counts(scored, bouts.lengths)
+    follows = np.append(scored[:-1] & scored[1:], False)  # a scored bout of another stage
+    after = np.append(bouts.stages[1:], UNSCORED)
+    n_changes = nights.counts(follows)
+    n_pairs = n_changes + nights.counts(scored, bouts.lengths - 1)
+    pairs = np.zeros((scheme.n_stages, scheme.n_stages), dtype=bool)
+    for a, b in profile.tvr_pairs:
+        pairs[scheme.index(a), scheme.index(b)] = True
+    nothing = np.full(nights.n_nights, NAN)
+
+    def rare(which: Mask | None) -> Floats:
+        if which is None or not which.any():
+            return nothing
+        return nights.counts(follows & which[bouts.stages, after])
+
+    def flips() -> Floats:
+        complete, lengths = bouts.complete, bouts.lengths
+        is_flip = complete & (lengths == 1)
+        is_flip[1:-1] &= bouts.stages[:-2] == bouts.stages[2:]
+        three = scored & (lengths > 2) | complete
+        three[:-1] |= follows[:-1] & (lengths[:-1] + lengths[1:] > 2)
+        rate = _ratio(nights.counts(is_flip), n_scored * epoch_seconds / 3600.0)
+        return np.where(nights.counts(three) > 0, rate, NAN)
+
+    return {
+        "fragmentation_index": lambda: _ratio(n_changes, n_pairs),
+        "transitions_per_hour": lambda: _ratio(n_changes * per_hour, n_pairs),
+        "tvr_percent": lambda: _ratio(100.0 * rare(pairs), n_pairs),
+        "tvr_per_change_percent": lambda: _ratio(100.0 * rare(pairs), n_changes),
+        "tvr_per_hour": lambda: _ratio(per_hour * rare(pairs), n_pairs),
+        "paper_tvr_percent": lambda: _ratio(100.0 * rare(paper_mask(scheme)), n_pairs),
+        "flips_per_hour": flips,
+        **_bout_indicators(nights, scheme.names, epoch_seconds / 60.0),
+    }
+
+
+def _ratio(counts: Floats, of: Floats) -> Floats:
+    return np.asarray(np.divide(counts, of, out=np.full(len(of), NAN), where=of > 0))
+
+
+def _bout_indicators(
+    nights: _Stacked, names: Sequence[str], minutes: float
+) -> Mapping[str, Callable[[], Floats]]:
+    """Return what gives the indicators of the complete bouts of each stage."""
+    bouts, complete = nights.bouts, nights.bouts.complete
+    cell = nights.night[complete] * len(names) + bouts.stages[complete]
+    ordered = np.sort(cell * LONGEST_BOUT + bouts.lengths[complete])  # by night, stage and length
+    firsts = LONGEST_BOUT * np.arange(nights.n_nights * len(names) + 1)
+    bounds = ordered.searchsorted(firsts)
+    starts, n_bouts = bounds[:-1], np.diff(bounds).astype(np.float64)
+    lengths = (ordered % LONGEST_BOUT).astype(np.float64)
+    sums = np.bincount(cell, bouts.lengths[complete], len(starts))
+    n_single = (ordered.searchsorted(firsts[:-1] + 1, side="right") - starts).astype(np.float64)
+    half = np.diff(bounds) // 2
+    last = max(len(lengths) - 1, 0)
+    padded = lengths if len(lengths) else np.zeros(1)
+    middle = (padded[np.minimum(starts + half, last)] + padded[np.clip(bounds[1:] + ~half, 0, last)]) / 2
+    values = {
+        "one_epoch_bouts_percent": 100.0 * _ratio(n_single, n_bouts),
+        "mean_bout_minutes": _ratio(sums.astype(np.float64), n_bouts) * minutes,
+        "median_bout_minutes": np.where(n_bouts > 0, middle * minutes, NAN),
+    }
+
+    def column(of_cells: Floats, stage: int) -> Callable[[], Floats]:
+        return lambda: of_cells[stage :: len(names)]
+
+    return {
+        f"{key}_{name}": column(of_cells, stage)
+        for key, of_cells in values.items()
+        for stage, name in enumerate(names)
+    }
