@@ -56,11 +56,19 @@ def join_parts(output: Path, parts: Sequence[Path], stream: BinaryIO) -> None:
     try:
         for part in parts:
             table = arrow.ipc.open_file(arrow.memory_map(str(part))).read_all()
-            writer = writer or parquet.ParquetWriter(stream, table.schema, compression="zstd")
+            writer = writer or parquet.ParquetWriter(stream, table.schema, **_PARQUET_OPTIONS)
             writer.write_table(table)
     finally:
         if writer is not None:
             writer.close()
+
+
+# Statistics are for whoever looks for a night; those of the other columns take as long as writing them.
+_PARQUET_OPTIONS: dict[str, Any] = {
+    "compression": "zstd",
+    "use_dictionary": [ID, "onset", "duration", "stage", "argmax_stage"],
+    "write_statistics": [ID],
+}
 
 
 def _arrow_bytes(output: Path, nights: Sequence[tuple[str, Decoding]]) -> bytes:

@@ -147,8 +147,12 @@ def _night(
 def _parquet_nights(path: Path, options: DensityOptions) -> Iterator[list[TableNight]]:
     arrow, parquet = pyarrow_modules(path, "reading")
     try:
-        with parquet.ParquetFile(checked_file(path, "a recording"), memory_map=True) as file:
-            yield from _batched_nights(path, file, options)
+        place = checked_file(path, "a recording")
+        with parquet.ParquetFile(place, memory_map=True) as file:
+            header = tuple(file.schema_arrow.names)
+        id_name = header[id_column(path, header)]
+        with parquet.ParquetFile(place, memory_map=True, read_dictionary=[id_name]) as file:
+            yield from _batched_nights(path, file, header, id_name, options)
     except StageGuardError:
         raise
     except (arrow.ArrowException, OSError, ValueError) as error:
@@ -156,9 +160,9 @@ def _parquet_nights(path: Path, options: DensityOptions) -> Iterator[list[TableN
         raise file_error(path, f"is damaged or cut short ({reason}). Save it again.") from None
 
 
-def _batched_nights(path: Path, file: Any, options: DensityOptions) -> Iterator[list[TableNight]]:
-    header = tuple(file.schema_arrow.names)
-    id_name = header[id_column(path, header)]
+def _batched_nights(
+    path: Path, file: Any, header: tuple[str, ...], id_name: str, options: DensityOptions
+) -> Iterator[list[TableNight]]:
     stages, _ = choose_columns(path, header, options)
     if len(stages) < 2:
         raise file_error(

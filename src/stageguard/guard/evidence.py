@@ -102,6 +102,15 @@ class Night:
             labels[timed] = self.evidence(log_weight)[timed].argmax(axis=1)
         return labels
 
+    def likelihoods(self, log_weight: Sequence[float] | None) -> Floats:
+        """Return the exponential of `evidence` of a night that is plain but for its clock."""
+        rows = clipped_rows(self.probabilities)
+        if log_weight is not None:
+            rows *= np.exp(np.array(log_weight))
+        if self.clock is not None:
+            rows[: len(self.clock.factors)] *= self.clock.factors
+        return rows
+
     def evidence(self, log_weight: Sequence[float] | None) -> Floats:
         """Return log-evidence with a score added per stage (minus the weighted log prior)."""
         scores = self.calibrated()
@@ -164,12 +173,17 @@ def best_stages(
     return np.where(is_known, scores.argmax(axis=1), -1).astype(np.int8)
 
 
+def clipped_rows(probabilities: Floats) -> Floats:
+    """Return probabilities, renormalised and clipped."""
+    sums = probabilities @ np.ones(probabilities.shape[1])  # several times faster than sum(axis=1)
+    rows: Floats = probabilities / sums[:, None]
+    return np.maximum(rows, CLIP, out=rows)
+
+
 def log_probabilities(probabilities: Floats, calibration: Calibration | None) -> Floats:
     """Return log-probabilities after temperature and biases, renormalised and clipped."""
     if calibration is None:
-        sums = probabilities @ np.ones(probabilities.shape[1])  # several times faster than sum(axis=1)
-        rows: Floats = probabilities / sums[:, None]
-        np.maximum(rows, CLIP, out=rows)
+        rows = clipped_rows(probabilities)
         return np.log(rows, out=rows)
     with np.errstate(divide="ignore"):  # rounding may have put a probability just below 0
         scores: Floats = np.log(np.maximum(probabilities, 0.0)) / calibration.temperature

@@ -387,10 +387,16 @@ def _gather(jobs: Sequence[Job], route: Route, streams: Streams) -> _Pieces:
     pieces = _Pieces([], [], [], streams)
     for job in jobs:
         night = job.night
-        whole = night.probabilities if route == "probabilities" else night.evidence(job.trial.log_weight)
+        is_timed = route == "likelihoods" and night.is_plain_but_for_clock  # it needs no logarithms
+        if is_timed:
+            whole = night.likelihoods(job.trial.log_weight)
+        else:
+            whole = night.probabilities if route == "probabilities" else night.evidence(job.trial.log_weight)
         for start, stop in night.spans:
             matrix, shift = whole[start:stop], 0.0
-            if route in ("likelihoods", "free"):
+            if is_timed:
+                shift = float(np.log(matrix @ np.ones(matrix.shape[1])).sum())
+            elif route in ("likelihoods", "free"):
                 top = matrix.max(axis=1, keepdims=True)
                 matrix = np.exp(matrix - top)
                 shift = float(top.sum() + np.log(matrix.sum(axis=1)).sum())

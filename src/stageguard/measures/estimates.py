@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from stageguard.base.arrays import NAN, Floats, Mask
 from stageguard.base.errors import InputError
@@ -54,7 +55,12 @@ class Expected:
         sums = np.ones(len(probabilities)) @ probabilities  # several times faster than sum(axis=0)
         if np.isnan(sums).any():
             sums = probabilities[~np.isnan(probabilities).any(axis=1)].sum(axis=0)
-        minutes = dict(zip(scheme.names, (sums * epoch_seconds / 60.0).tolist(), strict=True))
+        return cls.of_sums(sums, scheme, epoch_seconds)
+
+    @classmethod
+    def of_sums(cls, n_epochs: npt.NDArray[Any], scheme: StageScheme, epoch_seconds: float) -> Expected:
+        """Return the minutes of how many epochs each stage has."""
+        minutes = dict(zip(scheme.names, (n_epochs * epoch_seconds / 60.0).tolist(), strict=True))
         asleep = (
             NAN
             if scheme.wake is None
@@ -76,14 +82,13 @@ class Expected:
 
 def sums_of(night: Decoding, posterior: Posterior, chosen: slice | Mask) -> dict[str, Expected]:
     """Return minutes over some epochs by each estimator: counted on the stages, or as sums."""
-    scheme, labels = night.profile.scheme, night.hypnogram.labels[chosen]
-    shown = (labels[:, None] == np.arange(scheme.n_stages)).astype(np.float64)
-    rows = {
-        "path": shown,
-        "probabilities": night.night.probabilities[chosen],
-        "posterior": posterior.probabilities[chosen],
+    scheme, seconds = night.profile.scheme, night.epoch_seconds
+    n_shown = np.bincount(night.hypnogram.labels[chosen].astype(np.intp) + 1, minlength=scheme.n_stages + 1)
+    return {
+        "path": Expected.of_sums(n_shown[1:], scheme, seconds),
+        "probabilities": Expected.of(night.night.probabilities[chosen], scheme, seconds),
+        "posterior": Expected.of(posterior.probabilities[chosen], scheme, seconds),
     }
-    return {name: Expected.of(each, scheme, night.epoch_seconds) for name, each in rows.items()}
 
 
 @dataclass(frozen=True, slots=True)

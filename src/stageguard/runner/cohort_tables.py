@@ -14,7 +14,7 @@ from stageguard.base.errors import Message, StageGuardError, error_message
 from stageguard.base.files import open_text, read_cell, read_text, write_cell, write_text_atomic
 from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
-from stageguard.formats.outputs import output_paths, plain
+from stageguard.formats.outputs import output_paths
 from stageguard.measures.estimates import Estimates
 from stageguard.measures.summary import JointScores
 from stageguard.runner.decode_files import DecodedNight, StrengthUsed
@@ -88,8 +88,8 @@ class NightRow(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON types, as `from_dict` takes them."""
-        values: dict[str, Any] = plain(self._asdict())
-        return values
+        values = dict(zip(self._fields, map(_number_or_none, self[:-1]), strict=False))
+        return values | {"expected": {key: _number_or_none(each) for key, each in self.expected.items()}}
 
     @classmethod
     def from_dict(cls, recorded: Mapping[str, Any]) -> NightRow:
@@ -222,6 +222,10 @@ def table_text(rows: Sequence[Mapping[str, str]]) -> str:
     columns = list(dict.fromkeys(column for row in (*rows[-1:], *rows) for column in row))
     lines = [columns, *([row.get(column, "n/a") for column in columns] for row in rows)]
     return "\n".join(map("\t".join, lines)) + "\n"
+
+
+def _number_or_none(value: Any) -> Any:
+    return None if isinstance(value, float) and isnan(value) else value
 
 
 def _text(value: Any) -> str:
