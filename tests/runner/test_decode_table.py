@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -310,16 +311,20 @@ def test_two_runs_on_one_output_are_one_line(run, tmp_path):
 def test_a_full_disk_leaves_nothing_under_the_name(run, tmp_path, monkeypatch):
     path = cohort(tmp_path / "in.parquet", nights_of(2), ["a", "b"])
 
+    @contextmanager
     def full(*_):
-        raise OSError(28, "No space left on device")
+        def add(_):
+            raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(runs, "join_parts", full)
+        yield add
+
+    monkeypatch.setattr(runs, "joining", full)
     ran = run("decode", path, "-p", PROFILE, "-o", tmp_path / "out.parquet")
     assert "out.parquet: No space left on device." in error_line(ran)
     assert {each.name for each in tmp_path.iterdir()} == {"in.parquet", ".out.parquet.parts"}
     monkeypatch.undo()
     assert (
-        "2 nights: 2 done before, 0 decoded."
+        "2 nights: 1 done before, 1 decoded."
         in run("decode", path, "-p", PROFILE, "-o", tmp_path / "out.parquet").out
     )
 
@@ -402,3 +407,51 @@ def test_a_cohort_that_is_not_said_is_told_for_a_few_nights_and_for_a_table(run,
     assert line in " ".join(run("decode", table, "-p", profile, "-o", tmp_path / "out.csv").out.split())
     told = json.loads((tmp_path / "out.csv.json").read_text())["stageguard"]["assumptions"]
     assert [n for text, n in told.items() if text.startswith(line)] == [2]
+
+
+def test_json_of_a_finished_table_is_what_is_there(run, tmp_path):
+    nights = nights_of(3)
+    nights[1][5] = 0.5  # sums to 2.5
+    path = cohort(tmp_path / "in.parquet", nights, ["a", "b", "c"])
+    first, again = (
+        json.loads(run("decode", path, "-p", PROFILE, "-o", tmp_path / "out.parquet", "--json").out)
+        for _ in range(2)
+    )
+    assert [(night["id"], night["ok"]) for night in again] == [("a", True), ("c", True), ("b", False)]
+    for now, before in zip(first, again, strict=True):
+        assert now.keys() == before.keys()
+        assert now.get("n_changed") == before.get("n_changed")
+        assert now.get("joint_after") == pytest.approx(before.get("joint_after"), rel=1e-5)
+
+
+def test_a_missing_id_has_one_row_number_in_text_and_parquet(run, tmp_path):
+    said = set()
+    for suffix in (".csv", ".parquet"):
+        path = cohort(tmp_path / f"in{suffix}", [*nights_of(1), nights_of(1)[0][:1]], ["a", ""])
+        ran = run("decode", path, "-p", PROFILE, "-o", tmp_path / f"out{suffix}")
+        said.add(error_line(ran).partition("row ")[2])
+    assert len(said) == 1 and said.pop().startswith("61 has no id")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_logits_beside_probabilities_are_refused_by_name(run, tmp_path, suffix):
+    nights = nights_of(3)
+    nights[1] = np.log(nights[1] + 0.01) + 0.7
+    path = cohort(tmp_path / f"in{suffix}", nights, ["a", "b", "c"])
+    ran = run("decode", path, "-p", PROFILE, "-o", tmp_path / f"out{suffix}")
+    assert "night b: holds numbers below 0, as logits have, and night a probabilities" in error_line(ran)
+    assert len(pq.read_table(tmp_path / "out.parquet")) if suffix == ".parquet" else True
+    alike = cohort(tmp_path / f"logits{suffix}", [nights[1], nights[1]], ["a", "b"])
+    assert run("decode", alike, "-p", PROFILE, "-o", tmp_path / f"alike{suffix}").code == 0
+
+
+def test_probabilities_are_not_taken_for_logits(run, tmp_path):
+    path = cohort(tmp_path / "in.csv", nights_of(2), ["a", "b"])
+    ran = run("decode", path, "-p", PROFILE, "-o", tmp_path / "out.csv", "--logits")
+    assert "these are probabilities, not logits. Leave out --logits." in error_line(ran)
+
+
+def test_a_table_whose_output_is_no_table_names_one(run, tmp_path):
+    path = cohort(tmp_path / "in.csv", nights_of(2), ["a", "b"])
+    ran = run("decode", path, "-p", PROFILE, "-o", tmp_path / "x.txt")
+    assert "stageguard decode in.csv --output out.csv, or out.parquet." in error_line(ran)

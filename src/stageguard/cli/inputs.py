@@ -81,16 +81,17 @@ class Input:
     source: Path | None = None  # the probabilities an output was decoded from
     is_listed: bool = False
     start: datetime | None = None  # when it began, where neither its file nor its edf says so
+    table: Path | None = None  # of many nights that it stands in
 
     @property
     def file(self) -> str:
         """The file."""
-        return str(self.path)
+        return str(self.path if self.table is None else self.table)
 
     @property
     def files(self) -> list[Path]:
         """All files that are read of it."""
-        return [path for path in (self.path, self.scoring, self.edf, self.source) if path is not None]
+        return [path for path in (Path(self.file), self.scoring, self.edf, self.source) if path is not None]
 
     def output(self, folder: Path | None) -> Path:
         """Return folder and name of its outputs, which lie beside it where no folder was named."""

@@ -72,6 +72,9 @@ AsJson = Annotated[bool, Option("--json", help="Print JSON only.")]
 Jobs = Annotated[
     int, Option(min=0, metavar="N", help="Files, or blocks of a table, at a time; 0 means one per core.")
 ]
+Scheduler = Annotated[
+    Text, text_option("tcp://HOST:PORT|local", "Run on a Dask cluster; its workers see the same folders.")
+]
 DensityFiles = Annotated[
     list[Path] | None,
     Argument(

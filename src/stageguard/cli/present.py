@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from math import isnan
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from stageguard.base.lazy import load
 from stageguard.cli.console import Console, Text
 from stageguard.cli.parser import Exit, UsageError
 from stageguard.cli.progress import progress
@@ -30,6 +32,9 @@ from stageguard.runner.cohort_tables import MOST_IN_FULL
 from stageguard.runner.decode_files import DecodedNight
 from stageguard.runner.run import Outcome, TaskType, Value, run_files, succeeded
 
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
 MOST_NOTES = 8  # of many files, in one line
 MOST_ROWS = MOST_IN_FULL  # nights that are shown one by one
 MOST_PROBLEMS = 20  # different ones that are printed
@@ -46,10 +51,20 @@ def run_shown(
     quiet: bool,
     output_of: Callable[[TaskType], Path] | None = None,
     jobs: int = 1,
+    scheduler: str | None = None,
 ) -> list[Outcome[Value]]:
     """Return what became of each file, with a progress bar on a terminal."""
-    found = run_files(work, tasks, output_of=output_of, jobs=jobs, fatal=(UsageError,))
-    return list(progress(found, what, len(tasks), quiet=quiet))
+    with executor_on(scheduler) as executor:
+        found = run_files(work, tasks, output_of=output_of, jobs=jobs, executor=executor, fatal=(UsageError,))
+        return list(progress(found, what, len(tasks), quiet=quiet))
+
+
+def executor_on(scheduler: str | None) -> AbstractContextManager[Executor | None]:
+    """Return what runs tasks on a Dask cluster, or nothing without one."""
+    if scheduler is None:
+        return nullcontext()
+    on_cluster: AbstractContextManager[Executor] = load("runner.executors:executor_for")(scheduler)
+    return on_cluster
 
 
 def run_and_show(
@@ -62,10 +77,13 @@ def run_and_show(
     show_one: Callable[[Outcome[Value]], None] | None = None,
     output_of: Callable[[TaskType], Path] | None = None,
     jobs: int = 1,
+    scheduler: str | None = None,
     notes: Sequence[str] = (),
 ) -> list[Outcome[Value]]:
     """Do something with each file, and `finish`; returns what became of them where none failed."""
-    outcomes = run_shown(work, tasks, what, quiet=as_json, output_of=output_of, jobs=jobs)
+    outcomes = run_shown(
+        work, tasks, what, quiet=as_json, output_of=output_of, jobs=jobs, scheduler=scheduler
+    )
     finish(outcomes, show, notes, show_one=show_one, as_json=as_json)
     return outcomes
 

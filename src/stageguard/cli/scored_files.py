@@ -11,6 +11,7 @@ from pathlib import Path
 
 from stageguard.base.errors import Argument, FileFormatError, InputError, message_of
 from stageguard.base.files import file_error
+from stageguard.base.lazy import load
 from stageguard.base.records import dataclass
 from stageguard.cli.inputs import Input, Wanted, density_options, is_night, is_own, night_id
 from stageguard.cli.options import LightsTimes, ScoredReading
@@ -235,7 +236,9 @@ class Experts:
         if not source.exists():
             raise FileNotFoundError(ENOENT, os.strerror(ENOENT), str(source))
         if not source.is_dir():
-            self._file = source
+            of_table = load("cli.table_inputs:nights_of")(source)
+            self._folder = {name: [path] for name, path in of_table.items()}
+            self._file = None if of_table else source
             return
         files = [path for path in sorted(source.iterdir()) if path.is_file() and not is_own(path)]
         scored = [form for form in formats() if form.does("hypnogram")]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -42,22 +43,30 @@ def part_bytes(output: Path, nights: Sequence[tuple[str, Decoding]]) -> bytes:
     return _text_bytes(nights, TEXT_DELIMITERS[output.suffix.lower()])
 
 
-def join_parts(output: Path, parts: Sequence[Path], stream: BinaryIO) -> None:
-    """Write the table of all parts, in their order, one part in memory at a time."""
+@contextmanager
+def joining(output: Path, stream: BinaryIO) -> Iterator[Callable[[Path], None]]:
+    """Yield what adds a part to the table, which is whole when the block ends; parts come in their order."""
     if output.suffix.lower() not in PARQUET_SUFFIXES:
         delimiter = TEXT_DELIMITERS[output.suffix.lower()]
         stream.write((delimiter.join((ID, *OWN_COLUMNS)) + "\n").encode())
-        for part in parts:
+
+        def add_text(part: Path) -> None:
             with open_file(part, "a recording") as file:
                 shutil.copyfileobj(file, stream)
+
+        yield add_text
         return
     arrow, parquet = pyarrow_modules(output, "writing")
-    writer = None
+    writer: Any = None
+
+    def add_rows(part: Path) -> None:
+        nonlocal writer
+        table = arrow.ipc.open_file(arrow.memory_map(str(part))).read_all()
+        writer = writer or parquet.ParquetWriter(stream, table.schema, **_PARQUET_OPTIONS)
+        writer.write_table(table)
+
     try:
-        for part in parts:
-            table = arrow.ipc.open_file(arrow.memory_map(str(part))).read_all()
-            writer = writer or parquet.ParquetWriter(stream, table.schema, **_PARQUET_OPTIONS)
-            writer.write_table(table)
+        yield add_rows
     finally:
         if writer is not None:
             writer.close()

@@ -43,7 +43,7 @@ from stageguard.formats.tools.parquet import pyarrow_modules
 from stageguard.night.hypnodensity import Hypnodensity
 
 ID = "id"
-BLOCK_ROWS = 2**17  # read at a time: of five stages some 6 MB
+BLOCK_ROWS = 2**16  # read at a time: of five stages some 3 MB
 PARQUET_SUFFIXES = (".parquet", ".pq")
 TEXT_DELIMITERS = {".csv": ",", ".tsv": "\t"}
 TABLE_SUFFIXES = (*PARQUET_SUFFIXES, *TEXT_DELIMITERS)
@@ -60,17 +60,18 @@ class TableNight:
     density: Hypnodensity | None = None
     notes: tuple[str, ...] = ()
     error: Message | None = None
+    has_negative: bool = False  # so that its numbers were read as logits or log-probabilities
 
 
 @dataclass(slots=True)
-class _Ids:
+class NightIds:
     """The ids that were there so far: rows of one night stand together."""
 
     path: Path
     finished: set[str] = field(default_factory=set)
 
     def check(self, name: str, row: int) -> None:
-        """Refuse a row without an id, and an id that other nights stand between."""
+        """Refuse a row without an id, and an id that other nights stand between; rows count from 1."""
         if name.strip().casefold() in MISSING_WORDS:
             raise file_error(
                 self.path,
@@ -105,7 +106,30 @@ def read_nights(path: Path, options: DensityOptions) -> Iterator[list[TableNight
     A night whose rows are wrong has an error in its place. What is wrong with the table itself, such as a
     row without an id, is a FileFormatError.
     """
-    return _parquet_nights(path, options) if is_parquet(path) else _text_nights(path, options)
+    blocks = _parquet_nights(path, options) if is_parquet(path) else _text_nights(path, options)
+    return blocks if options.logits or options.log else _of_one_kind(path, blocks)
+
+
+def _of_one_kind(path: Path, blocks: Iterator[list[TableNight]]) -> Iterator[list[TableNight]]:
+    """Refuse the nights of numbers of another kind than those of the first: one stager wrote the table."""
+    first: TableNight | None = None
+    for nights in blocks:
+        first = first or next((night for night in nights if night.density is not None), None)
+        if first is None or all(night.has_negative == first.has_negative for night in nights):
+            yield nights
+        else:
+            yield [_same_kind(path, night, first) for night in nights]
+
+
+def _same_kind(path: Path, night: TableNight, first: TableNight) -> TableNight:
+    if night.density is None or night.has_negative == first.has_negative:
+        return night
+    kinds = {True: "numbers below 0, as logits have", False: "probabilities"}
+    problem = Message(
+        f"{path.name}, night {night.id[:40]}: holds {kinds[night.has_negative]}, and night {first.id[:40]} "
+        f"{kinds[first.has_negative]}. Expected the same in every night: write all of them as probabilities."
+    )
+    return TableNight(night.id, error=problem)
 
 
 def id_column(path: Path, header: Sequence[str]) -> int:
@@ -133,12 +157,15 @@ def _night(
 ) -> TableNight:
     """Return the night that `read` finds, or what is wrong with it."""
     try:
-        density = build_density(path, read(), options)
+        raw = read()
+        density = build_density(path, raw, options)
     except FileFormatError as error:
         return TableNight(name, error=Message(f"{path.name}, night {name[:40]}: ", error.reason or error))
     except StageGuardError as error:
         return TableNight(name, error=error_message(error))
-    return TableNight(name, density.density, density.notes + remarks)
+    values = np.asarray(raw.values)
+    has_negative = values.dtype.kind in "fiu" and bool((values < -SUM_TOLERANCE).any())
+    return TableNight(name, density.density, density.notes + remarks, has_negative=has_negative)
 
 
 # Parquet
@@ -152,7 +179,7 @@ def _parquet_nights(path: Path, options: DensityOptions) -> Iterator[list[TableN
             header = tuple(file.schema_arrow.names)
         id_name = header[id_column(path, header)]
         with parquet.ParquetFile(place, memory_map=True, read_dictionary=[id_name]) as file:
-            yield from _batched_nights(path, file, header, id_name, options)
+            yield from _batched_nights(path, arrow, file, header, id_name, options)
     except StageGuardError:
         raise
     except (arrow.ArrowException, OSError, ValueError) as error:
@@ -161,7 +188,7 @@ def _parquet_nights(path: Path, options: DensityOptions) -> Iterator[list[TableN
 
 
 def _batched_nights(
-    path: Path, file: Any, header: tuple[str, ...], id_name: str, options: DensityOptions
+    path: Path, arrow: Any, file: Any, header: tuple[str, ...], id_name: str, options: DensityOptions
 ) -> Iterator[list[TableNight]]:
     stages, _ = choose_columns(path, header, options)
     if len(stages) < 2:
@@ -174,9 +201,9 @@ def _batched_nights(
     ]  # fmt: skip
     ignored = [name for name in header if name not in wanted and name != id_name]
     remarks = (f"columns ignored: {listed(ignored)}",) if ignored else ()
-    ids, first_row = _Ids(path), 0
+    ids, first_row = NightIds(path), 0
     carried: tuple[str, list[npt.NDArray[Any]]] | None = None
-    for batch in file.iter_batches(batch_size=BLOCK_ROWS, columns=[id_name, *wanted], use_threads=False):
+    for batch in _batches(arrow, file, [id_name, *wanted]):
         names, starts = _runs(ids, batch.column(id_name), first_row)
         columns = [batch.column(name).to_numpy(zero_copy_only=False) for name in wanted]
         if carried is not None:
@@ -204,6 +231,26 @@ def _batched_nights(
     if carried is None:
         raise file_error(path, "has no rows.")
     yield [_columns_night(path, carried[0], wanted, carried[1], options, remarks)]
+
+
+def _batches(arrow: Any, file: Any, columns: list[str]) -> Iterator[Any]:
+    """Yield the rows a block at a time, however many row groups it spans."""
+    waiting, n_rows = list[Any](), 0
+    for batch in file.iter_batches(batch_size=BLOCK_ROWS, columns=columns, use_threads=False):
+        waiting.append(batch)
+        n_rows += batch.num_rows
+        if n_rows > BLOCK_ROWS // 2:
+            yield _together(arrow, waiting)
+            waiting, n_rows = [], 0
+    if waiting:
+        yield _together(arrow, waiting)
+
+
+def _together(arrow: Any, batches: list[Any]) -> Any:
+    if len(batches) == 1:
+        return batches[0]
+    (batch,) = arrow.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()
+    return batch
 
 
 def _plain_rows(
@@ -234,17 +281,17 @@ def _slice(rows: TableNight, name: str, begin: int, end: int) -> TableNight:
     return TableNight(name, Hypnodensity.trusted(whole.probabilities[begin:end], *described), rows.notes)
 
 
-def _runs(ids: _Ids, column: Any, first_row: int) -> tuple[list[str], list[int]]:
+def _runs(ids: NightIds, column: Any, first_row: int) -> tuple[list[str], list[int]]:
     """Return the name of each night in a column of ids, and the row of the column that it begins at."""
     if column.null_count:
-        ids.check("", first_row + int(np.argmax(column.is_null().to_numpy(zero_copy_only=False))))
+        ids.check("", first_row + 1 + int(np.argmax(column.is_null().to_numpy(zero_copy_only=False))))
     encoded = column if hasattr(column, "dictionary") else column.dictionary_encode()
     codes: Codes = encoded.indices.to_numpy(zero_copy_only=False)
     starts = [0, *(np.flatnonzero(codes[1:] != codes[:-1]) + 1).tolist()] if len(codes) else []
     names: list[str] = []
     for start in starts:
         name = cell_text(encoded.dictionary[int(codes[start])].as_py())
-        ids.check(name, first_row + start)
+        ids.check(name, first_row + 1 + start)
         names.append(name)
         ids.finished.update(names[-2:-1])
     return names, starts
@@ -282,7 +329,7 @@ def _line_nights(
 ) -> Iterator[list[TableNight]]:
     layout = find_layout(path, head, options)
     column = id_column(path, layout.header)
-    ids, carried = _Ids(path), None
+    ids, carried, n_rows = NightIds(path), None, 0
     number = layout.header_line + 2  # of the next line, as editors count
     waiting = head[layout.header_line + 1 :]
     while waiting:
@@ -300,12 +347,12 @@ def _line_nights(
         )  # fmt: skip
         nights = []
         for row, line in filled:
-            name = row[column]
+            name, n_rows = row[column], n_rows + 1
             if carried is None or name != carried.name:
                 if carried is not None:
                     nights.append(_rows_night(path, carried, layout, options))
                     ids.finished.add(carried.name)
-                ids.check(name, line)
+                ids.check(name, n_rows)
                 carried = _Rows(name)
             carried.rows.append(row)
             carried.lines.append(line)

@@ -238,6 +238,7 @@ def to_probabilities(
     probabilities, the three are told apart.
     """
     if logits:
+        _refuse_probabilities(matrix)
         return _softmax(matrix, "logits"), ()
     if log:
         return _same_sums(_exponential(matrix), names)
@@ -251,6 +252,20 @@ def to_probabilities(
     if matrix[scored].min() >= -ROUNDING:
         return _same_sums(matrix, names)
     return _with_negative(matrix, names, scored)
+
+
+def _refuse_probabilities(matrix: Floats) -> None:
+    """Refuse to take the softmax of what plainly are probabilities already."""
+    rows = matrix[~np.isnan(matrix).all(axis=1)]
+    if len(rows) > 1 and rows.min() >= 0.0 and (np.abs(rows.sum(axis=1) - 1.0) <= SUM_TOLERANCE).all():
+        raise InputError(
+            Message(
+                "every value is from 0 to 1 and every row sums to 1: these are probabilities, not logits. "
+                "Leave out ",
+                Argument("logits", True),
+                ".",
+            )
+        )
 
 
 def _same_sums(matrix: Floats, names: Sequence[str]) -> tuple[Floats, tuple[str, ...]]:

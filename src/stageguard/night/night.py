@@ -115,8 +115,8 @@ class EpochTable:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Unpickle through the constructor, so that the rows are read-only again."""
-        return type(self), tuple(getattr(self, f.name) for f in fields(self))  # type: ignore[arg-type]
+        """Unpickle so that the rows are read-only again; they were checked before."""
+        return type(self).trusted, tuple(getattr(self, f.name) for f in fields(self))  # type: ignore[arg-type]
 
     def __repr__(self) -> str:
         """Return the length and what is known of it, on one line."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from math import isnan
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 from stageguard.base.arrays import NAN
 from stageguard.base.errors import Message, StageGuardError, error_message
@@ -97,6 +97,14 @@ class NightRow(NamedTuple):
         values: dict[str, Any] = {key: NAN if value is None else value for key, value in recorded.items()}
         expected = {key: NAN if value is None else value for key, value in recorded["expected"].items()}
         return cls(**{**values, "expected": expected})
+
+    @classmethod
+    def from_cells(cls, cells: Mapping[str, str]) -> NightRow:
+        """Return the row whose text `cells` gave, as far as its digits go."""
+        kinds = get_type_hints(cls)
+        values = {name: _value(cells[name], kinds[name]) for name in cls._fields[:-1]}
+        expected = {key: _value(text, float) for key, text in cells.items() if key not in values}
+        return cls(**values, expected=expected)
 
     @property
     def joint(self) -> JointScores:
@@ -222,6 +230,20 @@ def table_text(rows: Sequence[Mapping[str, str]]) -> str:
     columns = list(dict.fromkeys(column for row in (*rows[-1:], *rows) for column in row))
     lines = [columns, *([row.get(column, "n/a") for column in columns] for row in rows)]
     return "\n".join(map("\t".join, lines)) + "\n"
+
+
+def read_table(path: Path) -> list[dict[str, str]]:
+    """Return the rows that `table_text` wrote, by column; none where there is no such file."""
+    if not path.is_file():
+        return []
+    header, *rows = (line.split("\t") for line in read_text(path, "text").rstrip("\n").split("\n"))
+    return [dict(zip(header, row, strict=True)) for row in rows]
+
+
+def _value(cell: str, kind: Any) -> Any:
+    if kind is float:
+        return NAN if cell == "n/a" else float(cell)
+    return int(cell) if kind is int else read_cell(cell)
 
 
 def _number_or_none(value: Any) -> Any:

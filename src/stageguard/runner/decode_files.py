@@ -392,7 +392,8 @@ def _write(
         shares_profile=task.shares_profile,
     )
     outputs = {"tsv": written.tsv, "json": written.sidecar, "svg": written.svg, "changes": written.changes}
-    return DecodedNight.fresh(decoding, measures, outputs, notes, changes, summary)
+    said = notes if task.in_full else tuple(dict.fromkeys((*notes, *decoding.assumed)))
+    return DecodedNight.fresh(decoding, measures, outputs, said, changes, summary)
 
 
 def _recorded_before(

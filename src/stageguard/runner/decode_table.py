@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,15 +31,17 @@ from stageguard.base.errors import (
 from stageguard.base.files import (
     check_apart,
     check_places,
+    file_error,
     file_sha256,
     load_json,
     locked,
     new_temporary,
+    read_cell,
     write_together,
 )
 from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
-from stageguard.formats.cohort_output import column_meanings, join_parts, part_bytes, part_suffix
+from stageguard.formats.cohort_output import column_meanings, joining, part_bytes, part_suffix
 from stageguard.formats.cohort_table import ID, TABLE_SUFFIXES, TableNight, read_nights
 from stageguard.formats.outputs import (
     CHANGE_COLUMNS,
@@ -57,9 +59,12 @@ from stageguard.measures.joint_scores import joint_scores_of_all
 from stageguard.measures.rare_events import count_early_rem_removed
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.profile.profile import Profile
-from stageguard.runner.cohort_tables import FAILURE_COLUMNS, NightRow, Tally, table_text
+from stageguard.runner.cohort_tables import FAILURE_COLUMNS, NightRow, Tally, read_table, table_text
 from stageguard.runner.decode_files import DecodeOptions, StrengthUsed, reading_with
 from stageguard.runner.run import Outcome, collect_warnings
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 Block = tuple[int, list[TableNight]]  # its number, and its nights
 LOCK, RUN, JOINING = "lock", "run.json", "joining"
@@ -75,6 +80,7 @@ class TableTask:
     options: DecodeOptions
     overwrite: bool = False
     explain: bool = False
+    only: tuple[str, ...] = ()  # the nights to decode, where not all
 
     @property
     def parts(self) -> Path:
@@ -102,7 +108,7 @@ class TableTask:
             "profile_sha256": self.profile.sha256,
             "options": plain(self.options.to_dict()),
             "explain": self.explain,
-        }
+        } | ({"only": sorted(self.only)} if self.only else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +144,15 @@ class Part:
         return cls(nights, failures, recorded["notes"], recorded["warnings"], recorded["changes"])
 
 
+def nights_before(task: TableTask) -> Iterator[dict[str, Any]]:
+    """Yield what an earlier call found, night by night, in plain types."""
+    for cells in read_table(task.beside("nights.tsv")):
+        yield {"ok": True} | NightRow.from_cells(cells).to_dict()
+    for cells in read_table(task.beside("failures.tsv")):
+        night, file, error = (read_cell(cells[column]) for column in FAILURE_COLUMNS[:3])
+        yield Outcome[Any](file, night, error=Message(error)).to_dict()
+
+
 def is_table_name(path: Path) -> bool:
     """Whether an output is named as a table, and not as a folder."""
     return path.suffix.lower() in TABLE_SUFFIXES and not path.is_dir()
@@ -147,6 +162,7 @@ def decode_table(
     task: TableTask,
     *,
     jobs: int = 1,
+    executor: Executor | None = None,
     say: Callable[[object], str] = str,
     on_block: Callable[[Tally], None] | None = None,
 ) -> TableResult:
@@ -171,36 +187,50 @@ def decode_table(
     with collect_warnings() as cautions:
         check_cohort(task.profile, task.options.cohort, stacklevel=2)
     with _parts_folder(task, identity):
-        tally, parts = Tally(), list[Path]()
-        changes: list[list[str]] = []
-        with contextlib.closing(_results(partial(_part, task, say), _blocks(task), jobs)) as results:
+        tally, changes = Tally(), list[list[str]]()
+        joined, stream = new_temporary(task.parts / task.output.name)
+        results = _results(partial(_part, task, say), _blocks(task), jobs, executor)
+        with stream, joining(task.output, stream) as add, contextlib.closing(results):
             for number, (part, is_old) in enumerate(results):
                 _count(tally, part, task, is_old=is_old)
                 changes += part.changes
                 if part.nights:
-                    parts.append(_stem(task, number).with_suffix(part_suffix(task.output)))
+                    add(_stem(task, number).with_suffix(part_suffix(task.output)))
                 if on_block is not None:
                     on_block(tally)
         tally.warnings.update(dict.fromkeys(cautions, len(tally.nights)))
-        written = _join(task, identity, tally, parts, changes)
+        written = _finish(task, identity, tally, joined, changes)
     return TableResult(tally, written)
 
 
 def _blocks(task: TableTask) -> Iterator[Block]:
     """Yield the blocks of nights, which are the same in every run."""
     blocks = read_nights(task.path, reading_with(task.profile, task.options.density))
+    if task.only:
+        blocks = _chosen(task, blocks)
     yield from enumerate(nights for nights in blocks if nights)
 
 
+def _chosen(task: TableTask, blocks: Iterator[list[TableNight]]) -> Iterator[list[TableNight]]:
+    """Yield the nights that were named; one that is not there is refused when all were read."""
+    missing = set(task.only)
+    for nights in blocks:
+        chosen = [night for night in nights if night.id in task.only]
+        missing -= {night.id for night in chosen}
+        yield chosen
+    if missing:
+        raise file_error(task.path, f"has no night {min(missing)!r}, expected the ids of its column {ID}.")
+
+
 def _results(
-    make: Callable[[Block], tuple[Part, bool]], blocks: Iterator[Block], jobs: int
+    make: Callable[[Block], tuple[Part, bool]], blocks: Iterator[Block], jobs: int, executor: Executor | None
 ) -> Generator[tuple[Part, bool], None, None]:
-    if jobs == 1:
+    if jobs == 1 and executor is None:
         yield from map(make, blocks)
         return
     from stageguard.runner.processes import run_blocks  # loads what starts processes
 
-    yield from run_blocks(make, blocks, jobs)
+    yield from run_blocks(make, blocks, jobs, executor)
 
 
 def _stem(task: TableTask, number: int) -> Path:
@@ -363,10 +393,10 @@ def _count(tally: Tally, part: Part, task: TableTask, *, is_old: bool) -> None:
         tally.n_decoded += len(part.nights)
 
 
-def _join(
-    task: TableTask, identity: dict[str, Any], tally: Tally, parts: Sequence[Path], changes: list[list[str]]
+def _finish(
+    task: TableTask, identity: dict[str, Any], tally: Tally, joined: Path, changes: list[list[str]]
 ) -> tuple[Path, ...]:
-    """Put the parts together, and give everything its name: the sidecar last."""
+    """Give the table of all parts and what belongs to it their names: the sidecar last."""
     failures = [
         dict(zip(FAILURE_COLUMNS, (each.id, each.file, str(each.error), __version__), strict=True))
         for each in tally.failures
@@ -380,20 +410,14 @@ def _join(
     (task.parts / JOINING).touch()
     for path in texts.keys() - tables.keys():
         path.unlink(missing_ok=True)
-    if not parts:
+    if not tally.nights:
         write_together(tables, overwrite=True)
         return tuple(tables)
-    temporary, stream = new_temporary(task.output)
-    try:
-        with stream:
-            join_parts(task.output, parts, stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-        sidecar = _sidecar(task, identity, tally, file_sha256(temporary, "a recording"))
-        task.sidecar.unlink(missing_ok=True)  # of what is replaced: where it is, the table is whole
-        temporary.replace(task.output)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with joined.open("rb") as stream:
+        os.fsync(stream.fileno())
+    sidecar = _sidecar(task, identity, tally, file_sha256(joined, "a recording"))
+    task.sidecar.unlink(missing_ok=True)  # of what is replaced: where it is, the table is whole
+    joined.replace(task.output)
     write_together({**tables, task.sidecar: sidecar}, overwrite=True)
     return task.output, *tables, task.sidecar
 

@@ -80,13 +80,16 @@ def run_all(
 
 
 def run_blocks(
-    function: Callable[[Item], Result], blocks: Iterable[Item], jobs: int
+    function: Callable[[Item], Result], blocks: Iterable[Item], jobs: int, executor: Executor | None = None
 ) -> Generator[Result, None, None]:
     """Results in the order of large items, which are made in this process while others work on them.
 
     No more than a few are under way at any time. When a process is killed, the run ends.
     """
     n_workers = jobs or os.cpu_count() or 1
+    if executor is not None:
+        yield from _in_order(lambda block: executor.submit(function, block), blocks, MOST_SUBMITTED)
+        return
     if n_workers <= 1:
         yield from map(function, blocks)
         return

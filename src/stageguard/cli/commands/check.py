@@ -32,6 +32,7 @@ from stageguard.cli.present import (
     short_names,
 )
 from stageguard.cli.scored_files import ReadOptions, read_night, read_options
+from stageguard.cli.table_inputs import with_table_nights
 from stageguard.cli.terminal import console, print_list, table
 from stageguard.measures.day import lights_words
 from stageguard.measures.summary import NightFacts, shown
@@ -62,7 +63,7 @@ def check(
     stageguard check night.csv --profile human-psg-5 --strict
     """
     options = read_options(reading, profile=profile)
-    inputs = find_inputs(files, samples, options.wanted)
+    inputs = with_table_nights(find_inputs(files, samples, options.wanted))
     outcomes = run_and_show(
         lambda night: check_night(night, options),
         inputs.nights,

@@ -23,6 +23,7 @@ from stageguard.cli.options import (
 from stageguard.cli.parser import Argument, UsageError
 from stageguard.cli.present import MOST_ROWS, print_warnings, run_and_show, short_names
 from stageguard.cli.scored_files import Experts, ReadOptions, read_expert, read_night, read_options
+from stageguard.cli.table_inputs import with_table_nights
 from stageguard.cli.terminal import console, one_line, print_heading, print_list, table
 from stageguard.measures.agreement import Agreement, agreement, merged_pairs
 from stageguard.measures.summary import shown
@@ -69,7 +70,7 @@ def compare(
         missing = "OTHER: name what to compare with it" if files else "EXPERT: name it, or a list (--list)"
         raise UsageError(f"missing argument {missing}.")
     experts = Experts(files.pop(0) if samples is None else None)
-    inputs = find_inputs(files, samples, options.wanted)
+    inputs = with_table_nights(find_inputs(files, samples, options.wanted))
     run_and_show(
         lambda night: compare_night(night, experts, options),
         inputs.nights,

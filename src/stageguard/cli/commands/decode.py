@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,11 +24,14 @@ from stageguard.cli.options import (
     Overwrite,
     ProfileName,
     SampleList,
+    Scheduler,
+    text_option,
 )
 from stageguard.cli.parser import Exit, Option
 from stageguard.cli.present import (
     MOST_NOTES,
     MOST_ROWS,
+    executor_on,
     looking_like_experts,
     print_cohort,
     print_night,
@@ -45,6 +49,7 @@ from stageguard.cli.terminal import (
     print_list,
     table,
 )
+from stageguard.formats.density import listed
 from stageguard.formats.outputs import output_paths
 from stageguard.guard.decoding import Decoding
 from stageguard.profile.profile import Profile
@@ -56,11 +61,16 @@ from stageguard.runner.stopping import Stopped
 PERCENTILES = (5, 50, 95)
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from stageguard.runner.decode_table import TableResult, TableTask
 
 Svg = Annotated[bool, Option("--svg", help="Also draw each night as an SVG picture.")]
 Explain = Annotated[
     bool, Option("--explain", help="Also write which epochs changed, why, and what keeping them costs.")
+]
+Only = Annotated[
+    list[str] | None, text_option("ID", "Decode this night of a folder, list or table alone; repeatable.")
 ]
 Tune = Annotated[
     bool, Option("--tune", help="Tune the profile to the stager first, on these nights if ten or more.")
@@ -76,8 +86,10 @@ def decode(
     svg: Svg = False,
     explain: Explain = False,
     tune: Tune = False,
+    only: Only = None,
     overwrite: Overwrite = False,
     jobs: Jobs = 1,
+    scheduler: Scheduler = None,
     as_json: AsJson = False,
 ) -> None:
     """Turn stage probabilities into physiologically plausible hypnograms.
@@ -94,12 +106,14 @@ def decode(
     """
     loaded, options = Profile.load(profile), decode_options(given)
     if output is not None and output.suffix and load("runner.decode_table:is_table_name")(output):
-        source = _table_to_decode(files, samples, given, is_too_much=svg or tune)
+        source = _table_to_decode(files, samples, given, profile, is_too_much=svg or tune)
         make = load("runner.decode_table:TableTask")
-        task = make(source, output, loaded, options, overwrite=overwrite, explain=explain)
-        _decode_table(task, jobs, as_json=as_json)
+        chosen = tuple(only or ())
+        task = make(source, output, loaded, options, overwrite=overwrite, explain=explain, only=chosen)
+        with executor_on(scheduler) as executor:
+            _decode_table(task, jobs, executor, as_json=as_json)
         return
-    inputs = find_densities(files, samples, loaded, options)
+    inputs = _chosen(find_densities(files, samples, loaded, options), only)
     given.check_one_file(len(inputs.nights))
     check_folder(output)
     notes, written, problems = list(inputs.notes), list[Path](), list[Message]()
@@ -113,7 +127,8 @@ def decode(
     tasks = _tasks(
         inputs, output, loaded, options, overwrite=overwrite, explain=explain, draw=draw, as_json=as_json
     )
-    tally = _run(tasks, jobs, as_json=as_json)
+    with executor_on(scheduler) as executor:
+        tally = _run(tasks, jobs, executor, as_json=as_json)
     if inputs.is_cohort and output is not None:
         tables, remarks, problems = write_tables(tally, output, one_line)
         written, notes = [*tables, *written], [*notes, *remarks]
@@ -182,11 +197,22 @@ def _draw(decoding: Decoding) -> str:
     return hypnogram_svg(decoding)
 
 
-def _run(tasks: Sequence[DecodeTask], jobs: int, *, as_json: bool) -> Tally:
+def _chosen(inputs: Inputs, only: Sequence[str] | None) -> Inputs:
+    """Return the nights of these names; one that is not there is refused."""
+    if not only:
+        return inputs
+    names = [night.id for night in inputs.nights]
+    missing = [name for name in only if name not in names]
+    if missing:
+        raise InputError(f"--only {missing[0]}: there is no such night. Nights: {listed(names, 5)}.")
+    return replace(inputs, nights=tuple(night for night in inputs.nights if night.id in only))
+
+
+def _run(tasks: Sequence[DecodeTask], jobs: int, executor: Executor | None, *, as_json: bool) -> Tally:
     """Decode in order, with a progress bar on a terminal; of each night no more is kept than a row."""
     before = _written(tasks)
     tally = Tally()
-    outcomes = run_files(decode_task, tasks, output_of=lambda task: task.output, jobs=jobs)
+    outcomes = run_files(decode_task, tasks, output_of=lambda task: task.output, jobs=jobs, executor=executor)
     try:
         with closing(outcomes), JsonList(wanted=as_json) as printed:
             for outcome in progress(outcomes, "Decoding", len(tasks), quiet=as_json):
@@ -202,7 +228,12 @@ def _run(tasks: Sequence[DecodeTask], jobs: int, *, as_json: bool) -> Tally:
 
 
 def _table_to_decode(
-    files: Sequence[Path] | None, samples: Path | None, given: DecodingGiven, *, is_too_much: bool
+    files: Sequence[Path] | None,
+    samples: Path | None,
+    given: DecodingGiven,
+    profile: str,
+    *,
+    is_too_much: bool,
 ) -> Path:
     """Return the table of many nights; refuse what goes with files of one night only."""
     if samples is not None or files is None or len(files) != 1 or files[0].is_dir():
@@ -212,14 +243,15 @@ def _table_to_decode(
     given.check_one_file(2)
     if is_too_much:
         raise InputError(
-            "--svg and --tune do not go with a table as --output: name a folder, or `stageguard tune`."
+            "--svg and --tune do not go with a table as --output. Tune first, then decode with the tuned "
+            f"profile: stageguard tune {files[0].name} --base {profile} --output tuned.toml"
         )
     return files[0]
 
 
-def _decode_table(task: TableTask, jobs: int, *, as_json: bool) -> None:
+def _decode_table(task: TableTask, jobs: int, executor: Executor | None, *, as_json: bool) -> None:
     """Decode a cohort's table, and say what became of its nights."""
-    result = _run_table(task, jobs, as_json=as_json)
+    result = _run_table(task, jobs, executor, as_json=as_json)
     failed = []
     if result.n_failed_before:
         nights, listed = count(result.n_failed_before, "night"), task.beside(FAILURES_TABLE)
@@ -227,7 +259,7 @@ def _decode_table(task: TableTask, jobs: int, *, as_json: bool) -> None:
     _end(result.tally, [], failed, list(result.written), as_json=as_json, in_one_table=True)
 
 
-def _run_table(task: TableTask, jobs: int, *, as_json: bool) -> TableResult:
+def _run_table(task: TableTask, jobs: int, executor: Executor | None, *, as_json: bool) -> TableResult:
     """Decode a cohort's table, with a bar on a terminal."""
     n_done = 0
     with progress_bar("Decoding", quiet=as_json) as move:
@@ -240,12 +272,15 @@ def _run_table(task: TableTask, jobs: int, *, as_json: bool) -> TableResult:
 
         try:
             result: TableResult = load("runner.decode_table:decode_table")(
-                task, jobs=jobs, say=one_line, on_block=on_block
+                task, jobs=jobs, executor=executor, say=one_line, on_block=on_block
             )
         except Stopped as stopped:
             stopped.done = f"{count(n_done, 'night')} done. The same command goes on from there."
             raise
     with JsonList(wanted=as_json) as printed:
+        if as_json and not result.tally.n_nights:
+            for said in load("runner.decode_table:nights_before")(task):
+                printed.add(said)
         for row in result.tally.nights:
             printed.add({"ok": True} | row.to_dict())
         for outcome in result.tally.failures:

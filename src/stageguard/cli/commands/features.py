@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from stageguard.base.errors import InputError, did_you_mean
 from stageguard.base.records import dataclass
-from stageguard.cli.options import AsJson, Overwrite, output_option, seconds_option, text_option
+from stageguard.cli.options import AsJson, Overwrite, Scheduler, output_option, seconds_option, text_option
 from stageguard.cli.parser import Option, UsageError
 from stageguard.cli.present import run_and_show
 from stageguard.cli.recordings import Jobs, RecordingOptions, Recordings, Source, find_sources
@@ -62,6 +62,7 @@ def features(
     format: FormatOption = "npz",
     overwrite: Overwrite = False,
     jobs: Jobs = 1,
+    scheduler: Scheduler = None,
     as_json: AsJson = False,
 ) -> None:
     """Turn recordings into feature tables, with their stages where they are scored.
@@ -84,6 +85,7 @@ def features(
         as_json=as_json,
         output_of=attrgetter("output"),
         jobs=jobs,
+        scheduler=scheduler,
     )
 
 

@@ -28,6 +28,7 @@ from stageguard.cli.parser import Argument, Option, UsageError
 from stageguard.cli.present import end, print_notes, run_shown
 from stageguard.cli.progress import progress_bar
 from stageguard.cli.scored_files import Experts, ReadOptions, read_expert, read_options, read_scoring
+from stageguard.cli.table_inputs import with_table_nights
 from stageguard.cli.terminal import (
     console,
     count,
@@ -142,7 +143,7 @@ def fit(
     who = {} if subjects is None else read_subjects(subjects)
     named = {name: row.expert for name, row in who.items() if row.expert is not None}
     wanted = replace(options.wanted, kind="density") if expert or named else options.wanted
-    inputs = find_inputs(files, samples, wanted)
+    inputs = with_table_nights(find_inputs(files, samples, wanted))
     read = [Path(base), samples, subjects, *(path for night in inputs.nights for path in night.files)]
     check_apart([output], [path for path in read if path is not None])
     if output.exists() and not overwrite:

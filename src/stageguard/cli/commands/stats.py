@@ -38,6 +38,7 @@ from stageguard.cli.scored_files import (
     read_night,
     read_options,
 )
+from stageguard.cli.table_inputs import with_table_nights
 from stageguard.cli.terminal import console, one_line, print_json, print_list
 from stageguard.formats.cohort_files import (
     Cohort,
@@ -132,7 +133,7 @@ def stats(
         start=start,
         decode=profile is not None,
     )
-    inputs = find_inputs(files, samples, options.wanted)
+    inputs = with_table_nights(find_inputs(files, samples, options.wanted))
     if expert is not None and len(inputs.nights) > 1 and expert.is_file():
         raise UsageError("--expert names one file for several nights: name the folder with one each.")
     measuring = StatisticsOptions(convention, *read_lights(times), min_first_rem_seconds, lights_on_phase)

@@ -21,6 +21,7 @@ from stageguard.cli.options import (
 )
 from stageguard.cli.parser import UsageError
 from stageguard.cli.present import end, print_notes, run_shown
+from stageguard.cli.table_inputs import with_table_nights
 from stageguard.cli.terminal import console, count, one_line, print_json, print_list
 from stageguard.fitting.tune import FEWEST_NIGHTS, check_base, decision, tuned_profile
 from stageguard.profile.profile import Profile
@@ -60,7 +61,7 @@ def tune(
         raise UsageError(f"--output is {str(output)!r}, expected the name of a .toml file.")
     profile, options = Profile.load(base), density_options(reading)
     check_base(profile)
-    inputs = find_densities(files, samples, profile, DecodeOptions(options))
+    inputs = with_table_nights(find_densities(files, samples, profile, DecodeOptions(options)))
     read = [Path(base), samples, *(path for night in inputs.nights for path in night.files)]
     check_apart([output], [path for path in read if path is not None])
     if output.exists() and not overwrite:

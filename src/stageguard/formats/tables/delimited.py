@@ -319,6 +319,8 @@ def refuse_many(path: Where, name: str, cells: Sequence[str]) -> None:
     more = " or read each and put them together with sg.combine." if what == "channels" else (
         f" for example with pandas: table[table[{name!r}] == {values[0][:40]!r}]."
     )  # fmt: skip
+    if name.strip().casefold() == "id" and isinstance(path, Path):
+        more += f" All at once: stageguard decode {path.name} --output out.csv, or out.parquet."
     raise file_error(
         path,
         f"holds {len(values):,} {what} by its column {name} ({listed(values, 4)}), expected one. Keep the "

@@ -1,0 +1,83 @@
+"""A cohort's table as one file per night, for verbs that read nights one by one."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from stageguard.base.files import checked_file, open_text, write_text_atomic
+from stageguard.formats.cohort_table import ID, OWN_COLUMNS, TABLE_SUFFIXES, NightIds, is_parquet
+from stageguard.formats.outputs import TSV_SUFFIX
+from stageguard.formats.tables.delimited import DELIMITERS, split_line
+from stageguard.formats.tables.row_times import cell_text
+from stageguard.formats.tools.parquet import pyarrow_modules
+
+Cells = list[str]
+FEW = 3  # nights of one row each: then the ids count epochs
+_PLAIN_NAME = re.compile(r"[\w.@+=-]{1,100}")
+
+
+def split_table(path: Path, folder: Path) -> dict[str, Path]:
+    """Write each night of a table into a file of its own in a folder; return the files by id.
+
+    Nothing is returned of a file that is no table of several nights. What `decode` wrote becomes tables as
+    it writes them of single files.
+    """
+    if path.suffix.lower() not in TABLE_SUFFIXES:
+        return {}
+    rows = _parquet_rows(path) if is_parquet(path) else _text_rows(path)
+    header = next(rows, [])
+    columns = [number for number, name in enumerate(header) if name.strip().casefold() == ID]
+    if len(columns) != 1:
+        return {}
+    (column,) = columns
+    is_decoded = {*OWN_COLUMNS} <= {*header}
+    suffix, delimiter = (TSV_SUFFIX, "\t") if is_decoded else (".csv", ",")
+    ids, found, n_rows, n_short = NightIds(path), dict[str, Path](), 0, 0
+    for name, of_night in groupby(rows, key=lambda row: row[column] if column < len(row) else ""):
+        ids.check(name, n_rows + 1)
+        night = [[cell for number, cell in enumerate(row) if number != column] for row in (header, *of_night)]
+        n_rows += len(night) - 1
+        n_short += len(night) == 2
+        if n_short == FEW == len(found) + 1:
+            return {}
+        ids.finished.add(name)
+        stem = name if _PLAIN_NAME.fullmatch(name) else f"night {len(found) + 1}"
+        found[name] = folder / f"{stem}{suffix}"
+        write_text_atomic(found[name], _text(night, delimiter), overwrite=True)
+    return found if len(found) > 1 else {}
+
+
+def _text(rows: Iterable[Cells], delimiter: str) -> str:
+    if delimiter == "\t":
+        return "\n".join(map(delimiter.join, rows)) + "\n"
+    quoted = ([f'"{cell}"' if "," in cell else cell for cell in row] for row in rows)
+    return "\n".join(map(delimiter.join, quoted)) + "\n"
+
+
+def _text_rows(path: Path) -> Iterator[Cells]:
+    """Yield the cells of each line that has any, the header first."""
+    with open_text(path, "a recording", encoding="utf-8-sig") as file:
+        lines = (line for line in file if line.strip())
+        first = next(lines, "").rstrip("\r\n")
+        widest = max(DELIMITERS, key=lambda mark: len(split_line(first, mark)))
+        yield [cell.strip() for cell in split_line(first, widest)]
+        yield from csv.reader(lines, delimiter=widest)
+
+
+def _parquet_rows(path: Path) -> Iterator[Cells]:
+    _, parquet = pyarrow_modules(path, "reading")
+    with parquet.ParquetFile(checked_file(path, "a recording"), memory_map=True) as file:
+        yield list(file.schema_arrow.names)
+        for batch in file.iter_batches(use_threads=False):
+            yield from map(list, zip(*(map(_cell, column.to_pylist()) for column in batch), strict=True))
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "n/a"
+    return str(int(value)) if isinstance(value, bool) else cell_text(value)

@@ -1,0 +1,110 @@
+"""Verbs that take many nights read them from one table with the column id, too."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import stageguard as sg
+from cli_runner import Runner, error_line
+from stageguard.synthetic.night import simulate_night
+
+PROFILE = "human-psg-5"
+STAGES = ("W", "N1", "N2", "N3", "R")
+
+
+@pytest.fixture
+def run(capsys):
+    return Runner(capsys)
+
+
+@pytest.fixture(scope="module")
+def nights():
+    return [simulate_night(PROFILE, hours=3, seed=seed).density for seed in range(3)]
+
+
+def write(folder, nights, suffix):
+    """Write nights into one table, and each into a file of its own."""
+    folder.mkdir()
+    (folder / "nights").mkdir()
+    columns = {name: [] for name in ("id", *STAGES)}
+    for number, night in enumerate(nights):
+        rows = night.probabilities
+        columns["id"] += [f"n{number}"] * len(rows)
+        lines = [",".join(map(repr, row)) for row in rows.tolist()]
+        (folder / "nights" / f"n{number}.csv").write_text(f"{','.join(STAGES)}\n" + "\n".join(lines) + "\n")
+        for name, values in zip(STAGES, rows.T.tolist(), strict=True):
+            columns[name] += values
+    path = folder / f"all{suffix}"
+    if suffix == ".parquet":
+        pq.write_table(pa.table(columns), path)
+    else:
+        rows = zip(*columns.values(), strict=True)
+        path.write_text("\n".join(",".join(map(str, row)) for row in [tuple(columns), *rows]) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_table_is_measured_like_its_nights_as_files(run, tmp_path, nights, suffix):
+    path = write(tmp_path / "in", nights, suffix)
+    for verb in ("check", "stats"):
+        of_table, of_files = (
+            json.loads(run(verb, each, "-p", PROFILE, "--json").out)
+            for each in (path, path.parent / "nights")
+        )
+        if verb == "stats":
+            of_table, of_files = of_table["nights"], of_files["nights"]
+        assert [night["id"] for night in of_table] == ["n0", "n1", "n2"]
+        for mine, alone in zip(of_table, of_files, strict=True):
+            for told in (mine, alone):
+                for key in ("seconds", "file", "files", "notes", "assumed"):
+                    told.pop(key, None)
+            assert mine == alone
+
+
+def test_a_decoded_table_is_read_back_with_what_was_before(run, tmp_path, nights):
+    path = write(tmp_path / "in", nights, ".parquet")
+    for name in ("out.parquet", "out.csv"):
+        assert run("decode", path, "-p", PROFILE, "-o", tmp_path / name).code == 0
+        checked = run("check", tmp_path / name, "-p", PROFILE, "--json")
+        assert [night["id"] for night in json.loads(checked.out)] == ["n0", "n1", "n2"]
+        compared = json.loads(run("compare", tmp_path / name, tmp_path / name, "--json").out)
+        assert all(night["agreement"]["guard"]["accuracy"] == 1.0 for night in compared)
+        argmax = sg.agreement(
+            sg.decode(nights[0], PROFILE).hypnogram, sg.Hypnogram(nights[0].argmax(), "aasm5", 30.0)
+        )
+        assert compared[0]["agreement"]["argmax"]["accuracy"] == pytest.approx(argmax.accuracy)
+
+
+def test_a_profile_is_tuned_on_a_table(run, tmp_path, nights):
+    path = write(tmp_path / "in", nights * 4, ".csv")
+    refused = run("decode", path, "-p", PROFILE, "--tune", "-o", tmp_path / "out.csv")
+    assert f"stageguard tune all.csv --base {PROFILE} --output tuned.toml" in error_line(refused)
+    assert run("tune", path, "--base", PROFILE, "--output", tmp_path / "tuned.toml").code == 0
+    assert sg.Profile.load(tmp_path / "tuned.toml").fingerprint is not None
+
+
+def test_ids_that_count_epochs_are_no_nights(run, tmp_path, nights):
+    rows = nights[0].probabilities.tolist()
+    lines = [f"{number},{','.join(map(repr, row))}" for number, row in enumerate(rows)]
+    path = tmp_path / "one.csv"
+    path.write_text("\n".join([f"id,{','.join(STAGES)}", *lines]) + "\n")
+    checked = json.loads(run("check", path, "-p", PROFILE, "--json").out)
+    assert [night["id"] for night in checked] == ["one"]
+
+
+def test_only_the_named_nights_are_decoded(run, tmp_path, nights):
+    path = write(tmp_path / "in", nights, ".csv")
+    folder, out = path.parent / "nights", tmp_path / "out.parquet"
+    assert run("decode", folder, "-p", PROFILE, "-o", tmp_path / "o", "--only", "n1").code == 0
+    assert sorted(each.name for each in (tmp_path / "o").glob("*.hypnogram.tsv")) == ["n1.hypnogram.tsv"]
+    assert "no such night" in error_line(run("decode", folder, "-p", PROFILE, "--only", "n9"))
+    assert run("decode", path, "-p", PROFILE, "-o", out, "--only", "n0", "--only", "n2").code == 0
+    assert np.unique(pq.read_table(out).column("id").to_pylist()).tolist() == ["n0", "n2"]
+    ran = run("decode", path, "-p", PROFILE, "-o", tmp_path / "x.csv", "--only", "n9")
+    assert "has no night 'n9'" in error_line(ran)
+    assert not (tmp_path / "x.csv").exists()
