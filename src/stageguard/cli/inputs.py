@@ -46,7 +46,6 @@ from stageguard.profile.profile import Profile
 from stageguard.runner.cohort_tables import COHORT_TABLE, FAILURES_TABLE
 from stageguard.runner.decode_files import DecodeOptions, special
 
-OWN_TABLES = (COHORT_TABLE, FAILURES_TABLE)
 OWN_SUFFIXES = (TSV_SUFFIX, JSON_SUFFIX, SVG_SUFFIX, CHANGES_SUFFIX, *POSTERIOR_SUFFIXES)
 MAGIC = re.compile(r"[*?\[]")
 NOUNS = {"density": "probabilities", "hypnogram": "hypnograms or probabilities"}
@@ -225,7 +224,7 @@ def is_own(path: Path, kind: Kind = "hypnogram") -> bool:
     """Whether `decode` wrote it and commands that want this kind do not read it."""
     if path.name.endswith(TSV_SUFFIX):
         return kind == "density"
-    return path.name.endswith(OWN_SUFFIXES) or path.name in OWN_TABLES
+    return path.name.endswith(OWN_SUFFIXES) or path.name in (COHORT_TABLE, FAILURES_TABLE)
 
 
 def _in_folder(folder: Path, wanted: Wanted) -> tuple[list[Path], list[str]]:

@@ -212,7 +212,7 @@ class DecodedNight:
             strength_used=StrengthUsed.of(decoding.strength),
             outputs={kind: path for kind, path in outputs.items() if path is not None},
             joint=measures.joint,
-            notes=tuple(notes),
+            notes=tuple(notes if summary else dict.fromkeys((*notes, *decoding.assumed))),
             summary=summary,
             changes=None if changes is None else tuple(changes),
             n_early_rem_removed=len(measures.early_rem_removed),
@@ -392,8 +392,7 @@ def _write(
         shares_profile=task.shares_profile,
     )
     outputs = {"tsv": written.tsv, "json": written.sidecar, "svg": written.svg, "changes": written.changes}
-    said = notes if task.in_full else tuple(dict.fromkeys((*notes, *decoding.assumed)))
-    return DecodedNight.fresh(decoding, measures, outputs, said, changes, summary)
+    return DecodedNight.fresh(decoding, measures, outputs, notes, changes, summary)
 
 
 def _recorded_before(
