@@ -309,6 +309,15 @@ def test_the_same_failure_of_many_files_is_one_row(decode, nights):
     assert re.search(r"n30\.csv and 29 more +is empty", ran.err)
 
 
+def test_many_nights_of_another_stager_are_said_once(run, nights, tmp_path):
+    for seed in range(MOST_ROWS):
+        os.link(nights / "n1.csv", nights / f"m{seed}.csv")
+    profile = sg.Profile.load(PROFILE).replace(name="of-a", stager="A 1.0")
+    profile.save(tmp_path / "of-a.toml")
+    ran = run("decode", nights, "-p", tmp_path / "of-a.toml", "--stager", "B", "-o", tmp_path / "out")
+    assert re.search(rf"decoded by the base rule[^(]*\({MOST_ROWS + 3} nights\)", ran.out), (ran.out, ran.err)
+
+
 def test_many_nights_are_summarised(decode, nights):
     for seed in range(MOST_ROWS):
         os.link(nights / "n1.csv", nights / f"m{seed}.csv")

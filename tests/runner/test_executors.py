@@ -10,8 +10,10 @@ import time
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from cli_runner import Runner
 from stageguard.base.errors import InputError
 from stageguard.runner import executors
 from stageguard.runner.executors import ClusterError, executor_for
@@ -105,3 +107,22 @@ def test_a_scheduler_that_is_not_there_is_an_error(monkeypatch):
         pass
     with pytest.raises(InputError, match="expected an address"), executor_for("nowhere"):
         pass
+
+
+def test_files_and_tables_decoded_on_a_cluster_are_those_decoded_here(address, tmp_path, capsys):
+    run, folder = Runner(capsys), tmp_path / "nights"
+    folder.mkdir()
+    lines, rng = ["id,W,N1,N2,N3,R"], np.random.default_rng(1)
+    for name in ("a", "b"):
+        rows = [",".join(map(repr, row)) for row in rng.dirichlet(np.full(5, 0.4), 60).tolist()]
+        (folder / f"{name}.csv").write_text("\n".join(["W,N1,N2,N3,R", *rows]) + "\n")
+        lines += [f"{name},{row}" for row in rows]
+    table = tmp_path / "all.csv"
+    table.write_text("\n".join(lines) + "\n")
+    for where, more in (("here", ()), ("there", ("--scheduler", address))):
+        for source, name in ((folder, ""), (table, "out.csv")):
+            output = tmp_path / where / name
+            assert run("decode", source, "-p", "human-psg-5", "-o", output, *more).code == 0
+    for name in ("a.hypnogram.tsv", "b.hypnogram.tsv", "out.csv", "out.csv.nights.tsv"):
+        here, there = (tmp_path / where / name for where in ("here", "there"))
+        assert here.read_bytes() == there.read_bytes()
