@@ -106,8 +106,12 @@ def test_rows_that_sum_to_one_with_values_below_zero_are_no_logits():
     assert "Rows sum to 1, so these are no logits" in refused(rows)
 
 
-def test_what_the_caller_says_is_not_questioned():
-    logits = np.array([[0.2, 0.3, 0.5], [0.3, 0.3, 0.4]])
+def test_probabilities_are_no_logits_whatever_the_caller_says():
+    assert "these are probabilities, not logits. Leave out logits=True." in refused(P, logits=True)
+
+
+def test_what_the_caller_says_is_not_questioned_where_it_may_be():
+    logits = np.array([[0.2, 0.3, 0.5], [0.3, 0.3, 0.5]])
     values, notes = read(logits, logits=True)
     np.testing.assert_allclose(values, np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True))
     assert notes == []
