@@ -386,13 +386,15 @@ def test_match_keeps_half_of_the_differences_between_people(flickering):
     base = sg.Profile.load(BASE)
     material = read_material(flickering.densities, flickering.hypnograms, base, groups=flickering.groups)
     recipe = Recipe(base, 30.0)
-    profile = recipe.profile(Candidate("match"), recipe.learn(material))
+    learned = recipe.learn(material)
     labels = [density.probabilities.argmax(axis=1) for density in flickering.densities]
     indices = [np.mean(own[1:] != own[:-1]) for own in labels]
-    assert profile.strength.stager_fi == pytest.approx(np.median(indices), rel=1e-3)
-    for density, fi in zip(flickering.densities, indices, strict=True):
-        aim = profile.strength.fi_target * (fi / np.median(indices)) ** 0.5
-        assert decode(density, profile).strength.fi_low == pytest.approx(aim, rel=1e-3)
+    for exponent in (0.5, 0.0, 1.0):
+        profile = recipe.profile(Candidate("match", exponent=exponent), learned)
+        assert profile.strength.stager_fi == pytest.approx(np.median(indices), rel=1e-3)
+        for density, fi in zip(flickering.densities, indices, strict=True):
+            aim = profile.strength.fi_target * (fi / np.median(indices)) ** exponent
+            assert decode(density, profile).strength.fi_low == pytest.approx(aim, rel=1e-3)
 
 
 @pytest.mark.parametrize(("factor", "uses"), [(4, False), (60, True)])
