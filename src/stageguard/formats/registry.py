@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
 
 from stageguard.base.errors import Argument, FileFormatError, InputError, did_you_mean
 from stageguard.base.files import file_error
@@ -28,6 +27,8 @@ PURPOSES = {"density": "probabilities", "hypnogram": "hypnograms", "write": "wri
 @cache
 def formats() -> tuple[FileFormat, ...]:
     """Return all formats; the first call loads the modules of all tools."""
+    from pkgutil import iter_modules  # not needed where a table is known at sight
+
     tools = import_module("stageguard.formats.tools")
     names = [module.name for module in iter_modules(tools.__path__)]
     modules = [import_module(f"{tools.__name__}.{name}") for name in names]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -210,6 +209,8 @@ class Profile(Document):
         return min(cautions, key=lambda caution: caution.action != "refuse", default=None)
 
     def _refuse_misspelt(self, cohort: str, wanted: tuple[str, ...]) -> None:
+        from difflib import get_close_matches  # loaded where a cohort is named
+
         known = {name for caution in self.not_for for name in (caution.cohort, *caution.aliases) if name}
         # of names that share a word, the shortest stands last and stays
         names = sorted(known, key=len, reverse=True)
