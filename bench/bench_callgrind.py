@@ -149,14 +149,19 @@ def by_part(lines: Sequence[str]) -> Counter[str]:
     names: dict[str, str] = {}
     part, is_of_callee = "interpreter", False
     for line in lines:
-        if line.startswith("ob="):
-            number, _, name = line.removeprefix("ob=").partition(" ")
+        if line.startswith(
+            ("ob=", "cob=")
+        ):  # a file, named in full where it comes first; cob: of what is called
+            number, _, name = line.partition("=")[2].partition(" ")
             known = names.setdefault(number, name)
+            if line.startswith("cob="):
+                continue
             part = next((part for part, pattern in PARTS.items() if re.search(pattern, known)), "interpreter")
         elif line.startswith("calls="):
             is_of_callee = True
-        elif line[:1].isdigit() or line[:1] in "+-*":
-            counts[part] += 0 if is_of_callee else int(line.split()[1])
+        elif re.match(r"[\d+*-]", line):
+            _, *costs = line.split()
+            counts[part] += int(costs[0]) if costs and not is_of_callee else 0
             is_of_callee = False
     return counts
 
