@@ -3,6 +3,7 @@
     STAGEGUARD_DATA=... python run.py              every task that is not in results.json yet
     STAGEGUARD_DATA=... python run.py --only TEXT  those whose name contains a text
     STAGEGUARD_DATA=... python run.py --part 1/2   every other task: start it twice to use two cores
+    STAGEGUARD_DATA=... python run.py --unscored   again what needs no scored night, and keep the rest
     python run.py --tables                         lay the tables out anew
 
 What is learned from scored nights is learned on training subjects, in four folds. `stagers.py` makes the
@@ -103,6 +104,18 @@ def by_subject(rows: Sequence[dict]) -> tuple[list[str], list[list]]:
     return ["method", "subject", "nights", *measures], table
 
 
+def run_unscored_again(chosen: Sequence[Task]) -> None:
+    """Run what needs no scored night once more; what training nights gave stays."""
+    for task in chosen:
+        began = time.perf_counter()
+        made, held = run_without_labels(task), read(RESULTS).get(task.name, {})
+        if held and held["columns"] == made["columns"]:
+            scored = [row for row in held["rows"] if row[0] in SCORED]
+            made = held | made | {"rows": made["rows"] + scored}
+        keep(RESULTS, {task.name: made})
+        print(f"{task.name}, without labels: {time.perf_counter() - began:.0f} s", flush=True)
+
+
 def run(chosen: Sequence[Task], again: bool) -> None:
     """Run what is not done: everything without labels first, because that takes minutes."""
     for task in chosen:
@@ -125,11 +138,17 @@ def main() -> None:
     parser.add_argument("--only", default="", help="tasks whose name contains this")
     parser.add_argument("--part", default="1/1", help="which of how many equal parts of the tasks, as 1/2")
     parser.add_argument("--again", action="store_true", help="also tasks that are there already")
+    parser.add_argument(
+        "--unscored", action="store_true", help="again what needs no scored night, that alone"
+    )
     parser.add_argument("--tables", action="store_true", help="lay the tables out anew, run nothing")
     said = parser.parse_args()
     part, n_parts = map(int, said.part.split("/"))
-    if not said.tables:
-        run([task for task in tasks() if said.only in task.name][part - 1 :: n_parts], said.again)
+    chosen = [task for task in tasks() if said.only in task.name][part - 1 :: n_parts]
+    if said.unscored:
+        run_unscored_again(chosen)
+    elif not said.tables:
+        run(chosen, said.again)
     write_all()
 
 

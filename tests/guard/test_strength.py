@@ -263,6 +263,45 @@ def test_a_night_nothing_raises_takes_the_exponent_with_the_highest_index(backen
     assert result.hypnogram.labels.tolist() == labels.tolist()
 
 
+def starved_night(n_leaning):
+    """A night of wake, five epochs of NREM, and stretches that lean to NREM and never win."""
+    probabilities = np.tile([0.97, 0.02, 0.01], (200, 1))
+    probabilities[::40] = [0.05, 0.94, 0.01]
+    for start in range(20, 20 + 40 * n_leaning, 40):
+        probabilities[start : start + 10] = [0.55, 0.44, 0.01]
+    return probabilities
+
+
+def missing(probabilities, labels):
+    """Share of the night in other stages than the probabilities expect."""
+    return abs(np.bincount(labels, minlength=3) / len(labels) - probabilities.mean(axis=0)).sum() / 2
+
+
+def target_profile(fi_target):
+    return band_profile(fi_target).replace(strength={"rule": "target", "fi_target": fi_target})
+
+
+def test_target_lifts_stages_that_argmax_starves_up_to_the_experts_fragmentation(backend):
+    probabilities, profile = starved_night(5), target_profile(0.07)
+    before = quietly(probabilities, profile)
+    assert before.strength.fi_low < before.strength.fi_before < 0.07
+    assert missing(probabilities, before.hypnogram.labels) > 0.05
+    assert "nothing" not in " ".join(before.advice())
+    result = quietly(probabilities, profile, trained="natural")
+    assert result.strength.step == "raised"
+    assert result.strength.fi_after > before.strength.fi_before
+    assert missing(probabilities, result.hypnogram.labels) < missing(probabilities, before.hypnogram.labels)
+    assert "short of stages that the probabilities expect" in str(result.strength)
+
+
+def test_target_leaves_stages_that_are_hardly_starved(backend):
+    probabilities = starved_night(1)
+    assert 0.02 < missing(probabilities, probabilities.argmax(axis=1)) < 0.05
+    result = quietly(probabilities, target_profile(0.07), trained="natural")
+    assert result.strength.fi_low < result.strength.fi_before < 0.07
+    assert result.strength.step == "untouched"
+
+
 def test_the_output_says_what_knowing_the_training_would_change(backend):
     unknown = quietly(calm_night(), band_profile(0.1))
     told = " ".join((*unknown.assumed, *unknown.advice(), str(unknown.strength)))

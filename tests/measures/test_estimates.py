@@ -64,9 +64,46 @@ def weak_night(**changes):
     return decode(rows, profile_of(transition_weight=0.3, clock=CLOCK, **changes))
 
 
-def test_rem_that_hardly_shows_is_the_median_of_seeded_draws():
+def under_the_full_clock(night):
+    """The night by a profile whose clock has weight 1 and spares no bout."""
+    clock = night.profile.to_dict()["clock"] | {"weight": 1.0}
+    clock.pop("bout_nats", None)
+    return night.profile.replace(clock=clock)
+
+
+def test_rem_that_hardly_shows_is_where_three_minutes_of_it_are_expected():
     night = weak_night()
     assert not (night.argmax == R).any()
+    found = estimates(night)
+    full = sg.posterior(night.density, under_the_full_clock(night)).probabilities[:, R]
+    reached = next(i for i in range(len(full)) if full[: i + 1].sum() >= 6.0)
+    onset = next(i for i, label in enumerate(night.hypnogram.labels) if label != W)
+    assert found.rem_latency_estimator == "when 3 min of REM are expected under the full clock"
+    assert found.rem_latency_minutes == (reached - 5 - onset) / 2
+
+
+def test_long_early_rem_stays_in_the_night_and_not_in_its_estimate():
+    rows = probabilities((W, 10), (N, 20), (R, 20), (N, 120), (R, 40), sure=0.9)
+    clock = CLOCK | {"bout_nats": 20.0, "weight": 0.75}
+    night = decode(rows, profile_of(transition_weight=0.0, clock=clock))
+    assert (night.hypnogram.labels[30:50] == R).all()
+    found = estimates(night)
+    assert found.rem_latency_estimator == "first lasting REM bout under the full clock"
+    assert found.rem_latency_minutes == 80.0
+    assert sg.sleep_statistics(night).rem_latency_bout_minutes == 10.0
+    by_profile = decode(rows, under_the_full_clock(night))
+    assert found.rem_latency_minutes == sg.sleep_statistics(by_profile).rem_latency_bout_minutes
+
+
+def test_where_no_rem_is_expected_there_is_no_latency():
+    night = decode(
+        probabilities((W, 10), (N, 200), sure=0.999), profile_of(transition_weight=0.0, clock=CLOCK)
+    )
+    assert math.isnan(estimates(night).rem_latency_minutes)
+
+
+def test_a_profile_may_ask_for_the_median_of_seeded_draws():
+    night = weak_night(estimators={"rem_latency_minutes": "draws"})
     found = estimates(night, seed=4)
     drawn = []
     for labels in sg.sample(night.density, night.profile, n=N_DRAWS, seed=4):
@@ -79,18 +116,18 @@ def test_rem_that_hardly_shows_is_the_median_of_seeded_draws():
 
 
 def test_draws_are_never_epoch_by_epoch():
-    night = weak_night()
+    night = weak_night(estimators={"rem_latency_minutes": "draws"})
     free = decode(night.density, night.profile.replace(transition_weight=0.0))
     assert estimates(free).rem_latency_minutes == estimates(night).rem_latency_minutes
 
 
-def test_without_a_clock_draws_decide_nothing():
+def test_without_a_clock_the_first_lasting_bout_decides():
     rows = weak_night().density.probabilities.copy()
     rows[180:184] = [0.02, 0.08, 0.90]
     assert LITTLE_REM * 290 > 4
     timed = decode(rows, profile_of(transition_weight=0.3, clock=CLOCK))
     plain = decode(rows, profile_of(transition_weight=0.3))
-    assert estimates(timed).rem_latency_estimator == "median of posterior draws"
+    assert "expected" in estimates(timed).rem_latency_estimator
     assert estimates(plain).rem_latency_estimator == "first lasting REM bout"
 
 

@@ -124,6 +124,12 @@ class NightClock:
         np.log(factors, out=logs[: len(factors)])
         return logs
 
+    def in_full(self) -> NightClock:
+        """Return the clock at weight 1, sparing no bout."""
+        rows = self.rules.rows ** (1.0 / self.weight)
+        rules = self.rules._replace(rows=rows, bout_nats=np.inf, weight=1.0)
+        return NightClock(self.onsets, rules, self.argmax, self.start, self.stop)
+
     def epochs_since_onset(self, epoch: int) -> int | None:
         """Return how many epochs after the last onset an epoch is, None before the first."""
         before = [onset for onset in self.onsets if onset <= epoch]

@@ -18,7 +18,7 @@ from stageguard.guard import kernels
 from stageguard.guard.evidence import Night
 from stageguard.guard.inputs import NightInput, assumptions
 from stageguard.guard.search import chosen_trial, fixed_strength, run_searches
-from stageguard.guard.solver import Path, solver_for
+from stageguard.guard.solver import Job, Path, solver_for
 from stageguard.guard.strength import Strength
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
@@ -95,6 +95,15 @@ class Decoding(ExportableStages):
     def replaced(self, **made: Hypnogram | Strength) -> Decoding:
         """Return the same night with another `hypnogram` or `strength`."""
         return replace(self, _made=self._made | made)
+
+    def under_full_clock(self) -> Decoding:
+        """Return the night decoded once more at its strength, its clock at weight 1 and sparing no bout."""
+        if self.night.clock is None:
+            return self
+        night = self.night.timed(self.night.clock.in_full())
+        job = Job(night, chosen_trial(self.profile, night, self.strength))
+        (path,) = solver_for(self.profile, self.epoch_seconds).solve_feasible([job])
+        return replace(self, night=night, path=path, _made={"strength": self.strength})
 
     @property
     def assumed(self) -> tuple[str, ...]:
@@ -213,7 +222,14 @@ class Decoding(ExportableStages):
         rule = self.profile.strength
         if rule is None or not rule.lifts or rule.lift is not None or self.trained is not None:
             return ()
-        if not self.strength.fi_before < self.strength.fi_low:
+        strength, n_changed = self.strength, 0
+        if strength.fi_before < rule.fi_target * self.epoch_seconds / self.profile.epoch_seconds:
+            solver = solver_for(self.profile, self.epoch_seconds)
+            untimed = self.night.timed(None)
+            ((_, path, found),) = run_searches(self.profile, solver, [untimed], natural=True)
+            assert found is not None
+            strength, n_changed = found, int(np.count_nonzero(path.labels != self.hypnogram.labels))
+        if not n_changed:
             return (
                 Message(
                     "Knowing how the stager was trained (",
@@ -221,10 +237,6 @@ class Decoding(ExportableStages):
                     ") would change nothing on this night.",
                 ),
             )
-        solver = solver_for(self.profile, self.epoch_seconds)
-        ((_, path, strength),) = run_searches(self.profile, solver, [self.night.timed(None)], natural=True)
-        assert strength is not None
-        n_changed = int(np.count_nonzero(path.labels != self.hypnogram.labels))
         return (
             Message(
                 "If the stager was trained on natural class frequencies, ",

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from stageguard.base.arrays import Labels
 from stageguard.guard.clock import MOST_PASSES, ClockRules, NightClock
 from stageguard.guard.evidence import Night, best_stages, fragmentation_index
 from stageguard.guard.solver import Job, Passes, Path, Solver, Trial, fixed_log_weight, fixed_trial
@@ -26,6 +27,7 @@ PRIOR_EXPONENTS = tuple(round(0.05 * i, 2) for i in range(15))  # 0, .05, … .7
 BALANCING_ROUNDS = 4  # chosen on the stagers of studies/guard-on-real-data
 NEAR = 0.9  # of the aim: a night that lands below it has its weight refined
 WEIGHTS_BETWEEN = 3  # that are tried then, between the weight and the one before it
+STARVED = 0.05  # of the night in other stages than the probabilities expect: argmax starves some of them
 _LEAST_SHARE = 0.01  # of the night: less REM than that is noise
 _SHARE_OFFSET = 1e-4  # keeps the log of a stage that never occurs finite
 
@@ -41,6 +43,7 @@ class Limits(NamedTuple):
     low: float
     high: float
     aim: float
+    full: float  # up to which stages are lifted that argmax starves
     soft: float = math.inf  # share of fragmentation that may be left at the yielding weight
     stager_fi: float = math.nan
 
@@ -56,11 +59,11 @@ def _limits(rule: StrengthRule, ratio: float, fi_before: float) -> Limits:
     target = rule.fi_target * ratio
     low = rule.floor * target
     if rule.rule == "band":
-        return Limits("band", low, rule.cap * target, rule.cap * target)
+        return Limits("band", low, rule.cap * target, rule.cap * target, low)
     high = rule.act_above * target
     if rule.stager_fi is None:
-        return Limits("target", low, high, target, rule.soft)
-    return Limits("target", low, high, _aim(rule, ratio, fi_before), stager_fi=rule.stager_fi * ratio)
+        return Limits("target", low, high, target, target, rule.soft)
+    return Limits("target", low, high, _aim(rule, ratio, fi_before), target, stager_fi=rule.stager_fi * ratio)
 
 
 def _aim(rule: StrengthRule, ratio: float, fi_before: float) -> float:
@@ -283,8 +286,8 @@ def _within(solver: Solver, night: Night, fi_before: float, limits: Limits, lift
             trial, fi = yield from _calm(solver, night, limits.aim, balance, fi_before)
         if step == "lowered" and limits.rule == "target":
             trial, fi = yield from _land(trial, fi, limits.aim)
-    elif fi_before < limits.low and lifting == "tried":
-        trial, exponent, fi = yield from _lift(night, limits.low, fi_before)
+    elif fi_before < limits.full and lifting == "tried":
+        trial, exponent, fi = yield from _lift(night, limits, fi_before)
         if exponent > 0.0:
             step = "raised"
         if exponent > 0.0 and fi > limits.high:
@@ -366,16 +369,33 @@ def _calm(
 
 
 def _lift(
-    night: Night, low: float, fi_free: float
+    night: Night, limits: Limits, fi_free: float
 ) -> Generator[list[Trial], list[Path], tuple[Trial, float, float]]:
-    """Find the smallest prior exponent that brings fragmentation up to `low`, else the best there is."""
+    """Find the smallest prior exponent that brings fragmentation up to a limit, else the best there is.
+
+    Where argmax starves stages, ``target`` goes up to the experts' fragmentation, and no further than the
+    stages' totals come nearer to what the probabilities expect.
+    """
     best, best_exponent, best_fi = UNTOUCHED, 0.0, fi_free
+    least = _starved(night, _argmax_path(night).labels)
+    is_starved = limits.full > limits.low and least > STARVED
+    up_to = limits.full if is_starved else limits.low
+    if fi_free >= up_to:
+        return best, best_exponent, best_fi
     for exponent in PRIOR_EXPONENTS[1:]:
         trial = Trial(0.0, share_log_weight(night, exponent), is_free=True)
         (path,) = yield [trial]
         fi = path.fragmentation_index
-        if fi > best_fi:
-            best, best_exponent, best_fi = trial, exponent, fi
-        if fi >= low:
+        starved = _starved(night, path.labels)
+        if fi > best_fi and (starved < least or not is_starved):
+            best, best_exponent, best_fi, least = trial, exponent, fi, starved
+        if fi >= up_to:
             break
     return best, best_exponent, best_fi
+
+
+def _starved(night: Night, labels: Labels) -> float:
+    """Return the share of the night that is in other stages than the probabilities expect."""
+    expected = night.mean_probabilities()
+    counts = np.bincount(labels[labels >= 0], minlength=len(expected))
+    return float(np.abs(counts / max(1, counts.sum()) - expected).sum() / 2.0)

@@ -127,7 +127,10 @@ class Strength:
         reached = "" if self.fi_low <= self.fi_after <= self.fi_high else ", still outside"
         if self.step == "lowered":
             return f"More fragmented than {band}: {tau} is the least that helps; {change}{reached}."
-        raised = f"Less fragmented than {band}: prior exponent {self.prior_exponent:g} lifts minority stages"
+        why = f"Less fragmented than {band}"
+        if self.fi_before >= self.fi_low:
+            why = "Less fragmented than experts score, and short of stages that the probabilities expect"
+        raised = f"{why}: prior exponent {self.prior_exponent:g} lifts minority stages"
         if self.step == "raised":
             return f"{raised}; {change}{reached}."
         return f"{raised}, then {tau} calms it; {change}{reached}."

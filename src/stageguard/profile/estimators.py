@@ -14,11 +14,13 @@ ESTIMATORS = {
     "probabilities": "sum of the stager's probabilities",
     "posterior": "sum of the posterior",
     "bout": "first lasting REM bout",
+    "clock": "first lasting REM bout under the full clock",
+    "expected": "when 3 min of REM are expected under the full clock",
     "draws": "median of posterior draws",
 }
 TST, REM_LATENCY = "tst_minutes", "rem_latency_minutes"
 OF_MINUTES = ("path", "probabilities", "posterior")
-OF_REM_LATENCY = ("path", "bout", "draws")
+OF_REM_LATENCY = ("path", "bout", "clock", "expected", "draws")
 DEFAULT_OF_MINUTES = "posterior"  # where no scored night says otherwise
 
 

@@ -51,9 +51,10 @@ class StrengthRule:
     leaves less than ``soft`` of its fragmentation. With ``stager_fi``, the median over a stager's nights
     that `tune` measures, the stager decides instead of the night, and a night is brought to ``fi_target``
     times the ``exponent``-th power of its own index over that median. ``band`` lowers a night above ``cap``
-    times the target to that bound. Either lifts minority stages below ``floor`` times the target; ``lift``
-    says whether, None leaves that to how the stager was trained. ``match`` comes nearest to the target, or
-    with ``stager_fi`` to the same power of the night's own index.
+    times the target to that bound. Either lifts minority stages below ``floor`` times the target,
+    ``target`` also below the target itself if argmax starves them; ``lift`` says whether, None leaves that
+    to how the stager was trained. ``match`` comes nearest to the target, or with ``stager_fi`` to the same
+    power of the night's own index.
     """
 
     rule: Literal["target", "band", "match"] = schema.choice(schema.REQUIRED, "target", "band", "match")

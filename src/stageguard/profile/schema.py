@@ -333,8 +333,8 @@ _TABLE = (
     Key(
         "estimators",
         "which estimator serves `tst_minutes`, `minutes_` of a stage (`path`, `probabilities`, `posterior`) "
-        "and `rem_latency_minutes` (`path`, `bout`, `draws`), chosen by [fit](fit.md); others have their "
-        "[defaults](posterior.md#expected-minutes)",
+        "and `rem_latency_minutes` (`path`, `bout`, `clock`, `expected`, `draws`), chosen by [fit](fit.md); "
+        "others have their [defaults](posterior.md#expected-minutes)",
         read_estimators,
         {},
         write=lambda value, scheme: dict(value),
