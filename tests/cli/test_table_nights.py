@@ -74,6 +74,7 @@ def test_a_decoded_table_is_read_back_with_what_was_before(run, tmp_path, nights
         assert [night["id"] for night in json.loads(checked.out)] == ["n0", "n1", "n2"]
         compared = json.loads(run("compare", tmp_path / name, tmp_path / name, "--json").out)
         assert all(night["agreement"]["guard"]["accuracy"] == 1.0 for night in compared)
+        assert f"{name}, night n2" in run("compare", tmp_path / name, tmp_path / name).out
         argmax = sg.agreement(
             sg.decode(nights[0], PROFILE).hypnogram, sg.Hypnogram(nights[0].argmax(), "aasm5", 30.0)
         )

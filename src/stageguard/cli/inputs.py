@@ -85,12 +85,13 @@ class Input:
     @property
     def file(self) -> str:
         """The file."""
-        return str(self.path if self.table is None else self.table)
+        return str(self.path) if self.table is None else f"{self.table}, night {self.id}"
 
     @property
     def files(self) -> list[Path]:
         """All files that are read of it."""
-        return [path for path in (Path(self.file), self.scoring, self.edf, self.source) if path is not None]
+        paths = (self.table or self.path, self.scoring, self.edf, self.source)
+        return [path for path in paths if path is not None]
 
     def output(self, folder: Path | None) -> Path:
         """Return folder and name of its outputs, which lie beside it where no folder was named."""
@@ -174,8 +175,7 @@ def _once(nights: Sequence[Input]) -> tuple[list[Input], list[str]]:
 
     A file goes before a link to it. Rows of a sample list stay: each says something of its own.
     """
-    first: dict[Path, int] = {}
-    kept: list[Input] = []
+    first, kept = dict[Path, int](), list[Input]()
     twice: dict[str, None] = {}
     for night in nights:
         index = len(kept) if night.is_listed else first.setdefault(real_path(night.path), len(kept))
