@@ -24,6 +24,7 @@ from stageguard.base.files import file_error, read_file
 from stageguard.base.records import dataclass
 from stageguard.formats.density import Where, listed
 from stageguard.formats.sniffing import UTF16_MARKS
+from stageguard.guard import kernels
 
 DELIMITERS = ("\t", ";", ",")
 HEADER_SEARCH_LINES = 20
@@ -75,12 +76,14 @@ class TextTable:
 
     def numbers(self, index: int) -> tuple[Floats, bool]:
         """Return the numbers of a column, NaN where missing, and whether they had decimal commas."""
-        cells: Sequence[str] = self.column(index)
-        text = "\n".join(cells)
-        has_commas = self.delimiter != "," and "," in text
+        cells = self.column(index)
+        has_commas = self.delimiter != "," and "," in "".join(cells)
         if has_commas:
-            cells = [cell.replace(",", ".") for cell in cells]
-        if "_" not in text:  # Python reads 1_000 as a number; no table means that
+            cells = tuple([cell.replace(",", ".") for cell in cells])
+        numbers: Floats | None = kernels.active.read_numbers(cells)
+        if numbers is not None:
+            return numbers, has_commas
+        if "_" not in "".join(cells):  # Python reads 1_000 as a number; no table means that
             try:
                 return np.array(list(map(float, cells))), has_commas
             except ValueError:

@@ -420,4 +420,5 @@ NB_MODULE(_native, m) {
           "weight"_a, "initial"_a, "final_weight"_a, "n_threads"_a);
     bind_sums(m);
     bind_stream(m);
+    bind_text(m);
 }
