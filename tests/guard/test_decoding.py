@@ -172,6 +172,16 @@ def test_a_result_does_not_follow_the_callers_array(backend):
     assert np.array_equal(result.density.probabilities, before[1])
 
 
+def test_results_do_not_follow_the_arrays_of_a_list(backend):
+    nights = [night(seed=seed)[: 60 + 7 * seed] for seed in range(5)]
+    kept = [probabilities.copy() for probabilities in nights]
+    results = sg.decode(nights, profile_of())
+    for probabilities in nights:
+        probabilities[:] = 0.0
+    assert [one.hypnogram for one in results] == [sg.decode(p, profile_of()).hypnogram for p in kept]
+    assert all(np.array_equal(one.density.probabilities, p) for one, p in zip(results, kept, strict=True))
+
+
 def test_an_unlisted_cohort_is_noted(backend):
     assert any(
         "'shift workers'" in text for text in sg.decode(night(), profile_of(), cohort="shift workers").assumed

@@ -50,11 +50,11 @@ class Document:
         canonical = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
 
-    def _once(self, key: Hashable, make: Callable[[], Made]) -> Made:
-        """Return what `make` returns, made at the first call with this key."""
-        if key not in self._cache:
-            self._cache[key] = make()
-        made: Made = self._cache[key]
+    def _once(self, key: Hashable, make: Callable[..., Made], *arguments: Any) -> Made:
+        """Return what `make` returns, which is not None, made at the first call with this key."""
+        made: Made | None = self._cache.get(key)
+        if made is None:
+            made = self._cache[key] = make(*arguments)
         return made
 
     def __eq__(self, other: object) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 from stageguard.base import checks
 from stageguard.base.errors import CohortError, InputError, PinError, StageGuardWarning
 from stageguard.guard import inputs
-from stageguard.guard.decoding import Decoding, many_changes_advice
+from stageguard.guard.decoding import MANY_CHANGES, Decoding, many_changes_advice
 from stageguard.guard.evidence import Night, calibration_of
 from stageguard.guard.inputs import (
     BatchKeywords,
@@ -23,7 +23,8 @@ from stageguard.guard.inputs import (
     takes_options,
 )
 from stageguard.guard.search import Solved, run_searches
-from stageguard.guard.solver import NO_PATH, Job, NoPathError, run_grouped, solver_for
+from stageguard.guard.solver import NO_PATH, Job, NoPathError, Path, run_grouped, solver_for
+from stageguard.guard.strength import Strength
 from stageguard.profile.profile import Profile, as_profile
 
 
@@ -119,8 +120,9 @@ def read_all(
         checks.text(options.stager, "stager", empty=False)
     if options.trained is not None:
         checks.choice(options.trained, "trained", ("natural", "balanced"))
-    check_cohort(profile, options.cohort, stacklevel=stacklevel)
-    profile = profile.for_cohort(options.cohort)
+    if options.cohort is not None or profile.cohort is not None:
+        check_cohort(profile, options.cohort, stacklevel=stacklevel)
+        profile = profile.for_cohort(options.cohort)
     batch = inputs.is_batch(density)
     items = list(density) if batch else [density]
     if not items:
@@ -144,10 +146,9 @@ def read_all(
 def decode_asked(asked: Asked, options: GuardOptions) -> list[Decoding]:
     """Decode nights that are checked, unless checking them did."""
     profile, profiles, given, nights, _ = asked
-    solved: Sequence[Solved]
-    if all(night.opening is not None for night in nights):
-        solved = [Solved(night, night.opening, None) for night in nights]
-    else:
+    solved: Sequence[tuple[Night, Path, Strength | None]]
+    solved = [(night, night.opening, None) for night in nights if night.opening is not None]
+    if len(solved) < len(nights):
         solved = _search(asked, options)
     return [
         Decoding(
@@ -225,7 +226,11 @@ def _explain_no_path(failure: NoPathError, which: str) -> InputError:
 
 
 def _warn_of_many_changes(results: Sequence[Decoding]) -> None:
-    many = [(share, result) for result in results if (share := result.changed_share) > result.many_changes]
+    many = [
+        (share, result)
+        for result in results
+        if (share := result.changed_share) > MANY_CHANGES and share > result.many_changes
+    ]
     if not many:
         return
     share, worst = max(many, key=lambda pair: pair[0])

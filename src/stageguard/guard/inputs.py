@@ -177,7 +177,7 @@ def read_night(night: Any, profile: Profile, options: GuardOptions) -> NightInpu
     assumed: list[str] = []
     if type(night) is np.ndarray and options.stages is None and options.epoch_seconds is None:
         matrix = _as_probabilities(night, profile.scheme.names, options)
-        assumed += profile._once("assumed of arrays", lambda: _about_arrays(profile))
+        assumed += profile._once("assumed of arrays", _about_arrays, profile)
         return NightInput(matrix, profile.epoch_seconds, options, assumed=assumed)
     if isinstance(night, Hypnodensity):
         if options.stages is not None or options.epoch_seconds is not None or options.logits or options.log:
@@ -240,9 +240,12 @@ def _as_probabilities(night: Any, names: Sequence[str], options: GuardOptions) -
         raise InputError(
             Message(logits, " and ", log, " exclude each other. Log-probabilities are ", log, ".")
         )
-    matrix = as_float_matrix(night, len(names), names, what=options.scale)
+    is_plain = not (options.logits or options.log)
+    matrix = as_float_matrix(night, len(names), names, what="probabilities" if is_plain else options.scale)
     if matrix is night and matrix.flags.writeable:
         matrix = matrix.copy()  # the result must not change when the caller's array does
+    if is_plain:
+        return matrix
     if options.logits:
         top = matrix.max(axis=1, keepdims=True)  # NaN or infinite where a row has no softmax
         wrong = ~np.isfinite(top[:, 0]) & ~np.isnan(matrix).all(axis=1)
@@ -257,19 +260,17 @@ def _as_probabilities(night: Any, names: Sequence[str], options: GuardOptions) -
             )
         odds = np.exp(matrix - top)
         return np.asarray(odds / odds.sum(axis=1, keepdims=True))
-    if options.log:
-        if np.nanmax(matrix, initial=-np.inf) > 1e-3:
-            row = int(np.nanargmax(np.nanmax(matrix, axis=1)))
-            raise InputError(
-                Message(
-                    *("log-probabilities: ", RowNumber(row)),
-                    f" holds {np.nanmax(matrix[row]):.6g}, expected values up to 0. Logits are ",
-                    Argument("logits", True),
-                    ".",
-                )
+    if np.nanmax(matrix, initial=-np.inf) > 1e-3:
+        row = int(np.nanargmax(np.nanmax(matrix, axis=1)))
+        raise InputError(
+            Message(
+                *("log-probabilities: ", RowNumber(row)),
+                f" holds {np.nanmax(matrix[row]):.6g}, expected values up to 0. Logits are ",
+                Argument("logits", True),
+                ".",
             )
-        return np.asarray(np.exp(matrix))
-    return matrix
+        )
+    return np.asarray(np.exp(matrix))
 
 
 def _reorder(matrix: Floats, names: Sequence[str], scheme: StageScheme, assumed: list[str]) -> Floats:
@@ -373,12 +374,12 @@ def check_nights(
     given: Sequence[NightInput], profile: Profile, *, is_batch: bool, wants_paths: bool = True
 ) -> list[Night]:
     """Check every night's numbers in one pass and return them ready to solve; decode them if that can be."""
-    n_stages = profile.scheme.n_stages
     pieces = [night.matrix for night in given]
-    threads = kernels_module.threads_for(len(pieces), sum(map(len, pieces)))
-    kernels = kernels_module.for_stages(n_stages)
+    threads = kernels_module.threads_for(len(pieces), sum(map(len, pieces))) if is_batch else 1
     solver = _opener(given, profile) if wants_paths or profile.clock is not None else None
     if solver is None:
+        n_stages = profile.scheme.n_stages
+        kernels = kernels_module.for_stages(n_stages)
         argmax, *per_piece = kernels.argmax(pieces, kernels_module.no_weight(n_stages), threads)
         paths, outcomes = argmax, list(zip(*per_piece, strict=True))
     else:
@@ -417,7 +418,7 @@ def _opener(given: Sequence[NightInput], profile: Profile) -> Solver | None:
         ):
             return None
     solver = solver_for(profile, seconds)
-    return solver if solver.opening() else None
+    return solver if solver.opening else None
 
 
 def _keep_passes(night: Night, solver: Solver | None, passes: Passes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -88,7 +89,7 @@ class Solver:
         self.tables = compile_tables(profile, epoch_seconds)
         self.n_stages = profile.scheme.n_stages
         flip = profile.flip_flop
-        kernels = kernels_module.for_stages(self.n_stages)
+        self.kernels = kernels = kernels_module.for_stages(self.n_stages)
         self.is_greedy = flip.is_greedy and not profile.durations
         has_only_bouts = flip.penalty_nats == 0 and not profile.durations
         longest = int(self.tables.minimum_epochs.max())
@@ -104,7 +105,6 @@ class Solver:
         self.is_free_at_zero = has_only_bouts and longest == 1
         self.clock = ClockRules.of(profile.clock, profile.scheme, epoch_seconds) if profile.clock else None
         self._clock_spread = self.clock.spread_nats if self.clock else 0.0
-        self._opening: tuple[Any, ...] | None = None
         self._kept: dict[tuple[float, bool], tuple[Floats, Floats]] = {}
         window, every = 1, _RESCALE_EVERY_EPOCHS
         if self.is_greedy:
@@ -113,22 +113,20 @@ class Solver:
         scores = np.concatenate([self.tables.stay, self.tables.change[self.tables.change > -np.inf]])
         self._largest_score = float(np.abs(scores).max())
 
+    @cached_property
     def opening(self) -> tuple[Any, ...]:
-        """Return the rules of the trial that every plain night is decoded under; none beyond products."""
-        if self._opening is None:
-            self._opening = ()
-            trial = None if calibration_of(self.profile) else fixed_trial(self.profile)
-            if trial is not None and self._plain_route(trial) == "products":
-                bouts = self.bouts([trial.transition_weight], products=True)
-                self._opening = (_FIRST_TABLE, _weights_of([trial], self.n_stages), *bouts)
-        return self._opening
+        """The rules of the trial that every plain night is decoded under; none beyond products."""
+        trial = None if calibration_of(self.profile) else fixed_trial(self.profile)
+        if trial is None or self._plain_route(trial) != "products":
+            return ()
+        bouts = self.bouts([trial.transition_weight], products=True)
+        return (_FIRST_TABLE, _weights_of([trial], self.n_stages), *bouts)
 
     def open(self, pieces: list[Floats], threads: int) -> tuple[Labels, Labels, list[tuple[Any, ...]]]:
         """Check whole nights and decode them, with the clock where the profile has one."""
-        kernels = kernels_module.for_stages(self.n_stages)
         timed = {"clock": self.clock.tables, "most_passes": MOST_PASSES} if self.clock else {}
-        opened: tuple[Labels, Labels, list[tuple[Any, ...]]] = kernels.check_and_decode(
-            pieces, *self.opening(), threads, **timed
+        opened: tuple[Labels, Labels, list[tuple[Any, ...]]] = self.kernels.check_and_decode(
+            pieces, *self.opening, threads, **timed
         )
         return opened
 
@@ -166,7 +164,7 @@ class Solver:
     def n_together(self, job: Job) -> int:
         """Return how many trials of one night take about as long as one."""
         route = self._route(job.night, self._plain_route(job.trial))
-        return kernels_module.for_stages(self.n_stages).LANES if route == "products" else 1
+        return int(self.kernels.LANES) if route == "products" else 1
 
     def _plain_route(self, trial: Trial) -> Route:
         """Name the kernel for a night whose evidence is its probabilities."""
@@ -188,7 +186,7 @@ class Solver:
         products = route in ("products", "greedy")
         pieces, owners = _pieces(jobs, probabilities=products or route == "argmax")
         threads = kernels_module.threads_for(len(pieces), sum(map(len, pieces)))
-        kernels = kernels_module.for_stages(self.n_stages)
+        kernels = self.kernels
         weight = _of_pieces(stage_weights(jobs, self.n_stages), owners)
         if route == "argmax":
             clock = _clocks(jobs, owners)
@@ -266,7 +264,7 @@ class Solver:
             return _keep_free(job, labels, regions)
         rules: tuple[Any, ...]
         if self.is_greedy:
-            kernel = kernels_module.for_stages(self.n_stages).keep_greedy
+            kernel = self.kernels.keep_greedy
             rules = self._greedy_rules([trial.transition_weight], products=False)
         else:
             kernel = kernels_module.active.keep_automaton
@@ -279,7 +277,7 @@ class Solver:
 def solver_for(profile: Profile, epoch_seconds: float) -> Solver:
     """Return the profile compiled for an epoch length and the active kernels, once for all calls."""
     key = ("solver", epoch_seconds, kernels_module.active.NAME)
-    return profile._once(key, lambda: Solver(profile, epoch_seconds))
+    return profile._once(key, Solver, profile, epoch_seconds)
 
 
 def run_grouped(

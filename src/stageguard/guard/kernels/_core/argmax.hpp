@@ -3,28 +3,27 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 
+#include "four_rows.hpp"
+#include "labels.hpp"
 #include "pack.hpp"
 #include "rules.hpp"
 
 namespace stageguard {
 namespace STAGEGUARD_VARIANT {
 
-constexpr double kSumTolerance = 1e-3;  // how far from 1 a row may sum
-constexpr double kRounding = 1e-9;      // how far below 0 rounding may put a probability
-
-template <int K, bool kWeighted>
-Choice choose_each(const double* probabilities, std::int64_t n_epochs, const double* weight, std::int8_t* labels) {
+// Returns whether some row is not a distribution.
+template <int K>
+bool choose_each(const double* probabilities, std::int64_t n_epochs, const double* weight, std::int8_t* labels) {
     double least[K], farthest = 0.0, total = 0.0;
     for (int s = 0; s < K; ++s) least[s] = 0.0;
-    std::int64_t switches = 0;
-    int before = -1;
     for (std::int64_t t = 0; t < n_epochs; ++t) {
         const double* row = probabilities + t * K;
-        double best = kWeighted ? row[0] * weight[0] : row[0], sum = 0.0;
+        double best = row[0] * weight[0], sum = 0.0;
         int stage = 0;
         for (int s = 0; s < K; ++s) {
-            const double value = kWeighted ? row[s] * weight[s] : row[s];
+            const double value = row[s] * weight[s];
             stage = value > best ? s : stage;
             best = larger(value, best);
             sum += row[s];
@@ -32,13 +31,28 @@ Choice choose_each(const double* probabilities, std::int64_t n_epochs, const dou
         }
         farthest = larger(std::fabs(sum - 1.0), farthest);
         total += sum;
-        switches += stage != before;
-        before = stage;
         labels[t] = static_cast<std::int8_t>(stage);
     }
     bool bad = farthest > kSumTolerance || std::isnan(total);  // NaN loses every comparison, but sticks in the total
     for (int s = 0; s < K; ++s) bad |= least[s] < -kRounding;
-    return {switches - 1, bad};
+    return bad;
+}
+
+// The same of the stager's own choices, four epochs at once where that can be; the rest is left for `choose_each`.
+template <int K>
+bool choose_fours([[maybe_unused]] const double* probabilities, [[maybe_unused]] std::int64_t n_fours, [[maybe_unused]] std::int8_t* labels) {
+    bool bad[kLanes] = {};
+#if defined(__AVX2__)
+    FourRows<K> rows;
+    for (std::int64_t i = 0; i < n_fours; ++i) {
+        const double* row = probabilities + i * kLanes * K;
+        rows.load(row, row + K, row + 2 * K, row + 3 * K);
+        const std::int32_t best = rows.best();
+        std::memcpy(labels + i * kLanes, &best, kLanes);
+    }
+    rows.bad_rows(bad);
+#endif
+    return bad[0] || bad[1] || bad[2] || bad[3];
 }
 
 // `weight` multiplies each stage, and `clock` (n_timed, K) those of the first epochs; ones leave the stager's choice alone.
@@ -48,18 +62,15 @@ Choice argmax(const double* probabilities, std::int64_t n_epochs, const double* 
               std::int64_t n_timed, std::int8_t* labels) {
     bool is_weighted = false;
     for (int s = 0; s < K; ++s) is_weighted |= weight[s] != 1.0;
-    Choice choice = is_weighted ? choose_each<K, true>(probabilities, n_epochs, weight, labels)
-                                : choose_each<K, false>(probabilities, n_epochs, weight, labels);
+    const std::int64_t n_fours = kHasAvx2 && !is_weighted ? n_epochs / kLanes : 0, done = n_fours * kLanes;
+    bool bad = choose_fours<K>(probabilities, n_fours, labels);
+    bad |= choose_each<K>(probabilities + done * K, n_epochs - done, weight, labels + done);
     for (std::int64_t t = 0; t < n_timed; ++t) {
         double timed[K];
         for (int s = 0; s < K; ++s) timed[s] = weight[s] * clock[t * K + s];
-        const int before = labels[t];
-        choose_each<K, true>(probabilities + t * K, 1, timed, labels + t);
-        const int now = labels[t];
-        if (t > 0) choice.switches += (now != labels[t - 1]) - (before != labels[t - 1]);
-        if (t + 1 < n_epochs) choice.switches += (now != labels[t + 1]) - (before != labels[t + 1]);
+        choose_each<K>(probabilities + t * K, 1, timed, labels + t);
     }
-    return choice;
+    return {n_differing(labels, labels + 1, n_epochs - 1), bad};
 }
 
 }  // namespace STAGEGUARD_VARIANT

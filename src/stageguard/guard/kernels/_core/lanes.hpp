@@ -4,32 +4,16 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 
 #include "algebra.hpp"
-#include "argmax.hpp"
+#include "four_rows.hpp"
 #include "rules.hpp"
 #include "structured.hpp"
 
-// Unrolled, scores stay in registers from epoch to epoch.
-#if defined(__clang__)
-#define STAGEGUARD_UNROLL _Pragma("unroll")
-#elif defined(__GNUC__)
-#define STAGEGUARD_UNROLL _Pragma("GCC unroll 8")
-#else
-#define STAGEGUARD_UNROLL
-#endif
-
 namespace stageguard {
 namespace STAGEGUARD_VARIANT {
-
-#if defined(__AVX2__)
-using Lanes = AvxPack<kLanes>;
-#else
-using Lanes = PlainPack<kLanes>;
-#endif
 
 // The evidence of one night, the same in every lane.
 template <int K>
@@ -69,28 +53,16 @@ class FourNights {
     }
 
     void read(std::int64_t t, Lanes* e) {
-        Lanes x[K];
-        load(x);
-        Lanes best = x[0], sum = x[0], least = smaller(least_, x[0]);
-        __m256d stage = _mm256_setzero_pd();
+        rows_.load(row_[0], row_[1], row_[2], row_[3]);
+        const auto chosen = static_cast<std::uint32_t>(rows_.best());
         STAGEGUARD_UNROLL
-        for (int s = 1; s < K; ++s) {
-            stage = _mm256_blendv_pd(stage, _mm256_set1_pd(s), _mm256_cmp_pd(x[s].x[0], best.x[0], _CMP_GT_OQ));
-            best = larger(x[s], best);
-            sum = sum + x[s];
-            least = smaller(least, x[s]);
+        for (int lane = 0; lane < kLanes; ++lane) {
+            own_[lane][t] = static_cast<std::int8_t>(chosen >> (8 * lane));
+            row_[lane] += step_[lane];
         }
-        least_ = least;
-        total_ = total_ + sum;
-        const __m256d off = _mm256_andnot_pd(_mm256_set1_pd(-0.0), _mm256_sub_pd(sum.x[0], _mm256_set1_pd(1.0)));
-        farthest_.x[0] = _mm256_max_pd(off, farthest_.x[0]);
-        alignas(16) std::int32_t chosen[kLanes];
-        _mm_store_si128(reinterpret_cast<__m128i*>(chosen), _mm256_cvttpd_epi32(stage));
+        const Lanes inverse = Lanes::all(1.0) / rows_.sum;
         STAGEGUARD_UNROLL
-        for (int lane = 0; lane < kLanes; ++lane) own_[lane][t] = static_cast<std::int8_t>(chosen[lane]);
-        const Lanes inverse = Lanes::all(1.0) / sum;
-        STAGEGUARD_UNROLL
-        for (int s = 0; s < K; ++s) e[s] = larger(x[s] * inverse, Lanes::all(kClip)) * Lanes::all(rules_.weight[s]);
+        for (int s = 0; s < K; ++s) e[s] = larger(rows_.x[s] * inverse, Lanes::all(kClip)) * Lanes::all(rules_.weight[s]);
     }
 
     // From here on, lanes whose night has ended read the same harmless row again and again.
@@ -99,43 +71,16 @@ class FourNights {
             if (nights_[lane].n_epochs == n_epochs) row_[lane] = uniform_, step_[lane] = 0, own_[lane] = spare_;
     }
 
-    void bad_rows(bool* bad) const {
-        double least[kLanes], total[kLanes], farthest[kLanes];
-        least_.store(least), total_.store(total), farthest_.store(farthest);
-        for (int lane = 0; lane < kLanes; ++lane)
-            bad[lane] = farthest[lane] > kSumTolerance || std::isnan(total[lane]) || least[lane] < -kRounding;
-    }
+    void bad_rows(bool* bad) const { rows_.bad_rows(bad); }
 
   private:
-    static Lanes smaller(Lanes a, Lanes b) {  // a where b is NaN
-        a.x[0] = _mm256_min_pd(b.x[0], a.x[0]);
-        return a;
-    }
-
-    // The next row of each night, stage by stage.
-    void load(Lanes* x) {
-        const double *a = row_[0], *b = row_[1], *c = row_[2], *d = row_[3];
-        STAGEGUARD_UNROLL
-        for (int s = 0; s + 4 <= K; s += 4) {
-            const __m256d r0 = _mm256_loadu_pd(a + s), r1 = _mm256_loadu_pd(b + s), r2 = _mm256_loadu_pd(c + s), r3 = _mm256_loadu_pd(d + s);
-            const __m256d low01 = _mm256_unpacklo_pd(r0, r1), high01 = _mm256_unpackhi_pd(r0, r1);
-            const __m256d low23 = _mm256_unpacklo_pd(r2, r3), high23 = _mm256_unpackhi_pd(r2, r3);
-            x[s].x[0] = _mm256_permute2f128_pd(low01, low23, 0x20), x[s + 1].x[0] = _mm256_permute2f128_pd(high01, high23, 0x20);
-            x[s + 2].x[0] = _mm256_permute2f128_pd(low01, low23, 0x31), x[s + 3].x[0] = _mm256_permute2f128_pd(high01, high23, 0x31);
-        }
-        STAGEGUARD_UNROLL
-        for (int s = K - K % 4; s < K; ++s) x[s].x[0] = _mm256_set_pd(d[s], c[s], b[s], a[s]);
-        STAGEGUARD_UNROLL
-        for (int lane = 0; lane < kLanes; ++lane) row_[lane] += step_[lane];
-    }
-
     const BoutRules& rules_;
     const NightRows* nights_;
     std::int8_t *spare_, *own_[kLanes];
     const double* row_[kLanes];
     std::int64_t step_[kLanes] = {K, K, K, K};
     double uniform_[K];
-    Lanes least_ = Lanes::all(0.0), total_ = Lanes::all(0.0), farthest_ = Lanes::all(0.0);
+    FourRows<K> rows_;
 };
 #endif
 

@@ -8,6 +8,7 @@
 
 #include "bindings.hpp"
 #include "clock.hpp"
+#include "labels.hpp"
 
 using namespace nb::literals;
 
@@ -105,11 +106,9 @@ struct Opened {
 };
 
 Opened opened(const NightRows& night, bool is_bad, const Outcome& path) {
-    Opened result{{0, is_bad}, path, 0, {}};
-    for (std::int64_t t = 1; t < night.n_epochs; ++t) result.own.switches += night.own[t] != night.own[t - 1];
-    if (is_bad) return {result.own, {kImpossibleScore, 0}, 0, {}};
-    for (std::int64_t t = 0; t < night.n_epochs; ++t) result.changed += night.own[t] != night.path[t];
-    return result;
+    const Choice own{n_differing(night.own, night.own + 1, night.n_epochs - 1), is_bad};
+    if (is_bad) return {own, {kImpossibleScore, 0}, 0, {}};
+    return {own, path, n_differing(night.own, night.path, night.n_epochs), {}};
 }
 
 // Pieces that are decoded at once: four of about the same length, or one.
