@@ -13,11 +13,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cli_runner import Runner
+from cli_runner import Runner, write_night
+from feature_nights import cohort, feature_table, options, write_csv
+from made_recordings import write_psg
 from stageguard.base.errors import InputError
 from stageguard.runner import executors
 from stageguard.runner.executors import ClusterError, executor_for
 from stageguard.runner.processes import run_all
+from stageguard.synthetic.night import simulate_night
 
 distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -126,3 +129,63 @@ def test_files_and_tables_decoded_on_a_cluster_are_those_decoded_here(address, t
     for name in ("a.hypnogram.tsv", "b.hypnogram.tsv", "out.csv", "out.csv.nights.tsv"):
         here, there = (tmp_path / where / name for where in ("here", "there"))
         assert here.read_bytes() == there.read_bytes()
+
+
+def here_and_there(run, address, folder, command, *arguments):
+    """Run a command here and on the cluster; return the bytes of all files that each wrote, by name."""
+    written = []
+    for where, more in (("here", ()), ("there", ("--scheduler", address))):
+        ran = run(command, *arguments, "-o", folder / where / command, *more)
+        assert ran.code == 0, ran.err
+        written.append({path.name: path.read_bytes() for path in (folder / where / command).iterdir()})
+    return written
+
+
+def test_features_and_hypnograms_of_a_cluster_are_those_made_here(address, tmp_path, capsys):
+    torch = pytest.importorskip("torch")
+    from stageguard.nn.training import train
+
+    torch.set_num_threads(1)
+    run = Runner(capsys)
+    recordings = [write_psg(tmp_path / f"{name}.edf") for name in "ab"]
+    here, there = here_and_there(
+        run, address, tmp_path, "features", *recordings, "-r", "human-eeg-emg", "--format", "npz"
+    )
+    assert sorted(here) == ["a.npz", "b.npz"]
+    assert here == there
+    train(cohort(), options(steps=8), tmp_path / "model")
+    tables = [write_csv(tmp_path / f"n{seed}.csv", feature_table(seed)) for seed in (70, 71)]
+    here, there = here_and_there(run, address, tmp_path, "predict", tmp_path / "model", *tables)
+    assert len(here) == 6
+    assert here == there
+
+
+def test_a_network_changed_in_mid_run_stages_nothing_more(tmp_path):
+    pytest.importorskip("torch")
+    from stageguard.cli.commands.predict import NamedModel
+
+    (tmp_path / "model.json").write_text("{}")
+    named = NamedModel.of(tmp_path, "cpu")
+    (tmp_path / "model.json").write_text("[]")
+    with pytest.raises(InputError, match="holds another network than at the start"):
+        named.load()
+
+
+def test_a_profile_fitted_on_a_cluster_is_that_fitted_here(address, tmp_path, capsys):
+    run = Runner(capsys)
+    for folder in ("nights", "experts"):
+        (tmp_path / folder).mkdir()
+    for seed in range(4):
+        write_night(tmp_path / "nights" / f"n{seed}.csv", "human-psg-3", hours=1, seed=seed)
+        stages = simulate_night("human-psg-3", hours=1, seed=seed).expert.stages
+        (tmp_path / "experts" / f"n{seed}.txt").write_text("\n".join(stages.tolist()) + "\n")
+    written = []
+    for where, more in (("here", ()), ("there", ("--scheduler", address))):
+        output = tmp_path / where / "lab.toml"
+        output.parent.mkdir()
+        said = ("--expert", tmp_path / "experts", "--base", "human-psg-3", "-o", output)
+        ran = run("fit", tmp_path / "nights", *said, *more)
+        assert ran.code == 0, ran.err
+        assert "How many scored nights are enough" in ran.out
+        written.append((output.read_bytes(), ran.out.replace(str(output), "")))
+    assert written[0] == written[1]

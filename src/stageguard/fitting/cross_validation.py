@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, replace
-from functools import cache
+from functools import cache, partial
 from itertools import groupby
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -43,6 +43,9 @@ from stageguard.guard.evidence import Night
 from stageguard.measures.groups import t_quantile
 from stageguard.profile.parts import Calibration
 from stageguard.profile.profile import Profile
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 Status = Literal[
     "chosen",
@@ -110,6 +113,7 @@ class Choosing:
     seed: int
     scope: Scope | None = None  # of all nights, so that a choice on part of them is made as on all
     tick: Callable[[], None] | None = None  # is called after every fold
+    executor: Executor | None = None  # where the folds of `held_out` are worked on, instead of here
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -255,18 +259,11 @@ def held_out(folds: Folds, whole: Material, choosing: Choosing) -> HeldOut:
     """Choose and fit on each fold's training nights, and decode the nights held out."""
     by_number: dict[int, tuple[Labels, Labels, Profile, list[Score]]] = {}
     chosen = []
-    for train, test in folds:
-        picked = select(train, choosing)
-        met = (picked.chosen.rule,) if picked.chosen.totals else ()
-        learned = picked.recipe.learn(train, biases=picked.chosen.biases, totals=met)
-        argmax, guarded = (
-            decode_candidate(candidate, learned, picked.recipe, test) for candidate in (ARGMAX, picked.chosen)
-        )
-        profile = picked.recipe.whole_profile(picked.chosen, learned)
-        for night, before, after in zip(test.nights, argmax, guarded, strict=True):
+    for (_, test), (candidate, profile, outputs) in zip(folds, _outer_rounds(folds, choosing), strict=True):
+        for night, before, after in zip(test.nights, *outputs, strict=True):
             scores = score_night(night, (before, after), whole.endpoints)
             by_number[night.number] = before, after, profile, scores
-        chosen.append(picked.chosen)
+        chosen.append(candidate)
     nights = [by_number[night.number] for night in whole.nights]
     return HeldOut(
         nights=whole,
@@ -276,6 +273,33 @@ def held_out(folds: Folds, whole: Material, choosing: Choosing) -> HeldOut:
         scores=Scores.of([[scores[row] for *_, scores in nights] for row in range(2)]),
         chosen=tuple(chosen),
     )
+
+
+OuterRound = tuple[Candidate, Profile, tuple[list[Labels], list[Labels]]]  # labels: argmax's, the candidate's
+
+
+def _outer_rounds(folds: Folds, choosing: Choosing) -> Iterator[OuterRound]:
+    """Yield what each fold gives, in order; elsewhere all of them are worked on at a time."""
+    if choosing.executor is None:
+        yield from (_outer_round(choosing, fold) for fold in folds)
+        return
+    sent = replace(choosing, tick=None, executor=None)
+    results = choosing.executor.map(partial(_outer_round, sent), folds)
+    for (train, _), result in zip(folds, results, strict=True):
+        for _ in range(min(choosing.n_folds, len(train.groups)) if choosing.tick else 0):
+            choosing.tick()
+        yield result
+
+
+def _outer_round(choosing: Choosing, fold: tuple[Material, Material]) -> OuterRound:
+    train, test = fold
+    picked = select(train, choosing)
+    met = (picked.chosen.rule,) if picked.chosen.totals else ()
+    learned = picked.recipe.learn(train, biases=picked.chosen.biases, totals=met)
+    argmax, guarded = (
+        decode_candidate(candidate, learned, picked.recipe, test) for candidate in (ARGMAX, picked.chosen)
+    )
+    return picked.chosen, picked.recipe.whole_profile(picked.chosen, learned), (argmax, guarded)
 
 
 def can_nest(folds: Folds) -> bool:

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy.typing as npt
 
@@ -50,6 +50,9 @@ from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile, as_profile
 
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
 Nights = Sequence[Hypnodensity | npt.NDArray[Any]]
 Experts = Sequence[Hypnogram | Sequence[Hypnogram] | npt.NDArray[Any]]
 
@@ -90,6 +93,7 @@ def fit_report(
     learning_curve: bool = True,
     seed: int = 0,
     progress: Callable[[Progress], None] | None = None,
+    executor: Executor | None = None,
 ) -> FitReport:
     """Fit a profile and return all that was found on the way: see `fit` for the parameters.
 
@@ -109,6 +113,8 @@ def fit_report(
         checks.text(cohort, "cohort", empty=False)
     if progress is not None and not callable(progress):
         raise InputError(f"progress is {checks.shown(progress)}, expected a function that takes a Progress.")
+    if executor is not None and not callable(getattr(executor, "map", None)):
+        raise InputError(f"executor is {checks.shown(executor)}, expected a concurrent.futures.Executor.")
     options = inputs.GuardOptions(stages=stages, epoch_seconds=epoch_seconds, logits=logits, log=log)
     if statistics is not None:
         checks.choice(statistics, "statistics", ("night", "day"))
@@ -130,7 +136,7 @@ def fit_report(
     if not material.has_probabilities:
         return _counted(material, recipe, naming, n_folds)
     _check_enough(material)
-    choosing = Choosing(recipe, criterion, n_folds, seed)
+    choosing = Choosing(recipe, criterion, n_folds, seed, executor=executor)
     return _cross_validated(material, choosing, naming, progress, with_curve=bool(learning_curve))
 
 
@@ -195,6 +201,9 @@ def fit(*nights: Any, **options: Any) -> Profile:
         Same nights and same seed, same folds, same profile, whatever order the nights are given in.
     progress : callable, optional
         Is called with a `Progress` after every round.
+    executor : concurrent.futures.Executor, optional
+        Where folds of the check of the choice and of the learning curve are worked on; by default here, one
+        after the other. The profile is the same.
 
     Returns
     -------

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from stageguard.base.errors import InputError, Message, OutputExistsError
 from stageguard.base.files import check_apart
@@ -19,13 +19,14 @@ from stageguard.cli.options import (
     Overwrite,
     Reading,
     SampleList,
+    Scheduler,
     ScoredReading,
     ScoringFormat,
     output_option,
     text_option,
 )
 from stageguard.cli.parser import Argument, Option, UsageError
-from stageguard.cli.present import end, print_notes, run_shown
+from stageguard.cli.present import end, executor_on, print_notes, run_shown
 from stageguard.cli.progress import progress_bar
 from stageguard.cli.scored_files import Experts, ReadOptions, read_expert, read_options, read_scoring
 from stageguard.cli.table_inputs import with_table_nights
@@ -51,6 +52,9 @@ from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile
 from stageguard.runner.run import Outcome, collect_warnings, succeeded
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 Files = Annotated[
     list[Path] | None,
@@ -124,6 +128,7 @@ def fit(
     scoring_format: ScoringFormat = None,
     overwrite: Overwrite = False,
     show_all: All = False,
+    scheduler: Scheduler = None,
     as_json: AsJson = False,
 ) -> None:
     """Fit a profile to nights that a stager and an expert scored.
@@ -167,7 +172,8 @@ def fit(
         _print_counted(made, reader.base, output, outcomes, notes, warned, as_json=as_json)
         end(outcomes, as_json=as_json)
         return
-    report, warned = _fitted(nights, reader.base, output.stem, choice, quiet=as_json)
+    with executor_on(scheduler) as executor:
+        report, warned = _fitted(nights, reader.base, output.stem, choice, executor, quiet=as_json)
     report.profile.save(output, overwrite=overwrite)
     if as_json:
         files_read = [outcome.to_dict() for outcome in outcomes]
@@ -206,7 +212,13 @@ def _remarks(nights: Sequence[ScoredNight]) -> list[str]:
 
 
 def _fitted(
-    nights: Sequence[ScoredNight], base: Profile, name: str, choice: Choice, *, quiet: bool
+    nights: Sequence[ScoredNight],
+    base: Profile,
+    name: str,
+    choice: Choice,
+    executor: Executor | None,
+    *,
+    quiet: bool,
 ) -> tuple[FitReport, list[Message]]:
     """Return what fitting found, with a progress bar on a terminal, and its warnings."""
     groups, subjects = [night.group for night in nights], [night.subject for night in nights]
@@ -225,6 +237,7 @@ def _fitted(
             subjects=None if None in subjects else subjects,
             name=name,
             progress=watch,
+            executor=executor,
             **asdict(choice),
         )
     return report, warned

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, field
-from functools import partial
+from functools import lru_cache, partial
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from stageguard.base.errors import InputError, OutputExistsError
+from stageguard.base.files import file_sha256
 from stageguard.base.records import dataclass
 from stageguard.cli.options import (
     AsJson,
     Cohort,
     Device,
     Overwrite,
+    Scheduler,
     output_option,
     parse_dataset_options,
     parse_pairs,
@@ -85,6 +87,7 @@ def predict(
     temperature: Softened = None,
     device: ComputeOn = "auto",
     overwrite: Overwrite = False,
+    scheduler: Scheduler = None,
     as_json: AsJson = False,
 ) -> None:
     """Stage recordings with a trained network, then decode.
@@ -96,31 +99,64 @@ def predict(
     --------
     stageguard predict model tables --output staged
     """
-    from stageguard.nn.checkpoint import load_model  # loads torch, as the next
-    from stageguard.nn.training import pick_device
-
     if quality not in (None, "graded", "kdd2026", "none"):
         raise UsageError(f"--quality is {quality!r}, expected graded, kdd2026 or none.")
-    network = load_model(model, device=pick_device(device))
-    guard = network.card.profile if profile is None else Profile.load(profile)
+    _loaded.cache_clear()  # the files may be others than at an earlier call
+    network = NamedModel.of(model, device)
+    guard = network.load().card.profile if profile is None else Profile.load(profile)
     channels = parse_pairs(channel, "--channel", "ROLE=LABEL such as eeg=C4-M1")
     said = parse_dataset_options(dataset_option, "--dataset-option")
     tasks = find_tasks(recordings, dataset, channels, output, said)
 
-    def write(task: StageTask) -> DecodedNight:
-        return stage_and_write(
-            task, network, guard, cohort, quality, temperature=temperature, overwrite=overwrite
-        )
-
     run_and_show(
-        write,
+        partial(
+            stage_and_write,
+            network=network,
+            profile=guard,
+            cohort=cohort,
+            quality=quality,
+            temperature=temperature,
+            overwrite=overwrite,
+        ),
         tasks,
         "Staging",
         print_cohort,
         show_one=print_night,
         as_json=as_json,
         output_of=attrgetter("output"),
+        scheduler=scheduler,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class NamedModel:
+    """A trained network by its folder: every process loads it once, none is sent it."""
+
+    path: Path
+    device: str
+    card_sha256: str
+
+    @classmethod
+    def of(cls, path: Path, device: str) -> NamedModel:
+        """Return the network in a folder; a folder without one is refused when it is loaded."""
+        from stageguard.nn.checkpoint import CARD  # loads torch
+
+        card = (path if path.is_dir() else path.parent) / CARD
+        return cls(path.absolute(), device, file_sha256(card, "JSON") if card.is_file() else "")
+
+    def load(self) -> TrainedModel:
+        """Return the network, which a process keeps from one recording to the next."""
+        if NamedModel.of(self.path, self.device).card_sha256 not in ("", self.card_sha256):
+            raise InputError(f"{self.path} holds another network than at the start. Stage the rest again.")
+        return _loaded(self)
+
+
+@lru_cache(maxsize=1)
+def _loaded(named: NamedModel) -> TrainedModel:
+    from stageguard.nn.checkpoint import load_model  # loads torch, as the next
+    from stageguard.nn.training import pick_device
+
+    return load_model(named.path, device=pick_device(named.device))
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,11 +222,11 @@ def _file_task(file: Path, channels: Mapping[str, str], folder: Path) -> StageTa
 
 def stage_and_write(
     task: StageTask,
-    model: TrainedModel,
+    *,
+    network: NamedModel,
     profile: Profile,
     cohort: str | None,
     quality: str | None,
-    *,
     temperature: bool | None,
     overwrite: bool,
 ) -> DecodedNight:
@@ -200,6 +236,7 @@ def stage_and_write(
     existing = [path for path in (densities, files.tsv, files.sidecar) if path.exists()]
     if existing and not overwrite:
         raise OutputExistsError(f"{existing[0]} exists already. Use --overwrite to replace it.")
+    model = network.load()
     recording = read_features(task.path, choose=model.card.columns) if task.read is None else task.read()
     rules = cast("QualityRules | None", quality)
     staged = stage(recording, model, profile, quality=rules, temperature=temperature, cohort=cohort)
