@@ -6,6 +6,8 @@ import json
 import shutil
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import stageguard as sg
@@ -136,7 +138,7 @@ def test_a_recorded_name_cannot_point_elsewhere(run, decoded):
 
 def test_what_is_no_output_is_one_line(run, decoded):
     line = error_line(run("verify", decoded / "night.csv"))
-    assert line == "night.csv: is not an output of decode: expected a .hypnogram.tsv or .hypnogram.json file."
+    assert line.startswith("night.csv: is not an output of decode: expected a .hypnogram.tsv or ")
     (decoded / "night.hypnogram.json").unlink()
     line = error_line(run("verify", decoded / "night.hypnogram.tsv"))
     assert line.startswith("night.hypnogram.json: is missing")
@@ -316,3 +318,99 @@ def test_nights_of_a_cohort_share_their_profile_and_are_verified_where_they_are_
     ran = run(*arguments)
     assert ran.code == 1
     assert f"n1.hypnogram.json: needs its profile, {profile.name}, which is missing beside it." in ran.err
+
+
+@pytest.fixture(params=["out.csv", "out.parquet"])
+def table(run, tmp_path, request):
+    """A decoded table of three nights and one that fails, in another folder than its input."""
+    lines = ["id,W,N1,N2,N3,R"]
+    for seed in range(3):
+        rows = write_night(tmp_path / "night.csv", hours=0.5, seed=seed).read_text().splitlines()[1:]
+        lines += [f"n{seed},{row}" for row in rows]
+    lines.append("bad,x,0,0,0,1")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "all.csv").write_text("\n".join(lines) + "\n")
+    output = tmp_path / "out" / request.param
+    output.parent.mkdir()
+    assert (
+        run("decode", tmp_path / "in" / "all.csv", "-p", "human-psg-5", "-o", output, "--explain").code == 1
+    )
+    assert output.is_file()
+    return output
+
+
+def rewrite(path, change):
+    """Change the rows of a decoded table, dictionaries by column."""
+    if path.suffix == ".csv":
+        header, *rows = [line.split(",") for line in path.read_text().splitlines()]
+        rows = change([dict(zip(header, row, strict=True)) for row in rows])
+        path.write_text("\n".join(map(",".join, [header, *(row.values() for row in rows)])) + "\n")
+    else:
+        held = pq.read_table(path)
+        pq.write_table(pa.Table.from_pylist(change(held.to_pylist()), held.schema), path)
+
+
+def swapped(rows):
+    rows[70]["stage"] = "W" if rows[70]["stage"] != "W" else "R"
+    return rows
+
+
+def test_a_decoded_table_is_verified_by_either_of_its_names(run, table):
+    for path in (table, table.with_name(f"{table.name}.json")):
+        ran = run("verify", path, "--json")
+        assert failed(ran) == {}
+        assert ran.code == 0
+    (again,) = (check for check in ran.json["checks"] if check["name"] == "decoded again")
+    assert again["finding"] == "all 180 epochs of 3 nights the same"
+    assert [c["name"] for c in ran.json["checks"]][-3:] == [
+        f"{table.name}.{what}.tsv" for what in ("nights", "failures", "changes")
+    ]
+
+
+def test_each_night_of_a_table_that_differs_is_a_line(run, table):
+    rewrite(table, swapped)
+    ran = run("verify", table, "--json")
+    assert ran.code == 1
+    found = failed(ran)
+    assert list(found) == ["table", "night n1"]
+    assert found["night n1"].startswith("1 of 60 epochs differ (the first is epoch 10: ")
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "finding"),
+    [
+        (lambda rows: rows[:-1], "night n2", "60 epochs, but 59 are written"),
+        (lambda rows: rows[:60] + rows[120:], "night n1", "night 'n2' stands in its place"),
+        (lambda rows: rows[:120], "night n2", "the end of the table stands in its place"),
+        (lambda rows: [*rows, rows[0] | {"id": "more"}], "night more", "the input does not give it"),
+    ],
+)
+def test_nights_that_are_cut_lost_or_added_are_named(run, table, change, name, finding):
+    rewrite(table, change)
+    found = failed(run("verify", table, "--json"))
+    assert finding in found[name]
+
+
+def test_another_input_of_a_table_and_an_edited_table_beside_it_are_found(run, table, tmp_path):
+    beside = table.with_name(f"{table.name}.nights.tsv")
+    beside.write_text(beside.read_text().replace("n1", "n7"))
+    assert failed(run("verify", table, "--json")) == {beside.name: f"{beside.name} was changed after writing"}
+    source = tmp_path / "in" / "all.csv"
+    moved = source.rename(tmp_path / "moved.csv")
+    assert "not found" in failed(run("verify", table, "--json"))["input"]
+    assert run("verify", table, "--input", moved).code == 0
+    moved.write_text(moved.read_text().replace("bad,x", "bad,0"))
+    found = failed(run("verify", table, "--input", moved, "--json"))
+    assert list(found) == ["input", "night bad"]
+
+
+def test_a_damaged_table_or_sidecar_is_no_crash(run, table):
+    table.write_bytes(table.read_bytes()[:50])
+    assert "decoded again" in failed(run("verify", table, "--json"))
+    table.unlink()
+    assert "is missing, expected the table" in error_line(run("verify", table))
+    sidecar = table.with_name(f"{table.name}.json")
+    table.write_text("id\n")
+    for text in ("[]", '{"stageguard": 7}', '{"stageguard": {"run": {}}}', "{"):
+        sidecar.write_text(text)
+        assert error_line(run("verify", table)).startswith(f"{sidecar.name}: is ")

@@ -248,7 +248,7 @@ def test_a_run_that_was_stopped_goes_on_and_ends_equal(run, tmp_path, small_bloc
     path = cohort(tmp_path / "in.parquet", nights_of(6), list("abcdef"))
     call = ("decode", path, "-p", PROFILE, "--explain", "-o")
     assert run(*call, tmp_path / "whole.parquet").code == 0
-    n_blocks, decode_block = 0, runs._decode_block
+    n_blocks, decode_block = 0, runs.decode_block
 
     def fail_later(*arguments):
         nonlocal n_blocks
@@ -257,7 +257,7 @@ def test_a_run_that_was_stopped_goes_on_and_ends_equal(run, tmp_path, small_bloc
             raise KeyboardInterrupt
         return decode_block(*arguments)
 
-    monkeypatch.setattr(runs, "_decode_block", fail_later)
+    monkeypatch.setattr(runs, "decode_block", fail_later)
     with pytest.raises(KeyboardInterrupt):
         runs.decode_table(task_of(path, tmp_path / "out.parquet"))
     assert not (tmp_path / "out.parquet").exists()

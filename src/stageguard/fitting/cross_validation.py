@@ -286,8 +286,9 @@ def _outer_rounds(folds: Folds, choosing: Choosing) -> Iterator[OuterRound]:
     sent = replace(choosing, tick=None, executor=None)
     results = choosing.executor.map(partial(_outer_round, sent), folds)
     for (train, _), result in zip(folds, results, strict=True):
-        for _ in range(min(choosing.n_folds, len(train.groups)) if choosing.tick else 0):
-            choosing.tick()
+        if choosing.tick is not None:
+            for _ in range(min(choosing.n_folds, len(train.groups))):
+                choosing.tick()
         yield result
 
 

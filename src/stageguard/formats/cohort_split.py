@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections.abc import Iterable, Iterator
 from itertools import groupby
@@ -10,7 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from stageguard.base.files import checked_file, open_text, write_text_atomic
-from stageguard.formats.cohort_table import ID, OWN_COLUMNS, TABLE_SUFFIXES, NightIds, is_parquet
+from stageguard.formats.cohort_table import (
+    ID,
+    OWN_COLUMNS,
+    PARQUET_SUFFIXES,
+    TABLE_SUFFIXES,
+    TEXT_DELIMITERS,
+    NightIds,
+    is_parquet,
+)
 from stageguard.formats.outputs import TSV_SUFFIX
 from stageguard.formats.tables.delimited import DELIMITERS, split_line
 from stageguard.formats.tables.row_times import cell_text
@@ -29,7 +38,7 @@ def split_table(path: Path, folder: Path) -> dict[str, Path]:
     """
     if path.suffix.lower() not in TABLE_SUFFIXES:
         return {}
-    rows = _parquet_rows(path) if is_parquet(path) else _text_rows(path)
+    rows = table_rows(path)
     header = next(rows, [])
     columns = [number for number, name in enumerate(header) if name.strip().casefold() == ID]
     if len(columns) != 1:
@@ -50,6 +59,19 @@ def split_table(path: Path, folder: Path) -> dict[str, Path]:
         found[name] = folder / f"{stem}{suffix}"
         write_text_atomic(found[name], _text(night, delimiter), overwrite=True)
     return found if len(found) > 1 else {}
+
+
+def table_rows(path: Path) -> Iterator[Cells]:
+    """Yield the cells of each row of a table, the header first."""
+    return _parquet_rows(path) if is_parquet(path) else _text_rows(path)
+
+
+def part_rows(output: Path, part: bytes) -> Iterator[Cells]:
+    """Yield the cells of what `part_bytes` made for an output, as `table_rows` yields those of the output."""
+    if output.suffix.lower() not in PARQUET_SUFFIXES:
+        return csv.reader(io.StringIO(part.decode()), delimiter=TEXT_DELIMITERS[output.suffix.lower()])
+    arrow, _ = pyarrow_modules(output, "reading")
+    return _batch_rows(arrow.ipc.open_file(part).read_all())
 
 
 def _text(rows: Iterable[Cells], delimiter: str) -> str:
@@ -74,7 +96,11 @@ def _parquet_rows(path: Path) -> Iterator[Cells]:
     with parquet.ParquetFile(checked_file(path, "a recording"), memory_map=True) as file:
         yield list(file.schema_arrow.names)
         for batch in file.iter_batches(use_threads=False):
-            yield from map(list, zip(*(map(_cell, column.to_pylist()) for column in batch), strict=True))
+            yield from _batch_rows(batch)
+
+
+def _batch_rows(batch: Any) -> Iterator[Cells]:
+    yield from map(list, zip(*(map(_cell, column.to_pylist()) for column in batch.columns), strict=True))
 
 
 def _cell(value: Any) -> str:

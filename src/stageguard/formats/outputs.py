@@ -235,12 +235,16 @@ def derived_sidecar(
 
 
 def _describe_input(path: Path, data: bytes | None, folder: Path) -> dict[str, Any]:
-    """Describe a file, with its path from the output's folder; None between drives."""
+    """Describe a file, with its path from the output's folder."""
+    return describe_file(path, data) | {"path": relative_path(path, folder)}
+
+
+def relative_path(path: Path, folder: Path) -> str | None:
+    """Return the path of an input from the output's folder; None between drives."""
     try:
-        relative = Path(os.path.relpath(path.absolute(), folder.absolute())).as_posix()
+        return Path(os.path.relpath(path.absolute(), folder.absolute())).as_posix()
     except ValueError:
-        relative = None
-    return describe_file(path, data) | {"path": relative}
+        return None
 
 
 def _table_text(decoding: Decoding, quality: npt.ArrayLike | None) -> str:

@@ -50,6 +50,7 @@ from stageguard.formats.outputs import (
     change_cells,
     describe_profile,
     plain,
+    relative_path,
 )
 from stageguard.guard.decode import check_cohort, decode
 from stageguard.guard.decoding import Decoding, many_changes_advice
@@ -189,10 +190,10 @@ def decode_table(
     with _parts_folder(task, identity):
         tally, changes = Tally(), list[list[str]]()
         joined, stream = new_temporary(task.parts / task.output.name)
-        results = _results(partial(_part, task, say), _blocks(task), jobs, executor)
+        results = _results(partial(_part, task, say), table_blocks(task), jobs, executor)
         with stream, joining(task.output, stream) as add, contextlib.closing(results):
             for number, (part, is_old) in enumerate(results):
-                _count(tally, part, task, is_old=is_old)
+                add_part(tally, part, task, is_old=is_old)
                 changes += part.changes
                 if part.nights:
                     add(_stem(task, number).with_suffix(part_suffix(task.output)))
@@ -203,7 +204,7 @@ def decode_table(
     return TableResult(tally, written)
 
 
-def _blocks(task: TableTask) -> Iterator[Block]:
+def table_blocks(task: TableTask) -> Iterator[Block]:
     """Yield the blocks of nights, which are the same in every run."""
     blocks = read_nights(task.path, reading_with(task.profile, task.options.density))
     if task.only:
@@ -310,7 +311,7 @@ def _part(task: TableTask, say: Callable[[object], str], block: Block) -> tuple[
             is_whole = content["sha256"] is None or content["sha256"] == file_sha256(data, "a recording")
             if is_whole:
                 return Part.from_dict(content["part"]), True
-    part, decoded = _decode_block(task, nights, say)
+    part, decoded = decode_block(task, nights, say)
     sha256 = None
     if decoded:
         write_together({data: part_bytes(task.output, decoded)}, overwrite=True, durable=False)
@@ -320,7 +321,7 @@ def _part(task: TableTask, say: Callable[[object], str], block: Block) -> tuple[
     return part, False
 
 
-def _decode_block(
+def decode_block(
     task: TableTask, nights: Sequence[TableNight], say: Callable[[object], str]
 ) -> tuple[Part, list[tuple[str, Decoding]]]:
     """Decode the nights of a block, all at once where none of them fails."""
@@ -382,7 +383,8 @@ def _rows(task: TableTask, decodings: Mapping[str, Decoding]) -> list[NightRow]:
     ]
 
 
-def _count(tally: Tally, part: Part, task: TableTask, *, is_old: bool) -> None:
+def add_part(tally: Tally, part: Part, task: TableTask, *, is_old: bool) -> None:
+    """Count the nights of a part."""
     tally.nights += part.nights
     tally.failures += [Outcome(task.path.name, night, error=Message(error)) for night, error in part.failures]
     tally.notes.update(part.notes)
@@ -397,15 +399,7 @@ def _finish(
     task: TableTask, identity: dict[str, Any], tally: Tally, joined: Path, changes: list[list[str]]
 ) -> tuple[Path, ...]:
     """Give the table of all parts and what belongs to it their names: the sidecar last."""
-    failures = [
-        dict(zip(FAILURE_COLUMNS, (each.id, each.file, str(each.error), __version__), strict=True))
-        for each in tally.failures
-    ]
-    texts = {
-        task.beside("nights.tsv"): table_text([row.cells for row in tally.nights]),
-        task.beside("failures.tsv"): table_text(failures),
-        task.beside("changes.tsv"): _changes_text(changes) if task.explain else "",
-    }
+    texts = beside_texts(task, tally, changes)
     tables = {path: text for path, text in texts.items() if text}
     (task.parts / JOINING).touch()
     for path in texts.keys() - tables.keys():
@@ -422,6 +416,19 @@ def _finish(
     return task.output, *tables, task.sidecar
 
 
+def beside_texts(task: TableTask, tally: Tally, changes: list[list[str]]) -> dict[Path, str]:
+    """Return the tables that belong to the output; one that is empty is not written."""
+    failures = [
+        dict(zip(FAILURE_COLUMNS, (each.id, each.file, str(each.error), __version__), strict=True))
+        for each in tally.failures
+    ]
+    return {
+        task.beside("nights.tsv"): table_text([row.cells for row in tally.nights]),
+        task.beside("failures.tsv"): table_text(failures),
+        task.beside("changes.tsv"): _changes_text(changes) if task.explain else "",
+    }
+
+
 def _sidecar(task: TableTask, identity: dict[str, Any], tally: Tally, sha256: str) -> str:
     own = {
         "layout": LAYOUT_VERSION,
@@ -434,6 +441,7 @@ def _sidecar(task: TableTask, identity: dict[str, Any], tally: Tally, sha256: st
             "n_epochs": sum(row.n_epochs for row in tally.nights),
         },
         "run": identity,
+        "input": identity["input"] | {"path": relative_path(task.path, task.output.parent)},
         "profile": describe_profile(task.profile, task.profile.to_dict()),
         "assumptions": dict(tally.notes),
     }

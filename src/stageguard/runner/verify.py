@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stageguard.base.errors import ProfileError, StageGuardError, StageGuardWarning
-from stageguard.base.files import file_error, read_file
+from stageguard.base.files import file_error, file_sha256, read_file
 from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
 from stageguard.formats.outputs import (
@@ -71,7 +71,9 @@ def verify_output(output: Path, source: Path | None = None) -> Verification:
     """Check table, profile and input against the sidecar, then decode again and compare labels."""
     if not output.name.endswith((TSV_SUFFIX, JSON_SUFFIX)):
         raise file_error(
-            output, f"is not an output of decode: expected a {TSV_SUFFIX} or {JSON_SUFFIX} file."
+            output,
+            f"is not an output of decode: expected a {TSV_SUFFIX} or {JSON_SUFFIX} file, or a table "
+            "with its .json beside it.",
         )
     files = output_paths(output)
     for path in (files.sidecar, files.tsv):
@@ -82,19 +84,19 @@ def verify_output(output: Path, source: Path | None = None) -> Verification:
     content = read_whole_sidecar(files.sidecar)
     record = content["stageguard"]
     table = read_hypnogram_tsv(files.tsv)
-    with _errors_of_record(files.sidecar):
+    with errors_of_record(files.sidecar):
         is_table = hashlib.sha256(read_file(files.tsv, "text")).hexdigest() == record["hypnogram"]["sha256"]
-        checks = [_as_written("hypnogram file", files.tsv, same=is_table)]
+        checks = [as_written("hypnogram file", files.tsv, same=is_table)]
         checks += _check_beside(files.sidecar, record)
         if "sha256" in record:
             is_sidecar = sidecar_sha256(content) == record["sha256"]
-            checks.append(_as_written("sidecar", files.sidecar, same=is_sidecar))
-        profile, profile_check = _check_profile(files.sidecar, record)
-        input_path, input_check = _check_input(files.sidecar, record, source)
+            checks.append(as_written("sidecar", files.sidecar, same=is_sidecar))
+        profile, profile_check = check_profile(files.sidecar, record)
+        input_path, input_check = check_input(files.sidecar, record, source)
         checks += [profile_check, input_check]
         if input_path is not None:
             checks += _check_again(input_path, profile, content, table, files)
-        return Verification(tuple(checks), _notes(record))
+        return Verification(tuple(checks), version_notes(record))
 
 
 def decode_recorded(
@@ -103,10 +105,10 @@ def decode_recorded(
     """Decode the input of an output again, as recorded; an output that this does not give is refused."""
     files = output_paths(output)
     record, table = read_sidecar(files.sidecar), read_hypnogram_tsv(files.tsv)
-    with _errors_of_record(files.sidecar):
-        profile, _ = _check_profile(files.sidecar, record)
+    with errors_of_record(files.sidecar):
+        profile, _ = check_profile(files.sidecar, record)
         options = DecodeOptions.from_dict(record["options"], table.quality)
-        source, check = _check_input(files.sidecar, record, source)
+        source, check = check_input(files.sidecar, record, source)
         if source is None:
             raise file_error(
                 output, "comes without the probabilities it was decoded from, expected them beside it. "
@@ -122,7 +124,7 @@ def decode_recorded(
 
 
 @contextmanager
-def _errors_of_record(sidecar: Path) -> Iterator[None]:
+def errors_of_record(sidecar: Path) -> Iterator[None]:
     """Say that a record is wrong where its values are not what `decode` wrote."""
     try:
         yield
@@ -132,12 +134,14 @@ def _errors_of_record(sidecar: Path) -> Iterator[None]:
         raise file_error(sidecar, f"is incomplete or was edited ({error!r:.120}).") from None
 
 
-def _as_written(name: str, path: Path, *, same: bool) -> Check:
+def as_written(name: str, path: Path, *, same: bool) -> Check:
+    """Return whether a file is what was written."""
     problem = "was changed after writing" if path.is_file() else "is missing"
     return Check(name, same, "as written" if same else f"{path.name} {problem}")
 
 
-def _check_profile(sidecar: Path, record: dict[str, Any]) -> tuple[Profile, Check]:
+def check_profile(sidecar: Path, record: dict[str, Any]) -> tuple[Profile, Check]:
+    """Return the recorded profile, and whether it is the one that its hash is of."""
     recorded = record["profile"]
     try:
         profile = recorded_profile(sidecar, recorded)
@@ -150,22 +154,23 @@ def _check_profile(sidecar: Path, record: dict[str, Any]) -> tuple[Profile, Chec
     )
 
 
-def _check_input(sidecar: Path, record: dict[str, Any], source: Path | None) -> tuple[Path | None, Check]:
+def check_input(sidecar: Path, record: dict[str, Any], source: Path | None) -> tuple[Path | None, Check]:
+    """Return the input, if it is there, and whether it is the recorded one."""
     recorded = record["input"]
     if recorded is None and source is None:
         return None, Check("input", False, "no input file is recorded. Name it with --input.")
     path = source if source is not None else _recorded_input(sidecar.parent, recorded)
     if not path.is_file():
         return None, Check("input", False, special(path) or f"{path} not found. Name it with --input.")
-    now = describe_file(path)
-    finding = f"{path.name}, sha256 {now['sha256'][:12]}"
+    sha256, n_bytes = file_sha256(path, "a recording"), path.stat().st_size
+    finding = f"{path.name}, sha256 {sha256[:12]}"
     if recorded is None:
         return path, Check("input", True, f"{finding} (none recorded)")
-    if now["sha256"] != recorded["sha256"]:
+    if sha256 != recorded["sha256"]:
         return path, Check("input", False, f"{finding}, but {recorded['sha256'][:12]} is recorded")
-    if now["bytes"] != recorded["bytes"]:
-        finding = f"{path.name}, {now['bytes']} bytes, but {str(recorded['bytes'])[:20]} is recorded"
-    return path, Check("input", now["bytes"] == recorded["bytes"], finding)
+    if n_bytes != recorded["bytes"]:
+        finding = f"{path.name}, {n_bytes} bytes, but {str(recorded['bytes'])[:20]} is recorded"
+    return path, Check("input", n_bytes == recorded["bytes"], finding)
 
 
 def _recorded_input(folder: Path, recorded: dict[str, Any]) -> Path:
@@ -175,7 +180,7 @@ def _recorded_input(folder: Path, recorded: dict[str, Any]) -> Path:
         return beside
     path = Path(os.path.normpath(folder / recorded["path"]))
     is_it = path.name == beside.name and path.is_file()
-    return path if is_it and describe_file(path)["sha256"] == recorded["sha256"] else beside
+    return path if is_it and file_sha256(path, "a recording") == recorded["sha256"] else beside
 
 
 def _check_again(
@@ -247,7 +252,7 @@ def _check_beside(sidecar: Path, record: dict[str, Any]) -> list[Check]:
     for recorded in record.get("beside", ()):
         path = sidecar.parent / Path(recorded["file"]).name
         same = path.is_file() and describe_file(path) == recorded
-        checks.append(_as_written(path.name, path, same=same))
+        checks.append(as_written(path.name, path, same=same))
     return checks
 
 
@@ -267,7 +272,7 @@ def _check_labels(decoding: Decoding, table: HypnogramTable) -> Check:
     )
 
 
-def _notes(record: dict[str, Any]) -> tuple[str, ...]:
+def version_notes(record: dict[str, Any]) -> tuple[str, ...]:
     """Remarks on versions that explain a difference and are none themselves."""
     recorded = record["profile"]
     notes = []

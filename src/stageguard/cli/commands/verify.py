@@ -9,11 +9,12 @@ from stageguard.cli.options import AsJson
 from stageguard.cli.parser import Argument, Exit, Option
 from stageguard.cli.terminal import console, one_line, print_json, table
 from stageguard.runner.verify import verify_output
+from stageguard.runner.verify_table import table_and_sidecar, verify_table
 
 
 def verify(
     output: Annotated[
-        Path, Argument(metavar="OUTPUT", help="A .hypnogram.tsv or .hypnogram.json that decode wrote.")
+        Path, Argument(metavar="OUTPUT", help="A .hypnogram.tsv, its .json, or a table that decode wrote.")
     ],
     source: Annotated[
         Path | None,
@@ -27,7 +28,11 @@ def verify(
     --------
     stageguard verify night.hypnogram.tsv
     """
-    verification = verify_output(output, source)
+    found = table_and_sidecar(output)
+    if found is None:
+        verification = verify_output(output, source)
+    else:
+        verification = verify_table(*found, source, say=one_line)
     if as_json:
         print_json(verification.to_dict())
     else:
