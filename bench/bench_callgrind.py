@@ -1,7 +1,8 @@
 """Instructions of each kernel, and of whole calls by part, counted by callgrind: no cycles, no waiting.
 
-One process prepares every kernel and calls each once; another does the same and then calls one of them again
-and again. The difference is that kernel's work: the interpreter's start cancels, and load does not count.
+One process prepares every kernel, calls each once and is counted from then on; another does the same and then
+calls one of them again and again. The difference is that kernel's work: the interpreter's end cancels, and
+load does not count.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -45,7 +47,7 @@ PARTS = {
     "NumPy": "numpy",
     "C library": r"/libc[.-]|/libm[.-]",
 }  # else: interpreter
-MOST_DRIFT = 500_000  # between two starts of the interpreter; compiling a module takes millions
+MOST_DRIFT = 500_000  # between two ends of the interpreter
 
 
 class Subject(NamedTuple):
@@ -124,6 +126,9 @@ def drive(chosen: str) -> None:
     known = subjects()
     for subject in known.values():
         subject.run()
+    begin = subprocess.Popen(["callgrind_control", "--instr=on", str(os.getpid())], stdout=subprocess.DEVNULL)
+    while begin.poll() is None:
+        time.sleep(0.05)  # valgrind listens while something runs
     if chosen:
         for _ in range(known[chosen].n_calls):
             known[chosen].run()
@@ -133,7 +138,7 @@ def instructions(chosen: str) -> Counter[str]:
     """Return how many instructions a driver takes in each of `PARTS` and in the interpreter."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "counts"
-        valgrind = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={file}"]
+        valgrind = ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={file}"]
         subprocess.run(
             [*valgrind, sys.executable, __file__, "--drive", chosen],
             capture_output=True,
@@ -182,7 +187,7 @@ def main() -> None:
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         base, *counts, again = pool.map(instructions, ["", *known, ""])
     if abs(again.total() - base.total()) > MOST_DRIFT:
-        sys.exit("bench_callgrind: a source file changed while instructions were counted. Run it again.")
+        sys.exit("bench_callgrind: two runs that count nothing differ. Run it again.")
     rows = []
     for (name, subject), count in zip(known.items(), counts, strict=True):
         count.subtract(base)

@@ -389,7 +389,7 @@ def check_nights(
         end = begin + len(each.matrix)
         night = Night(each.matrix, argmax[begin:end], n_switches, ((0, end - begin),), calibration)
         try:
-            if is_bad or not each.options.says_nothing_by_epoch:
+            if is_bad or (solver is None and not each.options.says_nothing_by_epoch):
                 _describe(night, each, profile, is_bad=is_bad)
             elif opened and opened[0] > -np.inf:
                 score, n_path_switches, n_changed, *passes = opened
