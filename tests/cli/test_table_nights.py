@@ -110,3 +110,90 @@ def test_only_the_named_nights_are_decoded(run, tmp_path, nights):
     ran = run("decode", path, "-p", PROFILE, "-o", tmp_path / "x.csv", "--only", "n9")
     assert "has no night 'n9'" in error_line(ran)
     assert not (tmp_path / "x.csv").exists()
+
+
+@pytest.mark.parametrize("name", ["out.parquet", "out.csv"])
+def test_a_decoded_table_is_measured_like_nights_decoded_one_by_one(run, tmp_path, nights, name):
+    path = write(tmp_path / "in", nights, ".parquet")
+    assert run("decode", path, "-p", PROFILE, "-o", tmp_path / name).code == 0
+    assert run("decode", path.parent / "nights", "-p", PROFILE, "-o", tmp_path / "out").code == 0
+    of_table, of_files = (
+        run("stats", each, "-p", PROFILE, "--json").json["nights"]
+        for each in (tmp_path / name, tmp_path / "out")
+    )
+    assert [night["id"] for night in of_table] == ["n0", "n1", "n2"]
+    for mine, alone in zip(of_table, of_files, strict=True):
+        for when in ("before", "after"):
+            for key in ("tst_minutes", "se_percent", "waso_minutes"):
+                assert mine[when][key] == alone[when][key]
+        assert mine["before"] != mine["after"]
+
+
+@pytest.fixture(scope="module")
+def scored(tmp_path_factory):
+    """Four nights and their experts: as two tables, and as two folders of files."""
+    folder = tmp_path_factory.mktemp("scored")
+    simulated = [simulate_night(PROFILE, hours=1, seed=seed) for seed in range(4)]
+    path = write(folder / "in", [each.density for each in simulated], ".csv")
+    (folder / "experts").mkdir()
+    lines = ["id,stage"]
+    for number, each in enumerate(simulated):
+        stages = each.expert.stages.tolist()
+        (folder / "experts" / f"n{number}.txt").write_text("\n".join(stages) + "\n")
+        lines += [f"n{number},{stage}" for stage in stages]
+    (folder / "experts.csv").write_text("\n".join(lines) + "\n")
+    return path, folder / "experts.csv", folder / "experts"
+
+
+def fit(run, nights, experts, output, *more):
+    return run("fit", nights, "--expert", experts, "-b", PROFILE, "-o", output, "--no-learning-curve", *more)
+
+
+def test_a_profile_is_fitted_to_tables_as_to_files(run, tmp_path, scored):
+    path, experts, folder = scored
+    fitted = []
+    for name, nights, scorings in (("table", path, experts), ("files", path.parent / "nights", folder)):
+        output = tmp_path / name / "lab.toml"
+        output.parent.mkdir()
+        ran = fit(run, nights, scorings, output)
+        assert ran.code == 0, ran.err
+        fitted.append(sg.Profile.load(output))
+    assert fitted[0].transitions == fitted[1].transitions
+    assert fitted[0].calibration == fitted[1].calibration
+    assert fitted[0].provenance["reason"] == fitted[1].provenance["reason"]
+
+
+def test_half_of_the_nights_without_an_expert_are_named_and_the_rest_is_fitted(run, tmp_path, scored):
+    path, experts, _ = scored
+    lines = [line for line in experts.read_text().splitlines() if not line.startswith(("n2,", "n3,"))]
+    (tmp_path / "half.csv").write_text("\n".join(lines) + "\n")
+    ran = fit(run, path, tmp_path / "half.csv", tmp_path / "lab.toml", "--json")
+    assert ran.code == 1
+    problems = [night["error"] for night in ran.json["files"] if not night["ok"]]
+    assert len(problems) == 2
+    assert all("no expert's scoring is named" in problem for problem in problems)
+    assert ran.json["n_nights"] == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda text: text.replace("n1,", ",", 1), "has no id"),
+        (lambda text: text.replace("id,W,N1,N2,N3,R", "id,a,b,c,d,e"), "stage"),
+        (lambda text: text + text.splitlines()[1] + "\n", "begins again"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["stats", "check", "compare", "fit"])
+def test_a_wrong_table_is_one_line_and_writes_nothing(run, tmp_path, scored, verb, change, words):
+    path, experts, _ = scored
+    wrong = tmp_path / "wrong.csv"
+    wrong.write_text(change(path.read_text()))
+    if verb == "fit":
+        ran = fit(run, wrong, experts, tmp_path / "lab.toml")
+    elif verb == "compare":
+        ran = run("compare", wrong, experts)
+    else:
+        ran = run(verb, wrong, "-p", PROFILE)
+    assert ran.code == 1, ran.out
+    assert words in ran.err
+    assert not (tmp_path / "lab.toml").exists()

@@ -83,6 +83,27 @@ def checked_file(path: Path, kind: str) -> Path:
     return path
 
 
+def special(path: Path) -> str | None:
+    """Say why something that is no regular file is not read, such as a pipe that nobody writes into."""
+    try:
+        checked_file(path, "a recording")
+    except FileFormatError as error:
+        return str(error)
+    except FileNotFoundError:
+        if path.is_symlink():
+            return f"{path.name}: is a link to {path.readlink()}, which is not there. Name the file itself."
+    except OSError:  # said by whoever reads it
+        pass
+    return None
+
+
+def refuse_special(path: Path) -> None:
+    """Refuse what is no regular file."""
+    problem = special(path)
+    if problem is not None:
+        raise InputError(problem)
+
+
 def open_file(path: Path, kind: str, *, buffering: int = -1) -> BinaryIO:
     """Return a file that is open for reading bytes."""
     return checked_file(path, kind).open("rb", buffering=buffering)

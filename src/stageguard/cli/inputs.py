@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
 from stageguard.base.errors import FileFormatError, InputError
-from stageguard.base.files import file_error, real_path
+from stageguard.base.files import file_error, real_path, special
 from stageguard.base.records import dataclass
+from stageguard.cli.night_files import Wanted, is_night
 from stageguard.cli.options import DecodingGiven, Reading, column_names
 from stageguard.cli.parser import UsageError
 from stageguard.formats.companions import (
@@ -26,7 +26,7 @@ from stageguard.formats.companions import (
 )
 from stageguard.formats.density import DensityOptions, listed
 from stageguard.formats.file_format import Kind
-from stageguard.formats.hypnogram import HypnogramOptions, is_stage, stage_column
+from stageguard.formats.hypnogram import HypnogramOptions
 from stageguard.formats.outputs import (
     CHANGES_SUFFIX,
     JSON_SUFFIX,
@@ -37,33 +37,15 @@ from stageguard.formats.outputs import (
     read_sidecar,
 )
 from stageguard.formats.read import is_hypnogram, night_name, read_hypnogram_file
-from stageguard.formats.registry import detect, formats, named
 from stageguard.formats.sniffing import UTF16_MARKS, read_head
-from stageguard.formats.tables.delimited import DELIMITERS, HEADER_SEARCH_LINES, split_line
 from stageguard.night.moments import Moment
-from stageguard.night.stages import canonical_name
 from stageguard.profile.profile import Profile
 from stageguard.runner.cohort_tables import COHORT_TABLE, FAILURES_TABLE
-from stageguard.runner.decode_files import DecodeOptions, special
+from stageguard.runner.decode_files import DecodeOptions
 
 OWN_SUFFIXES = (TSV_SUFFIX, JSON_SUFFIX, SVG_SUFFIX, CHANGES_SUFFIX, *POSTERIOR_SUFFIXES)
 MAGIC = re.compile(r"[*?\[]")
 NOUNS = {"density": "probabilities", "hypnogram": "hypnograms or probabilities"}
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What counts as a night: of which kind, in a named format, with stage names of one's own."""
-
-    kind: Kind
-    format: str | None = None
-    stages: Collection[str] = ()
-
-    def check(self) -> None:
-        """Refuse a format that there is not, once and not for every file."""
-        name = self.format
-        if name is not None and not any(form.name == name and form.does(self.kind) for form in formats()):
-            named(name, "density")
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,89 +232,6 @@ def _in_folder(folder: Path, wanted: Wanted) -> tuple[list[Path], list[str]]:
     taken = set(found)
     left = [path.name for path in known if path not in taken]
     return found, [f"left out in {folder}, no {NOUNS[wanted.kind]}: {listed(left, 5)}"] if left else []
-
-
-def is_night(path: Path, wanted: Wanted) -> bool | None:
-    """Whether the content is that of a night; None where it is of no kind that is known."""
-    if path.name.endswith(TSV_SUFFIX):
-        return True
-    if wanted.format is not None:
-        suffixes = next((form.suffixes for form in formats() if form.name == wanted.format), ())
-        return path.name.lower().endswith(suffixes)
-    kinds: tuple[Kind, ...] = ("density",) if wanted.kind == "density" else ("density", "hypnogram")
-    answers = [_is_of_kind(path, kind, wanted.stages) for kind in kinds]
-    return True if True in answers else False if False in answers else None
-
-
-def _is_of_kind(path: Path, kind: Kind, stages: Collection[str]) -> bool | None:
-    try:
-        form = detect(path, kind)
-    except FileFormatError as error:
-        return True if kind == "hypnogram" and error.code == "ambiguous-format" else None
-    except OSError:
-        return None
-    if form.may_be_recording:
-        return _is_scored(path)
-    if not form.is_general:
-        return True
-    suffixes = tuple(suffix for each in formats() for suffix in each.suffixes)
-    if not path.name.lower().endswith(suffixes):  # a program or a page may name stages, too
-        return _is_surely(path, kind, stages)
-    if any(sum(_names_stage(cell, stages) for cell in head) > 1 for head in _heads(path)):
-        return True  # mostly in the first line, so that most lines are not looked at
-    if kind == "density":
-        return False
-    heads = list(_heads(path))
-    first = next((head[0] for head in heads if head and head[0]), "")
-    return is_stage(first, None) or any(stage_column(head) is not None for head in heads)
-
-
-def _is_scored(path: Path) -> bool:
-    """Whether a recording holds stages; what is wrong with one that says so is told when it is read."""
-    try:
-        read_hypnogram_file(path, HypnogramOptions())
-    except FileFormatError as error:
-        return error.code != "no-stages"
-    except (InputError, OSError):
-        pass
-    return True
-
-
-def _is_surely(path: Path, kind: Kind, stages: Collection[str]) -> bool:
-    """Whether a text of an unknown name is a table of numbers below stages, or stages line by line."""
-    lines = _head_lines(path)
-    if kind == "hypnogram" and len(lines) > 1 and all(is_stage(line.strip(), None) for line in lines[:-1]):
-        return True
-    for head, below in pairwise(lines):
-        for mark in DELIMITERS:
-            cells, numbers = split_line(head, mark), split_line(below, mark)
-            n_named = sum(_names_stage(cell, stages) for cell in cells)
-            if n_named > 1 and len(cells) == len(numbers) and sum(map(_is_number, numbers)) >= n_named:
-                return True
-    return False
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell.replace(",", "."))
-    except ValueError:
-        return False
-    return True
-
-
-def _head_lines(path: Path) -> list[str]:
-    text = read_head(path).decode("utf-8-sig", errors="replace")
-    return [line for line in text.splitlines()[:HEADER_SEARCH_LINES] if line.strip()]
-
-
-def _heads(path: Path) -> Iterator[tuple[str, ...]]:
-    """Yield the cells of each line that may be a header, by each delimiter."""
-    for line in _head_lines(path):
-        yield from (split_line(line, mark) for mark in DELIMITERS if mark in line or mark == ",")
-
-
-def _names_stage(cell: str, stages: Collection[str]) -> bool:
-    return canonical_name(cell) is not None or cell in stages
 
 
 def scoring_of(night: Input) -> Path | None:

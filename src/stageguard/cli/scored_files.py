@@ -10,10 +10,11 @@ from errno import ENOENT
 from pathlib import Path
 
 from stageguard.base.errors import Argument, FileFormatError, InputError, message_of
-from stageguard.base.files import file_error
+from stageguard.base.files import file_error, refuse_special
 from stageguard.base.lazy import load
 from stageguard.base.records import dataclass
-from stageguard.cli.inputs import Input, Wanted, density_options, is_night, is_own, night_id
+from stageguard.cli.inputs import Input, density_options, is_own, night_id
+from stageguard.cli.night_files import Wanted, is_night
 from stageguard.cli.options import LightsTimes, ScoredReading
 from stageguard.cli.parser import UsageError
 from stageguard.formats.companions import MOMENT_WORDS, START_WORDS, parse_moment, parse_start
@@ -34,7 +35,7 @@ from stageguard.night.moments import Moment
 from stageguard.night.stages import StageScheme
 from stageguard.night.timing import begun, recording_start
 from stageguard.profile.profile import Profile
-from stageguard.runner.decode_files import DecodeOptions, decode_file, reading_with, refuse_special, start_of
+from stageguard.runner.decode_files import DecodeOptions, decode_file, reading_with, start_of
 from stageguard.runner.verify import decode_recorded
 
 KINDS: tuple[Kind, ...] = ("density", "hypnogram")

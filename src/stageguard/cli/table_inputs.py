@@ -29,9 +29,12 @@ def nights_of(path: Path) -> dict[str, Path]:
     if not path.is_file() or not re.search(r"\.(csv|tsv|parquet|pq)$", path.name.lower()):
         return {}
     folder = TemporaryDirectory(prefix="stageguard-")
-    found: dict[str, Path] = load("formats.cohort_split:split_table")(path, Path(folder.name))
+    found: dict[str, Path] = {}
+    try:
+        found = load("formats.cohort_split:split_table")(path, Path(folder.name))
+    finally:
+        if not found:
+            folder.cleanup()
     if found:
         _kept.append(folder)
-    else:
-        folder.cleanup()
     return found

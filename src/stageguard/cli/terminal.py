@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from collections.abc import Sequence
@@ -91,14 +90,15 @@ def print_json(value: Any) -> None:
 
 def json_text(value: Any) -> str:
     """Return JSON that standard output can show, whatever its encoding; messages speak of options."""
+    from stageguard.base.json_text import json_lines
     from stageguard.formats.outputs import plain
 
     value = _said(value)
-    text = json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False)
+    text = json_lines(plain(value), ensure_ascii=False)
     try:
         text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
     except UnicodeEncodeError:
-        return json.dumps(plain(value), indent=2, allow_nan=False)
+        return json_lines(plain(value))
     return text
 
 

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from stageguard.base.arrays import Floats, Labels
 from stageguard.base.errors import StageGuardWarning
 from stageguard.base.files import file_error, parse_json, read_file, write_cell, write_together
+from stageguard.base.json_text import json_lines
 from stageguard.base.records import dataclass
 from stageguard.formats.shared_profile import keep_profile
 from stageguard.formats.sniffing import header_cells
@@ -193,22 +194,7 @@ def output_texts(
     if measured is not None:
         sidecar["stageguard"]["measured"] = plain(measured)
     sidecar["stageguard"]["sha256"] = sidecar_sha256(sidecar)
-    if shares_profile:
-        return {files.tsv: table, files.sidecar: _compact_text(sidecar)}
-    return {files.tsv: table, files.sidecar: json.dumps(sidecar, indent=2, allow_nan=False) + "\n"}
-
-
-def _compact_text(sidecar: Mapping[str, Any]) -> str:
-    """Return JSON with a line for each entry, which C encodes: indented, a cohort's would take longer."""
-    own = [f"    {json.dumps(key)}: {_dumps(value)}" for key, value in sidecar["stageguard"].items()]
-    entries = [
-        f"  {json.dumps(key)}: {_dumps(value)}" for key, value in sidecar.items() if key != "stageguard"
-    ]
-    entries.append('  "stageguard": {\n' + ",\n".join(own) + "\n  }")
-    return "{\n" + ",\n".join(entries) + "\n}\n"
-
-
-_dumps = json.JSONEncoder(allow_nan=False).encode
+    return {files.tsv: table, files.sidecar: json_lines(sidecar) + "\n"}
 
 
 def sidecar_sha256(content: Mapping[str, Any]) -> str:

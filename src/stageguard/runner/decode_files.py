@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stageguard.base.arrays import NAN, Floats
-from stageguard.base.errors import OVERWRITE, FileFormatError, InputError, OutputExistsError, message_of
-from stageguard.base.files import checked_file, file_error, parse_json, read_file, remove_leftovers
+from stageguard.base.errors import OVERWRITE, FileFormatError, OutputExistsError, message_of
+from stageguard.base.files import file_error, parse_json, read_file, refuse_special, remove_leftovers
 from stageguard.base.lazy import load
 from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
@@ -258,27 +258,6 @@ def decode_file(
         trained=options.trained,
     )
     return decoding, read.notes
-
-
-def special(path: Path) -> str | None:
-    """Say why something that is no regular file is not read, such as a pipe that nobody writes into."""
-    try:
-        checked_file(path, "a recording")
-    except FileFormatError as error:
-        return str(error)
-    except FileNotFoundError:
-        if path.is_symlink():
-            return f"{path.name}: is a link to {path.readlink()}, which is not there. Name the file itself."
-    except OSError:  # said by whoever reads it
-        pass
-    return None
-
-
-def refuse_special(path: Path) -> None:
-    """Refuse what is no regular file."""
-    problem = special(path)
-    if problem is not None:
-        raise InputError(problem)
 
 
 def start_of(edf: Path | None, listed_start: datetime | None) -> datetime | None:

@@ -39,6 +39,7 @@ from stageguard.base.files import (
     read_cell,
     write_together,
 )
+from stageguard.base.json_text import json_lines
 from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
 from stageguard.formats.cohort_output import column_meanings, joining, part_bytes, part_suffix
@@ -446,7 +447,7 @@ def _sidecar(task: TableTask, identity: dict[str, Any], tally: Tally, sha256: st
         "assumptions": dict(tally.notes),
     }
     meanings = column_meanings(task.profile.scheme.names)
-    return json.dumps({**meanings, "stageguard": plain(own)}, indent=2, allow_nan=False) + "\n"
+    return json_lines({**meanings, "stageguard": plain(own)}) + "\n"
 
 
 def _changes_text(changes: Sequence[Sequence[str]]) -> str:

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stageguard.base.errors import OVERWRITE, OutputExistsError
+from stageguard.base.files import refuse_special
 from stageguard.base.records import dataclass
 from stageguard.fitting.tune import measure
 from stageguard.formats.density import DensityOptions
 from stageguard.formats.read import read_density_file
 from stageguard.profile.fingerprint import Features
 from stageguard.profile.profile import Profile
-from stageguard.runner.decode_files import reading_with, refuse_special
+from stageguard.runner.decode_files import reading_with
 
 TUNED_PROFILE = "tuned-profile.toml"
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stageguard.base.errors import ProfileError, StageGuardError, StageGuardWarning
-from stageguard.base.files import file_error, file_sha256, read_file
+from stageguard.base.files import file_error, file_sha256, read_file, special
 from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
 from stageguard.formats.outputs import (
@@ -33,7 +33,7 @@ from stageguard.formats.outputs import (
 )
 from stageguard.formats.shared_profile import recorded_profile
 from stageguard.profile.profile import Profile, profiles
-from stageguard.runner.decode_files import MALFORMED, DecodeOptions, decode_file, special
+from stageguard.runner.decode_files import MALFORMED, DecodeOptions, decode_file
 
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from stageguard.base.errors import InputError
-from stageguard.cli.inputs import Wanted, density_options, find_inputs
+from stageguard.cli.inputs import density_options, find_inputs
+from stageguard.cli.night_files import Wanted
 from stageguard.cli.options import (
     AsJson,
     Overwrite,

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from stageguard.base.records import dataclass
-from stageguard.cli.inputs import Input, Inputs, Wanted, find_inputs
+from stageguard.cli.inputs import Input, Inputs, find_inputs
+from stageguard.cli.night_files import Wanted
 from stageguard.cli.options import (
     AsJson,
     Overwrite,

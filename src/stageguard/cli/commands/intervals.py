@@ -13,7 +13,8 @@ from stageguard.base.errors import InputError
 from stageguard.base.files import CELL_WORDS, write_together
 from stageguard.base.records import dataclass
 from stageguard.cli.console import Console
-from stageguard.cli.inputs import Input, Wanted, decode_options, find_densities, find_inputs, lights_of
+from stageguard.cli.inputs import Input, decode_options, find_densities, find_inputs, lights_of
+from stageguard.cli.night_files import Wanted
 from stageguard.cli.options import (
     AsJson,
     DecodingGiven,
