@@ -29,7 +29,8 @@ PROFILE = "human-psg-5"
 HEADER = (
     "id\tfile\tn_epochs\tn_changed\trule\tstep\ttransition_weight\tfi_before\tfi_after"
     "\tjoint_before\tjoint_after\tjoint_threshold"
-    "\tearly_rem_removed\trem_latency_estimate_minutes\trem_latency_estimator\texpected_tst_minutes"
+    "\tearly_rem_removed\trem_latency_estimate_minutes\trem_latency_estimator"
+    "\tearly_rem_kept_minutes\texpected_tst_minutes"
     "\texpected_minutes_W\texpected_minutes_N1\texpected_minutes_N2\texpected_minutes_N3\texpected_minutes_R"
 )
 

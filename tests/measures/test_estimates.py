@@ -90,9 +90,26 @@ def test_long_early_rem_stays_in_the_night_and_not_in_its_estimate():
     found = estimates(night)
     assert found.rem_latency_estimator == "first lasting REM bout under the full clock"
     assert found.rem_latency_minutes == 80.0
+    assert found.early_rem_kept_minutes == 10.0
     assert sg.sleep_statistics(night).rem_latency_bout_minutes == 10.0
     by_profile = decode(rows, under_the_full_clock(night))
     assert found.rem_latency_minutes == sg.sleep_statistics(by_profile).rem_latency_bout_minutes
+
+
+@pytest.mark.parametrize("convention", ["aasm", "yasa"])
+def test_only_early_rem_that_the_night_keeps_and_the_estimate_lacks_is_passed_over(convention):
+    rows = probabilities((W, 40), (N, 20), (R, 20), (N, 120), (R, 40), sure=0.9)
+    profile = profile_of(transition_weight=0.0, clock=CLOCK | {"bout_nats": 20.0, "weight": 0.75})
+
+    def kept(rows, profile):
+        return estimates(decode(rows, profile), convention=convention).early_rem_kept_minutes
+
+    assert kept(rows, profile) == 10.0
+    early = profile.replace(estimators={"rem_latency_minutes": "bout"})
+    assert math.isnan(kept(rows, early))  # the estimate has it
+    assert math.isnan(kept(np.delete(rows, slice(60, 80), axis=0), profile))  # there is none
+    late = probabilities((W, 40), (N, 31), (R, 20), (N, 120), (R, 40), sure=0.9)
+    assert math.isnan(kept(late, profile))
 
 
 def test_where_no_rem_is_expected_there_is_no_latency():

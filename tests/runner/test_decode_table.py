@@ -395,6 +395,30 @@ def test_early_rem_that_was_removed_is_named_for_a_few_nights_and_for_a_table(ru
     assert "Early REM removed: on 1 of 2 nights: early (column early_rem_removed)" in shown
 
 
+def test_early_rem_that_was_kept_and_passed_over_is_named_for_a_few_nights_and_for_a_table(run, tmp_path):
+    early = np.full((400, 5), 0.02)
+    early[:20, 0] = early[20:24, 1] = early[24:, 2] = 0.92
+    early[24:84] = early[220:300] = [0.02, 0.02, 0.02, 0.02, 0.92]
+    late = early.copy()
+    late[24:84] = early[24:84, [0, 1, 4, 3, 2]]
+    for name, night in (("early", early), ("late", late)):
+        np.savetxt(tmp_path / f"{name}.csv", night, delimiter=",", header="W,N1,N2,N3,R", comments="")
+    files = (tmp_path / "early.csv", tmp_path / "late.csv")
+    words = "the best estimate of REM latency passes over it (column early_rem_kept_minutes). Look at them."
+    shown = " ".join(run("decode", *files, "-p", "human-psg-5", "-o", tmp_path / "out").out.split())
+    assert f"Early REM kept: on 1 of 2 nights: {files[0]}: {words}" in shown
+    one = " ".join(run("decode", files[0], "-p", "human-psg-5").out.split())
+    assert "it passes over REM kept 2 min after sleep onset: look at it." in one
+    measured = run("stats", tmp_path / "out", "-o", tmp_path / "s.tsv").out
+    assert "early REM that the decoded stages keep, look at it: early" in " ".join(measured.split())
+    table = cohort(tmp_path / "both.csv", [early, late], ["early", "late"])
+    shown = run("decode", table, "-p", "human-psg-5", "-o", tmp_path / "out.csv").out
+    assert f"Early REM kept: on 1 of 2 nights: early: {words}" in " ".join(shown.split())
+    for path in (tmp_path / "out" / "cohort.tsv", tmp_path / "out.csv.nights.tsv", tmp_path / "s.tsv"):
+        rows = [line.split("\t") for line in path.read_text().splitlines()]
+        assert [row[rows[0].index("early_rem_kept_minutes")] for row in rows[1:]] == ["2", "n/a"], path
+
+
 def test_a_cohort_that_is_not_said_is_told_for_a_few_nights_and_for_a_table(run, tmp_path):
     nights = nights_of(2)
     sg.Profile.load(PROFILE).replace(cohort="others").save(tmp_path / "other.toml")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from math import isnan
 from pathlib import Path
@@ -241,7 +241,13 @@ def _estimate_words(estimates: Estimates) -> str:
     if isnan(estimates.rem_latency_minutes):
         return f"{words}."
     latency = f"{estimates.rem_latency_minutes:.1f} min ({estimates.rem_latency_estimator})"
-    return f"{words}. REM latency, best estimate: {latency}."
+    words += f". REM latency, best estimate: {latency}"
+    if isnan(estimates.early_rem_kept_minutes):
+        return f"{words}."
+    return (
+        f"{words}; it passes over REM kept {estimates.early_rem_kept_minutes:g} min after sleep onset: "
+        "look at it."
+    )
 
 
 def print_verdict(verdict: str, out: Console, *, looks_like_experts: bool | None) -> None:
@@ -294,11 +300,29 @@ def print_cohort(outcomes: Sequence[Outcome[DecodedNight]], out: Console | None 
     folders = sorted({str(outcome.result.outputs["tsv"].parent) for outcome in outcomes})
     out.print(looking_like_experts([outcome.result.joint.looks_like_experts for outcome in outcomes]))
     print_list(out, "Early REM removed", _early_rem_removed(outcomes))
+    estimated = {each.file: each.result.estimates for each in outcomes}
+    kept = {file: each.early_rem_kept_minutes for file, each in estimated.items() if each is not None}
+    print_early_rem_kept(kept, out)
     out.print(f"Wrote {len(outcomes)} hypnogram{'s' * (len(outcomes) != 1)} to {', '.join(folders)}")
     print_read(outcomes, out)
     assumed = [text for each in outcomes if each.result.summary for text in each.result.summary.assumptions]
     print_list(out, "Assumed", _first_few(assumed, "remark"))
     print_review(out)
+
+
+def print_early_rem_kept(nights: Mapping[str, float], out: Console) -> None:
+    """Name, of nights and how soon each keeps REM that its estimated latency passes over, those that do."""
+    kept = [name for name, minutes in nights.items() if not isnan(minutes)]
+    if kept:
+        text = f"{some_nights(kept, len(nights))}: the best estimate of REM latency passes over it"
+        print_list(out, "Early REM kept", [f"{text} (column early_rem_kept_minutes). Look at them."])
+
+
+def some_nights(names: Sequence[str], n_nights: int) -> str:
+    """Return on how many nights something is so, and the first of them."""
+    more = f" and {len(names) - MOST_NOTES:,} more" if len(names) > MOST_NOTES else ""
+    named = ", ".join(map(one_line, names[:MOST_NOTES]))
+    return f"on {len(names):,} of {count(n_nights, 'night')}: {named}{more}"
 
 
 def _early_rem_removed(outcomes: Sequence[Outcome[DecodedNight]]) -> Iterator[str]:

@@ -30,6 +30,11 @@ OWN_COLUMNS = {
     "epoch_seconds": {"Description": "Length of an epoch", "Units": "s"},
     "epochs_changed": {"Description": "Epochs whose stage decoding changed", "Units": "count"},
     "rem_latency_estimator": {"Description": "What the best estimate of REM latency is read off"},
+    "early_rem_kept_minutes": {
+        "Description": "How soon after sleep onset the decoded stages have REM that the best estimate of REM "
+        "latency passes over; n/a where it passes over none within 15 min",
+        "Units": "min",
+    },
 }
 ESTIMANDS = {
     "mean": "the mean",
@@ -115,6 +120,7 @@ class Facts:
     epoch_seconds: float
     epochs_changed: int | None
     rem_latency_estimator: str | None = None
+    early_rem_kept_minutes: float | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

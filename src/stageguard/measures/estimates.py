@@ -23,6 +23,7 @@ from stageguard.guard.strength import YIELDING_WEIGHT
 from stageguard.measures.day import lights_window
 from stageguard.measures.statistics import FIRST_REM_SECONDS, Convention, StatisticsOptions
 from stageguard.night.hypnogram import UNSCORED
+from stageguard.night.quantities import EARLY_REM_MINUTES
 from stageguard.night.stages import StageScheme
 from stageguard.profile.estimators import (
     DEFAULT_OF_MINUTES,
@@ -112,6 +113,9 @@ class Estimates:
         runs, the first lasting REM bout of the night decoded under the full clock (weight 1, sparing no
         bout), or, if the stager shows REM in less than 8 % of its sleep, when its posterior expects 3 min
         of REM; without a clock the first lasting REM bout; the first REM epoch where there is none of these.
+    early_rem_kept_minutes : float
+        How soon after sleep onset the hypnogram has REM that this estimate passes over, where that is within
+        15 min; NaN otherwise.
     first_epoch, stop_epoch : int
         Between which epochs the night was measured.
     """
@@ -123,6 +127,7 @@ class Estimates:
     wake: str | None
     rem_latency_minutes: float
     rem_latency_estimator: str
+    early_rem_kept_minutes: float
     first_epoch: int
     stop_epoch: int
 
@@ -152,6 +157,7 @@ class Estimates:
             "wake": self.wake,
             "rem_latency_minutes": self.rem_latency_minutes,
             "rem_latency_estimator": self.rem_latency_estimator,
+            "early_rem_kept_minutes": self.early_rem_kept_minutes,
         }
 
     @classmethod
@@ -167,8 +173,9 @@ class Estimates:
             for name in ("before", "after", "best" if "best" in minutes else "after")
         )
         latency, estimator = number(recorded["rem_latency_minutes"]), recorded["rem_latency_estimator"]
-        chosen, (first, stop) = recorded.get("estimators", {}), recorded["window"]
-        return cls(before, after, best, chosen, recorded["wake"], latency, estimator, first, stop)
+        kept, window = number(recorded.get("early_rem_kept_minutes")), recorded["window"]
+        chosen, wake = recorded.get("estimators", {}), recorded["wake"]
+        return cls(before, after, best, chosen, wake, latency, estimator, kept, *window)
 
 
 def estimates(
@@ -225,8 +232,9 @@ def _estimates(night: Decoding, posterior: Posterior, options: StatisticsOptions
     minutes = {stage: sums[chosen[f"minutes_{stage}"]].stage_minutes[stage] for stage in scheme.names}
     best = Expected(minutes, sums[chosen[TST]].tst_minutes)
     latency, estimator = _rem_latency(night, options, tib, seed)
+    kept = _early_rem_kept(night, options, latency)
     before, after = sums["probabilities"], sums["posterior"]
-    return Estimates(before, after, best, chosen, scheme.wake, latency, estimator, *window)
+    return Estimates(before, after, best, chosen, scheme.wake, latency, estimator, kept, *window)
 
 
 def rem_latency_of(night: Decoding, options: StatisticsOptions, estimator: str, seed: int) -> float:
@@ -246,6 +254,18 @@ def _rem_latency(night: Decoding, options: StatisticsOptions, tib: slice, seed: 
     if estimator == "path" or math.isnan(latency):
         return rem_latency_of(night, options, "path", seed), FIRST_EPOCH
     return latency, ESTIMATORS[estimator]
+
+
+def _early_rem_kept(night: Decoding, options: StatisticsOptions, latency: float) -> float:
+    """Return how soon after sleep onset the hypnogram has early REM, where an estimate is not early."""
+    if math.isnan(latency) or latency < EARLY_REM_MINUTES:
+        return NAN
+    shown = options.measure(night).rem_latency_minutes
+    since_onset = shown
+    if options.convention != "aasm":
+        since_onset = replace(options, convention="aasm").measure(night).rem_latency_minutes
+    is_passed_over = since_onset < EARLY_REM_MINUTES <= since_onset + latency - shown
+    return since_onset if is_passed_over else NAN
 
 
 def default_of_rem_latency(night: Decoding, chosen: slice | Mask) -> str:

@@ -227,6 +227,11 @@ def statistic_notes(groups: Mapping[str, Sequence[Row]], estimates: Estimates) -
         yield f"By the profile's choice on scored nights, after: {others}."
     if not math.isnan(estimates.rem_latency_minutes):
         yield f"Best estimate of REM latency: {estimates.rem_latency_estimator}."
+    if not math.isnan(estimates.early_rem_kept_minutes):
+        yield (
+            f"The best estimate of REM latency passes over REM kept {estimates.early_rem_kept_minutes:g} min "
+            "after sleep onset."
+        )
 
 
 def _interval(intervals: Intervals | None, key: str, decimals: int) -> str:

@@ -44,6 +44,7 @@ class NightRow(NamedTuple):
     early_rem_removed: int
     rem_latency_estimate_minutes: float
     rem_latency_estimator: str
+    early_rem_kept_minutes: float  # after sleep onset; NaN where the estimate passes over none
     expected: Mapping[str, float]  # a column each: minutes by probabilities, of sleep and of every stage
 
     @classmethod
@@ -62,9 +63,10 @@ class NightRow(NamedTuple):
         """Return the row of a decoded night."""
         numbers = (strength.transition_weight, strength.fi_before, strength.fi_after)
         weight, before, after = (NAN if value is None else float(value) for value in numbers)
-        latency, estimator, expected = NAN, "n/a", dict[str, float]()
+        latency, estimator, kept, expected = NAN, "n/a", NAN, dict[str, float]()
         if estimates is not None:
             latency, estimator = estimates.rem_latency_minutes, estimates.rem_latency_estimator
+            kept = estimates.early_rem_kept_minutes
             values = estimates.best.values(estimates.wake).items()
             expected = {key: value for key, value in values if not key.startswith("expected_percent")}
         return cls(
@@ -83,6 +85,7 @@ class NightRow(NamedTuple):
             early_rem_removed=n_early_rem_removed,
             rem_latency_estimate_minutes=latency,
             rem_latency_estimator=estimator,
+            early_rem_kept_minutes=kept,
             expected=expected,
         )
 

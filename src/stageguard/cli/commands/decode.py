@@ -34,10 +34,12 @@ from stageguard.cli.present import (
     executor_on,
     looking_like_experts,
     print_cohort,
+    print_early_rem_kept,
     print_night,
     print_notes,
     print_problems,
     print_review,
+    some_nights,
 )
 from stageguard.cli.progress import progress, progress_bar
 from stageguard.cli.terminal import (
@@ -344,11 +346,11 @@ def _print_common(tally: Tally, out: Console) -> None:
         shown.add_row(title, *(cells or ["n/a"] * len(titles)))
     out.print(shown)
     out.print(looking_like_experts([row.joint.looks_like_experts for row in rows]))
-    early = [one_line(row.id) for row in rows if row.early_rem_removed]
+    early = [row.id for row in rows if row.early_rem_removed]
     if early:
-        more = f" and {len(early) - MOST_NOTES:,} more" if len(early) > MOST_NOTES else ""
-        text = f"on {len(early):,} of {count(len(rows), 'night')}: {', '.join(early[:MOST_NOTES])}{more}"
-        print_list(out, "Early REM removed", [f"{text} (column early_rem_removed). Look at them."])
+        text = f"{some_nights(early, len(rows))} (column early_rem_removed). Look at them."
+        print_list(out, "Early REM removed", [text])
+    print_early_rem_kept({row.id: row.early_rem_kept_minutes for row in rows}, out)
     strengths = Counter(f"{row.rule}, {row.step}" for row in rows).most_common()
     print_list(out, "Strength", ["; ".join(f"{text} ({n:,})" for text, n in strengths)])
     print_list(out, "Warning", _counted(tally.warnings))

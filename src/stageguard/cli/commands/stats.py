@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
+from math import isnan
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 
+from stageguard.base.arrays import NAN
 from stageguard.base.errors import InputError, Message, message_of
 from stageguard.base.records import dataclass
 from stageguard.cli.cohort_tables import print_errors, print_means, print_nights, print_one
@@ -189,6 +191,7 @@ class StatsNight:
             "epoch_seconds": facts.epoch_seconds,
             "epochs_changed": facts.epochs_changed,
             "rem_latency_estimator": facts.rem_latency_estimator,
+            "early_rem_kept_minutes": facts.early_rem_kept_minutes,
             "steered": self.measured.is_steered,
             "lights": self.measured.lights,
         }
@@ -288,6 +291,7 @@ def _facts(scored: ScoredFile, group: ListedNight | None, estimates: Estimates |
     if scored.before is not None and scored.after is not None:
         before, after = scored.before.labels, scored.after.labels
         changed = int(np.count_nonzero((before != after) & (before >= 0)))
+    kept = NAN if estimates is None else estimates.early_rem_kept_minutes
     return Facts(
         None if group is None else group.group,
         None if scored.profile is None else scored.profile.name,
@@ -295,6 +299,7 @@ def _facts(scored: ScoredFile, group: ListedNight | None, estimates: Estimates |
         scored.final.epoch_seconds,
         changed,
         None if estimates is None else estimates.rem_latency_estimator,
+        None if isnan(kept) else kept,
     )
 
 
@@ -365,6 +370,9 @@ def _notes(nights: Sequence[StatsNight], groups: Groups, *, wants_experts: bool)
         notes += _listed("no expert's scoring", without)
     bare = [night.id for night in nights if night.facts.profile is None]
     notes += _listed("no profile (--profile), so validity is not measured", bare)
+    kept = [night.id for night in nights if night.facts.early_rem_kept_minutes is not None]
+    passed_over = "the best estimate of REM latency passes over early REM that the decoded stages keep"
+    notes += _listed(f"{passed_over}, look at it", kept)
     lights: dict[str, set[str]] = {}
     assumed: dict[str, set[str]] = {}
     for night in nights:
