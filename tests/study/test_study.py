@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stageguard.base.errors import FileFormatError, InputError, OutputExistsError
+from stageguard.base.errors import FileFormatError, InputError, OutputError, OutputExistsError
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.stages import WNR3
 from stageguard.nn.tables import FeatureTable
@@ -147,6 +147,15 @@ def test_a_run_that_is_killed_goes_on_to_the_same_numbers(tmp_path, study, whole
     assert numbers(tmp_path / "killed") == numbers(whole)
 
 
+def test_the_number_of_jobs_follows_from_configuration_and_nights(tmp_path, whole):
+    about = json.loads((whole / "study.json").read_text())
+    assert about.pop("n_jobs") == len(numbers(whole)) == 4
+    (tmp_path / "study.json").write_text(json.dumps(about))
+    assert read_results(tmp_path).n_jobs is None
+    (tmp_path / "cohort.npz").write_bytes((whole / "cohort.npz").read_bytes())
+    assert read_results(tmp_path).n_jobs == 4
+
+
 def test_a_failed_fold_is_a_row_and_is_tried_again(tmp_path, study, monkeypatch):
     real = study_jobs._train_one
     with monkeypatch.context() as patch:
@@ -156,6 +165,28 @@ def test_a_failed_fold_is_a_row_and_is_tried_again(tmp_path, study, monkeypatch)
     assert "ZeroDivisionError" in results.failures[0]["error"]
     assert len(results.records) == 2
     assert not run_study(study, tmp_path / "out").failures
+
+
+def test_a_second_run_of_a_folder_is_refused_until_the_first_ends(tmp_path, study, monkeypatch):
+    folder, refused = tmp_path / "out", []
+
+    def train_one(config, job, training):
+        with pytest.raises(OutputError, match="another run is writing there") as caught:
+            run_study(study, folder)
+        refused.append(caught.value)
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(study_jobs, "_train_one", train_one)
+    for _ in range(2):
+        assert len(run_study(study, folder).failures) == 4
+    assert len(refused) == 8
+    assert not (folder / "lock").exists()
+
+
+def test_a_run_that_cannot_begin_leaves_no_folder(tmp_path, study):
+    with pytest.raises(InputError, match="Use fewer folds"):
+        run_study(replace(study, split=Split("k-fold", 9)), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_another_configuration_does_not_share_a_folder(study, whole):
@@ -290,6 +321,8 @@ def test_shipped_studies_can_be_read(path):
     assert read_study(path).name == path.stem
     smaller, whole = (len(jobs_of(read_study(path, smoke=smoke), 2)) for smoke in (True, False))
     assert smaller < whole
+    assert read_study(path, smoke=True).to_dict()["smoke"]
+    assert "smoke" not in read_study(path).to_dict()
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 from scipy import stats
 from sklearn.metrics import cohen_kappa_score
 
+from cli_runner import Runner
 from made_up_study import made_up
 from stageguard.measures.paired import Estimate, estimate, paired
 from stageguard.measures.validity import validity
@@ -20,7 +21,7 @@ from stageguard.profile.profile import Profile
 from stageguard.study.derived import derive, write_derived
 from stageguard.study.figures import FIGURES
 from stageguard.study.measuring import agreement_between, measure, measure_panel
-from stageguard.study.rendering import Table
+from stageguard.study.rendering import FORMATS, Table
 from stageguard.study.report import publish
 from stageguard.study.robustness import TABLES, agreement_table, f1_table, resampling_table, transitions_table
 from stageguard.study.statistics import bland_altman, bootstrap_interval
@@ -365,6 +366,32 @@ def test_published_results_give_the_same_tables(staged, tmp_path, monkeypatch):
     assert all(
         f"figures/{path.name}" in page.read_text() for path in (tmp_path / "shown" / "figures").iterdir()
     )
+
+
+@pytest.mark.parametrize("n_more", [0, 3])
+def test_what_is_shown_says_whether_the_study_is_finished(n_more, tmp_path, monkeypatch, capsys):
+    made = made_up(n_subjects=3)
+    n_done = len(made.records)
+    about = {**made.about, "study": {**made.study, "smoke": True}, "n_jobs": n_done + n_more}
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "study.json").write_text(json.dumps(about))
+    for record in made.records:
+        (tmp_path / "jobs" / f"{record['key']}.json").write_text(json.dumps(record))
+    monkeypatch.setattr("stageguard.study.report.write_figures", lambda *_, **__: [])  # need predictions
+    done = f"{n_done} of {n_done + n_more} jobs done"
+    status = Runner(capsys)("study", "status", tmp_path).out
+    assert status == f"made-up (smoke version): {done}, 0 failed\n"
+    ran = Runner(capsys)("study", "report", tmp_path, "--publish", tmp_path / "shown")
+    assert ran.code == 0, ran.err
+    page = (tmp_path / "shown" / "report.md").read_text("utf-8")
+    head = page.split("## ")[0]
+    assert done in head
+    tables = [
+        Runner(capsys)("study", "table", tmp_path / "shown", "--name", "main", "--format", f) for f in FORMATS
+    ]
+    for text in (head, *(table.out + table.err for table in tables)):
+        assert (f"UNFINISHED: {done}." in text) == bool(n_more)
+        assert "SMOKE version" in text
 
 
 def test_nothing_is_not_zero():

@@ -103,6 +103,7 @@ class StudyConfig:
     robustness: Robustness = schema.table(Robustness)
     # options of every network, and in tables by backbone those of one
     training: Mapping[str, Any] = field(default_factory=dict, metadata={"check": checks.mapping})
+    smoke: bool = schema.flag(False)  # whether this is the small version
 
     def __post_init__(self) -> None:
         """Check what single keys do not tell."""
@@ -171,7 +172,7 @@ class StudyConfig:
         document: dict[str, Any] = _without_none(
             {name: schema.plain_table(getattr(self, name)) for name in _KEYS}
         )
-        return document
+        return document | ({"smoke": True} if self.smoke else {})
 
 
 _KEYS = ("name", "title", "seed", "backbones", "cohort", "split", "guard", "training", "robustness")
@@ -194,7 +195,7 @@ def read_study(path: str | Path, *, smoke: bool = False) -> StudyConfig:
     if smoke and smaller is None:
         raise FileFormatError(f"{path.name}: has no table [smoke]. Add one, or run the whole study.")
     if smoke:
-        document = merged(document, smaller)
+        document = merged(document, smaller) | {"smoke": True}
     try:
         return study_of(document)
     except InputError as error:

@@ -7,14 +7,13 @@ from pathlib import Path
 
 from stageguard.base import checks
 from stageguard.base.errors import InputError
-from stageguard.base.files import read_file, write_together
+from stageguard.base.files import write_together
 from stageguard.runner.run import check_folder
 from stageguard.study.derived import derived_text
 from stageguard.study.figures import FIGURES, image
 from stageguard.study.rendering import FORMATS, Table
 from stageguard.study.robustness import TABLES
-from stageguard.study.store import DERIVED, RESULTS, STUDY, Results, results_text
-from stageguard.study.tables import SYNTHETIC_NOTE
+from stageguard.study.store import DERIVED, RESULTS, STUDY, Results, results_text, study_text
 
 FIGURE_FORMATS = ("png", "pdf", "svg")
 PAGE = "report.md"
@@ -72,7 +71,7 @@ def publish(results: Results, folder: Path, night: str | None = None) -> Path:
     if folder.absolute() == results.folder.absolute():
         raise InputError(f"{folder}: is the study's own folder. Name another one to publish to.")
     contents: dict[Path, str | bytes] = {
-        folder / STUDY: read_file(results.folder / STUDY, "JSON"),
+        folder / STUDY: study_text(results),
         folder / RESULTS: results_text(results.folder),
         folder / DERIVED: derived_text(results),
     }
@@ -97,10 +96,10 @@ def _words(results: Results) -> str:
     about, study = results.about, results.study
     versions = ", ".join(f"{name} {number}" for name, number in about["versions"].items())
     seconds = sum(record["costs"]["training_seconds"] for record in results.records)
-    lines = [SYNTHETIC_NOTE] if results.is_synthetic else []
+    lines = list(results.warnings)
     lines.append(
-        f"Study `{study['name']}`, {study['split']['kind']}, seed {study['seed']}: {len(results.records)} "
-        f"networks trained in {seconds / 60:.1f} min of one thread. Begun {about['begun']}, commit "
+        f"Study `{study['name']}`, {study['split']['kind']}, seed {study['seed']}: {results.progress} "
+        f"done, trained in {seconds / 60:.1f} min of one thread. Begun {about['begun']}, commit "
         f"{about['commit'] or 'unknown'}; {versions}. Every number follows from jobs/*.json or results.jsonl."
     )
     lines += [f"- failed: {failure['error']}" for failure in results.failures]

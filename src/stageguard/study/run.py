@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from stageguard.base.errors import OutputExistsError
+from stageguard.base.errors import OutputError, OutputExistsError
+from stageguard.base.files import locked
 from stageguard.base.records import dataclass
 from stageguard.runner.run import check_folder, run_files
 from stageguard.study import store
@@ -38,7 +40,7 @@ def prepare_study(config: StudyConfig, folder: Path, *, data: Path = Path()) -> 
     check_folder(folder)
     nights = folder / store.COHORT
     if not nights.exists():
-        if folder.exists() and any(folder.iterdir()):
+        if folder.exists() and any(path.name != store.LOCK for path in folder.iterdir()):
             raise OutputExistsError(f"{folder} holds other files. Choose a new or empty folder.")
         cohort = read_cohort(config.cohort, data)
         make_folds(cohort.subjects, config.split, config.seed)  # its errors come before hours of work
@@ -46,8 +48,34 @@ def prepare_study(config: StudyConfig, folder: Path, *, data: Path = Path()) -> 
         save_cohort(cohort, nights)
     cohort = load_cohort(nights)
     sha256 = store.file_sha256(nights)
-    store.open_study(folder, store.describe(config.to_dict(), sha256, synthetic=cohort.is_synthetic))
-    return jobs_of(config, len(make_folds(cohort.subjects, config.split, config.seed)))
+    jobs = jobs_of(config, len(make_folds(cohort.subjects, config.split, config.seed)))
+    about = store.describe(config.to_dict(), sha256, n_jobs=len(jobs), synthetic=cohort.is_synthetic)
+    store.open_study(folder, about)
+    return jobs
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Hold a study's folder while the block runs; another run of it is an error."""
+    check_folder(folder)
+    is_new = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = folder / store.LOCK
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked(lock))
+        except BlockingIOError:
+            raise OutputError(
+                f"cannot write to {folder}: another run is writing there. Wait for it, or choose another "
+                "folder."
+            ) from None
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
+            if is_new:
+                with suppress(OSError):  # has results
+                    folder.rmdir()
 
 
 def run_study(
@@ -82,6 +110,20 @@ def run_study(
         Is called after every job.
     """
     folder = Path(folder).absolute()
+    with _alone(folder):
+        return _run_alone(config, folder, data, jobs, executor, overwrite=overwrite, report=report)
+
+
+def _run_alone(
+    config: StudyConfig,
+    folder: Path,
+    data: Path,
+    jobs: int,
+    executor: Executor | None,
+    *,
+    overwrite: bool,
+    report: Callable[[StudyProgress], None] | None,
+) -> store.Results:
     if overwrite and (folder / store.STUDY).is_file():
         for name in (store.JOBS, store.PREDICTIONS):
             shutil.rmtree(folder / name, ignore_errors=True)

@@ -6,6 +6,7 @@ jobs/KEY.json          what a job found, or the error in its place
 predictions/KEY.parquet
 results.jsonl          all records in one file, which is read where there are no jobs
 derived.json           what tables need of the predictions: see `derived`
+lock                   only during a run
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from stageguard.base.records import dataclass
 from stageguard.study.names import EXPERT
 
 STUDY, COHORT, JOBS, PREDICTIONS, RESULTS = "study.json", "cohort.npz", "jobs", "predictions", "results.jsonl"
-DERIVED = "derived.json"
+DERIVED, LOCK = "derived.json", "lock"
 VERSIONED = ("numpy", "torch", "scipy")
 
 
@@ -53,6 +54,29 @@ class Results:
     def is_synthetic(self) -> bool:
         """Whether nobody slept these nights."""
         return bool(self.about.get("synthetic", False))
+
+    @property
+    def n_jobs(self) -> int | None:
+        """How many jobs the whole study has; None where nothing tells."""
+        return self.about.get("n_jobs")
+
+    @property
+    def progress(self) -> str:
+        """How many jobs are done, as in `4 of 80 jobs`."""
+        total = "" if self.n_jobs is None else f" of {self.n_jobs}"
+        return f"{len(self.records)}{total} job{'s' * ((self.n_jobs or len(self.records)) != 1)}"
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Why these results are not those of a whole study of sleepers."""
+        found = []
+        if self.n_jobs is not None and len(self.records) < self.n_jobs:
+            found.append(f"UNFINISHED: {self.progress} done.")
+        if self.study.get("smoke"):
+            found.append("SMOKE version: small, to see that everything works; its numbers say nothing.")
+        if self.is_synthetic:
+            found.append("SYNTHETIC nights: nobody slept them, and they are no evidence about sleepers.")
+        return tuple(found)
 
     def select(self, **wanted: Any) -> list[Mapping[str, Any]]:
         """Return the records whose fields have these values."""
@@ -104,10 +128,11 @@ def variants_in(records: Iterable[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(row["variant"] for record in records for row in record["rows"]))
 
 
-def describe(study: Mapping[str, Any], cohort_sha256: str, *, synthetic: bool) -> dict[str, Any]:
+def describe(study: Mapping[str, Any], cohort_sha256: str, *, n_jobs: int, synthetic: bool) -> dict[str, Any]:
     """Return what study.json holds."""
     return {
         "study": study,
+        "n_jobs": n_jobs,
         "synthetic": synthetic,
         "cohort_sha256": cohort_sha256,
         "begun": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -179,10 +204,14 @@ def read_results(folder: str | Path) -> Results:
     path = folder / STUDY
     if not path.is_file():
         raise MissingFileError(f"{folder}: holds no {STUDY}. Expected what `stageguard study run` wrote.")
-    records = list(_records(folder))
+    records, about = list(_records(folder)), load_json(path)
+    if "n_jobs" not in about and (folder / COHORT).is_file():
+        from stageguard.study.jobs import count_jobs  # loads torch
+
+        about["n_jobs"] = count_jobs(about["study"], folder / COHORT)
     return Results(
         folder,
-        load_json(path),
+        about,
         tuple(record for record in records if "error" not in record),
         tuple(record for record in records if "error" in record),
     )
@@ -191,6 +220,11 @@ def read_results(folder: str | Path) -> Results:
 def write_results(folder: Path) -> None:
     """Write all records into one file, for a study that is to be kept without its nights."""
     write_together({folder / RESULTS: results_text(folder)}, overwrite=True)
+
+
+def study_text(results: Results) -> str:
+    """Return study.json."""
+    return _text(results.about)
 
 
 def results_text(folder: Path) -> str:

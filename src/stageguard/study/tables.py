@@ -36,16 +36,15 @@ STARS_NOTE = (
     "column (* p < .05, ** p < .01, *** p < .001)."
 )
 NO_REM_NOTE = "REM that is never shown counts as coming at the recording's end, in bouts of no length."
-SYNTHETIC_NOTE = "SYNTHETIC nights: nobody slept them, and they are no evidence about sleepers."
 
 Records = Sequence[Mapping[str, Any]]
 
 
 def notes_of(results: Results, *notes: str) -> tuple[str, ...]:
-    """Return notes, with what every table of made-up nights says first and failed jobs last."""
+    """Return notes, with why they are not those of a whole study first and failed jobs last."""
     failed = len(results.failures)
     about = (f"{failed} jobs failed and are missing here: see jobs/*.json.",) if failed else ()
-    return (*((SYNTHETIC_NOTE,) if results.is_synthetic else ()), *notes, *about)
+    return (*results.warnings, *notes, *about)
 
 
 def _present(records: Records, variants: Iterable[str]) -> list[str]:

@@ -9,7 +9,7 @@ from stageguard.base.errors import InputError
 from stageguard.cli.options import AsJson, Overwrite, output_option, text_option
 from stageguard.cli.parser import Argument, Exit, Option, UsageError
 from stageguard.cli.progress import progress_bar
-from stageguard.cli.terminal import console, count, print_error, print_json
+from stageguard.cli.terminal import console, count, print_error, print_json, print_warning
 from stageguard.runner.stopping import Stopped, stoppable
 
 Config = Annotated[Path, Argument("STUDY.toml", "What to run, such as studies/mouse-sim.toml.")]
@@ -54,6 +54,8 @@ def status(folder: Folder, as_json: AsJson = False) -> None:
     facts = {
         "study": results.study["name"],
         "synthetic": results.is_synthetic,
+        "smoke": bool(results.study.get("smoke")),
+        "jobs": results.n_jobs,
         "done": len(results.records),
         "failed": [failure["error"] for failure in results.failures],
         "commit": results.about["commit"],
@@ -62,7 +64,8 @@ def status(folder: Folder, as_json: AsJson = False) -> None:
         print_json(facts)
         return
     out = console()
-    out.print(f"{facts['study']}: {count(len(results.records), 'job')} done, {len(results.failures)} failed")
+    smoke = " (smoke version)" if facts["smoke"] else ""
+    out.print(f"{facts['study']}{smoke}: {results.progress} done, {len(results.failures)} failed")
     for failure in results.failures:
         out.print(failure["error"])
 
@@ -120,7 +123,7 @@ def run(
         failed = [failure["error"] for failure in results.failures]
         print_json({"report": str(page), "done": len(results.records), "failed": failed})
     else:
-        console().print(f"{count(len(results.records), 'job')} done. Tables and figures: {page}")
+        console().print(f"{results.progress} done. Tables and figures: {page}")
     if results.failures:
         print_error(f"{count(len(results.failures), 'job')} failed: {results.failures[0]['error']}")
         raise Exit(1)
@@ -139,6 +142,9 @@ def table(folder: Folder, name: Names = None, form: TableFormat = "md") -> None:
 
     results = read_results(folder)
     check_results(results)
+    if form == "csv":  # has no place for notes
+        for warning in results.warnings:
+            print_warning(warning)
     for each in name or TABLES:
         if each not in TABLES:
             raise InputError(f"there is no table {each!r}. Tables: {', '.join(TABLES)}.")
