@@ -387,6 +387,7 @@ def page(studies: dict[str, Results]) -> str:
     """Return the page of these studies."""
     missing = [name for name in NAMES if name not in studies]
     words = [f"Not run yet: {', '.join(missing)}.\n"] if missing else []
+    words += [f"UNFINISHED: {name}, {r.progress} done.\n" for name, r in studies.items() if r.is_unfinished]
     tested = {name: len({row["subject"] for row in r.experts().values()}) for name, r in studies.items()}
     words.append(f"Subjects tested: {', '.join(f'{name} {n}' for name, n in tested.items())}.\n")
     return "\n".join([INTRODUCTION, *words, *(section(variant, studies) for variant in GUARDED)])
@@ -394,6 +395,11 @@ def page(studies: dict[str, Results]) -> str:
 
 def main() -> None:
     found = {name: RESULTS / name for name in NAMES if (RESULTS / name).is_dir()}
+    if not found:
+        raise SystemExit(
+            f"{RESULTS}: holds none of the studies {', '.join(NAMES)}. "
+            f"Publish one first: stageguard study report FOLDER --publish {RESULTS / NAMES[0]}"
+        )
     PAGE.write_text(page({name: read_results(folder) for name, folder in found.items()}), "utf-8")
     print(f"Wrote {PAGE.relative_to(ROOT)} of {len(found)} studies.")
 

@@ -9,6 +9,7 @@ import numpy as np
 
 import stageguard as sg
 from stageguard.night.stages import StageScheme
+from stageguard.study.measuring import TWO_EXPERTS
 
 # TST, SE, SOL, REM latency, WASO, awakenings, bouts: what studies report
 STATISTICS = (
@@ -25,8 +26,6 @@ OF_MICE = tuple(f"{what}_{stage}" for what in ("minutes", "bouts") for stage in 
 # Two more readings of REM latency, held to the expert's first epoch of REM too: to the first bout of two
 # minutes, and the one that `sg.estimates` picks for the night.
 LASTING, TO_REPORT = "rem_latency_bout_minutes", "rem_latency_to_report_minutes"
-# The 90th percentile of the ratio of two experts' fragmentation indices on one night (DOD), by stages.
-TWO_EXPERTS = {2: 2.00, 3: 1.97, 5: 2.25}
 
 
 def fragmentation(labels: np.ndarray) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -49,3 +50,19 @@ def test_the_page_has_every_claim_and_names_the_studies_that_are_missing(claims)
     assert "Not run yet: sleep-accel-2, sleep-accel, sleep-edf, cardio-sim, radar-sim." in page
     assert "Subjects tested: mouse-sim 12." in page
     assert "nan" not in page
+    assert "UNFINISHED" not in page
+
+
+def test_the_page_names_studies_that_are_unfinished(claims):
+    made = made_up(n_subjects=3)
+    part = replace(made, about={**made.about, "n_jobs": 80})
+    assert "UNFINISHED: mouse-sim, 12 of 80 jobs done." in claims.page({"mouse-sim": part})
+
+
+def test_without_results_no_page_is_written(claims, monkeypatch, tmp_path):
+    monkeypatch.setattr(claims, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(claims, "PAGE", tmp_path / "claims.md")
+    with pytest.raises(SystemExit, match="holds none of the studies sleep-accel-2") as caught:
+        claims.main()
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "claims.md").exists()

@@ -61,6 +61,11 @@ class Results:
         return self.about.get("n_jobs")
 
     @property
+    def is_unfinished(self) -> bool:
+        """Whether jobs are missing."""
+        return self.n_jobs is not None and len(self.records) < self.n_jobs
+
+    @property
     def progress(self) -> str:
         """How many jobs are done, as in `4 of 80 jobs`."""
         total = "" if self.n_jobs is None else f" of {self.n_jobs}"
@@ -70,7 +75,7 @@ class Results:
     def warnings(self) -> tuple[str, ...]:
         """Why these results are not those of a whole study of sleepers."""
         found = []
-        if self.n_jobs is not None and len(self.records) < self.n_jobs:
+        if self.is_unfinished:
             found.append(f"UNFINISHED: {self.progress} done.")
         if self.study.get("smoke"):
             found.append("SMOKE version: small, to see that everything works; its numbers say nothing.")
