@@ -109,12 +109,22 @@ def test_measured_coverage_belongs_to_the_level_it_was_measured_at(run, night, f
     assert "Covered:" not in run("intervals", night, "-p", fitted, *OURS, "--level", "0.8").out
 
 
+def test_expected_minutes_say_which_are_counted_and_which_are_sums(run, night, tmp_path):
+    sg.Profile.load(BASE).replace(estimators={"tst_minutes": "path"}).save(tmp_path / "own.toml")
+    shown = " ".join(run("decode", night, "-p", tmp_path / "own.toml", "-o", tmp_path / "n").out.split())
+    own = "(TST counted on the decoded stages, all else sum of the posterior)"
+    assert f"Expected by the profile's estimators {own}: W " in shown
+    shown = " ".join(run("decode", night, "-p", BASE, "-o", tmp_path / "m").out.split())
+    assert "Expected by probabilities, not counted on the stages: W " in shown
+
+
 def test_another_cohort_has_its_intervals_withheld(run, night, fitted):
     ran = run("intervals", night, "-p", fitted, "--cohort", "their lab")
     shown = " ".join(ran.out.split())
     assert ran.code == 0
     assert (
         "withheld: the errors are from 'our lab', the night is of 'their lab'. Fit a profile to it" in shown
+        and "another cohort or stager" not in shown  # a row says `withheld`, the warning why
     )
     assert "as wide as the errors" not in shown
     report = run("intervals", night, "-p", fitted, "--cohort", "their lab", "--json").json[0]

@@ -163,7 +163,7 @@ def test_much_early_rem_that_was_removed_calls_for_a_look():
     assert "R 9 min after sleep onset (epoch 38), 5 min long" in much.early_rem_removed[0]
     assert little.early_rem_advice == ""
     assert much.early_rem_advice == (
-        "5 min of early REM were removed: look at them, for narcolepsy looks like this. "
+        "5 min of early REM were removed, and narcolepsy looks like this. "
         "cohort='narcolepsy' switches the clock off."
     )
 
@@ -174,7 +174,12 @@ def test_early_rem_of_which_less_than_half_is_left_counts_as_removed():
     assert (labels[38:48] == 2).all() and summary_of(decoding).early_rem_removed == ()
     labels[42:48] = 1  # whatever rule did it
     cut = decoding.replaced(hypnogram=sg.Hypnogram(labels, decoding.hypnogram.scheme, 30.0))
-    assert len(summary_of(cut).early_rem_removed) == 1
+    (words,) = summary_of(cut).early_rem_removed
+    assert "R 9 min after sleep onset (epoch 38), 3 of 5 min, evidence" in words
+    (event,) = (each for each in sg.rare_events(cut) if each.is_early_rem)
+    assert (event.in_after, event.fate, event.n_removed) == (True, "partly removed", 6)
+    (whole,) = (each for each in sg.rare_events(decoding) if each.is_early_rem)
+    assert (whole.fate, whole.n_removed) == ("kept", 0)
 
 
 def test_a_night_that_the_clock_changed_is_not_said_to_be_left_alone():

@@ -271,11 +271,11 @@ def test_ties_where_the_clock_says_nothing_stay_the_stagers_own():
     assert np.array_equal(result.hypnogram.labels, rows.argmax(axis=1))
 
 
-def test_where_no_other_rule_acts_the_strength_says_that_the_clock_does():
+def test_where_no_other_rule_acts_the_strength_says_that_only_the_clock_may():
     left_alone = profile_of(clock=CLOCK).replace(strength={"rule": "target", "fi_target": 0.5})
     result = decode(night_with_rem(1), left_alone)
     assert (result.strength.step, int(result.changed.sum())) == ("untouched", 1)
-    assert "The clock alone acts: it counts from sleep onset at epoch 20." in str(result.strength)
+    assert "Only the clock may change stages; it counts from sleep onset at epoch 20." in str(result.strength)
 
 
 SHIPPED = ("human-psg-5", "human-psg-3", "human-cardiorespiratory-3", "human-bioradar-3")

@@ -1,6 +1,7 @@
 """The rules that set the strength per recording, against trying their whole grid."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -286,7 +287,8 @@ def test_target_lifts_stages_that_argmax_starves_up_to_the_experts_fragmentation
     before = quietly(probabilities, profile)
     assert before.strength.fi_low < before.strength.fi_before < 0.07
     assert missing(probabilities, before.hypnogram.labels) > 0.05
-    assert "nothing" not in " ".join(before.advice())
+    assert "would change" in " ".join(before.advice())
+    assert quietly(starved_night(1), profile).advice() == ()  # for it would change nothing
     result = quietly(probabilities, profile, trained="natural")
     assert result.strength.step == "raised"
     assert result.strength.fi_after > before.strength.fi_before
@@ -451,7 +453,9 @@ def test_what_keeps_rem_is_told(backend):
     result = quietly(rows, profile)
     nats = result.strength.balance_nats[2]
     assert result.strength.step == "lowered" and nats > 0.1
-    assert f"{nats:+.2f} nats keep the REM that the probabilities expect" in str(result.strength)
+    assert f"REM raised by {nats:.2f} nats to what the probabilities expect" in str(result.strength)
+    less = replace(result.strength, balance_nats=(0.0, 0.0, -0.07))
+    assert "REM lowered by 0.07 nats to what the probabilities expect" in str(less)
     fixed = profile.replace(strength=None, transition_weight=result.strength.transition_weight)
     smoothed = quietly(rows, fixed)
     expected = rows[:, 2].mean()

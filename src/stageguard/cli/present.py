@@ -234,10 +234,12 @@ def _estimate_words(estimates: Estimates) -> str:
     """Return sleep and stages by probabilities, and REM latency by the estimator that serves the night."""
     expected = estimates.best
     minutes = ", ".join(f"{stage} {each:.1f}" for stage, each in expected.stage_minutes.items())
-    words = f"Expected by probabilities, not counted on the stages: {minutes} min"
-    words += "" if isnan(expected.tst_minutes) else f"; asleep {expected.tst_minutes:.1f} min"
-    others = ", ".join(f"{name}: {what}" for name, what in estimates.others.items())
-    words += f" ({others})" if others else ""
+    how = "by probabilities, not counted on the stages"
+    if others := [f"{name} {what}" for name, what in estimates.others.items()]:
+        rest = ["all else sum of the posterior"] if len(others) < len(estimates.estimators) else []
+        how = f"by the profile's estimators ({', '.join(others + rest)})"
+    words = f"Expected {how}: {minutes} min"
+    words += "" if isnan(expected.tst_minutes) else f"; asleep (TST) {expected.tst_minutes:.1f} min"
     if isnan(estimates.rem_latency_minutes):
         return f"{words}."
     latency = f"{estimates.rem_latency_minutes:.1f} min ({estimates.rem_latency_estimator})"

@@ -218,7 +218,7 @@ class Decoding(ExportableStages):
         return tuple(cause for cause, acts in causes.items() if acts)
 
     def advice(self) -> tuple[str, ...]:
-        """Return what the caller could still say, and what it would change."""
+        """Return what the caller could still say, and what it would change, if anything."""
         rule = self.profile.strength
         if rule is None or not rule.lifts or rule.lift is not None or self.trained is not None:
             return ()
@@ -230,13 +230,7 @@ class Decoding(ExportableStages):
             assert found is not None
             strength, n_changed = found, int(np.count_nonzero(path.labels != self.hypnogram.labels))
         if not n_changed:
-            return (
-                Message(
-                    "Knowing how the stager was trained (",
-                    Argument("trained", python="trained=..."),
-                    ") would change nothing on this night.",
-                ),
-            )
+            return ()
         return (
             Message(
                 "If the stager was trained on natural class frequencies, ",

@@ -93,10 +93,10 @@ class Strength:
         still = "" if self.clock_settled else f", which still moved after {self.clock_passes} passes"
         pins = ", ".join(map(str, self.clock_overruled))
         pinned = f" Pins overrule it at {_epochs(self.clock_overruled)} {pins}." if pins else ""
-        alone = "alone acts: it " if self.step in ("untouched", "hard") else ""
-        return (
-            f" The clock {alone}counts from sleep onset at {_epochs(self.clock_onsets)} {at}{still}.{pinned}"
-        )
+        counts = f"counts from sleep onset at {_epochs(self.clock_onsets)} {at}{still}.{pinned}"
+        if self.step in ("untouched", "hard"):
+            return f" Only the clock may change stages; it {counts}"
+        return f" The clock {counts}"
 
     def _reason(self) -> str:
         tau = f"transition weight {self.transition_weight:g}"
@@ -122,7 +122,8 @@ class Strength:
             if not math.isnan(self.stager_fi):
                 why = f"The stager flickers (median over its nights {self.stager_fi:.3f})"
             nats = sum(self.balance_nats)  # REM's alone
-            gave = f", {nats:+.2f} nats keep the REM that the probabilities expect" if nats else ""
+            moved = "raised" if nats > 0 else "lowered"
+            gave = f", REM {moved} by {abs(nats):.2f} nats to what the probabilities expect" if nats else ""
             return f"{why}: {tau} brings it next to {self.fi_aim:.3f}{gave}; {change}."
         reached = "" if self.fi_low <= self.fi_after <= self.fi_high else ", still outside"
         if self.step == "lowered":

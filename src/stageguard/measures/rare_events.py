@@ -19,7 +19,7 @@ from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import TOLERANCE_EPOCHS, bouts_of, cuts_of
 from stageguard.night.stages import StageScheme
 
-Fate = Literal["kept", "lost", "new"]
+Fate = Literal["kept", "partly removed", "lost", "new"]
 SOON_MINUTES = 15.0  # after sleep onset, in which REM is early
 
 
@@ -49,6 +49,8 @@ class RareEvent:
         Whether it is REM soon after sleep onset, or held back by the clock.
     minutes_since_onset : float
         From the decoded night's sleep onset, counted anew as the clock does; NaN before it.
+    n_removed : int
+        How many of the stager's `n_epochs` have another stage in the decoded night.
     """
 
     kind: str
@@ -61,13 +63,16 @@ class RareEvent:
     bout_evidence_nats: float
     is_early_rem: bool = False
     minutes_since_onset: float = NAN
+    n_removed: int = 0
 
     @property
     def fate(self) -> Fate:
-        """``kept``, ``lost`` or ``new``."""
-        if self.in_before:
-            return "kept" if self.in_after else "lost"
-        return "new"
+        """``kept``, ``lost``, ``new``, or ``partly removed``: early REM of which less than half is left."""
+        if not self.in_before:
+            return "new"
+        if not self.in_after:
+            return "lost"
+        return "partly removed" if self.is_early_rem and 2 * self.n_removed > self.n_epochs else "kept"
 
 
 def rare_events(decoding: Decoding, *, within_minutes: float = SOON_MINUTES) -> tuple[RareEvent, ...]:
@@ -166,7 +171,8 @@ def _described(decoding: Decoding, sightings: Sequence[_Sighting]) -> tuple[Rare
         bouts = bouts_in[in_before]
         ends = bouts.starts + bouts.lengths
         length = int(ends[np.searchsorted(ends, epoch, side="right")]) - epoch
-        nats = _margin(evidence[epoch : epoch + length], int((before if in_before else after)[epoch]))
+        stage, bout = int((before if in_before else after)[epoch]), slice(epoch, epoch + length)
+        nats = _margin(evidence[bout], stage)
         known = nats[~np.isnan(nats)]
         since = min((epoch - onset for onset in onsets if onset <= epoch), default=NAN)
         events.append(
@@ -181,6 +187,7 @@ def _described(decoding: Decoding, sightings: Sequence[_Sighting]) -> tuple[Rare
                 bout_evidence_nats=float(known.sum()) if len(known) else NAN,
                 is_early_rem=is_early_rem,
                 minutes_since_onset=since * decoding.epoch_seconds / 60.0,
+                n_removed=int(np.count_nonzero(after[bout] != stage)),
             )
         )
     return tuple(sorted(events, key=lambda event: (event.epoch, event.kind)))

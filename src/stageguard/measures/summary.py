@@ -110,23 +110,26 @@ def _rows(
 def early_rem_words(decoding: Decoding) -> tuple[str, ...]:
     """Name each early REM of the stager's that decoding removed: when, how long, and how well supported."""
     minutes = decoding.epoch_seconds / 60.0
-    return tuple(
-        f"{decoding.profile.scheme.rem} "
-        + ("before" if isnan(event.minutes_since_onset) else f"{event.minutes_since_onset:g} min after")
-        + f" sleep onset (epoch {event.epoch}), {event.n_epochs * minutes:g} min long, evidence "
-        f"{event.bout_evidence_nats:+.1f} nats"
-        for event in early_rem_removed(decoding)
-    )
+    words = []
+    for event in early_rem_removed(decoding):
+        since = event.minutes_since_onset
+        when = "before sleep onset" if isnan(since) else f"{since:g} min after sleep onset"
+        long = f"{event.n_epochs * minutes:g} min long"
+        if event.n_removed < event.n_epochs:
+            long = f"{event.n_removed * minutes:g} of {event.n_epochs * minutes:g} min"
+        words.append(
+            f"{decoding.profile.scheme.rem} {when} (epoch {event.epoch}), {long}, evidence "
+            f"{event.bout_evidence_nats:+.1f} nats"
+        )
+    return tuple(words)
 
 
 def early_rem_advice(decoding: Decoding) -> str:
     """Say, where much early REM was removed, to look at it and how it is kept; nothing otherwise."""
-    labels, rem = decoding.hypnogram.labels, decoding.profile.scheme.rem_index
-    bouts = (labels[event.epoch : event.epoch + event.n_epochs] for event in early_rem_removed(decoding))
-    minutes = sum(int(np.count_nonzero(bout != rem)) for bout in bouts) * decoding.epoch_seconds / 60.0
+    minutes = sum(event.n_removed for event in early_rem_removed(decoding)) * decoding.epoch_seconds / 60.0
     if minutes < MUCH_EARLY_REM_MINUTES:
         return ""
-    look = f"{minutes:g} min of early REM were removed: look at them, for narcolepsy looks like this."
+    look = f"{minutes:g} min of early REM were removed, and narcolepsy looks like this."
     if decoding.night.clock is None:
         return look
     return Message(look, " ", Argument("cohort", "narcolepsy"), " switches the clock off.")
@@ -153,7 +156,7 @@ def aside_words(decoding: Decoding, valid: Validity) -> str:
     did = "THE GUARD STEPPED ASIDE"
     if decoding.night.clock is not None and decoding.changed.any():
         did = "THE CLOCK ALONE ACTED"
-    return f"{did}, and the night is not as experts score: {named}{more}. Look at it."
+    return f"{did}, and the night is not as experts score: {named}{more}."
 
 
 def range_note(decoding: Decoding, rows: Sequence[Row]) -> str:

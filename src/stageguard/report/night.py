@@ -125,7 +125,8 @@ def _pictures(
     zeitgeber = statistics.zeitgeber
     if zeitgeber is not None:  # counted from the start of time in bed
         zeitgeber -= statistics.lights_off_epoch * decoding.epoch_seconds
-    marks = [Mark(event.epoch, event.fate) for event in measured.events]
+    fates = [(event.epoch, event.fate) for event in measured.events]
+    marks = [Mark(epoch, "lost" if fate == "partly removed" else fate) for epoch, fate in fates]
     strips = page_strips(decoding, expert, marks=marks, lights=moments, zeitgeber=zeitgeber)
     banded = [row for row in indicators if row.has_band]
     scored = measured.expert

@@ -303,12 +303,14 @@ def ledger_intro(decoding: Decoding, events: Sequence[RareEvent]) -> str:
 def fates(events: Sequence[RareEvent]) -> str:
     """Return how many events were kept, lost and made, in one sentence."""
     n = Counter(event.fate for event in events)
-    n_before = n["kept"] + n["lost"]
+    n_before = n["kept"] + n["partly removed"] + n["lost"]
     if not n_before:
         return f"The stager has no rare event; decoding made {count(n['new'], 'new one')}."
     of_stager = count(n_before, "rare event")
+    partly = f", removed {n['partly removed']:,} in part" if n["partly removed"] else ""
     return (
-        f"Of the stager's {of_stager}, decoding kept {n['kept']:,} and lost {n['lost']:,}; {n['new']:,} new."
+        f"Of the stager's {of_stager}, decoding kept {n['kept']:,}{partly} and lost {n['lost']:,}; "
+        f"{n['new']:,} new."
     )
 
 

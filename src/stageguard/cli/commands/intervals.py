@@ -325,7 +325,7 @@ def _print_night(night: NightIntervals, out: Console) -> None:
                 _number(row.high),
                 row.kind,
                 "n/a" if isnan(share) else f"{share:.0%}",
-                row.reason,
+                "withheld" if row.reason == WITHHELD else row.reason,  # a warning says why, once
             )
     out.print(shown)
 
