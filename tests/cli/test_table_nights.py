@@ -180,6 +180,7 @@ def test_half_of_the_nights_without_an_expert_are_named_and_the_rest_is_fitted(r
     [
         (lambda text: text.replace("n1,", ",", 1), "has no id"),
         (lambda text: text.replace("id,W,N1,N2,N3,R", "id,a,b,c,d,e"), "stage"),
+        (lambda text: text.replace("n1,", "n1 ,", 1), "the id 'n1 ' has a blank at an end"),
         (lambda text: text + text.splitlines()[1] + "\n", "begins again"),
     ],
 )

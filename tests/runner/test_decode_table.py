@@ -158,6 +158,8 @@ def test_ids_of_any_kind_name_the_nights(run, tmp_path, ids, written, suffix):
     [
         (["a", None, "c"], "has no id, expected the name of its night in every row. Are cells merged?"),
         (["a", "b", "a"], "night 'a' begins again at row"),
+        (["a", "b ", "b"], "the id 'b ' has a blank at an end, expected none. Remove it."),
+        ([" a", "b", "c"], "the id ' a' has a blank at an end, expected none. Remove it."),
     ],
 )
 def test_rows_without_an_id_and_scattered_nights_are_refused(run, tmp_path, suffix, ids, line):

@@ -58,7 +58,11 @@ def split_table(path: Path, folder: Path) -> dict[str, Path]:
         stem = name if _PLAIN_NAME.fullmatch(name) else f"night {len(found) + 1}"
         found[name] = folder / f"{stem}{suffix}"
         write_text_atomic(found[name], _text(night, delimiter), overwrite=True)
-    return found if len(found) > 1 else {}
+    if len(found) < 2:
+        return {}
+    for name in found:
+        ids.check_blanks(name)
+    return found
 
 
 def table_rows(path: Path) -> Iterator[Cells]:

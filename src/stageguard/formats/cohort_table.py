@@ -85,6 +85,13 @@ class NightIds:
                 f"a night together: sort the table by {ID} first, and by time within it.",
             )
 
+    def check_blanks(self, name: str) -> None:
+        """Refuse an id with a blank at an end, which may make two nights of one, or hide a second one."""
+        if name != name.strip():
+            raise file_error(
+                self.path, f"the {ID} {name[:40]!r} has a blank at an end, expected none. Remove it."
+            )
+
     def check_length(self, name: str, n_rows: int) -> None:
         """Refuse a night that nobody recorded, before it fills the memory."""
         if n_rows > MOST_EPOCHS:
@@ -292,6 +299,7 @@ def _runs(ids: NightIds, column: Any, first_row: int) -> tuple[list[str], list[i
     for start in starts:
         name = cell_text(encoded.dictionary[int(codes[start])].as_py())
         ids.check(name, first_row + 1 + start)
+        ids.check_blanks(name)
         names.append(name)
         ids.finished.update(names[-2:-1])
     return names, starts
@@ -338,7 +346,9 @@ def _line_nights(
         while more and sum(line.count('"') for line in block) % 2:  # a cell that goes on in the next line
             more = list(islice(lines, 1))
             block += more
-        rows, begins = split_rows(path, block, layout.delimiter, range(number, number + len(block)))
+        rows, begins = split_rows(
+            path, block, layout.delimiter, range(number, number + len(block)), exact=column
+        )
         number += len(block)
         filled = [(row, line) for row, line in zip(rows, begins, strict=True) if any(row)]
         check_widths(
@@ -353,6 +363,7 @@ def _line_nights(
                     nights.append(_rows_night(path, carried, layout, options))
                     ids.finished.add(carried.name)
                 ids.check(name, n_rows)
+                ids.check_blanks(name)
                 carried = _Rows(name)
             carried.rows.append(row)
             carried.lines.append(line)

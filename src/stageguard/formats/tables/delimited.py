@@ -147,18 +147,32 @@ def split_line(line: str, delimiter: str) -> tuple[str, ...]:
 
 
 def split_rows(
-    path: Where, lines: Sequence[str], delimiter: str, numbers: Sequence[int], *, quotes: bool = True
+    path: Where,
+    lines: Sequence[str],
+    delimiter: str,
+    numbers: Sequence[int],
+    *,
+    quotes: bool = True,
+    exact: int | None = None,
 ) -> tuple[list[Row], Sequence[int]]:
     """Cells of lines, without the space around them, and the line each row begins on.
 
     `numbers` says what line of the file each is, as editors count. If `quotes` enclose cells, these may hold
-    delimiters and line breaks; else they are characters like others.
+    delimiters and line breaks; else they are characters like others. Cells of the column `exact` keep the
+    space around what they hold.
     """
+
+    def stripped(row: Row) -> Row:
+        return [
+            cell if number == exact and not cell.isspace() else cell.strip()
+            for number, cell in enumerate(row)
+        ]
+
     text = "\n".join(lines)
     if not quotes or '"' not in text:
         rows: list[Row] = [line.split(delimiter) if line else [] for line in lines]
         is_plain = text.isascii() and not any(mark in text for mark in _SPACES if mark != delimiter)
-        return rows if is_plain else [[cell.strip() for cell in row] for row in rows], numbers
+        return rows if is_plain else [stripped(row) for row in rows], numbers
     if text.count('"') % 2:
         line = numbers[text.count("\n", 0, text.rindex('"'))]
         raise file_error(path, f"has a quote that is not closed, by line {line}. Close or remove it.")
@@ -166,7 +180,7 @@ def split_rows(
     rows, begins, first = [], [], 0
     try:
         for row in reader:
-            rows.append([cell.strip() for cell in row])
+            rows.append(stripped(row))
             begins.append(numbers[first])
             first = reader.line_num
     except csv.Error as error:
