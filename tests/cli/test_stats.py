@@ -193,6 +193,19 @@ def test_errors_against_experts_are_printed_and_written(run, cohort):
     assert "errors" not in run("stats", *decoded_files(cohort), "--json").json
 
 
+def test_the_rem_latency_to_report_has_an_error_of_its_own(run, cohort):
+    files = sorted(cohort.glob("n[0-2].csv"))
+    arguments = ("--profile", PROFILE, "--expert", cohort / "experts", "-o", cohort / "all.tsv")
+    ran = run("stats", *files, *arguments)
+    assert re.search(r"REM latency to report \(min\) +3 ", ran.out)
+    rows = {row["quantity"]: row for row in read_tsv(cohort / "all-errors.tsv")}
+    errors = [
+        abs(float(row["rem_latency_estimate_minutes_after"]) - float(row["rem_latency_minutes_expert"]))
+        for row in read_tsv(cohort / "all.tsv")
+    ]
+    assert float(rows["rem_latency_estimate_minutes"]["after_mean"]) == pytest.approx(np.mean(errors))
+
+
 def test_lights_cut_the_night(run, tmp_path):
     (tmp_path / "night.txt").write_text("W\n" * 20 + "N2\n" * 60 + "W\n" * 40)
     night = tmp_path / "night.txt"

@@ -14,7 +14,7 @@ from stageguard.cli.group_tables import shown_rows, titled
 from stageguard.cli.present import length_words
 from stageguard.cli.terminal import count, one_line, print_heading, print_list, table
 from stageguard.formats.cohort_files import Cohort
-from stageguard.measures.architecture import ARCHITECTURE, ArchitectureError
+from stageguard.measures.architecture import ERROR_QUANTITIES, ArchitectureError
 from stageguard.measures.architecture import METHOD as ERRORS_METHOD
 from stageguard.measures.cohort import CohortTable
 from stageguard.measures.paired import Estimate
@@ -127,7 +127,7 @@ def print_errors(errors: Sequence[ArchitectureError], out: Console) -> None:
             gain = "n/a" if isnan(row.improvement_percent) else f"{row.improvement_percent:+.1f}"
             p = NAN if row.after is None else row.after.p
             cells = [_spread(row.before), *cells, gain, shown(p, 4)]
-        made.add_row(ARCHITECTURE[row.quantity], str(row.n_subjects), *cells)
+        made.add_row(ERROR_QUANTITIES[row.quantity], str(row.n_subjects), *cells)
     out.print(made)
     print_list(out, "Method", [ERRORS_METHOD])
 

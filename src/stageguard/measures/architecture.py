@@ -28,12 +28,16 @@ ARCHITECTURE = {
     "rem_bout_minutes": "mean REM bout (min)",
     "awakenings": "awakenings",
 }
+TO_REPORT = "rem_latency_estimate_minutes"
+# What errors are told of: the best estimate needs probabilities, which a scoring alone has not.
+ERROR_QUANTITIES = ARCHITECTURE | {TO_REPORT: "REM latency to report (min)"}
 _BOUTS = {"nrem_bout_minutes": "N", "rem_bout_minutes": "R"}
 METHOD = (
     "Absolute error of each night on the epochs its expert scored, nights of one subject averaged; mean ± "
     "standard deviation over subjects. REM that the expert scored and a night never shows counts as coming "
-    "at its end, in bouts of no length. p: two-sided Wilcoxon signed-rank test of after against before, one "
-    "for each row, not corrected for their number."
+    "at its end, in bouts of no length. REM latency to report: after decoding its best estimate, which is of "
+    "all epochs; before, and of the expert, that of the first REM epoch. p: two-sided Wilcoxon signed-rank "
+    "test of after against before, one for each row, not corrected for their number."
 )
 
 Errors = Mapping[str, Mapping[str, float]]  # scoring -> quantity -> absolute error of one night
@@ -87,21 +91,31 @@ def mean_bouts(night: Hypnogram) -> dict[str, float]:
     return {name: float(each.mean()) * minutes if len(each) else NAN for name, each in lengths.items()}
 
 
-def night_errors(scorings: Mapping[str, Hypnogram], options: StatisticsOptions | None = None) -> Errors:
+def night_errors(
+    scorings: Mapping[str, Hypnogram],
+    options: StatisticsOptions | None = None,
+    rem_latency_to_report: float | None = None,
+) -> Errors:
     """Return the absolute errors of a night's other scorings against the one called `expert`.
 
     Epochs that the expert left unscored count for nobody. What either side has none of is left out, apart
-    from REM that is never shown: see `never_shown`.
+    from REM that is never shown: see `never_shown`. The best estimate of REM latency, where there is one,
+    takes the place of the path's after decoding.
     """
     expert = scorings["expert"]
     is_unscored = expert.labels < 0
     minutes = np.count_nonzero(~is_unscored) * expert.epoch_seconds / 60
     truth = architecture(expert, options)
+    if rem_latency_to_report is not None:
+        truth[TO_REPORT] = truth["rem_latency_minutes"]
     errors: dict[str, dict[str, float]] = {}
     for name, scoring in scorings.items():
         if name != "expert":
             labels = np.where(is_unscored, np.int8(UNSCORED), scoring.labels)
             found = architecture(replace(scoring, labels=labels), options)
+            if rem_latency_to_report is not None:
+                is_after = name == "after"
+                found[TO_REPORT] = rem_latency_to_report if is_after else found["rem_latency_minutes"]
             found = {k: never_shown(k, minutes) if isnan(value) else value for k, value in found.items()}
             differences = {key: abs(found[key] - value) for key, value in truth.items()}
             errors[name] = {key: error for key, error in differences.items() if not isnan(error)}
@@ -114,7 +128,7 @@ def never_shown(quantity: str, minutes: float) -> float:
     REM latency ends with the night and REM bouts have no length: to remove all REM must not be free of error.
     Everything else is not a number, which leaves the night out.
     """
-    return {"rem_latency_minutes": minutes, "rem_bout_minutes": 0.0}.get(quantity, NAN)
+    return {"rem_latency_minutes": minutes, TO_REPORT: minutes, "rem_bout_minutes": 0.0}.get(quantity, NAN)
 
 
 def architecture_errors(
@@ -130,7 +144,7 @@ def architecture_errors(
         Whose a night is, by its name; by default every night is of another subject.
     """
     rows, missing = [], ""
-    for quantity in ARCHITECTURE:
+    for quantity in ERROR_QUANTITIES:
         before, after = (
             _by_subject(nights, subjects or {}, scoring, quantity) for scoring in ("before", "after")
         )

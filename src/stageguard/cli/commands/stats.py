@@ -270,7 +270,8 @@ class _Measurer:
                 night.id, scored.before, scored.after, expert, scored.profile, estimates, scored.is_steered
             )
             measured = measure_night(scorings, measuring)
-            errors = None if expert is None else night_errors(scorings.scorings, measuring)
+            latency = None if estimates is None else estimates.rem_latency_minutes
+            errors = None if expert is None else night_errors(scorings.scorings, measuring, latency)
         except InputError as error:
             raise (in_list_words(error) if lights.is_listed else error) from None
         self.files[night.id] = night.path.name
