@@ -117,16 +117,38 @@ def test_a_decoded_table_is_measured_like_nights_decoded_one_by_one(run, tmp_pat
     path = write(tmp_path / "in", nights, ".parquet")
     assert run("decode", path, "-p", PROFILE, "-o", tmp_path / name).code == 0
     assert run("decode", path.parent / "nights", "-p", PROFILE, "-o", tmp_path / "out").code == 0
-    of_table, of_files = (
-        run("stats", each, "-p", PROFILE, "--json").json["nights"]
-        for each in (tmp_path / name, tmp_path / "out")
-    )
+    both = (tmp_path / name, tmp_path / "out")
+    of_table, of_files = (run("stats", each, "--json").json["nights"] for each in both)
     assert [night["id"] for night in of_table] == ["n0", "n1", "n2"]
     for mine, alone in zip(of_table, of_files, strict=True):
+        assert (mine["steered"], mine["profile"]) == (alone["steered"], alone["profile"])
         for when in ("before", "after"):
-            for key in ("tst_minutes", "se_percent", "waso_minutes"):
-                assert mine[when][key] == alone[when][key]
+            assert {"joint_score", "waso_minutes"} <= mine[when].keys() <= alone[when].keys()
+            assert mine[when] == {key: alone[when][key] for key in mine[when]}
         assert mine["before"] != mine["after"]
+    assert any(night["steered"] for night in of_table)
+    of_table, of_files = (run("check", each, "--json").json for each in both)
+    assert [night["joint"] for night in of_table] == [night["joint"] for night in of_files]
+
+
+def said(ran):
+    """All that a command printed, however it was wrapped."""
+    return " ".join((ran.out + ran.err).split())
+
+
+def test_a_decoded_table_that_was_edited_or_lost_its_record_says_so(run, tmp_path, nights):
+    path, out = write(tmp_path / "in", nights, ".csv"), tmp_path / "out.csv"
+    assert run("decode", path, "-p", PROFILE, "-o", out).code == 0
+    whole = out.read_text()
+    out.write_text(whole.replace("n0,0,30,W,0,", "n0,0,30,R,4,", 1))
+    assert "is not what decode wrote" in said(run("check", out))
+    out.write_text("\n".join(whole.splitlines()[:-5]) + "\n")
+    assert "has 355 epochs, but 360 were decoded" in said(run("check", out))
+    out.write_text(whole)
+    (tmp_path / "out.csv.json").write_text('{"stageguard": {"layout": 1}}')
+    assert "out.csv.json: is incomplete or was edited" in error_line(run("check", out))
+    (tmp_path / "out.csv.json").unlink()
+    assert "no profile is recorded with it" in said(run("check", out))
 
 
 @pytest.fixture(scope="module")

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
+import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from stageguard.base.files import checked_file, open_text, write_text_atomic
+from stageguard.base.errors import FileFormatError, ProfileError
+from stageguard.base.files import (
+    checked_file,
+    file_error,
+    file_sha256,
+    open_text,
+    read_cell,
+    write_text_atomic,
+)
 from stageguard.formats.cohort_table import (
     ID,
     OWN_COLUMNS,
@@ -20,8 +30,15 @@ from stageguard.formats.cohort_table import (
     NightIds,
     is_parquet,
 )
-from stageguard.formats.outputs import TSV_SUFFIX
-from stageguard.formats.tables.delimited import DELIMITERS, split_line
+from stageguard.formats.outputs import (
+    LAYOUT_VERSION,
+    TSV_SUFFIX,
+    describe_profile,
+    output_paths,
+    read_sidecar,
+)
+from stageguard.formats.shared_profile import keep_profile, recorded_profile
+from stageguard.formats.tables.delimited import DELIMITERS, read_delimited, split_line
 from stageguard.formats.tables.row_times import cell_text
 from stageguard.formats.tools.parquet import pyarrow_modules
 
@@ -55,6 +72,8 @@ def split_table(path: Path, folder: Path) -> dict[str, Path]:
         if n_short == FEW == len(found) + 1:
             return {}
         ids.finished.add(name)
+        if is_decoded and not is_parquet(path):
+            name = read_cell(name)
         stem = name if _PLAIN_NAME.fullmatch(name) else f"night {len(found) + 1}"
         found[name] = folder / f"{stem}{suffix}"
         write_text_atomic(found[name], _text(night, delimiter), overwrite=True)
@@ -62,7 +81,39 @@ def split_table(path: Path, folder: Path) -> dict[str, Path]:
         return {}
     for name in found:
         ids.check_blanks(name)
+    if is_decoded:
+        _write_sidecars(path, found)
     return found
+
+
+def _write_sidecars(path: Path, found: Mapping[str, Path]) -> None:
+    """Write beside the files of a decoded table's nights what is recorded beside the table, if it is."""
+    sidecar, nights = (path.with_name(f"{path.name}.{what}") for what in ("json", "nights.tsv"))
+    if not sidecar.is_file() or not nights.is_file():
+        return
+    record = read_sidecar(sidecar)
+    try:
+        profile = recorded_profile(sidecar, record["profile"])
+        is_as_written = record["table"]["sha256"] == file_sha256(path, "a recording")
+        rows = read_delimited(nights, kind="text", delimiter="\t", quotes=False).records()
+        of_night = {read_cell(row[ID]): row for row in rows}
+        for name, file in found.items():
+            sha256 = hashlib.sha256(file.read_bytes()).hexdigest() if is_as_written else None
+            night = {"n_epochs": int(of_night[name]["n_epochs"]), "sha256": sha256, "start": None}
+            content = {
+                "layout": LAYOUT_VERSION,
+                "hypnogram": night,
+                "options": record["run"]["options"],
+                "profile": describe_profile(profile, None),
+                "strength": {"step": of_night[name]["step"]},
+            }
+            text = json.dumps({"stageguard": content})
+            write_text_atomic(output_paths(file).sidecar, text, overwrite=True)
+        keep_profile(profile, next(iter(found.values())).parent)
+    except FileFormatError:
+        raise
+    except (KeyError, TypeError, ValueError, ProfileError) as error:
+        raise file_error(sidecar, f"is incomplete or was edited ({error!r}).") from None
 
 
 def table_rows(path: Path) -> Iterator[Cells]:
