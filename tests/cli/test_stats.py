@@ -464,7 +464,7 @@ def test_wrong_usage_exits_2(run, cohort):
     files = decoded_files(cohort)
     wrong = {
         ("-o", "cohort.xlsx"): "expected a name that ends in .tsv",
-        ("--expert", cohort / "experts" / "n0.txt"): "--expert names one file for several nights",
+        ("--expert", cohort / "experts" / "n0.txt"): "--expert names one night's scoring",
         ("--convention", "mine"): "--convention is 'mine', expected one of 'aasm', 'yasa', 'luna'.",
     }
     for arguments, expected in wrong.items():
@@ -561,7 +561,7 @@ def test_estimates_need_no_groups(run, partly_scored):
     [
         (("--scored", "few"), "2 subjects are scored by an expert, expected 5 or more"),
         (("--scored", "few", "--expert", "experts"), "--scored and --expert both name"),
-        (("--scored", "groups.tsv"), "expected a folder of hypnograms"),
+        (("--scored", "groups.tsv"), "--scored names one night's scoring"),
         (("--scored", "experts", "--correlate", "age"), "--correlate needs --scored and --by"),
         (
             ("--scored", "experts", "--by", "groups.tsv", "--correlate", "weight"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -183,6 +184,17 @@ def test_a_profile_is_fitted_to_tables_as_to_files(run, tmp_path, scored):
     assert fitted[0].transitions == fitted[1].transitions
     assert fitted[0].calibration == fitted[1].calibration
     assert fitted[0].provenance["reason"] == fitted[1].provenance["reason"]
+
+
+def test_statistics_take_experts_of_a_table_as_of_a_folder(run, scored):
+    path, experts, folder = scored
+    ask = partial(run, "stats", path, "-p", PROFILE, "--json")
+    of_table, of_folder = (ask("--expert", each).json["errors"] for each in (experts, folder))
+    assert of_table == of_folder != []
+    for each in (experts, folder):
+        assert "4 subjects are scored by an expert, expected 5 or more." in error_line(ask("--scored", each))
+    for option in ("--expert", "--scored"):
+        assert f"{option} names one night's scoring" in ask(option, folder / "n0.txt").err
 
 
 def test_half_of_the_nights_without_an_expert_are_named_and_the_rest_is_fitted(run, tmp_path, scored):

@@ -229,6 +229,7 @@ class Experts:
     def __init__(self, source: Path | None, named: Mapping[str, Path] | None = None) -> None:
         self._named = dict(named or {})
         self._file: Path | None = None
+        self._is_table = False
         self._folder: dict[str, list[Path]] = {}
         self._others: dict[str, list[Path]] = {}
         if source is None:
@@ -239,6 +240,7 @@ class Experts:
         if not source.is_dir():
             of_table = load("cli.table_inputs:nights_of")(source)
             self._folder = {name: [path] for name, path in of_table.items()}
+            self._is_table = bool(of_table)
             self._file = None if of_table else source
             return
         files = [path for path in sorted(source.iterdir()) if path.is_file() and not is_own(path)]
@@ -258,7 +260,12 @@ class Experts:
     @property
     def kind(self) -> str:
         """Where scorings are looked for, in a word."""
-        return "folder" if self._folder else "list"
+        return ("table" if self._is_table else "folder") if self._folder else "list"
+
+    @property
+    def is_one_file(self) -> bool:
+        """Whether one file is the scoring of every night."""
+        return self._file is not None
 
     def path_for(self, name: str) -> Path | None:
         """Return the file that holds the expert's scoring of a night, or None."""

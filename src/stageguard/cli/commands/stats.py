@@ -85,11 +85,11 @@ By = Annotated[
 ]
 ExpertsIn = Annotated[
     Path | None,
-    text_option("FOLDER", "Expert hypnograms, named like the nights; or one file for one night."),
+    text_option("FOLDER", "Expert hypnograms, named like the nights, or a table; or a file for one night."),
 ]
 ScoredIn = Annotated[
     Path | None,
-    text_option("FOLDER", "Expert hypnograms of some nights: estimates for all of them."),
+    text_option("FOLDER", "Expert hypnograms of some nights, or a table: estimates for all of them."),
 ]
 Correlate = Annotated[
     list[str] | None,
@@ -136,12 +136,16 @@ def stats(
         decode=profile is not None,
     )
     inputs = with_table_nights(find_inputs(files, samples, options.wanted))
-    if expert is not None and len(inputs.nights) > 1 and expert.is_file():
-        raise UsageError("--expert names one file for several nights: name the folder with one each.")
     measuring = StatisticsOptions(convention, *read_lights(times), min_first_rem_seconds, lights_on_phase)
     groups = {} if by is None else read_groups(by)
     named = {name: row.expert for name, row in groups.items() if row.expert is not None}
-    measurer = _Measurer(options, measuring, groups, Experts(expert, named))
+    experts = Experts(expert, named)
+    if experts.is_one_file and (scored is not None or len(inputs.nights) > 1):
+        option = "--expert" if scored is None else "--scored"
+        raise UsageError(
+            f"{option} names one night's scoring: name a folder, or a table with the columns id and stage."
+        )
+    measurer = _Measurer(options, measuring, groups, experts)
     outcomes = run_shown(measurer.measure, inputs.nights, "Measuring", quiet=as_json)
     result = CohortResult(outcomes, notes=list(inputs.notes))
     nights = [outcome.result for outcome in succeeded(outcomes)]
@@ -310,8 +314,6 @@ def _covariates(
     """Return the numbers to correlate with, by column and night; refuse options that do not go together."""
     if scored is not None and expert is not None:
         raise UsageError("--scored and --expert both name experts' hypnograms: keep one.")
-    if scored is not None and not scored.is_dir():
-        raise UsageError(f"--scored is {str(scored)!r}, expected a folder of hypnograms.")
     if columns and (by is None or scored is None):
         raise UsageError("--correlate needs --scored and --by, whose table has the column.")
     return {name: read_column(by, name) for name in columns if by is not None}
