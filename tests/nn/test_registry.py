@@ -126,7 +126,7 @@ def test_the_page_has_the_costs_that_were_measured():
     root = Path(__file__).parents[2]
     rows = [
         [cell.strip() for cell in line.split("|")[1:-1]]
-        for line in (root / "studies" / "training" / "cost.md").read_text("utf-8").splitlines()
+        for line in (root / "bench" / "results" / "cost_of_networks.md").read_text("utf-8").splitlines()
         if line.startswith("| ")
     ]
     page = (root / "docs" / "backbones.md").read_text("utf-8")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import json
 import re
@@ -98,7 +97,7 @@ def _write_sidecars(path: Path, found: Mapping[str, Path]) -> None:
         rows = read_delimited(nights, kind="text", delimiter="\t", quotes=False).records()
         of_night = {read_cell(row[ID]): row for row in rows}
         for name, file in found.items():
-            sha256 = hashlib.sha256(file.read_bytes()).hexdigest() if is_as_written else None
+            sha256 = file_sha256(file, "a recording") if is_as_written else None
             night = {"n_epochs": int(of_night[name]["n_epochs"]), "sha256": sha256, "start": None}
             content = {
                 "layout": LAYOUT_VERSION,

@@ -383,7 +383,7 @@ def check_nights(
         argmax, *per_piece = kernels.argmax(pieces, kernels_module.no_weight(n_stages), threads)
         paths, outcomes = argmax, list(zip(*per_piece, strict=True))
     else:
-        argmax, paths, outcomes = solver.open(pieces, threads)
+        argmax, paths, outcomes = solver.check_and_solve(pieces, threads)
     nights, begin, calibration = [], 0, calibration_of(profile)
     for i, (each, (n_switches, is_bad, *opened)) in enumerate(zip(given, outcomes, strict=True)):
         end = begin + len(each.matrix)

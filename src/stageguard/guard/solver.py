@@ -122,7 +122,9 @@ class Solver:
         bouts = self.bouts([trial.transition_weight], products=True)
         return (_FIRST_TABLE, _weights_of([trial], self.n_stages), *bouts)
 
-    def open(self, pieces: list[Floats], threads: int) -> tuple[Labels, Labels, list[tuple[Any, ...]]]:
+    def check_and_solve(
+        self, pieces: list[Floats], threads: int
+    ) -> tuple[Labels, Labels, list[tuple[Any, ...]]]:
         """Check whole nights and decode them, with the clock where the profile has one."""
         timed = {"clock": self.clock.tables, "most_passes": MOST_PASSES} if self.clock else {}
         opened: tuple[Labels, Labels, list[tuple[Any, ...]]] = self.kernels.check_and_decode(

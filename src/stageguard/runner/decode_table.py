@@ -36,6 +36,7 @@ from stageguard.base.files import (
     load_json,
     locked,
     new_temporary,
+    open_file,
     read_cell,
     write_together,
 )
@@ -408,7 +409,7 @@ def _finish(
     if not tally.nights:
         write_together(tables, overwrite=True)
         return tuple(tables)
-    with joined.open("rb") as stream:
+    with open_file(joined, "a recording") as stream:
         os.fsync(stream.fileno())
     sidecar = _sidecar(task, identity, tally, file_sha256(joined, "a recording"))
     task.sidecar.unlink(missing_ok=True)  # of what is replaced: where it is, the table is whole
