@@ -71,11 +71,13 @@ def test_a_decoded_table_is_read_back_with_what_was_before(run, tmp_path, nights
     path = write(tmp_path / "in", nights, ".parquet")
     for name in ("out.parquet", "out.csv"):
         assert run("decode", path, "-p", PROFILE, "-o", tmp_path / name).code == 0
+        rows = run("check", tmp_path / name).out.splitlines()
+        assert [row.split()[0] for row in rows[:1] + rows[2:5]] == ["night", "n0", "n1", "n2"]
         checked = run("check", tmp_path / name, "-p", PROFILE, "--json")
         assert [night["id"] for night in json.loads(checked.out)] == ["n0", "n1", "n2"]
         compared = json.loads(run("compare", tmp_path / name, tmp_path / name, "--json").out)
         assert all(night["agreement"]["guard"]["accuracy"] == 1.0 for night in compared)
-        assert f"{name}, night n2" in run("compare", tmp_path / name, tmp_path / name).out
+        assert "\nn2 " in run("compare", tmp_path / name, tmp_path / name).out
         argmax = sg.agreement(
             sg.decode(nights[0], PROFILE).hypnogram, sg.Hypnogram(nights[0].argmax(), "aasm5", 30.0)
         )
@@ -88,6 +90,8 @@ def test_a_profile_is_tuned_on_a_table(run, tmp_path):
     refused = run("decode", path, "-p", PROFILE, "--tune", "-o", tmp_path / "out.csv")
     assert f"stageguard tune all.csv --base {PROFILE} --output tuned.toml" in error_line(refused)
     assert run("tune", path, "--base", PROFILE, "--output", tmp_path / "tuned.toml").code == 0
+    refused = run("decode", path, "-p", PROFILE, "--svg", "-o", tmp_path / "out.csv")
+    assert error_line(refused).startswith("--svg does not go with a table as --output. Leave it out")
     assert sg.Profile.load(tmp_path / "tuned.toml").fingerprint is not None
 
 

@@ -119,6 +119,7 @@ def test_a_bad_night_is_a_row_of_the_failures_and_the_others_go_on(run, tmp_path
     path = cohort(tmp_path / f"in{suffix}", nights, ["a", "b", "c"])
     ran = run("decode", path, "-p", PROFILE, "-o", tmp_path / "out.parquet")
     assert ran.code == 1
+    assert "1 of 3 nights failed" in ran.err
     assert set(decoded(tmp_path / "out.parquet")) == {"a", "c"}
     (row,) = table_rows(tmp_path / "out.parquet.failures.tsv")
     assert row["id"] == "b"
@@ -166,7 +167,7 @@ def test_rows_without_an_id_and_scattered_nights_are_refused(run, tmp_path, suff
     path = cohort(tmp_path / f"in{suffix}", nights_of(3), ids)
     ran = run("decode", path, "-p", PROFILE, "-o", tmp_path / "out.parquet")
     assert line in error_line(ran)
-    assert not (tmp_path / "out.parquet").exists()
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
 
 
 def test_a_nan_id_is_missing(run, tmp_path):
@@ -212,9 +213,11 @@ def test_the_same_call_again_has_nothing_to_do_and_another_is_refused(run, tmp_p
     assert again.code == 0
     assert "was decoded before" in again.out
     assert "was decoded with other options" in error_line(run(*call, "--trained", "natural"))
+    assert "was decoded with another profile." in error_line(run(*call[:3], "human-psg-3", *call[4:]))
+    assert "was decoded with other nights (--only)." in error_line(run(*call, "--only", "a"))
     assert (tmp_path / "out.parquet").stat().st_mtime_ns == before
     cohort(path, nights_of(4), ["a", "b", "c", "d"])
-    assert "was decoded with other input" in error_line(run(*call))
+    assert "was decoded with another input" in error_line(run(*call))
     assert run(*call, "--overwrite").code == 0
     assert set(decoded(tmp_path / "out.parquet")) == {"a", "b", "c", "d"}
 
@@ -293,7 +296,7 @@ def test_a_table_that_ends_badly_stops_several_processes_in_one_line(run, tmp_pa
     result = run("decode", table, "-p", PROFILE, "-o", tmp_path / "out.parquet", "--jobs", 2)
     assert result.code == 1
     assert "'a' begins again" in error_line(result)
-    assert not (tmp_path / "out.parquet").exists()
+    assert [each.name for each in tmp_path.iterdir()] == ["cohort.parquet"]
 
 
 def task_of(path, output):
@@ -406,7 +409,7 @@ def test_early_rem_that_was_kept_and_passed_over_is_named_for_a_few_nights_and_f
     for name, night in (("early", early), ("late", late)):
         np.savetxt(tmp_path / f"{name}.csv", night, delimiter=",", header="W,N1,N2,N3,R", comments="")
     files = (tmp_path / "early.csv", tmp_path / "late.csv")
-    words = "the best estimate of REM latency passes over it (column early_rem_kept_minutes). Look at them."
+    words = "the best estimate of REM latency passes over it (column early_rem_kept_minutes). Look at it."
     shown = " ".join(run("decode", *files, "-p", "human-psg-5", "-o", tmp_path / "out").out.split())
     assert f"Early REM kept: on 1 of 2 nights: {files[0]}: {words}" in shown
     one = " ".join(run("decode", files[0], "-p", "human-psg-5").out.split())

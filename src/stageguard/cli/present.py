@@ -317,7 +317,7 @@ def print_early_rem_kept(nights: Mapping[str, float], out: Console) -> None:
     kept = [name for name, minutes in nights.items() if not isnan(minutes)]
     if kept:
         text = f"{some_nights(kept, len(nights))}: the best estimate of REM latency passes over it"
-        print_list(out, "Early REM kept", [f"{text} (column early_rem_kept_minutes). Look at them."])
+        print_list(out, "Early REM kept", [f"{text} (column early_rem_kept_minutes). {look_at(kept)}"])
 
 
 def some_nights(names: Sequence[str], n_nights: int) -> str:
@@ -325,6 +325,11 @@ def some_nights(names: Sequence[str], n_nights: int) -> str:
     more = f" and {len(names) - MOST_NOTES:,} more" if len(names) > MOST_NOTES else ""
     named = ", ".join(map(one_line, names[:MOST_NOTES]))
     return f"on {len(names):,} of {count(n_nights, 'night')}: {named}{more}"
+
+
+def look_at(names: Sequence[str]) -> str:
+    """Ask to look at one night, or at several."""
+    return "Look at it." if len(names) == 1 else "Look at them."
 
 
 def _early_rem_removed(outcomes: Sequence[Outcome[DecodedNight]]) -> Iterator[str]:
@@ -338,12 +343,17 @@ def _early_rem_removed(outcomes: Sequence[Outcome[DecodedNight]]) -> Iterator[st
 
 
 def print_problems(
-    outcomes: Outcomes, *, as_json: bool, n_files: int | None = None, listed_in: Path | None = None
+    outcomes: Outcomes,
+    *,
+    as_json: bool,
+    n_files: int | None = None,
+    listed_in: Path | None = None,
+    in_one_table: bool = False,
 ) -> None:
     """Write what failed to stderr: one line for the only file, of many a row per problem.
 
     A row names the file, or the first and how many more. `n_files` is how many files there were, where
-    `outcomes` are the failures only; `listed_in` is a file with them all.
+    `outcomes` are the failures only; `listed_in` is a file with them all; nights may be `in_one_table`.
     """
     failed = [outcome for outcome in outcomes if not outcome.ok]
     n_files = len(outcomes) if n_files is None else n_files
@@ -362,7 +372,8 @@ def print_problems(
         more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
         shown.add_row(f"{names[0]}{more}", problem)
     out = console(stderr=True)
-    print_heading(out, f"{len(failed):,} of {n_files:,} files failed")
+    what = "nights" if in_one_table or in_tables(failed) else "files"
+    print_heading(out, f"{len(failed):,} of {n_files:,} {what} failed")
     out.print(shown)
     if len(files) > MOST_PROBLEMS:
         where = "" if listed_in is None else f", all of them in {listed_in}"
@@ -371,8 +382,18 @@ def print_problems(
         out.print(f"All of them with their files: {listed_in}")
 
 
+def in_tables(outcomes: Outcomes) -> bool:
+    """Whether all of these are nights of tables of many."""
+    return all(each.file.endswith(f", night {each.id}") for each in outcomes)
+
+
 def short_names(outcomes: Outcomes) -> list[str]:
-    """Return how a table names the files: without their folders where that tells them apart."""
+    """Return how a table names the files: without their folders where that tells them apart.
+
+    Nights of tables are named by their ids.
+    """
+    if in_tables(outcomes) and len({each.id for each in outcomes}) == len(outcomes):
+        return [one_line(each.id) for each in outcomes]
     paths = [Path(outcome.file) for outcome in outcomes]
     unique = len({path.name for path in paths}) == len(paths)
     return [one_line(path.name if unique else path) for path in paths]

@@ -21,6 +21,7 @@ import numpy as np
 
 from stageguard.base.errors import (
     OVERWRITE,
+    FileFormatError,
     Message,
     OutputError,
     OutputExistsError,
@@ -71,6 +72,14 @@ if TYPE_CHECKING:
 
 Block = tuple[int, list[TableNight]]  # its number, and its nights
 LOCK, RUN, JOINING = "lock", "run.json", "joining"
+OTHER = {  # what differs in the identity of a run, in words
+    "stageguard": "another version",
+    "input": "another input",
+    "profile_sha256": "another profile",
+    "options": "other options",
+    "explain": "another --explain",
+    "only": "other nights (--only)",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,14 +258,14 @@ def _done_before(task: TableTask, identity: dict[str, Any]) -> TableResult | Non
     if task.sidecar.is_file() and task.output.is_file():
         try:
             record = load_json(task.sidecar)["stageguard"]
-            differing = [key for key in identity if record["run"].get(key) != identity[key]]
+            differing = [key for key in OTHER if record["run"].get(key) != identity.get(key)]
             if not differing:
                 if record["table"]["sha256"] == file_sha256(task.output, "a recording"):
                     tally = Tally(n_before=record["table"]["n_nights"])
                     return TableResult(tally, (task.output,), int(record["table"]["n_failed"]))
                 reason = "was changed after it was written"
             else:
-                reason = f"was decoded with other {', '.join(differing)}".replace("_", " ")
+                reason = f"was decoded with {', '.join(OTHER[key] for key in differing)}"
         except (StageGuardError, KeyError, TypeError, AttributeError):
             pass
     elif _is_joining(task, identity):
@@ -276,7 +285,7 @@ def _is_joining(task: TableTask, identity: dict[str, Any]) -> bool:
 
 @contextlib.contextmanager
 def _parts_folder(task: TableTask, identity: dict[str, Any]) -> Iterator[None]:
-    """Hold the folder of the parts, with those of the same run; remove it when the block succeeds."""
+    """Hold the folder of the parts, with those of the same run; remove it unless the run may go on later."""
     folder = task.parts
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -290,7 +299,11 @@ def _parts_folder(task: TableTask, identity: dict[str, Any]) -> Iterator[None]:
                     if path.name != LOCK:
                         path.unlink()
                 write_together({record: json.dumps(identity)})
-            yield
+            try:
+                yield
+            except FileFormatError:  # of this table, whose parts lead nowhere
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
             shutil.rmtree(folder)
     except BlockingIOError:
         raise OutputError(

@@ -22,6 +22,7 @@ from stageguard.cli.parser import Exit, Option
 from stageguard.cli.present import (
     MOST_ROWS,
     PLACE_STYLE,
+    in_tables,
     looking_like_experts,
     marked,
     print_headline,
@@ -184,7 +185,7 @@ def _print_many(done: list[Outcome[CheckedNight]]) -> None:
 def _rows(done: list[Outcome[CheckedNight]]) -> Table:
     """One row per night."""
     numbers = ("joint score", "FI", "TVR (%)", "flips per h", "outside")
-    made = table("file", *numbers, "which", right=numbers)
+    made = table("night" if in_tables(done) else "file", *numbers, "which", right=numbers)
     for name, outcome in zip(short_names(done), done, strict=True):
         night = outcome.result
         outside = night.validity.outside

@@ -32,6 +32,7 @@ from stageguard.cli.present import (
     MOST_NOTES,
     MOST_ROWS,
     executor_on,
+    look_at,
     looking_like_experts,
     print_cohort,
     print_early_rem_kept,
@@ -108,7 +109,8 @@ def decode(
     """
     loaded, options = Profile.load(profile), decode_options(given)
     if output is not None and output.suffix and load("runner.decode_table:is_table_name")(output):
-        source = _table_to_decode(files, samples, given, profile, is_too_much=svg or tune)
+        too_much = [option for option, is_given in (("--tune", tune), ("--svg", svg)) if is_given]
+        source = _table_to_decode(files, samples, given, profile, too_much)
         make = load("runner.decode_table:TableTask")
         chosen = tuple(only or ())
         task = make(source, output, loaded, options, overwrite=overwrite, explain=explain, only=chosen)
@@ -186,7 +188,13 @@ def _end(
         _print(tally, written, in_one_table=in_one_table)
     print_notes(notes, as_json=as_json)
     failures = next((path for path in written if path.name.endswith(FAILURES_TABLE)), None)
-    print_problems(tally.failures, as_json=as_json, n_files=tally.n_nights, listed_in=failures)
+    print_problems(
+        tally.failures,
+        as_json=as_json,
+        n_files=tally.n_nights,
+        listed_in=failures,
+        in_one_table=in_one_table,
+    )
     for problem in problems:
         print_error(problem)
     if tally.failures or problems:
@@ -234,8 +242,7 @@ def _table_to_decode(
     samples: Path | None,
     given: DecodingGiven,
     profile: str,
-    *,
-    is_too_much: bool,
+    too_much: Sequence[str],
 ) -> Path:
     """Return the table of many nights; refuse what goes with files of one night only."""
     if samples is not None or files is None or len(files) != 1 or files[0].is_dir():
@@ -243,11 +250,12 @@ def _table_to_decode(
             "--output names a table, expected one table with the column id to decode. Name a folder."
         )
     given.check_one_file(2)
-    if is_too_much:
-        raise InputError(
-            "--svg and --tune do not go with a table as --output. Tune first, then decode with the tuned "
-            f"profile: stageguard tune {files[0].name} --base {profile} --output tuned.toml"
-        )
+    if too_much:
+        what_to_do = "Leave it out, or name a folder." if too_much[0] == "--svg" else (
+            "Tune first, then decode with the tuned profile: "
+            f"stageguard tune {files[0].name} --base {profile} --output tuned.toml"
+        )  # fmt: skip
+        raise InputError(f"{too_much[0]} does not go with a table as --output. {what_to_do}")
     return files[0]
 
 
@@ -348,7 +356,7 @@ def _print_common(tally: Tally, out: Console) -> None:
     out.print(looking_like_experts([row.joint.looks_like_experts for row in rows]))
     early = [row.id for row in rows if row.early_rem_removed]
     if early:
-        text = f"{some_nights(early, len(rows))} (column early_rem_removed). Look at them."
+        text = f"{some_nights(early, len(rows))} (column early_rem_removed). {look_at(early)}"
         print_list(out, "Early REM removed", [text])
     print_early_rem_kept({row.id: row.early_rem_kept_minutes for row in rows}, out)
     strengths = Counter(f"{row.rule}, {row.step}" for row in rows).most_common()
