@@ -157,15 +157,11 @@ def minima_fi(results: Results, variant: str) -> Found:
 
 
 def flip_flop(results: Results, variant: str) -> Found:
-    keys = ("accuracy", "fi", "tst_minutes", "kappa")
+    changed = derived_of(results)["changed"]
     for name in results.backbones if variant == PAPER else ():
-        rows = [row for record in results.of(name) for row in record["rows"]]
-        whole, without = (
-            {row["recording"]: [row[key] for key in keys] for row in rows if row["variant"] == v}
-            for v in (PAPER, "paper, no flip-flop")
-        )
-        if without:
-            share = 100 * fmean(whole[recording] != without[recording] for recording in without)
+        counts = changed.get(name, {}).get("paper, no flip-flop", {}).values()
+        if counts:
+            share = 100 * fmean(n > 0 for n in counts)
             yield share, share < 5
 
 

@@ -18,7 +18,7 @@ from stageguard.study.names import BASE, CALIBRATED, EXPERT, PAPER
 from stageguard.study.store import DERIVED, Results, read_predictions
 
 Nights = Mapping[str, Mapping[str, Any]]
-NOTHING: Mapping[str, Any] = {"joint": {}, "joint_threshold": None, "networks": []}
+NOTHING: Mapping[str, Any] = {"joint": {}, "joint_threshold": None, "networks": [], "changed": {}}
 # Columns of predictions that are nobody's stages.
 ABOUT = ("epoch", "p_")
 
@@ -42,20 +42,21 @@ def predictions(results: Results, backbone: str) -> dict[str, dict[str, Any]]:
 def derived_of(results: Results) -> Mapping[str, Any]:
     """Return what was derived when the study ended, or derive it; nothing where predictions are not kept."""
     path = results.folder / DERIVED
-    if path.is_file():
-        stored: Mapping[str, Any] = load_json(path)
+    stored: Mapping[str, Any] = load_json(path) if path.is_file() else {}
+    if stored.keys() == NOTHING.keys():
         return stored
     try:
         return derive(results)
     except MissingFileError:
-        return NOTHING
+        return {**NOTHING, **stored}
 
 
 def derive(results: Results) -> dict[str, Any]:
-    """Return joint scores by network, variant and recording, and the agreement of every two networks.
+    """Return joint scores and changed epochs by network, variant and recording, and how far networks agree.
 
     The joint score is that of the profile which the calibrated guard starts from, over the epochs that the
-    expert scored. Agreement (kappa, and the share of epochs) is by recording.
+    expert scored, and so are the epochs unlike the published method's. Agreement (kappa, and the share of
+    epochs) is by recording.
     """
     nights = {name: predictions(results, name) for name in results.backbones}
     profile = Profile.load(results.study["guard"]["base"])
@@ -68,6 +69,7 @@ def derive(results: Results) -> dict[str, Any]:
             for first, second in combinations(nights, 2)
             for variant in (BASE, PAPER, CALIBRATED)
         ],
+        "changed": {name: _changed(found) for name, found in nights.items()},
     }
 
 
@@ -92,6 +94,15 @@ def _joint(nights: Nights, profile: Profile, epoch_seconds: float) -> dict[str, 
             if not np.isnan(score):
                 scores.setdefault(variant, {})[recording] = float(f"{score:.6g}")
     return scores
+
+
+def _changed(nights: Nights) -> dict[str, dict[str, int]]:
+    counts: dict[str, dict[str, int]] = {}
+    for recording, columns in sorted(nights.items()):
+        for variant in (name for name in columns if PAPER in columns and not name.startswith(ABOUT)):
+            is_other = (columns[variant] != columns[PAPER]) & (columns[EXPERT] >= 0)
+            counts.setdefault(variant, {})[recording] = int(np.count_nonzero(is_other))
+    return counts
 
 
 def _agreed(first: Nights, second: Nights, variant: str) -> dict[str, dict[str, float]]:
