@@ -77,6 +77,15 @@ def test_what_cannot_be_tuned_is_one_line(folder, run, arguments, reason):
     assert not (folder / "t.toml").exists()
 
 
+def test_a_night_given_twice_is_told_by_names(folder, run):
+    shutil.copy(folder / "nights" / "n0.csv", folder / "nights" / "same.csv")
+    for command in (
+        ("tune", "nights", "--base", BASE, "-o", "t.toml"),
+        ("decode", "nights", "-p", BASE, "--tune"),
+    ):
+        assert "nights n0 and same have the same probabilities" in error_line(run(*command))
+
+
 def test_the_output_is_a_toml_file(folder, run):
     assert run("tune", "nights", "--base", BASE, "-o", "t.csv").code == 2
 

@@ -67,6 +67,11 @@ def test_delimiter_line_ends_and_byte_order_mark_do_not_matter(tmp_path, mark, n
     np.testing.assert_allclose(density.probabilities, [[0.1, 0.2, 0.3, 0.25, 0.15]] * 2)
 
 
+def test_a_column_whose_name_is_no_stage_is_named_where_the_others_are_no_scheme(tmp_path):
+    with pytest.raises(FileFormatError, match=r"N2, R are not a standard scheme.* Columns ignored: Zzz\.$"):
+        read_density(write(tmp_path, f"{HEADER.replace('N3', 'Zzz')}\n{ROW}\n"))
+
+
 def test_other_columns_are_ignored_and_listed(tmp_path):
     text = f',epoch,onset,{HEADER},comment\n0,1,0,{ROW},"a, quoted"\n1,2,30,{ROW},\n'
     found = read_density_file(write(tmp_path, text), DensityOptions(epoch_seconds=30))

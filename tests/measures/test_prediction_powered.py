@@ -217,6 +217,8 @@ TWO = {name: "ab"[k >= 12] for k, name in enumerate(AUTOMATIC)}
         (EXPERT, {"covariate": {"n1": 30.0}}, "1 subject is scored by an expert, expected 5"),
         (EXPERT, {"weight": 2}, "weight is 2, expected a number from 0 to 1"),
         (EXPERT, {"confidence": 95}, "confidence is 95"),
+        (np.ones(8), {}, "expert is a numpy.ndarray, expected a mapping by night"),
+        (EXPERT, {"subjects": ["a"]}, "subjects is a list, expected a mapping by night"),
     ],
 )
 def test_what_cannot_be_estimated_is_one_line(expert, options, words):

@@ -485,3 +485,11 @@ def test_a_table_whose_output_is_no_table_names_one(run, tmp_path):
     path = cohort(tmp_path / "in.csv", nights_of(2), ["a", "b"])
     ran = run("decode", path, "-p", PROFILE, "-o", tmp_path / "x.txt")
     assert "stageguard decode in.csv --output out.csv, or out.parquet." in error_line(ran)
+
+
+def test_a_night_that_cannot_be_decoded_is_named_once(run, tmp_path):
+    rows = ["p0,,,"] * 30 + ["p1,0.1,0.8,0.1"] * 30
+    (tmp_path / "both.csv").write_text("\n".join(["id,W,N,R", *rows]) + "\n")
+    run("decode", tmp_path / "both.csv", "-p", "human-psg-3", "-o", tmp_path / "out.csv")
+    _, failed = (tmp_path / "out.csv.failures.tsv").read_text().splitlines()
+    assert failed.split("\t")[2].startswith("both.csv, night p0: probabilities: all 30 rows are NaN")

@@ -47,6 +47,12 @@ class NightNumber:
 FIRST_NIGHT = NightNumber(1, "the first one")
 
 
+def both_nights(one: int, other: int) -> Message:
+    """Name two nights by their place in a list, ``nights 0 and 10``, or their names where they have some."""
+    numbers = (NightNumber(place + 1, str(place)) for place in (one, other))
+    return Message("nights ", next(numbers), " and ", next(numbers))
+
+
 @dataclass(frozen=True, slots=True)
 class RowNumber:
     """A row of an array of epochs, counted from 0, as in ``row 3``."""

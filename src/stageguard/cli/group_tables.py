@@ -71,6 +71,9 @@ def print_estimates(cohort: CohortTable, estimates: Sequence[CohortEstimate], ou
         result = next(iter(by_measure.values())).result
         people = f"{result.n_scored} scored by experts, {result.n_unscored} not"
         print_heading(out, one_line(f"{title} ({people})"))
+        if all(isnan(each.result.scored_estimate) for each in by_measure.values()):
+            out.print(f"{result.reason[:1].upper()}{result.reason[1:]}.")
+            continue
         titles = ("estimate [95 % CI]", "scored alone [95 % CI]", "width", "λ")
         made = table("", *titles, right=titles)
         for quantity in shown_rows(cohort):

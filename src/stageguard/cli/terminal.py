@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from stageguard.base.errors import (
     Argument,
+    InputError,
     Message,
     NightNumber,
     error_message,
@@ -38,6 +40,15 @@ def in_options(message: object, names: Sequence[str] = ()) -> str:
         return part
 
     return str(message_of(message).replace_parts(say))
+
+
+@contextmanager
+def naming_nights(names: Sequence[str]) -> Iterator[None]:
+    """Name the nights of a refusal that numbers them."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(in_options(error, names)) from None
 
 
 def _option(argument: Argument) -> str:

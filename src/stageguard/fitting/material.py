@@ -15,7 +15,7 @@ import numpy as np
 
 from stageguard.base import checks
 from stageguard.base.arrays import Floats, Labels
-from stageguard.base.errors import InputError, StageGuardError, StageGuardWarning, message_of
+from stageguard.base.errors import InputError, StageGuardError, StageGuardWarning, both_nights, message_of
 from stageguard.base.records import dataclass
 from stageguard.fitting.counts import Counts, NightCounts, count_night
 from stageguard.fitting.endpoints import Endpoints, Kind
@@ -361,7 +361,7 @@ def refuse_overlaps(nights: Sequence[FitNight], epoch_seconds: float) -> None:
             end = before.start + timedelta(seconds=len(before.truth) * epoch_seconds)
             if after.start < end - timedelta(seconds=epoch_seconds / 2):
                 raise InputError(
-                    f"nights {before.number} and {after.number} of subject {before.subject!r} overlap: one "
+                    both_nights(before.number, after.number) + f" of subject {before.subject!r} overlap: one "
                     f"lasts until {end}, the other begins at {after.start}. Leave one out; several experts' "
                     "scorings of a night go into one list."
                 )
@@ -378,7 +378,7 @@ def _refuse_by_wall_clock(naive: Sequence[FitNight], zoned: Sequence[FitNight], 
         ends = [begin + duration for begin, duration in zip(begins, lasts, strict=True)]
         if min(ends) - max(begins) > timedelta(seconds=epoch_seconds / 2):
             raise InputError(
-                f"nights {night.number} and {other.number} of subject {night.subject!r} overlap by the "
+                both_nights(night.number, other.number) + f" of subject {night.subject!r} overlap by the "
                 f"clock: one begins at {night.start} without a time zone, the other at {other.start}. Leave "
                 "one out, or give both their time zone."
             )
@@ -394,7 +394,7 @@ def refuse_repeats(nights: Sequence[FitNight]) -> None:
         first = seen.setdefault(night.truth.tobytes(), night.number)
         if first != night.number:
             raise InputError(
-                f"nights {first} and {night.number} have the same expert stages, epoch for epoch: one night "
+                both_nights(first, night.number) + " have the same expert stages, epoch for epoch: one night "
                 "given twice. Leave one out."
             )
     _refuse_same_probabilities(nights)
@@ -417,7 +417,7 @@ def _refuse_same_probabilities(nights: Sequence[FitNight]) -> None:
         both = min(len(first.matrix), len(night.matrix))
         if np.array_equal(first.matrix[:both], night.matrix[:both], equal_nan=True):
             raise InputError(
-                f"nights {first.number} and {night.number} have the same probabilities: one night given "
+                both_nights(first.number, night.number) + " have the same probabilities: one night given "
                 "twice. Leave one out; several experts' scorings of a night go into one list."
             )
 

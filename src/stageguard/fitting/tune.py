@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from stageguard.base import checks
-from stageguard.base.errors import InputError, StageGuardError, message_of
+from stageguard.base.errors import InputError, StageGuardError, both_nights, message_of
 from stageguard.base.schema import plain_table
 from stageguard.base.version import __version__
 from stageguard.guard import inputs
@@ -153,7 +153,7 @@ def _refuse_repeats(nights: Sequence[Features]) -> None:
         first = seen.setdefault(exact, i)
         if first != i and night.fragmentation_index > 0:
             raise InputError(
-                f"nights {first} and {i} have the same probabilities: one night given twice. Leave one out."
+                both_nights(first, i) + " have the same probabilities: one night given twice. Leave one out."
             )
 
 

@@ -131,7 +131,7 @@ def build_density(path: Where, raw: RawDensity, options: DensityOptions) -> Dens
         raise InputError("logits and log exclude each other: give the one the file holds.")
     epoch_seconds, notes = _epoch_seconds(path, raw, options)
     try:
-        scheme, columns = match_columns(raw.names, options.scheme, is_given=options.stages is not None)
+        scheme, columns = _stage_columns(raw, options)
         matrix = as_float_matrix(raw.values, len(raw.names), raw.names)
         if not np.array_equal(columns, np.arange(matrix.shape[1])):
             matrix = np.ascontiguousarray(matrix[:, columns])
@@ -200,6 +200,15 @@ def _with_line(message: Message, raw: RawDensity) -> Message:
         return f"{part} (line {lines[row]})" if row < len(lines) else part
 
     return message.replace_parts(with_line)
+
+
+def _stage_columns(raw: RawDensity, options: DensityOptions) -> tuple[StageScheme, Indices]:
+    """Return scheme and columns of the stages; where they are none, say which columns were ignored."""
+    try:
+        return match_columns(raw.names, options.scheme, is_given=options.stages is not None)
+    except InputError as error:
+        ignored = [f" C{note[1:]}." for note in raw.notes if note.startswith("columns ignored: ")]
+        raise InputError(Message(message_of(error), *ignored)) from None
 
 
 def match_columns(

@@ -129,8 +129,14 @@ def prediction_powered(
         weight = checks.number(weight, "weight", low=0, high=1)
     if groups is not None and covariate is not None:
         raise InputError("groups and a covariate are given, expected one of them.")
+    given = {"expert": expert, "automatic": automatic, "groups": groups, "covariate": covariate}
+    for name, values in (given | {"subjects": subjects}).items():
+        if values is not None and not isinstance(values, Mapping):
+            raise InputError(f"{name} is a {checks.type_name(values)}, expected a mapping by night.")
     kind: Kind = "difference" if groups is not None else "correlation" if covariate is not None else "mean"
     units = _units(expert, automatic, groups, subjects or {}, covariate)
+    if problem := units.shortage():
+        raise TooFewScored(problem, kind, units)
     rng = np.random.default_rng(checks.whole(seed, "seed"))
     return _estimate(kind, units, weight, confidence, n_resamples, rng)
 
@@ -179,19 +185,25 @@ def cohort_estimates(
         designs += [(level, "", "", of_level[level]) for level in levels]
     everyone = groups or dict.fromkeys(table.night_ids, "")
     designs += [("", "", name, everyone) for name in covariates or {}]
-    estimates = []
+    estimates, withheld = [], list[TooFewScored]()
     for first, second, covariate, chosen in designs:
         for measure in table.names:
             automatic = dict(zip(table.night_ids, table.of(measure, automatic_scoring).tolist(), strict=True))
             expert = dict(zip(table.night_ids, table.of(measure, "expert").tolist(), strict=True))
-            result = prediction_powered(
-                {name: expert[name] for name in table.night_ids if name in scored and name in chosen},
-                {name: value for name, value in automatic.items() if name in chosen},
-                groups=chosen if second else None,
-                covariate=(covariates or {})[covariate] if covariate else None,
-                subjects=subjects,
-            )
+            try:
+                result = prediction_powered(
+                    {name: expert[name] for name in table.night_ids if name in scored and name in chosen},
+                    {name: value for name, value in automatic.items() if name in chosen},
+                    groups=chosen if second else None,
+                    covariate=(covariates or {})[covariate] if covariate else None,
+                    subjects=subjects,
+                )
+            except TooFewScored as problem:
+                withheld.append(problem)
+                result = problem.withheld()
             estimates.append(CohortEstimate(measure, first, second, covariate, result))
+    if withheld and len(withheld) == len(estimates):
+        raise withheld[0]
     return tuple(sorted(estimates, key=lambda each: _KINDS.index(each.result.kind)))
 
 
@@ -214,6 +226,7 @@ class Units(NamedTuple):
     all: Floats  # (n_units,) the automatic value of all nights
     covariate: Floats
     sizes: tuple[int, ...]  # of the strata
+    groups: tuple[str, ...] = ("",)
 
     @property
     def n_scored(self) -> int:
@@ -224,6 +237,29 @@ class Units(NamedTuple):
     def n_unscored(self) -> int:
         """The other subjects."""
         return sum(self.sizes[1::2])
+
+    def shortage(self) -> str:
+        """Say which group has too few scored subjects; nothing where all have enough."""
+        for group, n_scored in zip(self.groups, self.sizes[::2], strict=True):
+            if n_scored < MIN_SCORED:
+                who = "subject is" if n_scored == 1 else "subjects are"
+                where = f" in group {group!r}" if group else ""
+                return f"{n_scored} {who} scored by an expert{where}, expected {MIN_SCORED} or more."
+        return ""
+
+
+class TooFewScored(InputError):
+    """Too few subjects are scored for one estimate; others of the same cohort may have enough."""
+
+    def __init__(self, problem: str, kind: Kind, units: Units) -> None:
+        super().__init__(problem)
+        self.problem, self.kind, self.units = problem, kind, units
+
+    def withheld(self) -> PredictionPowered:
+        """Return the estimate without a number."""
+        n, nothing = (self.units.n_scored, self.units.n_unscored), (NAN, NAN, NAN)
+        reason = f"withheld: {self.problem.rstrip('.')}"
+        return PredictionPowered(self.kind, *nothing, 0.0, *n, *nothing, reason)
 
 
 def _units(
@@ -259,7 +295,6 @@ def _units(
         parts: tuple[list[list[int]], list[list[int]]] = ([], [])
         for nights in by_group.get(level, ()):
             parts[not is_scored[nights].any()].append(nights)
-        _check_enough(len(parts[0]), level)
         order += [*parts[0], *parts[1]]
         sizes += [len(part) for part in parts]
     return Units(
@@ -268,14 +303,8 @@ def _units(
         subject_means(values, order),
         subject_means(known, order),
         tuple(sizes),
+        tuple(levels),
     )
-
-
-def _check_enough(n_scored: int, level: str) -> None:
-    if n_scored < MIN_SCORED:
-        who = "subject is" if n_scored == 1 else "subjects are"
-        where = f" in group {level!r}" if level else ""
-        raise InputError(f"{n_scored} {who} scored by an expert{where}, expected {MIN_SCORED} or more.")
 
 
 class Fit(NamedTuple):
@@ -335,7 +364,7 @@ def _resamples(sizes: Sequence[int], n: int, rng: np.random.Generator) -> Floats
 
 def _fits(kind: Kind, units: Units, counts: Floats, weight: float | None) -> tuple[Fit, Fit]:
     """Estimate with the automatic nights and without, in every row of counts."""
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         base, from_expert = _functional(kind, units.expert, units, counts)
         of_scored, from_scored = _functional(kind, units.scored, units, counts)
         of_all, from_all = _functional(kind, units.all, units, counts)
@@ -412,7 +441,7 @@ def _interval(
 ) -> tuple[float, float, float]:
     """Return the estimate and the ends of its studentised interval, on its own scale."""
     estimate, error = float(own.estimate[0]), float(own.error[0])
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         t = np.concatenate([(fit.estimate - estimate) / fit.error for fit in resampled])
     rank = math.ceil((len(t) + 1) * (0.5 + confidence / 2) - 1e-9) - 1
     # what cannot be studentised counts as beyond either end: np.sort puts NaN last

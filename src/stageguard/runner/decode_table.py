@@ -373,9 +373,10 @@ def _decode_nights(task: TableTask, nights: Sequence[TableNight]) -> list[Decodi
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StageGuardWarning)  # of many changes, which are counted by night
         try:
-            return [
-                *decode(densities, task.profile, cohort=said.cohort, stager=said.stager, trained=said.trained)
-            ]
+            given: dict[str, Any] = {"cohort": said.cohort, "stager": said.stager, "trained": said.trained}
+            if len(densities) == 1:  # whose problem is not one of `night 0`
+                return [decode(densities[0], task.profile, **given)]
+            return [*decode(densities, task.profile, **given)]
         except StageGuardError as error:
             if len(nights) == 1:
                 return [error]

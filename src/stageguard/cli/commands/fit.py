@@ -33,6 +33,7 @@ from stageguard.cli.table_inputs import with_table_nights
 from stageguard.cli.terminal import (
     console,
     count,
+    naming_nights,
     one_line,
     print_heading,
     print_json,
@@ -172,7 +173,8 @@ def fit(
         _print_counted(made, reader.base, output, outcomes, notes, warned, as_json=as_json)
         end(outcomes, as_json=as_json)
         return
-    with executor_on(scheduler) as executor:
+    names = [outcome.id for outcome in succeeded(outcomes)]
+    with executor_on(scheduler) as executor, naming_nights(names):
         report, warned = _fitted(nights, reader.base, output.stem, choice, executor, quiet=as_json)
     report.profile.save(output, overwrite=overwrite)
     if as_json:

@@ -22,7 +22,7 @@ from stageguard.cli.options import (
 from stageguard.cli.parser import UsageError
 from stageguard.cli.present import end, print_notes, run_shown
 from stageguard.cli.table_inputs import with_table_nights
-from stageguard.cli.terminal import console, count, one_line, print_json, print_list
+from stageguard.cli.terminal import console, count, naming_nights, one_line, print_json, print_list
 from stageguard.fitting.tune import FEWEST_NIGHTS, check_base, decision, tuned_profile
 from stageguard.profile.profile import Profile
 from stageguard.runner.decode_files import DecodeOptions
@@ -71,7 +71,8 @@ def tune(
     nights = [outcome.result.features for outcome in succeeded(outcomes)]
     if not nights:
         raise InputError(Message("no night could be read. The first problem: ", outcomes[0].error))
-    tuned = tuned_profile(nights, profile, stager, output.stem)
+    with naming_nights([outcome.id for outcome in succeeded(outcomes)]):
+        tuned = tuned_profile(nights, profile, stager, output.stem)
     tuned.save(output, overwrite=overwrite)
     assert tuned.strength is not None
     if as_json:
@@ -101,6 +102,7 @@ def tuned_on(
         return profile, [
             f"--tune needs {FEWEST_NIGHTS} nights: {nights} decoded with {profile.name} as it is"
         ]
-    tuned = tuned_profile([outcome.result.features for outcome in measured], profile, options.stager)
+    with naming_nights([outcome.id for outcome in measured]):
+        tuned = tuned_profile([outcome.result.features for outcome in measured], profile, options.stager)
     assert tuned.strength is not None
     return tuned, decision(tuned.strength)
