@@ -416,6 +416,7 @@ def test_early_rem_that_was_kept_and_passed_over_is_named_for_a_few_nights_and_f
     assert "it passes over REM kept 2 min after sleep onset: look at it." in one
     measured = run("stats", tmp_path / "out", "-o", tmp_path / "s.tsv").out
     assert "early REM that the decoded stages keep, look at it: early" in " ".join(measured.split())
+    assert "a lasting REM bout is one of 120 s or more" in " ".join(measured.split())
     table = cohort(tmp_path / "both.csv", [early, late], ["early", "late"])
     shown = run("decode", table, "-p", "human-psg-5", "-o", tmp_path / "out.csv").out
     assert f"Early REM kept: on 1 of 2 nights: early: {words}" in " ".join(shown.split())

@@ -148,6 +148,7 @@ NIGHT = (
              early_below=EARLY_REM_MINUTES),
     Quantity("rem_latency_bout_minutes", "REM latency to a lasting bout",
              "to the first REM bout of a stated length, 2 min unless said otherwise", "min", 1,
+             heading="REM latency to a bout of 2 min (min)",
              yasa_key="REM_latency_bout", report_row=7, shown=("interval", "decode", "cohort"),
              needs=("bedtime", "REM bout"), early_below=EARLY_REM_MINUTES),
     Quantity("waso_minutes", "Wake after sleep onset", "within the sleep period", "min", 1, "WASO",

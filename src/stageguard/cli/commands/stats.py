@@ -419,7 +419,10 @@ def print_stats(result: CohortResult) -> None:
         print_groups(cohort.table, cohort.differences, out)
     if cohort.estimates:
         print_estimates(cohort.table, cohort.estimates, out)
-    convention = f"sleep statistics by the {cohort.options.convention} convention"
+    convention = (
+        f"sleep statistics by the {cohort.options.convention} convention; a lasting REM bout is one of "
+        f"{cohort.options.min_first_rem_seconds:g} s or more"
+    )
     steered = [steered_words(cohort.table.n_steered)] if cohort.table.n_steered else []
     done = succeeded(result.outcomes)
     warned = [f"{outcome.id}: {one_line(text)}" for outcome in done for text in outcome.warnings]
