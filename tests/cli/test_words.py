@@ -156,9 +156,7 @@ def test_what_decode_wrote_is_read_under_any_name(run, nights, tmp_path):
     (report,) = run("compare", expert, tmp_path / "n1.hypnogram.tsv", "--json").json
     assert report["ok"], report
     assert run("stats", expert, "--json").json["nights"][0]["n_epochs"] == 120
-    assert error_line(run("decode", expert, "-p", PROFILE)).startswith(
-        "expert.tsv: is a hypnogram that decode"
-    )
+    assert error_line(run("decode", expert, "-p", PROFILE)).startswith("expert.tsv: is an output of decode")
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs /proc")  # noqa: PTH112
@@ -174,9 +172,7 @@ def test_what_decode_wrote_is_said_to_be_a_hypnogram(run, nights, tmp_path, is_o
     path = tmp_path / "n1.hypnogram.tsv"
     before = path.read_bytes()
     line = error_line(run("decode", path, "-p", PROFILE, *(("--overwrite",) * is_overwritten)))
-    assert line == (
-        "n1.hypnogram.tsv: is a hypnogram that decode wrote, expected the stager's probabilities."
-    )
+    assert line == ("n1.hypnogram.tsv: is an output of decode, expected the stager's probabilities.")
     assert path.read_bytes() == before
 
 

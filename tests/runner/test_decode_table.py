@@ -245,8 +245,13 @@ def test_what_decode_wrote_is_no_input_for_it(run, tmp_path):
     for output in ("out.parquet", "out.csv"):
         run("decode", path, "-p", PROFILE, "-o", tmp_path / output)
         ran = run("decode", tmp_path / output, "-p", PROFILE, "-o", tmp_path / "again.parquet")
-        assert ran.code == 1
-        assert "Traceback" not in ran.err
+        assert f"{output}: is an output of decode, expected the stager's prob" in error_line(ran)
+        ran = run("tune", tmp_path / output, "-b", PROFILE, "-o", tmp_path / "tuned.toml")
+        assert "is an output of decode, expected the stager's prob" in error_line(ran)
+        ran = run("convert", tmp_path / output, "-o", tmp_path / "again.edf")
+        assert error_line(ran).endswith(
+            "This is an output of decode: check, compare and stats read all of it."
+        )
 
 
 def test_a_run_that_was_stopped_goes_on_and_ends_equal(run, tmp_path, small_blocks, monkeypatch):

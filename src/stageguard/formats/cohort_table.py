@@ -23,11 +23,13 @@ from stageguard.base.records import dataclass
 from stageguard.formats.density import MOST_EPOCHS, DensityOptions, RawDensity, build_density, listed
 from stageguard.formats.sniffing import read_head
 from stageguard.formats.tables.delimited import (
+    DELIMITERS,
     HEADER_SEARCH_LINES,
     Row,
     TextTable,
     check_widths,
     is_night_column,
+    split_line,
     split_rows,
 )
 from stageguard.formats.tables.frames import density_of_columns
@@ -141,8 +143,7 @@ def _same_kind(path: Path, night: TableNight, first: TableNight) -> TableNight:
 
 def id_column(path: Path, header: Sequence[str]) -> int:
     """Return which column names the nights; a table without one, or with two, is refused."""
-    if {*OWN_COLUMNS} <= {*header}:
-        raise file_error(path, "is a table that decode wrote, expected the stager's probabilities.")
+    _refuse_decoded(path, header)
     columns = [column for column, name in enumerate(header) if name.strip().casefold() == ID]
     if len(columns) == 1:
         return columns[0]
@@ -153,6 +154,13 @@ def id_column(path: Path, header: Sequence[str]) -> int:
     raise file_error(
         path, f"has no column {ID!r} that names the night of each row. Columns: {listed(header)}.{rename}"
     )
+
+
+def _refuse_decoded(path: Path, header: Sequence[str]) -> None:
+    if {*OWN_COLUMNS} <= {*header}:
+        raise file_error(
+            path, "is an output of decode, expected the stager's probabilities. Name the table it came from."
+        )
 
 
 def _night(
@@ -335,6 +343,8 @@ def _text_nights(path: Path, options: DensityOptions) -> Iterator[list[TableNigh
 def _line_nights(
     path: Path, head: list[str], lines: Iterator[str], options: DensityOptions
 ) -> Iterator[list[TableNight]]:
+    for delimiter in DELIMITERS:
+        _refuse_decoded(path, split_line(head[0], delimiter))
     layout = find_layout(path, head, options)
     column = id_column(path, layout.header)
     ids, carried, n_rows = NightIds(path), None, 0

@@ -22,7 +22,7 @@ from stageguard.base.json_text import json_lines
 from stageguard.base.records import dataclass
 from stageguard.formats.shared_profile import keep_profile
 from stageguard.formats.sniffing import header_cells
-from stageguard.formats.tables.delimited import read_delimited
+from stageguard.formats.tables.delimited import DECODED_COLUMNS, read_delimited
 
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding
@@ -89,7 +89,7 @@ class HypnogramTable:
 
 def is_own_table(head: bytes, path: Path) -> bool:
     """Whether `decode` wrote it: named after what it holds, or with the columns it has."""
-    return path.name.endswith(TSV_SUFFIX) or {"stage", "label", "argmax_stage"} <= header_cells(head)
+    return path.name.endswith(TSV_SUFFIX) or header_cells(head) >= DECODED_COLUMNS
 
 
 def output_paths(path: Path) -> WrittenFiles:

@@ -244,7 +244,7 @@ def decode_file(
     path: Path, profile: Profile, options: DecodeOptions, start: datetime | None = None
 ) -> tuple[Decoding, tuple[str, ...]]:
     """Read and decode a file, which begins at `start` unless it says otherwise; also returns remarks."""
-    _refuse(path)
+    refuse_output(path)
     read = read_density_file(path, reading_with(profile, options.density))
     density = begun(read.density, start)
     decoding = decode(
@@ -269,16 +269,16 @@ def start_of(edf: Path | None, listed_start: datetime | None) -> datetime | None
     return read_edf_header(edf).start or listed_start
 
 
-def _refuse(path: Path) -> None:
+def refuse_output(path: Path) -> None:
     """Refuse what is no file, and what `decode` wrote: its stages are decoded already."""
     refuse_special(path)
     if path.is_file() and (path.name.endswith(TSV_SUFFIX) or is_own_table(path)):
-        raise file_error(path, "is a hypnogram that decode wrote, expected the stager's probabilities.")
+        raise file_error(path, "is an output of decode, expected the stager's probabilities.")
 
 
 def decode_task(task: DecodeTask) -> DecodedNight:
     """Decode and write one file, unless that was done before."""
-    _refuse(task.path)
+    refuse_output(task.path)
     start = start_of(task.edf, task.start)
     options, files = task.to_dict(start), output_paths(task.output)
     is_there = files.tsv.exists() or files.sidecar.exists()

@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stageguard.base.errors import OVERWRITE, OutputExistsError
-from stageguard.base.files import refuse_special
 from stageguard.base.records import dataclass
 from stageguard.fitting.tune import measure
 from stageguard.formats.density import DensityOptions
 from stageguard.formats.read import read_density_file
 from stageguard.profile.fingerprint import Features
 from stageguard.profile.profile import Profile
-from stageguard.runner.decode_files import reading_with
+from stageguard.runner.decode_files import reading_with, refuse_output
 
 TUNED_PROFILE = "tuned-profile.toml"
 
@@ -49,7 +48,7 @@ class MeasuredFile:
 
 def measure_task(task: TuneTask) -> MeasuredFile:
     """Read and measure one file."""
-    refuse_special(task.path)
+    refuse_output(task.path)
     read = read_density_file(task.path, reading_with(task.profile, task.options))
     return MeasuredFile(measure(read.density, task.profile), read.notes)
 

@@ -39,6 +39,7 @@ PART_COLUMNS = {
     **dict.fromkeys(("channel", "ch", "electrode"), "channels"),
     **dict.fromkeys(("scorer", "rater", "annotator"), "scorers"),
 }
+DECODED_COLUMNS = frozenset(("stage", "label", "argmax_stage"))  # what `decode` writes has them
 _SPACES = " \t\x0b\x0c\x1c\x1d\x1e\x1f"  # of ASCII, that `strip` takes away
 _COMMA = re.compile(r"^([+-]?\d*),(\d+)$", re.ASCII)  # a cell that is a number with a decimal comma
 
@@ -327,7 +328,7 @@ def is_night_column(name: str) -> bool:
     return re.sub(r"[\s_.\-]+", "_", name.casefold()) in (*NIGHT_COLUMNS, *PART_COLUMNS)
 
 
-def refuse_many(path: Where, name: str, cells: Sequence[str]) -> None:
+def refuse_many(path: Where, name: str, cells: Sequence[str], header: Sequence[str]) -> None:
     """Refuse a table of several nights, channels or scorers by a column that names them."""
     values = list(dict.fromkeys(cells))
     if len(values) < 2 or (len(values) == len(cells) and _counts(values)):
@@ -337,7 +338,12 @@ def refuse_many(path: Where, name: str, cells: Sequence[str]) -> None:
         f" for example with pandas: table[table[{name!r}] == {values[0][:40]!r}]."
     )  # fmt: skip
     if name.strip().casefold() == "id" and isinstance(path, Path):
-        more += f" All at once: stageguard decode {path.name} --output out.csv, or out.parquet."
+        is_decoded = DECODED_COLUMNS.issubset(header)
+        more += (
+            " This is an output of decode: check, compare and stats read all of it."
+            if is_decoded
+            else f" To decode all of them: stageguard decode {path.name} --output out.csv, or out.parquet."
+        )
     raise file_error(
         path,
         f"holds {len(values):,} {what} by its column {name} ({listed(values, 4)}), expected one. Keep the "

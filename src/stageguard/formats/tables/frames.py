@@ -15,7 +15,7 @@ from stageguard.base.checks import MISSING_WORDS, type_name
 from stageguard.base.files import file_error
 from stageguard.formats.density import DensityOptions, RawDensity, Where, listed
 from stageguard.formats.hypnogram import RawHypnogram
-from stageguard.formats.tables.delimited import TextTable, is_night_column, refuse_many
+from stageguard.formats.tables.delimited import DECODED_COLUMNS, TextTable, is_night_column, refuse_many
 from stageguard.formats.tables.probabilities import choose_columns, stage_of, timed_density
 from stageguard.formats.tables.row_times import (
     INDEX,
@@ -123,9 +123,11 @@ def density_of_columns(
     lengths = {len(values) if np.ndim(values) else 0 for _, values in columns}
     if len(lengths) != 1 or not lengths - {0}:
         raise file_error(where, "has no rows." if lengths <= {0} else "has columns of different lengths.")
+    if DECODED_COLUMNS.issubset(header):
+        raise file_error(where, "is an output of decode, expected the stager's probabilities.")
     for name, cells in (*index.columns, *columns):
         if is_night_column(name):
-            refuse_many(where, name, [cell_text(cell) for cell in np.asarray(cells).tolist()])
+            refuse_many(where, name, [cell_text(cell) for cell in np.asarray(cells).tolist()], header)
     is_luna = luna.is_pops(header)
     if is_luna:
         options = replace(

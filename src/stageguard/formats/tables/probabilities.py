@@ -144,7 +144,7 @@ def table_of(
     values, has_commas = _stage_values(cells, layout)
     for column, name in enumerate(layout.header):
         if is_night_column(name):
-            refuse_many(cells.path, name, cells.column(column))
+            refuse_many(cells.path, name, cells.column(column), layout.header)
     times, index, ignored = _other_columns(cells, layout, epoch_column, expected)
     notes = (
         *layout.notes,

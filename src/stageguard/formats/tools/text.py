@@ -187,7 +187,7 @@ def _refuse_several(path: Path, table: TextTable, name: str) -> None:
     for each in dict.fromkeys(table.header):
         is_of_event = name in EVENT_COLUMNS and PART_COLUMNS.get(each) == "channels"
         if is_night_column(each) and not is_of_event:
-            refuse_many(path, each, table.column(each))
+            refuse_many(path, each, table.column(each), table.header)
 
 
 def _refuse_doubtful(path: Path, table: TextTable, times: RowTimes, options: HypnogramOptions) -> None:
