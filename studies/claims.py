@@ -343,8 +343,8 @@ Written by `studies/claims.py` from the records in `studies/results`.
 
 What these studies can say: networks are the small ones, trained briefly (40 to 80 steps of eight sequences),
 on a machine that did other work at the same time, which times show; `sleep-accel-2` and `sleep-accel` (two
-and three stages) and `sleep-edf` are features of real nights; studies whose names end in `-sim` are SYNTHETIC, no
-evidence about sleepers. SHHS, SLEEPBRL and the paper's mice are not here. A claim that does not hold here is
+and three stages) and `sleep-edf` are features of real nights; studies whose names end in `-sim` are SYNTHETIC,
+no evidence about sleepers. SHHS, SLEEPBRL and the paper's mice are not here. A claim that does not hold here is
 not refuted there, and the other way round.
 
 Each cell has the smallest and the largest number found, and in how many networks (or errors, differences,
