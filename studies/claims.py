@@ -341,11 +341,11 @@ INTRODUCTION = """# The paper's claims, and what was found
 
 Written by `studies/claims.py` from the records in `studies/results`.
 
-What these studies can say: networks are the small ones, trained briefly (40 to 80 steps of eight sequences),
-on a machine that did other work at the same time, which times show; `sleep-accel-2` and `sleep-accel` (two
-and three stages) and `sleep-edf` are features of real nights; studies whose names end in `-sim` are SYNTHETIC,
-no evidence about sleepers. SHHS, SLEEPBRL and the paper's mice are not here. A claim that does not hold here is
-not refuted there, and the other way round.
+What these studies can say: networks are the small ones, trained briefly (40 to 80 steps of eight
+sequences), on a machine that did other work at the same time, which times show; `sleep-accel-2` and
+`sleep-accel` (two and three stages) and `sleep-edf` are features of real nights; studies whose names end in
+`-sim` are SYNTHETIC, no evidence about sleepers. SHHS, SLEEPBRL and the paper's mice are not here. A claim
+that does not hold here is not refuted there, and the other way round.
 
 Each cell has the smallest and the largest number found, and in how many networks (or errors, differences,
 pairs and so on, as said) the claim holds: "1.2 to 3.4; 2 of 6". An empty cell: the study does not vary
