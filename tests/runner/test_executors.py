@@ -153,10 +153,10 @@ def test_features_and_hypnograms_of_a_cluster_are_those_made_here(address, tmp_p
     )
     assert sorted(here) == ["a.npz", "b.npz"]
     assert here == there
-    train(cohort(), options(steps=8), tmp_path / "model")
-    tables = [write_csv(tmp_path / f"n{seed}.csv", feature_table(seed)) for seed in (70, 71)]
-    here, there = here_and_there(run, address, tmp_path, "predict", tmp_path / "model", *tables)
-    assert len(here) == 6
+    train(cohort(3), options(steps=1), tmp_path / "model")
+    table = write_csv(tmp_path / "n70.csv", feature_table(70))  # one: torch takes seconds to load in a worker
+    here, there = here_and_there(run, address, tmp_path, "predict", tmp_path / "model", table)
+    assert len(here) == 3
     assert here == there
 
 
