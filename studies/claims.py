@@ -341,7 +341,7 @@ INTRODUCTION = """# The paper's claims, and what was found
 
 Written by `studies/claims.py` from the records in `studies/results`.
 
-What these studies can say: networks are the small ones, trained briefly (40 to 80 steps of eight
+What these studies can say: networks are the small ones, trained briefly (30 to 80 steps of eight
 sequences), on a machine that did other work at the same time, which times show; `sleep-accel-2` and
 `sleep-accel` (two and three stages) and `sleep-edf` are features of real nights; studies whose names end in
 `-sim` are SYNTHETIC, no evidence about sleepers. SHHS, SLEEPBRL and the paper's mice are not here. A claim
