@@ -24,7 +24,6 @@ from stageguard.cli.terminal import (
     table,
 )
 from stageguard.formats.outputs import REVIEW_SENTENCE
-from stageguard.guard.explain import Change, in_bouts
 from stageguard.measures.estimates import Estimates
 from stageguard.measures.summary import NightFacts, NightSummary
 from stageguard.night.quantities import EARLY_WORDS, JOINT, steered_words
@@ -34,6 +33,8 @@ from stageguard.runner.run import Outcome, TaskType, Value, run_files, succeeded
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
+
+    from stageguard.guard.explain import Change
 
 MOST_NOTES = 8  # of many files, in one line
 MOST_ROWS = MOST_IN_FULL  # nights that are shown one by one
@@ -170,6 +171,8 @@ def print_warnings(outcomes: Outcomes, out: Console) -> None:
 
 def print_changes(changes: Sequence[Change], out: Console) -> None:
     """Every change of a night, with the rule that decided and what keeping the original would cost."""
+    from stageguard.guard.explain import in_bouts  # the rest of a night is printed without it
+
     numbers = ("epoch", "p before", "p after", "cost (nats)")
     shown = table("epoch", "time", "before", "after", "rule", *numbers[1:], right=numbers)
     for change in changes:

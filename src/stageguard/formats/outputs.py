@@ -20,7 +20,6 @@ from stageguard.base.errors import StageGuardWarning
 from stageguard.base.files import file_error, parse_json, read_file, write_cell, write_together
 from stageguard.base.json_text import json_lines
 from stageguard.base.records import dataclass
-from stageguard.formats.shared_profile import keep_profile
 from stageguard.formats.sniffing import header_cells
 from stageguard.formats.tables.delimited import DECODED_COLUMNS, read_delimited
 
@@ -165,6 +164,8 @@ def write_decoding(
     texts |= beside | main  # the sidecar comes last: where it is, all the others are
     spare = () if source is None or data is not None else (source,)
     if shares_profile:
+        from stageguard.formats.shared_profile import keep_profile  # one night keeps its own
+
         keep_profile(decoding.profile, files.sidecar.parent)
     write_together(texts, overwrite=overwrite, make_folders=True, spare=spare, durable=durable)
     more = (file if file in beside else None for file in (files.svg, files.changes))
