@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from made_up_study import made_up
+from stageguard.study.config import read_study
 
 ROOT = Path(__file__).parents[2]
 
@@ -66,3 +68,11 @@ def test_without_results_no_page_is_written(claims, monkeypatch, tmp_path):
         claims.main()
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "claims.md").exists()
+
+
+@pytest.mark.parametrize(
+    "folder", sorted((ROOT / "studies" / "results").iterdir()), ids=lambda path: path.name
+)
+def test_published_results_are_of_the_study_as_it_is_written(folder):
+    said = json.loads((folder / "study.json").read_text("utf-8"))
+    assert said["study"] == read_study(ROOT / "studies" / f"{folder.name}.toml").to_dict()
