@@ -17,7 +17,13 @@ STUDIES = Path(__file__).parents[2] / "studies"
 needs_data = pytest.mark.skipif("STAGEGUARD_DATA" not in os.environ, reason="needs STAGEGUARD_DATA")
 
 
-@pytest.mark.parametrize("name", ["mouse-sim", pytest.param("sleep-accel", marks=needs_data)])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("cardio-sim", "mouse-sim", "radar-sim"),
+        *(pytest.param(real, marks=needs_data) for real in ("sleep-accel", "sleep-accel-2", "sleep-edf")),
+    ],
+)
 def test_a_study_ends_with_all_tables_and_figures(name, capsys, tmp_path):
     folder = tmp_path / "out"
     ran = Runner(capsys)("study", "run", STUDIES / f"{name}.toml", "--smoke", "--output", folder)
