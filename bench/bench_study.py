@@ -13,14 +13,14 @@ from stageguard.study.config import study_of
 from stageguard.study.run import prepare_study, run_study
 
 GOAL = 1.7
-# Eight folds of a few seconds each; the nights are simulated before the clock starts.
+# Eight folds of some ten seconds each; the nights are simulated before the clock starts.
 STUDY = {
     "name": "bench",
     "title": "Bench",
     "backbones": ["seqsleepnet"],
     "cohort": {"source": "simulated", "modality": "eeg-emg", "subjects": 4, "hours": 0.5},
     "guard": {"paper": "kdd2026-mouse-eeg-emg", "base": "mouse-eeg-emg-3"},
-    "training": {"network": {"small": True}, "steps": 30, "batch_size": 16, "validation_share": 0.3},
+    "training": {"network": {"small": True}, "steps": 90, "batch_size": 16, "validation_share": 0.3},
 }
 
 
