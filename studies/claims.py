@@ -67,7 +67,7 @@ def fi_reduction(results: Results, variant: str) -> Found:
     for name in results.backbones:
         before, after = (mean(results, name, v, "fi") for v in (BASE, variant))
         reduction = 100 * (1 - after / before) if before else float("nan")
-        yield reduction, 56 <= round(reduction) <= 62
+        yield reduction, 55.5 <= reduction <= 62.5
 
 
 def fi_of_experts(results: Results, variant: str) -> Found:
