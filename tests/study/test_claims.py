@@ -70,6 +70,15 @@ def test_without_results_no_page_is_written(claims, monkeypatch, tmp_path):
     assert not (tmp_path / "claims.md").exists()
 
 
+def test_a_network_that_never_changes_stage_has_no_reduction(claims):
+    results = made_up()
+    for record in results.records:
+        for row in record["rows"]:
+            row["fi"] = 0.0
+    assert not any(holds for _, holds in claims.fi_reduction(results, "paper"))
+    assert claims.page({"still": results})
+
+
 @pytest.mark.parametrize(
     "folder", sorted((ROOT / "studies" / "results").iterdir()), ids=lambda path: path.name
 )

@@ -7,15 +7,6 @@
 #include "pack.hpp"
 #include "rules.hpp"
 
-// Unrolled, scores stay in registers from epoch to epoch.
-#if defined(__clang__)
-#define STAGEGUARD_UNROLL _Pragma("unroll")
-#elif defined(__GNUC__)
-#define STAGEGUARD_UNROLL _Pragma("GCC unroll 8")
-#else
-#define STAGEGUARD_UNROLL
-#endif
-
 namespace stageguard {
 namespace STAGEGUARD_VARIANT {
 

@@ -72,7 +72,6 @@ class Greedy {
   private:
     static constexpr double kSameNats = 1e-9;  // what rounding may part two equal differences by
     static constexpr double kNever = -1e18;
-    static constexpr int kAge = kMostStages;  // a survivor is named by its stage + kAge * its age, the age of merged ones being 0
 
     // The bouts that began in the same epoch, one a stage, and when their paths last saw each other stage.
     struct Cohort {
@@ -182,17 +181,10 @@ class Greedy {
                 }
         }
         if (s < 0) return {kImpossibleScore, 0};
-        std::int64_t end = n_epochs_ - 1, switches = 0;
-        if (start < 0) start = merged_start(end, s);
-        for (;;) {
-            std::memset(labels + start, s, static_cast<std::size_t>(end - start + 1));
-            if (start == 0) break;
-            const std::uint32_t survivor = origin_[start * K + s];
-            end = start - 1;
-            s = static_cast<int>(survivor % kAge);
-            start = survivor >= kAge ? end - survivor / kAge + 1 : merged_start(end, s);
-            ++switches;
-        }
+        const std::int64_t end = n_epochs_ - 1;
+        const auto merged = [this](std::int64_t t, int stage) { return merged_start(t, stage); };
+        if (start < 0) start = merged(end, s);
+        const std::int64_t switches = write_bouts<K>(labels, end, s, start, origin_, merged);
         return {A::log_score(best, exponent_), switches};
     }
 

@@ -10,17 +10,24 @@
 #include "algebra.hpp"
 #include "rules.hpp"
 
-// Unrolled, scores stay in registers from epoch to epoch.
-#if defined(__clang__)
-#define STAGEGUARD_UNROLL _Pragma("unroll")
-#elif defined(__GNUC__)
-#define STAGEGUARD_UNROLL _Pragma("GCC unroll 8")
-#else
-#define STAGEGUARD_UNROLL
-#endif
-
 namespace stageguard {
 namespace STAGEGUARD_VARIANT {
+
+constexpr int kAge = kMostStages;  // a survivor is named by its stage + kAge * its age, the age of merged ones being 0
+
+// Writes the stages of the best path, bout by bout from its last one, which began at `start`; returns how often it switches.
+// `origin` has, by epoch and stage, the survivor that a bout beginning there continues.
+template <int K, typename MergedStart>
+std::int64_t write_bouts(std::int8_t* labels, std::int64_t end, int s, std::int64_t start, const std::uint32_t* origin, MergedStart merged_start) {
+    for (std::int64_t switches = 0;; ++switches) {
+        std::memset(labels + start, s, static_cast<std::size_t>(end - start + 1));
+        if (start == 0) return switches;
+        const std::uint32_t survivor = origin[start * K + s];
+        end = start - 1;
+        s = static_cast<int>(survivor % kAge);
+        start = survivor >= kAge ? end - survivor / kAge + 1 : merged_start(end, s);
+    }
+}
 
 constexpr int kAges = 4;
 constexpr int kGreedyRescaleEvery = 4;  // as in solver.py
@@ -175,7 +182,7 @@ class GreedyLanes {
                 from = found ? r : from;
             }
             const int lane = first_bit(bits) - 1;  // -1: merged
-            origin_[t * K + s] = static_cast<std::uint32_t>(from + kMostStages * (lane < 0 ? 0 : depth_ - 1 - lane));
+            origin_[t * K + s] = static_cast<std::uint32_t>(from + kAge * (lane < 0 ? 0 : depth_ - 1 - lane));
             const double* past = lane < 0 ? never_ : last_seen_[from][0] + lane;
             STAGEGUARD_UNROLL
             for (int r = 0; r < K; ++r) seen[s][r] = r == from ? static_cast<double>(t - 1) : past[r * kAges];
@@ -237,17 +244,10 @@ class GreedyLanes {
                 if (young_[stage][lane] > best) best = young_[stage][lane], s = stage, start = n_epochs_ - (depth_ - 1 - lane);
         }
         if (s < 0) return {kImpossibleScore, 0};
-        std::int64_t end = n_epochs_ - 1, switches = 0;
-        if (start < 0) start = merged_start(end, s);
-        for (;;) {
-            std::memset(labels + start, s, static_cast<std::size_t>(end - start + 1));
-            if (start == 0) break;
-            const std::uint32_t survivor = origin_[start * K + s];
-            end = start - 1;
-            s = static_cast<int>(survivor % kMostStages);
-            start = survivor >= kMostStages ? end - survivor / kMostStages + 1 : merged_start(end, s);
-            ++switches;
-        }
+        const std::int64_t end = n_epochs_ - 1;
+        const auto merged = [this](std::int64_t t, int stage) { return merged_start(t, stage); };
+        if (start < 0) start = merged(end, s);
+        const std::int64_t switches = write_bouts<K>(labels, end, s, start, origin_, merged);
         return {A::log_score(best, exponent_), switches};
     }
 

@@ -9,6 +9,15 @@
 #include <immintrin.h>
 #endif
 
+// Unrolled, scores stay in registers from epoch to epoch.
+#if defined(__clang__)
+#define STAGEGUARD_UNROLL _Pragma("unroll")
+#elif defined(__GNUC__)
+#define STAGEGUARD_UNROLL _Pragma("GCC unroll 8")
+#else
+#define STAGEGUARD_UNROLL
+#endif
+
 namespace stageguard {
 namespace STAGEGUARD_VARIANT {
 
