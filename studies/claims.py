@@ -73,8 +73,8 @@ def fi_reduction(results: Results, variant: str) -> Found:
 def fi_of_experts(results: Results, variant: str) -> Found:
     """FI by that of the expert, which a reduction says nothing of."""
     for name in results.backbones:
-        ratio = mean(results, name, variant, "fi") / mean(results, name, EXPERT, "fi")
-        before = mean(results, name, BASE, "fi") / mean(results, name, EXPERT, "fi")
+        expert = mean(results, name, EXPERT, "fi") or float("nan")
+        ratio, before = (mean(results, name, v, "fi") / expert for v in (variant, BASE))
         yield ratio, abs(ratio - 1) < abs(before - 1)
 
 
