@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import cohorts
@@ -55,103 +56,103 @@ class Task:
         return self.name.partition(", ")[2].removesuffix(f", {self.scheme.n_stages} stages")
 
 
-BASES = {5: "human-psg-5", 3: "human-psg-3", 2: "human-actigraphy-2"}
+TITLES = {"sleep-accel": "Sleep-Accel", "sleep-edf": "Sleep-EDF", "slpdb": "slpdb"}
+PSG = {3: "human-psg-3", 5: "human-psg-5"}
+WATCH = {3: "human-cardiorespiratory-3", 2: "human-actigraphy-2"}
 PAPER = {5: None, 3: "kdd2026-cardiorespiratory", 2: "kdd2026-actigraphy"}
 
 
 def tasks() -> Iterator[Task]:
     """Every task, the quick ones first; networks where their probabilities are in the cache."""
-    accel = {3: "human-cardiorespiratory-3", 2: "human-actigraphy-2"}
-    for n in (3, 2):
-        scheme = _scheme(n)
-        yield Task(
-            f"Sleep-Accel, boosting, {n} stages",
-            "sleep-accel",
-            "per-epoch",
-            scheme,
-            30.0,
-            "natural",
-            accel[n],
-            PAPER[n],
-            lambda s=scheme: _staged("sleep-accel", list(cohorts.sleep_accel()), s),
-        )
-    yield Task(
-        "slpdb, HRV boosting, 3 stages",
-        "slpdb",
-        "per-epoch",
-        _scheme(3),
-        30.0,
-        "natural",
-        "human-cardiorespiratory-3",
-        PAPER[3],
-        lambda: _staged("slpdb", list(cohorts.slpdb()), _scheme(3)),
-    )
+    yield from _boosting("sleep-accel", "boosting", "sleep-accel", cohorts.sleep_accel, WATCH)
+    yield from _boosting("slpdb", "HRV boosting", "slpdb", cohorts.slpdb, {3: WATCH[3]})
     for kind, features in (("strong", "EEG"), ("weak", "respiration and EMG")):
-        for n in (3, 5):
-            scheme = _scheme(n)
-            yield Task(
-                f"Sleep-EDF, {features} boosting, {n} stages",
-                "sleep-edf",
-                "per-epoch",
-                scheme,
-                30.0,
-                "natural",
-                BASES[n],
-                PAPER[n],
-                lambda k=kind, s=scheme: _staged(f"sleep-edf-{k}", list(cohorts.sleep_edf(k)), s),
-            )
-    for n in (3, 5):
-        scheme = _scheme(n)
+        nights = partial(cohorts.sleep_edf, kind)
+        yield from _boosting("sleep-edf", f"{features} boosting", f"sleep-edf-{kind}", nights, PSG)
+    yield from _dod_h()
+    yield from _mice()
+    yield from _trained_networks("sleep-edf", PSG[3])
+    yield from _trained_networks("sleep-accel", WATCH[3])
+
+
+def _boosting(
+    cohort: str,
+    stager: str,
+    cached_as: str,
+    nights: Callable[[], Iterable[FeatureNight]],
+    bases: Mapping[int, str],  # by number of stages
+) -> Iterator[Task]:
+    for n, base in bases.items():
         yield Task(
-            f"DOD-H, votes of 20 networks, {n} stages",
-            "dod-h",
-            "votes",
-            scheme,
-            30.0,
-            None,
-            BASES[n],
-            PAPER[n],
-            lambda s=scheme: _voted(list(cohorts.dod_h()), AASM5, s),
+            name=f"{TITLES[cohort]}, {stager}, {n} stages",
+            cohort=cohort,
+            kind="per-epoch",
+            scheme=_scheme(n),
+            epoch_seconds=30.0,
+            trained="natural",
+            base=base,
+            paper=PAPER[n],
+            folds=lambda n=n: _staged(cached_as, list(nights()), _scheme(n)),
+        )
+
+
+def _dod_h() -> Iterator[Task]:
+    for n, base in PSG.items():
+        yield Task(
+            name=f"DOD-H, votes of 20 networks, {n} stages",
+            cohort="dod-h",
+            kind="votes",
+            scheme=_scheme(n),
+            epoch_seconds=30.0,
+            trained=None,
+            base=base,
+            paper=PAPER[n],
+            folds=lambda n=n: _voted(list(cohorts.dod_h()), AASM5, _scheme(n)),
         )
     for network in cohorts.PUBLISHED:
         yield Task(
-            f"DOD-H, {network}, 5 stages",
-            "dod-h",
-            "published",
-            AASM5,
-            30.0,
-            None,
-            BASES[5],
-            PAPER[5],
-            lambda n=network: _published(list(cohorts.dod_h(n))),
+            name=f"DOD-H, {network}, 5 stages",
+            cohort="dod-h",
+            kind="published",
+            scheme=AASM5,
+            epoch_seconds=30.0,
+            trained=None,
+            base=PSG[5],
+            paper=PAPER[5],
+            folds=lambda network=network: _published(list(cohorts.dod_h(network))),
         )
+
+
+def _mice() -> Iterator[Task]:
     for lab in LABS:
         yield Task(
-            f"Mice of {lab.replace('_', ' ')}, votes of 6 networks",
-            "mouse",
-            "votes",
-            _scheme(3),
-            4.0,
-            None,
-            "mouse-eeg-emg-3",
-            "kdd2026-mouse-eeg-emg",
-            lambda own=lab: _voted(list(cohorts.mouse(own)), _scheme(3), _scheme(3)),
+            name=f"Mice of {lab.replace('_', ' ')}, votes of 6 networks",
+            cohort="mouse",
+            kind="votes",
+            scheme=_scheme(3),
+            epoch_seconds=4.0,
+            trained=None,
+            base="mouse-eeg-emg-3",
+            paper="kdd2026-mouse-eeg-emg",
+            folds=lambda lab=lab: _voted(list(cohorts.mouse(lab)), _scheme(3), _scheme(3)),
         )
-    for cohort, base in (("sleep-edf", "human-psg-3"), ("sleep-accel", "human-cardiorespiratory-3")):
-        for network in NETWORKS:
-            files = [_network_file(cohort, network, fold) for fold in range(N_FOLDS)]
-            if all(file.exists() for file in files):
-                yield Task(
-                    f"{'Sleep-EDF' if cohort == 'sleep-edf' else 'Sleep-Accel'}, {network}, 3 stages",
-                    cohort,
-                    "network",
-                    _scheme(3),
-                    30.0,
-                    "natural",
-                    base,
-                    PAPER[3],
-                    lambda c=cohort, f=files: _networks(c, f),
-                )
+
+
+def _trained_networks(cohort: str, base: str) -> Iterator[Task]:
+    for network in NETWORKS:
+        files = [_network_file(cohort, network, fold) for fold in range(N_FOLDS)]
+        if all(file.exists() for file in files):
+            yield Task(
+                name=f"{TITLES[cohort]}, {network}, 3 stages",
+                cohort=cohort,
+                kind="network",
+                scheme=_scheme(3),
+                epoch_seconds=30.0,
+                trained="natural",
+                base=base,
+                paper=PAPER[3],
+                folds=lambda files=files: _networks(cohort, files),
+            )
 
 
 def _scheme(n_stages: int) -> StageScheme:
