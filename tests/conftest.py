@@ -11,6 +11,8 @@ from types import ModuleType
 import hypothesis
 import pytest
 
+from browser import browser as browser
+from browser import why_not
 from stageguard.base.errors import StageGuardWarning
 
 with warnings.catch_warnings():
@@ -33,6 +35,7 @@ def _compiled() -> ModuleType | None:
 def pytest_report_header() -> list[str]:
     return [
         f"stageguard core: {'compiled' if _compiled() else 'missing, only the NumPy reference is tested'}",
+        f"stageguard pages: {why_not() or 'tested in Chromium'}",
         f"stageguard data: {os.environ.get('STAGEGUARD_DATA', 'none, tests on real recordings are skipped')}",
     ]
 

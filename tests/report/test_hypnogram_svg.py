@@ -12,8 +12,8 @@ import pytest
 
 import stageguard as sg
 from nights import decode
+from stageguard.night.colours import STAGES
 from stageguard.report.hypnogram_svg import FILE_FRAME, hypnogram_svg
-from stageguard.report.svg import COLOURS
 from stageguard.synthetic.night import simulate_night
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -45,7 +45,7 @@ def covered(svg: str, colour: str, attribute: str = "stroke") -> list[float]:
 def test_bars_are_as_long_as_the_stages(night, decoding):
     svg = hypnogram_svg(decoding, night.expert)
     for stage, name in enumerate(decoding.hypnogram.scheme.names):
-        truth, before, after = covered(svg, COLOURS[name])
+        truth, before, after = covered(svg, STAGES[name].light)
         for length, labels in ((truth, night.expert.labels), (before, decoding.argmax),
                                (after, decoding.hypnogram.labels)):  # fmt: skip
             assert length / FILE_FRAME.plot == pytest.approx(np.mean(labels == stage), abs=2e-3)

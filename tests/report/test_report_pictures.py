@@ -12,9 +12,10 @@ import pytest
 
 import stageguard as sg
 from nights import decode
+from stageguard.night.colours import STAGES, top_down
 from stageguard.report.hypnogram_svg import PAGE_FRAME, page_strips
 from stageguard.report.night_panels import MARKS, TINT, Mark
-from stageguard.report.svg import COLOURS, INK, colour_of, top_down
+from stageguard.report.svg import INK, colour_of
 from stageguard.synthetic.night import simulate_night
 
 LEFT, PLOT = PAGE_FRAME.left, PAGE_FRAME.plot
@@ -90,7 +91,7 @@ def test_strips_together_show_every_epoch_once(mouse):
     for stage, name in enumerate(("W", "N", "R")):
         lengths = np.zeros(2)
         for svg in strips:
-            bars = paths(svg, stroke=COLOURS[name])
+            bars = paths(svg, stroke=STAGES[name].light)
             assert len(bars) == 2
             for panel, path in enumerate(bars):
                 found = re.findall(r"M([\d.]+) [\d.]+H([\d.]+)", path.get("d"))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stageguard.measures.bouts import hypnogram_before
+from stageguard.night.colours import top_down
 from stageguard.report.night_panels import (
     MARKS,
     Axis,
@@ -21,7 +22,7 @@ from stageguard.report.night_panels import (
     draw_night,
 )
 from stageguard.report.numbers import count
-from stageguard.report.svg import GAP, GREY, colour_of, document, rect, shortened, text_at, top_down
+from stageguard.report.svg import GAP, GREY, colour_of, document, rect, shortened, text_at
 
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding

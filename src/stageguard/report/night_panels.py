@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from stageguard.base.arrays import Floats, Labels, Mask
 from stageguard.base.records import dataclass
+from stageguard.night.colours import top_down
 from stageguard.night.stages import StageScheme
-from stageguard.report.svg import GAP, GREY, INK, PALE, colour_of, rect, runs, shortened, text_at, top_down
+from stageguard.report.svg import GAP, GREY, INK, PALE, colour_of, rect, runs, shortened, text_at
 
 STEPS = (60, 300, 900, 1800, 3600, 7200, 14400, 28800)  # seconds between ticks
 MAX_TICKS = 13

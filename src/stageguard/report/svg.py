@@ -1,4 +1,4 @@
-"""Small pieces of SVG: safe text, paths, runs, the document around them, and the colours of stages."""
+"""Small pieces of SVG: safe text, paths, runs, the document around them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.night.stages import StageScheme, canonical_name
+from stageguard.night.colours import PAGE, stage_shade
+from stageguard.night.stages import StageScheme
 
-INK, GREY, PALE, GAP = "#22262B", "#626972", "#E4E7EA", "#E9EBEE"
+INK, GREY, PALE, GAP, PANEL = (PAGE[name].light for name in ("ink", "grey", "line", "gap", "panel"))
 FONT = "'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
 
 
@@ -81,24 +82,6 @@ def document(
     )
 
 
-# Tol's high-contrast set (ochre, rose, blue) with lighter blues for lighter sleep: told apart by
-# colour-blind readers and in grey, where depth of sleep reads as darkness.
-COLOURS = {"W": "#DDAA33", "R": "#BB5566", "N1": "#9CCBEA", "N2": "#4A90C2", "N3": "#004488", "N": "#2F76B0",
-           "S": "#2F76B0"}  # fmt: skip
-SPARE_COLOURS = ("#66A182", "#8A6FB0", "#7F7F7F", "#B07AA1", "#59A14F")
-TOP_DOWN = ("W", "R", "S", "N", "N1", "N2", "N3")
-
-
-def top_down(scheme: StageScheme) -> list[int]:
-    """Stages from top to bottom: wake, REM, then ever deeper sleep; unknown names keep their order below."""
-    rank_of = {name: rank for rank, name in enumerate(TOP_DOWN)}
-    return sorted(
-        range(scheme.n_stages),
-        key=lambda i: rank_of.get(canonical_name(scheme.names[i]) or "", len(rank_of) + i),
-    )
-
-
 def colour_of(scheme: StageScheme, stage: int) -> str:
-    """Colour of a stage; stages without a known name get a spare one."""
-    known = COLOURS.get(canonical_name(scheme.names[stage]) or "")
-    return known or SPARE_COLOURS[stage % len(SPARE_COLOURS)]
+    """Colour of a stage on white; a page has rules that darken it."""
+    return stage_shade(scheme, stage).light
