@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stageguard.base.errors import InputError
-from stageguard.base.files import read_text
 from stageguard.base.version import __version__
 from stageguard.formats.outputs import REVIEW_SENTENCE
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.explain import explain, in_bouts
+from stageguard.guard.explain import explain
 from stageguard.measures.intervals import shortest_first_rem
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.hypnogram import Hypnogram
@@ -27,11 +23,9 @@ from stageguard.report.bands_svg import BandRow, bands_svg
 from stageguard.report.hypnogram_svg import page_strips
 from stageguard.report.measures import Measured, aligned, measure
 from stageguard.report.night_panels import Mark
-from stageguard.report.svg import printable
+from stageguard.report.page import templates
 
 if TYPE_CHECKING:
-    import jinja2
-
     from stageguard.night.moments import Moment
 
 
@@ -104,7 +98,7 @@ def night_report(
         "provenance": tuple(_provenance(decoding.profile.provenance)),
         "versions": _versions(decoding),
     }
-    return _templates().get_template("night.html.j2").render(context)
+    return templates().get_template("night.html.j2").render(context)
 
 
 def _pictures(
@@ -244,29 +238,3 @@ def _versions(decoding: Decoding) -> Iterator[tuple[str, str]]:
     yield "SHA-256 of the probabilities (float64)", hashlib.sha256(probabilities).hexdigest()
     labels = np.ascontiguousarray(decoding.hypnogram.labels).tobytes()
     yield "SHA-256 of the decoded labels (int8)", hashlib.sha256(labels).hexdigest()
-
-
-@cache
-def _templates() -> jinja2.Environment:
-    import jinja2
-
-    folder = Path(__file__).with_name("templates")
-    templates = jinja2.Environment(
-        loader=jinja2.FunctionLoader(lambda name: read_text(folder / name, "text")),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=lambda value: printable(value) if type(value) is str else value,  # pictures are clean
-    )
-    written = (
-        numbers.arrowed,
-        numbers.difference,
-        numbers.duration,
-        numbers.shown,
-        numbers.time_of,
-        in_bouts,
-    )
-    templates.globals["infinity"] = math.inf
-    templates.filters |= {write.__name__: write for write in written}
-    return templates
