@@ -15,8 +15,7 @@ FRESH := .venv-constraints
 BUILD_TOOLS := scikit-build-core nanobind cmake ninja
 QUIET := -qq --disable-pip-version-check
 comma := ,
-# torch joins the test environment as soon as there is torch code to test.
-EXTRAS := test$(comma)studies$(comma)study$(comma)plots$(comma)review$(comma)cluster$(comma)recordings$(comma)formats$(if $(wildcard src/stageguard/nn),$(comma)torch)
+EXTRAS := test$(comma)study$(comma)plots$(comma)review$(comma)cluster$(comma)recordings$(comma)formats$(comma)torch
 CORE := CMakeLists.txt $(wildcard src/stageguard/guard/kernels/_core/*.cpp src/stageguard/guard/kernels/_core/*.hpp src/stageguard/guard/kernels/_core/*.h)
 TESTS_STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 
@@ -89,7 +88,7 @@ $(BENCH)/.installed-bench: pyproject.toml constraints.txt | $(BENCH)/.installed
 
 constraints: $(FRESH)/.created
 	$(FRESH)/$(BIN)/python -m pip install $(QUIET) $(BUILD_TOOLS)
-	$(FRESH)/$(BIN)/python -m pip install $(QUIET) --no-build-isolation '.[torch,recordings,formats,studies,study,plots,review,cluster,test,bench]'
+	$(FRESH)/$(BIN)/python -m pip install $(QUIET) --no-build-isolation '.[torch,recordings,formats,study,plots,review,cluster,docs,test,bench]'
 	@{ echo "# Every version, base and extras and build tools, as resolved together by 'make constraints'."; \
 	echo "# Resolved on Linux: what only macOS or Windows needs is not pinned."; \
 	$(FRESH)/$(BIN)/python -m pip freeze --all --exclude pip --exclude stageguard | sed 's/+cpu$$//'; } > constraints.txt

@@ -26,7 +26,7 @@ from stageguard.signals.features import Recipe
 from stageguard.signals.heart_rate import heart_rate_features, walch_filtered
 from stageguard.signals.windows import Clock, clock_features
 
-pytest.importorskip("agcounts")
+pytest.importorskip("scipy")
 
 
 def counts_signal(values, seconds=60.0):

@@ -10,7 +10,7 @@ from body_signals import recording, wrist
 from stageguard.base.errors import InputError
 from stageguard.night.recording import Recording, Series, Signal
 
-pytest.importorskip("agcounts")
+pytest.importorskip("scipy")
 
 MINUTE = 2  # epochs
 

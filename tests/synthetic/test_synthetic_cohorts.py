@@ -295,7 +295,7 @@ def test_mat_files_are_those_scipy_reads(tmp_path):
 def test_quality_and_features_work_on_what_was_written(modality, tmp_path):
     import stageguard as sg
 
-    for library in ("scipy", "sleepecg", "agcounts"):
+    for library in ("scipy", "sleepecg"):
         pytest.importorskip(library)
     own = MODALITIES[modality]
     plan = Plan(modality, 1, 0.5, 8)

@@ -106,7 +106,9 @@ EXTRAS = {
     "torch": "training and predicting",
     "recordings": "signals, quality and features",
     "formats": "tables and containers of other tools",
-    "studies": "repeating the studies",
+    "plots": "figures for papers and notebooks",
+    "review": "a page to review nights on",
+    "docs": "make docs",
     "test": "make test",
     "bench": "make bench",
 }
@@ -125,9 +127,11 @@ def _extras() -> Iterator[Finding]:
 def _extra_libraries() -> dict[str, list[str]]:
     """Return the libraries of each extra, as the installed package states them."""
     libraries: dict[str, list[str]] = {extra: [] for extra in EXTRAS}
-    for line in requires("stageguard") or []:  # such as: scipy>=1.15; extra == "recordings"
-        if of_extra := re.match(r"([\w.-]+).*; *extra *== *['\"](\w+)['\"]", line):
-            libraries[of_extra[2]].append(of_extra[1])
+    # Such as: scipy>=1.15; extra == "recordings". What other markers restrict is nowhere needed, and left out.
+    for line in requires("stageguard") or []:
+        found = re.match(r"([\w.-]+).*; *extra *== *['\"](\w+)['\"]", line)
+        if found and found[2] in libraries:  # in a clone, the metadata may be those of another commit
+            libraries[found[2]].append(found[1])
     return libraries
 
 
