@@ -92,6 +92,27 @@ def test_full_disk_is_one_line(tmp_path, monkeypatch):
     assert str(caught.value) == f"cannot write {place}: No space left on device. {remedy}"
 
 
+@posix
+@pytest.mark.parametrize("n_bytes", [2_000, 200_000], ids=["in-the-buffer", "beyond-the-buffer"])
+def test_a_disk_that_fills_up_keeps_nothing_of_the_file(tmp_path, n_bytes):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    code = (
+        "import resource, signal, sys\nfrom stageguard.base.errors import OutputError\n"
+        "from stageguard.base.files import write_text_atomic\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
+        "try: write_text_atomic(sys.argv[1], 'x' * int(sys.argv[2]), overwrite=True)\n"
+        "except OutputError as error: print(error)"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(path), str(n_bytes)], check=True, capture_output=True, text=True
+    )
+    assert run.stdout == f"cannot write {path}: File too large. Choose a folder you can write to.\n"
+    assert names_in(tmp_path) == ["a.txt"]
+    assert path.read_text() == "old"
+
+
 def test_missing_folder_is_named(tmp_path):
     path = tmp_path / "no" / "a.txt"
     with pytest.raises(OutputError) as caught:

@@ -287,7 +287,8 @@ def write_together(
     except OSError as error:
         raise _explain(path, error) from error
     finally:
-        streams.close()
+        with contextlib.suppress(OSError):  # what a full disk did not take is tried again at closing
+            streams.close()
         for leftover in written.values():
             with contextlib.suppress(OSError):
                 leftover.unlink(missing_ok=True)
