@@ -10,7 +10,6 @@ import numpy as np
 
 from stageguard.base.arrays import NAN
 from stageguard.cli.console import Console
-from stageguard.cli.group_tables import shown_rows, titled
 from stageguard.cli.present import length_words
 from stageguard.cli.terminal import count, one_line, print_heading, print_list, table
 from stageguard.formats.cohort_files import Cohort
@@ -18,7 +17,7 @@ from stageguard.measures.architecture import ERROR_QUANTITIES, ArchitectureError
 from stageguard.measures.architecture import METHOD as ERRORS_METHOD
 from stageguard.measures.cohort import CohortTable
 from stageguard.measures.paired import Estimate
-from stageguard.measures.summary import shown
+from stageguard.measures.summary import shown, shown_rows, titled
 from stageguard.night.quantities import EARLY_WORDS, Quantity, quantity_of
 
 

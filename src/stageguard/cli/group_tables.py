@@ -12,20 +12,7 @@ from stageguard.measures.cohort import CohortTable
 from stageguard.measures.groups import METHOD, GroupDifference
 from stageguard.measures.prediction_powered import METHOD as POWERED_METHOD
 from stageguard.measures.prediction_powered import CohortEstimate
-from stageguard.measures.summary import SHOWN, shown
-from stageguard.night.quantities import STEERED_MARK, Quantity, quantity_of
-
-
-def shown_rows(cohort: CohortTable) -> list[Quantity]:
-    """Return the quantities that tables of a cohort show: indicators, statistics, those of stages."""
-    of_stages = [quantity_of(name) for name in cohort.names if name not in SHOWN]
-    rows = [quantity for key, quantity in SHOWN.items() if key in cohort.names]
-    return [quantity for quantity in (*rows, *of_stages) if "cohort" in quantity.shown]
-
-
-def titled(quantity: Quantity, title: str, cohort: CohortTable) -> str:
-    """Return a title, marked where a rule steered what it names."""
-    return f"{title} {STEERED_MARK}" if cohort.n_steered and quantity.follows_fragmentation else title
+from stageguard.measures.summary import shown, shown_rows, titled
 
 
 def print_groups(cohort: CohortTable, differences: Sequence[GroupDifference], out: Console) -> None:

@@ -25,7 +25,7 @@ from stageguard.cli.terminal import (
 )
 from stageguard.formats.outputs import REVIEW_SENTENCE
 from stageguard.measures.estimates import Estimates
-from stageguard.measures.summary import NightFacts, NightSummary
+from stageguard.measures.summary import NightFacts, NightSummary, looking_like_experts
 from stageguard.night.quantities import EARLY_WORDS, JOINT, steered_words
 from stageguard.runner.cohort_tables import MOST_IN_FULL
 from stageguard.runner.decode_files import DecodedNight
@@ -259,14 +259,6 @@ def print_verdict(verdict: str, out: Console, *, looks_like_experts: bool | None
     """Say whether a night looks like expert scoring."""
     colour = {True: "green", False: "yellow", None: "dim"}[looks_like_experts]
     out.print(f"The night {verdict}.", style=f"bold {colour}")
-
-
-def looking_like_experts(judged: Sequence[bool | None]) -> str:
-    """Return how many of many nights look like expert scoring."""
-    n_unjudged = sum(one is None for one in judged)
-    left_out = f" {count(n_unjudged, 'night')} cannot be judged." if n_unjudged else ""
-    n_alike = sum(one is True for one in judged)
-    return f"{n_alike:,} of {len(judged):,} nights look like expert scoring.{left_out}"
 
 
 def marked(cell: str) -> Text:

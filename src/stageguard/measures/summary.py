@@ -13,13 +13,21 @@ from stageguard.base.arrays import NAN
 from stageguard.base.errors import Argument, Message
 from stageguard.base.records import dataclass
 from stageguard.measures.bouts import cuts_of, hypnogram_before
-from stageguard.measures.cohort import measure
+from stageguard.measures.cohort import CohortTable, measure
 from stageguard.measures.day import lights_words
 from stageguard.measures.estimates import Estimates, estimates_of
 from stageguard.measures.rare_events import early_rem_removed
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.measures.validity import Validity, joint_of, validity_of
-from stageguard.night.quantities import ALL_BOUTS, INDICATORS, JOINT, NIGHT, STEERED_MARK, quantity_of
+from stageguard.night.quantities import (
+    ALL_BOUTS,
+    INDICATORS,
+    JOINT,
+    NIGHT,
+    STEERED_MARK,
+    Quantity,
+    quantity_of,
+)
 
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding
@@ -71,6 +79,26 @@ class Row:
 def shown(value: float, decimals: int) -> str:
     """Return a number as a table shows it."""
     return "n/a" if isnan(value) else f"{value:.{decimals}f}"
+
+
+def shown_rows(cohort: CohortTable) -> list[Quantity]:
+    """Return the quantities that tables of a cohort show: indicators, statistics, those of stages."""
+    of_stages = [quantity_of(name) for name in cohort.names if name not in SHOWN]
+    rows = [quantity for key, quantity in SHOWN.items() if key in cohort.names]
+    return [quantity for quantity in (*rows, *of_stages) if "cohort" in quantity.shown]
+
+
+def titled(quantity: Quantity, title: str, cohort: CohortTable) -> str:
+    """Return a title, marked where a rule steered what it names."""
+    return f"{title} {STEERED_MARK}" if cohort.n_steered and quantity.follows_fragmentation else title
+
+
+def looking_like_experts(judged: Sequence[bool | None]) -> str:
+    """Return how many of many nights look like expert scoring."""
+    n_unjudged = sum(one is None for one in judged)
+    left_out = f" {n_unjudged:,} night{'s' * (n_unjudged != 1)} cannot be judged." if n_unjudged else ""
+    n_alike = sum(one is True for one in judged)
+    return f"{n_alike:,} of {len(judged):,} nights look like expert scoring.{left_out}"
 
 
 def _rows(

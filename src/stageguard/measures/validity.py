@@ -391,18 +391,28 @@ def _indicator(
 ) -> Indicator:
     """Return a value beside the experts' band, brought to the night's epoch length."""
     name, unit = quantity.key, quantity.unit
-    band, scale = profile.bands.get(name), epoch_seconds / profile.epoch_seconds
-    if band is not None and scale != 1.0 and quantity.epoch_rule == "single epochs":
-        band = None
+    low, high = band_at(quantity, profile, epoch_seconds)
+    if isnan(low) and name in profile.bands:
         reason = reason or (
             f"the band is about single epochs of {profile.epoch_seconds:g} s, not of {epoch_seconds:g} s"
         )
-    if band is None:
-        return Indicator(name, value, unit, NAN, NAN, "no band", reason)
+    return Indicator(name, value, unit, low, high, place_in(value, low, high), reason)
+
+
+def band_at(quantity: Quantity, profile: Profile, epoch_seconds: float) -> tuple[float, float]:
+    """Return the experts' band of an indicator, brought to an epoch length; NaN where none applies."""
+    band, scale = profile.bands.get(quantity.key), epoch_seconds / profile.epoch_seconds
+    if band is None or (scale != 1.0 and quantity.epoch_rule == "single epochs"):
+        return NAN, NAN
     scale = scale if quantity.epoch_rule == "per pair" else 1.0
-    low, high = band.low * scale, band.high * scale
-    place: Place = "below" if value < low else "above" if value > high else "inside"
-    return Indicator(name, value, unit, low, high, "no band" if isnan(value) else place, reason)
+    return band.low * scale, band.high * scale
+
+
+def place_in(value: float, low: float, high: float) -> Place:
+    """Return where a value lies in a band."""
+    if isnan(value) or isnan(low):
+        return "no band"
+    return "below" if value < low else "above" if value > high else "inside"
 
 
 def _joint_score(

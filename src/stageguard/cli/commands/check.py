@@ -23,7 +23,6 @@ from stageguard.cli.present import (
     MOST_ROWS,
     PLACE_STYLE,
     in_tables,
-    looking_like_experts,
     marked,
     print_headline,
     print_read,
@@ -36,7 +35,7 @@ from stageguard.cli.scored_files import ReadOptions, read_night, read_options
 from stageguard.cli.table_inputs import with_table_nights
 from stageguard.cli.terminal import console, print_list, table
 from stageguard.measures.day import lights_words
-from stageguard.measures.summary import NightFacts, shown
+from stageguard.measures.summary import NightFacts, looking_like_experts, shown
 from stageguard.measures.validity import Indicator, Validity, validity
 from stageguard.runner.run import Outcome
 

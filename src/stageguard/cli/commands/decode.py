@@ -33,7 +33,6 @@ from stageguard.cli.present import (
     MOST_ROWS,
     executor_on,
     look_at,
-    looking_like_experts,
     print_cohort,
     print_early_rem_kept,
     print_night,
@@ -55,6 +54,7 @@ from stageguard.cli.terminal import (
 from stageguard.formats.density import listed
 from stageguard.formats.outputs import output_paths
 from stageguard.guard.decoding import Decoding
+from stageguard.measures.summary import looking_like_experts
 from stageguard.profile.profile import Profile
 from stageguard.runner.cohort_tables import FAILURES_TABLE, MOST_IN_FULL, Tally, write_tables
 from stageguard.runner.decode_files import DecodeOptions, DecodeTask, decode_task

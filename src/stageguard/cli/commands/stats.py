@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import field
 from math import isnan
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
-
 from stageguard.base.arrays import NAN
 from stageguard.base.errors import InputError, Message, message_of
 from stageguard.base.records import dataclass
+from stageguard.cli.cohort_nights import Groups, NightOfCohort, NightReader, grouping, listed_nights
 from stageguard.cli.cohort_tables import print_errors, print_means, print_nights, print_one
 from stageguard.cli.group_tables import print_estimates, print_groups
-from stageguard.cli.inputs import Input, find_inputs, lights_of, scoring_of
+from stageguard.cli.inputs import Input, find_inputs
 from stageguard.cli.options import (
     AsJson,
     LightsOnPhase,
@@ -33,11 +32,7 @@ from stageguard.cli.parser import Option, UsageError
 from stageguard.cli.present import MOST_ROWS, end, run_shown
 from stageguard.cli.scored_files import (
     Experts,
-    ReadOptions,
-    ScoredFile,
-    read_expert,
     read_lights,
-    read_night,
     read_options,
 )
 from stageguard.cli.table_inputs import with_table_nights
@@ -50,11 +45,10 @@ from stageguard.formats.cohort_files import (
     scoring_names,
     write_cohort,
 )
-from stageguard.formats.companions import ListedNight, in_list_words, read_column, read_groups
+from stageguard.formats.companions import ListedNight, read_column, read_groups
 from stageguard.measures.architecture import METHOD as ERRORS_METHOD
 from stageguard.measures.architecture import Errors, architecture_errors, night_errors
-from stageguard.measures.cohort import CohortNight, MeasuredNight, cohort_table, measure_night
-from stageguard.measures.estimates import Estimates
+from stageguard.measures.cohort import MeasuredNight, cohort_table
 from stageguard.measures.groups import METHOD, GroupDifference, group_differences
 from stageguard.measures.prediction_powered import METHOD as POWERED_METHOD
 from stageguard.measures.prediction_powered import CohortEstimate, cohort_estimates
@@ -65,7 +59,6 @@ from stageguard.runner.run import Outcome, succeeded
 MOST_LIGHTS = 5  # different ones that are printed
 MOST_WARNINGS = 5
 
-Groups = Mapping[str, ListedNight]
 Output = Annotated[
     Path | None, output_option("COHORT.tsv", "Write one row per night, and a codebook beside it.")
 ]
@@ -145,7 +138,7 @@ def stats(
         raise UsageError(
             f"{option} names one night's scoring: name a folder, or a table with the columns id and stage."
         )
-    measurer = _Measurer(options, measuring, groups, experts)
+    measurer = _Measurer(NightReader(options, measuring, groups, experts))
     outcomes = run_shown(measurer.measure, inputs.nights, "Measuring", quiet=as_json)
     result = CohortResult(outcomes, notes=list(inputs.notes))
     nights = [outcome.result for outcome in succeeded(outcomes)]
@@ -249,60 +242,38 @@ class CohortResult:
 class _Measurer:
     """Measures files one by one."""
 
-    reading: ReadOptions
-    measuring: StatisticsOptions
-    groups: Groups
-    experts: Experts
+    reader: NightReader
     files: dict[str, str] = field(default_factory=dict)  # of the nights measured so far
 
     def measure(self, night: Input) -> StatsNight:
         """Measure one night."""
-        scored = read_night(night, self.reading)
+        read = self.reader.read(night)
         if night.id in self.files:
             raise InputError(
                 f"is night {night.id!r} like {self.files[night.id]}. Rename one, or leave one out."
             )
-        group = self.groups.get(night.id) or self.groups.get(night.path.name)
-        expert_id = group.night_id if group and group.expert else night.id
-        path = scoring_of(night) or self.experts.path_for(expert_id)
-        expert = None if path is None else read_expert(path, scored.final, self.reading)
-        lights = lights_of(night, *self.measuring.lights)
-        measuring = replace(self.measuring, lights_off=lights.off, lights_on=lights.on)
-        try:
-            estimates = scored.estimates(measuring)
-            scorings = CohortNight(
-                night.id, scored.before, scored.after, expert, scored.profile, estimates, scored.is_steered
-            )
-            measured = measure_night(scorings, measuring)
-            latency = None if estimates is None else estimates.rem_latency_minutes
-            errors = None if expert is None else night_errors(scorings.scorings, measuring, latency)
-        except InputError as error:
-            raise (in_list_words(error) if lights.is_listed else error) from None
+        expert, estimates, measuring = read.scorings.expert, read.estimates, read.measuring
+        latency = None if estimates is None else estimates.rem_latency_minutes
+        errors = None if expert is None else night_errors(read.scorings.scorings, measuring, latency)
         self.files[night.id] = night.path.name
         source = {"file": night.path.name}
         if expert is not None and expert.scorer is not None:
             source["expert"] = expert.scorer
         for key in ("lights_off", "lights_on"):
-            if getattr(measuring, key) != getattr(self.measuring, key):
+            if getattr(measuring, key) != getattr(self.reader.measuring, key):
                 source[key] = str(getattr(measuring, key))
-        notes = [*scored.notes, *lights.notes]
-        if estimates is None and scored.recorded.estimates is not None:
-            notes.append("expected minutes were recorded for other lights or definitions, and are left out")
-        return StatsNight(measured, _facts(scored, group, estimates), group, source, tuple(notes), errors)
+        return StatsNight(read.measured, _facts(read), read.group, source, read.notes, errors)
 
 
-def _facts(scored: ScoredFile, group: ListedNight | None, estimates: Estimates | None) -> Facts:
-    changed = None
-    if scored.before is not None and scored.after is not None:
-        before, after = scored.before.labels, scored.after.labels
-        changed = int(np.count_nonzero((before != after) & (before >= 0)))
+def _facts(read: NightOfCohort) -> Facts:
+    scored, group, estimates = read.scored, read.group, read.estimates
     kept = NAN if estimates is None else estimates.early_rem_kept_minutes
     return Facts(
         None if group is None else group.group,
         None if scored.profile is None else scored.profile.name,
         scored.final.n_epochs,
         scored.final.epoch_seconds,
-        changed,
+        read.n_changed,
         None if estimates is None else estimates.rem_latency_estimator,
         None if isnan(kept) else kept,
     )
@@ -332,9 +303,7 @@ def _cohort(
     """
     made = cohort_table([night.measured for night in nights])
     id_of = {night.group.night_id: night.id for night in nights if night.group}
-    rows = {id_of[name]: row for name, row in groups.items() if name in id_of}
-    group_of = {name: row.group for name, row in rows.items()}
-    subjects = {name: row.subject for name, row in rows.items() if row.subject}
+    group_of, subjects = grouping([(night.id, night.group) for night in nights], groups)
     differences: tuple[GroupDifference, ...] = ()
     estimates: tuple[CohortEstimate, ...] = ()
     try:
@@ -366,16 +335,16 @@ def _notes(nights: Sequence[StatsNight], groups: Groups, *, wants_experts: bool)
     if groups:
         used = {night.group.night_id for night in nights if night.group}
         without = [night.id for night in nights if night.group is None]
-        notes += _listed("no group, so left out of the comparison", without)
-        notes += _listed("in the table of groups, but not among the files", groups.keys() - used)
+        notes += listed_nights("no group, so left out of the comparison", without)
+        notes += listed_nights("in the table of groups, but not among the files", groups.keys() - used)
     if wants_experts:
         without = [night.id for night in nights if "expert" not in night.measured.measures]
-        notes += _listed("no expert's scoring", without)
+        notes += listed_nights("no expert's scoring", without)
     bare = [night.id for night in nights if night.facts.profile is None]
-    notes += _listed("no profile (--profile), so validity is not measured", bare)
+    notes += listed_nights("no profile (--profile), so validity is not measured", bare)
     kept = [night.id for night in nights if night.facts.early_rem_kept_minutes is not None]
     passed_over = "the best estimate of REM latency passes over early REM that the decoded stages keep"
-    notes += _listed(f"{passed_over}, look at it", kept)
+    notes += listed_nights(f"{passed_over}, look at it", kept)
     lights: dict[str, set[str]] = {}
     assumed: dict[str, set[str]] = {}
     for night in nights:
@@ -388,17 +357,8 @@ def _notes(nights: Sequence[StatsNight], groups: Groups, *, wants_experts: bool)
         notes.append("lights off and on differ from night to night: --json and the codebook list them")
         lights = {}
     for text, names in (*lights.items(), *assumed.items()):
-        notes += [text] if len(names) == len(nights) else _listed(text, names)
+        notes += [text] if len(names) == len(nights) else listed_nights(text, names)
     return notes
-
-
-def _listed(what: str, names: Iterable[str]) -> list[str]:
-    """Return a remark on some nights, or none."""
-    names = sorted(names)
-    if not names:
-        return []
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return [f"{what}: {', '.join(names[:5])}{more}"]
 
 
 def print_stats(result: CohortResult) -> None:

@@ -1,0 +1,95 @@
+"""The nights of a cohort, read and measured one by one: scorings, lights, groups, the expert's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from stageguard.base.errors import InputError
+from stageguard.base.records import dataclass
+from stageguard.cli.inputs import Input, lights_of, scoring_of
+from stageguard.cli.scored_files import Experts, ReadOptions, ScoredFile, read_expert, read_night
+from stageguard.formats.companions import ListedNight, in_list_words
+from stageguard.measures.cohort import CohortNight, MeasuredNight, measure_night
+from stageguard.measures.estimates import Estimates
+from stageguard.measures.statistics import StatisticsOptions
+
+Groups = Mapping[str, ListedNight]
+
+
+@dataclass(frozen=True, slots=True)
+class NightOfCohort:
+    """One night as it was read, and its measures."""
+
+    scored: ScoredFile
+    scorings: CohortNight
+    measured: MeasuredNight
+    measuring: StatisticsOptions  # with the lights of the night
+    group: ListedNight | None
+    notes: tuple[str, ...]
+
+    @property
+    def estimates(self) -> Estimates | None:
+        """What its probabilities say beyond its stages."""
+        return self.scorings.estimates
+
+    @property
+    def n_changed(self) -> int | None:
+        """Epochs whose stage decoding changed; None where nothing was decoded."""
+        before, after = self.scorings.before, self.scorings.after
+        if before is None or after is None:
+            return None
+        return int(np.count_nonzero((before.labels != after.labels) & (before.labels >= 0)))
+
+
+@dataclass(frozen=True, slots=True)
+class NightReader:
+    """Reads and measures nights."""
+
+    reading: ReadOptions
+    measuring: StatisticsOptions
+    groups: Groups
+    experts: Experts
+
+    def read(self, night: Input) -> NightOfCohort:
+        """Read one night with its expert, and measure every scoring of it."""
+        scored = read_night(night, self.reading)
+        group = self.groups.get(night.id) or self.groups.get(night.path.name)
+        expert_id = group.night_id if group and group.expert else night.id
+        path = scoring_of(night) or self.experts.path_for(expert_id)
+        expert = None if path is None else read_expert(path, scored.final, self.reading)
+        lights = lights_of(night, *self.measuring.lights)
+        measuring = replace(self.measuring, lights_off=lights.off, lights_on=lights.on)
+        try:
+            estimates = scored.estimates(measuring)
+            scorings = CohortNight(
+                night.id, scored.before, scored.after, expert, scored.profile, estimates, scored.is_steered
+            )
+            measured = measure_night(scorings, measuring)
+        except InputError as error:
+            raise (in_list_words(error) if lights.is_listed else error) from None
+        notes = [*scored.notes, *lights.notes]
+        if estimates is None and scored.recorded.estimates is not None:
+            notes.append("expected minutes were recorded for other lights or definitions, and are left out")
+        return NightOfCohort(scored, scorings, measured, measuring, group, tuple(notes))
+
+
+def grouping(
+    nights: Iterable[tuple[str, ListedNight | None]], groups: Groups
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the group and the subject of nights by their ids, in the order of the table of groups."""
+    id_of = {row.night_id: name for name, row in nights if row is not None}
+    rows = {id_of[name]: row for name, row in groups.items() if name in id_of}
+    subjects = {name: row.subject for name, row in rows.items() if row.subject}
+    return {name: row.group for name, row in rows.items()}, subjects
+
+
+def listed_nights(what: str, names: Iterable[str]) -> list[str]:
+    """Return a remark on some nights, or none."""
+    names = sorted(names)
+    if not names:
+        return []
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return [f"{what}: {', '.join(names[:5])}{more}"]
