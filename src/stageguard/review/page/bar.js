@@ -1,0 +1,184 @@
+// The top bar, the banners below it and the one dialog.
+
+import { get, post, ServerGone } from "./server.js";
+import { keysOf } from "./keys.js";
+import { byId, make, whenText } from "./words.js";
+
+const STRENGTHS = [0.1, 0.25, 0.5, 1, 2];
+
+export class Bar {
+  constructor(desk) {
+    this.desk = desk;
+    this.nights = [];
+    byId("undo").onclick = () => desk.undo();
+    byId("redo").onclick = () => desk.redo();
+    byId("help").onclick = () => this.help();
+    byId("export").onclick = () => this.exportDialog();
+    byId("finish").onclick = () => this.finishDialog();
+    byId("blind").onclick = () => desk.act({ do: "blind", value: !desk.night.blind });
+    byId("reveal").onclick = () => this.revealDialog();
+    byId("night").onchange = (event) => this.choose(Number(event.target.value));
+    byId("profile").onchange = (event) => desk.act({ do: "profile", name: event.target.value });
+    byId("strength").onchange = (event) => desk.act({ do: "strength", value: JSON.parse(event.target.value) });
+    byId("clock").onchange = (event) => desk.act({ do: "clock", value: JSON.parse(event.target.value) });
+  }
+
+  async load() {
+    const answer = await get("/api/nights");
+    Object.assign(this, { nights: answer.nights, formats: answer.formats, profiles: answer.profiles });
+    byId("scorer").textContent = answer.scorer ? `Scorer ${answer.scorer}` : "";
+    const options = this.nights.map((night) => make("option", { value: night.index, disabled: night.error !== null,
+      textContent: night.error === null ? night.name : `${night.name} (cannot be read)` }));
+    byId("night").replaceChildren(...options);
+    const errors = this.nights.filter((night) => night.error !== null).map((night) => `${night.name}: ${night.error}`);
+    if (errors.length) this.trouble(errors.join(" "));
+    const first = this.nights.find((night) => night.error === null);
+    if (first) await this.choose(first.index);
+  }
+
+  async choose(index) {
+    const { desk } = this;
+    byId("night").value = String(index);
+    this.showConflict(null);
+    this.notice(null);
+    try {
+      await desk.open(this.nights.find((night) => night.index === index));
+      this.showConflict(desk.night.conflict);
+    } catch (error) {
+      if (error instanceof ServerGone && desk.night) desk.serverGone();
+      else this.trouble(error.message);
+    }
+  }
+
+  refresh() {
+    const { night } = this.desk;
+    document.title = `${night.name} – StageGuard review`;
+    this.fillSettings(night);
+    byId("undo").disabled = !night.can_undo && !night.pending.length;
+    byId("redo").disabled = !night.can_redo;
+    byId("reveal").hidden = !night.blind;
+    byId("blind").hidden = night.blind || night.scored > 0;
+    document.body.classList.toggle("is-blind", night.blind);
+  }
+
+  move() {
+    const { night } = this.desk;
+    const { saved } = night;
+    const text = night.pending.length ? "Saving …" : saved?.when ? `Saved ${whenText(saved.when)}` : "Nothing to save yet";
+    if (byId("saved").textContent !== text) byId("saved").textContent = text;
+    byId("saved").title = saved?.file || "";
+  }
+
+  fillSettings(night) {
+    const { profile, strength, clock } = night.settings || {};
+    const names = [...new Set([...(this.profiles || []), profile].filter(Boolean))];
+    fillSelect(byId("profile"), names.map((name) => [name, name]), profile);
+    const numbers = STRENGTHS.includes(strength) || typeof strength !== "number" ? STRENGTHS : [...STRENGTHS, strength].sort((a, b) => a - b);
+    const strengths = [["null", "by rule"], ['"off"', "off"], ...numbers.map((value) => [String(value), String(value)])];
+    fillSelect(byId("strength"), strengths, JSON.stringify(strength ?? null));
+    byId("clock").value = JSON.stringify(clock ?? null);
+  }
+
+  // ---- banners
+
+  /** A line that goes with the next action; null hides it. */
+  notice(text) {
+    byId("notice").hidden = !text;
+    byId("notice").textContent = text || "";
+  }
+
+  /** Something that stays until it is mended. */
+  trouble(text) {
+    byId("trouble").hidden = !text;
+    byId("trouble").textContent = text || "";
+  }
+
+  showConflict(conflict) {
+    const box = byId("conflict");
+    box.hidden = !conflict;
+    if (!conflict) {
+      box.replaceChildren();
+      return;
+    }
+    const { desk } = this;
+    const gone = (conflict.pins || []).map((epoch) => make("button", { type: "button", textContent: `Go to epoch ${epoch + 1}`,
+      onclick: () => desk.moveTo(epoch, { centre: true }) }));
+    const relax = (conflict.relax || []).map(({ label, action }) => make("button", { type: "button", textContent: label, className: "main",
+      onclick: () => desk.act(action) }));
+    const close = make("button", { type: "button", textContent: "Leave it as it was", onclick: () => this.showConflict(null) });
+    box.replaceChildren(make("p", { textContent: conflict.text }), make("div", { className: "buttons" }, ...relax, ...gone.slice(0, 6), close));
+  }
+
+  // ---- dialogs
+
+  /** Show a dialog; the browser keeps the focus inside, closes it on Escape and puts the focus back. */
+  dialog(title, body, buttons) {
+    byId("dialog-title").textContent = title;
+    byId("dialog-body").replaceChildren(...body);
+    byId("dialog-buttons").replaceChildren(...buttons, make("button", { type: "submit", textContent: buttons.length ? "Cancel" : "Close" }));
+    if (!byId("dialog").open) byId("dialog").showModal();
+  }
+
+  help() {
+    const rows = keysOf(this.desk).map(({ shown, about }) => make("tr", {},
+      make("th", { scope: "row" }, make("kbd", { textContent: shown })), make("td", { textContent: about })));
+    const more = make("p", { className: "quiet", textContent: "Mouse: press on a lane to go there, drag around the epoch to select a stretch, drag the window over the whole night." });
+    this.dialog("Keys", [make("table", { className: "keys" }, make("tbody", {}, ...rows)), more], []);
+  }
+
+  exportDialog() {
+    const select = make("select", { id: "format" }, ...(this.formats || []).map(({ name, about }) =>
+      make("option", { value: name, textContent: about ? `${name}: ${about}` : name })));
+    const answer = make("p", { id: "exported", role: "status" });
+    const write = make("button", { type: "button", className: "main", textContent: "Write a new file", onclick: async () => {
+      answer.textContent = await this.writtenFile(select.value);
+    } });
+    this.dialog("Export", [make("label", { className: "field" }, make("span", { textContent: "Format" }), select), answer], [write]);
+  }
+
+  async writtenFile(format) {
+    try {
+      const { status, body } = await post(`/api/nights/${this.desk.night.index}/export`, { format });
+      return status === 200 ? `Written: ${body.file}` : body.error;
+    } catch (error) {
+      return error.message;
+    }
+  }
+
+  revealDialog() {
+    const { night } = this.desk;
+    const left = night.epochs - night.scored;
+    const text = left ? `${left} of ${night.epochs} epochs are not scored yet. What you score after revealing is no longer blind.`
+      : "You have scored every epoch.";
+    const reveal = make("button", { type: "submit", className: "main", textContent: "Reveal stager and guard", onclick: () => this.desk.act({ do: "reveal" }) });
+    this.dialog("Reveal", [make("p", { textContent: text })], [reveal]);
+  }
+
+  finishDialog() {
+    const { night } = this.desk;
+    const lines = [night.saved?.file ? `Your work is saved in ${night.saved.file}.` : "Nothing was changed."];
+    if (night.second_scorer?.kappa !== null && night.second_scorer) {
+      lines.push(`Cohen’s kappa with ${night.second_scorer.scorer}: ${night.second_scorer.kappa.toFixed(2)}.`);
+    }
+    lines.push("Finishing ends the server; start stageguard review again to go on.");
+    const finish = make("button", { type: "submit", className: "main", textContent: "Finish", onclick: () => this.finish() });
+    this.dialog("Finish", lines.map((text) => make("p", { textContent: text })), [finish]);
+  }
+
+  async finish() {
+    const { desk } = this;
+    try {
+      await post("/api/close", {});
+    } catch {
+      // it may end before it has answered
+    }
+    desk.finished = true;
+    const { saved } = desk.night;
+    this.trouble(`Finished. ${saved?.file ? `Your work is saved in ${saved.file}. ` : ""}You can close this tab.`);
+  }
+}
+
+function fillSelect(select, options, value) {
+  select.replaceChildren(...options.map(([key, text]) => make("option", { value: key, textContent: text })));
+  select.value = value ?? "";
+}

@@ -1,0 +1,277 @@
+// The scorer's desk: which night, epoch, stretch and window, and what the scorer may do with them.
+
+import { Night } from "./night.js";
+import { ActionQueue, get, ServerGone } from "./server.js";
+import { count, epochMeant, percent, timeAt, whenText } from "./words.js";
+
+const WINDOWS = [10, 20, 40, 80, 160, 320, 640]; // epochs around the current one
+const HEARTBEAT_MS = 3000;
+
+export class Desk {
+  constructor() {
+    this.night = null;
+    this.cursor = 0;
+    this.anchor = null; // where a stretch begins, null without one
+    this.window = [0, 1];
+    this.zoomLevel = 2;
+    this.order = "gain"; // of the queue: "gain" or "time"
+    this.gone = false;
+    this.finished = false;
+    this.parts = []; // have refresh(), when the night has changed, and move(), at each step
+    this.fresh = false;
+    this.frame = 0;
+    this.keyTime = null;
+    setInterval(() => this.lookForOthers(), HEARTBEAT_MS);
+  }
+
+  // ---- drawing
+
+  /** Draw in the next frame; `fresh` also draws what only a new state changes. */
+  draw(fresh = false) {
+    this.fresh ||= fresh;
+    if (this.frame || !this.night) return;
+    this.frame = requestAnimationFrame(() => {
+      this.frame = 0;
+      if (this.fresh) this.parts.forEach((part) => part.refresh?.());
+      this.fresh = false;
+      this.parts.forEach((part) => part.move?.());
+      this.tellRedraw();
+    });
+  }
+
+  /** Milliseconds from a key to the frame after its drawing, for whoever measures. */
+  tellRedraw() {
+    if (this.keyTime === null) return;
+    const began = this.keyTime;
+    this.keyTime = null;
+    requestAnimationFrame(() => {
+      window.stageguard.lastRedrawMs = performance.now() - began;
+      window.stageguard.redraws += 1;
+    });
+  }
+
+  // ---- which night
+
+  async open(entry) {
+    const state = await get(`/api/nights/${entry.index}`);
+    this.night = new Night(state);
+    this.night.hasSignals = entry.has_signals;
+    this.actions = new ActionQueue(this.night, this.listener(this.night));
+    this.anchor = null;
+    this.parts.forEach((part) => part.open?.());
+    this.moveTo(this.inQueueOrder()[0]?.epoch ?? 0, { centre: true });
+    this.draw(true);
+  }
+
+  listener(night) {
+    const ours = (action) => (...given) => {
+      if (night !== this.night) return;
+      action(...given);
+      this.draw(true);
+    };
+    return {
+      done: ours(() => this.bar.showConflict(this.night.conflict)),
+      overtaken: ours(() => this.bar.notice("Changed in another tab. This page now shows that state; your last change was not made.")),
+      conflict: ours((conflict) => this.bar.showConflict(conflict)),
+      refused: ours((text) => this.bar.notice(text)),
+      gone: ours(() => this.serverGone()),
+      idle: ours(() => {}),
+    };
+  }
+
+  /** Another tab may have gone on with this night, or the server may have ended. */
+  async lookForOthers() {
+    const { night } = this;
+    if (!night || this.finished || this.actions.busy || document.hidden) return;
+    try {
+      const { revision } = await get(`/api/nights/${night.index}/revision`);
+      if (this.gone) this.serverBack();
+      if (night !== this.night || this.actions.busy || revision === night.revision) return;
+      const state = await get(`/api/nights/${night.index}`);
+      if (this.actions.busy) return;
+      night.take(state);
+      this.bar.notice("Changed in another tab. This page now shows that state.");
+      this.draw(true);
+    } catch (error) {
+      if (error instanceof ServerGone) this.serverGone();
+      else this.bar.trouble(error.message);
+    }
+  }
+
+  serverGone() {
+    if (this.finished) return;
+    this.gone = true;
+    const { saved } = this.night;
+    const when = saved?.when ? ` up to ${whenText(saved.when)}` : "";
+    const where = saved?.file ? ` in ${saved.file}` : "";
+    this.bar.trouble(`The server has ended; your work is saved${when}${where}. Start stageguard review again to go on.`);
+  }
+
+  serverBack() {
+    this.gone = false;
+    this.bar.trouble(null);
+  }
+
+  // ---- where
+
+  moveTo(epoch, { centre = false, stay = false } = {}) {
+    this.cursor = Math.min(this.night.epochs - 1, Math.max(0, epoch));
+    this.placeWindow(centre, stay);
+    this.draw();
+  }
+
+  moveBy(epochs) {
+    this.moveTo(this.cursor + epochs);
+  }
+
+  /** Keep the window until the epoch nears its edge, then centre it: pictures that always slide tire the eye. */
+  placeWindow(centre, stay) {
+    const { epochs } = this.night;
+    const size = Math.min(epochs, WINDOWS[this.zoomLevel]);
+    let [from] = this.window;
+    const margin = stay ? 0 : Math.floor(size / 10);
+    const leaves = this.cursor < from + margin || this.cursor >= from + size - margin;
+    if (centre || leaves || this.window[1] - from !== size) from = this.cursor - Math.floor(size / 2);
+    from = Math.max(0, Math.min(epochs - size, from));
+    this.window = [from, from + size];
+  }
+
+  dragWindow(from) {
+    const size = this.window[1] - this.window[0];
+    const first = Math.max(0, Math.min(this.night.epochs - size, from));
+    this.window = [first, first + size];
+    this.draw();
+  }
+
+  zoom(by) {
+    this.zoomLevel = Math.min(WINDOWS.length - 1, Math.max(0, this.zoomLevel + by));
+    this.moveTo(this.cursor, { centre: true });
+  }
+
+  scale(by) {
+    this.signals.rescale(by);
+    this.draw();
+  }
+
+  goWhere(text) {
+    const epoch = epochMeant(this.night, text);
+    if (epoch === null) this.bar.notice(`There is no epoch “${text}”: give a number from 1 to ${this.night.epochs}, or a time such as 03:26.`);
+    else this.moveTo(epoch, { centre: true });
+    return epoch !== null;
+  }
+
+  askWhere() {
+    document.getElementById("go").select();
+  }
+
+  // ---- the queue
+
+  /** What is still worth a look, in the order the scorer chose. */
+  inQueueOrder() {
+    const { night } = this;
+    const ticked = new Set(night.pending.filter((action) => action.do === "looked").map((action) => action.epoch));
+    const entries = (night.queue?.epochs || []).filter((entry) => !ticked.has(entry.epoch));
+    return this.order === "time" ? entries.sort((a, b) => a.epoch - b.epoch) : entries;
+  }
+
+  nextInQueue(step) {
+    const entries = this.inQueueOrder();
+    if (!entries.length) return this.night.nextUnscored(this.cursor, step);
+    const here = entries.findIndex((entry) => entry.epoch === this.cursor);
+    if (here >= 0) return entries[here + step]?.epoch ?? null;
+    if (this.order === "gain") return entries[0].epoch;
+    const later = entries.filter((entry) => (entry.epoch - this.cursor) * step > 0);
+    return (step > 0 ? later[0] : later[later.length - 1])?.epoch ?? null;
+  }
+
+  moveInQueue(step) {
+    const epoch = this.nextInQueue(step);
+    if (epoch === null) this.bar.notice(step > 0 ? "Nothing more worth a look this way." : "Nothing worth a look before.");
+    else this.moveTo(epoch, { centre: true });
+  }
+
+  // ---- what
+
+  act(action) {
+    if (this.gone || this.finished) {
+      this.bar.notice("The server has ended; nothing can be changed any more.");
+      return;
+    }
+    this.bar.notice(null);
+    this.actions.send(action);
+    this.draw();
+  }
+
+  get selected() {
+    const anchor = this.anchor ?? this.cursor;
+    return [Math.min(anchor, this.cursor), Math.max(anchor, this.cursor)];
+  }
+
+  set(stage) {
+    const [first, last] = this.selected;
+    this.act({ do: "set", first, last, stage, why: this.panel.takeReason() });
+    this.anchor = null;
+    if (this.night.blind) this.moveTo(last + 1);
+  }
+
+  clear() {
+    const [first, last] = this.selected;
+    const { pins } = this.night;
+    if (!pins.subarray(first, last + 1).some((stage) => stage >= 0)) this.bar.notice("Nothing was set here.");
+    else this.act({ do: "clear", first, last });
+    this.anchor = null;
+  }
+
+  agree() {
+    const isQueued = this.night.queued.has(this.cursor);
+    const next = isQueued ? this.nextInQueue(1) : null;
+    this.act({ do: "looked", epoch: this.cursor });
+    if (next !== null) this.moveTo(next, { centre: true });
+  }
+
+  undo() {
+    if (this.night.can_undo || this.night.pending.length) this.act({ do: "undo" });
+    else this.bar.notice("Nothing to undo.");
+  }
+
+  redo() {
+    if (this.night.can_redo || this.night.pending.length) this.act({ do: "redo" });
+    else this.bar.notice("Nothing to redo.");
+  }
+
+  toggleStretch() {
+    this.anchor = this.anchor === null ? this.cursor : null;
+    this.draw();
+  }
+
+  drop() {
+    this.anchor = null;
+    this.bar.notice(null);
+    this.draw();
+  }
+
+  explain() {
+    this.panel.explain(this.cursor);
+  }
+
+  help() {
+    this.bar.help();
+  }
+
+  /** The line that says where one is: "Epoch 412 of 960, 03:26:00, guard N2, stager REM, posterior 61 %". */
+  get line() {
+    const { night, cursor } = this;
+    const [first, last] = this.selected;
+    const words = [`Epoch ${cursor + 1} of ${night.epochs}`, timeAt(night, cursor)];
+    if (this.anchor !== null) words.unshift(`Selected ${count(last - first + 1, "epoch")}, ${first + 1} to ${last + 1}`);
+    if (night.blind) words.push(`you ${night.stageName(night.pins[cursor])}`);
+    else {
+      words.push(`guard ${night.stageName(night.shown[cursor])}`, `stager ${night.stageName(night.stager?.[cursor])}`);
+      if (night.expert) words.push(`expert ${night.stageName(night.expert[cursor])}`);
+      const share = night.share(night.posterior, cursor, night.shown[cursor]);
+      if (share !== null) words.push(`posterior ${percent(share)}`);
+      if (night.pins[cursor] >= 0) words.push("set by you");
+    }
+    return words.join(", ");
+  }
+}

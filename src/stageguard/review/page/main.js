@@ -1,0 +1,107 @@
+// Puts the page together and listens to the keyboard.
+
+import { Bar } from "./bar.js";
+import { Desk } from "./desk.js";
+import { keysOf, meaningOf } from "./keys.js";
+import { readableOn, themeOf } from "./lanes.js";
+import { EpochPanel } from "./panel.js";
+import { Sheets } from "./sheets.js";
+import { Signals } from "./signals.js";
+import { Detail, Overview } from "./timeline.js";
+import { byId, make } from "./words.js";
+
+/** Buttons under the line: everything the keyboard does, for the mouse and for screen readers. */
+class Controls {
+  constructor(desk) {
+    this.desk = desk;
+    const button = (text, key, run, label = text) => {
+      const made = make("button", { type: "button", onclick: run, title: `${label} (${key})` }, text);
+      made.setAttribute("aria-label", label);
+      return made;
+    };
+    byId("moves").append(
+      button("⏮", "Home", () => desk.moveTo(0), "First epoch"), button("◀", "←", () => desk.moveBy(-1), "Previous epoch"),
+      button("▶", "→", () => desk.moveBy(1), "Next epoch"), button("⏭", "End", () => desk.moveTo(desk.night.epochs - 1), "Last epoch"),
+      withKey("Previous", "p", () => desk.moveInQueue(-1), "Previous worth a look"), withKey("Next", "n", () => desk.moveInQueue(1), "Next worth a look"));
+    this.stretch = withKey("Stretch", "b", () => desk.toggleStretch(), "Select a stretch");
+    this.agree = withKey("Agree", "↵", () => desk.agree(), "Agree with the epoch");
+    this.clear = withKey("Take back", "⌫", () => desk.clear(), "Take back what you set here");
+    this.explain = withKey("Explain", "e", () => desk.explain(), "Explain the epoch");
+    byId("verdicts").append(this.agree, this.clear, this.stretch, this.explain);
+    byId("closer").onclick = () => desk.zoom(-1);
+    byId("wider").onclick = () => desk.zoom(1);
+    byId("go").addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && desk.goWhere(event.target.value)) event.target.blur();
+      if (event.key === "Escape") event.target.blur();
+    });
+  }
+
+  refresh() {
+    const { desk } = this;
+    const { stages } = desk.night;
+    const colours = themeOf(desk.night).stages;
+    byId("stage-buttons").replaceChildren(...stages.map((stage, index) => {
+      const made = make("button", { type: "button", className: "stage", title: `${stage.full || stage.name} (${stage.key})`, onclick: () => desk.set(index) },
+        stage.name, " ", make("kbd", { textContent: stage.key }));
+      made.style.background = colours[index];
+      made.style.color = readableOn(colours[index]);
+      made.setAttribute("aria-label", `Set ${stage.full || stage.name}`);
+      return made;
+    }));
+    byId("legend").replaceChildren(...stages.map((stage, index) => {
+      const swatch = make("span", { className: "swatch" });
+      swatch.style.background = colours[index];
+      return make("li", {}, swatch, stage.full || stage.name);
+    }), ...(desk.night.blind ? [] : [make("li", {}, make("span", { className: "swatch changed" }), "changed by the guard"),
+      make("li", {}, make("span", { className: "swatch set" }), "set by you")]));
+    this.agree.hidden = desk.night.blind;
+    this.explain.hidden = desk.night.blind;
+  }
+
+  move() {
+    this.stretch.setAttribute("aria-pressed", String(this.desk.anchor !== null));
+    const { pins, blind, shown } = this.desk.night;
+    const current = blind ? pins[this.desk.cursor] : shown[this.desk.cursor];
+    [...byId("stage-buttons").children].forEach((button, index) => button.classList.toggle("current", index === current));
+  }
+}
+
+function withKey(text, key, run, label) {
+  const made = make("button", { type: "button", onclick: run, title: label }, `${text} `, make("kbd", { textContent: key }));
+  made.setAttribute("aria-label", label);
+  return made;
+}
+
+function listen(desk) {
+  document.addEventListener("keydown", (event) => {
+    if (!desk.night) return;
+    const run = meaningOf(event, desk.keys);
+    if (!run) return;
+    event.preventDefault();
+    desk.keyTime ??= event.timeStamp;
+    run();
+  });
+  const redraw = () => desk.draw(true);
+  new ResizeObserver(redraw).observe(byId("desk"));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+}
+
+async function begin() {
+  window.stageguard = { lastRedrawMs: null, redraws: 0 };
+  const desk = new Desk();
+  const overview = new Overview(desk);
+  desk.bar = new Bar(desk);
+  desk.panel = new EpochPanel(desk);
+  desk.signals = new Signals(desk, overview);
+  desk.parts = [desk.bar, new Controls(desk), overview, new Detail(desk), desk.panel, new Sheets(desk), desk.signals,
+    { open: () => { desk.keys = keysOf(desk); } }];
+  listen(desk);
+  try {
+    await desk.bar.load();
+  } catch (error) {
+    desk.bar.trouble(error.message);
+  }
+  document.body.dataset.ready = "true";
+}
+
+begin();

@@ -1,0 +1,78 @@
+// Talks to the server: one action after the other, each with the revision it was meant for.
+
+export class ServerGone extends Error {}
+
+async function ask(path, options = {}) {
+  let response;
+  try {
+    response = await fetch(path, { credentials: "same-origin", cache: "no-store", ...options });
+  } catch {
+    throw new ServerGone("The server does not answer.");
+  }
+  const isJson = (response.headers.get("content-type") || "").includes("json");
+  const body = isJson ? await response.json() : { error: await response.text() };
+  return { status: response.status, body };
+}
+
+export async function get(path) {
+  const { status, body } = await ask(path);
+  if (status !== 200) throw new Error(body.error || `The server answered ${status}.`);
+  return body;
+}
+
+export async function post(path, body) {
+  return ask(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+}
+
+/** Sends the actions of one night in order, and tells `listener` what became of each. */
+export class ActionQueue {
+  constructor(night, listener) {
+    this.night = night;
+    this.listener = listener;
+    this.busy = false;
+  }
+
+  send(action) {
+    this.night.pending.push(action);
+    this.night.overlay();
+    if (!this.busy) this.run();
+  }
+
+  async run() {
+    const { night, listener } = this;
+    this.busy = true;
+    while (night.pending.length) {
+      const action = night.pending[0];
+      let answer;
+      try {
+        answer = await post(`/api/nights/${night.index}/actions`, { revision: night.revision, action });
+      } catch (error) {
+        this.dropAll();
+        if (error instanceof ServerGone) listener.gone();
+        else listener.refused(error.message);
+        break;
+      }
+      this.settle(action, answer);
+    }
+    this.busy = false;
+    listener.idle();
+  }
+
+  settle(action, { status, body }) {
+    const { night, listener } = this;
+    const state = status === 200 ? body : body.state;
+    if (status === 200) night.pending.shift();
+    else night.pending.length = 0; // what followed was meant for a night that is not there
+    if (state) night.take(state);
+    else night.overlay();
+    if (status === 200) listener.done(action);
+    else if (status === 409) listener.overtaken();
+    else if (status === 422 && body.conflict) listener.conflict(body.conflict);
+    else listener.refused(body.error || `The server answered ${status}.`);
+  }
+
+  dropAll() {
+    this.night.pending.length = 0;
+    this.night.overlay();
+  }
+}

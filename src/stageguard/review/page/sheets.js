@@ -1,0 +1,189 @@
+// The side panel's lower part: the queue, statistics and indicators beside their bands, and the night's facts.
+
+import { byId, count, make, numberText, timeAt } from "./words.js";
+
+const LISTED = 200; // entries of the queue that are written out
+
+const TABS = [
+  { id: "queue", title: "To look at", fill: queueSheet },
+  { id: "statistics", title: "Statistics", fill: (desk) => bandSheet(desk.night.statistics, desk) },
+  { id: "indicators", title: "Indicators", fill: indicatorSheet },
+  { id: "facts", title: "Night", fill: factSheet },
+];
+
+export class Sheets {
+  constructor(desk) {
+    this.desk = desk;
+    this.shown = "queue";
+    this.tabs = TABS.map(({ id, title }, index) => {
+      const tab = make("button", { id: `tab-${id}`, type: "button", role: "tab", textContent: title, onclick: () => this.show(id) });
+      tab.setAttribute("aria-controls", `sheet-${id}`);
+      tab.addEventListener("keydown", (event) => this.step(event, index));
+      return tab;
+    });
+    this.sheets = TABS.map(({ id }) => make("div", { id: `sheet-${id}`, role: "tabpanel", "aria-labelledby": `tab-${id}`, tabIndex: 0 }));
+    byId("tabs").append(...this.tabs);
+    byId("sheets").append(...this.sheets);
+    this.show("queue");
+  }
+
+  show(id) {
+    this.shown = id;
+    TABS.forEach((tab, index) => {
+      this.tabs[index].setAttribute("aria-selected", String(tab.id === id));
+      this.tabs[index].tabIndex = tab.id === id ? 0 : -1;
+      this.sheets[index].hidden = tab.id !== id;
+    });
+    this.desk.draw(true);
+  }
+
+  step(event, index) {
+    const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!by) return;
+    event.preventDefault();
+    const next = (index + by + TABS.length) % TABS.length;
+    this.show(TABS[next].id);
+    this.tabs[next].focus();
+  }
+
+  refresh() {
+    const index = TABS.findIndex((tab) => tab.id === this.shown);
+    const scroll = this.sheets[index].scrollTop;
+    this.sheets[index].replaceChildren(...TABS[index].fill(this.desk));
+    this.sheets[index].scrollTop = scroll;
+    this.marked = null;
+  }
+
+  move() {
+    const row = byId(`queued-${this.desk.cursor}`);
+    if (row === this.marked) return;
+    this.marked?.removeAttribute("aria-current");
+    row?.setAttribute("aria-current", "true");
+    row?.scrollIntoView({ block: "nearest" });
+    this.marked = row;
+  }
+}
+
+function queueSheet(desk) {
+  const { night } = desk;
+  if (night.blind) return blindSheet(night);
+  const { queue } = night;
+  if (!queue) return [make("p", { textContent: "There is no queue for this night." })];
+  const entries = desk.inQueueOrder();
+  const total = queue.left + queue.done;
+  const progress = make("progress", { max: Math.max(total, 1), value: queue.done });
+  progress.setAttribute("aria-label", "Looked at");
+  const left = queue.expected_errors;
+  const errors = left === null || left === undefined ? null : make("p", { className: "quiet",
+    textContent: `About ${numberText(left)} of ${night.epochs} epochs may still be wrong; ${numberText(queue.expected_errors_if_done)} once all are looked at.` });
+  return [
+    make("p", {}, make("strong", { textContent: `${queue.done} of ${total}` }), " looked at"), progress, errors,
+    make("label", { className: "order" }, "Order ", orderSelect(desk)),
+    make("ol", { className: "queue" }, ...entries.slice(0, LISTED).map((entry) => queueRow(desk, entry))),
+    entries.length > LISTED ? make("p", { className: "quiet", textContent: `and ${entries.length - LISTED} more` }) : null,
+    entries.length ? null : make("p", { textContent: "Nothing left that is worth a look." }),
+  ].filter(Boolean);
+}
+
+function orderSelect(desk) {
+  const select = make("select", { id: "order" }, make("option", { value: "gain", textContent: "what changes most first" }),
+    make("option", { value: "time", textContent: "in time" }));
+  select.value = desk.order;
+  select.addEventListener("change", () => {
+    desk.order = select.value;
+    desk.draw(true);
+  });
+  return select;
+}
+
+function queueRow(desk, entry) {
+  const { night } = desk;
+  const button = make("button", { id: `queued-${entry.epoch}`, type: "button", onclick: () => desk.moveTo(entry.epoch, { centre: true }) },
+    make("span", { className: "when", textContent: `${entry.epoch + 1} · ${timeAt(night, entry.epoch)}` }),
+    make("span", { className: "gain", textContent: entry.gain_minutes ? `${numberText(entry.gain_minutes)} min` : "" }),
+    make("span", { className: "reason", textContent: entry.reason }));
+  return make("li", {}, button);
+}
+
+function blindSheet(night) {
+  const progress = make("progress", { max: night.epochs, value: night.scored });
+  progress.setAttribute("aria-label", "Scored");
+  return [make("p", {}, make("strong", { textContent: `${night.scored} of ${night.epochs}` }), " scored blind"), progress,
+    make("p", { className: "quiet", textContent: "Stager, guard and posterior are hidden until you reveal them." })];
+}
+
+function indicatorSheet(desk) {
+  const { joint } = desk.night;
+  const lines = bandSheet(desk.night.indicators, desk);
+  if (joint && joint.score !== null && joint.score !== undefined) {
+    const verdict = joint.like_experts === null ? "" : joint.like_experts ? ": together, like expert scoring" : ": together, unlike expert scoring";
+    lines.unshift(make("p", { textContent: `Joint score ${numberText(joint.score)}, experts stay under ${numberText(joint.cut)}${verdict}.` }));
+  }
+  return lines;
+}
+
+function bandSheet(rows, desk) {
+  const { night } = desk;
+  const given = (rows || []).filter((row) => row.guard !== undefined);
+  if (!given.length) return [make("p", { textContent: night.blind ? "Hidden until you reveal." : "There are none for this night." })];
+  const columns = [["Stager", "stager"], ["Guard", "guard"], ...(night.expert ? [["Expert", "expert"]] : [])];
+  const head = make("tr", {}, make("th", { textContent: "", scope: "col", "aria-label": "Measure" }),
+    ...columns.map(([title]) => make("th", { textContent: title, scope: "col" })));
+  const body = given.map((row) => bandRow(row, columns));
+  return [make("table", { className: "bands" }, make("thead", {}, head), ...body),
+    make("p", { className: "quiet", textContent: "Bar: what experts’ nights show. Circle: stager, dot: guard, diamond: expert." })];
+}
+
+function bandRow(row, columns) {
+  const unit = row.unit ? ` (${row.unit})` : "";
+  const outside = row.inside === false ? make("span", { className: "outside", textContent: " outside" }) : null;
+  const name = make("th", { scope: "row" }, `${row.label || row.name}${unit}`, outside);
+  const cells = columns.map(([, key]) => make("td", { textContent: numberText(row[key]), className: key }));
+  const first = make("tr", {}, name, ...cells);
+  if (!row.band) return make("tbody", {}, first);
+  const picture = make("td", { colSpan: columns.length + 1 }, bandPicture(row));
+  return make("tbody", {}, first, make("tr", { className: "picture" }, picture));
+}
+
+/** A band with the marks of stager, guard and expert on one scale. */
+function bandPicture(row) {
+  const [low, high] = row.band;
+  const values = [row.stager, row.guard, row.expert].filter((value) => Number.isFinite(value));
+  const least = Math.min(low, ...values);
+  const most = Math.max(high, ...values);
+  const pad = (most - least || 1) * 0.06;
+  const x = (value) => 100 * (value - least + pad) / (most - least + 2 * pad);
+  const svg = draw("svg", { role: "img", class: "band", "aria-label": `band ${numberText(low)} to ${numberText(high)}` });
+  svg.append(draw("line", { x1: "0%", x2: "100%", y1: 8, y2: 8, class: "axis" }),
+    draw("rect", { x: `${x(low)}%`, y: 4, width: `${x(high) - x(low)}%`, height: 8, rx: 2, class: "range" }));
+  const mark = (value, name, attributes) => Number.isFinite(value) && svg.append(draw(name, attributes));
+  mark(row.stager, "circle", { cx: `${x(row.stager)}%`, cy: 8, r: 4, class: "stager" });
+  if (Number.isFinite(row.expert)) {
+    const inner = draw("svg", { x: `${x(row.expert)}%`, y: 8, overflow: "visible" });
+    inner.append(draw("path", { d: "M0-6 5 0 0 6-5 0Z", class: "expert" }));
+    svg.append(inner);
+  }
+  mark(row.guard, "circle", { cx: `${x(row.guard)}%`, cy: 8, r: 4, class: "guard" });
+  return svg;
+}
+
+function draw(name, attributes) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  return element;
+}
+
+function factSheet(desk) {
+  const { night } = desk;
+  const lines = [`${count(night.epochs, "epoch")} of ${night.seconds} s`];
+  if (!night.hasClock) lines.push("No time of day is known: times count from the first epoch.");
+  if (!night.blind) lines.push(count(night.changes.length, "stretch", "stretches") + " changed by the guard");
+  lines.push(`${count(night.scored, "epoch")} set by you`, ...(night.early_rem || []), ...(night.settings?.assumed || []));
+  const second = night.second_scorer;
+  if (second) {
+    const kappa = second.kappa === null ? "Cohen’s kappa comes once both have scored." : `Cohen’s kappa ${second.kappa.toFixed(2)}.`;
+    lines.push(`Second scorer ${second.scorer}: ${second.scored} of ${second.of} epochs. ${kappa}`);
+  }
+  return [make("ul", { className: "facts" }, ...lines.map((text) => make("li", { textContent: text }))),
+    make("p", { className: "quiet", textContent: night.saved?.file ? `Saved in ${night.saved.file}` : "" })];
+}

@@ -1,0 +1,63 @@
+// Texts for people, and the one way elements are made: text is always text, never markup.
+
+export function make(tag, properties = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (value === null || value === undefined) continue;
+    if (name in element && name !== "list" && name !== "form") element[name] = value;
+    else element.setAttribute(name, value);
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+export const byId = (id) => document.getElementById(id);
+
+const two = (number) => String(number).padStart(2, "0");
+
+/** Time of day at which an epoch begins, or the time since the first where no clock is known. */
+export function timeAt(night, epoch) {
+  return timeText(night, epoch * night.seconds);
+}
+
+export function timeText(night, seconds) {
+  const total = Math.round(seconds + night.clockSeconds);
+  const hours = Math.floor(total / 3600);
+  return `${two(night.hasClock ? hours % 24 : hours)}:${two(Math.floor(total / 60) % 60)}:${two(total % 60)}`;
+}
+
+/** Seconds of the day in an ISO time, as it is written there: the recording's own clock. */
+export function secondsOfDay(iso) {
+  const found = /T(\d\d):(\d\d)(?::(\d\d))?/.exec(iso || "");
+  return found ? Number(found[1]) * 3600 + Number(found[2]) * 60 + Number(found[3] || 0) : null;
+}
+
+export function whenText(iso) {
+  const date = new Date(iso);
+  return Number.isNaN(date.getTime()) ? String(iso) : date.toLocaleTimeString([], { hour12: false });
+}
+
+export const percent = (share) => (share === null ? "none" : `${Math.round(100 * share)} %`);
+
+/** A number with as many digits as a reader uses; a dash where there is none. */
+export function numberText(value) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+  const size = Math.abs(value);
+  if (size >= 100 || Number.isInteger(value)) return value.toFixed(0);
+  return value.toFixed(size >= 10 ? 1 : size >= 1 ? 2 : 3);
+}
+
+export const count = (number, one, many = `${one}s`) => `${number} ${number === 1 ? one : many}`;
+
+/** The epoch a person means by "412" or "03:26" or "3:26:30", or null. */
+export function epochMeant(night, text) {
+  const words = text.trim();
+  if (/^\d+$/.test(words)) return inside(night, Number(words) - 1);
+  const found = /^(\d{1,3}):(\d\d)(?::(\d\d))?$/.exec(words);
+  if (!found) return null;
+  let seconds = Number(found[1]) * 3600 + Number(found[2]) * 60 + Number(found[3] || 0) - night.clockSeconds;
+  if (night.hasClock && seconds < 0) seconds += 86400;
+  return inside(night, Math.floor(seconds / night.seconds));
+}
+
+const inside = (night, epoch) => (epoch >= 0 && epoch < night.epochs ? epoch : null);
