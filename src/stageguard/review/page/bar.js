@@ -150,7 +150,7 @@ export class Bar {
     const left = night.epochs - night.scored;
     const text = left ? `${left} of ${night.epochs} epochs are not scored yet. What you score after revealing is no longer blind.`
       : "You have scored every epoch.";
-    const reveal = make("button", { type: "submit", className: "main", textContent: "Reveal stager and guard", onclick: () => this.desk.act({ do: "reveal" }) });
+    const reveal = make("button", { type: "submit", className: "main", textContent: "Reveal stager and guard", onclick: () => this.desk.act({ do: "reveal", anyway: left > 0 }) });
     this.dialog("Reveal", [make("p", { textContent: text })], [reveal]);
   }
 

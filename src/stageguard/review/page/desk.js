@@ -32,10 +32,12 @@ export class Desk {
     if (this.frame || !this.night) return;
     this.frame = requestAnimationFrame(() => {
       this.frame = 0;
+      const began = performance.now();
       if (this.fresh) this.parts.forEach((part) => part.refresh?.());
       this.fresh = false;
       this.parts.forEach((part) => part.move?.());
       this.tellRedraw();
+      window.stageguard.drawMs = performance.now() - began;
     });
   }
 
@@ -75,8 +77,22 @@ export class Desk {
       conflict: ours((conflict) => this.bar.showConflict(conflict)),
       refused: ours((text) => this.bar.notice(text)),
       gone: ours(() => this.serverGone()),
-      idle: ours(() => {}),
+      idle: ours(() => this.askWorth(night)),
     };
+  }
+
+  /** What is worth a look takes the server longest, so it is asked for once the scorer pauses. */
+  async askWorth(night) {
+    if (night.blind || this.gone) return;
+    try {
+      const worth = await get(`/api/nights/${night.index}/worth`);
+      if (worth.revision !== night.revision || this.actions.busy) return; // the next answer asks again
+      night.take(worth);
+      this.draw(true);
+    } catch (error) {
+      if (error instanceof ServerGone) this.serverGone();
+      else this.bar.notice(error.message);
+    }
   }
 
   /** Another tab may have gone on with this night, or the server may have ended. */
@@ -169,15 +185,15 @@ export class Desk {
   /** What is still worth a look, in the order the scorer chose. */
   inQueueOrder() {
     const { night } = this;
-    const ticked = new Set(night.pending.filter((action) => action.do === "looked").map((action) => action.epoch));
-    const entries = (night.queue?.epochs || []).filter((entry) => !ticked.has(entry.epoch));
+    const ticked = new Set(night.pending.filter((action) => action.do === "looked").map((action) => action.first));
+    const entries = (night.queue?.epochs || []).filter((entry) => !ticked.has(entry.first));
     return this.order === "time" ? entries.sort((a, b) => a.epoch - b.epoch) : entries;
   }
 
   nextInQueue(step) {
     const entries = this.inQueueOrder();
     if (!entries.length) return this.night.nextUnscored(this.cursor, step);
-    const here = entries.findIndex((entry) => entry.epoch === this.cursor);
+    const here = entries.findIndex((entry) => entry.first <= this.cursor && this.cursor <= entry.last);
     if (here >= 0) return entries[here + step]?.epoch ?? null;
     if (this.order === "gain") return entries[0].epoch;
     const later = entries.filter((entry) => (entry.epoch - this.cursor) * step > 0);
@@ -223,9 +239,10 @@ export class Desk {
   }
 
   agree() {
-    const isQueued = this.night.queued.has(this.cursor);
-    const next = isQueued ? this.nextInQueue(1) : null;
-    this.act({ do: "looked", epoch: this.cursor });
+    const entry = this.night.queuedAt(this.cursor);
+    const next = entry ? this.nextInQueue(1) : null;
+    const { first, last } = entry || { first: this.cursor, last: this.cursor };
+    this.act({ do: "looked", first, last });
     if (next !== null) this.moveTo(next, { centre: true });
   }
 

@@ -18,9 +18,10 @@ export function themeOf(night) {
 }
 
 /** Which lanes this night has; `height` is in CSS pixels. */
-export function lanesOf(night, { cells, tall }) {
-  const rows = cells ? 24 : Math.max(tall ? 76 : 54, night.stages.length * 11);
-  const shares = cells ? 46 : tall ? 44 : 32;
+export function lanesOf(night, { cells }) {
+  const tall = !night.hasSignals && innerHeight > 820; // signals need the room
+  const rows = cells ? (tall ? 24 : 20) : Math.max(tall ? 76 : 50, night.stages.length * 10);
+  const shares = tall ? 44 : cells ? 28 : 22;
   const lanes = [];
   const add = (kind, title, values, height, more = {}) => values && lanes.push({ kind, title, values, height, ...more });
   if (!night.blind) add("stages", "Stager", night.stager, rows);
@@ -28,8 +29,8 @@ export function lanesOf(night, { cells, tall }) {
   add("stages", "Expert", night.expert, rows);
   add("shares", "Stager’s", night.probabilities, shares, { about: "probabilities" });
   add("shares", "Posterior", night.posterior, shares);
-  add("quality", "Quality", night.quality, cells ? 18 : 14);
-  if (night.queued.size) add("marks", "To look at", [...night.queued.keys()], 9);
+  add("quality", "Quality", night.quality, tall ? 16 : 11);
+  if (night.queue?.epochs.length) add("marks", "To look at", night.queue.epochs, 9);
   return lanes;
 }
 
@@ -263,10 +264,9 @@ function paintQuality(ctx, lane, span, theme) {
 
 function paintMarks(ctx, lane, span, theme) {
   ctx.fillStyle = theme.warn;
-  for (const epoch of lane.values) {
-    if (epoch < span.first || epoch >= span.last) continue;
-    const width = Math.max(2, Math.min(span.pixels - 2, 8));
-    ctx.fillRect(span.at(epoch + 0.5) - width / 2, lane.y, width, lane.height);
+  for (const { first, last } of lane.values) {
+    if (last < span.first || first >= span.last) continue;
+    ctx.fillRect(span.at(first), lane.y, Math.max(2, (last - first + 1) * span.pixels), lane.height);
   }
 }
 
@@ -283,8 +283,8 @@ export function paintAxis(ctx, night, span, bottom, theme, { lights }) {
     const x = span.x + ((tick - start) / seconds) * span.width;
     ctx.fillRect(Math.round(x), bottom - AXIS_HEIGHT, 1, 5);
     const text = timeText(night, tick - night.clockSeconds);
-    ctx.textAlign = x < span.x + 20 ? "left" : x > span.x + span.width - 20 ? "right" : "center";
-    ctx.fillText(step < 60 ? text : text.slice(0, -3), x, bottom - 8);
+    ctx.textAlign = "center";
+    if (x < span.x + span.width - 20) ctx.fillText(step < 60 ? text : text.slice(0, -3), x, bottom - 8);
   }
   if (!lights) return;
   ctx.setLineDash([3, 3]);

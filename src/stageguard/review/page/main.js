@@ -20,8 +20,8 @@ class Controls {
       return made;
     };
     byId("moves").append(
-      button("⏮", "Home", () => desk.moveTo(0), "First epoch"), button("◀", "←", () => desk.moveBy(-1), "Previous epoch"),
-      button("▶", "→", () => desk.moveBy(1), "Next epoch"), button("⏭", "End", () => desk.moveTo(desk.night.epochs - 1), "Last epoch"),
+      button("|◀", "Home", () => desk.moveTo(0), "First epoch"), button("◀", "←", () => desk.moveBy(-1), "Previous epoch"),
+      button("▶", "→", () => desk.moveBy(1), "Next epoch"), button("▶|", "End", () => desk.moveTo(desk.night.epochs - 1), "Last epoch"),
       withKey("Previous", "p", () => desk.moveInQueue(-1), "Previous worth a look"), withKey("Next", "n", () => desk.moveInQueue(1), "Next worth a look"));
     this.stretch = withKey("Stretch", "b", () => desk.toggleStretch(), "Select a stretch");
     this.agree = withKey("Agree", "↵", () => desk.agree(), "Agree with the epoch");

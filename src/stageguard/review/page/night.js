@@ -31,7 +31,6 @@ export class Night {
     this.hasClock = clock !== null;
     this.clockSeconds = (clock ?? 0) + (this.offset_seconds || 0);
     this.changes = (this.changes || []).slice().sort((a, b) => a.first - b.first);
-    this.queued = new Map((this.queue?.epochs || []).map((entry) => [entry.epoch, entry]));
     this.overlay();
   }
 
@@ -69,6 +68,11 @@ export class Night {
     }
     const change = this.changes[low - 1];
     return change && change.last >= epoch ? change : null;
+  }
+
+  /** The stretch of the queue that covers an epoch, or null. */
+  queuedAt(epoch) {
+    return (this.queue?.epochs || []).find((entry) => entry.first <= epoch && epoch <= entry.last) || null;
   }
 
   /** Scored epochs of the scorer's own, for blind scoring. */

@@ -72,7 +72,7 @@ export class EpochPanel {
   whyText(night, cursor) {
     if (night.blind) return "";
     const change = night.changeAt(cursor);
-    const queued = night.queued.get(cursor);
+    const queued = night.queuedAt(cursor);
     const texts = [change ? change.text : "", queued ? queued.text : ""];
     if (night.quality && night.quality[cursor] < 50) texts.push(`Signal quality ${night.quality[cursor]} of 100.`);
     return texts.filter(Boolean).join(" ");

@@ -55,12 +55,16 @@ export class Sheets {
   }
 
   move() {
-    const row = byId(`queued-${this.desk.cursor}`);
+    const entry = this.desk.night.queuedAt(this.desk.cursor);
+    const row = entry ? byId(`queued-${entry.first}`) : null;
     if (row === this.marked) return;
     this.marked?.removeAttribute("aria-current");
     row?.setAttribute("aria-current", "true");
-    row?.scrollIntoView({ block: "nearest" });
     this.marked = row;
+    const sheet = row?.closest("[role=tabpanel]");
+    if (!sheet || sheet.scrollHeight <= sheet.clientHeight) return; // the page scrolls, and is not to jump
+    const [top, bottom] = [row.offsetTop - sheet.offsetTop, row.offsetTop - sheet.offsetTop + row.offsetHeight];
+    if (top < sheet.scrollTop || bottom > sheet.scrollTop + sheet.clientHeight) sheet.scrollTop = top - sheet.clientHeight / 2;
   }
 }
 
@@ -75,7 +79,7 @@ function queueSheet(desk) {
   progress.setAttribute("aria-label", "Looked at");
   const left = queue.expected_errors;
   const errors = left === null || left === undefined ? null : make("p", { className: "quiet",
-    textContent: `About ${numberText(left)} of ${night.epochs} epochs may still be wrong; ${numberText(queue.expected_errors_if_done)} once all are looked at.` });
+    textContent: `About ${numberText(left)} of ${night.epochs} epochs may still be wrong; ${numberText(queue.expected_errors_if_done)} once all are looked at. ${queue.note || ""}` });
   return [
     make("p", {}, make("strong", { textContent: `${queue.done} of ${total}` }), " looked at"), progress, errors,
     make("label", { className: "order" }, "Order ", orderSelect(desk)),
@@ -98,12 +102,14 @@ function orderSelect(desk) {
 
 function queueRow(desk, entry) {
   const { night } = desk;
-  const button = make("button", { id: `queued-${entry.epoch}`, type: "button", onclick: () => desk.moveTo(entry.epoch, { centre: true }) },
-    make("span", { className: "when", textContent: `${entry.epoch + 1} · ${timeAt(night, entry.epoch)}` }),
-    make("span", { className: "gain", textContent: entry.gain_minutes ? `${numberText(entry.gain_minutes)} min` : "" }),
+  const button = make("button", { id: `queued-${entry.first}`, type: "button", onclick: () => desk.moveTo(entry.epoch, { centre: true }) },
+    make("span", { className: "when", textContent: `${stretchText(entry)} · ${timeAt(night, entry.first)}` }),
+    make("span", { className: "gain", textContent: entry.gain_minutes ? `${entry.gain_minutes.toFixed(1)} min` : "" }),
     make("span", { className: "reason", textContent: entry.reason }));
   return make("li", {}, button);
 }
+
+const stretchText = ({ first, last }) => (first === last ? `${first + 1}` : `${first + 1}–${last + 1}`);
 
 function blindSheet(night) {
   const progress = make("progress", { max: night.epochs, value: night.scored });
@@ -127,7 +133,7 @@ function bandSheet(rows, desk) {
   const given = (rows || []).filter((row) => row.guard !== undefined);
   if (!given.length) return [make("p", { textContent: night.blind ? "Hidden until you reveal." : "There are none for this night." })];
   const columns = [["Stager", "stager"], ["Guard", "guard"], ...(night.expert ? [["Expert", "expert"]] : [])];
-  const head = make("tr", {}, make("th", { textContent: "", scope: "col", "aria-label": "Measure" }),
+  const head = make("tr", {}, make("th", { textContent: "Measure", scope: "col" }),
     ...columns.map(([title]) => make("th", { textContent: title, scope: "col" })));
   const body = given.map((row) => bandRow(row, columns));
   return [make("table", { className: "bands" }, make("thead", {}, head), ...body),

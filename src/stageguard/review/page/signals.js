@@ -133,6 +133,10 @@ export class Signals {
     this.desk.draw();
   }
 
+  refresh() {
+    this.theme = themeOf(this.desk.night);
+  }
+
   move() {
     const { night, cursor } = this.desk;
     if (!night.hasSignals) return;
@@ -150,7 +154,7 @@ export class Signals {
     const canvas = byId("traces");
     const width = canvas.parentElement.clientWidth;
     const narrow = width < 560;
-    const theme = themeOf(desk.night);
+    const { theme } = this;
     const ready = this.blocks.get(Math.floor(desk.cursor / BLOCK));
     const names = ready?.channels || this.lastChannels || [];
     if (ready?.channels) this.lastChannels = ready.channels;

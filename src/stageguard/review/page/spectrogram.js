@@ -2,7 +2,7 @@
 
 import { bytesOf } from "./night.js";
 
-export const SPECTROGRAM_HEIGHT = 64;
+export const SPECTROGRAM_HEIGHT = 48;
 
 /** Turn the server's bytes into an offscreen picture, once. */
 export function pictureOf(answer) {

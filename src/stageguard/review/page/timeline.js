@@ -63,7 +63,7 @@ export class Overview {
     const { stack } = this;
     const { night } = this.desk;
     const hasTop = (night.cycles || []).length > 0 || night.lights_off !== null || night.lights_on !== null;
-    const lanes = lanesOf(night, { cells: false, tall: innerHeight > 820 && !night.hasSignals });
+    const lanes = lanesOf(night, { cells: false });
     this.top = hasTop ? 30 : 8;
     let height = placeLanes(lanes, this.top, stack.narrow);
     if (this.spectrogram) height += SPECTROGRAM_HEIGHT + 7;
