@@ -15,7 +15,7 @@ FRESH := .venv-constraints
 BUILD_TOOLS := scikit-build-core nanobind cmake ninja
 QUIET := -qq --disable-pip-version-check
 comma := ,
-EXTRAS := test$(comma)study$(comma)plots$(comma)review$(comma)cluster$(comma)recordings$(comma)formats$(comma)torch
+EXTRAS := test$(comma)docs$(comma)study$(comma)plots$(comma)review$(comma)cluster$(comma)recordings$(comma)formats$(comma)torch
 CORE := CMakeLists.txt $(wildcard src/stageguard/guard/kernels/_core/*.cpp src/stageguard/guard/kernels/_core/*.hpp src/stageguard/guard/kernels/_core/*.h)
 TESTS_STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 
@@ -39,13 +39,14 @@ Install one and name it: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
 Install the venv module of '$(PYTHON)' (on Debian and Ubuntu: python3-venv) and try again." >&2; exit 1; }
 endef
 
-.PHONY: help demo test tools bench fuzz faults load constraints clean
+.PHONY: help demo test tools docs bench fuzz faults load constraints clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo         install into $(VENV), guard a simulated night, print what changed"
 	@echo "make test         add the test tools to $(VENV), run the linters and every test"
 	@echo "make tools        add the test tools to $(VENV), and no more"
+	@echo "make docs         build the site into build/site, strictly"
 	@echo "make bench        install the peers into $(BENCH) and measure side by side"
 	@echo "make fuzz         fuzz every reader by coverage, and the compiled core under sanitizers (half an hour)"
 	@echo "make faults       kill what writes, fill its disk, go on, compare (half an hour)"
@@ -63,6 +64,10 @@ test: tools
 	$(VENV)/$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 tools: $(TESTS_STAMP)
+
+docs: tools
+	NO_MKDOCS_2_WARNING=1 $(VENV)/$(BIN)/mkdocs build --strict --quiet
+	@echo "build/site/index.html is the site; with a search: $(VENV)/$(BIN)/python -m http.server --directory build/site --bind 127.0.0.1"
 
 bench: $(BENCH)/.installed-bench
 	@set -e; for script in bench/bench_*.py; do $(BENCH)/$(BIN)/python "$$script"; done
