@@ -120,6 +120,8 @@ class InputError(StageGuardError, ValueError):
 class PinError(InputError):
     """A pinned epoch is out of range, or pins contradict one another under the profile."""
 
+    pins: tuple[tuple[int, str], ...] = ()  # epochs and stages that cannot hold together, in order of time
+
 
 class CohortError(StageGuardError, ValueError):
     """The profile refuses the cohort it was to be applied to."""

@@ -18,6 +18,7 @@ COMMANDS = {
     "Guard": {
         "decode": "Turn stage probabilities into plausible hypnograms.",
         "stream": "Decode while the recording runs, from stdin.",
+        "review": "Review decoded nights in the browser, and correct them.",
         "posterior": "How probable each stage is, and draws of whole nights.",
         "verify": "Check an output by decoding it again.",
     },

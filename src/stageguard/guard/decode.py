@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Unpack, overload
@@ -215,14 +216,18 @@ def _explain_no_path(failure: NoPathError, which: str) -> InputError:
 
     if conflicts([]):
         return InputError(which + NO_PATH)
-    last = next(i for i in range(len(pins)) if conflicts(pins[: i + 1]))
-    first = next(i for i in range(last, -1, -1) if conflicts(pins[i : last + 1]))
+    # more pins never allow more paths, so that the shortest conflicting stretch is found by halving
+    last = bisect_left(range(len(pins)), True, key=lambda i: conflicts(pins[: i + 1]))
+    first = last - bisect_left(range(last + 1), True, key=lambda n: conflicts(pins[last - n : last + 1]))
     names = solver.profile.scheme.names
-    blamed = ", ".join(f"{epoch} ({names[stage]})" for epoch, stage in pins[first : last + 1])
-    return PinError(
-        f"{which}the pins at epochs {blamed} cannot all hold under the profile's minimum bouts and forbidden "
-        "transitions. Remove one of them, or shorten min_bout_seconds."
+    blamed = tuple((epoch, names[stage]) for epoch, stage in pins[first : last + 1])
+    error = PinError(
+        f"{which}the pins at epochs {', '.join(f'{epoch} ({name})' for epoch, name in blamed)} cannot all "
+        "hold under the profile's minimum bouts and forbidden transitions. Remove one of them, or shorten "
+        "min_bout_seconds."
     )
+    error.pins = blamed
+    return error
 
 
 def _warn_of_many_changes(results: Sequence[Decoding]) -> None:

@@ -1,0 +1,1 @@
+"""A page on this computer where a scorer reviews decoded nights."""

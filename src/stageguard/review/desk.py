@@ -1,0 +1,120 @@
+"""All nights of one sitting: read at the start, opened when they are first looked at."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stageguard.base.errors import InputError, StageGuardError, error_message
+from stageguard.base.version import __version__
+from stageguard.formats.registry import formats
+from stageguard.review.journal import read_journal
+from stageguard.review.opening import AskedNight, OpenedNight, open_night
+from stageguard.review.session import Review, journal_path
+
+
+class NoNightError(InputError):
+    """There is no night of this number."""
+
+
+class Desk:
+    """Nights by number, and the reviews of those that were opened."""
+
+    def __init__(
+        self,
+        asked: Sequence[AskedNight],
+        scorer: str,
+        *,
+        is_blind: bool = False,
+        output: Path | None = None,
+    ) -> None:
+        self.asked, self.scorer, self.is_blind = tuple(asked), scorer, is_blind
+        self._output = output
+        self._lock = threading.Lock()
+        self._reviews: dict[int, Review] = {}
+        self.opened: list[OpenedNight | None] = []
+        self.errors: list[str | None] = []
+        for night in self.asked:
+            try:
+                self.opened.append(open_night(night))
+                self.errors.append(None)
+            except (StageGuardError, OSError) as error:
+                self.opened.append(None)
+                self.errors.append(str(error_message(error, night.path)))
+
+    def journal_path(self, index: int) -> Path:
+        """Return where the review of a night is kept."""
+        night = self.asked[index]
+        if self._output is None:
+            return journal_path(night.path.parent, night.name, self.scorer)
+        if self._output.suffix == ".jsonl":
+            return self._output
+        return journal_path(self._output, night.name, self.scorer)
+
+    def review(self, index: int) -> Review:
+        """Return the review of a night, opened now if it was not before."""
+        if not 0 <= index < len(self.asked):
+            raise NoNightError(f"there is no night {index}, expected 0 to {len(self.asked) - 1}.")
+        opened, error = self.opened[index], self.errors[index]
+        if opened is None:
+            raise NoNightError(error or "this night could not be read.")
+        with self._lock:
+            if index not in self._reviews:
+                path = self.journal_path(index)
+                self._reviews[index] = Review(opened, path, self.scorer, is_blind=self.is_blind)
+            return self._reviews[index]
+
+    def overview(self) -> dict[str, Any]:
+        """Return all nights in a line each, and what there is to choose from."""
+        first = next((opened.night for opened in self.opened if opened is not None), None)
+        return {
+            "version": __version__,
+            "scorer": self.scorer,
+            "blind": self.is_blind,
+            "nights": [self._row(index) for index in range(len(self.asked))],
+            "profiles": [] if first is None else list(first.profile_names),
+            "formats": [
+                {"name": form.name, "about": form.title, "suffix": form.written_suffix}
+                for form in formats()
+                if form.does("write")
+            ],
+        }
+
+    def _row(self, index: int) -> dict[str, Any]:
+        """Return what a list of nights says about one; numbers that are not known yet are None."""
+        asked, opened, review = self.asked[index], self.opened[index], self._reviews.get(index)
+        row: dict[str, Any] = {
+            "index": index,
+            "name": asked.name,
+            "epochs": 0 if opened is None else opened.night.n_epochs,
+            "has_signals": asked.edf is not None,
+            "has_scoring": asked.scoring is not None,
+            "error": self.errors[index],
+        }
+        row |= dict.fromkeys(("changed", "pins", "looked_at", "queue_left"))
+        if review is None:
+            row["begun"] = _is_begun(self.journal_path(index))
+            return row
+        at = review.now
+        row |= {"pins": len(at.state.pins), "looked_at": len(at.state.looked), "begun": True}
+        if not at.state.is_blind:
+            row["changed"] = int(np.count_nonzero(at.outcome.labels != review.night.argmax))
+            row["queue_left"] = len(at.made["worth"].stretches) if "worth" in at.made else None
+        return row
+
+    def close(self) -> None:
+        """End all reviews."""
+        for review in self._reviews.values():
+            review.close()
+        self._reviews.clear()
+
+
+def _is_begun(path: Path) -> bool:
+    try:
+        return bool(path.is_file() and read_journal(path).actions)
+    except (StageGuardError, OSError):
+        return False

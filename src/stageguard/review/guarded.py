@@ -1,0 +1,179 @@
+"""Who may talk to the server: this computer's browser, with the cookie that the token gave it.
+
+Every request is held against the Host it must name (a foreign name that leads here by DNS is refused), the
+Origin and Sec-Fetch-Site that browsers send, the cookie, the methods there are and the size of its body.
+Every answer carries the headers that keep the page to itself.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import Awaitable, Callable, MutableMapping
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+from urllib.parse import parse_qs
+
+from stageguard.base.records import dataclass
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+MOST_BODY_BYTES = 64 * 1024
+METHODS = ("GET", "HEAD", "POST")
+TRUSTED_SITES = ("same-origin", "none")  # none: typed, or opened by another program
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An answer to a request that is not served."""
+
+    status: int
+    text: str
+
+
+class Guarded:
+    """An application that serves nobody but the browser that was given the token."""
+
+    def __init__(self, app: App, token: str, port: int) -> None:
+        self._app, self._token = app, token
+        self._hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost")}
+        self.cookie = f"stageguard-{port}"  # browsers share cookies between the ports of a host
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            return
+        refusal = self._refusal(scope)
+        if refusal is None and self._brings_token(scope):
+            await self._let_in(send)
+            return
+        if refusal is None and not self._has_cookie(scope):
+            text = "open the address that stageguard printed: this one lacks its token, or has an old one."
+            refusal = Refusal(403, text)
+        body = b""
+        if refusal is None and scope["method"] == "POST":
+            body, refusal = await _body(receive)
+        if refusal is not None:
+            await _answer(send, refusal.status, {"error": refusal.text})
+            return
+        await self._app(scope, _replayed(body, receive), _with_headers(send))
+
+    def _refusal(self, scope: Scope) -> Refusal | None:
+        """Return why a request is refused whoever sends it, or None."""
+        hosts, method = _values(scope, b"host"), scope["method"]
+        if len(hosts) != 1 or hosts[0] not in self._hosts:
+            return Refusal(403, "this server answers to 127.0.0.1 and localhost alone.")
+        if method not in METHODS:
+            return Refusal(405, f"{method} is not served, expected GET or POST.")
+        origins = _values(scope, b"origin")
+        if any(origin not in {f"http://{host}" for host in self._hosts} for origin in origins):
+            return Refusal(403, "the request comes from another site.")
+        if any(site not in TRUSTED_SITES for site in _values(scope, b"sec-fetch-site")):
+            return Refusal(403, "the request comes from another site.")
+        if method != "POST":
+            return None
+        if _values(scope, b"content-type") != ["application/json"]:
+            return Refusal(415, "the body is not called JSON, expected Content-Type: application/json.")
+        lengths = _values(scope, b"content-length")
+        if any(not text.isdecimal() or int(text) > MOST_BODY_BYTES for text in lengths):
+            return _TOO_LARGE
+        return None
+
+    def _brings_token(self, scope: Scope) -> bool:
+        """Whether it is the address that was printed: checked in constant time."""
+        if scope["path"] != "/" or scope["method"] != "GET":
+            return False
+        said = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token", [""])
+        return len(said) == 1 and self._is_token(said[0])
+
+    def _has_cookie(self, scope: Scope) -> bool:
+        for text in _values(scope, b"cookie"):
+            try:
+                morsel = SimpleCookie(text).get(self.cookie)
+            except CookieError:
+                continue
+            if morsel is not None and self._is_token(morsel.value):
+                return True
+        return False
+
+    def _is_token(self, said: str) -> bool:
+        return hmac.compare_digest(said.encode(), self._token.encode())
+
+    async def _let_in(self, send: Send) -> None:
+        cookie = f"{self.cookie}={self._token}; Path=/; HttpOnly; SameSite=Strict"
+        await _answer(send, 303, {}, {"Set-Cookie": cookie, "Location": "/"})
+
+
+_TOO_LARGE = Refusal(413, f"the body is too large, expected at most {MOST_BODY_BYTES:,} bytes.")
+
+
+def _values(scope: Scope, name: bytes) -> list[str]:
+    """Return the values of a header."""
+    return [value.decode("latin-1").strip() for key, value in scope["headers"] if key == name]
+
+
+async def _body(receive: Receive) -> tuple[bytes, Refusal | None]:
+    """Return the body of a request, which may come in pieces of a size nobody said."""
+    data = b""
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            return data, Refusal(400, "the request was cut off.")
+        data += message.get("body", b"")
+        if len(data) > MOST_BODY_BYTES:
+            return b"", _TOO_LARGE
+        if not message.get("more_body", False):
+            return data, None
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """Return a source of messages that begins with a body that was read."""
+    is_sent = False
+
+    async def replay() -> Message:
+        nonlocal is_sent
+        if is_sent:
+            return await receive()
+        is_sent = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay
+
+
+def _with_headers(send: Send) -> Send:
+    async def add(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            ours = {name.lower().encode(): text.encode() for name, text in HEADERS.items()}
+            theirs = [pair for pair in message.get("headers", []) if pair[0].lower() not in ours]
+            message["headers"] = [*theirs, *ours.items()]
+        await send(message)
+
+    return add
+
+
+async def _answer(send: Send, status: int, content: object, more: dict[str, str] | None = None) -> None:
+    body = json.dumps(content).encode()
+    headers = {"Content-Type": "application/json", "Content-Length": str(len(body))} | (more or {})
+    pairs = [(name.lower().encode(), text.encode()) for name, text in headers.items()]
+    send = _with_headers(send)
+    await send({"type": "http.response.start", "status": status, "headers": pairs})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,150 @@
+"""The journal of a review: its autosave and its audit log, one JSON line an action, on disk before it counts.
+
+The first line says of which night it is and under which profile it began; each other line what was done, by
+whom and when, and the stages before and after. A line without its end was never acknowledged and is dropped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+from stageguard.base.errors import InputError, OutputError
+from stageguard.base.files import file_error, locked, parse_json, read_file
+from stageguard.base.records import dataclass
+from stageguard.base.version import __version__
+from stageguard.review.state import ReviewState, act, parse_action
+
+LAYOUT_VERSION = 1
+REVIEW_SUFFIX = ".review.jsonl"
+MALFORMED = (KeyError, TypeError, AttributeError, ValueError)
+
+
+def now() -> str:
+    """Return the time as a journal has it: local, to the millisecond, with its zone."""
+    return datetime.now(UTC).astimezone().isoformat(timespec="milliseconds")
+
+
+@dataclass(frozen=True, slots=True)
+class JournalFile:
+    """What a journal holds."""
+
+    path: Path
+    head: Mapping[str, Any]
+    actions: tuple[Mapping[str, Any], ...]
+    n_bytes: int  # of whole lines
+    n_dropped: int  # bytes of a last line that was cut off
+
+    @property
+    def scorer(self) -> str:
+        """Who reviews."""
+        return str(self.head["scorer"])
+
+    @property
+    def last_when(self) -> str:
+        """When the last action was, or when the review began."""
+        return str(self.actions[-1]["when"] if self.actions else self.head["begun"])
+
+
+def read_journal(path: Path) -> JournalFile:
+    """Read a journal; a last line that was cut off is left out, any other damage is one line."""
+    data = read_file(path, "text")
+    n_whole = data.rfind(b"\n") + 1
+    lines = []
+    for number, line in enumerate(data[:n_whole].splitlines(), start=1):
+        try:
+            content = parse_json(line)
+        except (ValueError, RecursionError):
+            content = None
+        if not isinstance(content, dict):
+            raise file_error(path, f"line {number} is no record of a review: the file was edited or damaged.")
+        lines.append(content)
+    if not lines:
+        return JournalFile(path, {}, (), 0, len(data))
+    head = lines[0]
+    if head.get("layout") != LAYOUT_VERSION or not isinstance(head.get("night"), dict):
+        raise file_error(path, "is no review of this version of stageguard. Choose another file.")
+    return JournalFile(path, head, tuple(lines[1:]), n_whole, len(data) - n_whole)
+
+
+def replay(
+    journal: JournalFile, state: ReviewState, scheme: Any, n_epochs: int, profiles: Sequence[str]
+) -> ReviewState:
+    """Return the state that the actions of a journal lead to."""
+    for number, record in enumerate(journal.actions, start=2):
+        try:
+            action = parse_action(record, scheme, n_epochs, profiles)
+            state = act(state, action, str(record["who"]), n_epochs)
+            if record["revision"] != state.revision:
+                raise InputError(f"revision {record['revision']!r} follows {state.revision - 1}")
+        except MALFORMED as error:
+            reason = " ".join(str(error).split())[:160]
+            raise file_error(journal.path, f"line {number} cannot be done again: {reason}") from None
+    return state
+
+
+class Journal:
+    """A journal that is open for appending, and locked against a second server."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._stack = contextlib.ExitStack()
+        is_new = not path.exists()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._stack.enter_context(locked(path))
+        except BlockingIOError:
+            raise OutputError(
+                f"{path}: another server has this review open. Use its page, or end it first."
+            ) from None
+        except OSError as error:
+            raise OutputError(f"cannot write {path}: {error.strerror or error}.") from None
+        try:
+            self.found = read_journal(path)
+            self._stream: FileIO = self._stack.enter_context(path.open("r+b", buffering=0))
+            if self.found.n_dropped:
+                self._stream.truncate(self.found.n_bytes)
+            self._stream.seek(self.found.n_bytes)
+        except BaseException:
+            self.close(remove=is_new)
+            raise
+        self.when: str | None = self.found.last_when if self.found.actions else None
+        self.n_actions = len(self.found.actions)
+
+    def begin(self, head: Mapping[str, Any]) -> None:
+        """Write the first line."""
+        self._append({"layout": LAYOUT_VERSION, "stageguard": __version__} | dict(head) | {"begun": now()})
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Write an action with the time; when this returns, it is on the disk."""
+        when = now()
+        self._append({"when": when} | dict(record))
+        self.when = when
+        self.n_actions += 1
+
+    def close(self, *, remove: bool = False) -> None:
+        """End the lock; `remove` where nothing was done."""
+        if remove:
+            self.path.unlink(missing_ok=True)
+        self._stack.close()
+
+    def _append(self, record: Mapping[str, Any]) -> None:
+        line = json.dumps(record, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+        begin = self._stream.tell()
+        try:
+            if self._stream.write(line) < len(line):
+                raise OSError(errno.ENOSPC, "No space left on device")
+            os.fsync(self._stream.fileno())
+        except OSError as error:
+            with contextlib.suppress(OSError):  # what is left of the line has no end, and is dropped
+                self._stream.seek(begin)
+                self._stream.truncate(begin)
+            reason = error.strerror or str(error)
+            raise OutputError(f"cannot write {self.path}: {reason}. Nothing was changed.") from None

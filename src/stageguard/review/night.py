@@ -1,0 +1,256 @@
+"""A night under review: what was given, and what the guard makes of it under a person's decisions."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import field, replace
+from typing import Any
+
+import numpy as np
+
+from stageguard.base.arrays import Labels
+from stageguard.base.errors import InputError, PinError, StageGuardWarning
+from stageguard.base.records import dataclass
+from stageguard.guard.automaton import minimum_epochs
+from stageguard.guard.decode import decode
+from stageguard.guard.decoding import Decoding
+from stageguard.guard.inputs import GuardOptions
+from stageguard.guard.posterior import Posterior, posteriors_like
+from stageguard.measures.statistics import StatisticsOptions
+from stageguard.night.hypnodensity import Hypnodensity
+from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.night.stages import StageScheme
+from stageguard.profile.profile import Profile, profiles
+from stageguard.review.state import Action, Pin, ReviewState, Settings, act
+
+GUARD_OFF = dict.fromkeys(
+    ("min_bout_seconds", "flip_flop", "durations", "clock", "calibration", "prior_exponent", "estimators")
+)
+MOST_PROFILES_TRIED = 3  # of those offered where pins contradict one another
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NightUnderReview:
+    """What is given of a night, which no action changes.
+
+    Attributes
+    ----------
+    name : str
+        What it is called.
+    density : Hypnodensity
+        The stager's probabilities, in the stage order of the profile.
+    profile : Profile
+        What it is guarded with at first.
+    options : GuardOptions
+        Quality, lights off, cohort, stager and training, as `decode` takes them; pins are actions here.
+    statistics : StatisticsOptions
+        How sleep statistics are taken.
+    expert : Hypnogram or None
+        An expert's scoring of the same epochs.
+    pins : mapping of int to Pin
+        Stages that were given before the review.
+    """
+
+    name: str
+    density: Hypnodensity
+    profile: Profile
+    options: GuardOptions = field(default_factory=GuardOptions)
+    statistics: StatisticsOptions = field(default_factory=StatisticsOptions)
+    expert: Hypnogram | None = None
+    pins: Mapping[int, Pin] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    _made: dict[Any, Any] = field(default_factory=dict)
+
+    @property
+    def scheme(self) -> StageScheme:
+        """The stages."""
+        return self.density.scheme
+
+    @property
+    def n_epochs(self) -> int:
+        """Number of epochs."""
+        return self.density.n_epochs
+
+    @property
+    def argmax(self) -> Labels:
+        """The stager's own choice."""
+        if "argmax" not in self._made:
+            self._made["argmax"] = self.density.argmax()
+        labels: Labels = self._made["argmax"]
+        return labels
+
+    @property
+    def profile_names(self) -> tuple[str, ...]:
+        """The profiles it can be guarded with: the first one, and those of the same stages and species."""
+        if "profiles" not in self._made:
+            own, species = self.profile.name, self.profile.species
+            known = {name: Profile.load(name) for name in profiles()}
+            fitting = [name for name, p in known.items() if p.scheme == self.scheme and p.species == species]
+            self._made["profiles"] = (own, *(name for name in fitting if name != own))
+        names: tuple[str, ...] = self._made["profiles"]
+        return names
+
+    def profile_for(self, settings: Settings) -> Profile:
+        """Return the profile of the settings, made once."""
+        if settings not in self._made:
+            self._made[settings] = _adjusted(self._named(settings.profile), settings)
+        profile: Profile = self._made[settings]
+        return profile
+
+    def _named(self, name: str) -> Profile:
+        return self.profile if name == self.profile.name else Profile.load(name)
+
+    def opening_state(self, *, is_blind: bool = False) -> ReviewState:
+        """Return the state before the first action."""
+        return ReviewState(Settings(self.profile.name), pins=self.pins, is_blind=is_blind)
+
+    def hypnogram(self, labels: Labels, scorer: str | None = None) -> Hypnogram:
+        """Return labels as a hypnogram of this night."""
+        density = self.density
+        described = (density.scheme, density.epoch_seconds, density.start, scorer)
+        return Hypnogram(labels, *described, offset_seconds=density.offset_seconds)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """What the guard made of a night.
+
+    Attributes
+    ----------
+    labels : array of int8
+        A stage per epoch; what a person set always holds.
+    decoding : Decoding or None
+        None where there is no evidence at all.
+    conflict : PinError or None
+        Why the pins cannot hold under the profile. Then the night is decoded without them, and they are laid
+        over it.
+    """
+
+    labels: Labels
+    decoding: Decoding | None
+    conflict: PinError | None = None
+    _made: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def posterior(self) -> Posterior | None:
+        """How probable each stage is under the profile."""
+        if self.decoding is None:
+            return None
+        if "posterior" not in self._made:
+            (self._made["posterior"],) = posteriors_like([self.decoding])
+        posterior: Posterior = self._made["posterior"]
+        return posterior
+
+
+def guard(night: NightUnderReview, state: ReviewState) -> Outcome:
+    """Decode a night under a person's decisions; pins that contradict one another are a PinError."""
+    pins = {epoch: pin.stage for epoch, pin in state.pins.items()}
+    if (night.argmax == UNSCORED).all():
+        return Outcome(_with_pins(night.argmax, pins), None)
+    with warnings.catch_warnings():  # the page shows how much was changed
+        warnings.simplefilter("ignore", StageGuardWarning)
+        decoding = decode(
+            night.density,
+            night.profile_for(state.settings),
+            quality=night.options.quality,
+            lights_off=night.options.lights_off,
+            cohort=night.options.cohort,
+            stager=night.options.stager,
+            trained=night.options.trained,
+            pins=pins or None,
+        )
+    return Outcome(decoding.hypnogram.labels, decoding)
+
+
+def guard_anyway(night: NightUnderReview, state: ReviewState) -> Outcome:
+    """Decode a night under a person's decisions, which hold even where the profile allows no such night."""
+    try:
+        return guard(night, state)
+    except PinError as error:
+        pins = {epoch: pin.stage for epoch, pin in state.pins.items()}
+        without = guard(night, replace(state, pins={}))
+        return Outcome(_with_pins(without.labels, pins), without.decoding, error)
+
+
+@dataclass(frozen=True, slots=True)
+class Relaxation:
+    """An action that can be taken where the one that was asked for cannot."""
+
+    label: str
+    action: Action
+
+
+def relaxations(
+    night: NightUnderReview, state: ReviewState, action: Action, error: PinError
+) -> list[Relaxation]:
+    """Return what would let a refused action hold, each tried by decoding the night with it."""
+    return [each for each in _candidates(night, state, action, error) if _holds(night, state, each.action)]
+
+
+def _holds(night: NightUnderReview, state: ReviewState, action: Action) -> bool:
+    try:
+        guard(night, act(state, action, "", night.n_epochs))
+    except InputError:
+        return False
+    return True
+
+
+def _candidates(
+    night: NightUnderReview, state: ReviewState, action: Action, error: PinError
+) -> Iterator[Relaxation]:
+    """Yield what may help: a longer bout, a pin less, no rules, another profile."""
+    asked = action.actions if action.do == "several" else (action,)
+    if action.do == "set":
+        yield from _longer(night, state.settings, action)
+    for epoch, stage in error.pins:
+        if epoch in state.pins and not any(
+            one.first <= epoch <= one.last for one in asked if one.do == "set"
+        ):
+            drop = Action("clear", epoch, epoch)
+            label = f"Take back {stage} at epoch {epoch + 1}"
+            yield Relaxation(label, Action("several", actions=(drop, *asked)))
+    if state.settings.strength != "off":
+        off = Action("strength", value="off")
+        yield Relaxation("Switch the guard off", Action("several", actions=(off, *asked)))
+    n_offered = 0
+    for name in night.profile_names:
+        other = Relaxation(
+            f"Use the profile {name}",
+            Action("several", actions=(Action("profile", value=name), *asked)),
+        )
+        if name == state.settings.profile or n_offered == MOST_PROFILES_TRIED:
+            continue
+        n_offered += 1
+        yield other
+
+
+def _longer(night: NightUnderReview, settings: Settings, action: Action) -> Iterator[Relaxation]:
+    """Yield the same stage over as many epochs as its shortest bout has: after, before, around."""
+    shortest = int(minimum_epochs(night.profile_for(settings), night.density.epoch_seconds)[action.stage])
+    missing = shortest - (action.last - action.first + 1)
+    for before in dict.fromkeys((0, missing, missing // 2)) if missing > 0 else ():
+        first = max(action.first - before, 0)
+        last = min(action.last + missing - before, night.n_epochs - 1)
+        stage = night.scheme.names[action.stage]
+        yield Relaxation(
+            f"Set epochs {first + 1} to {last + 1} to {stage}, its shortest bout",
+            replace(action, first=first, last=last),
+        )
+
+
+def _adjusted(profile: Profile, settings: Settings) -> Profile:
+    if settings.clock and profile.clock is None:
+        raise InputError(f"profile {profile.name!r} has no clock, so that it cannot be switched on.")
+    if settings.strength == "off":
+        return profile.replace(transition_weight=0.0, **GUARD_OFF)
+    if settings.strength is not None:
+        profile = profile.replace(transition_weight=settings.strength)
+    return profile.replace(clock=None) if settings.clock is False and profile.clock is not None else profile
+
+
+def _with_pins(labels: Labels, pins: Mapping[int, int]) -> Labels:
+    held = np.array(labels, dtype=np.int8)
+    if pins:
+        held[list(pins)] = list(pins.values())
+    return held

@@ -1,0 +1,164 @@
+"""Open a night for review: probabilities with a profile, or an output of `decode` with what it records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from stageguard.base.errors import InputError
+from stageguard.base.files import file_error
+from stageguard.base.records import dataclass
+from stageguard.formats.companions import parse_moment, parse_start
+from stageguard.formats.hypnogram import HypnogramOptions
+from stageguard.formats.outputs import (
+    JSON_SUFFIX,
+    TSV_SUFFIX,
+    output_paths,
+    read_hypnogram_tsv,
+    read_sidecar,
+)
+from stageguard.formats.read import night_name, read_density_file, read_hypnogram_file
+from stageguard.guard.inputs import GuardOptions
+from stageguard.measures.bouts import check_aligned
+from stageguard.measures.statistics import StatisticsOptions
+from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.moments import Moment
+from stageguard.night.timing import begun, recording_start
+from stageguard.profile.profile import Profile
+from stageguard.review.night import NightUnderReview
+from stageguard.review.state import Pin
+from stageguard.runner.decode_files import DecodeOptions, reading_with, refuse_output
+from stageguard.runner.verify import check_input, check_profile, decode_recorded, errors_of_record
+
+GIVEN_BEFORE = "given before the review"
+
+
+@dataclass(frozen=True, slots=True)
+class AskedNight:
+    """A night as the command names it."""
+
+    path: Path
+    profile: Profile | None = None  # needed for probabilities, recorded by an output
+    options: DecodeOptions = field(default_factory=DecodeOptions)
+    start: datetime | None = None
+    lights_off: Moment | None = None
+    lights_on: Moment | None = None
+    scoring: Path | None = None
+    scoring_format: str | None = None
+    edf: Path | None = None
+
+    @property
+    def name(self) -> str:
+        """What the night is called."""
+        if self.path.name.endswith(JSON_SUFFIX):
+            return self.path.name.removesuffix(JSON_SUFFIX)
+        return night_name(self.path)
+
+    @property
+    def is_output(self) -> bool:
+        """Whether `decode` wrote it."""
+        return self.path.name.endswith((TSV_SUFFIX, JSON_SUFFIX))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpenedNight:
+    """A night to review, the file of its probabilities, and how that was read."""
+
+    night: NightUnderReview
+    source: Path
+    options: DecodeOptions
+    asked: AskedNight
+
+    def recorded_options(self, pins: Mapping[int, str] | None) -> dict[str, Any]:
+        """Return what shaped the result besides file and profile, as `decode` records it."""
+        asked = self.asked
+        said = {"start": asked.start, "lights_off": asked.lights_off, "lights_on": asked.lights_on}
+        return replace(self.options, pins=dict(pins) if pins else None).to_dict() | {
+            key: value.isoformat() if isinstance(value, datetime) else value
+            for key, value in said.items()
+            if value is not None
+        }
+
+
+def open_night(asked: AskedNight) -> OpenedNight:
+    """Read a night; everything wrong with its files is one line."""
+    if asked.is_output:
+        asked, source = _recorded(asked)
+    elif asked.profile is None:
+        raise InputError(
+            f"{asked.path.name} holds probabilities, which come without a profile. Name one: --profile."
+        )
+    else:
+        refuse_output(asked.path)
+        source = asked.path
+    profile, options = asked.profile, asked.options
+    assert profile is not None
+    read = read_density_file(source, reading_with(profile, options.density))
+    density = begun(read.density, asked.start)
+    if density.scheme.names != profile.scheme.names:
+        density = density.merge(profile.scheme)
+    night = NightUnderReview(
+        asked.name,
+        density,
+        profile,
+        GuardOptions(
+            quality=options.quality,
+            lights_off=asked.lights_off,
+            cohort=options.cohort,
+            stager=options.stager,
+            trained=options.trained,
+        ),
+        StatisticsOptions(lights_off=asked.lights_off, lights_on=asked.lights_on),
+        pins={
+            epoch: Pin(profile.scheme.index(stage), GIVEN_BEFORE)
+            for epoch, stage in (options.pins or {}).items()
+        },
+        notes=read.notes,
+    )
+    if asked.scoring is not None:
+        night = replace(night, expert=_expert(asked, night))
+    night.statistics.measure(night.hypnogram(night.argmax))  # says what is wrong with lights
+    return OpenedNight(night, source, options, asked)
+
+
+def _recorded(asked: AskedNight) -> tuple[AskedNight, Path]:
+    """Return an output of `decode` as the probabilities, profile and options that it records."""
+    decode_recorded(asked.path)  # an output that was edited, or has lost its probabilities, is refused
+    files = output_paths(asked.path)
+    record = read_sidecar(files.sidecar)
+    with errors_of_record(files.sidecar):
+        profile, _ = check_profile(files.sidecar, record)
+        said = record["options"]
+        options = DecodeOptions.from_dict(said, read_hypnogram_tsv(files.tsv).quality)
+        source, _ = check_input(files.sidecar, record, None)
+        moments = {key: parse_moment(str(said[key])) for key in ("lights_off", "lights_on") if key in said}
+        start = parse_start(str(said["start"])) if "start" in said else asked.start
+    if source is None:
+        raise file_error(asked.path, "comes without its probabilities, expected them beside it.")
+    if asked.profile is not None:
+        raise InputError(
+            f"{asked.path.name} records its profile: leave out --profile, or name probabilities."
+        )
+    described = replace(asked, profile=profile, options=options, start=start)
+    return replace(described, **{key: moments.get(key, getattr(asked, key)) for key in _LIGHTS}), source
+
+
+_LIGHTS = ("lights_off", "lights_on")
+
+
+def _expert(asked: AskedNight, night: NightUnderReview) -> Hypnogram:
+    """Return the expert's scoring in the stages of the night."""
+    assert asked.scoring is not None
+    options = HypnogramOptions(
+        default_scheme=night.scheme,
+        default_epoch_seconds=night.density.epoch_seconds,
+        format=asked.scoring_format,
+    )
+    own = night.hypnogram(night.argmax)
+    expert = begun(read_hypnogram_file(asked.scoring, options).hypnogram, recording_start(own))
+    check_aligned(expert, own)
+    merged = expert.merge(night.scheme)
+    return replace(merged, start=own.start, offset_seconds=own.offset_seconds)

@@ -1,0 +1,243 @@
+"""A review in progress: the night, its journal, and what the guard makes of them, one action at a time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stageguard.base import checks
+from stageguard.base.arrays import Labels
+from stageguard.base.errors import InputError, PinError
+from stageguard.base.files import file_error
+from stageguard.base.records import dataclass
+from stageguard.formats.convert import Written, save
+from stageguard.formats.file_format import FileFormat
+from stageguard.formats.outputs import (
+    OWN_FORMAT,
+    describe_file,
+    describe_profile,
+    plain,
+    relative_path,
+    write_decoding,
+)
+from stageguard.formats.registry import named
+from stageguard.guard.explain import in_bouts
+from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.review.journal import REVIEW_SUFFIX, Journal, JournalFile, replay
+from stageguard.review.night import (
+    NightUnderReview,
+    Outcome,
+    Relaxation,
+    guard,
+    guard_anyway,
+    relaxations,
+)
+from stageguard.review.opening import OpenedNight
+from stageguard.review.state import Action, ReviewState, act, parse_action
+from stageguard.review.worth import Worth, worth
+
+MOST_EXPORTS = 1000  # names tried for an export
+
+
+class StaleError(InputError):
+    """An action was meant for a state that is no more."""
+
+
+class HiddenError(InputError):
+    """What was asked for is withheld while a scorer scores blind."""
+
+
+class ConflictError(InputError):
+    """Stages that a person set cannot hold together under the profile."""
+
+    def __init__(self, error: PinError, relax: list[Relaxation]) -> None:
+        super().__init__(str(error))
+        self.error, self.relax = error, relax
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Moment:
+    """A night as it is at one revision; what takes long is computed when it is asked for, and kept."""
+
+    state: ReviewState
+    outcome: Outcome
+    made: dict[str, Any]
+
+
+class Review:
+    """One night, one scorer, one journal. Actions come one after the other, whoever sends them."""
+
+    def __init__(self, opened: OpenedNight, path: Path, scorer: str, *, is_blind: bool) -> None:
+        self.opened, self.night, self.scorer = opened, opened.night, scorer
+        self._lock = threading.Lock()
+        head = head_of(opened, path.parent, scorer, is_blind=is_blind)
+        self.journal = Journal(path)
+        try:
+            found = self.journal.found
+            if found.head:
+                check_head(found, head)
+            else:
+                self.journal.begin(head)
+            state = review_state(self.night, found)
+            state = state if found.head else replace(state, is_blind=is_blind)
+            self.now = Moment(state, guard_anyway(self.night, state), {})
+        except BaseException:
+            self.journal.close(remove=not self.journal.found.head)
+            raise
+
+    def act(self, said: object, revision: object) -> Moment:
+        """Do what a person asks for, if the night is still what they saw: journal first, then state."""
+        with self._lock:
+            night, before = self.night, self.now
+            if revision != before.state.revision or isinstance(revision, bool):
+                raise StaleError("the night was changed in another window: look again, then repeat it.")
+            action = parse_action(said, night.scheme, night.n_epochs, night.profile_names)
+            state = act(before.state, action, self.scorer, night.n_epochs)
+            outcome = self._outcome(before, state, action)
+            self.journal.append(self._record(action, before, state, outcome))
+            self.now = Moment(state, outcome, {})
+            return self.now
+
+    def _outcome(self, before: Moment, state: ReviewState, action: Action) -> Outcome:
+        """Return what the guard makes of a new state; where nothing that it sees changed, what it made."""
+        old = before.state
+        if state.pins == old.pins and state.settings == old.settings:
+            return before.outcome
+        if state.is_blind or state.is_revealed or before.outcome.conflict is not None:
+            return guard_anyway(self.night, state)
+        try:
+            return guard(self.night, state)
+        except PinError as error:
+            raise ConflictError(error, relaxations(self.night, old, action, error)) from None
+
+    def _record(self, action: Action, before: Moment, state: ReviewState, outcome: Outcome) -> dict[str, Any]:
+        """Return the line of the journal: what was asked for, and the stages it changed."""
+        names = (*self.night.scheme.names, "?")
+        record = {"revision": state.revision, "who": self.scorer} | action.to_dict(self.night.scheme)
+        old, new = before.outcome.labels, outcome.labels
+        if state.is_blind:  # what the scorer sees is what was scored
+            old, new = (_scored(self.night, one) for one in (before.state, state))
+        if action.do in ("set", "clear", "looked"):
+            here = slice(action.first, action.last + 1)
+            record["before"] = in_bouts([names[label] for label in old[here].tolist()])
+            record["after"] = in_bouts([names[label] for label in new[here].tolist()])
+        record["changed"] = int(np.count_nonzero(old != new))
+        return record
+
+    def worth(self, moment: Moment | None = None) -> Worth:
+        """Return what is worth a look, computed once for each revision."""
+        at = moment or self.now
+        if "worth" not in at.made:
+            at.made["worth"] = worth(self.night, at.state, at.outcome)
+        found: Worth = at.made["worth"]
+        return found
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every epoch was scored, or nothing is left that is worth a look."""
+        state = self.now.state
+        if len(state.pins) == self.night.n_epochs:
+            return True
+        return not state.is_blind and not self.worth().stretches
+
+    def reviewed(self) -> Hypnogram:
+        """Return the stages of the review: in a blind one those that were scored, else all."""
+        at = self.now
+        labels = _scored(self.night, at.state) if at.state.is_blind else at.outcome.labels
+        return self.night.hypnogram(labels, self.scorer)
+
+    def export(self, name: object) -> Written:
+        """Write the reviewed night in a format, to a name that nothing has yet."""
+        form, at = named(checks.text(name, "format"), "write"), self.now
+        if at.state.is_blind and len(at.state.pins) < self.night.n_epochs:
+            raise HiddenError("a night that is scored blind can be exported when every epoch is scored.")
+        stem = self.journal.path.name.removesuffix(REVIEW_SUFFIX)
+        for number in range(1, MOST_EXPORTS):
+            count = "" if number == 1 else f"-{number}"
+            path = self.journal.path.with_name(f"{stem}.reviewed{count}{form.written_suffix}")
+            if not path.exists():
+                return self._write(path, form)
+        raise file_error(self.journal.path, f"has {MOST_EXPORTS} exports beside it. Move some away.")
+
+    def _write(self, path: Path, form: FileFormat) -> Written:
+        at, stages = self.now, self.reviewed()
+        decoding = at.outcome.decoding
+        if decoding is None or at.outcome.conflict is not None or at.state.is_blind:
+            return save(stages, path, format=form.name)  # no decoding gives these stages
+        result = decoding.replaced(hypnogram=stages)
+        if form.name != OWN_FORMAT:
+            return save(result, path, format=form.name)
+        pins = {epoch: self.night.scheme.names[pin.stage] for epoch, pin in at.state.pins.items()}
+        written = write_decoding(
+            result,
+            path,
+            source_path=self.opened.source,
+            options=self.opened.recorded_options(pins),
+            quality=self.night.options.quality,
+            notes=(f"reviewed by {self.scorer}: see {self.journal.path.name}",),
+        )
+        return Written((written.tsv, written.sidecar), form.name)
+
+    def close(self) -> None:
+        """End the lock on the journal, and remove one in which nothing was done."""
+        self.journal.close(remove=self.journal.n_actions == 0)
+
+
+def _scored(night: NightUnderReview, state: ReviewState) -> Labels:
+    labels = np.full(night.n_epochs, UNSCORED, dtype=np.int8)
+    if state.pins:
+        labels[list(state.pins)] = [pin.stage for pin in state.pins.values()]
+    return labels
+
+
+def review_state(night: NightUnderReview, journal: JournalFile) -> ReviewState:
+    """Return the state that a journal of a night leads to."""
+    opening = night.opening_state(is_blind=bool(journal.head.get("blind")))
+    return replay(journal, opening, night.scheme, night.n_epochs, night.profile_names)
+
+
+def head_of(opened: OpenedNight, folder: Path, scorer: str, *, is_blind: bool) -> dict[str, Any]:
+    """Return the first line of a journal: of which night it is, who reviews it, and how."""
+    night = opened.night
+    return {
+        "scorer": scorer,
+        "blind": is_blind,
+        "night": {
+            "name": night.name,
+            "n_epochs": night.n_epochs,
+            "epoch_seconds": night.density.epoch_seconds,
+            "stages": list(night.scheme.names),
+        },
+        "source": describe_file(opened.source) | {"path": relative_path(opened.source, folder)},
+        "options": plain(opened.recorded_options(None)),
+        "pins": {str(epoch): night.scheme.names[pin.stage] for epoch, pin in night.pins.items()},
+        "profile": describe_profile(night.profile, plain(night.profile.to_dict())),
+    }
+
+
+def check_head(journal: JournalFile, expected: Mapping[str, Any]) -> None:
+    """Refuse to go on with the review of another night, scorer, profile or way of scoring."""
+    found, sha256 = journal.head, expected["profile"]["sha256"]
+    facts = (
+        ("a night of other epochs or stages", found["night"], expected["night"]),
+        ("another file of probabilities", found["source"].get("sha256"), expected["source"].get("sha256")),
+        (f"the scorer {found['scorer']!r}", found["scorer"], expected["scorer"]),
+        (f"the profile {found['profile']['name']!r}", found["profile"]["sha256"], sha256),
+        ("blind scoring" if found["blind"] else "open review", found["blind"], expected["blind"]),
+    )
+    for what, was, wanted in facts:
+        if was != wanted:
+            raise file_error(
+                journal.path, f"is a review of {what}. Start it as it was begun, or name another file (-o)."
+            )
+
+
+def journal_path(folder: Path, name: str, scorer: str) -> Path:
+    """Return where the review of a night by a scorer is kept."""
+    kept = "".join(c if c.isalnum() or c in "-_." else "_" for c in scorer).strip(".") or "scorer"
+    return folder / f"{name}.{kept[:60]}{REVIEW_SUFFIX}"

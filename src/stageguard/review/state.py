@@ -1,0 +1,281 @@
+"""The state of a review, and what each action makes of it: fields and functions, no files and no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field, replace
+from typing import Any, Literal
+
+from stageguard.base import checks
+from stageguard.base.errors import InputError
+from stageguard.base.records import dataclass
+from stageguard.night.stages import StageScheme
+
+StrengthChoice = float | Literal["off"] | None  # None: as the profile sets it
+MOST_WHY = 500  # characters of a reason
+MOST_TOGETHER = 8  # actions in one
+MOST_WEIGHT = 100.0  # of transitions; nothing changes beyond a few
+SETTINGS = ("profile", "strength", "clock")
+TOGETHER = ("set", "clear", *SETTINGS)  # what may be done in one action
+ACTIONS = (*TOGETHER, "several", "looked", "undo", "redo", "blind", "reveal")
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """The stage a person gave to an epoch."""
+
+    stage: int
+    who: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How the night is guarded: the profile's name, its strength and whether its clock runs."""
+
+    profile: str
+    strength: StrengthChoice = None
+    clock: bool | None = None  # None: as the profile has it
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What an action changed, before and after, so that it can be taken back exactly."""
+
+    does: str
+    pins: Mapping[int, tuple[Pin | None, Pin | None]] = field(default_factory=dict)
+    looked: frozenset[int] = frozenset()  # epochs that were not looked at before
+    settings: tuple[Settings, Settings] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewState:
+    """All that a person has decided about a night.
+
+    Attributes
+    ----------
+    settings : Settings
+        How the night is guarded.
+    pins : mapping of int to Pin
+        Stages given by a person, by epoch.
+    looked : frozenset of int
+        Epochs that a person looked at and agreed with.
+    is_blind, is_revealed : bool
+        Whether stager and guard are withheld; whether they were, and have been shown since.
+    done, undone : tuple of Step
+        What can be taken back, the last one last, and what can be done again.
+    revision : int
+        How many actions there were, those that took back others included.
+    """
+
+    settings: Settings
+    pins: Mapping[int, Pin] = field(default_factory=dict)
+    looked: frozenset[int] = frozenset()
+    is_blind: bool = False
+    is_revealed: bool = False
+    done: tuple[Step, ...] = ()
+    undone: tuple[Step, ...] = ()
+    revision: int = 0
+
+    @property
+    def seen(self) -> frozenset[int]:
+        """Epochs that a person has decided or agreed with."""
+        return self.looked.union(self.pins)
+
+    @property
+    def n_stretches_done(self) -> int:
+        """How many stretches of epochs were given a stage or agreed with."""
+        return sum(step.does in ("set", "looked", "several") for step in self.done)
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing a person does; which fields count depends on `do`."""
+
+    do: str
+    first: int = 0
+    last: int = 0
+    stage: int = 0
+    why: str = ""
+    value: Any = None
+    actions: tuple[Action, ...] = ()
+
+    def to_dict(self, scheme: StageScheme) -> dict[str, Any]:
+        """Return what a journal records of it; stages by name, epochs counted from 0."""
+        record: dict[str, Any] = {"do": self.do}
+        if self.do in ("set", "clear", "looked"):
+            record |= {"first": self.first, "last": self.last}
+        if self.do == "set":
+            record |= {"stage": scheme.names[self.stage], "why": self.why}
+        elif self.do == "several":
+            record["actions"] = [action.to_dict(scheme) for action in self.actions]
+        elif self.do == "reveal":
+            record["anyway"] = self.value
+        elif self.do == "profile":
+            record["name"] = self.value
+        elif self.do in ("strength", "clock", "blind"):
+            record["value"] = self.value
+        return record
+
+
+def parse_action(said: object, scheme: StageScheme, n_epochs: int, profiles: Iterable[str]) -> Action:
+    """Return the action that JSON from outside means; anything unknown is refused in one line."""
+    if not isinstance(said, Mapping):
+        raise InputError(f"the action is {checks.shown(said)}, expected an object with the key 'do'.")
+    do = said.get("do")
+    if do not in ACTIONS:
+        raise InputError(f"the action is {checks.shown(do)}, expected one of {', '.join(ACTIONS)}.")
+    if do in ("set", "clear", "looked"):
+        first, last = (_epoch(said, key, n_epochs) for key in ("first", "last"))
+        if last < first:
+            raise InputError(f"the action is from epoch {first} to {last}, expected an end after it.")
+        if do != "set":
+            return Action(do, first, last)
+        return Action(do, first, last, _stage(said.get("stage"), scheme), _reason(said.get("why", "")))
+    if do == "several":
+        return _several(said.get("actions"), scheme, n_epochs, profiles)
+    if do == "profile":
+        return Action(do, value=checks.choice(said.get("name"), "the profile", tuple(profiles)))
+    if do == "strength":
+        return Action(do, value=_strength(said.get("value")))
+    if do == "clock":
+        return Action(do, value=_one_of(said.get("value"), "clock", (None, True, False)))
+    if do == "blind":
+        return Action(do, value=_one_of(said.get("value"), "blind", (True, False)))
+    if do == "reveal":
+        return Action(do, value=_one_of(said.get("anyway", False), "anyway", (True, False)))
+    return Action(do)
+
+
+def act(state: ReviewState, action: Action, who: str, n_epochs: int) -> ReviewState:
+    """Return the state after an action."""
+    revision = state.revision + 1
+    if action.do == "blind":
+        if state.pins or state.looked or state.is_revealed:
+            raise InputError("blind scoring begins before the first epoch is scored, and some are already.")
+        return replace(state, is_blind=action.value, revision=revision)
+    if action.do == "reveal":
+        if not state.is_blind:
+            raise InputError("nothing is hidden, so there is nothing to reveal.")
+        n_left = n_epochs - len(state.pins)
+        if n_left and not action.value:
+            raise InputError(f"{n_left} epochs are not scored yet: score them, or reveal anyway.")
+        return replace(state, is_blind=False, is_revealed=True, revision=revision)
+    if action.do in ("undo", "redo"):
+        return replace(_back_or_forth(state, action.do), revision=revision)
+    if action.do == "looked" and state.is_blind:
+        raise InputError("nothing can be agreed with while the guard is hidden: score the epoch.")
+    step = _step(state, action, who)
+    return replace(_applied(state, step), done=(*state.done, step), undone=(), revision=revision)
+
+
+def _step(state: ReviewState, action: Action, who: str) -> Step:
+    """Return what an action changes."""
+    epochs = range(action.first, action.last + 1)
+    if action.do == "several":
+        together = Step(action.do)
+        for each in action.actions:
+            step = _step(state, each, who)
+            state, together = _applied(state, step), _joined(together, step)
+        return together
+    if action.do == "set":
+        pin = Pin(action.stage, who, action.why)
+        return Step(action.do, pins={epoch: (state.pins.get(epoch), pin) for epoch in epochs})
+    if action.do == "clear":
+        held = {epoch: state.pins[epoch] for epoch in epochs if epoch in state.pins}
+        if not held:
+            raise InputError("there is no stage to take back: none of these epochs was set.")
+        return Step(action.do, pins={epoch: (pin, None) for epoch, pin in held.items()})
+    if action.do == "looked":
+        return Step(action.do, looked=frozenset(epochs) - state.looked)
+    after = replace(state.settings, **{action.do: action.value})
+    return Step(action.do, settings=(state.settings, after))
+
+
+def _joined(one: Step, other: Step) -> Step:
+    """Return two steps, one after the other, as one."""
+    pins = dict(one.pins)
+    for epoch, (before, after) in other.pins.items():
+        pins[epoch] = (pins[epoch][0] if epoch in pins else before, after)
+    settings = other.settings or one.settings
+    if one.settings is not None and other.settings is not None:
+        settings = one.settings[0], other.settings[1]
+    return replace(one, pins=pins, looked=one.looked | other.looked, settings=settings)
+
+
+def _applied(state: ReviewState, step: Step, *, backwards: bool = False) -> ReviewState:
+    side = 0 if backwards else 1
+    pins, settings = state.pins, state.settings
+    if step.pins:
+        held = dict(pins)
+        for epoch, both in step.pins.items():
+            pin = both[side]
+            if pin is None:
+                held.pop(epoch, None)
+            else:
+                held[epoch] = pin
+        pins = held
+    if step.settings is not None:
+        settings = step.settings[side]
+    looked = state.looked - step.looked if backwards else state.looked | step.looked
+    return replace(state, pins=pins, looked=looked, settings=settings)
+
+
+def _back_or_forth(state: ReviewState, do: str) -> ReviewState:
+    steps: Sequence[Step] = state.done if do == "undo" else state.undone
+    if not steps:
+        raise InputError(f"there is nothing to {do}.")
+    step = steps[-1]
+    moved = _applied(state, step, backwards=do == "undo")
+    if do == "undo":
+        return replace(moved, done=state.done[:-1], undone=(*state.undone, step))
+    return replace(moved, done=(*state.done, step), undone=state.undone[:-1])
+
+
+def _several(said: object, scheme: StageScheme, n_epochs: int, profiles: Iterable[str]) -> Action:
+    if not isinstance(said, list) or not 1 <= len(said) <= MOST_TOGETHER:
+        raise InputError(f"actions is {checks.shown(said)}, expected a list of 1 to {MOST_TOGETHER}.")
+    known = tuple(profiles)
+    actions = []
+    for one in said:
+        action = parse_action(one, scheme, n_epochs, known)
+        if action.do not in TOGETHER:
+            raise InputError(f"the action {action.do!r} stands alone, expected {', '.join(TOGETHER)}.")
+        actions.append(action)
+    return Action("several", actions=tuple(actions))
+
+
+def _epoch(said: Mapping[str, Any], key: str, n_epochs: int) -> int:
+    value = said.get(key, said.get("epoch"))
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < n_epochs:
+        shown = checks.shown(value)
+        raise InputError(f"{key} is {shown}, expected the index of an epoch, 0 to {n_epochs - 1}.")
+    return value
+
+
+def _stage(value: object, scheme: StageScheme) -> int:
+    if isinstance(value, str):
+        return scheme.index(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < scheme.n_stages:
+        raise InputError(f"stage is {checks.shown(value)}, expected 0 to {scheme.n_stages - 1}.")
+    return value
+
+
+def _reason(value: object) -> str:
+    text = checks.text(value, "why")
+    if len(text) > MOST_WHY:
+        raise InputError(f"why has {len(text)} characters, expected at most {MOST_WHY}.")
+    return text
+
+
+def _strength(value: object) -> StrengthChoice:
+    if value is None or value == "off":
+        return None if value is None else "off"
+    return checks.number(value, "strength", low=0.0, high=MOST_WEIGHT)
+
+
+def _one_of(value: object, what: str, choices: tuple[bool | None, ...]) -> bool | None:
+    if not any(value is choice for choice in choices):
+        shown = ", ".join({None: "null", True: "true", False: "false"}[choice] for choice in choices)
+        raise InputError(f"{what} is {checks.shown(value)}, expected one of {shown}.")
+    return value  # type: ignore[return-value]  # it is one of the choices

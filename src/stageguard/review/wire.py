@@ -1,0 +1,227 @@
+"""A night under review as JSON for the page: arrays as base64 of their bytes, sentences counted from 1."""
+
+from __future__ import annotations
+
+import base64
+from math import isinf
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.base.arrays import Floats
+from stageguard.guard.explain import Change, in_bouts
+from stageguard.measures.day import lights_window
+from stageguard.measures.summary import early_rem_words
+from stageguard.night.stages import StageScheme, canonical_name
+from stageguard.review.measured import measured
+from stageguard.review.night import Outcome
+from stageguard.review.session import ConflictError, Moment, Review
+from stageguard.review.worth import Worth
+
+NO_EVIDENCE = 255
+STEPS = 200  # of a probability in a byte
+KEYS = {"W": "w", "N1": "1", "N2": "2", "N3": "3", "R": "r", "N": "n", "S": "s", "Light": "l", "Deep": "d"}
+FULL = {"W": "Wake", "R": "REM", "N": "NREM", "S": "Sleep", "Light": "Light sleep", "Deep": "Deep sleep"}
+
+
+def encoded(array: npt.NDArray[Any]) -> str:
+    """Return the little-endian bytes of an array in base64."""
+    return base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
+
+
+def shares(probabilities: Floats) -> str:
+    """Return probabilities as bytes: 200 for 1, 255 where there is no evidence."""
+    steps = np.where(np.isnan(probabilities), NO_EVIDENCE, np.rint(probabilities * STEPS))
+    return encoded(np.clip(steps, 0, NO_EVIDENCE).astype(np.uint8))
+
+
+def stages_of(scheme: StageScheme) -> list[dict[str, Any]]:
+    """Return each stage with the key that sets it."""
+    known = [canonical_name(name) for name in scheme.names]
+    keys = [KEYS.get(name or "", "") for name in known]
+    if "" in keys or len(set(keys)) < len(keys):
+        keys = [str(place) for place in range(1, len(keys) + 1)]
+    return [
+        {
+            "name": name,
+            "key": key,
+            "full": FULL.get(meaning or "", name),
+            "wake": name == scheme.wake,
+            "rem": name == scheme.rem,
+        }
+        for name, key, meaning in zip(scheme.names, keys, known, strict=True)
+    ]
+
+
+def fixed_part(review: Review) -> dict[str, Any]:
+    """Return what no action changes, but for hiding it."""
+    night, blind = review.night, review.now.state.is_blind
+    density = night.density
+    off, on = night.statistics.lights
+    first, stop = lights_window(night.hypnogram(night.argmax), off, on)
+    quality = night.options.quality
+    hidden: dict[str, Any] = {
+        "stager": encoded(night.argmax),
+        "expert": None if night.expert is None else encoded(night.expert.labels),
+        "probabilities": shares(density.probabilities),
+    }
+    return {
+        "epochs": night.n_epochs,
+        "epoch_seconds": density.epoch_seconds,
+        "start": None if density.start is None else density.start.isoformat(),
+        "offset_seconds": density.offset_seconds,
+        "lights_off": None if off is None else first,
+        "lights_on": None if on is None else stop,
+        "stages": stages_of(night.scheme),
+        "quality": None if quality is None else encoded(np.rint(100 * np.asarray(quality)).astype(np.uint8)),
+        **(dict.fromkeys(hidden) if blind else hidden),
+    }
+
+
+def moving_part(review: Review, at: Moment) -> dict[str, Any]:
+    """Return what an action changes, but for what takes long."""
+    state, night = at.state, review.night
+    answer: dict[str, Any] = {
+        "name": night.name,
+        "revision": state.revision,
+        "pins": [[epoch, pin.stage, pin.who, pin.why] for epoch, pin in sorted(state.pins.items())],
+        "looked": len(state.looked),
+        "settings": {
+            "profile": state.settings.profile,
+            "strength": state.settings.strength,
+            "clock": state.settings.clock,
+            "has_clock": night.profile_for(state.settings).clock is not None,
+            "why": "" if state.is_blind else _why(at.outcome),
+            "assumed": [] if at.outcome.decoding is None else list(at.outcome.decoding.assumed),
+        },
+        "blind": state.is_blind,
+        "revealed": state.is_revealed,
+        "conflict": None,
+        "can_undo": bool(state.done),
+        "can_redo": bool(state.undone),
+        "saved": {"file": str(review.journal.path), "when": review.journal.when},
+        "cycles": None if state.is_blind else [],
+    }
+    if state.is_blind:
+        return answer | dict.fromkeys(("guard", "posterior", "statistics", "indicators", "joint"))
+    posterior = at.outcome.posterior
+    if at.outcome.conflict is not None:
+        answer["conflict"] = {"text": str(at.outcome.conflict), "pins": [], "relax": []}
+        answer["conflict"]["pins"] = [epoch for epoch, _ in at.outcome.conflict.pins]
+    answer["guard"] = encoded(at.outcome.labels)
+    blank = np.full(night.density.probabilities.shape, np.nan)
+    answer["posterior"] = shares(blank if posterior is None else posterior.probabilities)
+    return answer | measured(night, state, at.outcome)
+
+
+def _why(outcome: Outcome) -> str:
+    return "" if outcome.decoding is None else str(outcome.decoding.strength)
+
+
+def worth_part(review: Review, at: Moment) -> dict[str, Any]:
+    """Return what was changed and what is worth a look."""
+    if at.state.is_blind:
+        return {"changes": None, "queue": None, "early_rem": None}
+    found, decoding = review.worth(at), at.outcome.decoding
+    return {
+        "changes": [change_row(change) for change in found.changes],
+        "queue": _queue(review, at, found),
+        "early_rem": [] if decoding is None else list(early_rem_words(decoding)),
+    }
+
+
+def _queue(review: Review, at: Moment, found: Worth) -> dict[str, Any]:
+    names, argmax, labels = review.night.scheme.names, review.night.argmax, at.outcome.labels
+    return {
+        "epochs": [
+            {
+                "first": one.first,
+                "last": one.last,
+                "epoch": one.epoch,
+                "reason": one.reason,
+                "gain_minutes": round(one.gain_minutes, 2),
+                "text": one.text(names, labels, argmax),
+            }
+            for one in found.stretches
+        ],
+        "left": len(found.stretches),
+        "done": at.state.n_stretches_done,
+        "expected_errors": round(found.expected_errors, 2),
+        "expected_errors_if_done": round(found.expected_errors_if_done, 2),
+        "note": found.note,
+    }
+
+
+def change_row(change: Change) -> dict[str, Any]:
+    """Return a change of the guard's."""
+    return {
+        "first": change.first_epoch,
+        "last": change.first_epoch + change.n_epochs - 1,
+        "before": in_bouts(change.before),
+        "after": in_bouts(change.after),
+        "rule": change.rule,
+        "nats": round(change.evidence_nats, 3),
+        "text": change_text(change),
+    }
+
+
+def change_text(change: Change) -> str:
+    """Return a change as one sentence, epochs counted from 1."""
+    first, n = change.first_epoch + 1, change.n_epochs
+    where = f"Epoch {first}" if n == 1 else f"Epochs {first} to {first + n - 1}"
+    when = "" if change.clock is None else f" ({change.clock:%H:%M:%S})"
+    margin = change.margin_nats
+    cost = "no allowed night keeps it" if isinf(margin) else f"keeping it costs {margin:.1f} nats"
+    by = "set by a person" if change.rule == "pin" else f"by {change.rule}"
+    return f"{where}{when}: {in_bouts(change.before)} → {in_bouts(change.after)}, {by}; {cost}."
+
+
+def conflict_part(error: ConflictError, scheme: StageScheme) -> dict[str, Any]:
+    """Return why an action was refused, and what can be done instead."""
+    blamed = ", ".join(f"{epoch + 1} ({stage})" for epoch, stage in error.error.pins)
+    return {
+        "text": f"Epochs {blamed} cannot all hold under the profile's shortest bouts and forbidden changes.",
+        "pins": [epoch for epoch, _ in error.error.pins],
+        "relax": [{"label": each.label, "action": each.action.to_dict(scheme)} for each in error.relax],
+    }
+
+
+def explanation(review: Review, epoch: int) -> dict[str, Any]:
+    """Return why an epoch has its stage."""
+    at, night = review.now, review.night
+    names = (*night.scheme.names, "?")
+    label, own = names[at.outcome.labels[epoch]], names[night.argmax[epoch]]
+    pin = at.state.pins.get(epoch)
+    here = [
+        change for change in review.worth(at).changes
+        if change.first_epoch <= epoch < change.first_epoch + change.n_epochs
+    ]  # fmt: skip
+    lines: list[str] = []
+    if pin is not None:
+        lines.append(f"Epoch {epoch + 1} is {label}: set by {pin.who}{f' ({pin.why})' if pin.why else ''}.")
+    lines += [change_text(change) for change in here]
+    if not lines:
+        kept = (
+            "no evidence, and too long a gap to fill" if label == "?" else f"{label}, as the stager decided"
+        )
+        filled = own == "?" and label != "?"
+        lines.append(f"Epoch {epoch + 1}: {f'{label}, from its neighbours' if filled else kept}.")
+    posterior = at.outcome.posterior
+    return {
+        "epoch": epoch,
+        "text": lines,
+        "probabilities": _row(night.density.probabilities[epoch]),
+        "posterior": None if posterior is None else _row(posterior.probabilities[epoch]),
+        "rules": [change.rule for change in here],
+    }
+
+
+def _row(values: Floats) -> list[float] | None:
+    return None if np.isnan(values).any() else [round(float(value), 4) for value in values]
+
+
+def whole_state(review: Review, index: int) -> dict[str, Any]:
+    """Return all that the page shows of a night."""
+    at = review.now
+    return {"index": index} | fixed_part(review) | moving_part(review, at) | worth_part(review, at)
