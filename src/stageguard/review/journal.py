@@ -108,10 +108,9 @@ class Journal:
             raise OutputError(f"cannot write {path}: {error.strerror or error}.") from None
         try:
             self.found = read_journal(path)
-            self._stream: FileIO = self._stack.enter_context(path.open("r+b", buffering=0))
+            self._stream: FileIO = self._stack.enter_context(path.open("ab", buffering=0))
             if self.found.n_dropped:
                 self._stream.truncate(self.found.n_bytes)
-            self._stream.seek(self.found.n_bytes)
         except BaseException:
             self.close(remove=is_new)
             raise
@@ -137,14 +136,13 @@ class Journal:
 
     def _append(self, record: Mapping[str, Any]) -> None:
         line = json.dumps(record, ensure_ascii=False, allow_nan=False).encode() + b"\n"
-        begin = self._stream.tell()
+        begin = os.fstat(self._stream.fileno()).st_size
         try:
             if self._stream.write(line) < len(line):
                 raise OSError(errno.ENOSPC, "No space left on device")
             os.fsync(self._stream.fileno())
         except OSError as error:
             with contextlib.suppress(OSError):  # what is left of the line has no end, and is dropped
-                self._stream.seek(begin)
                 self._stream.truncate(begin)
             reason = error.strerror or str(error)
             raise OutputError(f"cannot write {self.path}: {reason}. Nothing was changed.") from None

@@ -5,9 +5,9 @@ from __future__ import annotations
 import getpass
 import os
 import sys
-import webbrowser
 from pathlib import Path
 from typing import Annotated
+from webbrowser import open_new_tab
 
 from stageguard.base.errors import InputError
 from stageguard.cli.inputs import decode_options, find_densities
@@ -136,7 +136,7 @@ def _serve(desk: Desk, port: int, *, opens: bool) -> None:
     out.print("Ctrl-C ends it; nothing is lost.")
     sys.stdout.flush()
     if opens and _has_display():
-        webbrowser.open(server.url)
+        open_new_tab(server.url)
     server.run()
     out.print("Closed.")
 
