@@ -15,6 +15,7 @@ from stageguard.formats.registry import formats
 from stageguard.review.journal import read_journal
 from stageguard.review.opening import AskedNight, OpenedNight, open_night
 from stageguard.review.session import Review, journal_path
+from stageguard.review.signals import NightSignals
 
 
 class NoNightError(InputError):
@@ -36,6 +37,7 @@ class Desk:
         self._output = output
         self._lock = threading.Lock()
         self._reviews: dict[int, Review] = {}
+        self._signals: dict[int, NightSignals] = {}
         self.opened: list[OpenedNight | None] = []
         self.errors: list[str | None] = []
         for night in self.asked:
@@ -67,6 +69,17 @@ class Desk:
                 path = self.journal_path(index)
                 self._reviews[index] = Review(opened, path, self.scorer, is_blind=self.is_blind)
             return self._reviews[index]
+
+    def signals(self, index: int) -> NightSignals:
+        """Return the signals of a night, looked up in its recording's header now if not before."""
+        review = self.review(index)
+        path = self.asked[index].edf
+        if path is None:
+            raise NoNightError("this night was opened without a recording (--edf).")
+        with self._lock:
+            if index not in self._signals:
+                self._signals[index] = NightSignals(path, review.night.hypnogram(review.night.argmax))
+            return self._signals[index]
 
     def overview(self) -> dict[str, Any]:
         """Return all nights in a line each, and what there is to choose from."""

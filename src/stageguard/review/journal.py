@@ -81,7 +81,7 @@ def replay(
     for number, record in enumerate(journal.actions, start=2):
         try:
             action = parse_action(record, scheme, n_epochs, profiles)
-            state = act(state, action, str(record["who"]), n_epochs)
+            state = act(state, action, str(record["who"]), n_epochs, str(record["when"]))
             if record["revision"] != state.revision:
                 raise InputError(f"revision {record['revision']!r} follows {state.revision - 1}")
         except MALFORMED as error:
@@ -122,10 +122,9 @@ class Journal:
         self._append({"layout": LAYOUT_VERSION, "stageguard": __version__} | dict(head) | {"begun": now()})
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Write an action with the time; when this returns, it is on the disk."""
-        when = now()
-        self._append({"when": when} | dict(record))
-        self.when = when
+        """Write an action; when this returns, it is on the disk."""
+        self._append(record)
+        self.when = record["when"]
         self.n_actions += 1
 
     def close(self, *, remove: bool = False) -> None:

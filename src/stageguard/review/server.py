@@ -8,17 +8,19 @@ import secrets
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from stageguard.base.errors import OutputError, StageGuardError, error_message
+from stageguard.base.errors import InputError, OutputError, StageGuardError, error_message
 from stageguard.base.extras import library
 from stageguard.base.files import parse_json, read_file
+from stageguard.night.colours import css_variables
 from stageguard.review import wire
 from stageguard.review.desk import Desk, NoNightError
 from stageguard.review.guarded import Guarded
 from stageguard.review.session import ConflictError, HiddenError, Review, StaleError
+from stageguard.review.signals import Filters
 
 HOST = "127.0.0.1"
 PAGE = Path(__file__).parent / "page"
@@ -53,6 +55,24 @@ class Routes:
         review = self._open(index)
         at = review.now
         return 200, {"revision": at.state.revision} | wire.worth_part(review, at)
+
+    def revision(self, index: int) -> Answer:
+        """Return how many actions there were, for another window to see."""
+        review = self.desk.review(index)
+        saved = {"file": str(review.journal.path), "when": review.journal.when}
+        return 200, {"revision": review.now.state.revision, "saved": saved}
+
+    def signals(self, index: int, said: Mapping[str, list[str]]) -> Answer:
+        """Return the signals of some epochs."""
+        single = _single(said, ("first", "count", "montage", "low", "high", "notch"))
+        first, count = (_whole(single.get(name), name) for name in ("first", "count"))
+        signals = self.desk.signals(index)
+        names, montage = said.get("channels", []), single.get("montage", "")
+        return 200, signals.window(first, count, names, montage, Filters.parsed(single))
+
+    def spectrogram(self, index: int, said: Mapping[str, list[str]]) -> Answer:
+        """Return the spectrogram of the night."""
+        return 200, self.desk.signals(index).spectrogram(_single(said, ("channel",)).get("channel"))
 
     def explain(self, index: int, epoch: int) -> Answer:
         """Return why an epoch has its stage."""
@@ -106,6 +126,20 @@ def answered(route: Callable[..., Answer], *arguments: Any) -> Answer:
         return 400, {"error": str(error_message(error))}
 
 
+def _single(said: Mapping[str, list[str]], names: Sequence[str]) -> dict[str, str]:
+    """Return what is said once; anything twice is refused."""
+    twice = [name for name in names if len(said.get(name, ())) > 1]
+    if twice:
+        raise InputError(f"{twice[0]} is given twice, expected it once.")
+    return {name: said[name][0] for name in names if name in said}
+
+
+def _whole(text: str | None, name: str) -> int:
+    if text is None or not text.isdecimal() or len(text) > 9:
+        raise InputError(f"{name} is {text!r:.40}, expected a whole number.")
+    return int(text)
+
+
 def page_file(name: str) -> tuple[bytes, str] | None:
     """Return a file of the page and its type; names that are not listed in its folder are none."""
     listed = {path.name: path for path in PAGE.iterdir() if path.suffix in TYPES and path.is_file()}
@@ -133,6 +167,15 @@ def make_app(desk: Desk, end: Callable[[], None]) -> Any:
 
         return endpoint
 
+    def ask(method: Callable[..., Answer]) -> Callable[[Any], Any]:
+        def endpoint(request: Any) -> Any:
+            said: dict[str, list[str]] = {}
+            for name, value in request.query_params.multi_items():
+                said.setdefault(name, []).append(value)
+            return sent(answered(method, request.path_params["index"], said))
+
+        return endpoint
+
     def write(method: Callable[..., Answer], *names: str) -> Callable[[Any], Any]:
         async def endpoint(request: Any) -> Any:
             try:
@@ -152,6 +195,9 @@ def make_app(desk: Desk, end: Callable[[], None]) -> Any:
             return sent((404, {"error": "there is no such file."}))
         return responses.Response(found[0], media_type=found[1])
 
+    def colours(request: Any) -> Any:
+        return responses.Response(css_variables(), media_type=TYPES[".css"])
+
     def close(request: Any) -> Any:
         return sent(routes.close())
 
@@ -165,10 +211,14 @@ def make_app(desk: Desk, end: Callable[[], None]) -> Any:
     return applications.Starlette(
         routes=[
             route("/", page),
+            route("/page/colours.css", colours),
             route("/page/{name}", page),
             route("/api/nights", read(routes.overview)),
             route(one, read(routes.night, "index")),
             route(one + "/worth", read(routes.worth, "index")),
+            route(one + "/revision", read(routes.revision, "index")),
+            route(one + "/signals", ask(routes.signals)),
+            route(one + "/spectrogram", ask(routes.spectrogram)),
             route(one + "/explain/{epoch:int}", read(routes.explain, "index", "epoch")),
             route(one + "/actions", write(routes.act, "index"), methods=["POST"]),
             route(one + "/export", write(routes.export, "index"), methods=["POST"]),
@@ -239,7 +289,8 @@ class ReviewServer:
 
 def _bound(port: int) -> socket.socket:
     """Return a socket on this computer's own address; port 0 is any free one."""
-    made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    # named as TCP, or asyncio would leave the delay on that waits 40 ms for more to send
+    made = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((HOST, port))

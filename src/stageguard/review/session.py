@@ -28,7 +28,7 @@ from stageguard.formats.outputs import (
 from stageguard.formats.registry import named
 from stageguard.guard.explain import in_bouts
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
-from stageguard.review.journal import REVIEW_SUFFIX, Journal, JournalFile, replay
+from stageguard.review.journal import REVIEW_SUFFIX, Journal, JournalFile, now, replay
 from stageguard.review.night import (
     NightUnderReview,
     Outcome,
@@ -97,9 +97,10 @@ class Review:
             if revision != before.state.revision or isinstance(revision, bool):
                 raise StaleError("the night was changed in another window: look again, then repeat it.")
             action = parse_action(said, night.scheme, night.n_epochs, night.profile_names)
-            state = act(before.state, action, self.scorer, night.n_epochs)
+            when = now()
+            state = act(before.state, action, self.scorer, night.n_epochs, when)
             outcome = self._outcome(before, state, action)
-            self.journal.append(self._record(action, before, state, outcome))
+            self.journal.append({"when": when} | self._record(action, before, state, outcome))
             self.now = Moment(state, outcome, {})
             return self.now
 
@@ -121,7 +122,7 @@ class Review:
         record = {"revision": state.revision, "who": self.scorer} | action.to_dict(self.night.scheme)
         old, new = before.outcome.labels, outcome.labels
         if state.is_blind:  # what the scorer sees is what was scored
-            old, new = (_scored(self.night, one) for one in (before.state, state))
+            old, new = (pinned(self.night, one) for one in (before.state, state))
         if action.do in ("set", "clear", "looked"):
             here = slice(action.first, action.last + 1)
             record["before"] = in_bouts([names[label] for label in old[here].tolist()])
@@ -148,7 +149,7 @@ class Review:
     def reviewed(self) -> Hypnogram:
         """Return the stages of the review: in a blind one those that were scored, else all."""
         at = self.now
-        labels = _scored(self.night, at.state) if at.state.is_blind else at.outcome.labels
+        labels = pinned(self.night, at.state) if at.state.is_blind else at.outcome.labels
         return self.night.hypnogram(labels, self.scorer)
 
     def export(self, name: object) -> Written:
@@ -188,7 +189,8 @@ class Review:
         self.journal.close(remove=self.journal.n_actions == 0)
 
 
-def _scored(night: NightUnderReview, state: ReviewState) -> Labels:
+def pinned(night: NightUnderReview, state: ReviewState) -> Labels:
+    """Return the stages that a person set, -1 elsewhere."""
     labels = np.full(night.n_epochs, UNSCORED, dtype=np.int8)
     if state.pins:
         labels[list(state.pins)] = [pin.stage for pin in state.pins.values()]

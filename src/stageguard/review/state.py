@@ -27,6 +27,7 @@ class Pin:
     stage: int
     who: str
     why: str = ""
+    when: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +148,8 @@ def parse_action(said: object, scheme: StageScheme, n_epochs: int, profiles: Ite
     return Action(do)
 
 
-def act(state: ReviewState, action: Action, who: str, n_epochs: int) -> ReviewState:
-    """Return the state after an action."""
+def act(state: ReviewState, action: Action, who: str, n_epochs: int, when: str = "") -> ReviewState:
+    """Return the state after what somebody did at some time."""
     revision = state.revision + 1
     if action.do == "blind":
         if state.pins or state.looked or state.is_revealed:
@@ -165,21 +166,21 @@ def act(state: ReviewState, action: Action, who: str, n_epochs: int) -> ReviewSt
         return replace(_back_or_forth(state, action.do), revision=revision)
     if action.do == "looked" and state.is_blind:
         raise InputError("nothing can be agreed with while the guard is hidden: score the epoch.")
-    step = _step(state, action, who)
+    step = _step(state, action, who, when)
     return replace(_applied(state, step), done=(*state.done, step), undone=(), revision=revision)
 
 
-def _step(state: ReviewState, action: Action, who: str) -> Step:
+def _step(state: ReviewState, action: Action, who: str, when: str) -> Step:
     """Return what an action changes."""
     epochs = range(action.first, action.last + 1)
     if action.do == "several":
         together = Step(action.do)
         for each in action.actions:
-            step = _step(state, each, who)
+            step = _step(state, each, who, when)
             state, together = _applied(state, step), _joined(together, step)
         return together
     if action.do == "set":
-        pin = Pin(action.stage, who, action.why)
+        pin = Pin(action.stage, who, action.why, when)
         return Step(action.do, pins={epoch: (state.pins.get(epoch), pin) for epoch in epochs})
     if action.do == "clear":
         held = {epoch: state.pins[epoch] for epoch in epochs if epoch in state.pins}

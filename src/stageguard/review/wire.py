@@ -13,15 +13,17 @@ from stageguard.base.arrays import Floats
 from stageguard.guard.explain import Change, in_bouts
 from stageguard.measures.day import lights_window
 from stageguard.measures.summary import early_rem_words
+from stageguard.night.colours import stage_shade
 from stageguard.night.stages import StageScheme, canonical_name
 from stageguard.review.measured import measured
 from stageguard.review.night import Outcome
-from stageguard.review.session import ConflictError, Moment, Review
+from stageguard.review.session import ConflictError, Moment, Review, pinned
 from stageguard.review.worth import Worth
 
 NO_EVIDENCE = 255
 STEPS = 200  # of a probability in a byte
-KEYS = {"W": "w", "N1": "1", "N2": "2", "N3": "3", "R": "r", "N": "n", "S": "s", "Light": "l", "Deep": "d"}
+# What sets a stage; the page has n for the next change, so that sleep that is not REM is s.
+KEYS = {"W": "w", "N1": "1", "N2": "2", "N3": "3", "R": "r", "N": "s", "S": "s", "Light": "l", "Deep": "d"}
 FULL = {"W": "Wake", "R": "REM", "N": "NREM", "S": "Sleep", "Light": "Light sleep", "Deep": "Deep sleep"}
 
 
@@ -49,8 +51,10 @@ def stages_of(scheme: StageScheme) -> list[dict[str, Any]]:
             "full": FULL.get(meaning or "", name),
             "wake": name == scheme.wake,
             "rem": name == scheme.rem,
+            "colour": stage_shade(scheme, label).light,
+            "dark": stage_shade(scheme, label).dark,
         }
-        for name, key, meaning in zip(scheme.names, keys, known, strict=True)
+        for label, (name, key, meaning) in enumerate(zip(scheme.names, keys, known, strict=True))
     ]
 
 
@@ -85,7 +89,7 @@ def moving_part(review: Review, at: Moment) -> dict[str, Any]:
     answer: dict[str, Any] = {
         "name": night.name,
         "revision": state.revision,
-        "pins": [[epoch, pin.stage, pin.who, pin.why] for epoch, pin in sorted(state.pins.items())],
+        "pinned": encoded(pinned(night, state)),
         "looked": len(state.looked),
         "settings": {
             "profile": state.settings.profile,
@@ -211,6 +215,9 @@ def explanation(review: Review, epoch: int) -> dict[str, Any]:
     return {
         "epoch": epoch,
         "text": lines,
+        "pin": None
+        if pin is None
+        else {name: getattr(pin, name) for name in ("stage", "who", "when", "why")},
         "probabilities": _row(night.density.probabilities[epoch]),
         "posterior": None if posterior is None else _row(posterior.probabilities[epoch]),
         "rules": [change.rule for change in here],

@@ -124,6 +124,8 @@ def _serve(desk: Desk, port: int, *, opens: bool) -> None:
     if not readable:
         raise Exit(1)
     first = desk.review(readable[0])
+    if desk.asked[readable[0]].edf is not None:
+        desk.signals(readable[0])  # one of another night is refused before anything is shown
     server = ReviewServer(desk, port)
     out = console()
     found = first.journal.found

@@ -1,0 +1,323 @@
+"""The signals of a recording beside its night: windows of epochs, montages, filters, and a spectrogram.
+
+Samples stay in the file; a window costs its own memory and a margin for the filters. The recording is laid
+under the night by their clocks, or by the night's offset where one of them has no clock.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.base import checks
+from stageguard.base.arrays import Floats
+from stageguard.base.errors import InputError
+from stageguard.base.extras import library
+from stageguard.base.files import file_error
+from stageguard.base.records import dataclass
+from stageguard.base.units import quantity_of
+from stageguard.formats.recordings.edf import NO_DATE
+from stageguard.formats.recordings.read import Combination, begins_after, read_recording
+from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.recording import Recording, Signal
+from stageguard.review.wire import encoded
+
+MOST_EPOCHS = 64  # in a window
+MOST_CHANNELS = 32
+MARGIN_SECONDS = 10.0  # read on either side of a window, so that filters have settled in it
+ORDER = 2  # of the Butterworth filters, run forwards and backwards
+NOTCH_QUALITY = 30.0
+SLACK_EPOCHS = 1  # a recording this much shorter or longer than its night is of the same length
+LEAST_COVERED = 0.5  # of a night that its recording must cover
+COLUMNS, LOWEST_HZ, HIGHEST_HZ, ROW_HZ = 2000, 0.5, 30.0, 0.5  # of a spectrogram
+BLOCK_SAMPLES = 2**19  # of a recording, worked on at a time
+WINDOWS = 8  # at most, that a column of a spectrogram is the mean of
+KEPT_SPECTROGRAMS = 8
+PERCENTILES = (2.0, 99.0)  # between which a spectrogram's bytes run
+
+# Electrodes and the mastoid they are referred to: the other side's, as the AASM recommends.
+DERIVED = {
+    **{"F4": ("M1", "A1"), "C4": ("M1", "A1"), "O2": ("M1", "A1"), "E2": ("M1", "A1", "M2", "A2")},
+    **{"F3": ("M2", "A2"), "C3": ("M2", "A2"), "O1": ("M2", "A2"), "E1": ("M2", "A2")},
+}
+MOST_OF_A_ROLE = {"eeg": 6, "eog": 2, "emg": 1, "ecg": 1}
+SLEEP, EVERYTHING = "Sleep", "All channels"
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Limits in Hz; None where a filter is off. Only voltages are filtered."""
+
+    low: float | None = None
+    high: float | None = None
+    notch: float | None = None
+
+    @classmethod
+    def parsed(cls, said: Mapping[str, str]) -> Filters:
+        """Return what texts from outside say."""
+        values = {name: _hertz(said[name], name) for name in ("low", "high", "notch") if said.get(name)}
+        filters = cls(**values)
+        if filters.low is not None and filters.high is not None and filters.low >= filters.high:
+            raise InputError(f"low is {filters.low:g} Hz, expected less than high, {filters.high:g} Hz.")
+        return filters
+
+
+class NightSignals:
+    """A recording that is laid under a night."""
+
+    def __init__(self, path: Path, night: Hypnogram) -> None:
+        library(
+            "scipy.signal", "filters", "review"
+        )  # it takes a second to load: before a window is asked for
+        recording = read_recording(path)
+        self._epoch_seconds, self._n_epochs = night.epoch_seconds, night.n_epochs
+        self._begins = _begins(path, recording, night)
+        channels = _channels(recording)
+        if not channels:
+            raise file_error(path, "has no channel that is sampled at a steady rate. Name another recording.")
+        derived = _derived(channels)
+        self._channels = channels | {name: signal for name, (signal, _) in derived.items()}
+        pairs = {name: pair for name, (_, pair) in derived.items()}
+        self.montages = _montages(recording, self._channels, pairs)
+        self._spectrograms: dict[str, dict[str, Any]] = {}
+        self._lock = threading.Lock()
+
+    def window(
+        self, first: int, count: int, names: Sequence[str], montage: str, filters: Filters
+    ) -> dict[str, Any]:
+        """Return the samples of epochs as the page takes them; NaN where the recording has none."""
+        if not 0 <= first < self._n_epochs or not 1 <= count <= MOST_EPOCHS:
+            raise InputError(
+                f"first is {first} and count {count}, expected epochs 0 to {self._n_epochs - 1}, "
+                f"at most {MOST_EPOCHS} of them."
+            )
+        count = min(count, self._n_epochs - first)
+        begin = self._begins + first * self._epoch_seconds
+        seconds = count * self._epoch_seconds
+        chosen = self._chosen(names, montage)
+        return {
+            "channels": [
+                {
+                    "name": name,
+                    "unit": signal.unit,
+                    "rate": signal.rate_hz,
+                    "values": encoded(_filtered(signal, begin, seconds, filters).astype("<f4")),
+                }
+                for name, signal in chosen.items()
+            ],
+            "seconds": [begin, begin + seconds],
+            "montages": list(self.montages),
+            "all_channels": list(self._channels),
+        }
+
+    def spectrogram(self, channel: str | None) -> dict[str, Any]:
+        """Return the power of a channel over the whole night, computed once."""
+        name = self.montages[SLEEP][0] if channel is None else channel
+        signal = self._chosen([name], "")[name]
+        with self._lock:
+            if name not in self._spectrograms:
+                while len(self._spectrograms) >= KEPT_SPECTROGRAMS:
+                    del self._spectrograms[next(iter(self._spectrograms))]
+                seconds = self._n_epochs * self._epoch_seconds
+                n_columns = min(self._n_epochs, COLUMNS)
+                powers = _powers(signal, self._begins, seconds, n_columns)
+                self._spectrograms[name] = {
+                    "columns": powers.shape[1],
+                    "rows": powers.shape[0],
+                    "hz": [LOWEST_HZ, HIGHEST_HZ],
+                    "values": encoded(_as_bytes(powers)),
+                    "channel": name,
+                    "all_channels": list(self._channels),
+                }
+            return self._spectrograms[name]
+
+    def _chosen(self, names: Sequence[str], montage: str) -> dict[str, Signal]:
+        if len(names) > MOST_CHANNELS:
+            raise InputError(f"{len(names)} channels are asked for, expected at most {MOST_CHANNELS}.")
+        if not names:
+            montage = montage or SLEEP
+            if montage not in self.montages:
+                known = ", ".join(self.montages)
+                raise InputError(f"montage is {checks.shown(montage)}, expected one of {known}.")
+            names = self.montages[montage][:MOST_CHANNELS]
+        unknown = [name for name in names if name not in self._channels]
+        if unknown:
+            known = ", ".join(self._channels)
+            raise InputError(f"there is no channel {checks.shown(unknown[0])}, expected one of {known}.")
+        return {name: self._channels[name] for name in names}
+
+
+def _hertz(text: str, name: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise InputError(f"{name} is {checks.shown(text)}, expected a frequency in Hz.") from None
+    return checks.number(value, name, low=0.01, high=10_000.0)
+
+
+def _begins(path: Path, recording: Recording, night: Hypnogram) -> float:
+    """Return seconds from the recording's start to the first epoch; refuse one of another night."""
+    epoch, seconds = night.epoch_seconds, night.n_epochs * night.epoch_seconds
+    has_clocks = night.start is not None and recording.start not in (None, NO_DATE)
+    begins = begins_after(night, recording) if has_clocks else night.offset_seconds
+    if begins is None:
+        when = " and the night at ".join(f"{at:%Y-%m-%d %H:%M:%S}" for at in (recording.start, night.start))
+        raise file_error(path, f"begins at {when}: they do not overlap. Is it another night's?")
+    apart = recording.seconds - night.offset_seconds - seconds
+    if not has_clocks and abs(apart) > (SLACK_EPOCHS + 1) * epoch:
+        raise file_error(
+            path,
+            f"lasts {recording.seconds:,.0f} s and the night {seconds:,.0f} s, and no clock says where it "
+            "lies. Say when the night's recording began (--start), or name the night's own recording.",
+        )
+    covered = min(begins + seconds, recording.seconds) - max(begins, 0.0)
+    if covered < LEAST_COVERED * seconds:
+        raise file_error(
+            path,
+            f"covers {max(covered, 0) / epoch:,.0f} of {night.n_epochs:,} epochs, expected most of them. "
+            "Is it another night's?",
+        )
+    return begins
+
+
+def _channels(recording: Recording) -> dict[str, Signal]:
+    """Return the channels of the file by label."""
+    channels: dict[str, Signal] = {}
+    for role, signal in recording.signals.items():
+        if isinstance(signal, Signal):
+            channels[signal.name if signal.name not in channels else role] = signal
+    return channels
+
+
+def _derived(channels: Mapping[str, Signal]) -> dict[str, tuple[Signal, tuple[str, str]]]:
+    """Return differences of electrodes that are recorded apart, each with the two it is made of."""
+    by_site = {_site(name): name for name in reversed(list(channels))}
+    made: dict[str, tuple[Signal, tuple[str, str]]] = {}
+    for site, references in DERIVED.items():
+        other = next((by_site[name] for name in references if name in by_site), None)
+        if site not in by_site or other is None:
+            continue
+        pair = by_site[site], other
+        first, second = (channels[name] for name in pair)
+        name = "-".join(pair)
+        alike = all(
+            getattr(first, what) == getattr(second, what) for what in ("rate_hz", "unit", "n_samples")
+        )
+        if alike and name not in channels:
+            samples = Combination(first.samples, second=second.samples)
+            made[name] = Signal(name, samples, first.rate_hz, first.unit), pair
+    return made
+
+
+def _site(name: str) -> str:
+    """Return the electrode that a label names alone: "EEG F4" is F4, "F4-M1" is none."""
+    return re.sub(r"^(EEG|EOG)[ _-]*", "", name.strip().upper())
+
+
+def _montages(
+    recording: Recording, channels: Mapping[str, Signal], derived: Mapping[str, tuple[str, str]]
+) -> dict[str, list[str]]:
+    """Return the channels of each montage by name; differences go before what they are made of."""
+    parts = {part for pair in derived.values() for part in pair}
+    labels = {id(signal): name for name, signal in channels.items()}
+    sleep: list[str] = []
+    for kind, most in MOST_OF_A_ROLE.items():
+        of_kind = [
+            labels[id(signal)]
+            for role, signal in recording.signals.items()
+            if id(signal) in labels and re.fullmatch(rf"{kind}(_\d+)?", role)
+        ]
+        ours = [name for name, (first, _) in derived.items() if first in of_kind]
+        sleep += [*ours, *(name for name in of_kind if name not in parts)][:most]
+    everything = list(channels)
+    return {SLEEP: sleep or everything[:8], EVERYTHING: everything}
+
+
+def _samples(signal: Signal, begin: float, n_samples: int) -> Floats:
+    """Return samples from a time on; NaN before the recording and after it."""
+    first = round(begin * signal.rate_hz)
+    values = np.full(n_samples, np.nan)
+    low, high = max(first, 0), min(first + n_samples, signal.n_samples)
+    if low < high:
+        values[low - first : high - first] = signal.read(low, high)
+    return values
+
+
+def _filtered(signal: Signal, begin: float, seconds: float, filters: Filters) -> Floats:
+    """Return the samples of a window, filtered with a margin on either side."""
+    n_samples = round(seconds * signal.rate_hz)
+    sections = _sections(filters, signal.rate_hz) if quantity_of(signal.unit) == "voltage" else None
+    if sections is None:
+        return _samples(signal, begin, n_samples)
+    margin = round(MARGIN_SECONDS * signal.rate_hz)
+    values = _samples(signal, begin - margin / signal.rate_hz, n_samples + 2 * margin)
+    missing = ~np.isfinite(values)
+    if missing.all():
+        return values[margin : margin + n_samples]
+    if missing.any():  # a filter would spread them over the window
+        known = np.flatnonzero(~missing)
+        values[missing] = np.interp(np.flatnonzero(missing), known, values[known])
+    scipy_signal = library("scipy.signal", "filters", "review")
+    smooth = scipy_signal.sosfiltfilt(sections, values - values.mean())
+    if filters.low is None:
+        smooth = smooth + values.mean()
+    smooth[missing] = np.nan
+    return np.asarray(smooth[margin : margin + n_samples])
+
+
+def _sections(filters: Filters, rate_hz: float) -> Floats | None:
+    """Return second-order sections; limits beyond what the rate can hold do nothing."""
+    scipy_signal = library("scipy.signal", "filters", "review")
+    half = rate_hz / 2
+    parts = []
+    if filters.low is not None and filters.low < half:
+        parts.append(scipy_signal.butter(ORDER, filters.low, "highpass", fs=rate_hz, output="sos"))
+    if filters.high is not None and filters.high < half:
+        parts.append(scipy_signal.butter(ORDER, filters.high, "lowpass", fs=rate_hz, output="sos"))
+    if filters.notch is not None and filters.notch < half:
+        ends = scipy_signal.iirnotch(filters.notch, NOTCH_QUALITY, fs=rate_hz)
+        parts.append(scipy_signal.tf2sos(*ends))
+    return np.concatenate(parts) if parts else None
+
+
+def _powers(signal: Signal, begins: float, seconds: float, n_columns: int) -> Floats:
+    """Return log power (rows from low to high, columns in order of time); NaN where there is no signal."""
+    size = max(2, round(signal.rate_hz / ROW_HZ))
+    window = np.hanning(size + 1)[:-1]
+    frequencies = np.fft.rfftfreq(size, 1 / signal.rate_hz)
+    rows = (frequencies >= LOWEST_HZ - 1e-9) & (frequencies <= HIGHEST_HZ + 1e-9)
+    n_rows = round((HIGHEST_HZ - LOWEST_HZ) / ROW_HZ) + 1
+    powers = np.full((n_rows, n_columns), np.nan)
+    each = seconds / n_columns * signal.rate_hz  # samples in a column
+    n_windows = int(min(WINDOWS, max(1, each // size)))
+    step = max(1, int(BLOCK_SAMPLES // each))
+    middles = (np.arange(n_windows) + 0.5) * each / n_windows
+    for first in range(0, n_columns, step):
+        columns = np.arange(first, min(first + step, n_columns))
+        starts = np.rint(columns[:, None] * each + middles - size / 2).astype(np.int64)
+        low = int(starts[0, 0])
+        block = _samples(signal, begins + low / signal.rate_hz, int(starts[-1, -1]) - low + size)
+        pieces = block[(starts - low)[..., None] + np.arange(size)]  # (columns, windows, samples)
+        pieces = (pieces - pieces.mean(axis=-1, keepdims=True)) * window
+        power = np.abs(np.fft.rfft(pieces, axis=-1)[..., rows]) ** 2
+        known = np.isfinite(power[..., 0])
+        total = np.where(known[..., None], power, 0.0).sum(axis=1)
+        mean = total / np.maximum(known.sum(axis=1), 1)[:, None]
+        mean[~known.any(axis=1)] = np.nan
+        powers[: mean.shape[1], columns] = np.log10(mean[:, :n_rows].T + 1e-12)
+    return powers
+
+
+def _as_bytes(powers: Floats) -> npt.NDArray[np.uint8]:
+    known = powers[np.isfinite(powers)]
+    if not len(known):
+        return np.zeros(powers.shape, dtype=np.uint8)
+    low, high = np.percentile(known, PERCENTILES)
+    scaled = 255.0 * (np.nan_to_num(powers, nan=low) - low) / max(high - low, 1e-9)
+    return np.asarray(np.clip(np.rint(scaled), 0, 255), dtype=np.uint8)
