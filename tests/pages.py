@@ -75,7 +75,7 @@ def table(page: Node, heading: str) -> tuple[list[str], list[list[str]]]:
     """Column titles and rows of the first table below a heading; rows of one cell are left out."""
     wanted = False
     for node in page.all():
-        if node.tag in ("h2", "h3"):
+        if node.tag in ("h2", "h3", "summary"):
             wanted = wanted or node.text == heading
         if wanted and node.tag == "table":
             head, *rows = [cells(row) for row in node.all("tr")]

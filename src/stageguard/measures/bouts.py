@@ -148,23 +148,32 @@ SHORTEST_NREM_SECONDS = 15 * 60.0
 _LIGHT = b"W1?"
 
 
-def count_cycles(epochs: bytes, scheme: StageScheme, epoch_seconds: float) -> int:
-    """Return the number of cycles in label bytes, 255 where unscored; the scheme must have wake and REM."""
+def cycles_of(epochs: bytes, scheme: StageScheme, epoch_seconds: float) -> list[tuple[int, int]]:
+    """Return where each cycle's NREM begins, and where the REM, or the sleep, ends that closes it.
+
+    `epochs` are label bytes, 255 where unscored; the scheme must have wake and REM.
+    """
     text = epochs.translate(_letters(scheme))
     shortest_rem = whole_epochs(SHORTEST_REM_PERIOD_SECONDS, epoch_seconds)
     shortest_nrem = whole_epochs(SHORTEST_NREM_SECONDS, epoch_seconds)
-    n_cycles = begin = 0
+    cycles: list[tuple[int, int]] = []
+    begin = 0
     for divider in _dividers(epoch_seconds).finditer(text):
-        if n_cycles and divider[0][:1] == b"R" and len(divider[0]) < shortest_rem:
+        if cycles and divider[0][:1] == b"R" and len(divider[0]) < shortest_rem:
             continue
-        n_cycles += _n_nrem(text[begin : divider.start()]) >= shortest_nrem
+        asleep = text[begin : divider.start()].lstrip(_LIGHT)
+        if _n_nrem(asleep) >= shortest_nrem:
+            ends = divider.end() if divider[0][:1] == b"R" else divider.start()
+            cycles.append((divider.start() - len(asleep), ends))
         begin = divider.end()
-    return n_cycles + (_n_nrem(text[begin:]) >= shortest_nrem)
+    asleep = text[begin:].lstrip(_LIGHT)
+    if _n_nrem(asleep) >= shortest_nrem:
+        cycles.append((len(text) - len(asleep), begin + len(text[begin:].rstrip(_LIGHT))))
+    return cycles
 
 
-def _n_nrem(between: bytes) -> int:
-    """Return the epochs of NREM from the first that is deeper than N1."""
-    asleep = between.lstrip(_LIGHT)
+def _n_nrem(asleep: bytes) -> int:
+    """Return the epochs of NREM."""
     return asleep.count(b"N") + asleep.count(b"1")
 
 

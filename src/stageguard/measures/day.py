@@ -62,8 +62,13 @@ def lights_window(
     return first, stop
 
 
-def lights_words(hypnogram: Hypnogram, lights_off: Moment | None, lights_on: Moment | None) -> str:
-    """Say where lights cut a night, as in ``lights off at 60 s (epoch 2)``; nothing without lights."""
+def lights_words(
+    hypnogram: Hypnogram, lights_off: Moment | None, lights_on: Moment | None, *, count_from: int = 0
+) -> str:
+    """Say where lights cut a night, as in ``lights off at 60 s (epoch 2)``; nothing without lights.
+
+    The first epoch has the number `count_from`.
+    """
     if lights_off is None and lights_on is None:
         return ""
     first, stop = lights_window(hypnogram, lights_off, lights_on)
@@ -73,7 +78,7 @@ def lights_words(hypnogram: Hypnogram, lights_off: Moment | None, lights_on: Mom
             clock = hypnogram.clock_at(epoch)
             time = "" if clock is None else f"{clock:%H:%M:%S}, "
             seconds = hypnogram.offset_seconds + epoch * hypnogram.epoch_seconds
-            words.append(f"lights {which} at {time}{seconds:.10g} s (epoch {epoch:,})")
+            words.append(f"lights {which} at {time}{seconds:.10g} s (epoch {epoch + count_from:,})")
     return ", ".join(words)
 
 

@@ -35,7 +35,7 @@ import numpy as np
 from stageguard.base import checks
 from stageguard.base.arrays import NAN, Labels
 from stageguard.base.records import dataclass
-from stageguard.measures.bouts import ScoredNight, bouts_of, count_cycles, hypnogram_of, whole_epochs
+from stageguard.measures.bouts import ScoredNight, bouts_of, cycles_of, hypnogram_of, whole_epochs
 from stageguard.measures.day import Stretch, hours_of, lights_window, phases_of, zeitgeber_seconds
 from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.moments import Moment
@@ -137,9 +137,16 @@ class SleepStatistics(NamedTuple):  # a dataclass takes a fifth longer to make, 
     @property
     def cycles(self) -> float:
         """NREM-REM cycles, as `stageguard.measures.bouts` defines them."""
-        if self._is_one_night and self.scheme.rem is not None and self.tst_minutes > 0.0:
-            return float(count_cycles(self.epochs, self.scheme, self.epoch_seconds))
-        return NAN
+        return float(len(self.cycle_epochs)) if self._has_cycles else NAN
+
+    @property
+    def cycle_epochs(self) -> list[tuple[int, int]]:
+        """First epoch and end of each cycle, counted from lights off; none where cycles are not defined."""
+        return cycles_of(self.epochs, self.scheme, self.epoch_seconds) if self._has_cycles else []
+
+    @property
+    def _has_cycles(self) -> bool:
+        return self._is_one_night and self.scheme.rem is not None and self.tst_minutes > 0.0
 
     @property
     def rem_latency_bout_minutes(self) -> float:

@@ -135,18 +135,21 @@ def _rows(
     return rows
 
 
-def early_rem_words(decoding: Decoding) -> tuple[str, ...]:
-    """Name each early REM of the stager's that decoding removed: when, how long, and how well supported."""
+def early_rem_words(decoding: Decoding, *, count_from: int = 0) -> tuple[str, ...]:
+    """Name each early REM of the stager's that decoding removed: when, how long, and how well supported.
+
+    The first epoch has the number `count_from`.
+    """
     minutes = decoding.epoch_seconds / 60.0
     words = []
     for event in early_rem_removed(decoding):
         since = event.minutes_since_onset
-        when = "before sleep onset" if isnan(since) else f"{since:g} min after sleep onset"
-        long = f"{event.n_epochs * minutes:g} min long"
+        when = "before sleep onset" if isnan(since) else f"{since:.3g} min after sleep onset"
+        long = f"{event.n_epochs * minutes:.3g} min long"
         if event.n_removed < event.n_epochs:
-            long = f"{event.n_removed * minutes:g} of {event.n_epochs * minutes:g} min"
+            long = f"{event.n_removed * minutes:.3g} of {event.n_epochs * minutes:.3g} min"
         words.append(
-            f"{decoding.profile.scheme.rem} {when} (epoch {event.epoch}), {long}, evidence "
+            f"{decoding.profile.scheme.rem} {when} (epoch {event.epoch + count_from}), {long}, evidence "
             f"{event.bout_evidence_nats:+.1f} nats"
         )
     return tuple(words)

@@ -47,6 +47,8 @@ PAGE = {
     "accent": Shade("#1B5A99", "#8ABBEC"),
     "note": Shade("#FBF3DC", "#352D18"),  # behind a warning
     "tint": Shade("#FBF0D2", "#453A1B"),  # behind changed epochs
+    "lit": Shade("#FFF1C2", "#E8D48A"),  # the light phase of a cycle
+    "unlit": Shade("#3F4650", "#2B3442"),
     "band": Shade("#CFE0D4", "#34523F"),  # what expert nights show
     "wash": Shade("#F1F6F2", "#1B251F"),
 }

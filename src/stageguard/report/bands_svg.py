@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from stageguard.base.records import dataclass
+from stageguard.night.colours import PAGE, STAGES
 from stageguard.report.numbers import decimals_for, shown
 from stageguard.report.svg import GREY, INK, PALE, document, rect, shortened, text_at
 
@@ -17,7 +18,8 @@ SHORT_UNITS = {
 WIDTH, ROW, TOP = 980.0, 26.0, 46.0
 BAND_LEFT, BAND_RIGHT, REACH = 372.0, 552.0, 104.0  # where every band is drawn, and the room beside it
 VALUES = (704.0, 772.0, 868.0)  # right edges of the columns before, after and band
-BAND_FILL = "#CFE0D4"
+BAND_FILL, WASH, PAPER = (PAGE[name].light for name in ("band", "wash", "paper"))
+EXPERT = STAGES["R"].light
 NO_VALUE = "no value"
 OUTSIDE = ("below", "above")
 
@@ -36,6 +38,7 @@ class BandRow:
     after_place: str
     expert: float = math.nan
     key: str = ""
+    is_verdict: bool = False  # the joint score, which the others explain
 
     @property
     def has_band(self) -> bool:
@@ -55,7 +58,7 @@ def bands_svg(rows: Sequence[BandRow], *, expert_name: str | None = None) -> str
     bottom = height - 40
     edges = f"M{BAND_LEFT:.1f} {TOP - 4:.1f}V{bottom:.1f}", f"M{BAND_RIGHT:.1f} {TOP - 4:.1f}V{bottom:.1f}"
     parts = [
-        rect(BAND_LEFT, TOP - 4, BAND_RIGHT - BAND_LEFT, bottom - TOP + 4, "#F1F6F2"),
+        rect(BAND_LEFT, TOP - 4, BAND_RIGHT - BAND_LEFT, bottom - TOP + 4, WASH),
         *(f'<path d="{edge}" stroke="{GREY}" stroke-width="0.8"/>' for edge in edges),
         *_headings(),
     ]
@@ -95,8 +98,10 @@ def _headings() -> Iterator[str]:
 
 
 def _row(row: BandRow, y: float) -> Iterator[str]:
-    yield f'<path d="M0 {y + ROW / 2:.1f}H{WIDTH:.0f}" stroke="{PALE}" stroke-width="1"/>'
-    yield text_at(0, y + 4, shortened(row.name, 28), font_size=12.5)
+    line = INK if row.is_verdict else PALE
+    yield f'<path d="M0 {y + ROW / 2:.1f}H{WIDTH:.0f}" stroke="{line}" stroke-width="1"/>'
+    bold = {"font_weight": 600} if row.is_verdict else {}
+    yield text_at(0, y + 4, shortened(row.name, 28), font_size=12.5, **bold)
     unit = shortened(SHORT_UNITS.get(row.unit, row.unit), 18)
     yield text_at(BAND_LEFT - REACH - 4, y + 4, unit, font_size=10.5, fill=GREY, text_anchor="end")
     yield rect(BAND_LEFT, y - 6, BAND_RIGHT - BAND_LEFT, 12, BAND_FILL)
@@ -125,11 +130,11 @@ def _marks(row: BandRow, y: float) -> Iterator[str]:
 
 def _mark(name: str, x: float, y: float) -> str:
     if name == "before":
-        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="6" fill="#FFFFFF" stroke="{INK}" stroke-width="1.6"/>'
+        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="6" fill="{PAPER}" stroke="{INK}" stroke-width="1.6"/>'
     if name == "after":
         return f'<path d="M{x:.1f} {y - 5:.1f}l5 5l-5 5l-5 -5z" fill="{INK}"/>'
     path = f"M{x - 4.5:.1f} {y - 4.5:.1f}l9 9m0 -9l-9 9"
-    return f'<path d="{path}" stroke="#BB5566" stroke-width="2.2" fill="none"/>'
+    return f'<path d="{path}" stroke="{EXPERT}" stroke-width="2.2" fill="none"/>'
 
 
 def _legend(y: float, expert_name: str | None) -> Iterator[str]:

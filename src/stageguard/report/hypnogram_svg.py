@@ -1,26 +1,18 @@
-"""A night before and after decoding as SVG: a picture of its own, or strips for a page."""
+"""A night before and after decoding as SVG: a picture of its own, or one for a page."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stageguard.measures.bouts import hypnogram_before
 from stageguard.night.colours import top_down
-from stageguard.report.night_panels import (
-    MARKS,
-    Axis,
-    Frame,
-    Mark,
-    NightPicture,
-    Panel,
-    draw_mark,
-    draw_night,
-)
+from stageguard.report.axis import Axis, Frame
+from stageguard.report.lanes import MARKS, draw_mark
+from stageguard.report.night_panels import NightPicture, Panel, draw_night
 from stageguard.report.numbers import count
 from stageguard.report.svg import GAP, GREY, colour_of, document, rect, shortened, text_at
 
@@ -30,9 +22,6 @@ if TYPE_CHECKING:
 
 FILE_FRAME = Frame(width=1200.0, left=186.0, right=30.0, name_left=24.0)
 PAGE_FRAME = Frame(width=980.0, left=158.0, right=20.0)
-LONGEST_STRIP_HOURS = 14.0  # beyond it a page shows strips of STRIP_HOURS each
-STRIP_HOURS = 6.0
-MOST_STRIPS = 28  # a week; of longer recordings each strip shows more
 SYNTHETIC = "synthetic"  # scorer of a made-up night, whose stages are known
 
 
@@ -44,8 +33,8 @@ def hypnogram_svg(decoding: Decoding, expert: Hypnogram | None = None, title: st
     """
     headline = title if title is not None else (decoding.source or "Hypnogram")
     subtitle = _subtitle(decoding)
-    picture = _night_picture(decoding, expert)
-    axis = _axis(decoding, FILE_FRAME, 0, decoding.hypnogram.n_epochs)
+    picture = night_picture(decoding, expert)
+    axis = axis_of(decoding, FILE_FRAME)
     parts = [
         text_at(24, 36, shortened(headline, 80), font_size=22, font_weight=600),
         text_at(24, 58, subtitle, font_size=13.5, fill=GREY),
@@ -59,39 +48,23 @@ def hypnogram_svg(decoding: Decoding, expert: Hypnogram | None = None, title: st
     return document(headline, subtitle, parts, (FILE_FRAME.width, y))
 
 
-def page_strips(
-    decoding: Decoding,
-    expert: Hypnogram | None = None,
-    *,
-    marks: Sequence[Mark] = (),
-    lights: Sequence[tuple[float, str]] = (),
-    zeitgeber: float | None = None,
-) -> list[str]:
-    """Draw a night for an HTML page: one picture, or several below each other for a long recording.
-
-    `marks` are rare events, `lights` the epochs and words of lights off and on. With `zeitgeber`, the seconds
-    since lights on when the recording began, a cycle of 12 h : 12 h is drawn.
-    """
-    picture = replace(_night_picture(decoding, expert), marks=marks, lights=lights, zeitgeber=zeitgeber)
-    windows = _windows(decoding.hypnogram.n_epochs, decoding.epoch_seconds)
+def page_picture(
+    decoding: Decoding, expert: Hypnogram | None = None, **drawn: Any
+) -> tuple[str, NightPicture]:
+    """Draw a night for an HTML page, and return what was drawn; `drawn` are further fields of the picture."""
+    picture = replace(night_picture(decoding, expert), **drawn)
+    axis = axis_of(decoding)
+    parts, y = draw_night(picture, axis, 16.0 if picture.lights else 4.0)
+    parts += _legend(picture, PAGE_FRAME, y + 18)
     shown = "the stager's most probable stages, the decoded stages, changed epochs and stage probabilities"
     compared = f"the {expert_name(expert)}'s stages, " if expert is not None else ""
     description = f"From top to bottom: {compared}{shown}. {_subtitle(decoding)}."
-    strips = []
-    for number, (first, stop) in enumerate(windows):
-        axis = _axis(decoding, PAGE_FRAME, first, stop)
-        parts, y = draw_night(picture, axis, 16.0 if lights else 4.0)
-        if number == 0:
-            y += 22
-            parts += _legend(picture, PAGE_FRAME, y - 4)
-        span = f"{axis.time_text(first * axis.epoch_seconds)} to {axis.time_text(stop * axis.epoch_seconds)}"
-        which = f", {span} ({axis.unit})" if len(windows) > 1 else ""
-        title, size = f"Hypnogram before and after decoding{which}", (PAGE_FRAME.width, y + 6)
-        strips.append(document(title, description, parts, size, inline=f"night-{number + 1}"))
-    return strips
+    size = (PAGE_FRAME.width, y + 28)
+    title = "Hypnogram before and after decoding"
+    return document(title, description, parts, size, inline="hypnogram"), picture
 
 
-def _night_picture(decoding: Decoding, expert: Hypnogram | None) -> NightPicture:
+def night_picture(decoding: Decoding, expert: Hypnogram | None) -> NightPicture:
     """Gather what is drawn: the expert's panel first, then before and after."""
     night = decoding.hypnogram
     panels = [
@@ -142,18 +115,10 @@ def _legend(picture: NightPicture, frame: Frame, y: float) -> Iterator[str]:
         x += 128
 
 
-def _axis(decoding: Decoding, frame: Frame, first: int, stop: int) -> Axis:
+def axis_of(decoding: Decoding, frame: Frame = PAGE_FRAME) -> Axis:
+    """Return the time of a whole night across the plot."""
     night = decoding.hypnogram
-    return Axis(frame, first, stop, night.epoch_seconds, night.start, night.offset_seconds)
-
-
-def _windows(n_epochs: int, epoch_seconds: float) -> list[tuple[int, int]]:
-    """Return first and last epochs of the strips; a short rest joins the strip before it."""
-    if n_epochs * epoch_seconds <= LONGEST_STRIP_HOURS * 3600:
-        return [(0, n_epochs)]
-    n_strips = min(MOST_STRIPS, max(1, round(n_epochs * epoch_seconds / (STRIP_HOURS * 3600))))
-    bounds = np.linspace(0, n_epochs, n_strips + 1).round().astype(int).tolist()
-    return list(pairwise(bounds))
+    return Axis(frame, 0, night.n_epochs, night.epoch_seconds, night.start, night.offset_seconds)
 
 
 def _subtitle(decoding: Decoding) -> str:

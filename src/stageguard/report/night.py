@@ -10,22 +10,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stageguard.base.errors import InputError
-from stageguard.base.version import __version__
 from stageguard.formats.outputs import REVIEW_SENTENCE
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.explain import explain
+from stageguard.measures.bouts import cuts_of, hypnogram_before
 from stageguard.measures.intervals import shortest_first_rem
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile
 from stageguard.report import numbers, tables, words
 from stageguard.report.bands_svg import BandRow, bands_svg
-from stageguard.report.hypnogram_svg import page_strips
+from stageguard.report.changes import change_groups, changes_intro
+from stageguard.report.hypnogram_svg import axis_of, page_picture
+from stageguard.report.lanes import Mark, bins_of, event_lanes
 from stageguard.report.measures import Measured, aligned, measure
-from stageguard.report.night_panels import Mark
-from stageguard.report.page import templates
+from stageguard.report.page import as_json, render_page
+from stageguard.report.svg import INK
+from stageguard.report.zoom import script_data
 
 if TYPE_CHECKING:
+    from stageguard.formats.outgoing import Event
     from stageguard.night.moments import Moment
 
 
@@ -37,6 +41,7 @@ def night_report(
     lights_off: Moment | None = None,
     lights_on: Moment | None = None,
     lights_on_phase: str | None = None,
+    annotations: Sequence[Event] = (),
     notes: Sequence[str] = (),
 ) -> str:
     """Return a complete HTML page about one decoded night.
@@ -53,14 +58,17 @@ def night_report(
         When time in bed begins and ends, as in `stageguard.sleep_statistics`.
     lights_on_phase : str, optional
         For rodents: when the lights of a 12 h : 12 h cycle go on, such as ``"07:00"``.
+    annotations : sequence of Event
+        What else was scored, such as arousals, drawn below the stages; as
+        `stageguard.formats.sources.read_events` returns it.
     notes : sequence of str
         What was assumed or ignored while reading, shown with the decoding's own assumptions.
 
     Returns
     -------
     str
-        HTML with its pictures and style inside; no scripts, nothing loaded from elsewhere. The same night
-        gives the same text.
+        HTML with its pictures, style and script inside, and a policy that allows no other; nothing is loaded
+        from elsewhere. The same night gives the same text.
     """
     if not isinstance(decoding, Decoding):
         raise InputError(
@@ -77,7 +85,7 @@ def night_report(
     indicators = tables.indicator_rows(measured)
     context = {
         "title": title if title is not None else (decoding.source or "A night"),
-        "version": __version__,
+        "contents": tuple(_contents(decoding, measured)),
         "review": REVIEW_SENTENCE,
         "decoding": decoding,
         "measured": measured,
@@ -89,8 +97,9 @@ def night_report(
         "summary": words.summary(decoding, measured),
         "tiles": words.tiles(decoding, measured),
         "warnings": tuple(words.warnings_of(decoding, measured)),
-        **_pictures(decoding, expert, measured, options, indicators),
-        **_tables(decoding, measured, options, indicators),
+        **_pictures(decoding, expert, measured, options, annotations),
+        **_bands(measured, indicators),
+        **_tables(decoding, expert, measured, options),
         "assumed": dict.fromkeys(map(numbers.sentence, (*notes, *decoding.assumed))),
         "advice": decoding.advice(),
         "profile": decoding.profile,
@@ -98,7 +107,23 @@ def night_report(
         "provenance": tuple(_provenance(decoding.profile.provenance)),
         "versions": _versions(decoding),
     }
-    return templates().get_template("night.html.j2").render(context)
+    return render_page("night.html.j2", context, script="night.js")
+
+
+def _contents(decoding: Decoding, measured: Measured) -> Iterator[tuple[str, str]]:
+    """Return the id and the name of each section."""
+    yield "summary", "Summary"
+    yield "night", f"The {words.noun(decoding)}"
+    yield "validity", "Like expert scoring?"
+    if measured.agreement is not None:
+        yield "agreement", "Agreement"
+    yield "statistics", "Sleep statistics"
+    yield "transitions", "Transitions"
+    yield "changes", "What was changed"
+    yield "events", "Rare events"
+    yield "strength", "Strength, assumptions"
+    yield "profile", "The profile"
+    yield "methods", "Methods, versions"
 
 
 def _pictures(
@@ -106,42 +131,71 @@ def _pictures(
     expert: Hypnogram | None,
     measured: Measured,
     options: StatisticsOptions,
-    indicators: Sequence[BandRow],
+    annotations: Sequence[Event],
 ) -> dict[str, Any]:
     from markupsafe import Markup
 
     statistics = measured.after.statistics
+    first = statistics.lights_off_epoch
     moments = []
     if options.lights_off is not None:
-        moments.append((statistics.lights_off_epoch, "lights off"))
+        moments.append((first, "lights off"))
     if options.lights_on is not None:
         moments.append((statistics.lights_on_epoch, "lights on"))
     zeitgeber = statistics.zeitgeber
     if zeitgeber is not None:  # counted from the start of time in bed
-        zeitgeber -= statistics.lights_off_epoch * decoding.epoch_seconds
+        zeitgeber -= first * decoding.epoch_seconds
     fates = [(event.epoch, event.fate) for event in measured.events]
     marks = [Mark(epoch, "lost" if fate == "partly removed" else fate) for epoch, fate in fates]
-    strips = page_strips(decoding, expert, marks=marks, lights=moments, zeitgeber=zeitgeber)
-    banded = [row for row in indicators if row.has_band]
+    cycles = [(first + begins, first + ends) for begins, ends in statistics.cycle_epochs]
+    lanes = event_lanes(annotations, decoding.hypnogram)
+    svg, picture = page_picture(
+        decoding,
+        expert,
+        marks=marks,
+        events=lanes,
+        cycles=cycles,
+        quality=decoding.night.quality,
+        lights=moments,
+        zeitgeber=zeitgeber,
+    )
+    axis = axis_of(decoding)
+    return {
+        "picture": Markup(svg),  # escaped where it is drawn
+        "data": as_json(script_data(picture, axis)),
+        "ink": INK,
+        "is_binned": bins_of(axis) is not None,
+        "has_gaps": bool((decoding.argmax < 0).any()),
+        "cycles": cycles,
+        "events": lanes,
+    }
+
+
+def _bands(measured: Measured, indicators: Sequence[BandRow]) -> dict[str, Any]:
+    from markupsafe import Markup
+
+    banded = [row for row in (tables.joint_row(measured), *indicators) if row is not None and row.has_band]
     scored = measured.expert
     compared = None if scored is None or scored.validity is None else scored.name
     return {
-        # both are escaped where they are drawn
-        "strips": tuple(Markup(strip) for strip in strips),
+        # escaped where it is drawn
         "bands_picture": Markup(bands_svg(banded, expert_name=compared)) if banded else "",
-        "has_gaps": bool((decoding.argmax < 0).any()),
+        "indicator_reasons": tables.indicator_reasons(measured, indicators),
     }
 
 
 def _tables(
-    decoding: Decoding, measured: Measured, options: StatisticsOptions, indicators: Sequence[BandRow]
+    decoding: Decoding, expert: Hypnogram | None, measured: Measured, options: StatisticsOptions
 ) -> dict[str, Any]:
     agreed, events, statistics = measured.agreement, measured.events, measured.after.statistics
     changes, intervals = explain(decoding), tables.night_intervals(decoding, options)
     groups = tables.statistic_groups(measured, intervals, is_steered=decoding.strength.steers)
+    scorings = [("Before", hypnogram_before(decoding)), ("After", decoding.hypnogram)]
+    if expert is not None and measured.expert is not None:
+        scorings.append((measured.expert.name.capitalize(), expert))
+    grouped = change_groups(changes, decoding.profile.scheme, decoding.epoch_seconds)
     bands, joint = decoding.profile.bands.values(), decoding.profile.joint
     return {
-        "indicator_reasons": tables.indicator_reasons(measured, indicators),
         "verdict": words.verdict(decoding, measured),
         "joint_source": "" if joint is None else joint.source,
         "band_sources": dict.fromkeys(band.source for band in bands if band.source),
@@ -162,9 +216,10 @@ def _tables(
         "ledger": tables.ledger(events),
         "n_events": Counter((event.kind, event.fate) for event in events),
         "ledger_intro": tables.ledger_intro(decoding, events),
-        "changes": tables.listed_changes(changes),
-        "n_changes": len(changes),
-        "changes_intro": tables.changes_intro(changes),
+        "transitions": tuple(tables.transition_matrices(scorings, cuts_of(decoding))),
+        "changes": grouped,
+        "n_left_out": len(changes) - sum(len(group.rows) for group in grouped),
+        "changes_intro": changes_intro(changes),
     }
 
 

@@ -1,43 +1,90 @@
-"""Pages from templates: all text is escaped, nothing is undefined, what cannot be printed is left out."""
+"""Pages that need nothing else: style and script inside, and a policy that allows these two alone."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 import math
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stageguard.base.files import read_text
+from stageguard.base.version import __version__
 from stageguard.guard.explain import in_bouts
+from stageguard.night.colours import PAGE, SPARE_STAGES, STAGES, css_variables
 from stageguard.report import numbers
 from stageguard.report.svg import printable
 
 if TYPE_CHECKING:
     import jinja2
+    from markupsafe import Markup
+
+FOLDER = Path(__file__).with_name("templates")
+FILTERS = (numbers.arrowed, numbers.difference, numbers.duration, numbers.shown, numbers.time_of, in_bouts)
+
+
+def render_page(template: str, context: Mapping[str, Any], *, styles: str = "", script: str) -> str:
+    """Return a page made from a template that extends ``page.html.j2``.
+
+    `styles` and `script` name files beside the templates; ``style.css`` is on every page. What the context
+    fills in is escaped and printable.
+    """
+    from markupsafe import Markup
+
+    sheets = [css_variables(), _read("style.css"), *([_read(styles)] if styles else []), dark_pictures()]
+    style, code = "\n".join(sheets), _read(script)
+    policy = (
+        f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(code)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    page = {"style": Markup(style), "script": Markup(code), "policy": policy, "version": __version__}
+    return templates().get_template(template).render({**context, **page})
+
+
+def as_json(data: Any) -> Markup:
+    """Return data for a page's script, unable to end the element that it stands in."""
+    from markupsafe import Markup
+
+    return Markup(json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"))
+
+
+def dark_pictures() -> str:
+    """Return rules that give each light colour of a picture its dark one, on screens that ask for it."""
+    shades = {shade.light: shade.dark for shade in (*STAGES.values(), *SPARE_STAGES, *PAGE.values())}
+    rules = (
+        f'[{what}="{light}"]{{{what}:{dark}}}'
+        for light, dark in shades.items()
+        for what in ("fill", "stroke")
+    )
+    return f"@media screen and (prefers-color-scheme:dark){{{''.join(rules)}}}\n"
+
+
+def _hash(content: str) -> str:
+    digest = hashlib.sha256(content.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+@cache
+def _read(name: str) -> str:
+    return read_text(FOLDER / name, "text")
 
 
 @cache
 def templates() -> jinja2.Environment:
-    """Return the templates of every page; what they fill in is escaped and printable."""
+    """Return the environment in which pages are written."""
     import jinja2
 
-    folder = Path(__file__).with_name("templates")
-    made = jinja2.Environment(
-        loader=jinja2.FunctionLoader(lambda name: read_text(folder / name, "text")),
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_read),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         finalize=lambda value: printable(value) if type(value) is str else value,  # pictures are clean
     )
-    written = (
-        numbers.arrowed,
-        numbers.difference,
-        numbers.duration,
-        numbers.shown,
-        numbers.time_of,
-        in_bouts,
-    )
-    made.globals["infinity"] = math.inf
-    made.filters |= {write.__name__: write for write in written}
-    return made
+    environment.globals["infinity"] = math.inf
+    environment.filters |= {write.__name__: write for write in FILTERS}
+    return environment

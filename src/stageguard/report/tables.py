@@ -7,15 +7,18 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY
 
+import numpy as np
+
 from stageguard.base.records import dataclass
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.explain import Change
 from stageguard.measures.agreement import Agreement
+from stageguard.measures.bouts import pair_counts
 from stageguard.measures.estimates import Estimates
 from stageguard.measures.intervals import Intervals, intervals, is_foreign, origin_of
 from stageguard.measures.rare_events import RareEvent
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.measures.validity import Indicator
+from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.quantities import (
     EARLY_WORDS,
     NIGHT,
@@ -33,7 +36,7 @@ from stageguard.report.numbers import ABSENT, count, shown
 
 ROWS = tuple(sorted(NIGHT, key=lambda quantity: quantity.report_row))
 MOST_EVENTS = 150  # a mouse's day can hold hundreds; those decoding lost or made come first
-MOST_CHANGES = 200  # a mouse's day can hold thousands; those that cost most to keep come first
+HEAT = (1e-9, 1.0, 3.0, 10.0, 30.0)  # percent from which a cell of a transition matrix is darker
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,42 @@ def agreement_caption(after: Agreement, scheme: StageScheme) -> str:
     )
     scored = f"{count(after.n_epochs, 'epoch')} scored by both{left_out}.{merged}"
     return f"{scored} {majority}" if after.n_epochs else scored
+
+
+def transition_matrices(
+    scorings: Iterable[tuple[str, Hypnogram]], cuts: Sequence[int]
+) -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, list[tuple[float, int]]]]]]:
+    """Return of each scoring its name, its stages, and rows of percentages with how dark they are."""
+    for name, scoring in scorings:
+        # an unscored epoch in every cut between segments: nothing is adjacent across it
+        pairs = pair_counts(np.insert(scoring.labels, cuts, UNSCORED), scoring.scheme.n_stages)
+        stages = scoring.scheme.names
+        rows = []
+        for stage, counts in zip(stages, pairs.tolist(), strict=True):
+            total = sum(counts)
+            percents = [100 * n / total if total else math.nan for n in counts]
+            rows.append((stage, [(each, sum(each >= low for low in HEAT)) for each in percents]))
+        yield name, stages, rows
+
+
+def joint_row(measured: Measured) -> BandRow | None:
+    """Return the joint score before and after against what experts stay under, or None without one."""
+    before, after = measured.before.validity.joint, measured.after.validity.joint
+    if math.isnan(after.high):
+        return None
+    expert = None if measured.expert is None else measured.expert.validity
+    return BandRow(
+        name="Joint score",
+        unit="of all below",
+        low=after.low,
+        high=after.high,
+        before=before.value,
+        after=after.value,
+        before_place="" if before.place == "no band" else before.place,
+        after_place="" if after.place == "no band" else after.place,
+        expert=math.nan if expert is None else expert.joint.value,
+        is_verdict=True,
+    )
 
 
 def indicator_rows(measured: Measured) -> tuple[BandRow, ...]:
@@ -229,8 +268,8 @@ def statistic_notes(groups: Mapping[str, Sequence[Row]], estimates: Estimates) -
         yield f"Best estimate of REM latency: {estimates.rem_latency_estimator}."
     if not math.isnan(estimates.early_rem_kept_minutes):
         yield (
-            f"The best estimate of REM latency passes over REM kept {estimates.early_rem_kept_minutes:g} min "
-            "after sleep onset."
+            "The best estimate of REM latency passes over REM kept "
+            f"{estimates.early_rem_kept_minutes:.3g} min after sleep onset."
         )
 
 
@@ -312,19 +351,3 @@ def fates(events: Sequence[RareEvent]) -> str:
         f"Of the stager's {of_stager}, decoding kept {n['kept']:,}{partly} and lost {n['lost']:,}; "
         f"{n['new']:,} new."
     )
-
-
-def listed_changes(changes: Sequence[Change]) -> list[Change]:
-    """Return the changes in order of time; of very many, the most certain ones."""
-    chosen = sorted(changes, key=lambda change: -change.margin_nats)[:MOST_CHANGES]
-    return sorted(chosen, key=lambda change: change.first_epoch)
-
-
-def changes_intro(changes: Sequence[Change]) -> str:
-    """Return how many changes there are and which rules made them."""
-    if not changes:
-        return "Nothing was changed: the output is the stager's own choice."
-    rules = Counter(change.rule for change in changes)
-    made = ", ".join(f"{rule} {n:,}" for rule, n in rules.most_common())
-    n_epochs = sum(change.n_epochs for change in changes)
-    return f"{count(n_epochs, 'epoch')} in {count(len(changes), 'place')}. Decided by: {made}."

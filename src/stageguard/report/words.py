@@ -163,7 +163,7 @@ def warnings_of(decoding: Decoding, measured: Measured) -> Iterator[str]:
         yield f"{share:.0f} % of the recording is unscored: times are lower bounds, latencies may be wrong."
     if aside := aside_words(decoding, measured.after.validity):
         yield aside
-    for early in early_rem_words(decoding):
+    for early in early_rem_words(decoding, count_from=1):
         yield f"Early REM removed: {early}."
     if advice := early_rem_advice(decoding):
         yield advice
@@ -188,7 +188,7 @@ def statistics_caption(decoding: Decoding, options: StatisticsOptions, assumed: 
         "AASM definitions: REM latency counts from sleep onset; unscored is neither sleep nor wake",
         f"A lasting bout of REM is one of {options.min_first_rem_seconds:g} s or more",
     ]
-    given = lights_words(decoding.hypnogram, *options.lights)
+    given = lights_words(decoding.hypnogram, *options.lights, count_from=1)
     if given:
         sentences.append(given.capitalize())
         sentences.append("Agreement and the list of uncommon transitions are of the whole recording")
