@@ -114,12 +114,14 @@ class Journal:
         except BaseException:
             self.close(remove=is_new)
             raise
+        self.head: Mapping[str, Any] = self.found.head
         self.when: str | None = self.found.last_when if self.found.actions else None
         self.n_actions = len(self.found.actions)
 
     def begin(self, head: Mapping[str, Any]) -> None:
         """Write the first line."""
-        self._append({"layout": LAYOUT_VERSION, "stageguard": __version__} | dict(head) | {"begun": now()})
+        self.head = {"layout": LAYOUT_VERSION, "stageguard": __version__} | dict(head) | {"begun": now()}
+        self._append(self.head)
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Write an action; when this returns, it is on the disk."""

@@ -49,10 +49,13 @@ class AskedNight:
     scoring: Path | None = None
     scoring_format: str | None = None
     edf: Path | None = None
+    night_name: str | None = None  # where it is not that of its file
 
     @property
     def name(self) -> str:
         """What the night is called."""
+        if self.night_name is not None:
+            return self.night_name
         if self.path.name.endswith(JSON_SUFFIX):
             return self.path.name.removesuffix(JSON_SUFFIX)
         return night_name(self.path)

@@ -86,6 +86,7 @@ class Review:
             state = review_state(self.night, found)
             state = state if found.head else replace(state, is_blind=is_blind)
             self.now = Moment(state, guard_anyway(self.night, state), {})
+            self.others: dict[Path, Any] = {}  # what others' journals come to, kept by `second`
         except BaseException:
             self.journal.close(remove=not self.journal.found.head)
             raise
@@ -138,17 +139,8 @@ class Review:
         found: Worth = at.made["worth"]
         return found
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether every epoch was scored, or nothing is left that is worth a look."""
-        state = self.now.state
-        if len(state.pins) == self.night.n_epochs:
-            return True
-        return not state.is_blind and not self.worth().stretches
-
-    def reviewed(self) -> Hypnogram:
+    def reviewed(self, at: Moment) -> Hypnogram:
         """Return the stages of the review: in a blind one those that were scored, else all."""
-        at = self.now
         labels = pinned(self.night, at.state) if at.state.is_blind else at.outcome.labels
         return self.night.hypnogram(labels, self.scorer)
 
@@ -166,7 +158,8 @@ class Review:
         raise file_error(self.journal.path, f"has {MOST_EXPORTS} exports beside it. Move some away.")
 
     def _write(self, path: Path, form: FileFormat) -> Written:
-        at, stages = self.now, self.reviewed()
+        at = self.now
+        stages = self.reviewed(at)
         decoding = at.outcome.decoding
         if decoding is None or at.outcome.conflict is not None or at.state.is_blind:
             return save(stages, path, format=form.name)  # no decoding gives these stages
@@ -217,6 +210,7 @@ def head_of(opened: OpenedNight, folder: Path, scorer: str, *, is_blind: bool) -
         },
         "source": describe_file(opened.source) | {"path": relative_path(opened.source, folder)},
         "options": plain(opened.recorded_options(None)),
+        "quality": None if night.options.quality is None else plain(np.asarray(night.options.quality)),
         "pins": {str(epoch): night.scheme.names[pin.stage] for epoch, pin in night.pins.items()},
         "profile": describe_profile(night.profile, plain(night.profile.to_dict())),
     }

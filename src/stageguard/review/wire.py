@@ -17,6 +17,7 @@ from stageguard.night.colours import stage_shade
 from stageguard.night.stages import StageScheme, canonical_name
 from stageguard.review.measured import measured
 from stageguard.review.night import Outcome
+from stageguard.review.second import blind_agreement, second_scorer
 from stageguard.review.session import ConflictError, Moment, Review, pinned
 from stageguard.review.worth import Worth
 
@@ -105,6 +106,7 @@ def moving_part(review: Review, at: Moment) -> dict[str, Any]:
         "can_undo": bool(state.done),
         "can_redo": bool(state.undone),
         "saved": {"file": str(review.journal.path), "when": review.journal.when},
+        "second_scorer": second_scorer(review, at, is_complete=len(state.pins) == night.n_epochs),
         "cycles": None if state.is_blind else [],
     }
     if state.is_blind:
@@ -126,9 +128,12 @@ def _why(outcome: Outcome) -> str:
 def worth_part(review: Review, at: Moment) -> dict[str, Any]:
     """Return what was changed and what is worth a look."""
     if at.state.is_blind:
-        return {"changes": None, "queue": None, "early_rem": None}
+        return {"changes": None, "queue": None, "early_rem": None, "agreement": None}
     found, decoding = review.worth(at), at.outcome.decoding
+    is_complete = not found.stretches or len(at.state.pins) == review.night.n_epochs
     return {
+        "second_scorer": second_scorer(review, at, is_complete=is_complete),
+        "agreement": blind_agreement(review, at),
         "changes": [change_row(change) for change in found.changes],
         "queue": _queue(review, at, found),
         "early_rem": [] if decoding is None else list(early_rem_words(decoding)),

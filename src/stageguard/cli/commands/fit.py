@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from stageguard.base.errors import InputError, Message, OutputExistsError
 from stageguard.base.files import check_apart
+from stageguard.base.lazy import load
 from stageguard.base.records import dataclass
 from stageguard.cli.console import Console
-from stageguard.cli.inputs import Input, find_inputs, scoring_of
+from stageguard.cli.inputs import Input, Inputs, find_inputs, scoring_of
 from stageguard.cli.options import (
     AsJson,
     Overwrite,
@@ -69,6 +70,9 @@ Expert = Annotated[
     list[Path] | None,
     text_option("FOLDER", "Experts' hypnograms by night. Once for each of several experts."),
 ]
+Reviewed = Annotated[
+    Path | None, text_option("FOLDER", "Nights that were reviewed to the end (see: stageguard review).")
+]
 Subjects = Annotated[
     Path | None, text_option("TABLE", "Whose each night is: columns id and subject; group and expert may be.")
 ]
@@ -122,6 +126,7 @@ def fit(
     files: Files = None,
     samples: SampleList = None,
     expert: Expert = None,
+    reviewed: Reviewed = None,
     subjects: Subjects = None,
     transitions_only: TransitionsOnly = False,
     choice: Choice = Choice(),  # noqa: B008 - a group of options
@@ -149,7 +154,12 @@ def fit(
     who = {} if subjects is None else read_subjects(subjects)
     named = {name: row.expert for name, row in who.items() if row.expert is not None}
     wanted = replace(options.wanted, kind="density") if expert or named else options.wanted
-    inputs = with_table_nights(find_inputs(files, samples, wanted))
+    if reviewed is not None and (files or samples or expert or named):
+        raise UsageError("--reviewed has nights and scorings: leave out FILES, --list and experts.")
+    reviews = {} if reviewed is None else load("review.reviewed:find_reviews")(reviewed)
+    inputs = Inputs(tuple(Input(paths[0], name) for name, paths in reviews.items()))
+    if reviewed is None:
+        inputs = with_table_nights(find_inputs(files, samples, wanted))
     read = [Path(base), samples, subjects, *(path for night in inputs.nights for path in night.files)]
     check_apart([output], [path for path in read if path is not None])
     if output.exists() and not overwrite:
@@ -157,7 +167,7 @@ def fit(
     named |= {night.id: path for night in inputs.nights if (path := scoring_of(night))}
     folders: Sequence[Path | None] = expert or ([None] if named else [])
     experts = [Experts(folder, named if i == 0 else None) for i, folder in enumerate(folders)]
-    reader = _Reader(options, who, subjects, experts)
+    reader = _Reader(options, who, subjects, experts, reviews)
     outcomes = run_shown(reader.read, inputs.nights, "Reading", quiet=as_json)
     nights = [outcome.result for outcome in succeeded(outcomes)]
     if not nights:
@@ -166,9 +176,11 @@ def fit(
     notes = [f"in the table of subjects, but not among the files: {listed(unused, 5)}"] if unused else []
     if not experts:
         notes += _remarks(nights)
+    by_review = [review for night in nights for review in night.reviews]
     if transitions_only:
         with collect_warnings() as warned:
             made = reader.base.recounted([night.experts for night in nights], name=output.stem)
+            made = load("review.reviewed:with_reviews")(made, by_review) if by_review else made
         made.save(output, overwrite=overwrite)
         _print_counted(made, reader.base, output, outcomes, notes, warned, as_json=as_json)
         end(outcomes, as_json=as_json)
@@ -176,6 +188,9 @@ def fit(
     names = [outcome.id for outcome in succeeded(outcomes)]
     with executor_on(scheduler) as executor, naming_nights(names):
         report, warned = _fitted(nights, reader.base, output.stem, choice, executor, quiet=as_json)
+    if by_review:
+        told = load("review.reviewed:with_reviews")(report.profile, by_review)
+        report = replace(report, profile=told)
     report.profile.save(output, overwrite=overwrite)
     if as_json:
         files_read = [outcome.to_dict() for outcome in outcomes]
@@ -196,6 +211,7 @@ class ScoredNight:
     notes: tuple[str, ...]
     subject: str | None = None
     group: str | None = None
+    reviews: tuple[dict[str, Any], ...] = ()  # who reviewed it, and how
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types, apart from messages."""
@@ -254,11 +270,13 @@ class _Reader:
         who: Mapping[str, ListedNight],
         subjects: Path | None,
         experts: list[Experts],
+        reviews: Mapping[str, list[Path]],
     ) -> None:
         assert options.profile is not None
         self.base: Profile = options.profile
         self.names: dict[str, Path] = {}
         self._options, self._who, self._subjects, self._experts = options, who, subjects, experts
+        self._reviews = reviews
 
     def read(self, night: Input) -> ScoredNight:
         """Read one night."""
@@ -268,7 +286,11 @@ class _Reader:
         who = self._who.get(name) or self._who.get(path.name)
         if self._who and who is None:
             raise InputError(f"night {name!r} is not in {self._subjects}, expected a row for it.")
-        scored = self._with_experts(path, name) if self._experts else self._alone(path)
+        if self._reviews:
+            found = load("review.reviewed:read_reviewed")(self._reviews[name])
+            scored = ScoredNight(found.density, found.experts, (), reviews=found.reviews)
+        else:
+            scored = self._with_experts(path, name) if self._experts else self._alone(path)
         self.names[name] = path
         return scored if who is None else replace(scored, subject=who.subject, group=who.group or who.subject)
 

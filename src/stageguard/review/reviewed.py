@@ -1,0 +1,144 @@
+"""Reviewed nights as experts' scorings, for `fit`: only nights that were reviewed to the end.
+
+A night counts whole, or not at all. It was reviewed to the end when every epoch was given a stage, or when
+nothing is left that is worth a look. What a person never looked at in the second case is the guard's own
+work: it agrees with the guard by construction, so that a fit to such nights is kinder to the guard than one
+to nights that were scored blind. Corrected epochs alone are no fair sample of a night, and are never used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stageguard.base.errors import FileFormatError, InputError
+from stageguard.base.files import file_error, file_sha256
+from stageguard.base.records import dataclass
+from stageguard.formats.companions import parse_moment, parse_start
+from stageguard.night.hypnodensity import Hypnodensity
+from stageguard.night.hypnogram import Hypnogram
+from stageguard.profile.profile import Profile
+from stageguard.review.journal import MALFORMED, REVIEW_SUFFIX, JournalFile, read_journal
+from stageguard.review.night import guard_anyway
+from stageguard.review.opening import AskedNight, open_night
+from stageguard.review.second import KeptReview, kept_review
+from stageguard.review.worth import worth
+from stageguard.runner.decode_files import DecodeOptions
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReviewedNight:
+    """A night with the scorings of those who reviewed it to the end."""
+
+    density: Hypnodensity
+    experts: list[Hypnogram]
+    reviews: tuple[dict[str, Any], ...]  # who, how, and how many epochs they set and agreed with
+
+
+def find_reviews(folder: Path) -> dict[str, list[Path]]:
+    """Return the journals in a folder by the night they are of."""
+    if not folder.is_dir():
+        raise InputError(f"{folder} is no folder, expected one with reviews (NIGHT.SCORER{REVIEW_SUFFIX}).")
+    found: dict[str, list[Path]] = {}
+    for path in sorted(folder.glob(f"*{REVIEW_SUFFIX}")):
+        try:
+            name = str(read_journal(path).head["night"]["name"])
+        except (FileFormatError, OSError, *MALFORMED):  # said when it is read
+            name = path.name.removesuffix(REVIEW_SUFFIX)
+        found.setdefault(name, []).append(path)
+    if not found:
+        raise InputError(f"{folder} holds no reviews, expected files such as NIGHT.SCORER{REVIEW_SUFFIX}.")
+    return found
+
+
+def read_reviewed(paths: Sequence[Path]) -> ReviewedNight:
+    """Return a night with everybody's scoring; a review that was not finished is refused."""
+    nights, experts, reviews = [], [], []
+    for path in paths:
+        journal = read_journal(path)
+        kept = _reopened(journal)
+        how = _how_complete(kept, path)
+        nights.append(kept.night)
+        experts.append(kept.stages)
+        reviews.append(
+            {
+                "night": kept.night.name,
+                "scorer": kept.scorer,
+                "how": how,
+                "epochs_set": len(kept.state.pins),
+                "epochs_agreed_with": len(kept.state.looked - set(kept.state.pins)),
+                "epochs": kept.night.n_epochs,
+            }
+        )
+    first = nights[0].density
+    for path, night in zip(paths[1:], nights[1:], strict=True):
+        if night.density != first:
+            raise file_error(
+                path, f"is of other probabilities than {paths[0].name}. Keep those of one night."
+            )
+    return ReviewedNight(first, experts, tuple(reviews))
+
+
+def with_reviews(profile: Profile, reviews: Sequence[Mapping[str, Any]]) -> Profile:
+    """Return a profile with who reviewed which of its nights, and how, in its provenance."""
+    before = profile.to_dict().get("provenance", {})
+    return profile.replace(provenance=before | {"reviews": [dict(review) for review in reviews]})
+
+
+def _how_complete(kept: KeptReview, path: Path) -> str:
+    """Return how a night was reviewed to the end, or refuse it."""
+    state, n_epochs = kept.state, kept.night.n_epochs
+    n_set = len(state.pins)
+    if n_set == n_epochs:
+        return "every epoch scored blind" if state.is_blind or state.is_revealed else "every epoch scored"
+    if state.is_blind:
+        raise file_error(
+            path, f"{n_epochs - n_set:,} of {n_epochs:,} epochs are not scored. Finish it first."
+        )
+    left = worth(kept.night, state, guard_anyway(kept.night, state)).stretches
+    if left:
+        raise file_error(
+            path,
+            f"{len(left):,} stretches that are worth a look were not looked at. Finish the review first.",
+        )
+    return "queue finished"
+
+
+def _reopened(journal: JournalFile) -> KeptReview:
+    """Read the night of a journal again, as it records it."""
+    head = journal.head
+    if not head:
+        raise file_error(journal.path, "is empty, expected a review.")
+    try:
+        recorded, said = head["source"], head["options"]
+        source = _source(journal.path.parent, recorded)
+        quality = None if head.get("quality") is None else np.array(head["quality"], dtype=np.float64)
+        asked = AskedNight(
+            source,
+            Profile.from_dict(head["profile"]["definition"]),
+            DecodeOptions.from_dict(said, quality),
+            parse_start(str(said["start"])) if "start" in said else None,
+            parse_moment(str(said["lights_off"])) if "lights_off" in said else None,
+            parse_moment(str(said["lights_on"])) if "lights_on" in said else None,
+            night_name=str(head["night"]["name"]),
+        )
+    except MALFORMED as error:
+        raise file_error(
+            journal.path, f"its first line is incomplete or was edited ({error!r:.80})."
+        ) from None
+    return kept_review(open_night(asked).night, journal)
+
+
+def _source(folder: Path, recorded: dict[str, Any]) -> Path:
+    """Return the file of the probabilities: beside the journal, or where it was then; never another one."""
+    places = [folder / Path(str(recorded["file"])).name]
+    places += [folder / str(recorded["path"])] if recorded.get("path") else []
+    for place in places:
+        if place.is_file() and file_sha256(place, "a recording") == recorded["sha256"]:
+            return place
+    raise file_error(
+        places[0], "is not there, or is not the file that was reviewed. Put it beside its review."
+    )
