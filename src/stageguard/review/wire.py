@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from math import isinf
+from math import isinf, isnan
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from stageguard.base.arrays import Floats
 from stageguard.guard.explain import Change, in_bouts
+from stageguard.measures.bouts import cycles_of
 from stageguard.measures.day import lights_window
 from stageguard.measures.summary import early_rem_words
 from stageguard.night.colours import stage_shade
@@ -107,7 +108,7 @@ def moving_part(review: Review, at: Moment) -> dict[str, Any]:
         "can_redo": bool(state.undone),
         "saved": {"file": str(review.journal.path), "when": review.journal.when},
         "second_scorer": second_scorer(review, at, is_complete=len(state.pins) == night.n_epochs),
-        "cycles": None if state.is_blind else [],
+        "cycles": None,
     }
     if state.is_blind:
         return answer | dict.fromkeys(("guard", "posterior", "statistics", "indicators", "joint"))
@@ -118,7 +119,16 @@ def moving_part(review: Review, at: Moment) -> dict[str, Any]:
     answer["guard"] = encoded(at.outcome.labels)
     blank = np.full(night.density.probabilities.shape, np.nan)
     answer["posterior"] = shares(blank if posterior is None else posterior.probabilities)
-    return answer | measured(night, state, at.outcome)
+    return answer | {"cycles": _cycles(review, at)} | measured(night, state, at.outcome)
+
+
+def _cycles(review: Review, at: Moment) -> list[tuple[int, int]]:
+    """Return first and last epoch of each NREM-REM cycle; none where they are not defined."""
+    night = review.night
+    if isnan(night.statistics.measure(night.hypnogram(at.outcome.labels)).cycles):
+        return []
+    found = cycles_of(at.outcome.labels.tobytes(), night.scheme, night.density.epoch_seconds)
+    return [(first, stop - 1) for first, stop in found]
 
 
 def _why(outcome: Outcome) -> str:

@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from review_nights import do, open_review, write_probabilities
+from stageguard.base.errors import FileFormatError, InputError, OutputError
+from stageguard.review.journal import read_journal
+from stageguard.review.session import ConflictError, Review
+
+N_EPOCHS = 40
+WHERE = st.tuples(st.integers(0, N_EPOCHS - 1), st.integers(0, 6))
+SETS = st.tuples(WHERE, st.integers(0, 2)).map(
+    lambda t: {"do": "set", "first": t[0][0], "last": min(sum(t[0]), N_EPOCHS - 1), "stage": t[1]}
+)
+ACTIONS = st.one_of(
+    SETS,
+    WHERE.map(lambda w: {"do": "clear", "first": w[0], "last": min(sum(w), N_EPOCHS - 1)}),
+    WHERE.map(lambda w: {"do": "looked", "first": w[0], "last": min(sum(w), N_EPOCHS - 1)}),
+    st.sampled_from([{"do": "undo"}, {"do": "redo"}]),
+    st.sampled_from([None, "off", 0.4]).map(lambda value: {"do": "strength", "value": value}),
+)
+
+
+@given(st.lists(ACTIONS, min_size=1, max_size=10))
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_state_is_what_its_journal_replays_to_and_pins_always_hold(tmp_path, sequence):
+    journal = tmp_path / "night.anna.review.jsonl"
+    journal.unlink(missing_ok=True)
+    desk, review = open_review(tmp_path, n_epochs=N_EPOCHS)
+    n_accepted = 0
+    for said in sequence:
+        try:
+            at = do(review, **said)
+        except InputError:  # a conflict, or nothing to undo
+            continue
+        n_accepted += 1
+        assert all(at.outcome.labels[epoch] == pin.stage for epoch, pin in at.state.pins.items())
+        assert at.outcome.conflict is None
+    state, labels = review.now.state, review.now.outcome.labels
+    desk.close()
+    assert journal.exists() == (n_accepted > 0)
+    desk, again = open_review(tmp_path, n_epochs=N_EPOCHS)
+    assert again.now.state == state
+    assert (again.now.outcome.labels == labels).all()
+    assert len(again.journal.found.actions) == n_accepted
+    desk.close()
+
+
+def test_a_line_says_who_when_before_after_and_why(tmp_path):
+    desk, review = open_review(tmp_path)
+    before = review.now.outcome.labels
+    do(review, do="set", first=10, last=12, stage=2, why="saw-tooth waves")
+    after = review.now.outcome.labels
+    desk.close()
+    head, line = (json.loads(text) for text in review.journal.path.read_text().splitlines())
+    assert head["scorer"] == "anna"
+    assert head["night"] == {
+        "name": "night",
+        "n_epochs": 80,
+        "epoch_seconds": 30.0,
+        "stages": ["W", "N", "R"],
+    }
+    assert head["source"]["file"] == "night.csv"
+    assert {key: line[key] for key in ("who", "do", "first", "last", "stage", "why", "after")} == {
+        **{"who": "anna", "do": "set", "first": 10, "last": 12, "stage": "R"},
+        **{"why": "saw-tooth waves", "after": "R×3"},
+    }
+    assert line["changed"] == int((before != after).sum())
+    assert line["when"].startswith("20") and "T" in line["when"]
+
+
+def test_a_last_line_without_its_end_is_dropped(tmp_path):
+    desk, review = open_review(tmp_path)
+    do(review, do="set", first=10, last=12, stage=2)
+    wanted = review.now.state
+    do(review, do="set", first=40, last=42, stage=1)
+    desk.close()
+    path = review.journal.path
+    data = path.read_bytes()
+    path.write_bytes(data[:-10])
+    desk, review = open_review(tmp_path)
+    assert review.now.state == wanted
+    assert review.journal.found.n_dropped > 0
+    do(review, do="set", first=40, last=42, stage=1)  # goes on after the last whole line
+    desk.close()
+    assert len(read_journal(path).actions) == 2
+    assert len(path.read_bytes()) == len(data)
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda lines: [lines[0], b"{]", lines[2]], "line 2 is no record"),
+        (lambda lines: [lines[0], b"[1]", lines[2]], "line 2 is no record"),
+        (lambda lines: [lines[0], lines[2]], "line 2 cannot be done again"),
+        (
+            lambda lines: [lines[0], lines[1].replace(b'"first": 10', b'"first": 999'), lines[2]],
+            "first is 999",
+        ),
+        (
+            lambda lines: [lines[0].replace(b'"layout": 1', b'"layout": 9'), *lines[1:]],
+            "no review of this version",
+        ),
+    ],
+)
+def test_a_journal_that_was_damaged_elsewhere_is_refused_and_left_as_it_is(tmp_path, damage, words):
+    desk, review = open_review(tmp_path)
+    do(review, do="set", first=10, last=12, stage=2)
+    do(review, do="looked", first=1, last=1)
+    desk.close()
+    path = review.journal.path
+    path.write_bytes(b"\n".join(damage(path.read_bytes().splitlines())) + b"\n")
+    before = path.read_bytes()
+    with pytest.raises(FileFormatError, match=words):
+        open_review(tmp_path)
+    assert path.read_bytes() == before
+
+
+def test_the_review_of_another_night_scorer_or_profile_is_not_gone_on_with(tmp_path):
+    desk, review = open_review(tmp_path)
+    do(review, do="looked", first=1, last=1)
+    desk.close()
+    opened, path = review.opened, review.journal.path
+    with pytest.raises(FileFormatError, match="review of the scorer 'anna'"):
+        Review(opened, path, "ben", is_blind=False)
+    with pytest.raises(FileFormatError, match="review of open review"):
+        Review(opened, path, "anna", is_blind=True)
+    write_probabilities(tmp_path / "night.csv", seed=5)
+    with pytest.raises(FileFormatError, match="another file of probabilities"):
+        open_review(tmp_path)
+
+
+def test_a_second_server_on_one_review_is_refused(tmp_path):
+    desk, review = open_review(tmp_path)
+    with pytest.raises(OutputError, match="another server has this review open"):
+        open_review(tmp_path)
+    assert review.journal.path.exists()
+    desk.close()
+    desk, _ = open_review(tmp_path)  # free again
+    desk.close()
+
+
+def test_a_review_in_which_nothing_was_done_leaves_no_file(tmp_path):
+    desk, review = open_review(tmp_path)
+    assert review.journal.path.exists()
+    desk.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["night.csv"]
+
+
+def test_a_full_disk_changes_nothing(tmp_path, monkeypatch):
+    desk, review = open_review(tmp_path)
+    do(review, do="set", first=10, last=12, stage=2)
+    state, data = review.now.state, review.journal.path.read_bytes()
+    real = os.fsync
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OutputError, match=r"No space left on device\. Nothing was changed\."):
+        do(review, do="set", first=20, last=22, stage=1)
+    assert review.now.state == state
+    assert review.journal.path.read_bytes() == data
+    monkeypatch.setattr(os, "fsync", real)
+    do(review, do="set", first=20, last=22, stage=1)
+    desk.close()
+
+
+SCRIPT = """
+import sys
+sys.path.insert(0, {tests!r})
+from pathlib import Path
+from review_nights import do, open_review
+desk, review = open_review(Path({folder!r}), "human-psg-3")
+for number in range(10_000):
+    do(review, do="set", first=number % 70, last=number % 70 + 3, stage=number % 3)
+    print(number, flush=True)
+"""
+
+
+def test_what_was_acknowledged_survives_kill_9(tmp_path):
+    """The same actions, killed somewhere and not, come to the same state."""
+    script = SCRIPT.format(tests=str(Path(__file__).parents[1]), folder=str(tmp_path))
+    write_probabilities(tmp_path / "night.csv", "human-psg-3")
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        said = [process.stdout.readline() for _ in range(5)]
+        time.sleep(0.05)  # somewhere in the middle of a later one
+        process.send_signal(signal.SIGKILL)
+        said += process.stdout.readlines()
+    assert process.returncode == -signal.SIGKILL
+    n_said = sum(line.endswith("\n") for line in said)
+    desk, review = open_review(tmp_path, "human-psg-3")
+    n_kept = review.now.state.revision
+    assert n_said <= n_kept <= n_said + 1  # at most one was on disk and not yet said
+    killed = review.now.state
+    desk.close()
+    review.journal.path.unlink()
+    desk, review = open_review(tmp_path, "human-psg-3")
+    for number in range(n_kept):
+        do(review, do="set", first=number % 70, last=number % 70 + 3, stage=number % 3)
+    uninterrupted = review.now.state
+    desk.close()
+    stages = [{epoch: pin.stage for epoch, pin in one.pins.items()} for one in (killed, uninterrupted)]
+    assert stages[0] == stages[1]
+    assert (killed.settings, killed.looked) == (uninterrupted.settings, uninterrupted.looked)
+
+
+def test_a_conflict_is_not_in_the_journal(tmp_path):
+    desk, review = open_review(tmp_path)
+    do(review, do="set", first=10, last=10, stage=0)
+    do(review, do="set", first=12, last=12, stage=0)
+    before = review.journal.path.read_bytes()
+    with pytest.raises(ConflictError):
+        do(review, do="set", first=11, last=11, stage=2)
+    assert review.journal.path.read_bytes() == before
+    desk.close()
