@@ -49,6 +49,12 @@ PUBLIC = {
     "signals.quality": "SignalQuality signal_quality",
     "synthetic.night": "simulate_night",
     "pipeline": "Staged stage",
+    "plots.bands": "plot_bands",
+    "plots.bland_altman": "plot_bland_altman",
+    "plots.bouts": "plot_bouts",
+    "plots.density": "plot_density",
+    "plots.hypnogram": "plot_hypnogram",
+    "plots.transitions": "plot_transitions",
     "report": "night_report",
 }
 __getattr__, _names = public_names(__name__, PUBLIC)

@@ -33,6 +33,9 @@ SPARE_STAGES = (
     Shade("#7F7F7F", "#A3A3A3"),
     Shade("#B07AA1", "#CD98BE"),
     Shade("#59A14F", "#78C06E"),
+    Shade("#9C755F", "#BF9880"),
+    Shade("#3D8F8F", "#5CB8B8"),
+    Shade("#B5B04A", "#CFCA6B"),
 )
 
 # Text is ink or grey, on paper or on panel, at 4.5 : 1 or better in either.

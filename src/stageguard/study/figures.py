@@ -11,6 +11,8 @@ import numpy as np
 from stageguard.base.errors import MissingFileError
 from stageguard.base.extras import library
 from stageguard.measures.bouts import bouts_of, pair_counts
+from stageguard.plots.bouts import draw_survival
+from stageguard.plots.transitions import draw_matrix, transition_shares
 from stageguard.study.derived import predictions
 from stageguard.study.names import BASE, CALIBRATED, EXPERT, PAPER, PENALTY, TITLES
 from stageguard.study.store import Results, values, variants_in
@@ -53,10 +55,8 @@ def bouts_figure(results: Results, night: str | None = None) -> Any:
         ax = axes[0, k]
         for variant in _shown_in(nights):
             bouts = [bouts_of(each[variant].astype(np.int8)) for each in nights.values()]
-            lengths = np.sort(np.concatenate([b.lengths[b.stages == k] for b in bouts])) * minutes
-            if len(lengths):
-                share = 100 * (1 - np.arange(len(lengths)) / len(lengths))
-                ax.step(lengths, share, where="post", color=COLOURS[variant], label=TITLES[variant], lw=1.4)
+            lengths = np.concatenate([b.lengths[b.stages == k] for b in bouts]) * minutes
+            draw_survival(ax, lengths, color=COLOURS[variant], label=TITLES[variant], lw=1.4)
         ax.set(xscale="log", title=stage, xlabel="bout length (min)")
     axes[0, 0].set_ylabel("bouts at least as long (%)")
     axes[0, 0].legend(fontsize=7, frameon=False)
@@ -75,24 +75,9 @@ def matrices_figure(results: Results, night: str | None = None) -> Any:
         pairs = np.sum(
             [pair_counts(n[variant].astype(np.int8), len(stages)) for n in nights.values()], axis=0
         )
-        matrix = pairs / np.maximum(pairs.sum(axis=1, keepdims=True), 1)
-        is_absent = pairs.sum(axis=1) == 0
-        ax.imshow(np.sqrt(matrix), cmap="Blues", vmin=0, vmax=1)
-        for (i, j), value in np.ndenumerate(matrix):
-            colour = "white" if value > 0.3 else "black"
-            ax.text(
-                j,
-                i,
-                "–" if is_absent[i] else f"{value:.3f}",
-                ha="center",
-                va="center",
-                fontsize=8,
-                color=colour,
-            )
+        draw_matrix(ax, transition_shares(pairs), stages)
         ax.set(title=TITLES[variant], xlabel="to")
         ax.title.set_fontsize(8)
-        ax.set_xticks(range(len(stages)), stages)
-        ax.set_yticks(range(len(stages)), stages)
     axes[0, 0].set_ylabel("from")
     figure.text(0.01, 0.01, backbone, fontsize=7, color=GREY)
     return figure

@@ -1,0 +1,174 @@
+"""What all figures share: the axes they are drawn on, time along them, and epochs gathered into columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stageguard.base import checks
+from stageguard.base.arrays import Floats, Indices, Mask
+from stageguard.base.errors import InputError
+from stageguard.base.extras import library
+from stageguard.base.records import dataclass
+from stageguard.night.colours import PAGE
+from stageguard.night.timing import Night, elapsed
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+INCHES = 1 / 25.4  # of a millimetre
+FULL_WIDTH = 180 * INCHES  # two columns of a paper
+COLUMN_WIDTH = 89 * INCHES
+INK, GREY, GAP, LINE = (PAGE[name].light for name in ("ink", "grey", "gap", "line"))
+# Okabe and Ito's black, orange, blue, green and purple, with line styles for print in grey.
+SERIES = ("#E69F00", "#0072B2", "#000000", "#009E73", "#CC79A7")
+STYLES = ("-", "--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)))
+MARKS = ("o", "^", "s", "D", "v")
+TICK_WIDTH = 0.055  # inches that a clock time takes for each point of its font, with room around it
+MOST_EPOCHS, MOST_COLUMNS = 3_000, 600  # drawn one by one; of more, gathered into columns
+DAY_SECONDS, HOUR_SECONDS, MINUTE_SECONDS = 86400.0, 3600.0, 60.0
+
+
+def axes_for(ax: Axes | None, width: float, height: float) -> Axes:
+    """Return the axes given, or those of a new figure of pyplot's, of this size in inches."""
+    axes = library("matplotlib.axes", "a plot", "plots")
+    if ax is None:
+        pyplot = library("matplotlib.pyplot", "a plot", "plots")
+        ax = pyplot.subplots(figsize=(width, height), layout="constrained")[1]
+    elif not isinstance(ax, axes.Axes):
+        raise InputError(f"ax is {checks.shown(ax)}, expected one Axes of matplotlib.")
+    return ax
+
+
+def tidy(ax: Axes) -> Axes:
+    """Return axes without the frame above and on the right."""
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def steps(ax: Axes, values: Floats, edges: Floats, **style: Any) -> Any:
+    """Draw values that hold from edge to edge, none where NaN; returns the patch, as `Axes.stairs` does.
+
+    The limits of the axes stay as they are: matplotlib takes seconds to find those of so many corners.
+    """
+    patches = library("matplotlib.patches", "a plot", "plots")
+    return ax.add_artist(patches.StepPatch(values, edges, **{"fill": False} | style))
+
+
+def names_for(names: object, own: Sequence[str], what: str) -> list[str]:
+    """Return the names given, one for each of what is drawn, or their own."""
+    if names is None:
+        return list(own)
+    if isinstance(names, str) or not isinstance(names, Sequence) or len(names) != len(own):
+        raise InputError(
+            f"names are {checks.shown(names)}, expected a list of {len(own)}, one for each {what}."
+        )
+    return [checks.text(name, "a name") for name in names]
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Epochs gathered into columns of the same number each, the last excepted."""
+
+    n_epochs: int
+    width: int  # epochs in a column
+
+    @property
+    def starts(self) -> Indices:
+        """The first epoch of each."""
+        return np.arange(0, self.n_epochs, self.width)
+
+    def shares(self, rows: Floats | Mask) -> Floats:
+        """Return the mean over the epochs of each column."""
+        sums = np.add.reduceat(rows.astype(np.float64), self.starts, axis=0)
+        counts = np.diff(self.starts, append=self.n_epochs)
+        shares: Floats = sums / counts.reshape(-1, *[1] * (rows.ndim - 1))
+        return shares
+
+
+def columns_of(n_epochs: int) -> Columns:
+    """Return one column for each epoch, or where they are too many as few as can be drawn."""
+    return Columns(n_epochs, 1 if n_epochs <= MOST_EPOCHS else -(-n_epochs // MOST_COLUMNS))
+
+
+class TimeAxis:
+    """The time of several nights of one recording, by the clock where one of them knows it.
+
+    A night that does not know the clock is of the recording of the first that does.
+    """
+
+    def __init__(self, nights: Sequence[Night]) -> None:
+        known = next((night for night in nights if night.start is not None), None)
+        zone = next((night.start.tzinfo for night in nights if night.start and night.start.tzinfo), None)
+
+        def zoned(start: datetime) -> datetime:
+            return start if start.tzinfo is not None else start.replace(tzinfo=zone)
+
+        began = [night.offset_seconds for night in nights]
+        self.start: datetime | None = None
+        if known is not None and known.start is not None:
+            self.start = zoned(known.start)
+            began = [
+                elapsed(self.start, zoned(night.start)) if night.start is not None
+                else night.offset_seconds - known.offset_seconds
+                for night in nights
+            ]  # fmt: skip
+        self.began = tuple(began)  # seconds since `start`, or since the beginning of the recording
+        ended = [begin + n.n_epochs * n.epoch_seconds for begin, n in zip(began, nights, strict=True)]
+        for number, (begin, end) in enumerate(zip(began, ended, strict=True), start=1):
+            if begin >= ended[0] or end <= began[0]:
+                hours = [(moment - began[0]) / HOUR_SECONDS for moment in (begin, end)]
+                raise InputError(
+                    f"scoring {number} has no moment in common with the first: it lasts from "
+                    f"{hours[0]:.2f} h to {hours[1]:.2f} h after its start. "
+                    "Do they belong together?"
+                )
+        self.first, self.last = min(began), max(ended)
+        self.seconds = self.last - self.first
+
+    def at(self, seconds: Any) -> Any:
+        """Return where seconds since `start`, or since the beginning of the recording, lie on the axis."""
+        if self.start is not None:
+            dates = library("matplotlib.dates", "a plot", "plots")
+            return dates.date2num(self.start.replace(tzinfo=None)) + np.asarray(seconds) / DAY_SECONDS
+        return np.asarray(seconds) / self.unit
+
+    @property
+    def unit(self) -> float:
+        """Seconds in the unit of an axis without a clock."""
+        return HOUR_SECONDS if self.seconds >= HOUR_SECONDS else MINUTE_SECONDS
+
+    def edges(self, number: int, night: Night, columns: Columns) -> Floats:
+        """Return where the columns of a night begin, and where the last ends."""
+        epochs = np.append(columns.starts, columns.n_epochs)
+        edges: Floats = self.at(self.began[number] + epochs * night.epoch_seconds)
+        return edges
+
+    def draw(self, ax: Axes, column_seconds: float = 0.0) -> None:
+        """Set limits, ticks and label of the axis; a column of more than one epoch is said."""
+        ax.set_xlim(float(self.at(self.first)), float(self.at(self.last)))
+        if self.start is not None:
+            dates = library("matplotlib.dates", "a plot", "plots")
+            width = ax.get_window_extent().width / ax.figure.dpi
+            n_ticks = int(min(max(width / TICK_WIDTH / float(ax.xaxis.label.get_fontsize()), 3), 9))
+            locator = dates.AutoDateLocator(tz=UTC, minticks=2, maxticks=n_ticks)
+            ax.xaxis.axis_date(UTC)
+            ax.xaxis.set_major_locator(locator)
+            form = "%H:%M" if self.seconds > 15 * MINUTE_SECONDS else "%H:%M:%S"
+            if self.seconds > 2 * DAY_SECONDS:
+                form = "%d %b\n%H:%M" if self.seconds < 14 * DAY_SECONDS else "%d %b"
+            ax.xaxis.set_major_formatter(dates.DateFormatter(form, tz=UTC))
+        label = "Clock time" if self.start is not None else "Hours" if self.unit > 60 else "Minutes"
+        if column_seconds:
+            label += f" (columns of {_length(column_seconds)})"
+        ax.set_xlabel(label)
+
+
+def _length(seconds: float) -> str:
+    """Write a length of time in one unit."""
+    if seconds < 2 * MINUTE_SECONDS:
+        return f"{seconds:g} s"
+    return f"{seconds / 60:.3g} min" if seconds < 2 * HOUR_SECONDS else f"{seconds / 3600:.3g} h"

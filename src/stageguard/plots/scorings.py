@@ -1,0 +1,53 @@
+"""Nights as the series of a figure: lists of scorings, and decodings before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from stageguard.base import checks
+from stageguard.base.errors import InputError
+from stageguard.base.records import dataclass
+from stageguard.guard.decoding import Decoding
+from stageguard.measures.bouts import ScoredNight, cuts_of, hypnogram_before, hypnogram_of
+from stageguard.night.hypnogram import Hypnogram
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Series:
+    """Scorings of several nights by one hand, and the epochs of each that nothing before is adjacent to."""
+
+    name: str
+    scorings: tuple[Hypnogram, ...]
+    cuts: tuple[Sequence[int], ...]
+
+
+def as_nights(nights: Any, what: str = "nights") -> list[ScoredNight]:
+    """Return one night or several as a list of at least one."""
+    if isinstance(nights, Hypnogram | Decoding):
+        return [nights]
+    if isinstance(nights, str) or not isinstance(nights, Iterable):
+        raise InputError(
+            f"{what} are {checks.shown(nights)}, expected a Hypnogram or a Decoding, or a list of them."
+        )
+    several = list(nights)
+    if not several:
+        raise InputError(f"{what} are an empty list, expected at least one Hypnogram or Decoding.")
+    for night in several:
+        hypnogram_of(night)
+    return several
+
+
+def series_of(nights: Any, number: int) -> list[Series]:
+    """Return the series that nights are: decodings before and after, hypnograms as scored."""
+    several = as_nights(nights)
+    scorings, cuts = tuple(map(hypnogram_of, several)), tuple(map(cuts_of, several))
+    decoded = [night for night in several if isinstance(night, Decoding)]
+    if len(decoded) == len(several):
+        before = tuple(map(hypnogram_before, decoded))
+        return [Series("before", before, cuts), Series("after", scorings, cuts)]
+    if decoded:
+        raise InputError("nights are hypnograms and decodings, expected a list of one or of the other.")
+    scorers = {scoring.scorer for scoring in scorings}
+    name = scorers.pop() if len(scorers) == 1 else None
+    return [Series(name or f"scoring {number}", scorings, cuts)]
