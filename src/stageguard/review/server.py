@@ -294,6 +294,7 @@ def _bound(port: int) -> socket.socket:
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((HOST, port))
+        made.listen()  # a browser that is quicker than the server waits instead of being refused
     except OSError as error:
         made.close()
         raise OutputError(

@@ -14,7 +14,7 @@ from stageguard.guard.explain import Change, in_bouts
 from stageguard.measures.bouts import cycles_of
 from stageguard.measures.day import lights_window
 from stageguard.measures.summary import early_rem_words
-from stageguard.night.colours import stage_shade
+from stageguard.night.colours import stage_shade, top_down
 from stageguard.night.stages import StageScheme, canonical_name
 from stageguard.review.measured import measured
 from stageguard.review.night import Outcome
@@ -41,11 +41,12 @@ def shares(probabilities: Floats) -> str:
 
 
 def stages_of(scheme: StageScheme) -> list[dict[str, Any]]:
-    """Return each stage with the key that sets it."""
+    """Return each stage with the key that sets it, its colours and its row from the top."""
     known = [canonical_name(name) for name in scheme.names]
     keys = [KEYS.get(name or "", "") for name in known]
     if "" in keys or len(set(keys)) < len(keys):
         keys = [str(place) for place in range(1, len(keys) + 1)]
+    rows = top_down(scheme)
     return [
         {
             "name": name,
@@ -55,6 +56,7 @@ def stages_of(scheme: StageScheme) -> list[dict[str, Any]]:
             "rem": name == scheme.rem,
             "colour": stage_shade(scheme, label).light,
             "dark": stage_shade(scheme, label).dark,
+            "row": rows.index(label),
         }
         for label, (name, key, meaning) in enumerate(zip(scheme.names, keys, known, strict=True))
     ]

@@ -67,6 +67,7 @@ export class Bar {
     const text = night.pending.length ? "Saving …" : saved?.when ? `Saved ${whenText(saved.when)}` : "Nothing to save yet";
     if (byId("saved").textContent !== text) byId("saved").textContent = text;
     byId("saved").title = saved?.file || "";
+    document.body.dataset.revision = night.pending.length ? "" : night.revision; // what is drawn, for whoever waits for it
   }
 
   fillSettings(night) {
@@ -77,6 +78,7 @@ export class Bar {
     const strengths = [["null", "by rule"], ['"off"', "off"], ...numbers.map((value) => [String(value), String(value)])];
     fillSelect(byId("strength"), strengths, JSON.stringify(strength ?? null));
     byId("clock").value = JSON.stringify(clock ?? null);
+    byId("clock").disabled = night.settings?.has_clock === false && clock === null;
   }
 
   // ---- banners

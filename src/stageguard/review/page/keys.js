@@ -28,7 +28,7 @@ export function meaningOf(event, keys) {
   if (event.metaKey || ((event.ctrlKey || event.altKey) && !event.getModifierState("AltGraph"))) return null;
   const tag = event.target.tagName;
   if (tag === "INPUT" && event.target.type !== "checkbox" || tag === "SELECT" || tag === "TEXTAREA") return null;
-  if (event.target.closest("dialog")) return null;
+  if (document.querySelector("dialog[open]")) return null; // the page behind it is out of reach
   if ((tag === "BUTTON" || tag === "SUMMARY" || tag === "INPUT") && (event.key === "Enter" || event.key === " ")) return null;
   if (event.target.getAttribute?.("role") === "tab" && event.key.startsWith("Arrow")) return null;
   const key = event.key.length === 1 ? event.key.toLowerCase() : event.key; // caps lock changes nothing

@@ -40,10 +40,15 @@ export class Night {
     this.shown = this.blind || !this.guard ? this.pins.slice() : this.guard.slice();
     for (const action of this.pending) {
       if (action.do !== "set" && action.do !== "clear") continue;
-      const stage = action.do === "set" ? action.stage : -1;
+      const stage = action.do === "set" ? this.stageIndex(action.stage) : -1;
       this.pins.fill(stage, action.first, action.last + 1);
       if (action.do === "set" || this.blind) this.shown.fill(stage, action.first, action.last + 1);
     }
+  }
+
+  /** The server also names a stage where it says what could be done. */
+  stageIndex(stage) {
+    return typeof stage === "number" ? stage : this.stages.findIndex(({ name }) => name === stage);
   }
 
   stageName(stage) {

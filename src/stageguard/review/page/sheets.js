@@ -184,12 +184,12 @@ function factSheet(desk) {
   const lines = [`${count(night.epochs, "epoch")} of ${night.seconds} s`];
   if (!night.hasClock) lines.push("No time of day is known: times count from the first epoch.");
   if (!night.blind) lines.push(count(night.changes.length, "stretch", "stretches") + " changed by the guard");
-  lines.push(`${count(night.scored, "epoch")} set by you`, ...(night.early_rem || []), ...(night.settings?.assumed || []));
+  lines.push(`${count(night.scored, "epoch")} set by you`, night.settings?.why, ...(night.early_rem || []), ...(night.settings?.assumed || []));
   const second = night.second_scorer;
   if (second) {
     const kappa = second.kappa === null ? "Cohen’s kappa comes once both have scored." : `Cohen’s kappa ${second.kappa.toFixed(2)}.`;
     lines.push(`Second scorer ${second.scorer}: ${second.scored} of ${second.of} epochs. ${kappa}`);
   }
-  return [make("ul", { className: "facts" }, ...lines.map((text) => make("li", { textContent: text }))),
+  return [make("ul", { className: "facts" }, ...lines.filter(Boolean).map((text) => make("li", { textContent: text }))),
     make("p", { className: "quiet", textContent: night.saved?.file ? `Saved in ${night.saved.file}` : "" })];
 }

@@ -220,7 +220,8 @@ function paintPending(ctx, night, lane, span, theme) {
     const width = Math.max(2, (action.last - action.first + 1) * span.pixels);
     ctx.fillStyle = theme.paper;
     ctx.fillRect(x, lane.y, width, lane.height);
-    ctx.fillStyle = theme.stages[action.stage];
-    ctx.fillRect(x, lane.y + night.stages[action.stage].row * rows, width, rows);
+    const stage = night.stageIndex(action.stage);
+    ctx.fillStyle = theme.stages[stage];
+    ctx.fillRect(x, lane.y + night.stages[stage].row * rows, width, rows);
   }
 }

@@ -1,0 +1,375 @@
+"""The review page in a real browser: moving, correcting, taking back, exporting, coming back."""
+
+from __future__ import annotations
+
+import http.client
+import signal
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import stageguard as sg
+from browser import violations
+from cli_runner import write_night
+from reviewing import Scorer, served, write_probabilities
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+STAGES = ["W", "N1", "N2", "N3", "R"]
+KEYS = dict(zip(STAGES, "w123r", strict=True))
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A page of a window of its own."""
+    context = browser.new_context(viewport={"width": 1400, "height": 900}, color_scheme="light")
+    context.set_default_timeout(20_000)
+    yield context.new_page()
+    context.close()
+
+
+@pytest.fixture
+def scorer(page: Page) -> Iterator[Scorer]:
+    """A scorer at that page; scripts that fail or are refused fail the test."""
+    scorer = Scorer(page)
+    yield scorer
+    assert scorer.faults == []
+
+
+@pytest.fixture
+def night(tmp_path: Path) -> Path:
+    return write_night(tmp_path / "night.csv", hours=1)
+
+
+def other_stage(scorer: Scorer) -> str:
+    """Return a stage that the guard did not give to the current epoch."""
+    return next(stage for stage in ("N2", "W") if stage != scorer.stage("guard"))
+
+
+def test_keys_move_through_the_night(scorer, night):
+    with served(night) as server:
+        scorer.open(server.url).press("Home")
+        assert scorer.line.startswith("Epoch 1 of 120, 00:00:00, guard ")
+        assert scorer.press("ArrowRight", "ArrowRight").epoch == 3
+        assert scorer.press("Shift+ArrowRight", "ArrowLeft").epoch == 12
+        assert scorer.press("End").epoch == 120
+        assert scorer.press("Shift+ArrowRight").epoch == 120
+        scorer.page.fill("#go", "00:30")
+        scorer.page.press("#go", "Enter")
+        scorer.page.wait_for_function(
+            "() => document.querySelector('#line').textContent.includes('Epoch 61 of')"
+        )
+
+
+def test_the_next_epoch_worth_a_look_is_one_key_away(scorer, night):
+    with served(night) as server:
+        state = server.desk.review(0)
+        worth = [stretch.epoch for stretch in state.worth().stretches]
+        assert len(worth) > 1
+        scorer.open(server.url)
+        assert scorer.epoch == worth[0] + 1
+        assert scorer.press("n").epoch == worth[1] + 1
+        assert scorer.press("p").epoch == worth[0] + 1
+        scorer.press("Enter").at_revision(1)
+        assert scorer.epoch == worth[1] + 1
+        assert scorer.text("#sheet-queue strong").startswith("1 of ")
+
+
+def test_a_stage_key_pins_and_undo_takes_it_back(scorer, night):
+    with served(night) as server:
+        scorer.open(server.url)
+        before, stage = scorer.stage("guard"), other_stage(scorer)
+        scorer.page.fill("#reason", "spindles")
+        scorer.page.press("#reason", "Tab")
+        scorer.press(KEYS[stage])
+        assert scorer.stage("guard") == stage  # drawn before the server has answered
+        scorer.at_revision(1)
+        assert (scorer.stage("guard"), "set by you" in scorer.line) == (stage, True)
+        pins = server.desk.review(0).now.state.pins
+        assert [(epoch + 1, pin.who, pin.why) for epoch, pin in pins.items()] == [
+            (scorer.epoch, "ada", "spindles")
+        ]
+        scorer.press("u").at_revision(2)
+        assert (scorer.stage("guard"), "set by you" in scorer.line) == (before, False)
+        scorer.press("Shift+U").at_revision(3)
+        assert scorer.stage("guard") == stage
+
+
+def test_keys_pressed_faster_than_the_server_answers_all_count(scorer, night):
+    with served(night) as server:
+        scorer.open(server.url).press("Home")
+        for _ in range(6):
+            scorer.page.keyboard.press("2")
+            scorer.page.keyboard.press("ArrowRight")
+        scorer.at_revision(6)
+        assert sorted(server.desk.review(0).now.state.pins) == list(range(6))
+
+
+def test_a_stretch_is_set_with_one_key(scorer, night):
+    with served(night) as server:
+        scorer.open(server.url).press("Home", "b", "ArrowRight", "ArrowRight")
+        assert scorer.line.startswith("Selected 3 epochs, 1 to 3")
+        scorer.press("3").at_revision(1)
+        assert {
+            epoch: pin.stage for epoch, pin in server.desk.review(0).now.state.pins.items()
+        } == dict.fromkeys(range(3), 3)
+
+
+def test_the_mouse_does_what_keys_do(scorer, night):
+    with served(night) as server:
+        page = scorer.open(server.url).page
+        scorer.press("Home")
+        page.get_by_role("button", name="Next epoch", exact=True).click()
+        page.get_by_role("button", name="Set Wake").click()
+        scorer.at_revision(1)
+        assert list(server.desk.review(0).now.state.pins) == [1]
+        page.get_by_role("button", name="Undo").click()
+        scorer.at_revision(2)
+        box = page.locator("#overview .over").bounding_box()
+        assert box is not None
+        page.mouse.click(box["x"] + box["width"] * 0.9, box["y"] + 40)
+        page.wait_for_function("() => !document.querySelector('#line').textContent.includes('Epoch 2 of')")
+        assert 95 < scorer.epoch <= 120
+
+
+def test_impossible_pins_say_what_to_relax(scorer, tmp_path):
+    """The profile of the paper for mice keeps every bout at its least length."""
+    night = write_night(tmp_path / "mouse.csv", "kdd2026-mouse-eeg-emg", hours=0.2)
+    with served(night, "kdd2026-mouse-eeg-emg") as server:
+        scorer.open(server.url).press("Home", *["ArrowRight"] * 9, "w").at_revision(1)
+        scorer.press("ArrowRight", "ArrowRight", "w").at_revision(2)
+        scorer.press("ArrowLeft", "s")
+        scorer.page.wait_for_selector("#conflict:not([hidden])")
+        assert "cannot" in scorer.text("#conflict p")
+        assert sorted(server.desk.review(0).now.state.pins) == [9, 11]
+        assert scorer.page.get_attribute("body", "data-revision") == "2"
+        scorer.page.locator("#conflict button.main").first.click()
+        scorer.at_revision(3)
+        assert scorer.page.is_hidden("#conflict")
+        assert server.desk.review(0).now.state.pins[10].stage == 1
+
+
+def test_another_profile_decodes_the_night_anew(scorer, tmp_path):
+    night = write_night(tmp_path / "night.csv", "human-psg-3", hours=1)
+    with served(night, "human-psg-3") as server:
+        page = scorer.open(server.url).page
+        page.select_option("#strength", label="off")
+        scorer.at_revision(1)
+        assert page.input_value("#strength") == '"off"'
+        outcome = server.desk.review(0).now.outcome
+        assert (outcome.labels == server.desk.review(0).night.argmax).mean() > 0.9
+        names = page.locator("#profile option").all_inner_texts()
+        other = next(name for name in names if name != "human-psg-3")
+        page.select_option("#profile", other)
+        scorer.at_revision(2)
+        assert server.desk.review(0).now.state.settings.profile == other
+
+
+def test_statistics_stand_beside_their_bands(scorer, night):
+    with served(night) as server:
+        page = scorer.open(server.url).page
+        page.click("#tab-statistics")
+        page.wait_for_selector("#sheet-statistics td.guard")
+        page.keyboard.press("ArrowRight")
+        page.wait_for_selector("#sheet-indicators svg.band")
+        assert scorer.page.locator("#sheet-indicators svg.band").first.get_attribute("aria-label") is not None
+
+
+def test_help_lists_the_keys_and_keeps_the_focus(scorer, night):
+    with served(night) as server:
+        page = scorer.open(server.url).page
+        page.keyboard.press("?")
+        page.wait_for_selector("dialog[open]")
+        assert {"Enter", "Home / End", "w 1 2 3 r"} <= set(page.locator("dialog kbd").all_inner_texts())
+        for _ in range(3):
+            page.keyboard.press("Tab")
+            assert page.evaluate(
+                "document.activeElement === document.body || !!document.activeElement.closest('dialog')"
+            )
+        page.keyboard.press("1")  # a key of the page behind does nothing
+        page.keyboard.press("Escape")
+        page.wait_for_selector("dialog", state="hidden")
+        assert server.desk.review(0).now.state.revision == 0
+
+
+def test_explain_says_why(scorer, night):
+    with served(night) as server:
+        scorer.open(server.url).page.keyboard.press("e")
+        scorer.page.wait_for_selector("#explanation p")
+        assert "Epoch" in scorer.text("#explanation")
+        scorer.press("Home")
+        assert scorer.page.locator("#explanation p").count() == 0
+
+
+def test_export_writes_a_new_file_and_says_where(scorer, night):
+    with served(night) as server:
+        scorer.open(server.url).press("Home", "2").at_revision(1)
+        page = scorer.page
+        page.get_by_role("button", name="Export").click()
+        page.select_option("#format", "stageguard-csv")
+        page.get_by_role("button", name="Write a new file").click()
+        page.wait_for_function("() => document.querySelector('#exported').textContent.startsWith('Written')")
+        written = Path(scorer.text("#exported").removeprefix("Written: "))
+        assert written.parent == night.parent
+        assert "N2" in written.read_text()
+        page.get_by_role("button", name="Write a new file").click()
+        page.wait_for_function("() => document.querySelector('#exported').textContent.includes('-2')")
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    """End a process as a crash would."""
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=10)
+
+
+def test_work_survives_a_killed_server(scorer, night):
+    def start() -> tuple[subprocess.Popen[str], str]:
+        run = [sys.executable, "-c", "from stageguard.cli import main; main()", "review", str(night)]
+        said = [*run, "--profile", "human-psg-5", "--no-open", "--scorer", "ada"]
+        process = subprocess.Popen(said, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        return process, first[first.index("http") :].strip()
+
+    process, url = start()
+    try:
+        scorer.open(url).press("Home", "3").at_revision(1)
+        kill(process)
+        scorer.press("ArrowRight", "3")
+        scorer.page.wait_for_selector("#trouble:not([hidden])")
+        assert "The server has ended; your work is saved up to" in scorer.text("#trouble")
+        assert scorer.press("ArrowRight").epoch == 3  # looking on is possible
+        process, url = start()
+        scorer.open(url).press("Home")
+        assert (scorer.stage("guard"), "set by you" in scorer.line) == ("N3", True)
+        assert "set by you" not in scorer.press("ArrowRight").line
+    finally:
+        kill(process)
+
+
+def test_two_tabs_do_not_overwrite_each_other(browser, scorer, night):
+    with served(night) as server:
+        scorer.open(server.url).press("Home")
+        other = Scorer(scorer.page.context.new_page()).open(server.url.partition("?")[0]).press("Home", "2")
+        other.at_revision(1)
+        scorer.press("3").at_revision(1)
+        assert scorer.text("#notice").startswith("Changed in another tab.")
+        assert scorer.stage("guard") == "N2"
+        assert {e: pin.stage for e, pin in server.desk.review(0).now.state.pins.items()} == {0: 2}
+        other.press("ArrowRight", "2").at_revision(2)
+        scorer.at_revision(2)  # seen without touching anything
+        assert other.faults == []
+
+
+def test_a_day_of_a_mouse_is_fluid(scorer, tmp_path):
+    """The bound is wide for busy machines; docs/bench.md has what was measured on a quiet one."""
+    night = write_night(tmp_path / "day.csv", "mouse-eeg-emg-3", hours=24)
+    with served(night, "mouse-eeg-emg-3") as server:
+        scorer.open(server.url).press("Home")
+        assert " of 21600, " in scorer.line
+        taken = []
+        for key in ["ArrowRight"] * 8 + ["Shift+ArrowRight", "n", "End", "ArrowLeft", "p", "w", "ArrowRight"]:
+            scorer.press(key)
+            taken.append(scorer.redraw_milliseconds())
+        assert statistics.median(taken) < 200, taken
+
+
+def test_a_stage_that_never_occurs_and_a_night_without_any(scorer, tmp_path):
+    rows = [[0.9, 0.05, 0.05, 0.0, 0.0]] * 20 + [[0.1, 0.1, 0.8, 0.0, 0.0]] * 40
+    night = write_probabilities(tmp_path / "light.csv", STAGES, rows)
+    with served(night) as server:
+        scorer.open(server.url).press("Home", "r").at_revision(1)
+        assert scorer.stage("guard") == "R"
+    night = write_probabilities(tmp_path / "none.csv", STAGES, [[None] * 5] * 60)
+    with served(night) as server:
+        scorer.open(server.url).press("Home")
+        assert (scorer.stage("guard"), scorer.stage("stager")) == ("unscored", "unscored")
+        assert scorer.page.locator(".shares .number").all_inner_texts() == ["–"] * 10
+
+
+def test_blind_scoring_shows_nothing_until_revealed(scorer, night):
+    with served(night, blind=True) as server:
+        page = scorer.open(server.url).page
+        assert scorer.line == "Epoch 1 of 120, 00:00:00, you unscored"
+        assert page.is_hidden("#profile") and page.is_hidden(".shares")
+        scorer.press("2", "2").at_revision(2)
+        assert scorer.epoch == 3  # a stage key goes on to the next epoch
+        page.get_by_role("button", name="Reveal").click()
+        assert "118 of 120 epochs are not scored yet" in scorer.text("dialog")
+        page.get_by_role("button", name="Reveal stager and guard").click()
+        scorer.at_revision(3)
+        assert {scorer.stage("guard"), scorer.stage("stager")} <= {*STAGES}
+        assert page.is_visible("#profile")
+
+
+HOSTILE = '<img src=x onerror="window.hacked=1">'
+
+
+def test_hostile_names_stay_text(scorer, tmp_path):
+    stages = [HOSTILE, "</script><script>window.hacked=1</script>", "Quiet"]
+    matrix = {a: {b: 0.9 if a == b else 0.05 for b in stages} for a in stages}
+    document = {"name": "own", "stages": stages, "wake": "Quiet", "epoch_seconds": 30, "transitions": matrix}
+    profile = sg.Profile.from_dict(document)
+    night = write_probabilities(tmp_path / "&lt;img src=x&gt; <b>.csv", stages, [[0.8, 0.1, 0.1]] * 40)
+    with served(night, profile, scorer=HOSTILE) as server:
+        scorer.open(server.url).press("Home", "2").at_revision(1)
+        assert HOSTILE in scorer.text("#scorer")
+        scorer.page.keyboard.press("e")
+        scorer.page.keyboard.press("?")
+        assert scorer.page.locator("img").count() == 0
+        assert scorer.page.evaluate("window.hacked") is None
+
+
+def answer_to(port: int, host: str) -> int:
+    """Return the status of a request that names a host of its own."""
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    with closing(connection):
+        connection.request("GET", "/", headers={"Host": host})
+        return connection.getresponse().status
+
+
+def test_only_the_opened_page_is_let_in(browser, page, night):
+    with served(night) as server:
+        address = server.url.partition("?")[0]
+        assert page.goto(f"{address}?token=guess").status == 403
+        assert page.goto(address).status == 403
+        scorer = Scorer(page).open(server.url)
+        assert "token" not in page.url
+        assert answer_to(server.port, "evil.example") == 403
+        elsewhere = page.context.new_page()
+        elsewhere.goto("about:blank")
+        with pytest.raises(Exception, match="Failed to fetch"):
+            elsewhere.evaluate("(url) => fetch(url + 'api/nights', {credentials: 'include'})", address)
+        assert scorer.faults == []
+        assert server.desk.review(0).now.state.revision == 0
+
+
+@pytest.mark.parametrize(("colours", "key"), [("light", "?"), ("dark", "e")])
+def test_nothing_keeps_a_screen_reader_or_weak_eyes_out(browser, night, colours, key):
+    context = browser.new_context(viewport={"width": 1400, "height": 900}, color_scheme=colours)
+    with served(night) as server:
+        scorer = Scorer(context.new_page()).open(server.url)
+        scorer.press("Home", "2").at_revision(1)
+        scorer.page.click("#tab-indicators")
+        scorer.page.wait_for_selector("#sheet-indicators svg")
+        found = violations(scorer.page)
+        scorer.page.keyboard.press(key)
+        scorer.page.wait_for_selector("dialog[open], #explanation p")
+        found += violations(scorer.page)
+    context.close()
+    assert found == []
+
+
+def test_a_telephone_needs_no_sideways_scrolling(browser, night):
+    context = browser.new_context(viewport={"width": 360, "height": 740})
+    with served(night) as server:
+        page = Scorer(context.new_page()).open(server.url).page
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    context.close()
