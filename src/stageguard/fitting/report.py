@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any
 
+from stageguard.base.lazy import load
 from stageguard.base.records import dataclass
 from stageguard.fitting.candidates import ARGMAX, Candidate
 from stageguard.fitting.cross_validation import COLUMNS, Criterion, HeldOut, Row
@@ -99,6 +100,20 @@ class FitReport:
             "estimators": [each.to_dict() for each in self.estimators],
             "notes": list(self.notes),
         }
+
+    def __repr__(self) -> str:
+        """Return what was fitted, what was chosen, and what it gains."""
+        chosen = "nothing to choose from" if self.chosen is None else f"chosen: {self.chosen.name}"
+        gains = [
+            f"; {name} {mean:+.3f} ± {error:.3f} held out" for name, (mean, error) in self.gains().items()
+        ]
+        nights = f"{self.n_nights} nights of {self.n_subjects} subjects, base {self.base}"
+        return f"<FitReport {self.profile.name!r}: {nights}, {chosen}{''.join(gains)}>"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        html: str = load("report.notebook:html_of")(self)
+        return html
 
     def __str__(self) -> str:
         """Return the report as text."""

@@ -34,6 +34,7 @@ import numpy as np
 
 from stageguard.base import checks
 from stageguard.base.arrays import NAN, Labels
+from stageguard.base.lazy import load
 from stageguard.base.records import dataclass
 from stageguard.measures.bouts import ScoredNight, bouts_of, cycles_of, hypnogram_of, whole_epochs
 from stageguard.measures.day import Stretch, hours_of, lights_window, phases_of, zeitgeber_seconds
@@ -197,6 +198,11 @@ class SleepStatistics(NamedTuple):  # a dataclass takes a fifth longer to make, 
         """Return the numbers, without the epochs."""
         numbers = ", ".join(f"{key}={value:g}" for key, value in self.to_dict().items())
         return f"<SleepStatistics {self.convention}: {numbers}>"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        html: str = load("report.notebook:html_of")(self)
+        return html
 
     @property
     def _is_one_night(self) -> bool:

@@ -23,6 +23,7 @@ import numpy as np
 from stageguard.base import checks
 from stageguard.base.arrays import NAN, Ints, Ints32, Labels, Mask
 from stageguard.base.errors import Argument, InputError, Message
+from stageguard.base.lazy import load
 from stageguard.base.records import dataclass
 from stageguard.guard.automaton import minimum_epochs
 from stageguard.guard.decoding import Decoding
@@ -163,6 +164,16 @@ class Validity:
     def flips_per_hour(self) -> float:
         """A-B-A with one epoch of B, per hour."""
         return self.indicators["flips_per_hour"].value
+
+    def __repr__(self) -> str:
+        """Return the verdict, and what is outside its band."""
+        outside = f"; outside: {', '.join(self.outside)}" if self.outside else ""
+        return f"<Validity {self.profile}: {self.verdict}{outside}>"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        html: str = load("report.notebook:html_of")(self)
+        return html
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types, indicator by indicator."""

@@ -33,6 +33,11 @@ class Exportable:
         save = load("formats.convert:save")
         return save(self, path, format=format, overwrite=overwrite, annotations_from=annotations_from)
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        html: str = load("report.notebook:html_of")(self)
+        return html
+
     def to_frame(self) -> Any:
         """Return a `pandas.DataFrame` with one row per epoch."""
         return load("formats.tools.stageguard:to_frame")(self)

@@ -302,6 +302,11 @@ class Profile(Document):
         """Return the states and edges this profile compiles to, at its own epoch length or another."""
         return load("guard.automaton:compile_automaton")(self, epoch_seconds)
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        html: str = load("report.notebook:html_of")(self)
+        return html
+
     def __repr__(self) -> str:
         """Return name, scheme and the first digits of the hash."""
         return f"<Profile {self.name!r}, {self.scheme.name}, sha256 {self.sha256[:12]}>"
