@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 
 import numpy as np
 import pytest
@@ -164,3 +165,26 @@ def test_what_is_no_expert_is_one_line(run, night):
     line = error_line(run("compare", night / "experts", night / "n1.csv"))
     assert line == "n1.csv: the expert of 'n1' may be n1.tsv and n1.txt, expected one file. Keep one."
     assert run("compare", night / "experts").code == 2
+
+
+def timed(path, labels, start, seconds=30.0):
+    sg.Hypnogram(np.array(labels), "aasm5", seconds, start=start).save(path)
+    return path
+
+
+def test_align_compares_the_time_both_scored(run, tmp_path):
+    """By the clock, and at the expert's epoch length; by itself, the same pair is refused."""
+    labels = np.random.default_rng(0).integers(0, 5, 100)
+    expert = timed(tmp_path / "expert.edf", labels, datetime(2024, 5, 1, 22, 30))
+    shifted = timed(tmp_path / "late.edf", labels[20:], datetime(2024, 5, 1, 22, 40))
+    finer = timed(tmp_path / "fine.edf", np.repeat(labels[20:], 3), datetime(2024, 5, 1, 22, 40), 10.0)
+    for other in (shifted, finer):
+        assert run("compare", expert, other).code == 1
+        ran = run("compare", expert, other, "--align", "--json")
+        assert ran.code == 0, ran.err
+        (found,) = ran.json
+        assert found["agreement"]["scored"]["n_epochs"] == 80
+        assert found["agreement"]["scored"]["accuracy"] == 1.0
+    assert "20 epochs left out" in run("compare", expert, shifted, "--align").out
+    apart = timed(tmp_path / "apart.edf", labels, datetime(2024, 5, 3, 22, 30))
+    assert "no epoch in common" in error_line(run("compare", expert, apart, "--align"))

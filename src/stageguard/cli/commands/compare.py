@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import isnan
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import numpy as np
 
@@ -20,13 +20,15 @@ from stageguard.cli.options import (
     ScoredReading,
     profile_option,
 )
-from stageguard.cli.parser import Argument, UsageError
+from stageguard.cli.parser import Argument, Option, UsageError
 from stageguard.cli.present import MOST_ROWS, print_warnings, run_and_show, short_names
 from stageguard.cli.scored_files import Experts, ReadOptions, read_expert, read_night, read_options
 from stageguard.cli.table_inputs import with_table_nights
 from stageguard.cli.terminal import console, one_line, print_heading, print_list, table
 from stageguard.measures.agreement import Agreement, agreement, merged_pairs
 from stageguard.measures.summary import shown
+from stageguard.night.align import align as align_nights
+from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import StageScheme
 from stageguard.profile.profile import Profile
 from stageguard.runner.run import Outcome
@@ -42,6 +44,10 @@ Others = Annotated[
         "What to compare with it: hypnograms or probabilities, folders of them, or quoted patterns.",
     ),
 ]
+Align = Annotated[
+    bool,
+    Option("--align", help="Compare the epochs both have, by clock or offset, at the expert's epoch length."),
+]
 PairsOf = Annotated[str | None, profile_option("Whose uncommon transitions to look for.")]
 
 
@@ -50,6 +56,7 @@ def compare(
     others: Others = None,
     samples: SampleList = None,
     profile: PairsOf = None,
+    align: Align = False,
     reading: ScoredReading = ScoredReading(),  # noqa: B008 - a group of options
     as_json: AsJson = False,
 ) -> None:
@@ -61,6 +68,7 @@ def compare(
     Examples
     --------
     stageguard compare expert.txt night.hypnogram.tsv
+    stageguard compare expert.txt night.hypnogram.tsv --align
     """
     options = read_options(reading, profile=profile)
     files = [*([] if expert is None else [expert]), *(others or ())]
@@ -72,7 +80,7 @@ def compare(
     experts = Experts(files.pop(0) if samples is None else None)
     inputs = with_table_nights(find_inputs(files, samples, options.wanted))
     run_and_show(
-        lambda night: compare_night(night, experts, options),
+        lambda night: compare_night(night, experts, options, align=align),
         inputs.nights,
         "Comparing",
         print_comparison,
@@ -95,19 +103,25 @@ class ComparedNight:
         return {"expert": self.expert, "agreement": by_kind, "notes": self.notes}
 
 
-def compare_night(night: Input, experts: Experts, options: ReadOptions) -> ComparedNight:
-    """Compare one night's scorings with the expert's."""
+def compare_night(
+    night: Input, experts: Experts, options: ReadOptions, *, align: bool = False
+) -> ComparedNight:
+    """Compare one night's scorings with the expert's, where asked after cutting both to the same epochs."""
     scored = read_night(night, options)
     path = scoring_of(night) or experts.path_for(night.id)
     if path is None:
         raise InputError(f"no expert's scoring is named {night.id!r}, expected one in the {experts.kind}.")
     expert = read_expert(path, scored.final, options)
     kinds = {"argmax": scored.before, "guard" if scored.before is not None else "scored": scored.after}
+    given = {kind: stages for kind, stages in kinds.items() if stages is not None}
+    if align:
+        aligned = align_nights(expert, *given.values(), epoch_seconds=expert.epoch_seconds)
+        expert, *cut = cast(tuple[Hypnogram, ...], aligned.nights)
+        given = dict(zip(given, cut, strict=True))
     by_kind = {}
-    for kind, stages in kinds.items():
-        if stages is not None:
-            coarser = min((expert.scheme, stages.scheme), key=lambda scheme: scheme.n_stages)
-            by_kind[kind] = agreement(expert, stages, pairs=uncommon_pairs(scored.profile, coarser))
+    for kind, stages in given.items():
+        coarser = min((expert.scheme, stages.scheme), key=lambda scheme: scheme.n_stages)
+        by_kind[kind] = agreement(expert, stages, pairs=uncommon_pairs(scored.profile, coarser))
     return ComparedNight(path, by_kind, scored.notes)
 
 
