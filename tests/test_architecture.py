@@ -149,7 +149,9 @@ def test_import_loads_numpy_and_nothing_heavier():
 
 
 def test_every_public_name_needs_numpy_only():
-    loaded = third_party_after("import stageguard\nfor name in stageguard.__all__: getattr(stageguard, name)")
+    """But for SemiMarkovDecoder, which is an estimator of scikit-learn where that is installed."""
+    names = [name for name in stageguard.__all__ if name != "SemiMarkovDecoder"]
+    loaded = third_party_after(f"import stageguard\nfor name in {names}: getattr(stageguard, name)")
     assert loaded == {"stageguard", "numpy"}
 
 

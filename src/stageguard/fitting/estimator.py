@@ -1,4 +1,4 @@
-"""`SemiMarkovDecoder`: fitting and decoding with scikit-learn's manners; scikit-learn itself is optional."""
+"""`SemiMarkovDecoder`: fitting and decoding as an estimator of scikit-learn, where that is installed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Hashable, Sequence
 from importlib import import_module
 from itertools import groupby, pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from stageguard.base.arrays import Labels
 from stageguard.base.errors import InputError, StageGuardWarning, did_you_mean
 from stageguard.fitting.endpoints import Kind
 from stageguard.fitting.fit import fit_report
+from stageguard.fitting.material import read_material
 from stageguard.fitting.report import FitReport
 from stageguard.guard.decode import decode
 from stageguard.guard.posterior import posterior
@@ -28,20 +29,66 @@ from stageguard.profile.profile import Profile, as_profile
 Nights = Sequence[npt.ArrayLike | Hypnodensity] | npt.ArrayLike
 
 
-class SemiMarkovDecoder:
+class _Parameters:
+    """What scikit-learn's `BaseEstimator` knows of the constructor's parameters, for where it is missing."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters of the constructor."""
+        return {name: getattr(self, name) for name in self._defaults()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters of the constructor."""
+        known = self._defaults()
+        for name, value in params.items():
+            if name not in known:
+                hint = did_you_mean(name, known)
+                raise InputError(f"unknown parameter {name!r}, expected one of {', '.join(known)}.{hint}")
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        """Return the parameters that differ from their defaults."""
+        defaults = self._defaults()
+        said = {name: value for name, value in self.get_params().items() if value != defaults[name]}
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in said.items())})"
+
+    @classmethod
+    def _defaults(cls) -> dict[str, Any]:
+        parameters = inspect.signature(cls).parameters
+        return {name: parameter.default for name, parameter in parameters.items()}
+
+
+if TYPE_CHECKING:
+    _Estimator = _Parameters
+else:
+    try:
+        from sklearn.base import BaseEstimator, ClassifierMixin
+    except ModuleNotFoundError:
+        _Estimator = _Parameters
+    else:
+
+        class _Estimator(ClassifierMixin, BaseEstimator):
+            pass
+
+
+class SemiMarkovDecoder(_Estimator):
     """Guard a stager's probabilities by a profile that is fitted to scored nights.
 
     Nights are a list of arrays (n_epochs, n_stages), columns in the profile's stage order; or one array of
     all of them below each other, with their `lengths`. Without lengths, an array with `groups` per epoch is
     cut where the group changes, and one without is a single night.
 
-    scikit-learn hands `groups` on to `predict` and `score` only where its metadata routing is switched on;
-    they are asked for then. Where it is off, cross-validate on a list of nights.
+    Where scikit-learn is installed this is one of its estimators: `clone`, `Pipeline` and `GridSearchCV` take
+    it. scikit-learn hands `groups` on to `predict` and `score` only where its metadata routing is switched
+    on; they are asked for then. Where it is off, cross-validate on a list of nights.
 
     Parameters
     ----------
     profile : Profile or str
         Where to start from.
+    transition_weight : float, optional
+        Decode at this weight, under the transitions counted on the scored nights. Calibration and strength
+        are not chosen then, which leaves the choice to a search over the weight.
     cohort : str, optional
         Whom the nights are of.
     keep_accuracy, fragmentation_weight, statistics_weight, statistics, n_folds, seed
@@ -59,12 +106,11 @@ class SemiMarkovDecoder:
         Number of columns.
     """
 
-    _estimator_type = "classifier"
-
     def __init__(
         self,
         profile: Profile | str = "human-psg-5",
         *,
+        transition_weight: float | None = None,
         cohort: str | None = None,
         keep_accuracy: bool = False,
         fragmentation_weight: float = 2.0,
@@ -74,6 +120,7 @@ class SemiMarkovDecoder:
         seed: int = 0,
     ) -> None:
         self.profile = profile
+        self.transition_weight = transition_weight
         self.cohort = cohort
         self.keep_accuracy = keep_accuracy
         self.fragmentation_weight = fragmentation_weight
@@ -110,14 +157,19 @@ class SemiMarkovDecoder:
             Epochs of each night in one array.
         """
         options = self.get_params()
-        base = options.pop("profile")
-        base = as_profile(base)
+        base = as_profile(options.pop("profile"))
+        weight = options.pop("transition_weight")
         nights, cuts = _nights_of(X, lengths, groups)
         labels, names = _labels_of(y, cuts, base.scheme, len(nights))
         groups = _groups_of(groups, cuts, len(nights))
-        report = fit_report(nights, labels, base=base, groups=groups, learning_curve=False, **options)
+        if weight is not None:
+            read_material(nights, labels, base, groups=groups)  # refuses nights that do not fit their scoring
+        chosen_on = nights if weight is None else None
+        report = fit_report(chosen_on, labels, base=base, groups=groups, learning_curve=False, **options)
         self.profile_, self.report_ = report.profile, report
-        self._n_joined = 0 if cuts is None else len(nights)
+        if weight is not None:
+            self.profile_ = report.profile.replace(transition_weight=weight)
+        self._n_joined = 0 if cuts is None else len(labels)
         self.classes_ = np.array(base.scheme.names) if names else np.arange(base.scheme.n_stages)
         self.n_features_in_ = base.scheme.n_stages
         return self
@@ -148,67 +200,45 @@ class SemiMarkovDecoder:
         self,
         X: Nights,
         y: Any,
+        sample_weight: Any = None,
         *,
         lengths: Sequence[int] | None = None,
         groups: Sequence[Hashable] | None = None,
     ) -> float:
-        """Return the accuracy over the epochs that an expert scored."""
+        """Return the accuracy over the epochs that an expert scored; epochs may weigh, in the form of `y`."""
         nights, cuts = self._nights(X, lengths, groups)
         truth, _ = _labels_of(y, cuts, self.profile_.scheme, len(nights))
-        n_right = n_scored = 0
-        for i, (a, b) in enumerate(zip(truth, self._decode(nights), strict=True)):
+        decoded = self._decode(nights)
+        for i, (a, b) in enumerate(zip(truth, decoded, strict=True)):
             if len(a) != len(b):
                 raise InputError(f"y has {len(a)} epochs and X {len(b)} in night {i}, expected the same.")
-            n_right += int(np.count_nonzero((a == b) & (a >= 0)))
-            n_scored += int(np.count_nonzero(a >= 0))
-        return n_right / n_scored if n_scored else float("nan")
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters of the constructor."""
-        return {name: getattr(self, name) for name in _parameters()}
-
-    def set_params(self, **params: Any) -> SemiMarkovDecoder:
-        """Set parameters of the constructor."""
-        known = _parameters()
-        for name, value in params.items():
-            if name not in known:
-                hint = did_you_mean(name, known)
-                raise InputError(f"unknown parameter {name!r}, expected one of {', '.join(known)}.{hint}")
-            setattr(self, name, value)
-        return self
-
-    def __repr__(self) -> str:
-        """Return the parameters that differ from their defaults."""
-        defaults = _parameters()
-        said = {name: value for name, value in self.get_params().items() if value != defaults[name]}
-        return f"SemiMarkovDecoder({', '.join(f'{name}={value!r}' for name, value in said.items())})"
+        labels, found = np.concatenate(truth), np.concatenate(decoded)
+        weights = np.ones(len(labels))
+        if sample_weight is not None:
+            weights = np.asarray(sample_weight if cuts is not None else np.concatenate(sample_weight))
+        if weights.shape != labels.shape:
+            raise InputError(
+                f"sample_weight has shape {weights.shape}, expected one per epoch: {labels.shape}."
+            )
+        is_scored = labels >= 0
+        total = float(weights[is_scored].sum())
+        return float(weights[is_scored & (labels == found)].sum()) / total if total else float("nan")
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether `fit` was called."""
         return hasattr(self, "profile_")
 
     def __sklearn_tags__(self) -> Any:
-        """Return what scikit-learn asks about an estimator.
+        """Return what scikit-learn asks: it takes probabilities, and rows of NaN for no evidence."""
+        tags: Any = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.input_tags.positive_only = tags.input_tags.allow_nan = True
+        return tags
 
-        Rows are no samples of their own but epochs that follow each other, so that it is not tested as one
-        that takes any table.
-        """
-        utils = import_module("sklearn.utils")
-        return utils.Tags(
-            estimator_type="classifier",
-            target_tags=utils.TargetTags(required=True),
-            transformer_tags=None,
-            classifier_tags=utils.ClassifierTags(),
-            regressor_tags=None,
-            input_tags=utils.InputTags(two_d_array=False, positive_only=True, allow_nan=True),
-        )
-
-    def get_metadata_routing(self) -> Any:
-        """Return what scikit-learn's metadata routing is to hand on: groups, to every method."""
-        request = import_module("sklearn.utils.metadata_routing").MetadataRequest(owner=self)
-        for method in ("fit", "predict", "predict_proba", "score"):
-            getattr(request, method).add_request(param="groups", alias=True)
-        return request
+    # What scikit-learn's metadata routing hands on unless it is told otherwise (`set_fit_request`).
+    __metadata_request__fit: ClassVar = {"groups": True}
+    __metadata_request__predict: ClassVar = {"groups": True}
+    __metadata_request__predict_proba: ClassVar = {"groups": True}
+    __metadata_request__score: ClassVar = {"groups": True}
 
     def _nights(
         self, X: Any, lengths: Sequence[int] | None, groups: Sequence[Hashable] | None
@@ -240,15 +270,10 @@ class SemiMarkovDecoder:
 
 def _not_fitted_error() -> type[Exception]:
     """Return the error of a missing fit: scikit-learn's own as well, where that is loaded."""
-    if "sklearn" not in sys.modules:
+    if sys.modules.get("sklearn") is None:
         return InputError
     known: type[Exception] = import_module("sklearn.exceptions").NotFittedError
     return type("NotFittedError", (InputError, known), {})
-
-
-def _parameters() -> dict[str, Any]:
-    signature = inspect.signature(SemiMarkovDecoder.__init__)
-    return {name: parameter.default for name, parameter in signature.parameters.items() if name != "self"}
 
 
 def _nights_of(
@@ -259,7 +284,11 @@ def _nights_of(
         if lengths is not None:
             raise InputError("lengths are given, but X is a list of nights already. Leave them out.")
         return list(X), None
+    if hasattr(X, "toarray"):
+        raise InputError("X is a sparse matrix, which is not supported: expected an array. Call X.toarray().")
     matrix = np.asarray(checks.array_of(X, "X", "read_density"))
+    if matrix.dtype.kind == "c":
+        raise InputError(f"Complex data not supported: X is {matrix.dtype}, expected probabilities.")
     if matrix.ndim == 1 and matrix.dtype == object and len(matrix):
         return _nights_of(list(matrix), lengths, groups)
     if matrix.ndim == 3:
@@ -303,7 +332,7 @@ def _labels_of(
 ) -> tuple[list[Labels], bool]:
     """Return labels per night, and whether they came as names."""
     if y is None:
-        raise InputError("y is missing, expected the experts' stages of every night.")
+        raise InputError("y is missing: fit requires y to be passed, but the target y is None.")
     if cuts is not None:
         flat = np.asarray(checks.array_of(y, "y", "read_hypnogram"))
         if flat.ndim != 1 or len(flat) != cuts[-1]:

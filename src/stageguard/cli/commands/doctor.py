@@ -127,7 +127,7 @@ def _extras() -> Iterator[Finding]:
 def _extra_libraries() -> dict[str, list[str]]:
     """Return the libraries of each extra, as the installed package states them."""
     libraries: dict[str, list[str]] = {extra: [] for extra in EXTRAS}
-    # Such as: scipy>=1.15; extra == "recordings". What other markers restrict is nowhere needed, and left out.
+    # Such as: scipy>=1.15; extra == "recordings". What has other markers is left out.
     for line in requires("stageguard") or []:
         found = re.match(r"([\w.-]+).*; *extra *== *['\"](\w+)['\"]", line)
         if found and found[2] in libraries:  # in a clone, the metadata may be those of another commit
