@@ -155,7 +155,7 @@ def test_doctor_lists_every_extra_and_its_libraries(run, monkeypatch):
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
     assert {f"extra {name}" for name in extras} == {name for name in findings if name.startswith("extra ")}
     assert findings["extra torch"]["state"] == "not installed: torch"
-    assert findings["extra torch"]["advice"] == "to use it, pip install 'stageguard[torch]'"
+    assert findings["extra torch"]["advice"] == 'to use it, pip install "stageguard[torch]"'
     assert findings["extra formats"]["state"] == "not installed: h5py, pandas, pyarrow"
     monkeypatch.setattr(doctor, "_version", lambda name: "1.0")
     findings = {one["name"].split(" (")[0]: one for one in run("doctor", "--json").json["findings"]}

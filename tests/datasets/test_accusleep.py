@@ -220,7 +220,7 @@ def test_a_missing_library_is_told_with_the_line_to_type(tmp_path, monkeypatch, 
     monkeypatch.setattr(optional_module, "import_module", without)
     skipped = []
     with pytest.raises(
-        MissingExtraError, match=rf"needs '{lacking}'. Install with: pip install 'stageguard\["
+        MissingExtraError, match=rf"needs '{lacking}'. Install with: pip install .stageguard\["
     ):
         list(recordings("accusleep", tmp_path, on_error=lambda *e: skipped.append(e), **RATE))
     assert skipped == []  # every recording would fail alike

@@ -269,7 +269,7 @@ def test_frames_of_pandas_come_back(tmp_path):
 
 @pytest.mark.parametrize(
     ("method", "library", "install"),
-    [("to_yasa", "yasa", "yasa"), ("to_mne", "mne", "mne"), ("to_frame", "pandas", "'stageguard[formats]'")],
+    [("to_yasa", "yasa", "yasa"), ("to_mne", "mne", "mne"), ("to_frame", "pandas", '"stageguard[formats]"')],
 )
 def test_a_missing_library_is_named(monkeypatch, method, library, install):
     monkeypatch.setitem(__import__("sys").modules, library, None)

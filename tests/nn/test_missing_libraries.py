@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+HOW = 'Install with: pip install "stageguard[torch]"'
 
 
 def python(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -37,11 +38,9 @@ for name in ("StageGuardLoss", "SemiMarkovLoss", "Guarded"):
         print(type(error).__name__, error)
 """
     run = python("-c", code)
-    assert (
-        run.stdout.splitlines()
-        == ["MissingExtraError stageguard.nn needs 'torch'. Install with: pip install 'stageguard[torch]'"]
-        * 3
-    ), run.stderr
+    assert run.stdout.splitlines() == [f"MissingExtraError stageguard.nn needs 'torch'. {HOW}"] * 3, (
+        run.stderr
+    )
 
 
 WITHOUT = """
@@ -70,9 +69,7 @@ def test_every_module_says_how_to_get_what_it_needs(library, modules):
     names = [f"stageguard.nn.{name}" for name in modules]
     run = python("-c", WITHOUT.format(library=library, modules=names))
     *lines, last = run.stdout.splitlines()
-    expected = (
-        f"MissingExtraError stageguard.nn needs '{library}'. Install with: pip install 'stageguard[torch]'"
-    )
+    expected = f"MissingExtraError stageguard.nn needs '{library}'. {HOW}"
     assert lines == [expected] * len(modules), run.stderr
     assert last == "6 None"  # tables, options and recipes need neither
 
@@ -85,6 +82,4 @@ def test_the_commands_say_it_in_one_line(tmp_path, command):
     code = f"import os, sys; os.chdir({str(tmp_path)!r}); sys.modules['torch'] = None\n"
     run = python("-c", f"{code}from stageguard.cli import main; main({command!r})")
     assert run.returncode == 1
-    assert run.stderr.splitlines() == [
-        "stageguard: stageguard.nn needs 'torch'. Install with: pip install 'stageguard[torch]'"
-    ]
+    assert run.stderr.splitlines() == [f"stageguard: stageguard.nn needs 'torch'. {HOW}"]

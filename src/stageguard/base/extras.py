@@ -8,6 +8,15 @@ from typing import Any
 from stageguard.base.errors import MissingExtraError
 
 
+def to_install(extra: str) -> str:
+    """Return the command that adds an extra.
+
+    pip takes the stageguard that is installed, from a clone or from a release, and fetches the libraries of
+    the extra alone. Double quotes serve every shell, those of Windows too.
+    """
+    return f'pip install "stageguard[{extra}]"'
+
+
 def library(name: str, what: str, extra: str | None = "recordings") -> Any:
     """Return a module ("scipy.signal") that `what` ("heartbeats from an ECG") needs, or say how to get it.
 
@@ -19,5 +28,5 @@ def library(name: str, what: str, extra: str | None = "recordings") -> Any:
         package = name.partition(".")[0]
         if (error.name or "").partition(".")[0] != package:
             raise
-        wanted = package if extra is None else f"'stageguard[{extra}]'"
-        raise MissingExtraError(f"{what} needs {package!r}. Install with: pip install {wanted}") from None
+        command = f"pip install {package}" if extra is None else to_install(extra)
+        raise MissingExtraError(f"{what} needs {package!r}. Install with: {command}") from None

@@ -1,6 +1,6 @@
 """Train networks under a profile, with PyTorch: losses, backbones, and a wrapper for any network of yours.
 
-Needs the extra: ``pip install 'stageguard[torch]'``. torch itself is imported when a name is first used.
+Needs the extra: ``pip install "stageguard[torch]"``. torch itself is imported when a name is first used.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from stageguard.base.arrays import Floats, Floats32, Ints
 from stageguard.base.errors import MissingExtraError
+from stageguard.base.extras import to_install
 from stageguard.base.files import SYNTHETIC_WORD
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Signal
@@ -195,8 +196,7 @@ def _write_parquet(path: Path, columns: dict[str, Floats32]) -> None:
         from pyarrow import parquet
     except ModuleNotFoundError:
         raise MissingExtraError(
-            "writing Parquet needs 'pyarrow'. Install with: pip install 'stageguard[recordings]'; or use "
-            "--layout mat."
+            f"writing Parquet needs 'pyarrow'. Install with: {to_install('recordings')}; or use --layout mat."
         ) from None
     table = pyarrow.table(columns, metadata={"synthetic": HEADER})
     parquet.write_table(table, path, row_group_size=ROW_GROUP)

@@ -12,6 +12,7 @@ from pathlib import Path
 from timeit import repeat
 
 from stageguard.base.errors import ProfileError, StageGuardError
+from stageguard.base.extras import to_install
 from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
 from stageguard.cli.options import AsJson
@@ -120,7 +121,7 @@ def _extras() -> Iterator[Finding]:
         missing = [name for name in names if versions[name] is None]
         here = ", ".join(f"{name} {version}" for name, version in versions.items())
         state = f"not installed: {', '.join(missing)}" if missing else here
-        advice = f"to use it, pip install 'stageguard[{extra}]'" if missing else ""
+        advice = f"to use it, {to_install(extra)}" if missing else ""
         yield Finding(f"extra {extra} ({EXTRAS[extra]})", state, True, advice)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stageguard.base.errors import Argument, InputError, Message, MissingExtraError, StageGuardError
+from stageguard.base.extras import to_install
 from stageguard.base.files import checked_file, file_error, read_file
 from stageguard.formats.density import DensityOptions, RawDensity, listed
 from stageguard.formats.file_format import ANNOTATIONS, FileFormat
@@ -126,7 +127,7 @@ def pyarrow_modules(path: Path, doing: str) -> tuple[Any, Any]:
         from pyarrow import parquet
     except ImportError:
         raise MissingExtraError(
-            f"{path.name}: {doing} Parquet needs 'pyarrow'. Install with: pip install 'stageguard[formats]'."
+            f"{path.name}: {doing} Parquet needs 'pyarrow'. Install with: {to_install('formats')}"
         ) from None
     return pyarrow, parquet
 
