@@ -12,6 +12,7 @@ endif
 VENV := .venv
 BENCH := .venv-bench
 FRESH := .venv-constraints
+OLDEST := .venv-minimum
 BUILD_TOOLS := scikit-build-core nanobind cmake ninja
 QUIET := -qq --disable-pip-version-check
 comma := ,
@@ -39,7 +40,7 @@ Install one and name it: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
 Install the venv module of '$(PYTHON)' (on Debian and Ubuntu: python3-venv) and try again." >&2; exit 1; }
 endef
 
-.PHONY: help demo test tools docs bench fuzz faults load constraints clean
+.PHONY: help demo test tools docs bench fuzz faults load packages minimum audit constraints clean
 .DELETE_ON_ERROR:
 
 help:
@@ -51,6 +52,9 @@ help:
 	@echo "make fuzz         fuzz every reader by coverage, and the compiled core under sanitizers (half an hour)"
 	@echo "make faults       kill what writes, fill its disk, go on, compare (half an hour)"
 	@echo "make load         1,000,000 epochs through every verb, 100,000 nights, 64 threads (a quarter of an hour)"
+	@echo "make packages     build sdist and wheel, try every extra in a fresh environment (a quarter of an hour)"
+	@echo "make minimum      test with the oldest versions of the libraries, in $(OLDEST)"
+	@echo "make audit        look for known vulnerabilities in what constraints.txt pins; asks the network"
 	@echo "make constraints  resolve every dependency anew and rewrite constraints.txt"
 	@echo "make clean        remove the environments and everything built"
 
@@ -89,7 +93,22 @@ fuzz: tools
 faults load: tools
 	$(VENV)/$(BIN)/python robustness/$@.py
 
-$(VENV)/.created $(BENCH)/.created $(FRESH)/.created:
+packages:
+	$(PYTHON) .ci/packages.py
+
+# What computes and what reads, in a few minutes: an older library that lacks something fails here.
+minimum: $(OLDEST)/.created
+	$(PYTHON) .ci/minimum.py > $(OLDEST)/constraints.txt
+	$(OLDEST)/$(BIN)/python -m pip install $(QUIET) --constraint $(OLDEST)/constraints.txt \
+		'.[recordings,formats,plots,review]' pytest pytest-xdist hypothesis httpx
+	$(OLDEST)/$(BIN)/python -m pytest --numprocesses auto --dist loadfile -W default \
+		tests/base tests/night tests/profile tests/guard tests/measures tests/formats tests/signals tests/report
+
+audit: $(VENV)/.installed
+	$(VENV)/$(BIN)/python -m pip install $(QUIET) pip-audit
+	$(VENV)/$(BIN)/python -m pip_audit --requirement constraints.txt --no-deps --disable-pip
+
+$(VENV)/.created $(BENCH)/.created $(FRESH)/.created $(OLDEST)/.created:
 	$(call create,$(@D))
 	@touch $@
 
@@ -111,9 +130,11 @@ $(BENCH)/.installed-bench: pyproject.toml constraints.txt | $(BENCH)/.installed
 	@$(call install,$(BENCH),[bench])
 	@touch $@
 
+# torch moves by hand, and by the build that is at hand: a newer one may bring gigabytes for graphics cards.
+constraints: TORCH := $(shell grep '^torch==' constraints.txt)
 constraints: $(FRESH)/.created
 	$(FRESH)/$(BIN)/python -m pip install $(QUIET) $(BUILD_TOOLS)
-	$(FRESH)/$(BIN)/python -m pip install $(QUIET) --no-build-isolation '.[torch,recordings,formats,study,plots,review,cluster,docs,test,bench]'
+	$(FRESH)/$(BIN)/python -m pip install $(QUIET) --no-build-isolation $(TORCH) '.[torch,recordings,formats,study,plots,review,cluster,docs,test,fuzz,bench]'
 	@{ echo "# Every version, base and extras and build tools, as resolved together by 'make constraints'."; \
 	echo "# Resolved on Linux: what only macOS or Windows needs is not pinned."; \
 	$(FRESH)/$(BIN)/python -m pip freeze --all --exclude pip --exclude stageguard | sed 's/+cpu$$//'; } > constraints.txt

@@ -100,7 +100,7 @@ def _libraries() -> Iterator[Finding]:
         yield Finding(f"{name} ({purpose})", version or "missing", version is not None, advice)
 
 
-# What the extras of pyproject.toml are for; nothing is wrong without them.
+# What the extras are for, but for those that `make` installs; nothing is wrong without them.
 EXTRAS = {
     "study": "networks fold by fold, tables, figures",
     "cluster": "work on a Dask cluster",
@@ -109,9 +109,6 @@ EXTRAS = {
     "formats": "tables and containers of other tools",
     "plots": "figures for papers and notebooks",
     "review": "a page to review nights on",
-    "docs": "make docs",
-    "test": "make test",
-    "bench": "make bench",
 }
 
 
@@ -128,10 +125,9 @@ def _extras() -> Iterator[Finding]:
 def _extra_libraries() -> dict[str, list[str]]:
     """Return the libraries of each extra, as the installed package states them."""
     libraries: dict[str, list[str]] = {extra: [] for extra in EXTRAS}
-    # Such as: scipy>=1.15; extra == "recordings". What has other markers is left out.
-    for line in requires("stageguard") or []:
+    for line in requires("stageguard") or []:  # such as: scipy>=1.15; extra == "recordings"
         found = re.match(r"([\w.-]+).*; *extra *== *['\"](\w+)['\"]", line)
-        if found and found[2] in libraries:  # in a clone, the metadata may be those of another commit
+        if found and found[2] in libraries:
             libraries[found[2]].append(found[1])
     return libraries
 
