@@ -100,7 +100,7 @@ packages:
 minimum: $(OLDEST)/.created
 	$(PYTHON) .ci/minimum.py > $(OLDEST)/constraints.txt
 	$(OLDEST)/$(BIN)/python -m pip install $(QUIET) --constraint $(OLDEST)/constraints.txt \
-		'.[recordings,formats,plots,review]' pytest pytest-xdist hypothesis httpx
+		'.[formats,plots,review]' pytest pytest-xdist hypothesis httpx
 	$(OLDEST)/$(BIN)/python -m pytest --numprocesses auto --dist loadfile -W default \
 		tests/base tests/night tests/profile tests/guard tests/measures tests/formats tests/signals tests/report
 

@@ -67,7 +67,7 @@ WORK = {
         "stageguard features cohort --dataset sleep-accel --recipe actigraphy -o features",
     ],
     "torch": ["stageguard train train.toml --small"],
-    "formats": ["stageguard decode night.csv -p human-psg-5 -o night.parquet"],
+    "formats": ["stageguard convert night.hypnogram.tsv -o night.parquet"],
     "study": ["stageguard study run study.toml --output study"],
     "plots": ["import matplotlib.figure"],
     "review": [REVIEW],
