@@ -35,6 +35,11 @@ split = { kind = "k-fold", folds = 2 }
 guard = { paper = "kdd2026-mouse-eeg-emg", base = "mouse-eeg-emg-3" }
 training = { network = { small = true }, steps = 2, batch_size = 4, sequence_epochs = 32 }
 """
+PLOTS = """
+import stageguard as sg, stageguard.plots as plots
+night = sg.simulate_night("human-psg-5", seed=1)
+plots.hypnogram(night.expert).figure.savefig("night.svg")
+"""
 REVIEW = """
 import re, subprocess, sys, urllib.request
 command = [sys.executable, "-c", "from stageguard.cli import main; main()"]
@@ -69,7 +74,7 @@ WORK = {
     "torch": ["stageguard train train.toml --small"],
     "formats": ["stageguard convert night.hypnogram.tsv -o night.parquet"],
     "study": ["stageguard study run study.toml --output study"],
-    "plots": ["import matplotlib.figure"],
+    "plots": [PLOTS],
     "review": [REVIEW],
     "cluster": ["stageguard decode night.csv -p human-psg-5 -o clustered --scheduler local"],
 }
