@@ -80,9 +80,9 @@ bench: $(BENCH)/.installed-bench
 SANITIZED := $(VENV)/sanitized
 fuzz: tools
 	@$(call install,$(VENV),[fuzz])
-	$(VENV)/$(BIN)/cmake -S . -B $(SANITIZED) -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DSKBUILD=2 \
+	$(VENV)/$(BIN)/cmake -S . -B $(SANITIZED) -G Ninja -DCMAKE_BUILD_TYPE=None -DSKBUILD=2 \
 		-DCMAKE_MAKE_PROGRAM=$(abspath $(VENV)/$(BIN)/ninja) -DPython_EXECUTABLE=$(abspath $(VENV)/$(BIN)/python) \
-		-DCMAKE_CXX_FLAGS="-fsanitize=address,undefined -fno-sanitize-recover=undefined" > $(SANITIZED).log
+		-DCMAKE_CXX_FLAGS="-O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=undefined" > $(SANITIZED).log
 	$(VENV)/$(BIN)/cmake --build $(SANITIZED)
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 \
 		STAGEGUARD_SANITIZED="$$(ls $(SANITIZED)/_native*.so)" PYTHONPATH=robustness \
