@@ -36,9 +36,8 @@ guard = { paper = "kdd2026-mouse-eeg-emg", base = "mouse-eeg-emg-3" }
 training = { network = { small = true }, steps = 2, batch_size = 4, sequence_epochs = 32 }
 """
 PLOTS = """
-import stageguard as sg, stageguard.plots as plots
-night = sg.simulate_night("human-psg-5", seed=1)
-plots.hypnogram(night.expert).figure.savefig("night.svg")
+import stageguard as sg
+sg.plot_hypnogram(sg.simulate_night("human-psg-5", seed=1).expert).figure.savefig("night.svg")
 """
 REVIEW = """
 import re, subprocess, sys, urllib.request
