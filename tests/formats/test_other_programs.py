@@ -236,7 +236,7 @@ def test_rows_off_by_the_tolerance_itself_are_read(tmp_path):
     np.testing.assert_allclose(density.probabilities.sum(axis=1), 1, atol=1e-12)
     assert "2 rows off by 0.001: divided by the sum" in density.assumed
     message = refusal(sg.read_density, write(tmp_path, "d.csv", [",".join(FIVE), *rows, "0.5,0.498,0,0,0"]))
-    assert "Were they rounded? Give more digits" in message
+    assert "Were they rounded? Pass normalize=True" in message
 
 
 @pytest.mark.parametrize("delimiter", [" ", ","])

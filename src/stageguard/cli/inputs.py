@@ -376,6 +376,7 @@ def density_options(reading: Reading) -> DensityOptions:
         log=reading.log,
         format=reading.format,
         pool_to_seconds=reading.pool,
+        normalize=reading.normalize,
     )
 
 

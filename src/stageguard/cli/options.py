@@ -67,6 +67,9 @@ Pool = Annotated[
 ]
 Logits = Annotated[bool, Option("--logits", help="Probability files hold logits.")]
 Log = Annotated[bool, Option("--log", help="Probability files hold log-probabilities.")]
+Normalize = Annotated[
+    bool, Option("--normalize", help="Divide rows that rounding took off a sum of 1, by 0.02 at most.")
+]
 Overwrite = Annotated[bool, Option("--overwrite", help="Replace existing outputs.")]
 AsJson = Annotated[bool, Option("--json", help="Print JSON only.")]
 Jobs = Annotated[
@@ -179,6 +182,7 @@ class Reading(Rows):
     stages: Stages = None
     format: FormatName = None
     pool: Pool = None
+    normalize: Normalize = False
 
 
 @dataclass(frozen=True, slots=True)

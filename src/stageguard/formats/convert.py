@@ -141,6 +141,7 @@ def convert(
     logits: bool = False,
     log: bool = False,
     pool_to_seconds: float | None = None,
+    normalize: bool = False,
 ) -> Written:
     """Convert a night from any format that is read to any that is written.
 
@@ -163,7 +164,7 @@ def convert(
         Another file whose annotations besides stages are written too, in whose recording the night is put.
     overwrite : bool
         Replace an existing target, which is an error otherwise.
-    logits, log, pool_to_seconds : optional
+    logits, log, pool_to_seconds, normalize : optional
         How to read probabilities, as in `read_density`.
 
     Returns
@@ -174,7 +175,13 @@ def convert(
     place = as_path(target, "target")
     form = _format_for(place, target_format, "target_format")
     options = density_options(
-        format, stages, epoch_seconds, logits=logits, log=log, pool_to_seconds=pool_to_seconds
+        format,
+        stages,
+        epoch_seconds,
+        logits=logits,
+        log=log,
+        pool_to_seconds=pool_to_seconds,
+        normalize=normalize,
     )
     reading = Reading(
         replace(options, scheme=None if scheme is None else as_scheme(scheme)),

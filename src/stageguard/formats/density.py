@@ -24,7 +24,7 @@ from stageguard.base.errors import (
 )
 from stageguard.base.files import checked_file, file_error
 from stageguard.base.records import dataclass
-from stageguard.night.hypnodensity import Hypnodensity, as_float_matrix, explain_bad_probabilities
+from stageguard.night.hypnodensity import ROUNDED, Hypnodensity, as_float_matrix, explain_bad_probabilities
 from stageguard.night.stages import StageScheme, canonical_name, scheme_for
 from stageguard.night.timing import reepoch
 
@@ -48,6 +48,7 @@ class DensityOptions:
     scheme: StageScheme | None = None  # the profile's: columns with exactly its names are its stages
     format: str | None = None
     pool_to_seconds: float | None = None
+    normalize: bool = False  # divide rows that rounding took away from a sum of 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +139,11 @@ def build_density(path: Where, raw: RawDensity, options: DensityOptions) -> Dens
         if raw.places is not None:  # the epochs between rows have no evidence
             rows, matrix = matrix, np.full((int(raw.places[-1]) + 1, matrix.shape[1]), np.nan)
             matrix[raw.places] = rows
+        rounded: tuple[str, ...] = ()
+        if options.normalize:
+            matrix, rounded = _normalized(matrix)
         matrix, assumed = to_probabilities(matrix, scheme.names, logits=options.logits, log=options.log)
+        assumed = (*rounded, *assumed)
         source = path if isinstance(path, str) else path.name
         remarks = (*notes, *assumed)
         density = Hypnodensity(
@@ -261,6 +266,18 @@ def to_probabilities(
     if matrix[scored].min() >= -ROUNDING:
         return _same_sums(matrix, names)
     return _with_negative(matrix, names, scored)
+
+
+def _normalized(matrix: Floats) -> tuple[Floats, tuple[str, ...]]:
+    """Rows divided by their sum where that is off by no more than rounding makes it; others as they are."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        sums = matrix.sum(axis=1)
+        is_rounded = (np.abs(sums - 1) > SUM_TOLERANCE) & (np.abs(sums - 1) <= ROUNDED + EDGE)
+    n_rows = int(is_rounded.sum())
+    if not n_rows:
+        return matrix, ()
+    note = f"{n_rows:,} row{'s' * (n_rows != 1)} divided by the sum, which was off by up to {ROUNDED:g}"
+    return matrix / np.where(is_rounded, sums, 1.0)[:, None], (note,)
 
 
 def _refuse_probabilities(matrix: Floats) -> None:

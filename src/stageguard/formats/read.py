@@ -38,6 +38,7 @@ def read_density(
     logits: bool = False,
     log: bool = False,
     pool_to_seconds: float | None = None,
+    normalize: bool = False,
 ) -> Hypnodensity:
     """Stage probabilities of one recording, from a file or from what a stager returned.
 
@@ -60,6 +61,9 @@ def read_density(
     pool_to_seconds : float, optional
         Average rows to epochs of this length: a whole multiple of the rows' own, for stagers that write
         several rows per epoch.
+    normalize : bool
+        Divide rows that sum to 0.98 to 1.02, as rounded probabilities do, by their sums; by default more than
+        0.001 off is an error.
 
     Returns
     -------
@@ -74,7 +78,13 @@ def read_density(
         The same for an object, or for an option.
     """
     options = density_options(
-        format, stages, epoch_seconds, logits=logits, log=log, pool_to_seconds=pool_to_seconds
+        format,
+        stages,
+        epoch_seconds,
+        logits=logits,
+        log=log,
+        pool_to_seconds=pool_to_seconds,
+        normalize=normalize,
     )
     if isinstance(source, str | os.PathLike):
         return read_density_file(source, options).density
@@ -89,6 +99,7 @@ def density_options(
     logits: bool,
     log: bool,
     pool_to_seconds: float | None,
+    normalize: bool,
 ) -> DensityOptions:
     """Check what a caller of `read_density` or `convert` says about a source."""
     if isinstance(stages, str):
@@ -102,6 +113,7 @@ def density_options(
         log=log,
         format=format,
         pool_to_seconds=pool_to_seconds,
+        normalize=checks.flag(normalize, "normalize"),
     )
 
 

@@ -149,6 +149,7 @@ def explain_bad_probabilities(matrix: Floats, names: Sequence[str]) -> InputErro
     bad = partly_missing | outside.any(axis=1) | (deviation > SUM_TOLERANCE)
     # whoever found it bad may have summed in another order, and a row be bad by the last digit only
     row = int(bad.argmax() if bad.any() else deviation.argmax())
+    rounded: tuple[object, ...] = ()
     if partly_missing[row]:
         return InputError(
             Message(
@@ -162,14 +163,16 @@ def explain_bad_probabilities(matrix: Floats, names: Sequence[str]) -> InputErro
         got = f" has {matrix[row, column]:.6g} for {names[column]}, expected values from 0 to 1."
     else:
         got = f" sums to {sums[row]:.6g}, expected 1 (within {SUM_TOLERANCE:g})."
-        if deviation[row] < ROUNDED:
-            got += " Were they rounded? Give more digits."
+        if deviation[row] <= ROUNDED:
+            option = Argument("normalize", True, "normalize=True to sg.read_density")
+            what = f": it divides rows that are off by up to {ROUNDED:g} by their sums."
+            rounded = (" Were they rounded? Pass ", option, what)
     scored = n_missing == 0
     if 2 * np.count_nonzero(bad) <= np.count_nonzero(scored):
         advice = "Correct the row, or set all of it to NaN (no evidence)."
     else:
         advice = _look_alike(matrix[scored], sums[scored])
-    return InputError(Message("probabilities: ", RowNumber(row), f"{got} ", advice))
+    return InputError(Message("probabilities: ", RowNumber(row), got, *(rounded or (" ", advice))))
 
 
 def _look_alike(values: Floats, sums: Floats) -> str:

@@ -76,7 +76,10 @@ class DecodeOptions:
     def to_dict(self) -> dict[str, Any]:
         """Return JSON types; the quality values themselves are a column of the output."""
         density, quality = self.density, self.quality
-        content = {} if quality is None else {"quality_sha256": sha256(quality.tobytes()).hexdigest()}
+        content: dict[str, Any] = (
+            {} if quality is None else {"quality_sha256": sha256(quality.tobytes()).hexdigest()}
+        )
+        content |= {"normalize": True} if density.normalize else {}
         content |= {} if self.stager is None else {"stager": self.stager}
         return content | {
             "stages": None if density.stages is None else list(density.stages),
@@ -102,6 +105,7 @@ class DecodeOptions:
             log=bool(recorded.get("log")),
             format=recorded.get("format"),
             pool_to_seconds=recorded.get("pool_to_seconds"),
+            normalize=bool(recorded.get("normalize")),
         )
         return cls(
             density,

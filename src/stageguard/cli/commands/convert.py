@@ -108,6 +108,7 @@ def convert(
         logits=reading.logits,
         log=reading.log,
         pool_to_seconds=reading.pool,
+        normalize=reading.normalize,
     )
     is_one_file = output is not None and _is_one_file(inputs, output, to)
     if output is not None and is_one_file:
