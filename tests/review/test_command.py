@@ -1,0 +1,193 @@
+"""`stageguard review` as it is typed, and what its reviews are worth to `fit`."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+
+import stageguard as sg
+from cli_runner import Runner, error_line
+from review_nights import FREE, STRICT, asked, do, write_probabilities
+from stageguard.review.desk import Desk
+
+COMMAND = [sys.executable, "-c", "import sys; from stageguard.cli import main; sys.exit(main())", "review"]
+
+
+@pytest.fixture
+def run(capsys) -> Runner:
+    return Runner(capsys)
+
+
+class Started:
+    """The command in a process of its own, its first lines read."""
+
+    def __init__(self, *arguments: object) -> None:
+        words = [*COMMAND, *map(str, arguments), "--no-open"]
+        self.process = subprocess.Popen(
+            words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace"
+        )
+        self.lines: list[str] = []
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.append(line.strip())
+            if line.startswith("Ctrl-C"):
+                break
+        self.url = re.search(r"http://127\.0\.0\.1:\d+/\?token=\S+", self.lines[0])[0]  # type: ignore[index]
+        self.client = httpx.Client(base_url=self.url.partition("/?")[0], timeout=30)
+        self.client.get(self.url)
+
+    def act(self, **action: object) -> dict:
+        revision = self.client.get("/api/nights/0/revision").json()["revision"]
+        answer = self.client.post("/api/nights/0/actions", json={"revision": revision, "action": action})
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def end(self, how: int) -> tuple[int, str, str]:
+        self.client.close()
+        self.process.send_signal(how)
+        out, err = self.process.communicate(timeout=30)
+        return self.process.returncode, out, err
+
+
+def test_a_killed_server_goes_on_where_it_was_and_ctrl_c_ends_it_cleanly(tmp_path):
+    write_probabilities(tmp_path / "night.csv")
+    words = (tmp_path / "night.csv", "--profile", STRICT, "--scorer", "anna")
+    first = Started(*words)
+    first.act(do="set", first=10, last=14, stage=2)
+    before = first.act(do="looked", first=1, last=2)
+    assert first.end(signal.SIGKILL)[0] == -signal.SIGKILL
+    journal = tmp_path / "night.anna.review.jsonl"
+    journal.write_bytes(journal.read_bytes() + b'{"when": "20')  # a line that was being written
+    second = Started(*words)
+    assert "Resumed: night.anna.review.jsonl, 2 actions" in second.lines
+    assert "Dropped: a last line of 12 bytes that was never completed" in second.lines
+    state = second.client.get("/api/nights/0").json()
+    assert {key: state[key] for key in ("revision", "pinned", "guard", "looked")} == {
+        key: before[key] for key in ("revision", "pinned", "guard", "looked")
+    }
+    third = subprocess.run(
+        [*COMMAND, *map(str, words), "--no-open"], capture_output=True, text=True, check=False
+    )
+    assert third.returncode == 1
+    assert third.stderr.count("\n") == 1
+    assert "another server has this review open" in third.stderr
+    code, out, err = second.end(signal.SIGINT)
+    assert (code, out, err) == (0, "Closed.\n", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--host", "0.0.0.0"], "ssh -L 8642:127.0.0.1:8642"),
+        (["--remote", "--port", "9000"], "ssh -L 9000:127.0.0.1:9000"),
+    ],
+)
+def test_no_other_computer_is_served(run, tmp_path, words, expected):
+    path = write_probabilities(tmp_path / "night.csv")
+    line = error_line(run("review", path, "--profile", STRICT, *words))
+    assert expected in line
+    assert line.startswith("the page is served to this computer alone")
+
+
+def test_what_cannot_be_reviewed_is_one_line(run, tmp_path):
+    path = write_probabilities(tmp_path / "night.csv")
+    assert "come without a profile" in error_line(run("review", path))
+    assert "No such file" in error_line(run("review", tmp_path / "none.csv", "--profile", STRICT))
+    assert "holds no outputs of decode" in error_line(run("review", tmp_path))
+    (tmp_path / "torn.edf").write_bytes(b"0       ")
+    assert "torn.edf" in error_line(run("review", path, "--profile", STRICT, "--edf", tmp_path / "torn.edf"))
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["night.csv", "torn.edf"]
+    assert run("review", path, "-p", STRICT, "-o", tmp_path / "a.csv").code == 2
+
+
+def test_a_folder_of_outputs_and_one_of_probabilities(run, tmp_path):
+    from stageguard.cli.commands.review import _nights
+    from stageguard.cli.options import DecodingGiven
+
+    for name in ("one", "two"):
+        write_probabilities(tmp_path / f"{name}.csv", seed=len(name))
+    assert run("decode", tmp_path, "--profile", STRICT, "--output", tmp_path / "out").code == 0
+    given = DecodingGiven()
+    names = [path.name for path in _nights([tmp_path], STRICT, given)]
+    assert names == ["one.csv", "two.csv"]
+    names = [path.name for path in _nights([tmp_path / "out"], None, given)]
+    assert names == ["one.hypnogram.tsv", "two.hypnogram.tsv"]
+    desk = Desk([asked(tmp_path / "one.csv")], "anna", output=tmp_path / "kept")
+    do(desk.review(0), do="looked", first=0, last=0)
+    desk.close()
+    assert (tmp_path / "kept" / "one.anna.review.jsonl").exists()
+
+
+def finish(folder: Path, name: str, scorer: str, *, blind: bool, seed: int) -> np.ndarray:
+    """Review a night to its end; returns the stages it has then."""
+    path = folder / f"{name}.csv"
+    if not path.exists():
+        write_probabilities(path, FREE, n_epochs=120, seed=seed)
+    desk = Desk([asked(path, FREE)], scorer, is_blind=blind)
+    review = desk.review(0)
+    if blind:
+        bouts = np.repeat(np.random.default_rng(seed).integers(0, 5, 20), 6)
+        for first in range(0, 120, 6):
+            do(review, do="set", first=first, last=first + 5, stage=int(bouts[first]))
+    while not blind and (left := review.worth().stretches):
+        do(review, do="looked", first=left[0].first, last=left[0].last)
+    labels = review.reviewed(review.now).labels
+    desk.close()
+    return labels
+
+
+def test_a_reviewed_cohort_feeds_fit_with_its_provenance(run, tmp_path):
+    nights = tmp_path / "nights"
+    nights.mkdir()
+    for number in range(3):
+        finish(nights, f"n{number}", "anna", blind=number == 0, seed=number)
+    finish(nights, "n0", "ben", blind=True, seed=9)
+    output = tmp_path / "lab.toml"
+    ran = run("fit", "--reviewed", nights, "--base", FREE, "--output", output, "--transitions-only")
+    assert ran.code == 0, ran.err
+    reviews = tomllib.loads(output.read_text())["provenance"]["reviews"]
+    assert [(one["night"], one["scorer"], one["how"]) for one in reviews] == [
+        ("n0", "anna", "every epoch scored blind"),
+        ("n0", "ben", "every epoch scored blind"),
+        ("n1", "anna", "queue finished"),
+        ("n2", "anna", "queue finished"),
+    ]
+    assert reviews[0]["epochs_set"] == 120
+    assert reviews[2]["epochs_set"] == 0
+    assert reviews[2]["epochs_agreed_with"] > 0
+
+
+def test_the_stages_that_fit_gets_are_those_of_the_review(tmp_path):
+    from stageguard.review.reviewed import find_reviews, read_reviewed
+
+    expected = finish(tmp_path, "night", "anna", blind=False, seed=2)
+    found = read_reviewed(find_reviews(tmp_path)["night"])
+    assert (found.experts[0].labels == expected).all()
+    assert found.experts[0].scorer == "anna"
+    assert found.density == sg.read_density(tmp_path / "night.csv")
+
+
+def test_a_night_that_was_reviewed_in_part_is_refused_by_fit(run, tmp_path):
+    path = write_probabilities(tmp_path / "night.csv", FREE, n_epochs=120)
+    desk = Desk([asked(path, FREE)], "anna")
+    do(desk.review(0), do="set", first=5, last=6, stage=2)
+    desk.close()
+    ran = run("fit", "--reviewed", tmp_path, "--base", FREE, "--output", tmp_path / "lab.toml")
+    assert "stretches that are worth a look were not looked at" in error_line(ran)
+    assert not (tmp_path / "lab.toml").exists()
+    write_probabilities(path, FREE, n_epochs=120, seed=7)  # another night by the same name
+    ran = run("fit", "--reviewed", tmp_path, "--base", FREE, "--output", tmp_path / "lab.toml")
+    assert "is not the file that was reviewed" in error_line(ran)
+    ran = run("fit", tmp_path, "--reviewed", tmp_path, "--base", FREE, "--output", tmp_path / "lab.toml")
+    assert ran.code == 2
+    assert "holds no reviews" in error_line(
+        run("fit", "--reviewed", tmp_path.parent, "--base", FREE, "--output", tmp_path / "lab.toml")
+    )

@@ -1,0 +1,259 @@
+"""A night under a person's decisions: what holds, what is refused, what is hidden, what is written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.metrics import cohen_kappa_score
+
+import stageguard as sg
+from review_nights import FREE, STRICT, asked, do, open_review, write_probabilities
+from stageguard.base.errors import InputError, PinError
+from stageguard.review import wire
+from stageguard.review.desk import Desk
+from stageguard.review.night import NightUnderReview, guard
+from stageguard.review.session import ConflictError, HiddenError
+from stageguard.review.state import Pin, Settings
+from stageguard.runner.verify import verify_output
+
+
+def night_of(probabilities, profile):
+    loaded = sg.Profile.load(profile)
+    density = sg.Hypnodensity(np.asarray(probabilities), loaded.scheme, loaded.epoch_seconds)
+    return NightUnderReview("night", density, loaded)
+
+
+def random_night(profile, n_epochs=60, seed=0):
+    n_stages = sg.Profile.load(profile).scheme.n_stages
+    return night_of(np.random.default_rng(seed).dirichlet(np.ones(n_stages), n_epochs), profile)
+
+
+def test_setting_an_epoch_decodes_the_night_around_it(tmp_path):
+    desk, review = open_review(tmp_path)
+    pins = {11: "R", 40: "W"}
+    do(review, do="set", first=11, last=11, stage=2)
+    do(review, do="set", first=40, last=40, stage=0)
+    expected = sg.decode(review.night.density, STRICT, pins=pins)
+    assert (review.now.outcome.labels == expected.hypnogram.labels).all()
+    desk.close()
+
+
+@pytest.mark.parametrize("profile", sg.profiles())
+def test_with_the_guard_off_the_stager_stands_and_any_pins_hold(profile):
+    night = random_night(profile)
+    state = replace(night.opening_state(), settings=Settings(profile, "off"))
+    assert (guard(night, state).labels == night.argmax).all()
+    stages = np.random.default_rng(1).integers(0, night.scheme.n_stages, night.n_epochs).tolist()
+    pinned = replace(state, pins={epoch: Pin(stage, "anna") for epoch, stage in enumerate(stages)})
+    assert guard(night, pinned).labels.tolist() == stages
+
+
+def test_strength_and_clock_change_the_profile_that_decodes():
+    night = random_night(FREE, 200)
+    opening = night.opening_state()
+    weak = replace(opening, settings=Settings(FREE, 0.2, False))
+    changed = sg.Profile.load(FREE).replace(transition_weight=0.2, clock=None)
+    expected = sg.decode(night.density, changed).hypnogram.labels
+    assert (guard(night, weak).labels == expected).all()
+    with pytest.raises(InputError, match="has no clock"):
+        guard(random_night(STRICT), replace(opening, settings=Settings(STRICT, None, True)))
+
+
+def test_pins_that_contradict_one_another_offer_what_to_relax(tmp_path):
+    desk, review = open_review(tmp_path)
+    do(review, do="set", first=10, last=10, stage=0)
+    do(review, do="set", first=12, last=12, stage=0)
+    before = review.now
+    with pytest.raises(ConflictError) as refused:
+        do(review, do="set", first=11, last=11, stage=1, why="spindle")
+    assert review.now is before
+    assert refused.value.error.pins == ((10, "W"), (11, "N"), (12, "W"))
+    labels = [one.label for one in refused.value.relax]
+    assert "Set epochs 12 to 13 to N, its shortest bout" in labels
+    assert "Take back W at epoch 11" in labels
+    assert "Switch the guard off" in labels
+    assert any(label.startswith("Use the profile ") for label in labels)
+    for one in refused.value.relax:  # each of them does what it says, and is taken back in one step
+        at = do(review, **one.action.to_dict(review.night.scheme))
+        assert at.outcome.labels[11] == 1
+        assert at.outcome.conflict is None
+        assert do(review, do="undo").state.pins == before.state.pins
+    desk.close()
+
+
+def test_the_pins_that_are_blamed_are_the_shortest_stretch_that_conflicts():
+    """Found by halving; against trying every stretch."""
+    rng = np.random.default_rng(3)
+    for _ in range(15):
+        night = random_night(STRICT, 30, int(rng.integers(1000)))
+        epochs = sorted(rng.choice(30, 12, replace=False).tolist())
+        pins = {epoch: int(rng.integers(3)) for epoch in epochs}
+
+        def conflicts(part, night=night, pins=pins):
+            try:
+                sg.decode(night.density, STRICT, pins={epoch: pins[epoch] for epoch in part})
+            except PinError:
+                return True
+            return False
+
+        if not conflicts(epochs):
+            continue
+        last = next(i for i in range(12) if conflicts(epochs[: i + 1]))
+        first = next(i for i in range(last, -1, -1) if conflicts(epochs[i : last + 1]))
+        with pytest.raises(PinError) as refused:
+            sg.decode(night.density, STRICT, pins=pins)
+        assert [epoch for epoch, _ in refused.value.pins] == epochs[first : last + 1]
+
+
+def test_a_night_without_any_evidence_is_scored_by_hand(tmp_path):
+    path = tmp_path / "night.csv"
+    path.write_text("W,N,R\n" + ",,\n" * 40)
+    desk = Desk([asked(path)], "anna")
+    review = desk.review(0)
+    assert (review.now.outcome.labels == -1).all()
+    at = do(review, do="set", first=3, last=9, stage=1)
+    assert at.outcome.labels.tolist() == [-1] * 3 + [1] * 7 + [-1] * 30
+    state = wire.whole_state(review, 0)
+    assert state["queue"]["epochs"] == []
+    tst = next(row for row in state["statistics"] if row["name"] == "tst_minutes")
+    assert (tst["stager"], tst["guard"]) == (None, 3.5)
+    desk.close()
+
+
+HIDDEN = (
+    *("stager", "guard", "expert", "probabilities", "posterior", "changes", "queue", "statistics"),
+    *("indicators", "joint", "early_rem", "cycles", "agreement"),
+)
+
+
+def test_blind_scoring_withholds_stager_and_guard_until_it_is_revealed(tmp_path):
+    desk, review = open_review(tmp_path, blind=True)
+    state = wire.whole_state(review, 0)
+    assert {key: state[key] for key in HIDDEN} == dict.fromkeys(HIDDEN)
+    do(review, do="set", first=10, last=10, stage=0)
+    do(review, do="set", first=11, last=11, stage=1)  # no bout is too short for a scorer
+    do(review, do="set", first=12, last=12, stage=0)
+    answer = wire.moving_part(review, review.now)
+    assert {answer[key] for key in HIDDEN if key in answer} == {None}
+    with pytest.raises(HiddenError):
+        review.export("text")
+    lines = review.journal.path.read_text().splitlines()
+    assert '"before": "?", "after": "N"' in lines[2]  # the journal tells no more than the page
+    do(review, do="reveal", anyway=True)
+    shown = wire.whole_state(review, 0)
+    assert all(shown[key] is not None for key in HIDDEN if key != "expert")
+    assert shown["conflict"] is not None  # the scorer's stages hold all the same
+    assert review.now.outcome.labels[10:13].tolist() == [0, 1, 0]
+    desk.close()
+
+
+def test_a_wholly_scored_blind_night_is_exported_as_it_was_scored(tmp_path):
+    desk, review = open_review(tmp_path, blind=True)
+    do(review, do="set", first=0, last=79, stage=1)
+    do(review, do="set", first=5, last=5, stage=2)
+    written = review.export("text").path
+    desk.close()
+    stages = sg.read_hypnogram(written, scheme="wnr3").stages.tolist()
+    assert stages == ["N"] * 5 + ["R"] + ["N"] * 74
+
+
+def test_two_scorers_are_compared_when_the_second_is_done(tmp_path):
+    rng = np.random.default_rng(4)
+    scores = [rng.integers(0, 3, 80).tolist() for _ in range(2)]
+    for scorer, stages in zip(("anna", "ben"), scores, strict=True):
+        desk, review = open_review(tmp_path, scorer=scorer, blind=True)
+        for epoch, stage in enumerate(stages):
+            if scorer == "ben":
+                told = wire.moving_part(review, review.now)["second_scorer"]
+                assert told == {"scorer": "anna", "scored": 80, "of": 80, "kappa": None}
+            do(review, do="set", first=epoch, last=epoch, stage=stage)
+        told = wire.moving_part(review, review.now)["second_scorer"]
+        assert (told is None) == (scorer == "anna")
+        desk.close()
+    assert told["kappa"] == pytest.approx(cohen_kappa_score(*scores))
+
+
+def test_a_blind_scoring_is_compared_with_stager_and_guard(tmp_path):
+    desk, review = open_review(tmp_path, FREE, blind=True)
+    stages = np.random.default_rng(5).integers(0, 5, 80).tolist()
+    for epoch, stage in enumerate(stages):
+        do(review, do="set", first=epoch, last=epoch, stage=stage)
+    do(review, do="reveal")
+    found = wire.worth_part(review, review.now)["agreement"]
+    guarded = sg.decode(review.night.density, FREE).hypnogram.labels
+    assert found["guard"] == pytest.approx(cohen_kappa_score(stages, guarded))
+    assert found["stager"] == pytest.approx(cohen_kappa_score(stages, review.night.argmax))
+    desk.close()
+
+
+def test_an_export_never_replaces_a_file_and_the_original_stays(tmp_path):
+    desk, review = open_review(tmp_path)
+    original = (tmp_path / "night.csv").read_bytes()
+    do(review, do="set", first=10, last=12, stage=2)
+    first, second = (review.export("stageguard-csv").path for _ in range(2))
+    assert first.name == "night.anna.reviewed.csv"
+    assert second.name == "night.anna.reviewed-2.csv"
+    assert first.read_bytes() == second.read_bytes()
+    assert (tmp_path / "night.csv").read_bytes() == original
+    with pytest.raises(InputError, match="unknown format"):
+        review.export("../../etc/passwd")
+    desk.close()
+
+
+def test_an_exported_decoding_is_what_its_record_gives(tmp_path):
+    desk, review = open_review(tmp_path)
+    do(review, do="set", first=10, last=14, stage=2)
+    do(review, do="strength", value=0.7)
+    tsv = review.export("stageguard-tsv").path
+    labels = review.now.outcome.labels
+    desk.close()
+    verified = verify_output(tsv)
+    assert verified.ok, [check for check in verified.checks if not check.ok]
+    assert (sg.read_hypnogram(tsv).labels == labels).all()
+
+
+def test_an_output_of_decode_is_opened_with_what_it_records(tmp_path):
+    path = write_probabilities(tmp_path / "night.csv")
+    night = sg.decode(sg.read_density(path), STRICT, pins={20: "R"})
+    from stageguard.formats.outputs import write_decoding
+    from stageguard.runner.decode_files import DecodeOptions
+
+    options = DecodeOptions(pins={20: "R"}).to_dict()
+    written = write_decoding(night, tmp_path / "night", source_path=path, options=options)
+    from stageguard.review.opening import AskedNight
+
+    desk = Desk([AskedNight(written.tsv)], "anna")
+    assert desk.errors == [None]
+    review = desk.review(0)
+    assert (review.now.outcome.labels == night.hypnogram.labels).all()
+    assert review.now.state.pins == {20: Pin(2, "given before the review")}
+    assert (tmp_path / "night.anna.review.jsonl").exists()
+    desk.close()
+
+
+def test_an_expert_of_another_length_is_refused(tmp_path):
+    path = write_probabilities(tmp_path / "night.csv")
+    scoring = tmp_path / "expert.txt"
+    scoring.write_text("W\n" * 79)
+    desk = Desk([asked(path, scoring=scoring)], "anna")
+    assert "79 epochs" in desk.errors[0]
+    scoring.write_text("W\n" * 80)
+    assert Desk([asked(path, scoring=scoring)], "anna").errors == [None]
+
+
+def test_a_day_of_four_second_epochs_is_answered_at_once(tmp_path):
+    """21,600 epochs: the median of seven actions, with a wide margin for a busy computer."""
+    import time
+
+    desk, review = open_review(tmp_path, "mouse-eeg-emg-3", n_epochs=21_600)
+    wire.moving_part(review, review.now)
+    times = []
+    for epoch in range(100, 107):
+        began = time.process_time()
+        at = do(review, do="set", first=epoch, last=epoch, stage=2)
+        wire.moving_part(review, at)
+        times.append(time.process_time() - began)
+    assert np.median(times) < 0.2
+    desk.close()
