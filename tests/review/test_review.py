@@ -9,6 +9,7 @@ import pytest
 from sklearn.metrics import cohen_kappa_score
 
 import stageguard as sg
+from nights import decode
 from review_nights import FREE, STRICT, asked, do, open_review, write_probabilities
 from stageguard.base.errors import InputError, PinError
 from stageguard.review import wire
@@ -35,7 +36,7 @@ def test_setting_an_epoch_decodes_the_night_around_it(tmp_path):
     pins = {11: "R", 40: "W"}
     do(review, do="set", first=11, last=11, stage=2)
     do(review, do="set", first=40, last=40, stage=0)
-    expected = sg.decode(review.night.density, STRICT, pins=pins)
+    expected = decode(review.night.density, STRICT, pins=pins)
     assert (review.now.outcome.labels == expected.hypnogram.labels).all()
     desk.close()
 
@@ -55,7 +56,7 @@ def test_strength_and_clock_change_the_profile_that_decodes():
     opening = night.opening_state()
     weak = replace(opening, settings=Settings(FREE, 0.2, False))
     changed = sg.Profile.load(FREE).replace(transition_weight=0.2, clock=None)
-    expected = sg.decode(night.density, changed).hypnogram.labels
+    expected = decode(night.density, changed).hypnogram.labels
     assert (guard(night, weak).labels == expected).all()
     with pytest.raises(InputError, match="has no clock"):
         guard(random_night(STRICT), replace(opening, settings=Settings(STRICT, None, True)))
@@ -93,7 +94,7 @@ def test_the_pins_that_are_blamed_are_the_shortest_stretch_that_conflicts():
 
         def conflicts(part, night=night, pins=pins):
             try:
-                sg.decode(night.density, STRICT, pins={epoch: pins[epoch] for epoch in part})
+                decode(night.density, STRICT, pins={epoch: pins[epoch] for epoch in part})
             except PinError:
                 return True
             return False
@@ -103,7 +104,7 @@ def test_the_pins_that_are_blamed_are_the_shortest_stretch_that_conflicts():
         last = next(i for i in range(12) if conflicts(epochs[: i + 1]))
         first = next(i for i in range(last, -1, -1) if conflicts(epochs[i : last + 1]))
         with pytest.raises(PinError) as refused:
-            sg.decode(night.density, STRICT, pins=pins)
+            decode(night.density, STRICT, pins=pins)
         assert [epoch for epoch, _ in refused.value.pins] == epochs[first : last + 1]
 
 
@@ -182,7 +183,7 @@ def test_a_blind_scoring_is_compared_with_stager_and_guard(tmp_path):
         do(review, do="set", first=epoch, last=epoch, stage=stage)
     do(review, do="reveal")
     found = wire.worth_part(review, review.now)["agreement"]
-    guarded = sg.decode(review.night.density, FREE).hypnogram.labels
+    guarded = decode(review.night.density, FREE).hypnogram.labels
     assert found["guard"] == pytest.approx(cohen_kappa_score(stages, guarded))
     assert found["stager"] == pytest.approx(cohen_kappa_score(stages, review.night.argmax))
     desk.close()
@@ -216,7 +217,7 @@ def test_an_exported_decoding_is_what_its_record_gives(tmp_path):
 
 def test_an_output_of_decode_is_opened_with_what_it_records(tmp_path):
     path = write_probabilities(tmp_path / "night.csv")
-    night = sg.decode(sg.read_density(path), STRICT, pins={20: "R"})
+    night = decode(sg.read_density(path), STRICT, pins={20: "R"})
     from stageguard.formats.outputs import write_decoding
     from stageguard.runner.decode_files import DecodeOptions
 

@@ -151,7 +151,7 @@ def test_a_conflict_comes_with_actions_that_resolve_it(client):
         {"do": "profile", "name": "human-psg-5"},  # other stages
         {"do": "clock", "value": True},  # the profile has none
         {"do": "clear", "first": 0, "last": 5},
-        {"do": "redo"},
+        {"do": "undo"},  # there is nothing left to undo
     ],
 )
 def test_a_wrong_action_is_one_line(client, action):

@@ -95,6 +95,8 @@ def test_a_rule_against_a_sure_stager_is_worth_a_look(tmp_path):
     rows[30] = "0.05,0.1,0.85"
     path.write_text("W,N,R\n" + "\n".join(rows) + "\n")
     desk, review = open_review(tmp_path)
+    assert [one.reason for one in review.worth().stretches] == ["given up"]  # transitions alone do it
+    do(review, do="strength", value=0.0)
     assert review.now.outcome.labels[30] == 1
     reasons = {
         one.first: one.reason for one in worth(review.night, review.now.state, review.now.outcome).stretches

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from stageguard.base.errors import InputError
+from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.base.files import file_error
 from stageguard.base.records import dataclass
 from stageguard.formats.companions import parse_moment, parse_start
@@ -129,7 +130,9 @@ def open_night(asked: AskedNight) -> OpenedNight:
 
 def _recorded(asked: AskedNight) -> tuple[AskedNight, Path]:
     """Return an output of `decode` as the probabilities, profile and options that it records."""
-    decode_recorded(asked.path)  # an output that was edited, or has lost its probabilities, is refused
+    with warnings.catch_warnings():  # the page shows how much was changed
+        warnings.simplefilter("ignore", StageGuardWarning)
+        decode_recorded(asked.path)  # an output that was edited, or has lost its probabilities, is refused
     files = output_paths(asked.path)
     record = read_sidecar(files.sidecar)
     with errors_of_record(files.sidecar):

@@ -84,7 +84,7 @@ def _others(review: Review) -> Iterator[KeptReview]:
     """Yield what others' journals in the same folder come to; each is read again when it has changed."""
     own, head = review.journal.path, review.journal.head
     for path in sorted(own.parent.glob(f"*{REVIEW_SUFFIX}")):
-        if path.name == own.name:
+        if path.name == own.name or not path.name.startswith(f"{review.night.name}."):
             continue
         try:
             kept = _kept(review, path, head)

@@ -93,7 +93,7 @@ class Routes:
             state = {"index": index} | wire.moving_part(review, review.now)
             return 422, {"error": conflict["text"], "conflict": conflict, "state": state}
         answer = {"index": index} | wire.moving_part(review, at)
-        return 200, answer | (wire.fixed_part(review) if said["action"].get("do") == "reveal" else {})
+        return 200, answer | (wire.fixed_part(review, at) if said["action"].get("do") == "reveal" else {})
 
     def export(self, index: int, said: Any) -> Answer:
         """Write a night in a format."""

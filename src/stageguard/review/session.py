@@ -100,6 +100,7 @@ class Review:
             action = parse_action(said, night.scheme, night.n_epochs, night.profile_names)
             when = now()
             state = act(before.state, action, self.scorer, night.n_epochs, when)
+            night.profile_for(state.settings)  # refuses a clock that the profile has not
             outcome = self._outcome(before, state, action)
             self.journal.append({"when": when} | self._record(action, before, state, outcome))
             self.now = Moment(state, outcome, {})
@@ -108,9 +109,11 @@ class Review:
     def _outcome(self, before: Moment, state: ReviewState, action: Action) -> Outcome:
         """Return what the guard makes of a new state; where nothing that it sees changed, what it made."""
         old = before.state
-        if state.pins == old.pins and state.settings == old.settings:
+        if state.is_blind:
+            return before.outcome  # nobody sees it, and what a blind scorer sets is never refused
+        if not old.is_blind and state.pins == old.pins and state.settings == old.settings:
             return before.outcome
-        if state.is_blind or state.is_revealed or before.outcome.conflict is not None:
+        if state.is_revealed or before.outcome.conflict is not None:
             return guard_anyway(self.night, state)
         try:
             return guard(self.night, state)
@@ -124,10 +127,12 @@ class Review:
         old, new = before.outcome.labels, outcome.labels
         if state.is_blind:  # what the scorer sees is what was scored
             old, new = (pinned(self.night, one) for one in (before.state, state))
-        if action.do in ("set", "clear", "looked"):
-            here = slice(action.first, action.last + 1)
-            record["before"] = in_bouts([names[label] for label in old[here].tolist()])
-            record["after"] = in_bouts([names[label] for label in new[here].tolist()])
+        touched = _touched(before.state, action)
+        if touched is not None:
+            first, last = touched
+            record |= {"first": first, "last": last}
+            for side, labels in (("before", old), ("after", new)):
+                record[side] = in_bouts([names[label] for label in labels[first : last + 1].tolist()])
         record["changed"] = int(np.count_nonzero(old != new))
         return record
 
@@ -171,15 +176,28 @@ class Review:
             result,
             path,
             source_path=self.opened.source,
-            options=self.opened.recorded_options(pins),
+            options=self.opened.recorded_options(pins)
+            | {"reviewed_by": self.scorer, "review": self.journal.path.name},
             quality=self.night.options.quality,
-            notes=(f"reviewed by {self.scorer}: see {self.journal.path.name}",),
+            notes=self.night.notes,
         )
         return Written((written.tsv, written.sidecar), form.name)
 
     def close(self) -> None:
         """End the lock on the journal, and remove one in which nothing was done."""
         self.journal.close(remove=self.journal.n_actions == 0)
+
+
+def _touched(state: ReviewState, action: Action) -> tuple[int, int] | None:
+    """Return the first and last epoch that an action sets, takes back or agrees with; None where none."""
+    if action.do in ("set", "clear", "looked"):
+        return action.first, action.last
+    if action.do == "several":
+        found = [each for each in action.actions if each.do in ("set", "clear")]
+        return (min(each.first for each in found), max(each.last for each in found)) if found else None
+    steps = {"undo": state.done, "redo": state.undone}.get(action.do)
+    epochs = {*steps[-1].pins, *steps[-1].looked} if steps else set()
+    return (min(epochs), max(epochs)) if epochs else None
 
 
 def pinned(night: NightUnderReview, state: ReviewState) -> Labels:

@@ -62,9 +62,9 @@ def stages_of(scheme: StageScheme) -> list[dict[str, Any]]:
     ]
 
 
-def fixed_part(review: Review) -> dict[str, Any]:
+def fixed_part(review: Review, at: Moment) -> dict[str, Any]:
     """Return what no action changes, but for hiding it."""
-    night, blind = review.night, review.now.state.is_blind
+    night, blind = review.night, at.state.is_blind
     density = night.density
     off, on = night.statistics.lights
     first, stop = lights_window(night.hypnogram(night.argmax), off, on)
@@ -148,7 +148,7 @@ def worth_part(review: Review, at: Moment) -> dict[str, Any]:
         "agreement": blind_agreement(review, at),
         "changes": [change_row(change) for change in found.changes],
         "queue": _queue(review, at, found),
-        "early_rem": [] if decoding is None else list(early_rem_words(decoding)),
+        "early_rem": [] if decoding is None else list(early_rem_words(decoding, count_from=1)),
     }
 
 
@@ -248,4 +248,4 @@ def _row(values: Floats) -> list[float] | None:
 def whole_state(review: Review, index: int) -> dict[str, Any]:
     """Return all that the page shows of a night."""
     at = review.now
-    return {"index": index} | fixed_part(review) | moving_part(review, at) | worth_part(review, at)
+    return {"index": index} | fixed_part(review, at) | moving_part(review, at) | worth_part(review, at)

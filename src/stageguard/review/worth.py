@@ -3,7 +3,7 @@
 An epoch is worth a look, unless a person has set it or agreed with it, for one of three reasons:
 
 ========  ===============================================================================================
-rule      a rule overruled the stager, which gave its own choice a probability of `SURE` or more
+rule      a shortest bout, the flip-flop window or the clock overruled a stager that was `SURE` or more
 given up  the guard took another stage than the stager, `GIVEN_UP_NATS` or more of evidence against it
 unsure    the posterior of the stage it has is below `DOUBTFUL`
 ========  ===============================================================================================
@@ -39,7 +39,7 @@ GIVEN_UP_NATS = log(4.0)
 DOUBTFUL = 0.75
 REASONS = ("", "unsure", "given up", "rule")  # the last that holds
 MOVED = ("tst_minutes", "sol_minutes", "waso_minutes", "rem_latency_minutes")
-PUBLIC_RULES = ("minimum bout", "flip-flop", "clock")
+HARD_RULES = ("minimum bout", "flip-flop", "clock")
 UNCALIBRATED = (
     "Expected errors are right as far as the stager's probabilities are: they were not calibrated on scored "
     "nights, and stagers are usually too sure."
@@ -124,7 +124,7 @@ def _reasons(night: NightUnderReview, changes: Sequence[Change], errors: Floats)
     for change in changes:
         here = slice(change.first_epoch, change.first_epoch + change.n_epochs)
         given_up = change.evidence_nats / change.n_epochs
-        if change.rule in PUBLIC_RULES and change.probability_before >= SURE:
+        if change.rule in HARD_RULES and change.probability_before >= SURE:
             reasons[here] = 3
         elif change.rule != "pin" and given_up >= GIVEN_UP_NATS:
             reasons[here] = 2
