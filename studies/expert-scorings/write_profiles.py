@@ -185,7 +185,7 @@ def bands(numbers: dict, results: dict) -> dict[str, dict]:
 
 
 def joint(numbers: dict) -> dict[str, object]:
-    """The joint score of the indicators with a band, and what experts stay under."""
+    """The joint score of the indicators counted in it, and what experts stay under."""
     counted = numbers["joint"]
     named = f"{', '.join(counted['sources'])} ({counted['n_scorings']} scorings)"
     scales = {

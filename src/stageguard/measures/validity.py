@@ -94,7 +94,7 @@ class Validity:
     n_epochs_scored, hours_scored : int, float
         How much there was to look at.
     joint : Indicator
-        The joint score of all indicators, its range from 0 to what experts stay under; with a reason where
+        The joint score of the indicators, its range from 0 to what experts stay under; with a reason where
         there is none.
     indicators : mapping
         Each indicator by name; the names are listed in `stageguard.night.quantities`.

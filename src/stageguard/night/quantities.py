@@ -205,7 +205,7 @@ PHASE = (
              "min", 2, follows_fragmentation=True),
 )
 
-# All indicators with a band in one number, `profile.joint`.
+# Indicators in one number, `profile.joint`.
 JOINT = Quantity("joint_score", "Joint score", "how far its indicators are from those of expert scorings",
                  "SD of expert nights", 2, heading="Joint score (SD from expert scorings)",
                  short_heading="Joint score", shown=("decode", "cohort", "night row"))

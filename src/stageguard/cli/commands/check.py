@@ -53,7 +53,7 @@ def check(
 ) -> None:
     """Check whether hypnograms look like expert scoring.
 
-    One joint score of all indicators decides: nine of ten expert nights stay under its threshold. The bands
+    One joint score of the indicators decides: nine of ten expert nights stay under its threshold. The bands
     show where a night differs, from both sides; each holds nine of ten expert nights, so one or two
     indicators outside are nothing unusual. Of probabilities, the most probable stage per epoch is checked.
 
