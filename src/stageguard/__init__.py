@@ -55,7 +55,7 @@ PUBLIC = {
     "plots.density": "plot_density",
     "plots.hypnogram": "plot_hypnogram",
     "plots.transitions": "plot_transitions",
-    "report": "night_report",
+    "report": "cohort_report night_report",
 }
 __getattr__, _names = public_names(__name__, PUBLIC)
 __all__ = ["__version__", *_names]

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-import numpy as np
-
 from stageguard.base.errors import InputError
 from stageguard.base.records import dataclass
 from stageguard.cli.inputs import Input, lights_of, scoring_of
@@ -34,14 +32,6 @@ class NightOfCohort:
     def estimates(self) -> Estimates | None:
         """What its probabilities say beyond its stages."""
         return self.scorings.estimates
-
-    @property
-    def n_changed(self) -> int | None:
-        """Epochs whose stage decoding changed; None where nothing was decoded."""
-        before, after = self.scorings.before, self.scorings.after
-        if before is None or after is None:
-            return None
-        return int(np.count_nonzero((before.labels != after.labels) & (before.labels >= 0)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,13 +37,14 @@ from stageguard.formats.outputs import (
     read_sidecar,
 )
 from stageguard.formats.read import is_hypnogram, night_name, read_hypnogram_file
+from stageguard.formats.shared_profile import PROFILE_DIGITS
 from stageguard.formats.sniffing import UTF16_MARKS, read_head
 from stageguard.night.moments import Moment
 from stageguard.profile.profile import Profile
 from stageguard.runner.cohort_tables import COHORT_TABLE, FAILURES_TABLE
 from stageguard.runner.decode_files import DecodeOptions
 
-OWN_SUFFIXES = (TSV_SUFFIX, JSON_SUFFIX, SVG_SUFFIX, CHANGES_SUFFIX, *POSTERIOR_SUFFIXES)
+OWN_SUFFIXES = (TSV_SUFFIX, JSON_SUFFIX, SVG_SUFFIX, CHANGES_SUFFIX, ".html", *POSTERIOR_SUFFIXES)
 MAGIC = re.compile(r"[*?\[]")
 NOUNS = {"density": "probabilities", "hypnogram": "hypnograms or probabilities"}
 
@@ -203,10 +204,12 @@ def _matching(pattern: Path, wanted: Wanted) -> list[Path]:
 
 
 def is_own(path: Path, kind: Kind = "hypnogram") -> bool:
-    """Whether `decode` wrote it and commands that want this kind do not read it."""
+    """Whether `decode` or `report` wrote it and commands that want this kind do not read it."""
     if path.name.endswith(TSV_SUFFIX):
         return kind == "density"
-    return path.name.endswith(OWN_SUFFIXES) or path.name in (COHORT_TABLE, FAILURES_TABLE)
+    if path.name.endswith(OWN_SUFFIXES) or path.name in (COHORT_TABLE, FAILURES_TABLE):
+        return True
+    return re.fullmatch(rf"profile-[0-9a-f]{{{PROFILE_DIGITS}}}\.toml", path.name) is not None
 
 
 def _in_folder(folder: Path, wanted: Wanted) -> tuple[list[Path], list[str]]:

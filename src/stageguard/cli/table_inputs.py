@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 
 from stageguard.base.lazy import load
 from stageguard.cli.inputs import Input, Inputs
+from stageguard.formats.outputs import TSV_SUFFIX
 
 _kept: list[TemporaryDirectory[str]] = []  # of this process: removed when it ends
 
@@ -26,12 +27,15 @@ def with_table_nights(inputs: Inputs) -> Inputs:
 
 def nights_of(path: Path) -> dict[str, Path]:
     """Return a file for each night of a table, by id; none of anything else."""
-    if not path.is_file() or not re.search(r"\.(csv|tsv|parquet|pq)$", path.name.lower()):
+    is_table = re.search(r"\.(csv|tsv|parquet|pq)$", path.name.lower()) and not path.name.endswith(TSV_SUFFIX)
+    if not is_table or not path.is_file():
         return {}
     folder = TemporaryDirectory(prefix="stageguard-")
     found: dict[str, Path] = {}
     try:
         found = load("formats.cohort_split:split_table")(path, Path(folder.name))
+    except UnicodeDecodeError:  # no text, which whoever reads it as a night says
+        return {}
     finally:
         if not found:
             folder.cleanup()

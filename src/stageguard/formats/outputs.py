@@ -38,6 +38,7 @@ TSV_SUFFIX = ".hypnogram.tsv"
 JSON_SUFFIX = ".hypnogram.json"
 SVG_SUFFIX = ".hypnogram.svg"
 CHANGES_SUFFIX = ".changes.tsv"
+REPORT_SUFFIX = ".report.html"
 POSTERIOR_SUFFIXES = (".posterior.csv", ".posterior.json", ".draws.npz")  # table, sidecar, draws
 STRENGTH = (
     *("rule", "step", "transition_weight", "prior_exponent"),

@@ -61,6 +61,14 @@ class CohortNight:
         scorings = {"before": self.before, "after": self.after, "expert": expert}
         return {name: scoring for name, scoring in scorings.items() if scoring is not None}
 
+    @property
+    def n_changed(self) -> int | None:
+        """Epochs whose stage decoding changed; None where nothing was decoded."""
+        if self.before is None or self.after is None:
+            return None
+        before, after = self.before.labels, self.after.labels
+        return int(np.count_nonzero((before != after) & (before >= 0)))
+
 
 @dataclass(frozen=True, slots=True)
 class MeasuredNight:

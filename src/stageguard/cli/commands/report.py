@@ -1,4 +1,4 @@
-"""`stageguard report`: one night as one HTML file."""
+"""`stageguard report`: one night, or a cohort of them, as one HTML file."""
 
 from __future__ import annotations
 
@@ -7,6 +7,13 @@ from typing import Annotated
 
 from stageguard.base.errors import StageGuardError
 from stageguard.base.files import write_text_atomic
+from stageguard.cli.cohort_report import (
+    CohortGiven,
+    CohortRequest,
+    cohort_at,
+    report_cohort,
+    scored_reading,
+)
 from stageguard.cli.inputs import Input, decode_options, lights_of, night_id
 from stageguard.cli.options import (
     AsJson,
@@ -21,19 +28,29 @@ from stageguard.cli.options import (
 )
 from stageguard.cli.parser import Argument, Exit, UsageError
 from stageguard.cli.present import print_review, print_summary
-from stageguard.cli.scored_files import ReadOptions, decode_night, read_expert, read_lights, read_start
+from stageguard.cli.scored_files import (
+    ReadOptions,
+    decode_night,
+    read_expert,
+    read_lights,
+    read_options,
+    read_start,
+)
 from stageguard.cli.terminal import console, print_error, print_json, print_list
-from stageguard.formats.outputs import JSON_SUFFIX, TSV_SUFFIX, output_paths
+from stageguard.formats.outputs import JSON_SUFFIX, REPORT_SUFFIX, TSV_SUFFIX, output_paths
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.measures.summary import summary_of
 from stageguard.profile.profile import Profile
 from stageguard.report.night import night_report
 from stageguard.runner.run import collect_warnings
 
-SUFFIX = ".report.html"
-
 Night = Annotated[
-    Path, Argument("NIGHT", "Probabilities, or a .hypnogram.tsv with its probabilities beside it.")
+    Path,
+    Argument(
+        "NIGHT",
+        "Probabilities, or a .hypnogram.tsv with its probabilities beside it; or a cohort: a folder, a "
+        "quoted pattern, a sample list, a table of many nights.",
+    ),
 ]
 Source = Annotated[
     Path | None,
@@ -45,7 +62,9 @@ Output = Annotated[
     Path | None, output_option("NIGHT.html", "The page. Default: NIGHT.report.html beside it.")
 ]
 ProfileName = Annotated[str | None, profile_option("Needed for probabilities; an output records its own.")]
-ExpertFile = Annotated[Path | None, text_option("FILE", "An expert's hypnogram of the night.")]
+ExpertFile = Annotated[
+    Path | None, text_option("FILE", "An expert's hypnogram; of a cohort a folder of them, or a table.")
+]
 Title = Annotated[str | None, text_option("TEXT", "Headline. Default: the file's name.")]
 Start = Annotated[str | None, text_option("TIME", "When the recording began: 2024-05-01T22:30.")]
 
@@ -61,18 +80,33 @@ def report(
     lights_on_phase: LightsOnPhase = None,
     start: Start = None,
     given: DecodingGiven = DecodingGiven(),  # noqa: B008 - a group of options
+    cohort: CohortGiven = CohortGiven(),  # noqa: B008 - a group of options
     scoring_format: ScoringFormat = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write one night as one HTML file: pictures, measures against experts, statistics, methods.
+    """Write one night, or a cohort, as one HTML file: pictures, measures against experts, statistics.
 
-    The file needs no network and holds everything it shows.
+    The file needs no network and holds everything it shows. Of a cohort it has a row for each night, the one
+    farthest from expert scoring first, and what failed.
 
     Examples
     --------
     stageguard report night.csv --profile human-psg-5 --expert expert.txt --output night.html
+    stageguard report decoded --by groups.tsv --expert experts --output cohort.html
     """
+    table = cohort_at(night)
+    if table is not None:
+        if source is not None:
+            raise UsageError(f"--input goes with a .hypnogram.tsv, and {night.name} is a cohort.")
+        measuring = StatisticsOptions("aasm", *read_lights(times), lights_on_phase=lights_on_phase)
+        reading = read_options(
+            scored_reading(given, scoring_format), profile=profile, start=start, decode=profile is not None
+        )
+        request = CohortRequest(night, table, reading, measuring, expert, cohort, title)
+        report_cohort(request, output, overwrite=overwrite, as_json=as_json)
+        return
+    cohort.refuse(night)
     options = decode_options(given)
     if start is not None and "-" not in start:
         raise UsageError(f"--start is {start!r}, expected a date and a time such as 2024-05-01T22:30.")
@@ -81,13 +115,14 @@ def report(
     if source is not None and not is_output:
         raise UsageError(f"--input goes with a .hypnogram.tsv, and {night.name} is none.")
     name = night_id(night)
-    page = output or night.parent / (name + SUFFIX)
+    page = output or night.parent / (name + REPORT_SUFFIX)
     try:
         with collect_warnings() as warned:
             loaded = None if profile is None else Profile.load(profile)
             decoding, notes = decode_night(night, loaded, options, read_start(start), source)
-        reading = ReadOptions(scoring_format=scoring_format)
-        scored = None if expert is None else read_expert(expert, decoding.hypnogram, reading)
+        scored = None
+        if expert is not None:
+            scored = read_expert(expert, decoding.hypnogram, ReadOptions(scoring_format=scoring_format))
         lights = lights_of(Input(night, name), off, on)
         html = night_report(
             decoding,

@@ -273,7 +273,7 @@ def _facts(read: NightOfCohort) -> Facts:
         None if scored.profile is None else scored.profile.name,
         scored.final.n_epochs,
         scored.final.epoch_seconds,
-        read.n_changed,
+        read.scorings.n_changed,
         None if estimates is None else estimates.rem_latency_estimator,
         None if isnan(kept) else kept,
     )

@@ -1,0 +1,266 @@
+"""The report of a cohort: a folder, a list or a table of nights as one page, one bad file as one row."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+from urllib.parse import quote
+
+from stageguard.base.errors import StageGuardError
+from stageguard.base.files import check_places, file_error, write_text_atomic
+from stageguard.base.records import dataclass
+from stageguard.cli.cohort_nights import Groups, NightReader, grouping, listed_nights
+from stageguard.cli.inputs import MAGIC, Input, Inputs, find_inputs, is_sample_list
+from stageguard.cli.options import DecodingGiven, Jobs, Reading, ScoredReading, text_option
+from stageguard.cli.parser import UsageError
+from stageguard.cli.present import end, print_notes, print_review, run_shown
+from stageguard.cli.scored_files import Experts, ReadOptions
+from stageguard.cli.table_inputs import nights_of, with_table_nights
+from stageguard.cli.terminal import console, print_json, print_list
+from stageguard.formats.companions import ListedNight, read_groups
+from stageguard.formats.outputs import REPORT_SUFFIX, output_paths
+from stageguard.measures.statistics import StatisticsOptions
+from stageguard.measures.summary import looking_like_experts
+from stageguard.report.cohort import About, Failure, cohort_page
+from stageguard.report.cohort_rows import CohortRow, cohort_row
+from stageguard.runner.cohort_tables import FAILURE_COLUMNS, FAILURES_TABLE, read_table
+from stageguard.runner.run import Outcome, succeeded
+
+By = Annotated[
+    Path | None,
+    text_option("GROUPS.tsv", "Compare groups: columns id, group (optional: subject, expert)."),
+]
+Reports = Annotated[
+    Path | None,
+    text_option("FOLDER", "Where the nights' own reports are. Default: beside the nights, or the page."),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class CohortGiven:
+    """What goes with many nights alone."""
+
+    HEADING: ClassVar = "Of a cohort"
+
+    by: By = None
+    reports: Reports = None
+    jobs: Jobs = 1
+
+    def refuse(self, night: Path) -> None:
+        """Refuse these options of one night."""
+        given = [name for name in ("by", "reports") if getattr(self, name) is not None]
+        if given or self.jobs != 1:
+            option = given[0] if given else "jobs"
+            raise UsageError(f"--{option} goes with a cohort, and {night.name} is one night. Leave it out.")
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedNight:
+    """What became of a night: its row, and what the table of groups says of it."""
+
+    row: CohortRow
+    group: ListedNight | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types."""
+        row = self.row
+        return {
+            "profile": row.scale.profile or None,
+            "n_epochs": row.n_epochs,
+            "epochs_changed": row.n_changed,
+            "joint_score": row.joint,
+            "looks_like_experts": row.looks_like_experts(row.final),
+            "outside": [key for key, _, _ in row.outside],
+            "kappa": dict(row.kappa),
+            "notes": row.notes,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RowMaker:
+    """Makes rows of nights, here or in another process."""
+
+    reader: NightReader
+
+    def make(self, night: Input) -> ReportedNight:
+        """Read and measure one night."""
+        read = self.reader.read(night)
+        return ReportedNight(cohort_row(read.scorings, read.measured, notes=read.notes), read.group)
+
+
+@dataclass(frozen=True, slots=True)
+class CohortRequest:
+    """Which nights, and what is known of them."""
+
+    source: Path  # a folder, a pattern, a list or a table
+    table: Mapping[str, Path]  # the nights of a table
+    reading: ReadOptions
+    measuring: StatisticsOptions
+    expert: Path | None
+    given: CohortGiven
+    title: str | None
+
+    def reader(self) -> NightReader:
+        """Return what reads the nights."""
+        groups = {} if self.given.by is None else read_groups(self.given.by)
+        named = {name: row.expert for name, row in groups.items() if row.expert is not None}
+        experts = Experts(self.expert, named)
+        if experts.is_one_file:
+            raise UsageError(
+                "--expert names one night's scoring: name a folder, or a table with the columns id and stage."
+            )
+        return NightReader(self.reading, self.measuring, groups, experts)
+
+    def inputs(self) -> Inputs:
+        """Return the nights; the second of a name fails."""
+        if self.table:
+            return Inputs(tuple(Input(path, name, table=self.source) for name, path in self.table.items()))
+        found = with_table_nights(find_inputs([self.source], None, self.reading.wanted))
+        return replace(found, nights=tuple(_named_once(found.nights)))
+
+
+def cohort_at(path: Path) -> dict[str, Path] | None:
+    """Return the files by night that a table of many became; none of a folder, a pattern or a sample list.
+
+    What is one night is None.
+    """
+    if not path.exists():
+        return {} if MAGIC.search(str(path)) else None
+    return {} if path.is_dir() or is_sample_list(path) else nights_of(path) or None
+
+
+def scored_reading(given: DecodingGiven, scoring_format: str | None) -> ScoredReading:
+    """Return how the files of a cohort are read; what belongs to one night is refused."""
+    shared = {each.name: getattr(given, each.name) for each in fields(Reading)}
+    if given != DecodingGiven(**shared):
+        raise UsageError("--quality, --pins, --cohort, --stager and --trained go with one night's decoding.")
+    return ScoredReading(**shared, scoring_format=scoring_format)
+
+
+def report_cohort(request: CohortRequest, output: Path | None, *, overwrite: bool, as_json: bool) -> None:
+    """Measure the nights, write the page, and say what failed."""
+    source, page = request.source, output or _default_page(request.source)
+    check_places([page], overwrite=overwrite)  # before minutes of work
+    reader, inputs = request.reader(), request.inputs()
+    nights = inputs.nights
+    jobs = request.given.jobs
+    outcomes = run_shown(RowMaker(reader).make, nights, "Measuring", quiet=as_json, jobs=jobs)
+    done = succeeded(outcomes)
+    if done:
+        rows = [_with_warnings(outcome) for outcome in done]
+        groups = [(outcome.id, outcome.result.group) for outcome in done]
+        group_of, subjects = grouping(groups, reader.groups)
+        earlier, unread = _failed_before(source)
+        about = About(
+            request.title if request.title is not None else source.resolve().name,
+            group_of,
+            subjects,
+            _links([row.id for row in rows], source, page, request.given.reports),
+            [*(_failure(outcome) for outcome in outcomes if not outcome.ok), *earlier],
+            [*inputs.notes, *_group_notes(groups, reader.groups), *unread],
+        )
+        read = [request.expert, request.given.by, *(path for night in nights for path in night.files)]
+        read += [output_paths(night.path).sidecar for night in nights]
+        spare = [path for path in read if path is not None]
+        write_text_atomic(page, cohort_page(rows, about), overwrite=overwrite, spare=spare)
+    _say(outcomes, page if done else None, inputs.notes, as_json=as_json)
+    end(outcomes, as_json=as_json)
+
+
+def _default_page(source: Path) -> Path:
+    """Return where the page goes: into the folder of the nights, or beside their table."""
+    if source.is_dir():
+        return source / f"cohort{REPORT_SUFFIX}"
+    return source.with_name(f"{source.name}{REPORT_SUFFIX}")
+
+
+def _named_once(nights: Sequence[Input]) -> list[Input]:
+    """Return nights of which the second of a name fails."""
+    first: dict[str, Input] = {}
+    named = []
+    for night in nights:
+        other = first.setdefault(night.id, night)
+        if other is not night and night.error is None:
+            problem = f"{night.path.name}: is night {night.id!r} like {other.path.name}."
+            night = replace(night, error=f"{problem} Rename one, or leave one out.")
+        named.append(night)
+    return named
+
+
+def _with_warnings(outcome: Outcome[ReportedNight]) -> CohortRow:
+    row = outcome.result.row
+    return replace(row, remarks=(*row.remarks, *map(str, outcome.warnings))) if outcome.warnings else row
+
+
+def _failure(outcome: Outcome[ReportedNight]) -> Failure:
+    name = Path(outcome.file).name
+    reason = str(outcome.error).removeprefix(f"{outcome.file}: ").removeprefix(f"{name}: ")
+    return Failure(outcome.id, reason, outcome.file)
+
+
+def _group_notes(nights: Sequence[tuple[str, ListedNight | None]], groups: Groups) -> list[str]:
+    if not groups:
+        return []
+    without = [name for name, group in nights if group is None]
+    used = {group.night_id for _, group in nights if group is not None}
+    return [
+        *listed_nights("no group, so left out of the comparison", without),
+        *listed_nights("in the table of groups, but not among the files", groups.keys() - used),
+    ]
+
+
+def _failed_before(source: Path) -> tuple[list[Failure], list[str]]:
+    """Return the nights that `decode` could not decode, as its own table lists them, and a remark on it."""
+    path = source / FAILURES_TABLE if source.is_dir() else source.with_name(f"{source.name}.failures.tsv")
+    try:
+        rows = read_table(path)
+    except (StageGuardError, OSError, ValueError) as error:  # of another shape, or no text
+        return [], [
+            f"{path.name} cannot be read ({type(error).__name__}): what decode failed on is not listed"
+        ]
+    own = set(FAILURE_COLUMNS) - {"file"}
+    return [
+        Failure(row["id"], f"decode: {row['error']}", row.get("file", ""))
+        for row in rows
+        if own <= row.keys()
+    ], []
+
+
+def _links(names: Sequence[str], source: Path, page: Path, reports: Path | None) -> dict[str, str]:
+    """Return the addresses of the nights' own pages, from where the cohort's is, as far as there are any."""
+    if reports is not None and not reports.is_dir():
+        raise file_error(reports, "is no folder, expected the one with the nights' reports.")
+    beside = source if source.is_dir() else source.parent
+    folders = [reports] if reports is not None else list(dict.fromkeys((beside, page.parent)))
+    links: dict[str, str] = {}
+    for folder in reversed(folders):  # the first one goes before the others
+        there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+        if folder.resolve() == page.parent.resolve():
+            there.discard(page.name)
+        start = os.path.relpath(folder, page.parent)
+        for name in names:
+            found = next((file for file in (name + REPORT_SUFFIX, f"{name}.html") if file in there), None)
+            if found is not None:
+                links[name] = "./" + quote(Path(start, found).as_posix())
+    return links
+
+
+def _say(
+    outcomes: Sequence[Outcome[ReportedNight]], page: Path | None, notes: Sequence[str], *, as_json: bool
+) -> None:
+    done = succeeded(outcomes)
+    judged = [outcome.result.row.looks_like_experts(outcome.result.row.final) for outcome in done]
+    if as_json:
+        written = {} if page is None else {"html": str(page)}
+        print_json(
+            {"nights": [outcome.to_dict() for outcome in outcomes], "notes": notes, "outputs": written}
+        )
+    elif page is not None:
+        out = console()
+        out.print(looking_like_experts(judged), style="bold")
+        print_notes(notes, as_json=False)
+        print_list(out, "Wrote", [page])
+        print_review(out)

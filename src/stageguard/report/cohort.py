@@ -1,0 +1,231 @@
+"""Many nights as one HTML file that needs nothing else: worst first, bands, experts, groups, failures."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
+from math import isnan
+
+import numpy as np
+
+from stageguard.base.errors import InputError, Message, message_of
+from stageguard.base.records import dataclass
+from stageguard.formats.outputs import REVIEW_SENTENCE
+from stageguard.guard.decoding import Decoding
+from stageguard.measures.bland_altman import METHOD as AGREEMENT_METHOD
+from stageguard.measures.bouts import ScoredNight, hypnogram_before, hypnogram_of
+from stageguard.measures.cohort import CohortNight, measure_night
+from stageguard.measures.groups import METHOD as GROUPS_METHOD
+from stageguard.measures.summary import looking_like_experts
+from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.quantities import JOINT, steered_words
+from stageguard.profile.profile import Profile, as_profile
+from stageguard.report.cohort_agreement import compared_statistics
+from stageguard.report.cohort_bands import spreads_of
+from stageguard.report.cohort_data import columns_of, page_data
+from stageguard.report.cohort_groups import forests
+from stageguard.report.cohort_rows import CohortRow, cohort_row, table_of
+from stageguard.report.numbers import count, shown
+from stageguard.report.page import as_json, render_page
+
+MOST_FAILURES = 500  # that are listed
+MOST_NOTES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A night that is not in the report, and why."""
+
+    id: str
+    reason: str
+    file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What is known of the nights of a cohort besides their rows; mappings are by their ids."""
+
+    title: str = "A cohort"
+    groups: Mapping[str, str] = field(default_factory=dict)
+    subjects: Mapping[str, str] = field(default_factory=dict)
+    links: Mapping[str, str] = field(default_factory=dict)  # to their own pages
+    failures: Sequence[Failure] = ()
+    notes: Sequence[str] = ()
+
+
+def cohort_report(
+    nights: Mapping[str, ScoredNight] | Iterable[tuple[str, ScoredNight]],
+    *,
+    profile: Profile | str | None = None,
+    experts: Mapping[str, Hypnogram] | None = None,
+    groups: Mapping[str, str] | None = None,
+    subjects: Mapping[str, str] | None = None,
+    links: Mapping[str, str] | None = None,
+    title: str = "A cohort",
+) -> str:
+    """Return a complete HTML page about many nights, the one farthest from expert scoring first.
+
+    Parameters
+    ----------
+    nights : mapping or iterable of pairs
+        Decodings or hypnograms by the name of the night. Pairs are taken one by one, so that a generator
+        need not hold all nights at a time. A night that cannot be measured is listed with the reason.
+    profile : Profile or str, optional
+        Where hypnograms take their expert bands from; a decoding has its own.
+    experts : mapping, optional
+        Scorings by the name of the night, for the agreement before and after decoding.
+    groups, subjects : mapping, optional
+        The group of each night, to compare them; who slept it, where several nights are one sleeper's.
+    links : mapping, optional
+        Addresses of the nights' own reports, from where the page will be.
+    title : str
+        Headline.
+
+    Returns
+    -------
+    str
+        HTML with its data, pictures, style and script inside; nothing is loaded from elsewhere. The same
+        nights give the same text.
+    """
+    own = None if profile is None else as_profile(profile)
+    rows: dict[str, CohortRow] = {}
+    failures = []
+    for name, night in nights.items() if isinstance(nights, Mapping) else nights:
+        try:
+            if name in rows:
+                raise InputError(f"two nights are named {name!r}, expected a name of its own for each.")
+            rows[name] = _measured(name, night, own, (experts or {}).get(name))
+        except InputError as error:
+            failures.append(Failure(name, str(error)))
+    about = About(title, groups or {}, subjects or {}, links or {}, failures)
+    return cohort_page(list(rows.values()), about)
+
+
+def _measured(name: str, night: ScoredNight, profile: Profile | None, expert: Hypnogram | None) -> CohortRow:
+    if not isinstance(name, str):
+        raise InputError(f"a night is named {name!r}, expected a text.")
+    before = hypnogram_before(night) if isinstance(night, Decoding) else None
+    if isinstance(night, Decoding):
+        profile = night.profile
+    is_steered = isinstance(night, Decoding) and night.strength.steers
+    scorings = CohortNight(name, before, hypnogram_of(night), expert, profile, is_steered=is_steered)
+    return cohort_row(scorings, measure_night(scorings))
+
+
+def cohort_page(rows: Sequence[CohortRow], about: About) -> str:
+    """Return the page of nights that were measured."""
+    from markupsafe import Markup
+
+    if not rows:
+        first = f" The first: {about.failures[0].reason}" if about.failures else ""
+        raise InputError(f"no night could be measured, expected at least one.{first}")
+    rows = sorted(rows, key=lambda row: (row.worst_first, row.id))
+    table = table_of(rows)
+    groups = {name: group for name, group in about.groups.items() if name in set(table.night_ids)}
+    columns = columns_of(table, rows)
+    pairs, n_pairs_left = forests(table, groups, about.subjects) if groups else ([], 0)
+    context = {
+        "title": about.title,
+        "review": REVIEW_SENTENCE,
+        "facts": _facts(rows, groups),
+        "lead": looking_like_experts([row.looks_like_experts(row.final) for row in rows]),
+        "summary": tuple(_summary(rows, about)),
+        "tiles": tuple(_tiles(rows)),
+        "columns": columns,
+        "scorings": tuple(table.values),
+        "levels": tuple(dict.fromkeys(groups.values())),
+        "n_nights": len(rows),
+        "data": as_json(page_data(rows, table, columns, groups, about.links)),
+        "failures": about.failures[:MOST_FAILURES],
+        "n_failures": len(about.failures),
+        "spreads": spreads_of(rows),
+        "compared": compared_statistics(table),
+        "agreement_method": AGREEMENT_METHOD,
+        "forests": pairs,
+        "n_pairs_left": n_pairs_left,
+        "groups_method": GROUPS_METHOD,
+        "notes": tuple(_notes(rows, about, table.n_steered)),
+        "drawn": Markup,  # pictures are escaped where they are drawn
+    }
+    return render_page("cohort.html.j2", context, styles="cohort.css", script="cohort.js")
+
+
+def _facts(rows: Sequence[CohortRow], groups: Mapping[str, str]) -> Iterator[str]:
+    yield count(len(rows), "night")
+    if groups:
+        yield count(len(set(groups.values())), "group")
+    profiles = Counter(row.scale.profile for row in rows if row.scale.profile)
+    if profiles:
+        named = ", ".join(name for name, _ in profiles.most_common(4))
+        yield f"profile {named}" if len(profiles) == 1 else f"profiles {named}"
+    lengths = sorted({row.scale.epoch_seconds for row in rows})
+    yield f"epochs of {' s and '.join(f'{length:g}' for length in lengths[:4])} s"
+    yield f"{sum(row.hours for row in rows):,.0f} h recorded"
+
+
+def _summary(rows: Sequence[CohortRow], about: About) -> Iterator[str]:
+    """Return what the nights were before, and what is missing."""
+    before = [row.looks_like_experts("before") for row in rows if "before" in row.values]
+    if any(one is not None for one in before):
+        yield f"Before decoding: {looking_like_experts(before)}"
+    n_remarks = sum(bool(row.remarks) for row in rows)
+    if n_remarks:
+        yield f"{count(n_remarks, 'night')} with a remark: the table says which, and why."
+    if about.failures:
+        yield f"{count(len(about.failures), 'night')} failed and are listed below the table."
+
+
+def _tiles(rows: Sequence[CohortRow]) -> Iterator[tuple[str, str, str]]:
+    """Return name, value and detail of the numbers worth seeing first."""
+    judged = {scoring: [row.looks_like_experts(scoring) for row in rows] for scoring in ("before", "after")}
+    shares = {
+        scoring: 100.0 * sum(one is True for one in each) / sum(one is not None for one in each)
+        for scoring, each in judged.items()
+        if any(one is not None for one in each)
+    }
+    yield "Look like expert scoring", _change(shares, 0, " %"), "of the nights that can be judged"
+    joint = {scoring: _median([row.value(JOINT.key, scoring) for row in rows]) for scoring in judged}
+    limits = {row.scale.threshold for row in rows} - {None}
+    under = f"experts stay under {limits.pop():.2f}" if len(limits) == 1 else JOINT.unit
+    yield "Joint score, median", _change(joint, 2), under
+    changed = np.array([row.changed_percent for row in rows])
+    changed = changed[~np.isnan(changed)]
+    if len(changed):
+        low, middle, high = np.percentile(changed, (5, 50, 95)).tolist()
+        yield "Epochs changed, median", f"{middle:.1f} %", f"5th to 95th percentile {low:.1f} to {high:.1f} %"
+    kappa = {scoring: _median([row.kappa.get(scoring, float("nan")) for row in rows]) for scoring in judged}
+    if not all(isnan(value) for value in kappa.values()):
+        n_scored = sum(bool(row.kappa) for row in rows)
+        yield "κ with the expert, median", _change(kappa, 2), f"{count(n_scored, 'night')} with an expert"
+
+
+def _median(values: Sequence[float]) -> float:
+    known = [value for value in values if not isnan(value)]
+    return float(np.median(known)) if known else float("nan")
+
+
+def _change(by_scoring: Mapping[str, float], decimals: int, unit: str = "") -> str:
+    """Write a number before and after, as far as there are any."""
+    known = [
+        by_scoring[name] for name in ("before", "after") if not isnan(by_scoring.get(name, float("nan")))
+    ]
+    return " → ".join(shown(value, decimals) + unit for value in known) or shown(float("nan"), 0)
+
+
+def _notes(rows: Sequence[CohortRow], about: About, n_steered: int) -> Iterator[str]:
+    """Return how the nights were read, each remark once with how many nights it is about."""
+    yield from about.notes
+    if n_steered:
+        yield steered_words(n_steered)
+    counted = Counter(note for row in rows for note in dict.fromkeys(row.notes))
+    for text, n_nights in counted.most_common(MOST_NOTES):
+        yield text if n_nights == len(rows) else f"{text} ({count(n_nights, 'night')})"
+    if len(counted) > MOST_NOTES:
+        yield f"and {len(counted) - MOST_NOTES:,} more remarks on single nights"
+
+
+def failure_of(night_id: str, file: str, error: Message | str) -> Failure:
+    """Return what a file that failed is listed as; its name is said once."""
+    text = str(message_of(error)) if isinstance(error, Message) else error
+    return Failure(night_id, text.removeprefix(f"{file}: "), file)

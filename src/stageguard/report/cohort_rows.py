@@ -1,0 +1,213 @@
+"""A night of a cohort as a row of its report: measured as `stats` measures, kept in few bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from itertools import groupby
+from math import isnan
+
+import numpy as np
+
+from stageguard.base.arrays import NAN, Floats
+from stageguard.base.records import dataclass
+from stageguard.measures.agreement import agreement
+from stageguard.measures.cohort import SCORINGS, CohortNight, CohortTable, MeasuredNight
+from stageguard.measures.validity import band_at, place_in
+from stageguard.night.colours import top_down
+from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.quantities import JOINT, indicators_of, quantity_of
+from stageguard.night.stages import StageScheme
+
+SPARK_BINS = 96  # of a hypnogram as small as a word: five minutes of eight hours each
+UNSCORED_CODE = "-"
+FINAL = ("after", "before")  # the scoring that counts, where it is there
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """What nights of one profile and one epoch length are held against."""
+
+    profile: str  # empty where none is known
+    sha256: str
+    stages: StageScheme
+    epoch_seconds: float
+    bands: tuple[tuple[str, float, float], ...] = ()  # indicator, low, high
+    threshold: float | None = None  # what the joint score of experts stays under
+
+    @classmethod
+    def of(cls, night: CohortNight, final: Hypnogram) -> Scale:
+        """Return that of a night."""
+        profile, seconds = night.profile, final.epoch_seconds
+        if profile is None:
+            return cls("", "", final.scheme, seconds)
+        bands = (
+            (key, *band_at(quantity, profile, seconds))
+            for key, quantity in indicators_of(profile.scheme.names).items()
+        )
+        known = tuple(band for band in bands if not isnan(band[1]))
+        threshold = None if profile.joint is None else profile.joint.threshold
+        return cls(profile.name, profile.sha256, final.scheme, seconds, known, threshold)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CohortRow:
+    """What a report keeps of a night."""
+
+    id: str
+    scale: Scale
+    n_epochs: int
+    n_scored: int  # with a stage before decoding
+    n_changed: int | None  # None where nothing was decoded
+    names: tuple[str, ...]
+    values: Mapping[str, Floats]  # by scoring, in the order of the names; NaN where there is none
+    kappa: Mapping[str, float]  # with the expert, by scoring
+    hypnogram: str  # as `spark_code` writes it
+    unjudged: str = ""  # why it has no joint score
+    is_steered: bool = False
+    remarks: tuple[str, ...] = ()  # what to look at
+    notes: tuple[str, ...] = ()  # how it was read and what was assumed
+
+    @property
+    def hours(self) -> float:
+        """How long the recording is."""
+        return self.n_epochs * self.scale.epoch_seconds / 3600.0
+
+    @property
+    def changed_percent(self) -> float:
+        """Share of the scored epochs that decoding changed; NaN where nothing was decoded."""
+        if self.n_changed is None:
+            return NAN
+        return 100.0 * self.n_changed / self.n_scored if self.n_scored else 0.0
+
+    @property
+    def final(self) -> str:
+        """The scoring that counts: the decoded, or the only one."""
+        return next((name for name in FINAL if name in self.values), "expert")
+
+    def value(self, name: str, scoring: str) -> float:
+        """Return one number of one scoring; NaN where there is none."""
+        if scoring not in self.values or name not in self.names:
+            return NAN
+        return float(self.values[scoring][self.names.index(name)])
+
+    @property
+    def joint(self) -> float:
+        """The joint score of the scoring that counts."""
+        return self.value(JOINT.key, self.final)
+
+    def looks_like_experts(self, scoring: str) -> bool | None:
+        """Whether a scoring's joint score is one that expert nights have; None where it has none."""
+        joint, threshold = self.value(JOINT.key, scoring), self.scale.threshold
+        return None if isnan(joint) or threshold is None else joint <= threshold
+
+    @property
+    def places(self) -> list[tuple[str, float, str]]:
+        """The indicators with a band, where they exist: key, value, place."""
+        own = dict(zip(self.names, self.values[self.final].tolist(), strict=True))
+        held = [(key, own.get(key, NAN), low, high) for key, low, high in self.scale.bands]
+        return [(key, value, place_in(value, low, high)) for key, value, low, high in held if value == value]
+
+    @property
+    def outside(self) -> list[tuple[str, float, str]]:
+        """Those of them that lie outside."""
+        return [one for one in self.places if one[2] != "inside"]
+
+    @property
+    def worst_first(self) -> tuple[bool, float, int]:
+        """Sort key by which the night farthest from expert scoring comes first, the unjudged last."""
+        joint, threshold = self.joint, self.scale.threshold
+        is_unjudged = isnan(joint) or not threshold
+        return is_unjudged, 0.0 if is_unjudged or not threshold else -joint / threshold, -len(self.outside)
+
+
+def cohort_row(
+    night: CohortNight,
+    measured: MeasuredNight,
+    *,
+    remarks: Iterable[str] = (),
+    notes: Iterable[str] = (),
+) -> CohortRow:
+    """Return the row of a night that was measured."""
+    scorings = night.scorings
+    kinds = {name: scorings[name] for name in ("before", "after") if name in scorings}
+    final = scorings[next(name for name in (*FINAL, "expert") if name in scorings)]
+    names = _interned(tuple(dict.fromkeys(key for each in measured.measures.values() for key in each.values)))
+    values = {
+        scoring: np.array([each.values.get(name, NAN) for name in names])
+        for scoring, each in measured.measures.items()
+    }
+    kappa: dict[str, float] = {}
+    if night.expert is not None:
+        kappa = {name: agreement(night.expert, scoring, pairs=()).kappa for name, scoring in kinds.items()}
+    chosen = measured.measures[next(name for name in (*FINAL, "expert") if name in measured.measures)]
+    assumed = dict.fromkeys(text for each in measured.measures.values() for text in each.assumed)
+    return CohortRow(
+        id=night.night_id,
+        scale=_interned_scale(Scale.of(night, final)),
+        n_epochs=final.n_epochs,
+        n_scored=int(np.count_nonzero((night.before or final).labels >= 0)),
+        n_changed=night.n_changed,
+        names=names,
+        values=values,
+        kappa=kappa,
+        hypnogram=spark_code(final),
+        unjudged=chosen.reasons.get(JOINT.key, "" if night.profile else "no profile is recorded with it"),
+        is_steered=measured.is_steered,
+        remarks=(*_early(chosen.values, night), *remarks),
+        notes=tuple(filter(None, (*notes, measured.lights, *assumed))),
+    )
+
+
+def _early(values: Mapping[str, float], night: CohortNight) -> Iterable[str]:
+    """Return what is said of REM that comes soon after sleep onset."""
+    latency = quantity_of("rem_latency_minutes")
+    minutes = values.get(latency.key, NAN)
+    if latency.is_early(minutes):
+        yield f"early: REM {minutes:g} min after sleep onset; a false epoch, or a finding: look at it"
+    kept = NAN if night.estimates is None else night.estimates.early_rem_kept_minutes
+    if not isnan(kept):
+        passed = f"passes over REM kept {kept:g} min after sleep onset"
+        yield f"the best estimate of REM latency {passed}: look at it"
+
+
+@lru_cache(maxsize=256)
+def _interned(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the first of equal tuples, so that thousands of nights share one."""
+    return names
+
+
+@lru_cache(maxsize=256)
+def _interned_scale(scale: Scale) -> Scale:
+    return scale
+
+
+def spark_code(night: Hypnogram, n_bins: int = SPARK_BINS) -> str:
+    """Return a hypnogram as runs of its most frequent stages: ``a12b3`` is 12 bins on top, 3 below.
+
+    Letters count stages from top to bottom; a bin that is mostly unscored is a dash.
+    """
+    n_bins, order = min(n_bins, night.n_epochs), top_down(night.scheme)
+    codes = np.empty(len(order) + 1, dtype=np.intp)  # by label + 1
+    codes[0], codes[1:][order] = len(order), np.arange(len(order))
+    bins = np.arange(night.n_epochs) * n_bins // night.n_epochs
+    n_codes = len(order) + 1
+    counts = np.bincount(bins * n_codes + codes[night.labels.astype(np.intp) + 1], minlength=n_bins * n_codes)
+    most = counts.reshape(n_bins, n_codes).argmax(axis=1).tolist()
+    letters = [UNSCORED_CODE if code == len(order) else chr(ord("a") + code) for code in most]
+    return "".join(f"{letter}{len(list(run))}" for letter, run in groupby(letters))
+
+
+def table_of(rows: Sequence[CohortRow]) -> CohortTable:
+    """Return the numbers of the rows as the table that measures of cohorts take."""
+    layouts = dict.fromkeys(row.names for row in rows)
+    names = tuple(dict.fromkeys(name for layout in layouts for name in layout))
+    place = {name: number for number, name in enumerate(names)}
+    columns = {layout: [place[name] for name in layout] for layout in layouts}
+    scorings = [name for name in SCORINGS if any(name in row.values for row in rows)]
+    values = {scoring: np.full((len(rows), len(names)), NAN) for scoring in scorings}
+    for number, row in enumerate(rows):
+        for scoring, own in row.values.items():
+            values[scoring][number, columns[row.names]] = own
+    ids = tuple(row.id for row in rows)
+    return CohortTable(ids, names, values, sum(row.is_steered for row in rows))

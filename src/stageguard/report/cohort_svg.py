@@ -1,0 +1,78 @@
+"""What the pictures of a cohort share: a linear axis with round ticks, one colour for each scoring."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from stageguard.base.arrays import Floats
+from stageguard.base.records import dataclass
+from stageguard.night.colours import PAGE, STAGES
+from stageguard.report.numbers import shown
+from stageguard.report.svg import document, text_at
+
+INK, GREY, LINE, BAND = (PAGE[name].light for name in ("ink", "grey", "line", "band"))
+# What before, after and the expert are drawn in; pages give each its dark shade.
+SHADES = {"before": PAGE["riser"].light, "after": PAGE["accent"].light, "expert": STAGES["R"].light}
+ROUND = (1.0, 2.0, 2.5, 5.0, 10.0)  # times a power of ten, what ticks are apart
+TAILS = (0.5, 99.5)  # percentiles between which an axis shows thousands of values
+FEW = 200  # values that are all shown
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Numbers from `low` to `high`, drawn from `start` to `stop`."""
+
+    low: float
+    high: float
+    start: float
+    stop: float
+
+    def at(self, value: float) -> float:
+        """Return where a number lies; one beyond an end is at the end."""
+        share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
+        return self.start + share * (self.stop - self.start)
+
+    def ticks(self, most: int = 4) -> tuple[list[float], int]:
+        """Return round numbers on it, and the decimals they need."""
+        rough = (self.high - self.low) / most
+        power = 10.0 ** math.floor(math.log10(rough))
+        step = next(power * factor for factor in ROUND if power * factor >= rough * 0.999)
+        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+        decimals = max(0, -math.floor(math.log10(step) + 1e-9))
+        decimals += round(step * 10**decimals, 9) % 1 != 0
+        return [number * step for number in range(first, last + 1)], decimals
+
+    def holds(self, values: Floats) -> Floats:
+        """Return those of the values that lie on it."""
+        return values[(values >= self.low) & (values <= self.high)]
+
+
+def axis_for(values: Iterable[Floats], start: float, stop: float, *more: float) -> Axis:
+    """Return an axis that shows nearly all of these values, and all of some more."""
+    pooled = np.concatenate([np.asarray(each, dtype=np.float64) for each in values])
+    pooled = pooled[np.isfinite(pooled)]
+    ends = [each for each in more if math.isfinite(each)]
+    if len(pooled):
+        ends += np.percentile(pooled, (0, 100) if len(pooled) <= FEW else TAILS).tolist()
+    low, high = (min(ends), max(ends)) if ends else (0.0, 1.0)
+    margin = 0.04 * (high - low) or max(abs(low), 1.0) * 0.1
+    return Axis(0.0 if 0 <= low < margin else low - margin, high + margin, start, stop)
+
+
+def bottom_axis(axis: Axis, y: float, top: float) -> Iterator[str]:
+    """Draw ticks below a picture, with faint lines up to its top."""
+    values, decimals = axis.ticks()
+    lines = "".join(f"M{axis.at(value):.1f} {top:.1f}V{y:.1f}" for value in values)
+    yield f'<path d="{lines}" stroke="{LINE}"/>'
+    yield f'<path d="M{axis.start:.1f} {y:.1f}H{axis.stop:.1f}" stroke="{GREY}"/>'
+    for value in values:
+        label = shown(value, decimals)
+        yield text_at(axis.at(value), y + 13, label, font_size=11, text_anchor="middle", fill=GREY)
+
+
+def picture(name: str, title: str, description: str, parts: list[str], size: tuple[float, float]) -> str:
+    """Return a picture that scales with the page; `name` is its own there."""
+    return document(title, description, parts, size, inline=name)
