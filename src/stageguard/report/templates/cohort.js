@@ -224,6 +224,7 @@ function setWidths() {
     group.append(column);
   }
   table.prepend(group);
+  box.style.scrollPadding = `${table.tHead.offsetHeight}px 0 0 ${table.querySelector("th.name").offsetWidth}px`;
 }
 
 const none = make("tr", undefined, {class: "none"});
