@@ -9,7 +9,7 @@ from math import isnan
 
 import numpy as np
 
-from stageguard.base.errors import InputError, Message, message_of
+from stageguard.base.errors import InputError
 from stageguard.base.records import dataclass
 from stageguard.formats.outputs import REVIEW_SENTENCE
 from stageguard.guard.decoding import Decoding
@@ -173,7 +173,9 @@ def _summary(rows: Sequence[CohortRow], about: About) -> Iterator[str]:
     if n_remarks:
         yield f"{count(n_remarks, 'night')} with a remark: the table says which, and why."
     if about.failures:
-        yield f"{count(len(about.failures), 'night')} failed and are listed below the table."
+        n_failed = len(about.failures)
+        listed = "is" if n_failed == 1 else "are"
+        yield f"{count(n_failed, 'night')} failed and {listed} listed below the table."
 
 
 def _tiles(rows: Sequence[CohortRow]) -> Iterator[tuple[str, str, str]]:
@@ -223,9 +225,3 @@ def _notes(rows: Sequence[CohortRow], about: About, n_steered: int) -> Iterator[
         yield text if n_nights == len(rows) else f"{text} ({count(n_nights, 'night')})"
     if len(counted) > MOST_NOTES:
         yield f"and {len(counted) - MOST_NOTES:,} more remarks on single nights"
-
-
-def failure_of(night_id: str, file: str, error: Message | str) -> Failure:
-    """Return what a file that failed is listed as; its name is said once."""
-    text = str(message_of(error)) if isinstance(error, Message) else error
-    return Failure(night_id, text.removeprefix(f"{file}: "), file)

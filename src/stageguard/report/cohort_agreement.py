@@ -17,7 +17,7 @@ from stageguard.report.cohort_svg import GREY, INK, SHADES, Axis, axis_for, bott
 from stageguard.report.numbers import count, shown
 from stageguard.report.svg import text_at
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 270.0, 196.0, 42.0, 6.0, 8.0, 172.0
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 236.0, 178.0, 40.0, 6.0, 6.0, 158.0
 MOST_POINTS = 300  # that are drawn one by one; of more, how many lie in each cell
 CELLS = (44, 30)
 SHADINGS = (0.18, 0.36, 0.6, 1.0)  # opacity of cells, from a few points to the most
@@ -71,7 +71,7 @@ def _panels(quantity: Quantity, pairs: dict[str, BlandAltman]) -> Iterator[Panel
     up = axis_for([each.differences for each in pairs.values()], BOTTOM, TOP, 0.0, *limits)
     for scoring, own in pairs.items():
         sentence = _sentence(quantity, own)
-        parts = [*_frame(quantity, across, up), *_points(own, across, up, SHADES[scoring]), *_lines(own, up)]
+        parts = [*_frame(across, up), *_points(own, across, up, SHADES[scoring]), *_lines(own, up)]
         title = f"{quantity.title}: {scoring} minus expert"
         name = f"agreement-{quantity.key}-{scoring}"
         yield Panel(scoring, sentence, picture(name, title, sentence, parts, (WIDTH, HEIGHT)))
@@ -86,7 +86,7 @@ def _sentence(quantity: Quantity, own: BlandAltman) -> str:
     return f"bias {bias} ({bias_low} to {bias_high}), limits {low} to {high}, {count(own.n, 'night')}"
 
 
-def _frame(quantity: Quantity, across: Axis, up: Axis) -> Iterator[str]:
+def _frame(across: Axis, up: Axis) -> Iterator[str]:
     yield from bottom_axis(across, BOTTOM, TOP)
     values, decimals = up.ticks(5)
     for value in values:
@@ -94,9 +94,6 @@ def _frame(quantity: Quantity, across: Axis, up: Axis) -> Iterator[str]:
             LEFT - 5, up.at(value) + 4, shown(value, decimals), font_size=11, text_anchor="end", fill=GREY
         )
     yield f'<path d="M{LEFT:.1f} {up.at(0):.1f}H{WIDTH - RIGHT:.1f}" stroke="{GREY}"/>'
-    unit = f" ({quantity.short_unit})" if quantity.short_unit else ""
-    right = WIDTH - RIGHT
-    yield text_at(right, TOP + 8, f"difference over mean{unit}", font_size=10.5, text_anchor="end", fill=GREY)
 
 
 def _lines(own: BlandAltman, up: Axis) -> Iterator[str]:
@@ -115,7 +112,7 @@ def _points(own: BlandAltman, across: Axis, up: Axis, colour: str) -> Iterator[s
         yield from _cells(xs, ys, colour)
         return
     path = "".join(f"M{x:.1f} {y:.1f}h0" for x, y in zip(xs.tolist(), ys.tolist(), strict=True))
-    style = 'stroke-width="5" stroke-linecap="round" stroke-opacity="0.6"'
+    style = 'stroke-width="5" stroke-linecap="round" stroke-opacity="0.7"'
     yield f'<path d="{path}" stroke="{colour}" {style}/>'
 
 

@@ -83,7 +83,7 @@ function select() {
 }
 
 function draw(all) {
-  const height = box.clientHeight || 600;
+  const height = Math.max(box.clientHeight, innerHeight);  // the box grows with its first rows
   const first = all ? 0 : Math.max(0, Math.floor(box.scrollTop / ROW) - AHEAD);
   const stop = all ? Math.min(view.length, PRINTED) : Math.min(view.length, Math.ceil((box.scrollTop + height) / ROW) + AHEAD);
   for (const [place, row] of rows) {
