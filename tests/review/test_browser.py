@@ -17,6 +17,7 @@ import pytest
 import stageguard as sg
 from browser import violations
 from cli_runner import write_night
+from made_recordings import N_EPOCHS, write_psg
 from reviewing import Scorer, served, write_probabilities
 
 if TYPE_CHECKING:
@@ -307,8 +308,29 @@ def test_blind_scoring_shows_nothing_until_revealed(scorer, night):
         scorer.at_revision(3)
         assert {scorer.stage("guard"), scorer.stage("stager")} <= {*STAGES}
         assert page.is_visible("#profile")
+        page.wait_for_selector("#notice:not([hidden])")
+        assert scorer.text("#notice").startswith("Cohen’s kappa of your blind scoring: ")
 
 
+def test_signals_of_the_epoch_and_its_neighbours(scorer, tmp_path):
+    edf = write_psg(tmp_path / "night.edf")
+    night = write_probabilities(
+        tmp_path / "night.csv", STAGES, [[0.9, 0.025, 0.025, 0.025, 0.025]] * N_EPOCHS
+    )
+    with served(night, edf=edf) as server:
+        page = scorer.open(server.url).page
+        page.wait_for_selector('#traces[aria-label*="EEG C4-M1"]')
+        scorer.press("Home", "ArrowRight")
+        page.wait_for_selector('#traces[aria-label^="Signals of epochs 1 to 3: "]')
+        before = page.evaluate(DRAWN)
+        scorer.press("[")
+        assert page.evaluate(DRAWN) != before  # another scale
+        page.get_by_text("Channels", exact=True).click()
+        page.get_by_role("checkbox", name="EMG chin").uncheck()
+        page.wait_for_selector('#traces[aria-label$=": EEG C4-M1"]')
+
+
+DRAWN = "() => document.querySelector('#traces').toDataURL()"
 HOSTILE = '<img src=x onerror="window.hacked=1">'
 
 

@@ -1,6 +1,7 @@
 // The scorer's desk: which night, epoch, stretch and window, and what the scorer may do with them.
 
 import { Night } from "./night.js";
+import { agreementText } from "./sheets.js";
 import { ActionQueue, get, ServerGone } from "./server.js";
 import { count, epochMeant, percent, timeAt, whenText } from "./words.js";
 
@@ -17,6 +18,7 @@ export class Desk {
     this.order = "gain"; // of the queue: "gain" or "time"
     this.gone = false;
     this.finished = false;
+    this.tellsAgreement = false; // a blind scoring was just revealed
     this.parts = []; // have refresh(), when the night has changed, and move(), at each step
     this.fresh = false;
     this.frame = 0;
@@ -32,12 +34,10 @@ export class Desk {
     if (this.frame || !this.night) return;
     this.frame = requestAnimationFrame(() => {
       this.frame = 0;
-      const began = performance.now();
       if (this.fresh) this.parts.forEach((part) => part.refresh?.());
       this.fresh = false;
       this.parts.forEach((part) => part.move?.());
       this.tellRedraw();
-      window.stageguard.drawMs = performance.now() - began;
     });
   }
 
@@ -72,7 +72,10 @@ export class Desk {
       this.draw(true);
     };
     return {
-      done: ours(() => this.bar.showConflict(this.night.conflict)),
+      done: ours((action) => {
+        this.bar.showConflict(this.night.conflict);
+        this.tellsAgreement ||= action.do === "reveal";
+      }),
       overtaken: ours(() => this.bar.notice("Changed in another tab. This page now shows that state; your last change was not made.")),
       conflict: ours((conflict) => this.bar.showConflict(conflict)),
       refused: ours((text) => this.bar.notice(text)),
@@ -88,6 +91,8 @@ export class Desk {
       const worth = await get(`/api/nights/${night.index}/worth`);
       if (worth.revision !== night.revision || this.actions.busy) return; // the next answer asks again
       night.take(worth);
+      if (this.tellsAgreement) this.bar.notice(agreementText(night) || "Revealed.");
+      this.tellsAgreement = false;
       this.draw(true);
     } catch (error) {
       if (error instanceof ServerGone) this.serverGone();

@@ -110,7 +110,7 @@ function paintStages(ctx, night, lane, span, theme) {
 
 function paintCells(ctx, night, lane, span, theme) {
   ctx.textAlign = "center";
-  ctx.font = "600 12px sans-serif";
+  ctx.font = `600 ${span.pixels < 22 ? 10 : 12}px sans-serif`;
   for (let epoch = span.first; epoch < span.last; epoch += 1) {
     const stage = lane.values[epoch];
     const x = span.at(epoch);

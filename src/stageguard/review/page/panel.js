@@ -73,7 +73,8 @@ export class EpochPanel {
     if (night.blind) return "";
     const change = night.changeAt(cursor);
     const queued = night.queuedAt(cursor);
-    const texts = [change ? change.text : "", queued ? queued.text : ""];
+    const isExplained = this.explained?.epoch === cursor; // which says what the change was
+    const texts = [change && !isExplained ? change.text : "", queued ? queued.text : ""];
     if (night.quality && night.quality[cursor] < 50) texts.push(`Signal quality ${night.quality[cursor]} of 100.`);
     return texts.filter(Boolean).join(" ");
   }

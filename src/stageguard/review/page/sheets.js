@@ -102,7 +102,7 @@ function orderSelect(desk) {
 
 function queueRow(desk, entry) {
   const { night } = desk;
-  const button = make("button", { id: `queued-${entry.first}`, type: "button", onclick: () => desk.moveTo(entry.epoch, { centre: true }) },
+  const button = make("button", { id: `queued-${entry.first}`, type: "button", title: entry.text, onclick: () => desk.moveTo(entry.epoch, { centre: true }) },
     make("span", { className: "when", textContent: `${stretchText(entry)} · ${timeAt(night, entry.first)}` }),
     make("span", { className: "gain", textContent: entry.gain_minutes ? `${entry.gain_minutes.toFixed(1)} min` : "" }),
     make("span", { className: "reason", textContent: entry.reason }));
@@ -185,6 +185,7 @@ function factSheet(desk) {
   if (!night.hasClock) lines.push("No time of day is known: times count from the first epoch.");
   if (!night.blind) lines.push(count(night.changes.length, "stretch", "stretches") + " changed by the guard");
   lines.push(`${count(night.scored, "epoch")} set by you`, night.settings?.why, ...(night.early_rem || []), ...(night.settings?.assumed || []));
+  lines.push(agreementText(night));
   const second = night.second_scorer;
   if (second) {
     const kappa = second.kappa === null ? "Cohen’s kappa comes once both have scored." : `Cohen’s kappa ${second.kappa.toFixed(2)}.`;
@@ -192,4 +193,11 @@ function factSheet(desk) {
   }
   return [make("ul", { className: "facts" }, ...lines.filter(Boolean).map((text) => make("li", { textContent: text }))),
     make("p", { className: "quiet", textContent: night.saved?.file ? `Saved in ${night.saved.file}` : "" })];
+}
+
+/** Kappa of a blind scoring with everything it was blind to; empty before it is revealed. */
+export function agreementText(night) {
+  const known = Object.entries(night.agreement || {}).filter(([, kappa]) => kappa !== null);
+  if (!known.length) return "";
+  return `Cohen’s kappa of your blind scoring: ${known.map(([who, kappa]) => `${kappa.toFixed(2)} with the ${who}`).join(", ")}.`;
 }
