@@ -31,7 +31,7 @@ def test_rounded_rows_are_divided_by_their_sums_on_request(tmp_path):
 @pytest.mark.parametrize("row", [[0.5, 0.2, 0.2], [0.5, 0.3, 0.3], [1.5, -0.3, -0.2]])
 def test_what_rounding_does_not_explain_is_still_refused(tmp_path, row):
     path = written(tmp_path / "night.csv", [*ROWS * 3, row])
-    with pytest.raises(sg.FileFormatError, match="row|line"):
+    with pytest.raises(sg.FileFormatError, match=r"row|line"):
         sg.read_density(path, normalize=True)
 
 
