@@ -4,6 +4,8 @@ import { byId, count, make, numberText, timeAt } from "./words.js";
 
 const LISTED = 200; // entries of the queue that are written out
 
+const REASONS = { rule: "a rule overruled a stager that was sure", "given up": "evidence was given up", unsure: "uncertain" };
+
 const TABS = [
   { id: "queue", title: "To look at", fill: queueSheet },
   { id: "statistics", title: "Statistics", fill: (desk) => bandSheet(desk.night.statistics, desk) },
@@ -105,7 +107,7 @@ function queueRow(desk, entry) {
   const button = make("button", { id: `queued-${entry.first}`, type: "button", title: entry.text, onclick: () => desk.moveTo(entry.epoch, { centre: true }) },
     make("span", { className: "when", textContent: `${stretchText(entry)} · ${timeAt(night, entry.first)}` }),
     make("span", { className: "gain", textContent: entry.gain_minutes ? `${entry.gain_minutes.toFixed(1)} min` : "" }),
-    make("span", { className: "reason", textContent: entry.reason }));
+    make("span", { className: "reason", textContent: REASONS[entry.reason] || entry.reason }));
   return make("li", {}, button);
 }
 
