@@ -151,6 +151,7 @@ class Learned:
 
     n_nights: int
     transitions: Floats
+    rows: Mapping[str, Mapping[str, float]]  # the transitions as a profile has them
     shares: Floats
     fi_mean: float  # plain mean over nights
     fi_target: float  # the same, drawn towards the base profile's where nights are few
@@ -203,9 +204,11 @@ class Recipe:
             temperature, impossible = fit_temperature(epochs), epochs.impossible_share
             biased = fit_biases(epochs) if biases else temperature
         labels = [material.scheme.names.index(name) for name in self.durations]
+        transitions = counts.transitions(self.transitions)
         learned = Learned(
             n_nights=len(material.nights),
-            transitions=counts.transitions(self.transitions),
+            transitions=transitions,
+            rows=_rows(self.base.scheme.names, transitions),
             shares=counts.shares(),
             fi_mean=fi_mean,
             fi_target=self.target(fi_mean, len(material.nights)),
@@ -261,7 +264,7 @@ class Recipe:
 
     def _rule(self, candidate: Candidate, learned: Learned) -> dict[str, Any]:
         names = self.base.scheme.names
-        changes: dict[str, Any] = {"transitions": _rows(names, learned.transitions)}
+        changes: dict[str, Any] = {"transitions": learned.rows}
         if candidate.rule == "band":
             limits = {"floor": self.floor, "cap": learned.cap, "lift": candidate.lift}
             changes["strength"] = {"rule": "band", "fi_target": _target(learned.fi_target), **limits}

@@ -21,10 +21,11 @@ from stageguard.fitting.candidates import (
     calibration_of,
 )
 from stageguard.fitting.cross_validation import COLUMNS, Criterion, HeldOut, Selection
-from stageguard.fitting.estimates import DEFAULT, EstimatorChoice, held_out_decodings
+from stageguard.fitting.estimates import DEFAULT, EstimatorChoice
 from stageguard.fitting.learning_curve import LearningCurve
 from stageguard.fitting.material import Material
 from stageguard.fitting.tune import FEWEST_NIGHTS
+from stageguard.guard.decoding import Decoding
 from stageguard.guard.evidence import best_stages, fragmentation_index
 from stageguard.measures.bands import expert_bands
 from stageguard.measures.intervals import DEFAULT_LEVEL, coverage, errors, intervals, reported
@@ -71,6 +72,7 @@ class Fitted:
     learned: Learned
     naming: Naming
     choice: Choice | None = None  # without one, hypnograms alone were counted
+    decoded: Sequence[Decoding] = ()  # the nights held out, each by what was fitted without it
     estimators: tuple[EstimatorChoice, ...] = ()
 
 
@@ -87,7 +89,7 @@ def fitted_document(fitted: Fitted) -> dict[str, Any]:
         document |= recipe.changes(choice.candidate, learned)
         calibration = calibration_of(choice.candidate, learned)
         document["calibration"] = calibration_document(calibration, base.scheme.names)
-        document["intervals"] = _intervals(choice, material)
+        document["intervals"] = _intervals(fitted)
         surely = {each.statistic: each.estimator for each in fitted.estimators if each.estimator != DEFAULT}
         document["estimators"] = surely or None
     document["not_for"] = _cautions(base, fitted.naming.cohort, document)
@@ -193,14 +195,18 @@ def _base_strength(recipe: Recipe, learned: Learned) -> dict[str, Any]:
     return changes | {"strength": strength | {"rule": base.strength.rule}, "transition_weight": None}
 
 
-def _intervals(choice: Choice, material: Material) -> dict[str, Any]:
+def _intervals(fitted: Fitted) -> dict[str, Any]:
     """Return the errors on held-out nights; a REM bout that lasts is as long as experts keep to, or 2 min."""
-    if choice.nested is None:
+    material, choice = fitted.material, fitted.choice
+    if choice is None or choice.nested is None:
         return {}
     rem = material.scheme.rem
     shortest = 0 if rem is None else material.counts().minimum_epochs().get(rem, 0)
     seconds = max(FIRST_REM_SECONDS, shortest * material.epoch_seconds)
-    return held_out_errors(choice.nested, aside=choice.candidate == ARGMAX, min_first_rem_seconds=seconds)
+    aside = choice.candidate == ARGMAX
+    document = held_out_errors(choice.nested, aside=aside, min_first_rem_seconds=seconds)
+    by_draws = _model_coverage(choice.nested.nights, fitted.decoded, seconds)
+    return document | ({"model_coverage": by_draws} if by_draws else {})
 
 
 def held_out_errors(held_out: HeldOut, *, aside: bool, min_first_rem_seconds: float) -> dict[str, Any]:
@@ -209,10 +215,7 @@ def held_out_errors(held_out: HeldOut, *, aside: bool, min_first_rem_seconds: fl
     `aside` takes the errors of argmax, for a profile that returns it.
     """
     material = held_out.nights
-    experts = [
-        Hypnogram(night.truth, material.scheme, material.epoch_seconds, night.start)
-        for night in material.nights
-    ]
+    experts = _experts(material)
     outputs = [
         replace(expert, labels=np.where(expert.labels == UNSCORED, UNSCORED, decoded).astype(np.int8))
         for expert, decoded in zip(experts, held_out.argmax if aside else held_out.labels, strict=True)
@@ -224,7 +227,7 @@ def held_out_errors(held_out: HeldOut, *, aside: bool, min_first_rem_seconds: fl
         for name, values in table.items()
     }
     judged = {name: coverage(values, groups) for name, values in table.items()}
-    document = {
+    return {
         "n_nights": len(material.nights),
         "n_subjects": len(material.subjects),
         "min_first_rem_seconds": min_first_rem_seconds,
@@ -232,17 +235,21 @@ def held_out_errors(held_out: HeldOut, *, aside: bool, min_first_rem_seconds: fl
         "errors": {name: values for name, values in known.items() if values},
         "coverage": {name: round(k / n, _DECIMALS) for name, (k, n) in judged.items() if n},
     }
-    by_draws = _model_coverage(held_out, experts, aside=aside, min_first_rem_seconds=min_first_rem_seconds)
-    return document | ({"model_coverage": by_draws} if by_draws else {})
+
+
+def _experts(material: Material) -> list[Hypnogram]:
+    return [
+        Hypnogram(night.truth, material.scheme, material.epoch_seconds, night.start)
+        for night in material.nights
+    ]
 
 
 def _model_coverage(
-    held_out: HeldOut, experts: Sequence[Hypnogram], *, aside: bool, min_first_rem_seconds: float
+    material: Material, decoded: Sequence[Decoding], min_first_rem_seconds: float
 ) -> dict[str, float]:
     """Return how often intervals from posterior draws cover the expert, by statistic."""
     hits: dict[str, list[bool]] = {}
-    decoded = held_out_decodings(held_out, aside=aside)
-    for night, expert, result in zip(held_out.nights.nights, experts, decoded, strict=True):
+    for night, expert, result in zip(material.nights, _experts(material), decoded, strict=True):
         drawn = intervals(
             result,
             method="model",

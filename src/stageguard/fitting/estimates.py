@@ -80,9 +80,8 @@ def stepping_aside(profile: Profile) -> Profile:
     return plain.replace(durations=None, prior_exponent=None)
 
 
-def choose_estimators(held_out: HeldOut, *, aside: bool) -> tuple[EstimatorChoice, ...]:
-    """Compare the estimators of every statistic with its default on the nights held out."""
-    decoded = held_out_decodings(held_out, aside=aside)
+def choose_estimators(held_out: HeldOut, decoded: Sequence[Decoding]) -> tuple[EstimatorChoice, ...]:
+    """Compare the estimators of every statistic with its default on the nights held out, as decoded."""
     scored = [
         Hypnogram(night.truth, held_out.nights.scheme, held_out.nights.epoch_seconds)
         for night in held_out.nights.nights

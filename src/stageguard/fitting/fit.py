@@ -41,7 +41,7 @@ from stageguard.fitting.cross_validation import (
 )
 from stageguard.fitting.document import Choice, Fitted, Naming, fitted_document
 from stageguard.fitting.endpoints import Kind
-from stageguard.fitting.estimates import EstimatorChoice, choose_estimators
+from stageguard.fitting.estimates import choose_estimators, held_out_decodings
 from stageguard.fitting.learning_curve import LearningCurve, learning_curve, sizes_below
 from stageguard.fitting.material import Material, read_material
 from stageguard.fitting.report import FitReport
@@ -248,10 +248,11 @@ def _cross_validated(
     met = (choice.candidate.rule,) if choice.candidate.totals else ()
     learned = picked.recipe.learn(material, totals=met)
     naming = replace(naming, notes=(*naming.notes, *_notes(material, scope, picked, learned)))
-    estimators: tuple[EstimatorChoice, ...] = ()
+    fitted = Fitted(material, picked.recipe, learned, naming, choice)
     if nested is not None:
-        estimators = choose_estimators(nested, aside=choice.candidate == ARGMAX)
-    return _report(Fitted(material, picked.recipe, learned, naming, choice, estimators))
+        decoded = held_out_decodings(nested, aside=choice.candidate == ARGMAX)
+        fitted = replace(fitted, decoded=decoded, estimators=choose_estimators(nested, decoded))
+    return _report(fitted)
 
 
 def _n_rounds(material: Material, folds: Folds, n_folds: int, *, with_curve: bool) -> int:

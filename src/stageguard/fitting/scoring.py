@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from functools import lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,8 +22,7 @@ from stageguard.measures.agreement import cohen_kappas
 from stageguard.profile.profile import Profile
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
+class Score(NamedTuple):  # a dataclass takes three times as long to make, and fits make many
     """How one decoded night compares with its expert; NaN where a number does not exist."""
 
     kappa: float
@@ -196,11 +196,19 @@ def paired_error(first: Floats, second: Floats, subjects: Sequence[str]) -> tupl
 
 def paired_errors(rows: Floats, second: Floats, subjects: Sequence[str]) -> list[tuple[float, float]]:
     """Return the mean difference over subjects, and its standard error, of each candidate to `second`."""
-    return [_mean_and_error(row[~np.isnan(row)]) for row in by_subject(rows - second, subjects)]
+    differences = by_subject(rows - second, subjects)
+    known = ~np.isnan(differences)
+    if known.all():
+        means, errors = _means_and_errors(differences)
+        return list(zip(means.tolist(), errors.tolist(), strict=True))
+    found = [_means_and_errors(row[is_known]) for row, is_known in zip(differences, known, strict=True)]
+    return [(float(mean), float(error)) for mean, error in found]
 
 
-def _mean_and_error(values: Floats) -> tuple[float, float]:
-    if not len(values):
-        return np.nan, np.nan
-    error = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else np.inf
-    return float(values.mean()), error
+def _means_and_errors(values: Floats) -> tuple[Floats, Floats]:
+    """Return means over the last axis and their standard errors; NaN of none, infinite of one."""
+    n = values.shape[-1]
+    if n > 1:
+        return values.mean(axis=-1), values.std(axis=-1, ddof=1) / np.sqrt(n)
+    unknown = np.full(values.shape[:-1], np.nan)
+    return (values.sum(axis=-1), np.full(values.shape[:-1], np.inf)) if n else (unknown, unknown)

@@ -248,14 +248,14 @@ class _Compiler:
             scaled = leave + float(self.tables.change[stage, target])
             flips = any(other == target for other, _ in state.seen)
             fixed = -self.profile.flip_flop.penalty_nats if flips else 0.0
-            seen = (*((other, since) for other, since in aged if other != target), (stage, 1))
+            seen = (*(each for each in aged if each[0] != target), (stage, 1)) if self.window else ()
             successors.append((self._state(target, 1, False, seen), scaled, fixed))
         return successors
 
     def _state(self, stage: int, age: int, is_cut: bool, seen: tuple[tuple[int, int], ...]) -> _State:
         # A stage matters only if, when this bout may first end, it still lies within the window.
         wait = max(0, self.minimum[stage] - age)
-        kept = tuple(sorted((other, since) for other, since in seen if since + wait < self.window))
+        kept = tuple(sorted(each for each in seen if each[1] + wait < self.window)) if seen else ()
         return _State(stage, is_cut, -age, kept)
 
     def _stay(self, stage: int, age: int) -> float:
