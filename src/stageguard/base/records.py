@@ -79,11 +79,12 @@ def _initialiser(cls: type, frozen: bool) -> Callable[..., None]:
 
 def _values(record: Any) -> tuple[Any, ...]:
     """Return what is compared of a record."""
-    return tuple([getattr(record, name) for name in _compared(type(record))])
+    cls: Any = type(record)
+    return tuple([getattr(record, name) for name in _compared(cls)])
 
 
 @cache
-def _compared(cls: type) -> tuple[str, ...]:
+def _compared(cls: Any) -> tuple[str, ...]:
     return tuple([one.name for one in fields(cls) if one.compare])
 
 

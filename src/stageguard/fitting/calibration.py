@@ -128,18 +128,22 @@ def _newton_step(logs: Floats, one_hot: Floats, at: Floats, p: Floats) -> Floats
 
 def _loss(logs: Floats, stages: Indices, at: Floats) -> tuple[float, Floats]:
     """Return the loss, and the probability (n_stages, n_epochs) of every stage."""
-    scores = at[-1] * logs + at[:-1, None]
+    scores = at[-1] * logs
+    scores += at[:-1, None]
     top = scores.max(axis=0)
-    weights = np.exp(scores - top)
-    sums = weights.sum(axis=0)
     at_truth = scores[stages, np.arange(len(stages))]
+    scores -= top
+    weights = np.exp(scores, out=scores)
+    sums = weights.sum(axis=0)
     loss = float((np.log(sums) + top - at_truth).sum() + 0.5 * BIAS_RIDGE * (at[:-1] ** 2).sum())
     return loss, np.divide(weights, sums, out=weights)
 
 
 def _softmax(scores: Floats) -> Floats:
-    weights = np.exp(scores - scores.max(axis=0))
-    return np.asarray(weights / weights.sum(axis=0))
+    """Turn scores into probabilities, in place."""
+    scores -= scores.max(axis=0)
+    weights = np.exp(scores, out=scores)
+    return np.asarray(np.divide(weights, weights.sum(axis=0), out=weights))
 
 
 MOST_ROUNDS = 12

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
-from stageguard.base.arrays import Floats, Labels, Mask
+from stageguard.base.arrays import Floats, Labels, Mask, count_true
 from stageguard.base.records import dataclass
 from stageguard.measures.statistics import LONGEST_NIGHT_HOURS, MOST_UNSCORED
 from stageguard.night.hypnogram import UNSCORED
@@ -60,14 +61,15 @@ class Endpoints:
         scored = labels != UNSCORED
         begins = scored.copy()
         begins[:, 1:] &= labels[:, 1:] != labels[:, :-1]
+        columns: tuple[npt.NDArray[Any], ...]
         if self.kind == "night":
-            columns = (*self._of_night(labels, scored), begins.sum(axis=1))
+            columns = (*self._of_night(labels, scored), count_true(begins))
         else:
             stages = [labels == stage for stage in range(self.scheme.n_stages)]
             minutes = self.epoch_seconds / 60.0
             columns = (
-                *(stage.sum(axis=1) * minutes for stage in stages),
-                *((stage & begins).sum(axis=1) for stage in stages),
+                *(count_true(stage) * minutes for stage in stages),
+                *(count_true(stage & begins) for stage in stages),
             )
         return np.stack(columns, axis=1).astype(np.float64)
 
@@ -78,7 +80,7 @@ class Endpoints:
             return [np.full(len(labels), np.nan) for _ in OF_A_NIGHT]
         wake = labels == self.scheme.wake_index
         asleep = scored & ~wake
-        n_asleep, n_scored = asleep.sum(axis=1), scored.sum(axis=1)
+        n_asleep, n_scored = count_true(asleep), count_true(scored)
         sleeps, epochs = n_asleep > 0, np.arange(n_epochs)
         onset, stop = asleep.argmax(axis=1), n_epochs - asleep[:, ::-1].argmax(axis=1)
         inside = wake & (epochs >= onset[:, None]) & (epochs < stop[:, None])
@@ -92,8 +94,8 @@ class Endpoints:
             "se_percent": (100.0 * n_asleep / n_epochs, (n_scored > 0) & is_half_scored & has_bedtime),
             "sol_minutes": (onset * minutes, sleeps & has_bedtime),
             "rem_latency_minutes": ((rem.argmax(axis=1) - onset) * minutes, rem.any(axis=1) & has_bedtime),
-            "waso_minutes": (inside.sum(axis=1) * minutes, sleeps),
-            "awakenings": (awakes.sum(axis=1), sleeps),
+            "waso_minutes": (count_true(inside) * minutes, sleeps),
+            "awakenings": (count_true(awakes), sleeps),
         }
         return [np.where(exists, value, np.nan) for value, exists in map(values.__getitem__, OF_A_NIGHT)]
 

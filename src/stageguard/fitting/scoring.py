@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stageguard.base.arrays import CLIP, Floats, Labels, Mask
+from stageguard.base.arrays import CLIP, Floats, Labels, Mask, count_true
 from stageguard.base.records import dataclass
 from stageguard.fitting.endpoints import Endpoints
 from stageguard.fitting.material import FitNight
@@ -88,9 +88,10 @@ def score_night(night: FitNight, outputs: Sequence[Labels], endpoints: Endpoints
     labels = np.stack(outputs)  # (n_outputs, n_epochs)
     both = (night.truth >= 0) & (labels >= 0)
     n_stages = endpoints.scheme.n_stages
-    cells = (night.truth * np.int64(n_stages) + labels + np.arange(len(labels))[:, None] * n_stages**2)[both]
+    first_cells = np.arange(len(labels), dtype=np.int32)[:, None] * n_stages**2
+    cells = (first_cells + (night.truth * np.int32(n_stages) + labels))[both]
     confusions = np.bincount(cells, minlength=len(labels) * n_stages**2).reshape(-1, n_stages, n_stages)
-    n_both = both.sum(axis=1)
+    n_both = count_true(both)
     n_right = np.trace(confusions, axis1=1, axis2=2)
     pairs = both[:, 1:] & both[:, :-1]
     fi = _fragmentation(labels, pairs)
@@ -112,9 +113,9 @@ def _pairs(scoring: Labels) -> Mask:
 
 
 def _fragmentation(labels: Labels, pairs: Mask) -> Floats:
-    changes = ((labels[:, 1:] != labels[:, :-1]) & pairs).sum(axis=1)
+    changes = count_true((labels[:, 1:] != labels[:, :-1]) & pairs)
     with np.errstate(invalid="ignore"):
-        return np.asarray(changes / pairs.sum(axis=1))
+        return np.asarray(changes / count_true(pairs))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
