@@ -102,8 +102,9 @@ class NightUnderReview:
         return self.profile if name == self.profile.name else Profile.load(name)
 
     def opening_state(self, *, is_blind: bool = False) -> ReviewState:
-        """Return the state before the first action."""
-        return ReviewState(Settings(self.profile.name), pins=self.pins, is_blind=is_blind)
+        """Return the state before the first action; a blind scorer begins with nothing."""
+        pins = {} if is_blind else self.pins
+        return ReviewState(Settings(self.profile.name), pins=pins, is_blind=is_blind)
 
     def hypnogram(self, labels: Labels, scorer: str | None = None) -> Hypnogram:
         """Return labels as a hypnogram of this night."""

@@ -1,4 +1,4 @@
-"""The review server: routes of the page and its data, on this computer alone."""
+"""The review server: the page and its routes, on this computer alone."""
 
 from __future__ import annotations
 
@@ -8,19 +8,17 @@ import secrets
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from stageguard.base.errors import InputError, OutputError, StageGuardError, error_message
+from stageguard.base.errors import OutputError
 from stageguard.base.extras import library
 from stageguard.base.files import parse_json, read_file
 from stageguard.night.colours import css_variables
-from stageguard.review import wire
-from stageguard.review.desk import Desk, NoNightError
+from stageguard.review.desk import Desk
 from stageguard.review.guarded import Guarded
-from stageguard.review.session import ConflictError, HiddenError, Review, StaleError
-from stageguard.review.signals import Filters
+from stageguard.review.routes import Answer, Routes, answered
 
 HOST = "127.0.0.1"
 PAGE = Path(__file__).parent / "page"
@@ -33,111 +31,7 @@ TYPES = {
 }
 WHAT = "stageguard review"
 
-Answer = tuple[int, Any]
-
-
-class Routes:
-    """What each address answers with: a status and JSON, or a file of the page."""
-
-    def __init__(self, desk: Desk, end: Callable[[], None]) -> None:
-        self.desk, self._end = desk, end
-
-    def overview(self) -> Answer:
-        """Return all nights."""
-        return 200, self.desk.overview()
-
-    def night(self, index: int) -> Answer:
-        """Return everything about a night."""
-        return 200, wire.whole_state(self.desk.review(index), index)
-
-    def worth(self, index: int) -> Answer:
-        """Return what was changed in a night and what is worth a look."""
-        review = self._open(index)
-        at = review.now
-        return 200, {"revision": at.state.revision} | wire.worth_part(review, at)
-
-    def revision(self, index: int) -> Answer:
-        """Return how many actions there were, for another window to see."""
-        review = self.desk.review(index)
-        saved = {"file": str(review.journal.path), "when": review.journal.when}
-        return 200, {"revision": review.now.state.revision, "saved": saved}
-
-    def signals(self, index: int, said: Mapping[str, list[str]]) -> Answer:
-        """Return the signals of some epochs."""
-        single = _single(said, ("first", "count", "montage", "low", "high", "notch"))
-        first, count = (_whole(single.get(name), name) for name in ("first", "count"))
-        signals = self.desk.signals(index)
-        names, montage = said.get("channels", []), single.get("montage", "")
-        return 200, signals.window(first, count, names, montage, Filters.parsed(single))
-
-    def spectrogram(self, index: int, said: Mapping[str, list[str]]) -> Answer:
-        """Return the spectrogram of the night."""
-        return 200, self.desk.signals(index).spectrogram(_single(said, ("channel",)).get("channel"))
-
-    def explain(self, index: int, epoch: int) -> Answer:
-        """Return why an epoch has its stage."""
-        review = self._open(index)
-        if not 0 <= epoch < review.night.n_epochs:
-            raise NoNightError(f"there is no epoch {epoch}, expected 0 to {review.night.n_epochs - 1}.")
-        return 200, wire.explanation(review, epoch)
-
-    def act(self, index: int, said: Any) -> Answer:
-        """Do what a person asks for."""
-        review = self.desk.review(index)
-        try:
-            at = review.act(said.get("action"), said.get("revision"))
-        except StaleError as error:
-            return 409, {"error": str(error), "state": wire.whole_state(review, index)}
-        except ConflictError as error:
-            conflict = wire.conflict_part(error, review.night.scheme)
-            state = {"index": index} | wire.moving_part(review, review.now)
-            return 422, {"error": conflict["text"], "conflict": conflict, "state": state}
-        answer = {"index": index} | wire.moving_part(review, at)
-        return 200, answer | (wire.fixed_part(review, at) if said["action"].get("do") == "reveal" else {})
-
-    def export(self, index: int, said: Any) -> Answer:
-        """Write a night in a format."""
-        written = self.desk.review(index).export(said.get("format"))
-        return 200, {"file": str(written.path), "lost": list(map(str, written.lost))}
-
-    def close(self) -> Answer:
-        """End the server, when this is answered."""
-        self._end()
-        return 200, {"closed": True}
-
-    def _open(self, index: int) -> Review:
-        review = self.desk.review(index)
-        if review.now.state.is_blind:
-            raise HiddenError("this is hidden while the night is scored blind: reveal it first.")
-        return review
-
-
-def answered(route: Callable[..., Answer], *arguments: Any) -> Answer:
-    """Return what a route answers, errors as one line."""
-    try:
-        return route(*arguments)
-    except HiddenError as error:
-        return 403, {"error": str(error)}
-    except NoNightError as error:
-        return 404, {"error": str(error)}
-    except OutputError as error:
-        return 500, {"error": str(error)}
-    except (StageGuardError, OSError) as error:
-        return 400, {"error": str(error_message(error))}
-
-
-def _single(said: Mapping[str, list[str]], names: Sequence[str]) -> dict[str, str]:
-    """Return what is said once; anything twice is refused."""
-    twice = [name for name in names if len(said.get(name, ())) > 1]
-    if twice:
-        raise InputError(f"{twice[0]} is given twice, expected it once.")
-    return {name: said[name][0] for name in names if name in said}
-
-
-def _whole(text: str | None, name: str) -> int:
-    if text is None or not text.isdecimal() or len(text) > 9:
-        raise InputError(f"{name} is {text!r:.40}, expected a whole number.")
-    return int(text)
+Endpoint = Callable[[Any], Any]
 
 
 def page_file(name: str) -> tuple[bytes, str] | None:
@@ -148,83 +42,96 @@ def page_file(name: str) -> tuple[bytes, str] | None:
     return read_file(listed[name], "text"), TYPES[listed[name].suffix]
 
 
-def make_app(desk: Desk, end: Callable[[], None]) -> Any:
-    """Return the application, before it is guarded."""
-    applications = library("starlette.applications", WHAT, "review")
-    concurrency = library("starlette.concurrency", WHAT, "review")
-    responses = library("starlette.responses", WHAT, "review")
-    routing = library("starlette.routing", WHAT, "review")
-    routes = Routes(desk, end)
+class Endpoints:
+    """Routes as Starlette takes them: what they are asked, from a path, a query or a body; what they send."""
 
-    def sent(answer: Answer) -> Any:
+    def __init__(self) -> None:
+        self._responses = library("starlette.responses", WHAT, "review")
+        self._concurrency = library("starlette.concurrency", WHAT, "review")
+
+    def sent(self, answer: Answer) -> Any:
+        """Return an answer as JSON."""
         status, content = answer
         text = json.dumps(content, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
-        return responses.Response(text, status, media_type="application/json")
+        return self._responses.Response(text, status, media_type="application/json")
 
-    def read(method: Callable[..., Answer], *names: str) -> Callable[[Any], Any]:
-        def endpoint(request: Any) -> Any:  # Starlette runs it in a thread
-            return sent(answered(method, *(request.path_params[name] for name in names)))
+    def read(self, method: Callable[..., Answer], *names: str) -> Endpoint:
+        """Answer to a path; Starlette runs it in a thread."""
+
+        def endpoint(request: Any) -> Any:
+            return self.sent(answered(method, *(request.path_params[name] for name in names)))
 
         return endpoint
 
-    def ask(method: Callable[..., Answer]) -> Callable[[Any], Any]:
+    def ask(self, method: Callable[..., Answer]) -> Endpoint:
+        """Answer to the query of a night's path."""
+
         def endpoint(request: Any) -> Any:
             said: dict[str, list[str]] = {}
             for name, value in request.query_params.multi_items():
                 said.setdefault(name, []).append(value)
-            return sent(answered(method, request.path_params["index"], said))
+            return self.sent(answered(method, request.path_params["index"], said))
 
         return endpoint
 
-    def write(method: Callable[..., Answer], *names: str) -> Callable[[Any], Any]:
+    def write(self, method: Callable[..., Answer], *names: str) -> Endpoint:
+        """Answer to a body, which is a JSON object."""
+
         async def endpoint(request: Any) -> Any:
             try:
                 said = parse_json(await request.body())
             except (ValueError, RecursionError):
                 said = None
             if not isinstance(said, dict):
-                return sent((400, {"error": "the body is no JSON object."}))
+                return self.sent((400, {"error": "the body is no JSON object."}))
             where = [request.path_params[name] for name in names]
-            return sent(await concurrency.run_in_threadpool(answered, method, *where, said))
+            return self.sent(await self._concurrency.run_in_threadpool(answered, method, *where, said))
 
         return endpoint
 
-    def page(request: Any) -> Any:
+    def page(self, request: Any) -> Any:
+        """Answer with a file of the page."""
         found = page_file(request.path_params.get("name", "index.html"))
         if found is None:
-            return sent((404, {"error": "there is no such file."}))
-        return responses.Response(found[0], media_type=found[1])
+            return self.sent((404, {"error": "there is no such file."}))
+        return self._responses.Response(found[0], media_type=found[1])
 
-    def colours(request: Any) -> Any:
-        return responses.Response(css_variables(), media_type=TYPES[".css"])
+    def colours(self, request: Any) -> Any:
+        """Answer with the colours that pages share."""
+        return self._responses.Response(css_variables(), media_type=TYPES[".css"])
 
-    def close(request: Any) -> Any:
-        return sent(routes.close())
+    def unknown(self, request: Any, error: Any) -> Any:
+        """Answer to what there is not."""
+        return self.sent((error.status_code, {"error": str(error.detail)}))
 
-    def unknown(request: Any, error: Any) -> Any:
-        return sent((error.status_code, {"error": str(error.detail)}))
+    def fault(self, request: Any, error: Exception) -> Any:
+        """Answer where this package is at fault."""
+        return self.sent((500, {"error": f"unexpected {type(error).__name__}: a fault of stageguard's."}))
 
-    def fault(request: Any, error: Exception) -> Any:
-        return sent((500, {"error": f"unexpected {type(error).__name__}: a fault of stageguard's."}))
 
-    one, route = "/api/nights/{index:int}", routing.Route
+def make_app(desk: Desk, end: Callable[[], None]) -> Any:
+    """Return the application, before it is guarded."""
+    applications = library("starlette.applications", WHAT, "review")
+    route = library("starlette.routing", WHAT, "review").Route
+    routes, to = Routes(desk, end), Endpoints()
+    one = "/api/nights/{index:int}"
     return applications.Starlette(
         routes=[
-            route("/", page),
-            route("/page/colours.css", colours),
-            route("/page/{name}", page),
-            route("/api/nights", read(routes.overview)),
-            route(one, read(routes.night, "index")),
-            route(one + "/worth", read(routes.worth, "index")),
-            route(one + "/revision", read(routes.revision, "index")),
-            route(one + "/signals", ask(routes.signals)),
-            route(one + "/spectrogram", ask(routes.spectrogram)),
-            route(one + "/explain/{epoch:int}", read(routes.explain, "index", "epoch")),
-            route(one + "/actions", write(routes.act, "index"), methods=["POST"]),
-            route(one + "/export", write(routes.export, "index"), methods=["POST"]),
-            route("/api/close", close, methods=["POST"]),
+            route("/", to.page),
+            route("/page/colours.css", to.colours),
+            route("/page/{name}", to.page),
+            route("/api/nights", to.read(routes.overview)),
+            route(one, to.read(routes.night, "index")),
+            route(one + "/worth", to.read(routes.worth, "index")),
+            route(one + "/revision", to.read(routes.revision, "index")),
+            route(one + "/signals", to.ask(routes.signals)),
+            route(one + "/spectrogram", to.ask(routes.spectrogram)),
+            route(one + "/explain/{epoch:int}", to.read(routes.explain, "index", "epoch")),
+            route(one + "/actions", to.write(routes.act, "index"), methods=["POST"]),
+            route(one + "/export", to.write(routes.export, "index"), methods=["POST"]),
+            route("/api/close", to.write(routes.close), methods=["POST"]),
         ],
-        exception_handlers={404: unknown, 405: unknown, Exception: fault},
+        exception_handlers={404: to.unknown, 405: to.unknown, Exception: to.fault},
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,8 +82,8 @@ class Review:
                 check_head(found, head)
             else:
                 self.journal.begin(head)
-            state = review_state(self.night, found)
-            state = state if found.head else replace(state, is_blind=is_blind)
+            fresh = self.night.opening_state(is_blind=is_blind)
+            state = review_state(self.night, found) if found.head else fresh
             self.now = Moment(state, guard_anyway(self.night, state), {})
             self.others: dict[Path, Any] = {}  # what others' journals come to, kept by `second`
         except BaseException:
