@@ -2,7 +2,7 @@
 
 import { get, post, ServerGone } from "./server.js";
 import { keysOf } from "./keys.js";
-import { byId, make, whenText } from "./words.js";
+import { byId, make, option, paragraph, pushButton, whenText } from "./words.js";
 
 const STRENGTHS = [0.1, 0.25, 0.5, 1, 2];
 
@@ -74,7 +74,7 @@ export class Bar {
     const { profile, strength, clock } = night.settings || {};
     const names = [...new Set([...(this.profiles || []), profile].filter(Boolean))];
     fillSelect(byId("profile"), names.map((name) => [name, name]), profile);
-    const numbers = STRENGTHS.includes(strength) || typeof strength !== "number" ? STRENGTHS : [...STRENGTHS, strength].sort((a, b) => a - b);
+    const numbers = [...new Set([...STRENGTHS, strength])].filter(Number.isFinite).sort((a, b) => a - b);
     const strengths = [["null", "by rule"], ['"off"', "off"], ...numbers.map((value) => [String(value), String(value)])];
     fillSelect(byId("strength"), strengths, JSON.stringify(strength ?? null));
     byId("clock").value = JSON.stringify(clock ?? null);
@@ -103,12 +103,12 @@ export class Bar {
       return;
     }
     const { desk } = this;
-    const gone = (conflict.pins || []).map((epoch) => make("button", { type: "button", textContent: `Go to epoch ${epoch + 1}`,
-      onclick: () => desk.moveTo(epoch, { centre: true }) }));
-    const relax = (conflict.relax || []).map(({ label, action }) => make("button", { type: "button", textContent: label, className: "main",
-      onclick: () => desk.act(action) }));
-    const close = make("button", { type: "button", textContent: "Leave it as it was", onclick: () => this.showConflict(null) });
-    box.replaceChildren(make("p", { textContent: conflict.text }), make("div", { className: "buttons" }, ...relax, ...gone.slice(0, 6), close));
+    const goTo = (conflict.pins || []).slice(0, 6).map((epoch) =>
+      pushButton(`Go to epoch ${epoch + 1}`, () => desk.moveTo(epoch, { centre: true })));
+    const relax = (conflict.relax || []).map(({ label, action }) =>
+      pushButton(label, () => desk.act(action), { className: "main" }));
+    const close = pushButton("Leave it as it was", () => this.showConflict(null));
+    box.replaceChildren(paragraph(conflict.text), make("div", { className: "buttons" }, ...relax, ...goTo, close));
   }
 
   // ---- dialogs
@@ -117,25 +117,28 @@ export class Bar {
   dialog(title, body, buttons) {
     byId("dialog-title").textContent = title;
     byId("dialog-body").replaceChildren(...body);
-    byId("dialog-buttons").replaceChildren(...buttons, make("button", { type: "submit", textContent: buttons.length ? "Cancel" : "Close" }));
+    const close = make("button", { type: "submit", textContent: buttons.length ? "Cancel" : "Close" });
+    byId("dialog-buttons").replaceChildren(...buttons, close);
     if (!byId("dialog").open) byId("dialog").showModal();
   }
 
   help() {
     const rows = keysOf(this.desk).map(({ shown, about }) => make("tr", {},
       make("th", { scope: "row" }, make("kbd", { textContent: shown })), make("td", { textContent: about })));
-    const more = make("p", { className: "quiet", textContent: "Mouse: press on a lane to go there, drag around the epoch to select a stretch, drag the window over the whole night." });
+    const more = paragraph("Mouse: press on a lane to go there, drag around the epoch to select a stretch, "
+      + "drag the window over the whole night.", "quiet");
     this.dialog("Keys", [make("table", { className: "keys" }, make("tbody", {}, ...rows)), more], []);
   }
 
   exportDialog() {
     const select = make("select", { id: "format" }, ...(this.formats || []).map(({ name, about }) =>
-      make("option", { value: name, textContent: about ? `${name}: ${about}` : name })));
+      option(name, about ? `${name}: ${about}` : name)));
     const answer = make("p", { id: "exported", role: "status" });
-    const write = make("button", { type: "button", className: "main", textContent: "Write a new file", onclick: async () => {
+    const write = async () => {
       answer.textContent = await this.writtenFile(select.value);
-    } });
-    this.dialog("Export", [make("label", { className: "field" }, make("span", { textContent: "Format" }), select), answer], [write]);
+    };
+    const label = make("label", { className: "field" }, make("span", { textContent: "Format" }), select);
+    this.dialog("Export", [label, answer], [pushButton("Write a new file", write, { className: "main" })]);
   }
 
   async writtenFile(format) {
@@ -150,10 +153,10 @@ export class Bar {
   revealDialog() {
     const { night } = this.desk;
     const left = night.epochs - night.scored;
-    const text = left ? `${left} of ${night.epochs} epochs are not scored yet. What you score after revealing is no longer blind.`
-      : "You have scored every epoch.";
-    const reveal = make("button", { type: "submit", className: "main", textContent: "Reveal stager and guard", onclick: () => this.desk.act({ do: "reveal", anyway: left > 0 }) });
-    this.dialog("Reveal", [make("p", { textContent: text })], [reveal]);
+    const missing = `${left} of ${night.epochs} epochs are not scored yet. What you score after revealing is no longer blind.`;
+    const act = () => this.desk.act({ do: "reveal", anyway: left > 0 });
+    const reveal = pushButton("Reveal stager and guard", act, { type: "submit", className: "main" });
+    this.dialog("Reveal", [paragraph(left ? missing : "You have scored every epoch.")], [reveal]);
   }
 
   finishDialog() {
@@ -163,8 +166,8 @@ export class Bar {
       lines.push(`Cohen’s kappa with ${night.second_scorer.scorer}: ${night.second_scorer.kappa.toFixed(2)}.`);
     }
     lines.push("Finishing ends the server; start stageguard review again to go on.");
-    const finish = make("button", { type: "submit", className: "main", textContent: "Finish", onclick: () => this.finish() });
-    this.dialog("Finish", lines.map((text) => make("p", { textContent: text })), [finish]);
+    const finish = pushButton("Finish", () => this.finish(), { type: "submit", className: "main" });
+    this.dialog("Finish", lines.map((text) => paragraph(text)), [finish]);
   }
 
   async finish() {
@@ -181,6 +184,6 @@ export class Bar {
 }
 
 function fillSelect(select, options, value) {
-  select.replaceChildren(...options.map(([key, text]) => make("option", { value: key, textContent: text })));
+  select.replaceChildren(...options.map(([key, text]) => option(key, text)));
   select.value = value ?? "";
 }

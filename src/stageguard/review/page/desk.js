@@ -7,6 +7,7 @@ import { count, epochMeant, percent, timeAt, whenText } from "./words.js";
 
 const WINDOWS = [10, 20, 40, 80, 160, 320, 640]; // epochs around the current one
 const HEARTBEAT_MS = 3000;
+const OTHER_TAB = "Changed in another tab. This page now shows that state";
 
 export class Desk {
   constructor() {
@@ -76,7 +77,7 @@ export class Desk {
         this.bar.showConflict(this.night.conflict);
         this.tellsAgreement ||= action.do === "reveal";
       }),
-      overtaken: ours(() => this.bar.notice("Changed in another tab. This page now shows that state; your last change was not made.")),
+      overtaken: ours(() => this.bar.notice(`${OTHER_TAB}; your last change was not made.`)),
       conflict: ours((conflict) => this.bar.showConflict(conflict)),
       refused: ours((text) => this.bar.notice(text)),
       gone: ours(() => this.serverGone()),
@@ -111,7 +112,7 @@ export class Desk {
       const state = await get(`/api/nights/${night.index}`);
       if (this.actions.busy) return;
       night.take(state);
-      this.bar.notice("Changed in another tab. This page now shows that state.");
+      this.bar.notice(`${OTHER_TAB}.`);
       this.draw(true);
     } catch (error) {
       if (error instanceof ServerGone) this.serverGone();
@@ -176,7 +177,8 @@ export class Desk {
 
   goWhere(text) {
     const epoch = epochMeant(this.night, text);
-    if (epoch === null) this.bar.notice(`There is no epoch “${text}”: give a number from 1 to ${this.night.epochs}, or a time such as 03:26.`);
+    const expected = `a number from 1 to ${this.night.epochs}, or a time such as 03:26`;
+    if (epoch === null) this.bar.notice(`There is no epoch “${text}”: give ${expected}.`);
     else this.moveTo(epoch, { centre: true });
     return epoch !== null;
   }

@@ -3,20 +3,26 @@
 /** `shown` is what the help says, `match` what the keyboard sends, `run` what happens. */
 export function keysOf(desk) {
   const step = (by) => () => desk.moveBy(by);
+  const { stages, epochs } = desk.night;
   return [
     { shown: "→ / ←", about: "next, previous epoch", match: { ArrowRight: step(1), ArrowLeft: step(-1) } },
     { shown: "shift + → / ←", about: "10 epochs on, back", shift: { ArrowRight: step(10), ArrowLeft: step(-10) } },
-    { shown: "Home / End", about: "first, last epoch", match: { Home: () => desk.moveTo(0), End: () => desk.moveTo(desk.night.epochs - 1) } },
-    { shown: "n / p", about: "next, previous epoch worth a look (blind: not yet scored)", match: { n: () => desk.moveInQueue(1), p: () => desk.moveInQueue(-1) } },
+    { shown: "Home / End", about: "first, last epoch",
+      match: { Home: () => desk.moveTo(0), End: () => desk.moveTo(epochs - 1) } },
+    { shown: "n / p", about: "next, previous epoch worth a look (blind: not yet scored)",
+      match: { n: () => desk.moveInQueue(1), p: () => desk.moveInQueue(-1) } },
     { shown: "g", about: "go to an epoch’s number or a time", match: { g: () => desk.askWhere() } },
-    { shown: desk.night.stages.map((stage) => stage.key).join(" "), about: `set ${desk.night.stages.map((stage) => stage.name).join(", ")}`,
-      match: Object.fromEntries(desk.night.stages.map((stage, index) => [stage.key, () => desk.set(index)])) },
-    { shown: "Backspace", about: "take back what you set here", match: { Backspace: () => desk.clear(), Delete: () => desk.clear() } },
+    { shown: stages.map((stage) => stage.key).join(" "), about: `set ${stages.map((stage) => stage.name).join(", ")}`,
+      match: Object.fromEntries(stages.map((stage, index) => [stage.key, () => desk.set(index)])) },
+    { shown: "Backspace", about: "take back what you set here",
+      match: { Backspace: () => desk.clear(), Delete: () => desk.clear() } },
     { shown: "Enter", about: "agree with the epoch, and go to the next worth a look", match: { Enter: () => desk.agree() } },
-    { shown: "b", about: "begin or drop a stretch; moving then selects, a stage key sets all of it", match: { b: () => desk.toggleStretch() } },
+    { shown: "b", about: "begin or drop a stretch; moving then selects, a stage key sets all of it",
+      match: { b: () => desk.toggleStretch() } },
     { shown: "e", about: "explain the epoch", match: { e: () => desk.explain() } },
     { shown: "u / shift + u", about: "undo, redo", match: { u: () => desk.undo() }, shift: { u: () => desk.redo() } },
-    { shown: "+ / -", about: "closer, wider", match: { "+": () => desk.zoom(-1), "=": () => desk.zoom(-1), "-": () => desk.zoom(1) } },
+    { shown: "+ / -", about: "closer, wider",
+      match: { "+": () => desk.zoom(-1), "=": () => desk.zoom(-1), "-": () => desk.zoom(1) } },
     { shown: "[ / ]", about: "signals smaller, larger", match: { "[": () => desk.scale(1), "]": () => desk.scale(-1) } },
     { shown: "?", about: "this list", match: { "?": () => desk.help() } },
     { shown: "Escape", about: "close the list, drop the stretch, leave a field", match: { Escape: () => desk.drop() } },
@@ -29,7 +35,7 @@ export function meaningOf(event, keys) {
   const tag = event.target.tagName;
   if (tag === "INPUT" && event.target.type !== "checkbox" || tag === "SELECT" || tag === "TEXTAREA") return null;
   if (document.querySelector("dialog[open]")) return null; // the page behind it is out of reach
-  if ((tag === "BUTTON" || tag === "SUMMARY" || tag === "INPUT") && (event.key === "Enter" || event.key === " ")) return null;
+  if (["BUTTON", "SUMMARY", "INPUT"].includes(tag) && [" ", "Enter"].includes(event.key)) return null;
   if (event.target.getAttribute?.("role") === "tab" && event.key.startsWith("Arrow")) return null;
   const key = event.key.length === 1 ? event.key.toLowerCase() : event.key; // caps lock changes nothing
   const shifted = event.shiftKey && /^([a-z]|.{2,})$/.test(key); // for signs, shift is only how they are typed

@@ -20,9 +20,12 @@ class Controls {
       return made;
     };
     byId("moves").append(
-      button("|◀", "Home", () => desk.moveTo(0), "First epoch"), button("◀", "←", () => desk.moveBy(-1), "Previous epoch"),
-      button("▶", "→", () => desk.moveBy(1), "Next epoch"), button("▶|", "End", () => desk.moveTo(desk.night.epochs - 1), "Last epoch"),
-      withKey("Previous", "p", () => desk.moveInQueue(-1), "Previous worth a look"), withKey("Next", "n", () => desk.moveInQueue(1), "Next worth a look"));
+      button("|◀", "Home", () => desk.moveTo(0), "First epoch"),
+      button("◀", "←", () => desk.moveBy(-1), "Previous epoch"),
+      button("▶", "→", () => desk.moveBy(1), "Next epoch"),
+      button("▶|", "End", () => desk.moveTo(desk.night.epochs - 1), "Last epoch"),
+      withKey("Previous", "p", () => desk.moveInQueue(-1), "Previous worth a look"),
+      withKey("Next", "n", () => desk.moveInQueue(1), "Next worth a look"));
     this.stretch = withKey("Stretch", "b", () => desk.toggleStretch(), "Select a stretch");
     this.agree = withKey("Agree", "↵", () => desk.agree(), "Agree with the epoch");
     this.clear = withKey("Take back", "⌫", () => desk.clear(), "Take back what you set here");
@@ -41,8 +44,9 @@ class Controls {
     const { stages } = desk.night;
     const colours = themeOf(desk.night).stages;
     byId("stage-buttons").replaceChildren(...stages.map((stage, index) => {
-      const made = make("button", { type: "button", className: "stage", title: `${stage.full || stage.name} (${stage.key})`, onclick: () => desk.set(index) },
+      const made = make("button", { type: "button", className: "stage", onclick: () => desk.set(index) },
         stage.name, " ", make("kbd", { textContent: stage.key }));
+      made.title = `${stage.full || stage.name} (${stage.key})`;
       made.style.background = colours[index];
       made.style.color = readableOn(colours[index]);
       made.setAttribute("aria-label", `Set ${stage.full || stage.name}`);

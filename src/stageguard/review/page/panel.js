@@ -1,7 +1,7 @@
 // The side panel's upper part: everything about the current epoch.
 
 import { get, ServerGone } from "./server.js";
-import { byId, make, percent, whenText } from "./words.js";
+import { byId, make, paragraph, percent, whenText } from "./words.js";
 import { themeOf } from "./lanes.js";
 
 export class EpochPanel {
@@ -12,7 +12,8 @@ export class EpochPanel {
 
   open() {
     this.explained = null;
-    this.reason = make("input", { id: "reason", autocomplete: "off", placeholder: "optional, goes to the log", maxLength: 500 });
+    this.reason = make("input", { id: "reason", autocomplete: "off", maxLength: 500 });
+    this.reason.placeholder = "optional, goes to the log";
   }
 
   /** The scorer's reason for the next correction; it is used once. */
@@ -27,8 +28,7 @@ export class EpochPanel {
     const theme = themeOf(night);
     this.facts = make("dl", { className: "facts" });
     this.bars = night.stages.map((stage, index) => this.barOf(stage, theme.stages[index]));
-    const head = make("tr", {}, make("th", { textContent: "Stage", scope: "col" }), make("th", { textContent: "Stager", scope: "col" }),
-      make("th", { textContent: "Posterior", scope: "col" }));
+    const head = make("tr", {}, ...["Stage", "Stager", "Posterior"].map((text) => make("th", { textContent: text, scope: "col" })));
     this.table = make("table", { className: "shares", hidden: night.blind },
       make("thead", {}, head), make("tbody", {}, ...this.bars.map((bar) => bar.row)));
     this.why = make("p", { className: "why" });
@@ -57,7 +57,7 @@ export class EpochPanel {
     if (line.textContent !== text) line.textContent = text;
     byId("epoch-title").textContent = `Epoch ${cursor + 1}`;
     const facts = night.blind ? [["You", night.pins[cursor]]]
-      : [["Guard", night.shown[cursor]], ["Stager", night.stager?.[cursor]], ["Expert", night.expert ? night.expert[cursor] : null]];
+      : [["Guard", night.shown[cursor]], ["Stager", night.stager?.[cursor]], ["Expert", night.expert?.[cursor] ?? null]];
     if (!night.blind && night.pins[cursor] >= 0) facts.unshift(["You", night.pins[cursor]]);
     this.facts.replaceChildren(...facts.filter(([, stage]) => stage !== null).flatMap(([who, stage]) => [
       make("dt", { textContent: who }), make("dd", { textContent: night.stageName(stage) })]));
@@ -111,11 +111,11 @@ function fill(bar, share) {
 }
 
 function linesOf(night, answer) {
-  const lines = (answer.text || []).map((text) => make("p", { textContent: text }));
+  const lines = (answer.text || []).map((text) => paragraph(text));
   if (answer.pin) {
     const { stage, who, when, why } = answer.pin;
     const reason = why ? `: ${why}` : "";
-    lines.push(make("p", { textContent: `Set to ${night.stageName(stage)} by ${who}, ${whenText(when)}${reason}` }));
+    lines.push(paragraph(`Set to ${night.stageName(stage)} by ${who}, ${whenText(when)}${reason}`));
   }
   return lines;
 }

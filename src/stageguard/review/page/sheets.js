@@ -1,10 +1,14 @@
 // The side panel's lower part: the queue, statistics and indicators beside their bands, and the night's facts.
 
-import { byId, count, make, numberText, timeAt } from "./words.js";
+import { byId, count, make, numberText, option, paragraph, pushButton, timeAt } from "./words.js";
 
 const LISTED = 200; // entries of the queue that are written out
 
-const REASONS = { rule: "a rule overruled a stager that was sure", "given up": "evidence was given up", unsure: "uncertain" };
+const REASONS = {
+  rule: "a rule overruled a stager that was sure",
+  "given up": "evidence was given up",
+  unsure: "uncertain",
+};
 
 const TABS = [
   { id: "queue", title: "To look at", fill: queueSheet },
@@ -18,12 +22,13 @@ export class Sheets {
     this.desk = desk;
     this.shown = "queue";
     this.tabs = TABS.map(({ id, title }, index) => {
-      const tab = make("button", { id: `tab-${id}`, type: "button", role: "tab", textContent: title, onclick: () => this.show(id) });
+      const tab = pushButton(title, () => this.show(id), { id: `tab-${id}`, role: "tab" });
       tab.setAttribute("aria-controls", `sheet-${id}`);
       tab.addEventListener("keydown", (event) => this.step(event, index));
       return tab;
     });
-    this.sheets = TABS.map(({ id }) => make("div", { id: `sheet-${id}`, role: "tabpanel", "aria-labelledby": `tab-${id}`, tabIndex: 0 }));
+    this.sheets = TABS.map(({ id }) =>
+      make("div", { id: `sheet-${id}`, role: "tabpanel", "aria-labelledby": `tab-${id}`, tabIndex: 0 }));
     byId("tabs").append(...this.tabs);
     byId("sheets").append(...this.sheets);
     this.show("queue");
@@ -65,8 +70,8 @@ export class Sheets {
     this.marked = row;
     const sheet = row?.closest("[role=tabpanel]");
     if (!sheet || sheet.scrollHeight <= sheet.clientHeight) return; // the page scrolls, and is not to jump
-    const [top, bottom] = [row.offsetTop - sheet.offsetTop, row.offsetTop - sheet.offsetTop + row.offsetHeight];
-    if (top < sheet.scrollTop || bottom > sheet.scrollTop + sheet.clientHeight) sheet.scrollTop = top - sheet.clientHeight / 2;
+    const top = row.offsetTop - sheet.scrollTop; // the sheet is what offsets count from
+    if (top < 0 || top + row.offsetHeight > sheet.clientHeight) sheet.scrollTop = row.offsetTop - sheet.clientHeight / 2;
   }
 }
 
@@ -74,26 +79,26 @@ function queueSheet(desk) {
   const { night } = desk;
   if (night.blind) return blindSheet(night);
   const { queue } = night;
-  if (!queue) return [make("p", { textContent: "There is no queue for this night." })];
+  if (!queue) return [paragraph("There is no queue for this night.")];
   const entries = desk.inQueueOrder();
   const total = queue.left + queue.done;
   const progress = make("progress", { max: Math.max(total, 1), value: queue.done });
   progress.setAttribute("aria-label", "Looked at");
   const left = queue.expected_errors;
-  const errors = left === null || left === undefined ? null : make("p", { className: "quiet",
-    textContent: `About ${numberText(left)} of ${night.epochs} epochs may still be wrong; ${numberText(queue.expected_errors_if_done)} once all are looked at. ${queue.note || ""}` });
+  const after = numberText(queue.expected_errors_if_done);
+  const errors = Number.isFinite(left) ? paragraph(`About ${numberText(left)} of ${night.epochs} epochs may still be wrong; `
+    + `${after} once all are looked at. ${queue.note || ""}`, "quiet") : null;
   return [
     make("p", {}, make("strong", { textContent: `${queue.done} of ${total}` }), " looked at"), progress, errors,
     make("label", { className: "order" }, "Order ", orderSelect(desk)),
     make("ol", { className: "queue" }, ...entries.slice(0, LISTED).map((entry) => queueRow(desk, entry))),
-    entries.length > LISTED ? make("p", { className: "quiet", textContent: `and ${entries.length - LISTED} more` }) : null,
-    entries.length ? null : make("p", { textContent: "Nothing left that is worth a look." }),
+    entries.length > LISTED ? paragraph(`and ${entries.length - LISTED} more`, "quiet") : null,
+    entries.length ? null : paragraph("Nothing left that is worth a look."),
   ].filter(Boolean);
 }
 
 function orderSelect(desk) {
-  const select = make("select", { id: "order" }, make("option", { value: "gain", textContent: "what changes most first" }),
-    make("option", { value: "time", textContent: "in time" }));
+  const select = make("select", { id: "order" }, option("gain", "what changes most first"), option("time", "in time"));
   select.value = desk.order;
   select.addEventListener("change", () => {
     desk.order = select.value;
@@ -104,7 +109,8 @@ function orderSelect(desk) {
 
 function queueRow(desk, entry) {
   const { night } = desk;
-  const button = make("button", { id: `queued-${entry.first}`, type: "button", title: entry.text, onclick: () => desk.moveTo(entry.epoch, { centre: true }) },
+  const go = () => desk.moveTo(entry.epoch, { centre: true });
+  const button = make("button", { id: `queued-${entry.first}`, type: "button", title: entry.text, onclick: go },
     make("span", { className: "when", textContent: `${stretchText(entry)} · ${timeAt(night, entry.first)}` }),
     make("span", { className: "gain", textContent: entry.gain_minutes ? `${entry.gain_minutes.toFixed(1)} min` : "" }),
     make("span", { className: "reason", textContent: REASONS[entry.reason] || entry.reason }));
@@ -117,15 +123,15 @@ function blindSheet(night) {
   const progress = make("progress", { max: night.epochs, value: night.scored });
   progress.setAttribute("aria-label", "Scored");
   return [make("p", {}, make("strong", { textContent: `${night.scored} of ${night.epochs}` }), " scored blind"), progress,
-    make("p", { className: "quiet", textContent: "Stager, guard and posterior are hidden until you reveal them." })];
+    paragraph("Stager, guard and posterior are hidden until you reveal them.", "quiet")];
 }
 
 function indicatorSheet(desk) {
   const { joint } = desk.night;
   const lines = bandSheet(desk.night.indicators, desk);
   if (joint && joint.score !== null && joint.score !== undefined) {
-    const verdict = joint.like_experts === null ? "" : joint.like_experts ? ": together, like expert scoring" : ": together, unlike expert scoring";
-    lines.unshift(make("p", { textContent: `Joint score ${numberText(joint.score)}, experts stay under ${numberText(joint.cut)}${verdict}.` }));
+    const verdict = { true: ": together, like expert scoring", false: ": together, unlike expert scoring" }[joint.like_experts] || "";
+    lines.unshift(paragraph(`Joint score ${numberText(joint.score)}, experts stay under ${numberText(joint.cut)}${verdict}.`));
   }
   return lines;
 }
@@ -133,13 +139,13 @@ function indicatorSheet(desk) {
 function bandSheet(rows, desk) {
   const { night } = desk;
   const given = (rows || []).filter((row) => row.guard !== undefined);
-  if (!given.length) return [make("p", { textContent: night.blind ? "Hidden until you reveal." : "There are none for this night." })];
+  if (!given.length) return [paragraph(night.blind ? "Hidden until you reveal." : "There are none for this night.")];
   const columns = [["Stager", "stager"], ["Guard", "guard"], ...(night.expert ? [["Expert", "expert"]] : [])];
   const head = make("tr", {}, make("th", { textContent: "Measure", scope: "col" }),
     ...columns.map(([title]) => make("th", { textContent: title, scope: "col" })));
   const body = given.map((row) => bandRow(row, columns));
   return [make("table", { className: "bands" }, make("thead", {}, head), ...body),
-    make("p", { className: "quiet", textContent: "Bar: what experts’ nights show. Circle: stager, dot: guard, diamond: expert." })];
+    paragraph("Bar: what experts’ nights show. Circle: stager, dot: guard, diamond: expert.", "quiet")];
 }
 
 function bandRow(row, columns) {
@@ -186,20 +192,22 @@ function factSheet(desk) {
   const lines = [`${count(night.epochs, "epoch")} of ${night.seconds} s`];
   if (!night.hasClock) lines.push("No time of day is known: times count from the first epoch.");
   if (!night.blind) lines.push(count(night.changes.length, "stretch", "stretches") + " changed by the guard");
-  lines.push(`${count(night.scored, "epoch")} set by you`, night.settings?.why, ...(night.early_rem || []), ...(night.settings?.assumed || []));
+  lines.push(`${count(night.scored, "epoch")} set by you`, night.settings?.why);
+  lines.push(...(night.early_rem || []), ...(night.settings?.assumed || []));
   lines.push(agreementText(night));
   const second = night.second_scorer;
   if (second) {
-    const kappa = second.kappa === null ? "Cohen’s kappa comes once both have scored." : `Cohen’s kappa ${second.kappa.toFixed(2)}.`;
-    lines.push(`Second scorer ${second.scorer}: ${second.scored} of ${second.of} epochs. ${kappa}`);
+    const kappa = second.kappa === null ? "comes once both have scored" : second.kappa.toFixed(2);
+    lines.push(`Second scorer ${second.scorer}: ${second.scored} of ${second.of} epochs. Cohen’s kappa ${kappa}.`);
   }
   return [make("ul", { className: "facts" }, ...lines.filter(Boolean).map((text) => make("li", { textContent: text }))),
-    make("p", { className: "quiet", textContent: night.saved?.file ? `Saved in ${night.saved.file}` : "" })];
+    paragraph(night.saved?.file ? `Saved in ${night.saved.file}` : "", "quiet")];
 }
 
 /** Kappa of a blind scoring with everything it was blind to; empty before it is revealed. */
 export function agreementText(night) {
   const known = Object.entries(night.agreement || {}).filter(([, kappa]) => kappa !== null);
   if (!known.length) return "";
-  return `Cohen’s kappa of your blind scoring: ${known.map(([who, kappa]) => `${kappa.toFixed(2)} with the ${who}`).join(", ")}.`;
+  const each = known.map(([who, kappa]) => `${kappa.toFixed(2)} with the ${who}`);
+  return `Cohen’s kappa of your blind scoring: ${each.join(", ")}.`;
 }

@@ -2,7 +2,7 @@
 
 import { bytesOf } from "./night.js";
 import { get } from "./server.js";
-import { byId, make, numberText } from "./words.js";
+import { byId, make, numberText, option } from "./words.js";
 import { themeOf } from "./lanes.js";
 import { fitCanvas } from "./timeline.js";
 import { pictureOf } from "./spectrogram.js";
@@ -13,9 +13,9 @@ const LANE_HEIGHT = 58;
 const SCALES = [10, 20, 35, 50, 75, 100, 150, 200, 350, 500, 1000]; // µV from the middle of a lane to its edge
 const TO_MICROVOLT = { V: 1e6, mV: 1e3, uV: 1, "µV": 1, "μV": 1, nV: 1e-3 };
 const CHOICES = [
-  { id: "low", title: "High-pass", options: [["", "off"], ["0.1", "0.1 Hz"], ["0.3", "0.3 Hz"], ["0.5", "0.5 Hz"], ["1", "1 Hz"], ["10", "10 Hz"]], first: "0.3" },
-  { id: "high", title: "Low-pass", options: [["", "off"], ["15", "15 Hz"], ["30", "30 Hz"], ["35", "35 Hz"], ["70", "70 Hz"]], first: "35" },
-  { id: "notch", title: "Notch", options: [["", "off"], ["50", "50 Hz"], ["60", "60 Hz"]], first: "" },
+  { id: "low", title: "High-pass", hertz: [0.1, 0.3, 0.5, 1, 10], first: "0.3" },
+  { id: "high", title: "Low-pass", hertz: [15, 30, 35, 70], first: "35" },
+  { id: "notch", title: "Notch", hertz: [50, 60], first: "" },
 ];
 
 export class Signals {
@@ -36,8 +36,8 @@ export class Signals {
       this.desk.draw(true);
     };
     const labelled = (title, select) => make("label", {}, `${title} `, select);
-    this.selects = Object.fromEntries(CHOICES.map(({ id, options, first }) => {
-      const select = make("select", { onchange: again }, ...options.map(([value, text]) => make("option", { value, textContent: text })));
+    this.selects = Object.fromEntries(CHOICES.map(({ id, hertz, first }) => {
+      const select = make("select", { onchange: again }, option("", "off"), ...hertz.map((value) => option(value, `${value} Hz`)));
       select.value = first;
       return [id, select];
     }));
@@ -49,11 +49,11 @@ export class Signals {
     this.scales = make("select", { onchange: () => {
       this.scaleAt = this.scales.value === "" ? null : Number(this.scales.value);
       this.desk.draw();
-    } }, make("option", { value: "", textContent: "automatic" }), ...SCALES.map((value, place) => make("option", { value: place, textContent: `±${value} µV` })));
-    this.neighbours = make("select", { onchange: () => this.desk.draw() }, ...[0, 1, 2, 3].map((n) =>
-      make("option", { value: n, textContent: n ? `±${n}` : "none" })));
+    } }, option("", "automatic"), ...SCALES.map((value, place) => option(place, `±${value} µV`)));
+    this.neighbours = make("select", { onchange: () => this.desk.draw() }, ...[0, 1, 2, 3].map((n) => option(n, n ? `±${n}` : "none")));
     this.neighbours.value = "1";
-    byId("signal-controls").append(labelled("Montage", this.montages), ...CHOICES.map(({ id, title }) => labelled(title, this.selects[id])),
+    const filters = CHOICES.map(({ id, title }) => labelled(title, this.selects[id]));
+    byId("signal-controls").append(labelled("Montage", this.montages), ...filters,
       labelled("Scale", this.scales), labelled("Neighbours", this.neighbours));
   }
 
@@ -91,7 +91,8 @@ export class Signals {
   }
 
   query(block) {
-    const words = new URLSearchParams({ first: block * BLOCK, count: Math.min(BLOCK, this.desk.night.epochs - block * BLOCK) });
+    const first = block * BLOCK;
+    const words = new URLSearchParams({ first, count: Math.min(BLOCK, this.desk.night.epochs - first) });
     for (const name of this.chosen || []) words.append("channels", name);
     if (!this.chosen && this.montage) words.set("montage", this.montage);
     for (const { id } of CHOICES) if (this.selects[id].value) words.set(id, this.selects[id].value);
@@ -107,7 +108,8 @@ export class Signals {
     try {
       const answer = await get(this.query(block));
       if (blocks.get(block) !== mine || night !== this.desk.night) return; // asked for something else meanwhile
-      blocks.set(block, { channels: answer.channels.map((channel) => ({ ...channel, values: new Float32Array(bytesOf(channel.values).buffer) })) });
+      const samples = (text) => new Float32Array(bytesOf(text).buffer);
+      blocks.set(block, { channels: answer.channels.map((channel) => ({ ...channel, values: samples(channel.values) })) });
       this.listChannels(answer);
     } catch (error) {
       if (blocks.get(block) === mine) blocks.set(block, { error: error.message });
@@ -119,11 +121,11 @@ export class Signals {
   listChannels(answer) {
     if (this.listedChannels) return;
     this.listedChannels = answer.all_channels || [];
-    this.montages.replaceChildren(...(answer.montages || []).map((name) => make("option", { value: name, textContent: name })));
+    this.montages.replaceChildren(...(answer.montages || []).map((name) => option(name, name)));
     this.montages.parentElement.hidden = !(answer.montages || []).length;
     const shown = new Set(answer.channels.map((channel) => channel.name));
-    byId("channels").replaceChildren(...this.listedChannels.map((name) => make("label", {},
-      make("input", { type: "checkbox", checked: shown.has(name), value: name, onchange: () => this.choose() }), ` ${name}`)));
+    const box = (name) => make("input", { type: "checkbox", checked: shown.has(name), value: name, onchange: () => this.choose() });
+    byId("channels").replaceChildren(...this.listedChannels.map((name) => make("label", {}, box(name), ` ${name}`)));
   }
 
   choose() {
@@ -171,8 +173,12 @@ export class Signals {
       ctx.fillText(ready?.error || "reading …", box.x + box.width / 2, 40, box.width);
       return;
     }
-    names.forEach((channel, index) => this.paintChannel(ctx, { channel, index, y: 3 + (index + 0.5) * LANE_HEIGHT }, box, first, last, theme, narrow));
-    canvas.setAttribute("aria-label", `Signals of epochs ${Math.max(0, first) + 1} to ${Math.min(desk.night.epochs, last + 1)}: ${names.map((c) => c.name).join(", ")}`);
+    names.forEach((channel, index) => {
+      const lane = { channel, index, y: 3 + (index + 0.5) * LANE_HEIGHT };
+      this.paintChannel(ctx, lane, box, first, last, theme, narrow);
+    });
+    const stretch = `${Math.max(0, first) + 1} to ${Math.min(desk.night.epochs, last + 1)}`;
+    canvas.setAttribute("aria-label", `Signals of epochs ${stretch}: ${names.map(({ name }) => name).join(", ")}`);
   }
 
   paintGrid(ctx, box, first, last, height, theme) {
@@ -204,7 +210,8 @@ export class Signals {
     for (let epoch = Math.max(0, first); epoch <= Math.min(this.desk.night.epochs - 1, last); epoch += 1) {
       const block = this.blocks.get(Math.floor(epoch / BLOCK));
       const part = block?.channels?.[index];
-      if (part) traceEpoch(ctx, part, epoch % BLOCK, this.desk.night.seconds, { x: box.x + (epoch - first) * box.each, width: box.each, y, scale, middle });
+      const frame = { x: box.x + (epoch - first) * box.each, width: box.each, y, scale, middle };
+      if (part) traceEpoch(ctx, part, epoch % BLOCK, this.desk.night.seconds, frame);
     }
     ctx.stroke();
     ctx.fillStyle = theme.ink;

@@ -74,7 +74,8 @@ export class Overview {
     this.lanesBottom = height - 20;
     const ctx = stack.clear(stack.base);
     paintLanes(ctx, night, lanes, this.span, this.theme, { titlesAbove: stack.narrow });
-    if (this.spectrogram) paintSpectrogram(ctx, this.spectrogram, this.span, this.lanesBottom - SPECTROGRAM_HEIGHT, this.theme);
+    const under = this.lanesBottom - SPECTROGRAM_HEIGHT;
+    if (this.spectrogram) paintSpectrogram(ctx, this.spectrogram, this.span, under, this.theme);
     paintCycles(ctx, night, this.span, 13, this.theme);
     paintAxis(ctx, night, this.span, height, this.theme, { lights: true });
     stack.base.setAttribute("aria-label", this.inWords(night, lanes));

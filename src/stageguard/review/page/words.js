@@ -11,6 +11,13 @@ export function make(tag, properties = {}, ...children) {
   return element;
 }
 
+/** A button that is no submit. */
+export const pushButton = (text, run, more = {}) => make("button", { type: "button", textContent: text, onclick: run, ...more });
+
+export const option = (value, text) => make("option", { value, textContent: text });
+
+export const paragraph = (text, className = null) => make("p", { textContent: text, className });
+
 export const byId = (id) => document.getElementById(id);
 
 const two = (number) => String(number).padStart(2, "0");
