@@ -122,7 +122,8 @@ def cohort_page(rows: Sequence[CohortRow], about: About) -> str:
         raise InputError(f"no night could be measured, expected at least one.{first}")
     rows = sorted(rows, key=lambda row: (row.worst_first, row.id))
     table = table_of(rows)
-    groups = {name: group for name, group in about.groups.items() if name in set(table.night_ids)}
+    present = set(table.night_ids)
+    groups = {name: group for name, group in about.groups.items() if name in present}
     columns = columns_of(table, rows)
     pairs, n_pairs_left = forests(table, groups, about.subjects) if groups else ([], 0)
     context = {
