@@ -29,8 +29,9 @@ penalty_weight = 0.0
 steps = 2
 """
 STUDY = """name = "tiny"
+title = "Four simulated mice"
 backbones = ["accusleep"]
-cohort = { source = "simulated", modality = "eeg-emg", subjects = 4, hours = 0.5 }
+cohort = { source = "simulated", modality = "eeg-emg", subjects = 4, hours = 1.0 }
 split = { kind = "k-fold", folds = 2 }
 guard = { paper = "kdd2026-mouse-eeg-emg", base = "mouse-eeg-emg-3" }
 training = { network = { small = true }, steps = 2, batch_size = 4, sequence_epochs = 32 }
