@@ -2,7 +2,7 @@
 
 import { byId, count, make, numberText, option, paragraph, pushButton, timeAt } from "./words.js";
 
-const LISTED = 200; // entries of the queue that are written out
+const LISTED = 100; // entries of the queue that are written out
 
 const REASONS = {
   rule: "a rule overruled a stager that was sure",
@@ -10,11 +10,14 @@ const REASONS = {
   unsure: "uncertain",
 };
 
+// `needs` is what a sheet is made of: it is made anew only when one of these has changed.
 const TABS = [
-  { id: "queue", title: "To look at", fill: queueSheet },
-  { id: "statistics", title: "Statistics", fill: (desk) => bandSheet(desk.night.statistics, desk) },
-  { id: "indicators", title: "Indicators", fill: indicatorSheet },
-  { id: "facts", title: "Night", fill: factSheet },
+  { id: "queue", title: "To look at", fill: queueSheet,
+    needs: ({ night, order }) => [night.queue, order, night.pending.length, night.blind && night.revision] },
+  { id: "statistics", title: "Statistics", fill: (desk) => bandSheet(desk.night.statistics, desk),
+    needs: ({ night }) => [night.statistics] },
+  { id: "indicators", title: "Indicators", fill: indicatorSheet, needs: ({ night }) => [night.indicators] },
+  { id: "facts", title: "Night", fill: factSheet, needs: ({ night }) => [night.revision, night.changes, night.agreement] },
 ];
 
 export class Sheets {
@@ -55,6 +58,9 @@ export class Sheets {
 
   refresh() {
     const index = TABS.findIndex((tab) => tab.id === this.shown);
+    const needs = [this.desk.night, index, ...TABS[index].needs(this.desk)];
+    if (needs.every((need, place) => need === this.needs?.[place])) return;
+    this.needs = needs;
     const scroll = this.sheets[index].scrollTop;
     this.sheets[index].replaceChildren(...TABS[index].fill(this.desk));
     this.sheets[index].scrollTop = scroll;
