@@ -42,7 +42,7 @@ sg.plot_hypnogram(sg.simulate_night("human-psg-5", seed=1).expert).figure.savefi
 """
 REVIEW = """
 import re, subprocess, sys, urllib.request
-command = [sys.executable, "-c", "from stageguard.cli import main; main()"]
+command = [sys.executable, "-u", "-c", "from stageguard.cli import main; main()"]
 command += "review night.csv -p human-psg-5 --port 0 --no-open".split()
 served = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 try:
@@ -51,7 +51,8 @@ try:
         line = served.stdout.readline()
         assert line, said
         said += line
-    assert b"<html" in urllib.request.urlopen(address[0]).read()
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    assert b"<html" in browser.open(address[0]).read()
 finally:
     served.terminate()
 """
