@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 CHROMIUM = Path("/usr/bin/chromium")
 FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"),
-    *("--disable-component-update", "--disable-sync"),
+    *("--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"),
 )
 
 

@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 
 import stageguard as sg
-from nights import decode
+from nights import decode, random_probabilities
 from stageguard.report import night_report
 from stageguard.synthetic.night import simulate_night
 
@@ -47,9 +47,14 @@ def gaps_and_no_rem():
 
 
 @cache
-def mouse():
+def mouse_day():
     simulated = simulate_night("mouse-eeg-emg-3", hours=16, seed=1)
-    day = decode(replace(simulated.density, start=START), "mouse-eeg-emg-3")
+    return simulated, decode(replace(simulated.density, start=START), "mouse-eeg-emg-3")
+
+
+@cache
+def mouse():
+    simulated, day = mouse_day()
     return night_report(day, expert=simulated.expert, lights_on_phase="07:00")
 
 
@@ -75,6 +80,42 @@ def almost_nothing():
     probabilities[30] = 0.2
     decoding = decode(probabilities, "human-psg-5")
     return night_report(decoding, expert=sg.Hypnogram(np.full(60, -1), "aasm5", 30.0))
+
+
+EVIL = "</title></style><script>alert('x')</script><img src=x onerror=\"y\"> & {{ 7 * 7 }} \x00\x07\u202e"
+SEEN = "</title></style><script>alert('x')</script><img src=x onerror=\"y\"> & {{ 7 * 7 }}"
+
+
+def profile_with(text, stages):
+    return sg.Profile.from_dict(
+        {
+            "name": "own",
+            "summary": text,
+            "intended_for": text,
+            "not_for": [{"cohort": text, "aliases": [], "action": "warn", "reason": text}],
+            "stages": stages,
+            "wake": stages[0],
+            "rem": stages[2],
+            "epoch_seconds": 30.0,
+            "transition_weight": 0.3,
+            "tvr_pairs": [[stages[0], stages[2]], [stages[1], stages[0]]],
+            "min_bout_seconds": {stages[1]: 60.0},
+            "transitions": {a: {b: 0.9 if a == b else 0.05 for b in stages} for a in stages},
+            "bands": {
+                f"mean_bout_minutes_{stages[1]}": {"low": 1.0, "high": 2.0, "source": text, "unit": text},
+                "fragmentation_index": {"low": 0.01, "high": 0.2},
+            },
+            "provenance": {text: text, "nested": {"list": [text, 3], text: True}},
+        }
+    )
+
+
+def report_with(text, stages):
+    profile = profile_with(text, stages)
+    probabilities = random_probabilities(np.random.default_rng(0), 200, 3)
+    density = sg.Hypnodensity(probabilities, profile.scheme, 30.0, source=text)
+    expert = sg.Hypnogram(np.arange(200) % 3, profile.scheme, 30.0, scorer=text)
+    return night_report(decode(density, profile, cohort=text), expert=expert, title=text)
 
 
 ALL = (full, gaps_and_no_rem, mouse, two_stages, no_bands, one_epoch, almost_nothing)

@@ -16,8 +16,8 @@ import pytest
 
 import pages
 import stageguard as sg
-from nights import decode, random_probabilities
-from report_samples import ALL, full, full_night
+from nights import decode
+from report_samples import ALL, EVIL, SEEN, full, full_night, report_with
 from stageguard.report import night_report
 
 
@@ -87,42 +87,6 @@ def test_page_needs_nothing_from_outside_and_runs_its_own_script_alone(any_html)
         f"default-src 'none'; style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}'; "
         "base-uri 'none'; form-action 'none'"
     )
-
-
-EVIL = "</title></style><script>alert('x')</script><img src=x onerror=\"y\"> & {{ 7 * 7 }} \x00\x07\u202e"
-SEEN = "</title></style><script>alert('x')</script><img src=x onerror=\"y\"> & {{ 7 * 7 }}"
-
-
-def profile_with(text, stages):
-    return sg.Profile.from_dict(
-        {
-            "name": "own",
-            "summary": text,
-            "intended_for": text,
-            "not_for": [{"cohort": text, "aliases": [], "action": "warn", "reason": text}],
-            "stages": stages,
-            "wake": stages[0],
-            "rem": stages[2],
-            "epoch_seconds": 30.0,
-            "transition_weight": 0.3,
-            "tvr_pairs": [[stages[0], stages[2]], [stages[1], stages[0]]],
-            "min_bout_seconds": {stages[1]: 60.0},
-            "transitions": {a: {b: 0.9 if a == b else 0.05 for b in stages} for a in stages},
-            "bands": {
-                f"mean_bout_minutes_{stages[1]}": {"low": 1.0, "high": 2.0, "source": text, "unit": text},
-                "fragmentation_index": {"low": 0.01, "high": 0.2},
-            },
-            "provenance": {text: text, "nested": {"list": [text, 3], text: True}},
-        }
-    )
-
-
-def report_with(text, stages):
-    profile = profile_with(text, stages)
-    probabilities = random_probabilities(np.random.default_rng(0), 200, 3)
-    density = sg.Hypnodensity(probabilities, profile.scheme, 30.0, source=text)
-    expert = sg.Hypnogram(np.arange(200) % 3, profile.scheme, 30.0, scorer=text)
-    return night_report(decode(density, profile, cohort=text), expert=expert, title=text)
 
 
 def test_text_from_outside_stays_text():

@@ -8,6 +8,7 @@ from dataclasses import field, replace
 from datetime import datetime
 from errno import ENOENT
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stageguard.base.errors import Argument, FileFormatError, InputError, message_of
 from stageguard.base.files import file_error, refuse_special
@@ -37,6 +38,9 @@ from stageguard.night.timing import begun, recording_start
 from stageguard.profile.profile import Profile
 from stageguard.runner.decode_files import DecodeOptions, decode_file, reading_with, start_of
 from stageguard.runner.verify import decode_recorded
+
+if TYPE_CHECKING:
+    from stageguard.formats.outgoing import Event
 
 KINDS: tuple[Kind, ...] = ("density", "hypnogram")
 
@@ -292,6 +296,14 @@ def read_expert(path: Path, night: Hypnogram, options: ReadOptions) -> Hypnogram
         format=options.scoring_format,
     )
     return begun(read_scoring(path, hypnogram_options).hypnogram, recording_start(night))
+
+
+def read_annotations(path: Path, format: str | None) -> tuple[Event, ...]:
+    """Return what an expert's file tells besides stages, such as arousals."""
+    if path.name.endswith(TSV_SUFFIX):  # what `decode` wrote holds stages alone
+        return ()
+    found: tuple[Event, ...] = load("formats.sources:read_events")(path, format)
+    return found
 
 
 def decode_night(

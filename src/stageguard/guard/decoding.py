@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,6 +13,8 @@ import numpy.typing as npt
 
 from stageguard.base.arrays import Labels, Mask
 from stageguard.base.errors import Argument, Message
+from stageguard.base.files import write_text_atomic
+from stageguard.base.lazy import load
 from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
 from stageguard.guard import kernels
@@ -292,6 +295,11 @@ class Decoding(ExportableStages):
             steps = "it steps aside" if steps_aside else "what belongs to that stager was left out"
             theirs = self.profile.stager or "one stager"
             yield f"The profile was tuned or fitted to {theirs}; for this night, not of it, {steps}. "
+
+    def report(self, path: str | os.PathLike[str], *, overwrite: bool = False, **shown: Any) -> None:
+        """Write the night as one HTML page; `shown` are the keywords of `stageguard.night_report`."""
+        page = load("report.night:night_report")(self, **shown)
+        write_text_atomic(os.fspath(path), page, overwrite=overwrite)
 
     def provenance(self) -> dict[str, Any]:
         """Return what is needed to make this result again."""

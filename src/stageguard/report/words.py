@@ -18,6 +18,7 @@ from stageguard.report.numbers import ABSENT, count, difference, duration, shown
 from stageguard.report.tables import bands_sentence, fates, indicator_rows
 
 MUCH_UNSCORED = 0.05  # our choice: worth a line of its own
+MOST_EARLY = 3  # early REM that is named one by one
 
 
 def noun(decoding: Decoding) -> str:
@@ -163,8 +164,11 @@ def warnings_of(decoding: Decoding, measured: Measured) -> Iterator[str]:
         yield f"{share:.0f} % of the recording is unscored: times are lower bounds, latencies may be wrong."
     if aside := aside_words(decoding, measured.after.validity):
         yield aside
-    for early in early_rem_words(decoding, count_from=1):
-        yield f"Early REM removed: {early}."
+    early = early_rem_words(decoding, count_from=1)
+    for removed in early[:MOST_EARLY]:
+        yield f"Early REM removed: {removed}."
+    if len(early) > MOST_EARLY:
+        yield f"Early REM was removed in {len(early) - MOST_EARLY} more places, see the ledger of rare events."
     if advice := early_rem_advice(decoding):
         yield advice
 

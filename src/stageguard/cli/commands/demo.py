@@ -35,6 +35,7 @@ synthetic-night.hypnogram.svg   both, beside the true stages
 synthetic-night.report.html     the same with every number, to read in a browser
 
 Decode it yourself:  stageguard decode synthetic-night.csv --profile human-psg-5 --output mine
+Review the output:   stageguard review synthetic-night.hypnogram.tsv
 Check the output:    stageguard verify synthetic-night.hypnogram.tsv
 """
 
@@ -71,7 +72,10 @@ def demo(
     if again:
         out.print(f"{output} held an earlier demo; its files were written again.", style="dim")
     outputs = outcome.result.outputs
-    out.print(f"Look at it:  {outputs['html']}\nCheck it:    stageguard verify {outputs['tsv']}")
+    out.print(
+        f"Look at it:  {outputs['html']}\nReview it:   stageguard review {outputs['tsv']}\n"
+        f"Check it:    stageguard verify {outputs['tsv']}"
+    )
 
 
 def write_demo(

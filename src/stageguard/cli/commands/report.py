@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -31,15 +32,18 @@ from stageguard.cli.present import print_review, print_summary
 from stageguard.cli.scored_files import (
     ReadOptions,
     decode_night,
+    read_annotations,
     read_expert,
     read_lights,
     read_options,
     read_start,
 )
 from stageguard.cli.terminal import console, print_error, print_json, print_list
+from stageguard.formats.outgoing import Event
 from stageguard.formats.outputs import JSON_SUFFIX, REPORT_SUFFIX, TSV_SUFFIX, output_paths
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.measures.summary import summary_of
+from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile
 from stageguard.report.night import night_report
 from stageguard.runner.run import collect_warnings
@@ -63,7 +67,8 @@ Output = Annotated[
 ]
 ProfileName = Annotated[str | None, profile_option("Needed for probabilities; an output records its own.")]
 ExpertFile = Annotated[
-    Path | None, text_option("FILE", "An expert's hypnogram; of a cohort a folder of them, or a table.")
+    Path | None,
+    text_option("FILE", "An expert's hypnogram, and what else it marks; of a cohort a folder or a table."),
 ]
 Title = Annotated[str | None, text_option("TEXT", "Headline. Default: the file's name.")]
 Start = Annotated[str | None, text_option("TIME", "When the recording began: 2024-05-01T22:30.")]
@@ -120,9 +125,11 @@ def report(
         with collect_warnings() as warned:
             loaded = None if profile is None else Profile.load(profile)
             decoding, notes = decode_night(night, loaded, options, read_start(start), source)
-        scored = None
+        scored: Hypnogram | None = None
+        annotations: Sequence[Event] = ()
         if expert is not None:
             scored = read_expert(expert, decoding.hypnogram, ReadOptions(scoring_format=scoring_format))
+            annotations = read_annotations(expert, scoring_format)
         lights = lights_of(Input(night, name), off, on)
         html = night_report(
             decoding,
@@ -131,6 +138,7 @@ def report(
             lights_off=lights.off,
             lights_on=lights.on,
             lights_on_phase=lights_on_phase,
+            annotations=annotations,
             notes=notes,
         )
         beside = (output_paths(night).tsv, output_paths(night).sidecar) if is_output else ()

@@ -109,7 +109,7 @@ const drawAxis = (top) => {
     const epoch = (clock - night.offset) / night.seconds;
     draw(view.svg, "path", { d: `M${x(epoch)} ${top}v5`, class: "axis" });
     draw(view.svg, "text", { x: x(epoch), y: top + 19, "text-anchor": "middle", "font-size": 12 },
-      timeText(epoch + 1e-6).replace(/^day \d+, /, ""));
+      timeText(epoch + 1e-6).replace(/^day \d+, /, "").slice(0, -3));
   }
 };
 const redraw = () => {

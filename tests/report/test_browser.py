@@ -1,0 +1,257 @@
+"""The report in a real browser: reasons, zoom, dark mode, every width, paper, screen readers, safety."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import report_samples
+import stageguard as sg
+from browser import violations
+from stageguard.guard.explain import in_bouts
+from stageguard.night.colours import PAGE, STAGES
+
+Open = Callable[..., Any]
+SAMPLES = ["full", "mouse"]
+
+
+@pytest.fixture
+def open_page(browser, tmp_path) -> Iterator[Open]:
+    """Open a report as a file from disk; nothing may be said on the console or thrown."""
+    pages, said = [], []
+
+    def opened(html: str, *, width: int = 1400, scheme: str = "light") -> Any:
+        file = tmp_path / "night.html"
+        file.write_text(html, encoding="utf-8")
+        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("dialog", lambda dialog: (said.append(f"dialog {dialog.message}"), dialog.dismiss()))
+        page.goto(file.as_uri())
+        pages.append(page)
+        return page
+
+    yield opened
+    for page in pages:
+        page.close()
+    assert said == []
+
+
+def sentence(change: sg.Change) -> str:
+    """What the page says of a change by transitions, written down anew."""
+    first, last = change.first_epoch + 1, change.first_epoch + change.n_epochs
+    epochs = f"Epoch {first}" if first == last else f"Epochs {first} to {last}"
+    return (
+        f"{epochs}, {change.clock:%H:%M:%S}: {in_bouts(change.before)} → {in_bouts(change.after)}, "
+        f"by improbable transitions; keeping it costs {change.margin_nats:.2f} nats"
+    )
+
+
+def test_the_reason_of_a_change_comes_by_keys(open_page):
+    _, decoding = report_samples.full_night()
+    changes = sg.explain(decoding)
+    page = open_page(report_samples.full())
+    page.focus("#next")
+    page.keyboard.press("Enter")
+    assert page.inner_text("#reason") == f"1 of {len(changes)}. {sentence(changes[0])}."
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    assert page.inner_text("#reason") == f"3 of {len(changes)}. {sentence(changes[2])}."
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Space")
+    assert page.inner_text("#reason").startswith("2 of ")
+    frame, plot = page.locator("#night svg .here").bounding_box(), page.locator("#night svg").bounding_box()
+    middle = (frame["x"] + frame["width"] / 2 - plot["x"]) / plot["width"] * 980
+    epoch = changes[1].first_epoch + changes[1].n_epochs / 2
+    assert middle == pytest.approx(158 + 802 * epoch / 960, abs=1)
+    assert page.get_attribute("#reason", "role") == "status"
+
+
+def test_the_reason_of_a_change_comes_under_the_pointer(open_page):
+    _, decoding = report_samples.full_night()
+    change = max(sg.explain(decoding), key=lambda change: change.n_epochs)
+    page = open_page(report_samples.full())
+    box = page.locator("#night svg").bounding_box()
+    epoch = change.first_epoch + change.n_epochs / 2
+    place = box["x"] + box["width"] * (158 + 802 * epoch / 960) / 980, box["y"] + 200
+    page.mouse.move(*place)
+    assert page.inner_text("#tip") == sentence(change)
+    page.keyboard.press("Escape")
+    assert page.is_hidden("#tip")
+    page.mouse.move(place[0], place[1] + 1)
+    assert page.is_visible("#tip")
+    page.mouse.move(box["x"] + 5, place[1])
+    assert page.is_hidden("#tip")
+
+
+def test_a_night_without_changes_has_no_reader(open_page):
+    page = open_page(report_samples.one_epoch())
+    assert page.is_hidden("#reader")
+
+
+def bars(page: Any, name: str) -> dict[str, float]:
+    """Length of each stage's bars in a panel of the window, as a share of it."""
+    paths = page.evaluate(
+        """() => [...document.querySelectorAll("#zoom-picture path[stroke-width]")]
+            .map((path) => [path.getAttribute("stroke"), path.getAttribute("d")])"""
+    )
+    panel = page.locator("#zoom-picture .panel-name").all_text_contents().index(name)
+    return {
+        colour: sum(float(b) - float(a) for a, b in re.findall(r"M([\d.]+) [\d.]+H([\d.]+)", path)) / 802
+        for colour, path in paths[3 * panel : 3 * panel + 3]
+    }
+
+
+def test_the_window_shows_the_epochs_it_names_and_moves_by_keys_clicks_and_changes(open_page):
+    page = open_page(report_samples.mouse())
+    decoding = report_samples.mouse_day()[1]
+
+    def check_window() -> tuple[int, int]:
+        words = re.match(r"Epochs (\d+) to (\d+), ", page.inner_text("#zoom-words"))
+        first, last = int(words[1]) - 1, int(words[2])
+        for name, labels in (("Before", decoding.argmax), ("After", decoding.hypnogram.labels)):
+            found = bars(page, name)
+            for stage, letter in enumerate(("W", "N", "R")):
+                share = np.mean(labels[first:last] == stage)
+                assert found.get(STAGES[letter].light, 0.0) == pytest.approx(share, abs=1e-3)
+        return first, last
+
+    first, last = check_window()
+    assert last - first == 900  # an hour
+    changed = np.add.reduceat(decoding.changed, np.arange(0, 14400, 900), dtype=int)
+    assert changed[first // 900] == changed.max()
+    page.focus("#zoom-first")
+    page.keyboard.press("ArrowRight")
+    assert check_window() == (first + 90, last + 90)
+    page.keyboard.press("End")
+    assert check_window() == (13500, 14400)
+    page.select_option("#zoom-width", label="10 min")
+    overview = page.locator("#night figure svg").first
+    width = overview.bounding_box()["width"]
+    overview.click(position={"x": width * (158 + 802 * 0.25) / 980, "y": 50})
+    first, last = check_window()
+    assert (first + last) / 2 == pytest.approx(3600, abs=20)
+    page.click("#next")
+    first, last = check_window()
+    assert first <= sg.explain(decoding)[0].first_epoch < last
+
+
+def test_a_redraw_of_a_day_is_quick(open_page):
+    page = open_page(report_samples.mouse())
+    milliseconds = page.evaluate(
+        """() => { const slider = document.getElementById("zoom-first"), times = [];
+            for (let i = 0; i < 11; i += 1) {
+              const began = performance.now();
+              slider.value = 900 * i;
+              slider.dispatchEvent(new Event("input"));
+              times.push(performance.now() - began);
+            }
+            return times.sort((a, b) => a - b)[5]; }"""
+    )
+    assert milliseconds < 200  # some 5 ms on a machine with nothing else to do
+
+
+@pytest.mark.parametrize("sample", [*SAMPLES, "gaps_and_no_rem", "no_bands"])
+def test_nothing_is_cut_or_sticks_out_at_any_width(open_page, sample):
+    page = open_page(getattr(report_samples, sample)())
+    page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    for width in (360, 800, 1000, 1400):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+        cut = page.evaluate(
+            """() => [...document.querySelectorAll("main *")].filter((each) => {
+              if (each.closest("svg") && each.tagName !== "svg") return false;
+              const box = each.getBoundingClientRect(), scroller = each.closest(".scroll, figure");
+              return box.width > 0 && box.right > innerWidth + 1 && (!scroller || scroller === each
+                || getComputedStyle(scroller).overflowX !== "auto");
+            }).map((each) => each.outerHTML.slice(0, 80))"""
+        )
+        assert cut == []
+
+
+@pytest.mark.parametrize(("sample", "scheme"), [("full", "light"), ("mouse", "dark")])
+def test_axe_finds_nothing_wrong(open_page, sample, scheme):
+    page = open_page(getattr(report_samples, sample)(), width=700, scheme=scheme)
+    page.evaluate(
+        """() => { document.querySelectorAll("details").forEach((each) => { each.open = true; });
+          document.querySelectorAll("tbody tr:nth-child(n+4)").forEach((row) => row.remove()); }"""
+    )  # further rows are like the first
+    assert violations(page) == []
+
+
+def test_axe_looks_at_contrast_and_names(browser):
+    page = browser.new_page()
+    page.set_content(
+        "<html lang='en'><title>x</title><main><h1>x</h1><p style='color: #bbb'>pale</p><img src=''>"
+    )
+    assert {line.partition(":")[0] for line in violations(page)} == {"color-contrast", "image-alt"}
+    page.close()
+
+
+def test_dark_screens_get_dark_pages_and_paper_stays_white(open_page):
+    page = open_page(report_samples.full(), scheme="dark")
+    ground = "getComputedStyle(document.body).backgroundColor"
+    fill = f"getComputedStyle(document.querySelector('svg [fill=\"{STAGES['N3'].light}\"]')).fill"
+
+    def rgb(colour: str) -> str:
+        return f"rgb({', '.join(str(int(colour[i : i + 2], 16)) for i in (1, 3, 5))})"
+
+    assert (page.evaluate(ground), page.evaluate(fill)) == (rgb(PAGE["paper"].dark), rgb(STAGES["N3"].dark))
+    page.emulate_media(media="print")
+    assert (page.evaluate(ground), page.evaluate(fill)) == (rgb(PAGE["paper"].light), rgb(STAGES["N3"].light))
+    assert page.is_hidden("nav")
+    assert page.is_hidden("#reader")
+
+
+def test_contents_lead_to_their_sections_and_stay_in_view(open_page):
+    page = open_page(report_samples.full())
+    page.click("nav a[href='#changes']")
+    top = page.evaluate("document.getElementById('changes').getBoundingClientRect().top")
+    assert -1 <= top < 900
+    assert page.locator("nav").bounding_box()["y"] >= -1
+    page.set_viewport_size({"width": 800, "height": 900})
+    page.evaluate("scrollTo(0, 3000)")
+    assert page.locator("nav").bounding_box()["y"] < 0
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_no_heading_is_alone_at_the_foot_of_a_sheet(open_page, sample):
+    page = open_page(getattr(report_samples, sample)())
+    pdf = page.pdf(prefer_css_page_size=True, outline=True, tagged=True)
+    n_pages = len(re.findall(rb"/Type /Page\b(?!s)", pdf))
+    assert 4 <= n_pages <= 9
+    sizes = set(re.findall(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", pdf))
+    assert {(round(float(a)), round(float(b))) for a, b in sizes} == {(595, 842)}  # A4
+    heights = [float(y) for y in re.findall(rb"/Dest \[\d+ 0 R /XYZ [\d.]+ ([\d.]+) 0\]", pdf)]
+    assert len(heights) >= 12
+    margin = 14 / 25.4 * 72
+    assert min(heights) > margin + 50  # points, of which the heading takes 15
+
+
+def test_hostile_names_stay_text_and_foreign_scripts_do_not_run(open_page):
+    html = report_samples.report_with(report_samples.EVIL, ["<b>wake</b>", "'\"&<", "deep"])
+    page = open_page(html)
+    assert page.inner_text("h1").strip() == report_samples.SEEN
+    page.click("#next")
+    assert "'\"&<" in page.inner_text("#changes") + page.inner_text("#reason")
+    assert page.locator("#reason b, main img").count() == 0
+
+
+def test_the_policy_stops_what_is_not_the_page_s_own(browser, tmp_path):
+    own = report_samples.one_epoch()
+    file = tmp_path / "night.html"
+    file.write_text(
+        own.replace("</main>", "<script>document.title = 'taken'</script><b style='color: red'>x</b></main>")
+    )
+    page = browser.new_page()
+    refused: list[str] = []
+    page.on("console", lambda message: refused.append(message.text))
+    page.goto(file.as_uri())
+    assert page.title() != "taken"
+    assert page.evaluate("getComputedStyle(document.querySelector('main > b')).color") != "rgb(255, 0, 0)"
+    assert len([text for text in refused if "Content Security Policy" in text]) == 2
+    page.close()
