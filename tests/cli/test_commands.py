@@ -78,6 +78,7 @@ def test_demo_writes_shows_and_verifies(run, tmp_path, monkeypatch):
                 "Awakenings", "Bouts", "Epochs changed"):  # fmt: skip
         assert row in ran.out
     assert "Look at it:  stageguard-demo/synthetic-night.report.html" in ran.out
+    assert "Review it:   stageguard review stageguard-demo/synthetic-night.hypnogram.tsv" in ran.out
     folder = tmp_path / "stageguard-demo"
     assert sorted(path.name for path in folder.iterdir()) == [
         "about-this-folder.txt", "synthetic-night.csv", "synthetic-night.hypnogram.json",

@@ -168,7 +168,7 @@ def warnings_of(decoding: Decoding, measured: Measured) -> Iterator[str]:
     for removed in early[:MOST_EARLY]:
         yield f"Early REM removed: {removed}."
     if len(early) > MOST_EARLY:
-        yield f"Early REM was removed in {len(early) - MOST_EARLY} more places, see the ledger of rare events."
+        yield f"Early REM was removed in {len(early) - MOST_EARLY} more places: see the rare events."
     if advice := early_rem_advice(decoding):
         yield advice
 
