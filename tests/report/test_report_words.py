@@ -8,6 +8,7 @@ import pytest
 import stageguard as sg
 from nights import decode, one_hot, plain
 from stageguard.measures.statistics import StatisticsOptions
+from stageguard.measures.summary import early_rem_removed
 from stageguard.measures.validity import validity
 from stageguard.report import words
 from stageguard.report.measures import measure
@@ -173,8 +174,12 @@ def test_warnings_are_those_of_decoding():
     assert second.startswith(
         f"{100 * result.changed_share:.1f} % of scored epochs were changed, more than 10 %"
     )
-    assert early
-    assert all(text.startswith("Early REM removed: R ") for text in early)
+    assert len(early) == words.MOST_EARLY + 1
+    assert all(text.startswith("Early REM removed: R ") for text in early[:-1])
+    assert (
+        early[-1]
+        == f"Early REM was removed in {len(early_rem_removed(result)) - 3} more places: see the rare events."
+    )
     calm = decode(one_hot(alternating(10)), banded(not_for=[caution]), cohort="OSA")
     assert list(words.warnings_of(calm, measure(calm, None, StatisticsOptions()))) == []
 
