@@ -270,7 +270,7 @@ def test_two_tabs_do_not_overwrite_each_other(browser, scorer, night):
 
 
 def test_a_day_of_a_mouse_is_fluid(scorer, tmp_path):
-    """The bound is wide for busy machines; docs/bench.md has what was measured on a quiet one."""
+    """The bound is wide for busy machines; docs/review.md has what was measured."""
     night = write_night(tmp_path / "day.csv", "mouse-eeg-emg-3", hours=24)
     with served(night, "mouse-eeg-emg-3") as server:
         scorer.open(server.url).press("Home")
