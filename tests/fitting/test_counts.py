@@ -77,7 +77,7 @@ def test_transitions_are_smoothed_towards_the_base_and_forbid_nothing():
 @pytest.mark.parametrize("hazard", [0.02, 0.1, 0.4])
 def test_a_constant_hazard_is_found_although_bouts_are_cut(hazard):
     counts = simulated([[hazard], [hazard], [hazard]], n_nights=40)
-    (found,) = c.geometric_table(counts, 0)
+    (found,) = counts.constant_hazard(0)
     assert found == pytest.approx(hazard, rel=0.08)
     table = counts.duration_table(0)
     expected = hazard * (1 - hazard) ** np.arange(len(table))
@@ -113,16 +113,24 @@ def test_tables_are_supported_only_where_they_foretell_other_subjects():
 
 def test_log_likelihood_sums_to_one_over_all_lengths():
     counts = counts_of("WWNNNRWNRRW")
-    table = (0.3, 0.2, 0.25)
+    hazard = np.array([0.3, 0.2, 0.25])
     every = np.arange(1, 400)
-    whole = [c._log_likelihood(np.array(table), np.array([n]), np.array([True])) for n in every]
+    whole = [c._log_likelihood(hazard, np.array([n]), np.array([True])) for n in every]
     assert np.exp(whole).sum() == pytest.approx(1.0)
-    cut = c._log_likelihood(np.array(table), np.array([3]), np.array([False]))
+    cut = c._log_likelihood(hazard, np.array([3]), np.array([False]))
     assert np.exp(cut) == pytest.approx(np.exp(whole)[2:].sum())
-    total, n = counts.log_likelihood(table, 1)
+    total, n = counts.log_likelihood(hazard, 1)
     lengths = [3, 1]
     assert n == 2
     assert total == pytest.approx(sum(whole[k - 1] for k in lengths))
+
+
+def test_a_long_bout_of_a_stage_that_never_lasts_has_a_likelihood():
+    """Where what is left of a table is lost in rounding."""
+    short = np.full(20, 0.9)
+    assert c._log_likelihood(short, np.array([40]), np.array([True])) == pytest.approx(
+        39 * np.log(0.1) + np.log(0.9)
+    )
 
 
 def test_a_minimum_is_proposed_where_experts_keep_to_it():

@@ -179,21 +179,24 @@ class Counts:
 
     def duration_table(self, label: int) -> tuple[float, ...]:
         """Return probabilities of a bout of 1, 2, ... epochs; the hazard of the last carries on."""
-        bouts = self.bouts.of_stage(label)
-        hazard = _hazards(bouts.epochs, bouts.is_complete)
+        hazard = self.hazards(label)
         survival = np.concatenate([[1.0], np.cumprod(1.0 - hazard[:-1])])
         return tuple((survival * hazard).tolist())
 
-    def log_likelihood(self, table: Sequence[float], label: int) -> tuple[float, int]:
-        """Return what a table gives the bouts of a stage, cut ones by their survival, and how many."""
+    def hazards(self, label: int) -> Floats:
+        """Return the chance that a bout ends after its 1st, 2nd, ... epoch, constant within each stretch."""
         bouts = self.bouts.of_stage(label)
-        return _log_likelihood(np.array(table), bouts.epochs, bouts.is_complete), len(bouts.stage)
+        return _hazards(bouts.epochs, bouts.is_complete)
 
+    def constant_hazard(self, label: int) -> Floats:
+        """Return the one chance for every epoch, which is what a Markov chain says about bout lengths."""
+        bouts = self.bouts.of_stage(label)
+        return np.array([_constant_hazard(bouts.epochs, bouts.is_complete)])
 
-def geometric_table(counts: Counts, label: int) -> tuple[float, ...]:
-    """Return the one-entry table of a constant hazard: what a Markov chain says about bout lengths."""
-    bouts = counts.bouts.of_stage(label)
-    return (_constant_hazard(bouts.epochs, bouts.is_complete),)
+    def log_likelihood(self, hazard: Floats, label: int) -> tuple[float, int]:
+        """Return what hazards give the bouts of a stage, cut ones by their survival, and how many."""
+        bouts = self.bouts.of_stage(label)
+        return _log_likelihood(hazard, bouts.epochs, bouts.is_complete), len(bouts.stage)
 
 
 def supported_durations(folds: Sequence[tuple[Counts, Counts]], scheme: StageScheme) -> tuple[str, ...]:
@@ -206,9 +209,8 @@ def supported_durations(folds: Sequence[tuple[Counts, Counts]], scheme: StageSch
     for label, name in enumerate(scheme.names):
         gains, n_bouts = [], 0
         for train, test in folds:
-            table, flat = train.duration_table(label), geometric_table(train, label)
-            with_table, n = test.log_likelihood(table, label)
-            gains.append(with_table - test.log_likelihood(flat, label)[0])
+            with_table, n = test.log_likelihood(train.hazards(label), label)
+            gains.append(with_table - test.log_likelihood(train.constant_hazard(label), label)[0])
             n_bouts += n
         error = float(np.std(gains, ddof=1) * np.sqrt(len(gains))) if len(gains) > 1 else np.inf
         if n_bouts >= FEWEST_BOUTS and sum(gains) > error:
@@ -223,7 +225,6 @@ def _constant_hazard(length: Ints, complete: Mask) -> float:
 
 
 def _hazards(length: Ints, complete: Mask) -> Floats:
-    """Return the chance that a bout ends after its 1st, 2nd, ... epoch, constant within each stretch."""
     constant = _constant_hazard(length, complete)
     tested = _ended_or_not(length, complete)
     steps = [*HAZARD_STEPS, np.iinfo(np.int64).max]
@@ -241,8 +242,7 @@ def _ended_or_not(length: Ints, complete: Mask) -> Ints:
     return np.asarray(length - ~complete)
 
 
-def _log_likelihood(table: Floats, length: Ints, complete: Mask) -> float:
-    hazard = table / np.concatenate([[1.0], 1.0 - np.cumsum(table)[:-1]])  # at lengths 1, 2, ...
+def _log_likelihood(hazard: Floats, length: Ints, complete: Mask) -> float:
     longest = int(length.max(initial=1))
     hazard = np.concatenate([hazard, np.full(max(0, longest - len(hazard)), hazard[-1])])
     survived = np.concatenate([[0.0], np.cumsum(np.log1p(-hazard))])  # log P(length > d), from d = 0
