@@ -21,7 +21,7 @@ from made_recordings import N_EPOCHS, write_psg
 from reviewing import Scorer, served, write_probabilities
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, Route
 
 STAGES = ["W", "N1", "N2", "N3", "R"]
 KEYS = dict(zip(STAGES, "w123r", strict=True))
@@ -89,8 +89,13 @@ def test_a_stage_key_pins_and_undo_takes_it_back(scorer, night):
         before, stage = scorer.stage("guard"), other_stage(scorer)
         scorer.page.fill("#reason", "spindles")
         scorer.page.press("#reason", "Tab")
+        held: list[Route] = []
+        scorer.page.route("**/actions", lambda route: held.append(route))
         scorer.press(KEYS[stage])
         assert scorer.stage("guard") == stage  # drawn before the server has answered
+        assert server.desk.review(0).now.state.revision == 0
+        held[0].continue_()
+        scorer.page.unroute("**/actions")
         scorer.at_revision(1)
         assert (scorer.stage("guard"), "set by you" in scorer.line) == (stage, True)
         pins = server.desk.review(0).now.state.pins
@@ -335,13 +340,13 @@ HOSTILE = '<img src=x onerror="window.hacked=1">'
 
 
 def test_hostile_names_stay_text(scorer, tmp_path):
-    stages = [HOSTILE, "</script><script>window.hacked=1</script>", "Quiet"]
-    matrix = {a: {b: 0.9 if a == b else 0.05 for b in stages} for a in stages}
+    stages = [HOSTILE, "</script><script>window.hacked=1</script>", "Quiet", *"ABCDE"]
+    matrix = {a: {b: 0.93 if a == b else 0.01 for b in stages} for a in stages}
     document = {"name": "own", "stages": stages, "wake": "Quiet", "epoch_seconds": 30, "transitions": matrix}
     profile = sg.Profile.from_dict(document)
-    night = write_probabilities(tmp_path / "&lt;img src=x&gt; <b>.csv", stages, [[0.8, 0.1, 0.1]] * 40)
+    night = write_probabilities(tmp_path / "&lt;img src=x&gt; <b>.csv", stages, [[0.93, *[0.01] * 7]] * 40)
     with served(night, profile, scorer=HOSTILE) as server:
-        scorer.open(server.url).press("Home", "2").at_revision(1)
+        scorer.open(server.url).press("Home", "8").at_revision(1)
         assert HOSTILE in scorer.text("#scorer")
         scorer.page.keyboard.press("e")
         scorer.page.keyboard.press("?")
