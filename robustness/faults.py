@@ -19,6 +19,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -277,6 +278,59 @@ def try_stream(scratch: Path, rng: random.Random, n_kills: int = 8) -> list[str]
     return wrong
 
 
+def try_review(scratch: Path, rng: random.Random, n_kills: int = 8, n_actions: int = 40) -> list[str]:
+    """Kill a review server between and during actions; what was answered is there after the restart."""
+    import httpx
+
+    folder = scratch / "review"
+    nights(folder, 1, 2)
+    command = [*STAGEGUARD, "review", folder / "nights" / "n000.csv", "-p", "human-psg-5"]
+    command += ["--scorer", "a", "--no-open"]
+    moments = set(rng.sample(range(n_actions), n_kills))
+    server, url = None, ""
+    revision = answered = 0
+    try:
+        for k in range(n_actions):
+            if server is None:
+                server = subprocess.Popen(
+                    [*map(str, command), "--no-open"], stdout=subprocess.PIPE, text=True
+                )
+                assert server.stdout is not None
+                url = next(word for line in server.stdout for word in line.split() if word.startswith("http"))
+            base = url.partition("/?")[0]
+            with httpx.Client(timeout=60) as client:
+                client.get(url)
+                state = client.get(f"{base}/api/nights/0").json()
+                if state["revision"] not in (
+                    answered,
+                    answered + 1,
+                ):  # the last may have come through unanswered
+                    return [f"review: revision {state['revision']} after {answered} answers"]
+                answered = revision = state["revision"]
+                action = {"do": "set", "first": 3 * k, "last": 3 * k, "stage": k % 5, "why": ""}
+                if k in moments:
+                    killer = threading.Timer(rng.uniform(0, 0.05), server.kill)
+                    killer.start()
+                with contextlib.suppress(httpx.TransportError):
+                    body = {"revision": revision, "action": action}
+                    answered += client.post(f"{base}/api/nights/0/actions", json=body).status_code == 200
+            if k in moments:
+                killer.join()
+                server.wait()
+                server = None
+    finally:
+        if server is not None:
+            server.terminate()
+            server.wait()
+    left = sorted(path.name for path in (folder / "nights").iterdir())
+    wrong = [] if left == ["n000.a.review.jsonl", "n000.csv"] else [f"review: left behind: {left}"]
+    print(
+        f"{'review':12}{n_kills} kills in {n_actions} actions: {'; '.join(wrong) or 'nothing lost'}",
+        flush=True,
+    )
+    return wrong
+
+
 def try_full_disk(scratch: Path) -> list[str]:
     """Write to a disk of 256 kB: one line and exit code 1, and what was written is whole."""
     disk = scratch / "disk"
@@ -369,10 +423,10 @@ def try_two(scratch: Path) -> list[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("cases", nargs="*", help=f"of {', '.join(CASES)}, stream, disks; all without")
+    parser.add_argument("cases", nargs="*", help=f"of {', '.join(CASES)}, stream, review, disks; all without")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of the moments of the kills")
     given = parser.parse_args()
-    cases = given.cases or [*CASES, "stream", "disks"]
+    cases = given.cases or [*CASES, "stream", "review", "disks"]
     rng = random.Random(given.seed)
     print(f"seed {given.seed}")
     wrong: list[str] = []
@@ -383,6 +437,8 @@ def main() -> int:
                 wrong += try_case(case, scratch, rng)
             elif case == "stream":
                 wrong += try_stream(scratch, rng)
+            elif case == "review":
+                wrong += try_review(scratch, rng)
             else:
                 wrong += [
                     *try_full_disk(scratch),

@@ -1,4 +1,4 @@
-"""What large things cost: 1,000,000 epochs through every verb, 100,000 short nights, 64 threads.
+"""What large things cost: 1,000,000 epochs through every verb, 100,000 nights, 64 threads, 20 clients.
 
 `load.py [-o FILE.json]` prints seconds and peak memory; results are compared with those of small runs.
 """
@@ -127,10 +127,57 @@ def threads(n_threads: int = 64) -> list[dict[str, object]]:
     return rows
 
 
+def clients(folder: Path, n_clients: int = 20, n_each: int = 10) -> list[dict[str, object]]:
+    """Let many set epochs of one night at once; whoever comes too late with a revision tries again."""
+    import httpx
+
+    sg.simulate_night(PROFILE, seed=1).density.save(folder / "night.csv")
+    command = [*STAGEGUARD, "review", folder / "night.csv", "-p", PROFILE, "--scorer", "all", "--no-open"]
+    server = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, text=True)
+    assert server.stdout is not None
+    url = next(word for line in server.stdout for word in line.split() if word.startswith("http://"))
+    base = url.partition("/?")[0]
+
+    def set_epochs(number: int) -> int:
+        n_late = 0
+        with httpx.Client(timeout=120) as client:
+            client.get(url)
+            revision = client.get(f"{base}/api/nights/0").json()["revision"]
+            for k in range(n_each):
+                epoch = (number * n_each + k) * 4
+                action = {"do": "set", "first": epoch, "last": epoch, "stage": 2, "why": ""}
+                for _ in range(10_000):
+                    body = {"revision": revision, "action": action}
+                    answer = client.post(f"{base}/api/nights/0/actions", json=body)
+                    said = answer.json()
+                    revision = said.get("state", said)["revision"]
+                    if answer.status_code == 200:
+                        break
+                    if answer.status_code != 409:
+                        raise Failed(f"review: {answer.status_code} {answer.text[:200]}")
+                    n_late += 1
+        return n_late
+
+    rows: list[dict[str, object]] = []
+    try:
+        what = f"review, {n_clients} clients, {n_clients * n_each} epochs"
+        with timed(what, rows), ThreadPoolExecutor(n_clients) as pool:
+            n_late = sum(pool.map(set_epochs, range(n_clients)))
+    finally:
+        server.terminate()
+        server.wait()
+    saved = (folder / "night.all.review.jsonl").read_text("utf-8")
+    if (n_saved := saved.count('"set"')) != n_clients * n_each:
+        raise Failed(f"review: {n_saved} of {n_clients * n_each} epochs are in the journal")
+    rows[-1]["too_late"] = n_late
+    return rows
+
+
 PARTS: dict[str, Callable[[Path], list[dict[str, object]]]] = {
     "long": one_long_recording,
     "many": many_recordings,
     "threads": lambda folder: threads(),
+    "clients": clients,
 }
 
 
