@@ -158,7 +158,7 @@ function bandRow(row, columns) {
   const unit = row.unit ? ` (${row.unit})` : "";
   const outside = row.inside === false ? make("span", { className: "outside", textContent: " outside" }) : null;
   const name = make("th", { scope: "row" }, `${row.label || row.name}${unit}`, outside);
-  const cells = columns.map(([, key]) => make("td", { textContent: numberText(row[key]), className: key }));
+  const cells = columns.map(([, key]) => make("td", { textContent: numberText(row[key], row.decimals), className: key }));
   const first = make("tr", {}, name, ...cells);
   if (!row.band) return make("tbody", {}, first);
   const picture = make("td", { colSpan: columns.length + 1 }, bandPicture(row));
@@ -173,7 +173,7 @@ function bandPicture(row) {
   const most = Math.max(high, ...values);
   const pad = (most - least || 1) * 0.06;
   const x = (value) => 100 * (value - least + pad) / (most - least + 2 * pad);
-  const svg = draw("svg", { role: "img", class: "band", "aria-label": `band ${numberText(low)} to ${numberText(high)}` });
+  const svg = draw("svg", { role: "img", class: "band", "aria-label": `band ${numberText(low, row.decimals)} to ${numberText(high, row.decimals)}` });
   svg.append(draw("line", { x1: "0%", x2: "100%", y1: 8, y2: 8, class: "axis" }),
     draw("rect", { x: `${x(low)}%`, y: 4, width: `${x(high) - x(low)}%`, height: 8, rx: 2, class: "range" }));
   const mark = (value, name, attributes) => Number.isFinite(value) && svg.append(draw(name, attributes));

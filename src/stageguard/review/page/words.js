@@ -46,9 +46,10 @@ export function whenText(iso) {
 
 export const percent = (share) => (share === null ? "none" : `${Math.round(100 * share)} %`);
 
-/** A number with as many digits as a reader uses; a dash where there is none. */
-export function numberText(value) {
+/** A number with as many digits as a reader uses, or as many as are said; a dash where there is none. */
+export function numberText(value, decimals = null) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+  if (Number.isInteger(decimals)) return value.toFixed(decimals);
   const size = Math.abs(value);
   if (size >= 100 || Number.isInteger(value)) return value.toFixed(0);
   return value.toFixed(size >= 10 ? 1 : size >= 1 ? 2 : 3);
