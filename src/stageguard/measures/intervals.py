@@ -199,16 +199,23 @@ def intervals(
         covered = {}  # a coverage is that of statistics measured as it was measured
     elif shortest != usual:
         covered = {name: share for name, share in covered.items() if name != "rem_latency_bout_minutes"}
+    return Intervals(method, promised, n_nights, _within_the_possible(statistics, ends, covered))
+
+
+def _within_the_possible(
+    statistics: SleepStatistics, ends: Mapping[str, Ends], covered: Mapping[str, float]
+) -> dict[str, Interval]:
+    """Return the intervals by statistic, none beyond 0, 100 % or the length of the night."""
     tib = statistics.tib_minutes
     highest = {"min": tib, "%": 100.0, "": tib * 60 / statistics.epoch_seconds}
     by_statistic = {}
-    for name, value in values.items():
+    for name, value in reported(statistics).items():
         low, high, reason = ends[name]
         unit = unit_of(name)
         if not reason:
             low, high = (min(max(end, 0.0), highest[unit]) for end in (low, high))
         by_statistic[name] = Interval(value, low, high, unit, reason, float(covered.get(name, NAN)))
-    return Intervals(method, promised, n_nights, by_statistic)
+    return by_statistic
 
 
 def reported(statistics: SleepStatistics) -> dict[str, float]:
