@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -238,6 +239,20 @@ def test_parquet_and_text_of_one_name_share_nothing(run, tmp_path):
         record = json.loads((tmp_path / f"{output}.json").read_text())["stageguard"]
         assert record["table"]["file"] == output
         assert "was decoded before" in run("decode", path, "-p", PROFILE, "-o", tmp_path / output).out
+
+
+def test_a_table_that_was_edited_is_said_to_be_once(run, tmp_path):
+    path, output = cohort(tmp_path / "in.csv", nights_of(3), ["a", "b", "c"]), tmp_path / "out.csv"
+    run("decode", path, "-p", PROFILE, "-o", output)
+    ran = run("stats", output)
+    assert "another SHA-256" not in ran.out + ran.err
+    output.write_text(output.read_text().replace(",W,", ",N1,", 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")  # printed, as in any run but the tests
+        ran = run("stats", output)
+    assert ran.code == 0, ran.err
+    assert (ran.out + ran.err).count("out.csv: is not what decode wrote (another SHA-256)") == 1
+    assert (ran.out + ran.err).count("another SHA-256") == 1
 
 
 def test_what_decode_wrote_is_no_input_for_it(run, tmp_path):

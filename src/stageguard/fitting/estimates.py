@@ -16,7 +16,7 @@ from stageguard.base.records import dataclass
 from stageguard.fitting.cross_validation import HeldOut
 from stageguard.fitting.scoring import mean_over_subjects, paired_error
 from stageguard.guard.decode import decode
-from stageguard.guard.decoding import Decoding
+from stageguard.guard.decoding import Decoding, under_full_clock
 from stageguard.guard.posterior import Posterior, posteriors_like
 from stageguard.measures.estimates import default_of_rem_latency, rem_latency_of, sums_of
 from stageguard.measures.statistics import StatisticsOptions, sleep_statistics
@@ -129,7 +129,8 @@ def _errors(
         labels = np.where(is_scored, night.hypnogram.labels, UNSCORED).astype(np.int8)
         shown = night.replaced(hypnogram=replace(night.hypnogram, labels=labels))
         end = len(labels) * night.epoch_seconds / 60.0  # REM that never comes counts as coming at the end
-        latencies = {way: rem_latency_of(shown, StatisticsOptions(), way, seed) for way in OF_REM_LATENCY}
+        (strict,), options = under_full_clock([shown]), StatisticsOptions()
+        latencies = {way: rem_latency_of(shown, strict, options, way, seed) for way in OF_REM_LATENCY}
         latencies = {way: end if math.isnan(value) else value for way, value in latencies.items()}
         found[REM_LATENCY] = latencies | {DEFAULT: latencies[default_of_rem_latency(night, is_scored)]}
         truth[REM_LATENCY] = wanted.rem_latency_minutes

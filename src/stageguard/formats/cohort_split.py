@@ -6,12 +6,13 @@ import csv
 import io
 import json
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from stageguard.base.errors import FileFormatError, ProfileError
+from stageguard.base.errors import FileFormatError, ProfileError, StageGuardWarning
 from stageguard.base.files import (
     checked_file,
     file_error,
@@ -31,6 +32,7 @@ from stageguard.formats.cohort_table import (
 )
 from stageguard.formats.outputs import (
     LAYOUT_VERSION,
+    NOT_AS_WRITTEN,
     TSV_SUFFIX,
     describe_profile,
     output_paths,
@@ -93,15 +95,20 @@ def _write_sidecars(path: Path, found: Mapping[str, Path]) -> None:
     record = read_sidecar(sidecar)
     try:
         profile = recorded_profile(sidecar, record["profile"])
-        is_as_written = record["table"]["sha256"] == file_sha256(path, "a recording")
+        if record["table"]["sha256"] != file_sha256(path, "a recording"):
+            text = f"{path.name}: {NOT_AS_WRITTEN}, so it was edited."
+            warnings.warn(StageGuardWarning(text), stacklevel=2)
         rows = read_delimited(nights, kind="text", delimiter="\t", quotes=False).records()
         of_night = {read_cell(row[ID]): row for row in rows}
         for name, file in found.items():
-            sha256 = file_sha256(file, "a recording") if is_as_written else None
-            night = {"n_epochs": int(of_night[name]["n_epochs"]), "sha256": sha256, "start": None}
+            recorded = {
+                "n_epochs": int(of_night[name]["n_epochs"]),
+                "sha256": file_sha256(file, "a recording"),
+                "start": None,
+            }
             content = {
                 "layout": LAYOUT_VERSION,
-                "hypnogram": night,
+                "hypnogram": recorded,
                 "options": record["run"]["options"],
                 "profile": describe_profile(profile, None),
                 "strength": {"step": of_night[name]["step"]},

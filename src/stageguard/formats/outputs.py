@@ -401,6 +401,9 @@ def read_whole_sidecar(path: str | os.PathLike[str]) -> dict[str, Any]:
     return content
 
 
+NOT_AS_WRITTEN = "is not what decode wrote (another SHA-256)"
+
+
 def check_recorded(path: Path, record: Mapping[str, Any], n_rows: int) -> None:
     """Refuse a table that is not as long as its sidecar says; warn of one that is not what was written."""
     recorded = record["hypnogram"]
@@ -413,8 +416,8 @@ def check_recorded(path: Path, record: Mapping[str, Any], n_rows: int) -> None:
             "cut off, or is of another night. Decode the night again.",
         )
     if hashlib.sha256(read_file(path, "text")).hexdigest() != recorded["sha256"]:
-        text = "is not what decode wrote (another SHA-256), so stages were edited, or it is of another night."
-        warnings.warn(StageGuardWarning(f"{path.name}: {text}"), stacklevel=2)
+        text = f"{path.name}: {NOT_AS_WRITTEN}, so stages were edited, or it is of another night."
+        warnings.warn(StageGuardWarning(text), stacklevel=2)
 
 
 def change_row(change: Change) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from stageguard.guard import kernels
 from stageguard.guard.evidence import Night
 from stageguard.guard.inputs import NightInput, assumptions
 from stageguard.guard.search import chosen_trial, fixed_strength, run_searches
-from stageguard.guard.solver import Job, Path, solver_for
+from stageguard.guard.solver import Job, Path, Solver, run_grouped, solver_for
 from stageguard.guard.strength import Strength
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
@@ -98,15 +98,6 @@ class Decoding(ExportableStages):
     def replaced(self, **made: Hypnogram | Strength) -> Decoding:
         """Return the same night with another `hypnogram` or `strength`."""
         return replace(self, _made=self._made | made)
-
-    def under_full_clock(self) -> Decoding:
-        """Return the night decoded once more at its strength, its clock at weight 1 and sparing no bout."""
-        if self.night.clock is None:
-            return self
-        night = self.night.timed(self.night.clock.in_full())
-        job = Job(night, chosen_trial(self.profile, night, self.strength))
-        (path,) = solver_for(self.profile, self.epoch_seconds).solve_feasible([job])
-        return replace(self, night=night, path=path, _made={"strength": self.strength})
 
     @property
     def assumed(self) -> tuple[str, ...]:
@@ -321,3 +312,22 @@ class Decoding(ExportableStages):
 
 def _epochs(n: int) -> str:
     return f"{n} epoch{'s' * (n != 1)}"
+
+
+def under_full_clock(decodings: Sequence[Decoding]) -> list[Decoding]:
+    """Return each night decoded once more at its strength, its clock at weight 1 and sparing no bout.
+
+    A night without a clock stays as it is.
+    """
+    results = list(decodings)
+    jobs: dict[int, Job] = {}
+    for i, each in enumerate(decodings):
+        if each.night.clock is not None:
+            night = each.night.timed(each.night.clock.in_full())
+            jobs[i] = Job(night, chosen_trial(each.profile, night, each.strength))
+    solvers = [solver_for(decodings[i].profile, decodings[i].epoch_seconds) for i in jobs]
+    paths = run_grouped([*jobs.values()], solvers, Solver.solve_feasible) if jobs else []
+    for (i, job), path in zip(jobs.items(), paths, strict=True):
+        strength = decodings[i].strength
+        results[i] = replace(decodings[i], night=job.night, path=path, _made={"strength": strength})
+    return results

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from stageguard.base.arrays import NAN, Floats, Mask
 from stageguard.base.errors import InputError
 from stageguard.base.records import dataclass
-from stageguard.guard.decoding import Decoding
+from stageguard.guard.decoding import Decoding, under_full_clock
 from stageguard.guard.posterior import Posterior, posteriors_like, sample_like
 from stageguard.guard.strength import YIELDING_WEIGHT
 from stageguard.measures.day import lights_window
@@ -213,16 +213,20 @@ def estimates(
 
 def estimates_of(night: Decoding, options: StatisticsOptions, seed: int = 0) -> Estimates:
     """Return the estimates of a decoded night; see `estimates`."""
-    return _estimates(night, posteriors_like([night])[0], options, seed)
+    return estimates_of_all([night], options, seed)[0]
 
 
-def estimates_of_all(nights: Sequence[Decoding], options: StatisticsOptions) -> list[Estimates]:
-    """Return the estimates of every night, whose posteriors are one computation."""
-    posteriors = posteriors_like(nights)
-    return [_estimates(*each, options) for each in zip(nights, posteriors, strict=True)]
+def estimates_of_all(
+    nights: Sequence[Decoding], options: StatisticsOptions, seed: int = 0
+) -> list[Estimates]:
+    """Return the estimates of every night: their posteriors are one computation, as is the full clock."""
+    both = zip(nights, posteriors_like(nights), under_full_clock(nights), strict=True)
+    return [_estimates(*each, options, seed) for each in both]
 
 
-def _estimates(night: Decoding, posterior: Posterior, options: StatisticsOptions, seed: int = 0) -> Estimates:
+def _estimates(
+    night: Decoding, posterior: Posterior, strict: Decoding, options: StatisticsOptions, seed: int
+) -> Estimates:
     window = lights_window(night.hypnogram, *options.lights)
     scheme, tib = night.profile.scheme, slice(*window)
     sums, named = sums_of(night, posterior, tib), night.profile.estimators
@@ -231,28 +235,32 @@ def _estimates(night: Decoding, posterior: Posterior, options: StatisticsOptions
     }
     minutes = {stage: sums[chosen[f"minutes_{stage}"]].stage_minutes[stage] for stage in scheme.names}
     best = Expected(minutes, sums[chosen[TST]].tst_minutes)
-    latency, estimator = _rem_latency(night, options, tib, seed)
+    latency, estimator = _rem_latency(night, strict, options, tib, seed)
     kept = _early_rem_kept(night, options, latency)
     before, after = sums["probabilities"], sums["posterior"]
     return Estimates(before, after, best, chosen, scheme.wake, latency, estimator, kept, *window)
 
 
-def rem_latency_of(night: Decoding, options: StatisticsOptions, estimator: str, seed: int) -> float:
-    """Return REM latency by one estimator; NaN where it finds none."""
+def rem_latency_of(
+    night: Decoding, strict: Decoding, options: StatisticsOptions, estimator: str, seed: int
+) -> float:
+    """Return REM latency by one estimator; NaN where it finds none. `strict` is under the full clock."""
     if estimator == "draws":
         return _median_of_draws(night, options, seed)
     if estimator == "expected":
-        return _expected_rem_latency(night, options)
-    statistics = options.measure(_shown_under_full_clock(night) if estimator == "clock" else night)
+        return _expected_rem_latency(_shown_as(night, strict), options)
+    statistics = options.measure(_shown_as(night, strict) if estimator == "clock" else night)
     return statistics.rem_latency_minutes if estimator == "path" else statistics.rem_latency_bout_minutes
 
 
-def _rem_latency(night: Decoding, options: StatisticsOptions, tib: slice, seed: int) -> tuple[float, str]:
+def _rem_latency(
+    night: Decoding, strict: Decoding, options: StatisticsOptions, tib: slice, seed: int
+) -> tuple[float, str]:
     """Return REM latency by the profile's estimator, or the default one; by the path where that has none."""
     estimator = night.profile.estimators.get(REM_LATENCY) or default_of_rem_latency(night, tib)
-    latency = rem_latency_of(night, options, estimator, seed)
+    latency = rem_latency_of(night, strict, options, estimator, seed)
     if estimator == "path" or math.isnan(latency):
-        return rem_latency_of(night, options, "path", seed), FIRST_EPOCH
+        return rem_latency_of(night, strict, options, "path", seed), FIRST_EPOCH
     return latency, ESTIMATORS[estimator]
 
 
@@ -278,23 +286,23 @@ def default_of_rem_latency(night: Decoding, chosen: slice | Mask) -> str:
     return "expected" if n_rem < LITTLE_REM * n_asleep else "clock"
 
 
-def _shown_under_full_clock(night: Decoding) -> Decoding:
+def _shown_as(night: Decoding, strict: Decoding) -> Decoding:
     """Return the night under the full clock, unscored where the hypnogram is."""
-    strict, labels = night.under_full_clock(), night.hypnogram.labels
+    labels = night.hypnogram.labels
     labels = np.where(labels == UNSCORED, UNSCORED, strict.path.labels).astype(np.int8)
     return strict.replaced(hypnogram=replace(night.hypnogram, labels=labels))
 
 
-def _expected_rem_latency(night: Decoding, options: StatisticsOptions) -> float:
+def _expected_rem_latency(strict: Decoding, options: StatisticsOptions) -> float:
     """Return when REM would have begun that lasts until the posterior under the full clock expects 3 min."""
-    scheme, strict = night.profile.scheme, _shown_under_full_clock(night)
+    scheme = strict.profile.scheme
     rem, labels = scheme.rem_index, strict.hypnogram.labels.copy()
     if rem is None:
         return NAN
     first, stop = lights_window(strict.hypnogram, *options.lights)
     expected = np.nan_to_num(posteriors_like([strict])[0].probabilities[first:stop, rem])
     expected[labels[first:stop] == UNSCORED] = 0.0
-    n_epochs = EXPECTED_REM_SECONDS / night.epoch_seconds
+    n_epochs = EXPECTED_REM_SECONDS / strict.epoch_seconds
     reached = np.flatnonzero(expected.cumsum() >= n_epochs)
     asleep = np.flatnonzero((labels != UNSCORED) & (labels != scheme.wake_index))
     if len(reached) == 0 or len(asleep) == 0:
