@@ -241,6 +241,17 @@ def test_parquet_and_text_of_one_name_share_nothing(run, tmp_path):
         assert "was decoded before" in run("decode", path, "-p", PROFILE, "-o", tmp_path / output).out
 
 
+@pytest.mark.parametrize("output", ["out.parquet", "out.csv"])
+def test_statistics_of_a_decoded_table_have_what_was_expected_of_its_nights(run, tmp_path, output):
+    path = cohort(tmp_path / "in.csv", nights_of(3), ["a", "b", "c"])
+    run("decode", path, "-p", PROFILE, "-o", tmp_path / output)
+    rows = table_rows(tmp_path / f"{output}.nights.tsv")
+    mean = np.mean([float(row["expected_tst_minutes"]) for row in rows])
+    ran = run("stats", tmp_path / output)
+    (line,) = (line.split() for line in ran.out.splitlines() if line.startswith("TST, expected"))
+    assert line[3:6] == ["3", "n/a", f"{mean:.1f}"]
+
+
 def test_a_table_that_was_edited_is_said_to_be_once(run, tmp_path):
     path, output = cohort(tmp_path / "in.csv", nights_of(3), ["a", "b", "c"]), tmp_path / "out.csv"
     run("decode", path, "-p", PROFILE, "-o", output)

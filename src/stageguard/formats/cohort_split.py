@@ -42,6 +42,7 @@ from stageguard.formats.shared_profile import keep_profile, recorded_profile
 from stageguard.formats.tables.delimited import DELIMITERS, read_delimited, split_line
 from stageguard.formats.tables.row_times import cell_text
 from stageguard.formats.tools.parquet import pyarrow_modules
+from stageguard.profile.profile import Profile
 
 Cells = list[str]
 FEW = 3  # nights of one row each: then the ids count epochs
@@ -112,6 +113,7 @@ def _write_sidecars(path: Path, found: Mapping[str, Path]) -> None:
                 "options": record["run"]["options"],
                 "profile": describe_profile(profile, None),
                 "strength": {"step": of_night[name]["step"]},
+                "measured": {"estimates": _estimates(of_night[name], profile, record["run"]["options"])},
             }
             text = json.dumps({"stageguard": content})
             write_text_atomic(output_paths(file).sidecar, text, overwrite=True)
@@ -120,6 +122,28 @@ def _write_sidecars(path: Path, found: Mapping[str, Path]) -> None:
         raise
     except (KeyError, TypeError, ValueError, ProfileError) as error:
         raise file_error(sidecar, f"is incomplete or was edited ({error!r}).") from None
+
+
+def _estimates(row: Mapping[str, str], profile: Profile, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `Estimates.from_dict` takes, of a row beside a decoded table, which has the best alone."""
+
+    def number(key: str) -> float | None:
+        return None if row.get(key, "n/a") == "n/a" else float(row[key])
+
+    names = profile.scheme.names
+    unknown: dict[str, float | None] = dict.fromkeys(names)
+    best = {stage: number(f"expected_minutes_{stage}") for stage in names}
+    is_own = profile.is_of(options.get("cohort")) and profile.is_by(options.get("stager"))
+    return {
+        "window": [0, int(row["n_epochs"])],
+        "expected_minutes": {"before": unknown, "after": unknown, "best": best},
+        "expected_tst_minutes": {"before": None, "after": None, "best": number("expected_tst_minutes")},
+        "estimators": dict(profile.estimators) if is_own else {},
+        "wake": profile.scheme.wake,
+        "rem_latency_minutes": number("rem_latency_estimate_minutes"),
+        "rem_latency_estimator": row["rem_latency_estimator"],
+        "early_rem_kept_minutes": number("early_rem_kept_minutes"),
+    }
 
 
 def table_rows(path: Path) -> Iterator[Cells]:

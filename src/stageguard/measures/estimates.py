@@ -169,7 +169,7 @@ class Estimates:
 
         minutes, tst = recorded["expected_minutes"], recorded["expected_tst_minutes"]
         before, after, best = (
-            Expected({stage: float(each) for stage, each in minutes[name].items()}, number(tst[name]))
+            Expected({stage: number(each) for stage, each in minutes[name].items()}, number(tst[name]))
             for name in ("before", "after", "best" if "best" in minutes else "after")
         )
         latency, estimator = number(recorded["rem_latency_minutes"]), recorded["rem_latency_estimator"]
