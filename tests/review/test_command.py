@@ -126,6 +126,26 @@ def test_a_folder_of_outputs_and_one_of_probabilities(run, tmp_path):
     assert (tmp_path / "kept" / "one.anna.review.jsonl").exists()
 
 
+def test_nights_that_would_share_a_journal_are_refused(run, tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        write_probabilities(tmp_path / name / "night.csv")
+    nights = [tmp_path / name / "night.csv" for name in ("a", "b")]
+    line = error_line(
+        run("review", *nights, "--profile", STRICT, "-o", tmp_path / "kept", "--scorer", "anna")
+    )
+    assert f"{nights[0]} and {nights[1]} would be kept in one file, night.anna.review.jsonl" in line
+    assert not (tmp_path / "kept").exists()
+
+
+@pytest.mark.parametrize("scorer", ["an\x1b[31mna", "anna\nben", "\udcff", " ", "a" * 101])
+def test_a_scorer_is_named_in_one_readable_line(run, tmp_path, scorer):
+    path = write_probabilities(tmp_path / "night.csv")
+    line = error_line(run("review", path, "--profile", STRICT, "--scorer", scorer))
+    assert line.startswith("scorer is ")
+    assert [each.name for each in tmp_path.iterdir()] == ["night.csv"]
+
+
 def finish(folder: Path, name: str, scorer: str, *, blind: bool, seed: int) -> np.ndarray:
     """Review a night to its end; returns the stages it has then."""
     path = folder / f"{name}.csv"

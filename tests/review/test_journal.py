@@ -12,8 +12,9 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from review_nights import do, open_review, write_probabilities
+from review_nights import asked, do, open_review, write_probabilities
 from stageguard.base.errors import FileFormatError, InputError, OutputError
+from stageguard.review.desk import Desk
 from stageguard.review.journal import read_journal
 from stageguard.review.session import ConflictError, Review
 
@@ -126,13 +127,66 @@ def test_a_journal_that_was_damaged_elsewhere_is_refused_and_left_as_it_is(tmp_p
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize("text", [b"my own notes", b'{"layers": 3}', b"x\n{}"])
+def test_a_file_that_is_no_journal_is_refused_and_left_as_it_is(tmp_path, text):
+    """Also one whose only line has no end, which of a journal would be dropped."""
+    path = tmp_path / "notes.jsonl"
+    path.write_bytes(text)
+    desk = Desk([asked(write_probabilities(tmp_path / "night.csv"))], "anna", output=path)
+    with pytest.raises(FileFormatError, match=r"notes\.jsonl"):
+        desk.review(0)
+    assert path.read_bytes() == text
+
+
+def test_a_first_line_that_was_cut_off_is_begun_anew(tmp_path):
+    desk, review = open_review(tmp_path)
+    do(review, do="looked", first=1, last=1)
+    desk.close()
+    head = review.journal.path.read_bytes().splitlines()[0]
+    for cut in (3, 200):
+        review.journal.path.write_bytes(head[:cut])
+        desk, review = open_review(tmp_path)
+        assert review.now.state.revision == 0
+        do(review, do="looked", first=1, last=1)
+        desk.close()
+        assert len(read_journal(review.journal.path).actions) == 1
+
+
+@pytest.mark.parametrize("change", ["removed", "replaced", "lengthened"])
+def test_nothing_is_acknowledged_when_the_journal_was_changed_from_outside(tmp_path, change):
+    desk, review = open_review(tmp_path)
+    do(review, do="set", first=10, last=12, stage=2)
+    path, state = review.journal.path, review.now.state
+    data = path.read_bytes()
+    if change != "lengthened":
+        path.unlink()
+    if change != "removed":
+        data += b"{}\n"
+        path.write_bytes(data)
+    with pytest.raises(OutputError, match="was removed or changed by another program"):
+        do(review, do="set", first=20, last=22, stage=1)
+    assert review.now.state == state
+    desk.close()
+    assert not path.exists() if change == "removed" else path.read_bytes() == data
+
+
+def test_another_file_in_the_place_of_an_empty_journal_is_not_removed(tmp_path):
+    desk, review = open_review(tmp_path)
+    review.journal.path.unlink()
+    review.journal.path.write_text("somebody's")
+    desk.close()
+    assert review.journal.path.read_text() == "somebody's"
+
+
 def test_the_review_of_another_night_scorer_or_profile_is_not_gone_on_with(tmp_path):
     desk, review = open_review(tmp_path)
     do(review, do="looked", first=1, last=1)
     desk.close()
     opened, path = review.opened, review.journal.path
+    path.write_bytes(data := path.read_bytes() + b'{"cut')
     with pytest.raises(FileFormatError, match="review of the scorer 'anna'"):
         Review(opened, path, "ben", is_blind=False)
+    assert path.read_bytes() == data
     with pytest.raises(FileFormatError, match="review of open review"):
         Review(opened, path, "anna", is_blind=True)
     write_probabilities(tmp_path / "night.csv", seed=5)

@@ -233,6 +233,7 @@ def test_a_form_of_another_site_cannot_post(client):
         *("/page/../server.py", "/page/..%2fserver.py", "/page/%2e%2e/server.py", "/page//etc/passwd"),
         *("/page/..\\server.py", "/page/index.html%00.js", "/page/.", "/page/", "/nothing"),
         *("/api/nights/7", "/api/nights/-1", "/api/nights/x", "/api/nights/0/explain/80"),
+        *("/api/nights/" + "9" * 5000, "/api/nights/0/explain/" + "9" * 5000),
     ],
 )
 def test_no_other_file_and_no_other_night_is_served(running, path):

@@ -403,7 +403,7 @@ def _create(temporary: Path) -> BinaryIO | None:
         return stream
     try:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        is_ours = _is_same(stream, temporary)
+        is_ours = is_same_file(stream, temporary)
     except BlockingIOError:
         is_ours = False
     except OSError:  # a file system without locks, where no leftover is removed either
@@ -432,12 +432,13 @@ def locked(path: Path) -> Iterator[None]:
             except OSError:
                 pass
             else:
-                if not _is_same(stream, path):  # who held it has just removed it
+                if not is_same_file(stream, path):  # who held it has just removed it
                     raise BlockingIOError(errno.EAGAIN, "locked by another process", str(path))
         yield
 
 
-def _is_same(stream: BinaryIO, path: Path) -> bool:
+def is_same_file(stream: BinaryIO | io.FileIO, path: Path) -> bool:
+    """Whether a path still leads to the file that a stream has open."""
     try:
         return os.path.samestat(os.fstat(stream.fileno()), path.stat())
     except FileNotFoundError:

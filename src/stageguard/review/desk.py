@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from stageguard.base import checks
 from stageguard.base.errors import InputError, StageGuardError, error_message
 from stageguard.base.version import __version__
 from stageguard.formats.registry import formats
@@ -16,6 +17,8 @@ from stageguard.review.journal import read_journal
 from stageguard.review.opening import AskedNight, OpenedNight, open_night
 from stageguard.review.session import Review, journal_path
 from stageguard.review.signals import NightSignals
+
+MOST_NAME = 100  # characters of a scorer's name
 
 
 class NoNightError(InputError):
@@ -33,8 +36,9 @@ class Desk:
         is_blind: bool = False,
         output: Path | None = None,
     ) -> None:
-        self.asked, self.scorer, self.is_blind = tuple(asked), scorer, is_blind
+        self.asked, self.scorer, self.is_blind = tuple(asked), _name(scorer), is_blind
         self._output = output
+        self._refuse_shared_journals()
         self._lock = threading.Lock()
         self._reviews: dict[int, Review] = {}
         self._signals: dict[int, NightSignals] = {}
@@ -47,6 +51,18 @@ class Desk:
             except (StageGuardError, OSError) as error:
                 self.opened.append(None)
                 self.errors.append(str(error_message(error, night.path)))
+
+    def _refuse_shared_journals(self) -> None:
+        """Refuse nights that would be kept in one file: of one name in one folder."""
+        places: dict[Path, Path] = {}
+        for index, night in enumerate(self.asked):
+            kept = self.journal_path(index)
+            other = places.setdefault(kept, night.path)
+            if other is not night.path:
+                raise InputError(
+                    f"{other} and {night.path} would be kept in one file, {kept.name}. Review them "
+                    "one by one, into folders of their own."
+                )
 
     def journal_path(self, index: int) -> Path:
         """Return where the review of a night is kept."""
@@ -124,6 +140,16 @@ class Desk:
         for review in self._reviews.values():
             review.close()
         self._reviews.clear()
+
+
+def _name(scorer: str) -> str:
+    """Return a scorer's name that a terminal, a page and a line of a journal can show."""
+    name = checks.text(scorer, "scorer").strip()
+    if not name.isprintable() or not 1 <= len(name) <= MOST_NAME:
+        raise InputError(
+            f"scorer is {checks.shown(scorer)}, expected a name of 1 to {MOST_NAME} printable characters."
+        )
+    return name
 
 
 def _is_begun(path: Path) -> bool:

@@ -23,6 +23,7 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 MOST_BODY_BYTES = 64 * 1024
+MOST_PATH = 200  # characters; Python reads no number of thousands of digits
 METHODS = ("GET", "HEAD", "POST")
 TRUSTED_SITES = ("same-origin", "none")  # none: typed, or opened by another program
 HEADERS = {
@@ -82,6 +83,8 @@ class Guarded:
         hosts, method = _values(scope, b"host"), scope["method"]
         if len(hosts) != 1 or hosts[0] not in self._hosts:
             return Refusal(403, "this server answers to 127.0.0.1 and localhost alone.")
+        if len(scope["path"]) > MOST_PATH:
+            return Refusal(404, "there is nothing of so long a name.")
         if method not in METHODS:
             return Refusal(405, f"{method} is not served, expected GET or POST.")
         origins = _values(scope, b"origin")

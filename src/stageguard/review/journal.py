@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from stageguard.base.errors import InputError, OutputError
-from stageguard.base.files import file_error, locked, parse_json, read_file
+from stageguard.base.files import file_error, is_same_file, locked, parse_json, read_file
 from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
 from stageguard.review.state import ReviewState, act, parse_action
 
 LAYOUT_VERSION = 1
 REVIEW_SUFFIX = ".review.jsonl"
+FIRST_BYTES = b'{"layout": '
 MALFORMED = (KeyError, TypeError, AttributeError, ValueError)
 
 
@@ -67,6 +68,8 @@ def read_journal(path: Path) -> JournalFile:
             raise file_error(path, f"line {number} is no record of a review: the file was edited or damaged.")
         lines.append(content)
     if not lines:
+        if not data.startswith(FIRST_BYTES[: len(data)]):
+            raise file_error(path, "is no review. Choose another file.")
         return JournalFile(path, {}, (), 0, len(data))
     head = lines[0]
     if head.get("layout") != LAYOUT_VERSION or not isinstance(head.get("night"), dict):
@@ -100,6 +103,7 @@ class Journal:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._stack.enter_context(locked(path))
+            self._stream: FileIO = self._stack.enter_context(path.open("ab", buffering=0))
         except BlockingIOError:
             raise OutputError(
                 f"{path}: another server has this review open. Use its page, or end it first."
@@ -108,15 +112,14 @@ class Journal:
             raise OutputError(f"cannot write {path}: {error.strerror or error}.") from None
         try:
             self.found = read_journal(path)
-            self._stream: FileIO = self._stack.enter_context(path.open("ab", buffering=0))
-            if self.found.n_dropped:
-                self._stream.truncate(self.found.n_bytes)
         except BaseException:
             self.close(remove=is_new)
             raise
         self.head: Mapping[str, Any] = self.found.head
         self.when: str | None = self.found.last_when if self.found.actions else None
         self.n_actions = len(self.found.actions)
+        self._n_bytes = self.found.n_bytes  # of whole lines
+        self._size = self.found.n_bytes + self.found.n_dropped
 
     def begin(self, head: Mapping[str, Any]) -> None:
         """Write the first line."""
@@ -131,19 +134,25 @@ class Journal:
 
     def close(self, *, remove: bool = False) -> None:
         """End the lock; `remove` where nothing was done."""
-        if remove:
-            self.path.unlink(missing_ok=True)
-        self._stack.close()
+        with self._stack:
+            if remove and is_same_file(self._stream, self.path):
+                self.path.unlink()
 
     def _append(self, record: Mapping[str, Any]) -> None:
         line = json.dumps(record, ensure_ascii=False, allow_nan=False).encode() + b"\n"
-        begin = os.fstat(self._stream.fileno()).st_size
+        if not is_same_file(self._stream, self.path) or self.path.stat().st_size != self._size:
+            raise OutputError(
+                f"{self.path} was removed or changed by another program: nothing more is saved in it. "
+                "Export the night, then start the review again."
+            )
         try:
+            self._stream.truncate(self._n_bytes)  # of what has no end nothing was acknowledged
             if self._stream.write(line) < len(line):
                 raise OSError(errno.ENOSPC, "No space left on device")
             os.fsync(self._stream.fileno())
         except OSError as error:
             with contextlib.suppress(OSError):  # what is left of the line has no end, and is dropped
-                self._stream.truncate(begin)
+                self._stream.truncate(self._n_bytes)
             reason = error.strerror or str(error)
             raise OutputError(f"cannot write {self.path}: {reason}. Nothing was changed.") from None
+        self._n_bytes = self._size = self._n_bytes + len(line)
