@@ -19,12 +19,12 @@ import pytest
 
 from cli_runner import Runner
 from stageguard.base.errors import StageGuardWarning
-from stageguard.cli.app import SHORT_HELP
+from stageguard.cli.app import SHORT_HELP, find_command
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LANGUAGES = {"sh", "python", "toml", "text"}
-REASONS = {"installs", "needs the dataset", "needs another program"}
+REASONS = {"installs", "downloads", "needs the dataset", "needs another program"}
 FENCED = re.compile(
     r"^(?:<!-- (file|not run): ([^\n]+) -->\n)?```([^\n]*)\n(.*?)^```\n", re.MULTILINE | re.DOTALL
 )
@@ -111,11 +111,18 @@ def test_what_a_page_shows_has_a_language(page):
         assert block.language == "sh" or not COMMAND.search(block.text)
 
 
+def shown_commands(page: Path) -> list[list[str]]:
+    return [words for block in blocks(page) if block.language == "sh" for words, _ in commands(block)]
+
+
 def test_the_page_of_commands_has_an_example_of_every_one():
-    shown = {
-        words[1]
-        for block in blocks(ROOT / "docs" / "commands.md")
-        if block.language == "sh"
-        for words, _ in commands(block)
-    }
-    assert set(SHORT_HELP) == shown
+    assert set(SHORT_HELP) == {words[1] for words in shown_commands(ROOT / "docs" / "commands.md")}
+
+
+@pytest.mark.parametrize("name", SHORT_HELP)
+def test_examples_of_help_are_on_a_page_and_run_there(name):
+    shown = [words for page in ("commands", "study") for words in shown_commands(ROOT / f"docs/{page}.md")]
+    for path in ([name], *([name, sub] for sub in find_command([name])[0].subcommands)):
+        examples = find_command(path)[0].examples
+        assert examples, path
+        assert [line for line in examples if shlex.split(line, comments=True) not in shown] == []

@@ -87,6 +87,7 @@ def test_a_night_that_cannot_be_judged_comes_last_and_says_why():
     assert data["alike"][-1] == -1
     (remark,) = (data["texts"][number] for number in data["remarks"][-1] if "judged" in data["texts"][number])
     assert remark.startswith("cannot be judged: 0.8 h are scored, expected 2 h or more")
+    assert "No night has it" in sg.cohort_report({"short": short})  # of the joint score
 
 
 def test_the_page_has_every_part():

@@ -52,7 +52,7 @@ class Axis:
 
 def axis_for(values: Iterable[Floats], start: float, stop: float, *more: float) -> Axis:
     """Return an axis that shows nearly all of these values, and all of some more."""
-    pooled = np.concatenate([np.asarray(each, dtype=np.float64) for each in values])
+    pooled = np.concatenate([np.empty(0), *(np.asarray(each, dtype=np.float64) for each in values)])
     pooled = pooled[np.isfinite(pooled)]
     ends = [each for each in more if math.isfinite(each)]
     if len(pooled):

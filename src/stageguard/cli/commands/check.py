@@ -60,7 +60,7 @@ def check(
     Examples
     --------
     stageguard check night.hypnogram.tsv
-    stageguard check night.csv --profile human-psg-5 --strict
+    stageguard check night.hypnogram.tsv --strict
     """
     options = read_options(reading, profile=profile)
     inputs = with_table_nights(find_inputs(files, samples, options.wanted))

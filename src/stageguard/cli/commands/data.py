@@ -52,7 +52,7 @@ def list_datasets(as_json: AsJson = False) -> None:
 
     Examples
     --------
-    stageguard data list --json
+    stageguard data list
     """
     known = [dataset(name) for name in dataset_names()]
     if as_json:
@@ -105,7 +105,7 @@ def check(
 
     Examples
     --------
-    stageguard data check sleep-accel ~/sleep-accel
+    stageguard data check sleep-accel wrists
     """
     with _steps(quiet=as_json) as step:
         result = check_copy(
@@ -137,7 +137,7 @@ def get(
 
     Examples
     --------
-    stageguard data get sleep-accel ~/sleep-accel --only 'labels/*'
+    stageguard data get sleep-accel sleep-accel --only 'labels/*'
     """
     found = dataset(name)
     files = list_remote(found, tuple(only or ()))

@@ -37,7 +37,7 @@ def list_profiles(as_json: AsJson = False) -> None:
 
     Examples
     --------
-    stageguard profiles list --json
+    stageguard profiles list
     """
     loaded = [Profile.load(name) for name in names()]
     if as_json:

@@ -115,8 +115,8 @@ def stats(
 
     Examples
     --------
-    stageguard stats decoded --output cohort.tsv
-    stageguard stats decoded --by groups.tsv --expert experts
+    stageguard stats decoded
+    stageguard stats decoded --by groups.tsv --expert experts --output cohort.tsv
     """
     if output is not None and output.suffix.lower() != ".tsv":
         raise UsageError(f"--output is {str(output)!r}, expected a name that ends in .tsv.")

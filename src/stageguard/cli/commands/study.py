@@ -36,7 +36,7 @@ def study() -> None:
 
     Examples
     --------
-    stageguard study  # lists what it does
+    stageguard study run mice.toml --output mice
     """
     raise UsageError(f"say what to do: {', '.join(SUBCOMMANDS)}.")
 
@@ -87,7 +87,7 @@ def run(
 
     Examples
     --------
-    stageguard study run studies/mouse-sim.toml --smoke --jobs 2 -o mice
+    stageguard study run mice.toml --output mice
     """
     from stageguard.runner.executors import executor_for
     from stageguard.study.config import read_study
@@ -134,7 +134,7 @@ def table(folder: Folder, name: Names = None, form: TableFormat = "md") -> None:
 
     Examples
     --------
-    stageguard study table mice --name main --format tex
+    stageguard study table mice --name main
     """
     from stageguard.study.report import check_results
     from stageguard.study.robustness import TABLES
