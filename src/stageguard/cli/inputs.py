@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from stageguard.base.errors import FileFormatError, InputError
 from stageguard.base.files import file_error, real_path, special
+from stageguard.base.lazy import load
 from stageguard.base.records import dataclass
 from stageguard.cli.night_files import Wanted, is_night
 from stageguard.cli.options import DecodingGiven, Reading, column_names
@@ -37,7 +38,6 @@ from stageguard.formats.outputs import (
     read_sidecar,
 )
 from stageguard.formats.read import is_hypnogram, night_name, read_hypnogram_file
-from stageguard.formats.shared_profile import PROFILE_DIGITS
 from stageguard.formats.sniffing import UTF16_MARKS, read_head
 from stageguard.night.moments import Moment
 from stageguard.profile.profile import Profile
@@ -209,7 +209,10 @@ def is_own(path: Path, kind: Kind = "hypnogram") -> bool:
         return kind == "density"
     if path.name.endswith(OWN_SUFFIXES) or path.name in (COHORT_TABLE, FAILURES_TABLE):
         return True
-    return re.fullmatch(rf"profile-[0-9a-f]{{{PROFILE_DIGITS}}}\.toml", path.name) is not None
+    if path.suffix != ".toml":
+        return False
+    digits = load("formats.shared_profile:PROFILE_DIGITS")
+    return re.fullmatch(rf"profile-[0-9a-f]{{{digits}}}\.toml", path.name) is not None
 
 
 def _in_folder(folder: Path, wanted: Wanted) -> tuple[list[Path], list[str]]:
