@@ -94,7 +94,7 @@ def many_nights() -> list[Row]:
         "sum": stack.sum,
         "kernel on one thread, minimum bouts 2,2,3,3,2": structured_kernel(with_bouts, stack),
         "kernel on one thread, no minimum bouts": structured_kernel(without, stack),
-        "sg.decode(list), human-psg-5 (band)": lambda: sg.decode(list(stack), "human-psg-5"),
+        "sg.decode(list), human-psg-5 (target, clock)": lambda: sg.decode(list(stack), "human-psg-5"),
     }
     best = race(runners, rounds=5)
     yardstick = best.pop("sum")
