@@ -41,3 +41,10 @@ def test_every_public_name_is_in_the_reference(site):
 def test_pages_fetch_nothing(site):
     fetched = r'(?:<script[^>]*src|<link[^>]*rel="stylesheet"[^>]*href|<img[^>]*src)="https?://'
     assert [page.name for page in site.rglob("*.html") if re.search(fetched, page.read_text("utf-8"))] == []
+
+
+def test_the_start_page_lists_the_pages_of_the_navigation_in_its_order():
+    *_, nav = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:\n")
+    listed = re.findall(r"(\S+\.(?:md|ipynb))$", nav, re.MULTILINE)
+    start = (ROOT / "docs" / "index.md").read_text("utf-8")
+    assert ["index.md", *re.findall(r"\]\((?!\.\./)([^)#]+)\)", start)] == listed
