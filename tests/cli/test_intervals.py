@@ -109,13 +109,14 @@ def test_measured_coverage_belongs_to_the_level_it_was_measured_at(run, night, f
     assert "Covered:" not in run("intervals", night, "-p", fitted, *OURS, "--level", "0.8").out
 
 
-def test_expected_minutes_say_which_are_counted_and_which_are_sums(run, night, tmp_path):
+def test_expected_minutes_say_which_are_counted_and_which_are_sums(run, night, tmp_path, monkeypatch):
+    monkeypatch.setattr("stageguard.measures.summary.MUCH_MINUTES", 0.0)
     sg.Profile.load(BASE).replace(estimators={"tst_minutes": "path"}).save(tmp_path / "own.toml")
     shown = " ".join(run("decode", night, "-p", tmp_path / "own.toml", "-o", tmp_path / "n").out.split())
     own = "(TST counted on the decoded stages, all else sum of the posterior)"
     assert f"Expected by the profile's estimators {own}: W " in shown
     shown = " ".join(run("decode", night, "-p", BASE, "-o", tmp_path / "m").out.split())
-    assert "Expected by probabilities, not counted on the stages: W " in shown
+    assert "Expected by probabilities: W " in shown
 
 
 def test_another_cohort_has_its_intervals_withheld(run, night, fitted):

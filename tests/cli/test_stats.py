@@ -156,7 +156,7 @@ def test_what_a_rule_steered_is_marked_in_every_table(run, cohort, tmp_path):
     for title in ("FI (per epoch)", "Awakenings", "Bouts"):
         assert ran.out.count(f"{title} †") == 2  # means and differences
     assert "TST (min) †" not in ran.out
-    assert "† steered: the rule that set the strength" in ran.out
+    assert "by the rule that set the strength: no finding about the sleeper" in ran.out
     book = json.loads((tmp_path / "cohort.json").read_text())
     assert "; steered on 2 nights by the rule" in book["bouts_N2_after"]["Description"]
     assert "steered" not in book["bouts_N2_before"]["Description"] + book["tst_minutes_after"]["Description"]

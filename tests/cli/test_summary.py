@@ -10,6 +10,8 @@ import pytest
 
 import nights
 import stageguard as sg
+from stageguard.cli.present import print_summary
+from stageguard.cli.terminal import console
 from stageguard.guard.strength import STEERING
 from stageguard.measures.summary import DECODED_ROWS, Row, summary_of
 
@@ -187,3 +189,51 @@ def test_a_night_that_the_clock_changed_is_not_said_to_be_left_alone():
     summary = summary_of(early_rem_night(2, 0.8))
     assert summary.n_changed == 2
     assert summary.aside.startswith("THE CLOCK ALONE ACTED, and the night is not as experts score: ")
+
+
+def printed(decoding, capsys) -> list[str]:
+    print_summary("night.csv", summary_of(decoding), console())
+    return capsys.readouterr().out.splitlines()
+
+
+def flickering() -> sg.Decoding:
+    return decoding_of("WWNNRNNWWNRRWW" * 20, certainty=0.5)
+
+
+@pytest.mark.parametrize(
+    ("make", "deed"),
+    [
+        (lambda: decoding_of(("W" * 10 + "N" * 25 + "R" * 8) * 8), "Not smoothed: as fragmented"),
+        (flickering, "Calmed: transition weight "),
+        (lambda: decoding_of("WNRN" * 90, certainty=0.9999), "Not smoothed: fragmented (1.000), but"),
+        (lambda: decoding_of("W" * 200 + "N" * 200), "Not smoothed: less fragmented (0.003) than"),
+        (lambda: early_rem_night(10, 0.8), "Not smoothed: "),
+    ],
+)  # fmt: skip
+def test_what_the_guard_did_is_one_line(make, deed, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    lines = printed(make(), capsys)
+    assert sum(line.startswith(deed) for line in lines) == 1, lines
+
+
+def test_minutes_by_probabilities_are_printed_where_they_differ_much(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    sure = decoding_of("W" * 60 + "N" * 300 + "R" * 60, certainty=0.999)
+    assert summary_of(sure).expected == ""
+    # 10 min of 140 that are W, at .88: a twentieth of the night and more is expected elsewhere
+    unsure = decoding_of("W" * 60 + "N" * 300 + "R" * 60, certainty=0.6)
+    counted, best = 30.0, sg.estimates(unsure).best.stage_minutes["W"]
+    assert best - counted >= 10.0
+    assert f"W {best:.1f} min ({counted:.1f} counted)" in summary_of(unsure).expected
+    assert any(line.startswith("Expected by probabilities: W ") for line in printed(unsure, capsys))
+
+
+def test_early_rem_is_no_warning_in_mice(capsys):
+    def of(profile: str) -> tuple[sg.Decoding, str]:
+        made = decoding_of("W" * 60 + "N" * 10 + "R" * 60 + "N" * 400, profile, certainty=0.999999)
+        return made, "\n".join(printed(made, capsys))
+
+    mouse, shown = of("mouse-eeg-emg-3")
+    assert summary_of(mouse).to_dict()["indicators"]["rem_latency_minutes"]["after_place"] == "early"
+    assert "early" not in shown and "Early" not in shown
+    assert "early: REM within 15 min" in of("human-psg-3")[1]

@@ -1,4 +1,4 @@
-"""`stageguard tune` and `decode --tune` on the command line."""
+"""`stageguard tune` and `decode --strength tune` on the command line."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_night_given_twice_is_told_by_names(folder, run):
     shutil.copy(folder / "nights" / "n0.csv", folder / "nights" / "same.csv")
     for command in (
         ("tune", "nights", "--base", BASE, "-o", "t.toml"),
-        ("decode", "nights", "-p", BASE, "--tune"),
+        ("decode", "nights", "-p", BASE, "--strength", "tune"),
     ):
         assert "nights n0 and same have the same probabilities" in error_line(run(*command))
 
@@ -91,30 +91,30 @@ def test_the_output_is_a_toml_file(folder, run):
 
 
 def test_decode_tunes_first_and_keeps_the_profile_beside_the_cohort(folder, run):
-    ran = run("decode", "nights", "-p", BASE, "--tune", "-o", "out")
+    ran = run("decode", "nights", "-p", BASE, "--strength", "tune", "-o", "out")
     assert ran.code == 0, ran.err
     expected = sg.tune(densities(folder), BASE)
     assert sg.Profile.load(folder / "out" / "tuned-profile.toml") == expected
     assert "The stager " in ran.out and "tuned-profile.toml" in ran.out
     assert run("verify", "out/n3.hypnogram.tsv").code == 0
-    again = run("decode", "nights", "-p", BASE, "--tune", "-o", "out")
+    again = run("decode", "nights", "-p", BASE, "--strength", "tune", "-o", "out")
     assert again.code == 0, again.err
     assert "10 done before" in again.out
 
 
 def test_decode_says_where_the_profile_was_tuned_on_other_nights(folder, run):
-    assert run("decode", "nights", "-p", BASE, "--tune", "-o", "out").code == 0
+    assert run("decode", "nights", "-p", BASE, "--strength", "tune", "-o", "out").code == 0
     write_night(folder / "nights" / "n10.csv", BASE, hours=1, seed=10)
-    line = error_line(run("decode", "nights", "-p", BASE, "--tune", "-o", "out"))
+    line = error_line(run("decode", "nights", "-p", BASE, "--strength", "tune", "-o", "out"))
     assert "was tuned on other nights" in line
     assert "--overwrite" in line
     assert run("decode", "nights", "-p", "out/tuned-profile.toml", "-o", "out").code == 0
 
 
 def test_decode_takes_the_profile_as_it_is_where_nights_are_few(folder, run):
-    ran = run("decode", "nights/n0.csv", "nights/n1.csv", "-p", BASE, "--tune", "-o", "out")
+    ran = run("decode", "nights/n0.csv", "nights/n1.csv", "-p", BASE, "--strength", "tune", "-o", "out")
     assert ran.code == 0, ran.err
-    assert "--tune needs 10 nights: 2 nights decoded with human-psg-3 as it is" in ran.out
+    assert "--strength tune needs 10 nights: 2 nights decoded with human-psg-3 as it is" in ran.out
     assert not (folder / "out" / "tuned-profile.toml").exists()
 
 

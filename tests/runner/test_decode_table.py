@@ -422,7 +422,7 @@ def test_early_rem_that_was_removed_is_named_for_a_few_nights_and_for_a_table(ru
         np.savetxt(tmp_path / f"{name}.csv", night, delimiter=",", header="W,N1,N2,N3,R", comments="")
     files = (tmp_path / "early.csv", tmp_path / "late.csv")
     shown = " ".join(run("decode", *files, "-p", "human-psg-5", "-o", tmp_path / "out").out.split())
-    assert "early.csv: R 2 min after sleep onset (epoch 24), 10 min long" in shown
+    assert f"Early REM removed: on 1 of 2 nights: {files[0]}" in shown
     assert "early.csv: 10 min of early REM were removed" in shown
     assert "--cohort narcolepsy switches the clock off" in shown
     assert "late.csv: " not in shown

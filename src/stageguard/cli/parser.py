@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from functools import reduce
 from inspect import Parameter as Signed
 from inspect import cleandoc, signature
+from operator import or_
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
@@ -41,7 +43,8 @@ class Option:
     """What is given by its name: a flag where the parameter is a bool, else a name and a value.
 
     Without names it is called like the parameter; ``--x/--no-x`` is a flag that can be taken back.
-    `choices` are the values there are, where they stand in a table and not in a `Literal`; `at_once` prints
+    `choices` are the values there are, where they stand in a table and not in a `Literal`; a `Literal` beside
+    a number, as in ``float | Literal["off"]``, is what may stand in its place. `at_once` prints
     something instead of running the command.
     """
 
@@ -100,15 +103,17 @@ class Parameter:
         if self.declared.metavar or self.is_flag:
             return self.declared.metavar
         return (
-            f"<{'|'.join(self.choices)}>"
+            f"<{'|'.join((*self.choices, *(['NUMBER'] if self.kind is float else [])))}>"
             if self.choices
             else {int: "N", float: "NUMBER"}.get(self.kind, "TEXT")
         )
 
     def read(self, text: str, called: str) -> Any:
         """Return the value that a text stands for."""
-        if self.choices and text not in self.choices:
-            known = ", ".join(map(repr, self.choices))
+        known = ", ".join(map(repr, self.choices))
+        if text in self.choices and self.kind is float:
+            return text
+        if self.choices and text not in self.choices and self.kind is not float:
             hint = did_you_mean(text, self.choices)
             raise UsageError(f"{called} is {text!r}, expected one of {known}.{hint}")
         if (
@@ -120,7 +125,7 @@ class Parameter:
         except ValueError:
             value = None
         if value is None or not self._is_allowed(value):
-            noun = "a whole number" if self.kind is int else "a number"
+            noun = "a whole number" if self.kind is int else f"{known} or a number" if known else "a number"
             raise UsageError(
                 f"{called} is {text!r}, expected {', '.join(filter(None, (noun, self.bounds)))}."
             )
@@ -201,13 +206,15 @@ def _parameter(name: str, hint: Any, default: Any, heading: str) -> Parameter:
     if not isinstance(declared, Argument | Option):
         raise TypeError(f"parameter {name} is {hint}, expected Annotated[type, Option(...) or Argument(...)]")
     if type(None) in get_args(kind):
-        (kind,) = (one for one in get_args(kind) if one is not type(None))
+        kind = reduce(or_, (one for one in get_args(kind) if one is not type(None)))
     is_list = get_origin(kind) is list
     if is_list:
         (kind,) = get_args(kind)
     choices = declared.choices if isinstance(declared, Option) else ()
     if get_origin(kind) is Literal:
         kind, choices = str, get_args(kind)
+    elif words := [one for one in get_args(kind) if get_origin(one) is Literal]:
+        kind, choices = float, get_args(words[0])
     return Parameter(name, declared, kind, choices, is_list, default, heading)
 
 

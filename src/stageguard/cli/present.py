@@ -23,8 +23,9 @@ from stageguard.cli.terminal import (
     print_list,
     table,
 )
+from stageguard.formats.density import is_said_by_file
 from stageguard.formats.outputs import REVIEW_SENTENCE
-from stageguard.measures.estimates import Estimates
+from stageguard.guard.inputs import UNSAID_TRAINING
 from stageguard.measures.summary import NightFacts, NightSummary, looking_like_experts
 from stageguard.night.quantities import EARLY_WORDS, JOINT, steered_words
 from stageguard.runner.cohort_tables import MOST_IN_FULL
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from stageguard.guard.explain import Change
 
 MOST_NOTES = 8  # of many files, in one line
+MOST_BOUTS = 3  # of removed early REM that are named of a night
 MOST_ROWS = MOST_IN_FULL  # nights that are shown one by one
 MOST_PROBLEMS = 20  # different ones that are printed
 PLACE_STYLE = {"below": "yellow", "inside": "green", "above": "yellow", "early": "red"}
@@ -125,15 +127,22 @@ def print_night(
     summary = night.summary
     assert summary is not None
     print_summary(outcome.file, summary, out, more)
-    print_list(out, "Strength", [summary.strength])
     if night.changes:
         print_changes(night.changes, out)
     print_read([outcome], out)
-    print_list(out, "Assumed", summary.assumptions)
+    print_list(out, "Assumed", filter(is_worth_saying, summary.assumptions))
     print_list(out, "Advice", summary.advice)
     print_list(out, "Warning", outcome.warnings)
-    print_list(out, "Wrote", night.outputs.values())
+    print_list(out, "Wrote", [", ".join(map(str, night.outputs.values()))])
     print_review(out)
+
+
+def is_worth_saying(note: str) -> bool:
+    """Whether a remark on how a night was read or decoded is more than what holds of nearly every night.
+
+    That nobody says how the stager was trained is told by the advice, where it matters.
+    """
+    return note != UNSAID_TRAINING and not is_said_by_file(note)
 
 
 def print_read(outcomes: Outcomes, out: Console) -> None:
@@ -143,15 +152,15 @@ def print_read(outcomes: Outcomes, out: Console) -> None:
 
 def print_read_notes(notes: Sequence[str], out: Console) -> None:
     """Print what was assumed while reading, each remark once, in one line."""
-    if notes:
-        print_list(out, "Read", ["; ".join(_first_few(notes, "remark"))])
+    if assumed := list(filter(is_worth_saying, notes)):
+        print_list(out, "Read", ["; ".join(_first_few(assumed, "remark"))])
 
 
-def _first_few(texts: Iterable[str], noun: str) -> list[str]:
+def _first_few(texts: Iterable[str], noun: str, most: int = MOST_NOTES) -> list[str]:
     """Return the first texts, each once, and how many more there are."""
     lines = list(dict.fromkeys(map(one_line, texts)))
-    n_more = len(lines) - MOST_NOTES
-    return lines[:MOST_NOTES] + ([f"and {count(n_more, f'more {noun}')}"] if n_more > 0 else [])
+    n_more = len(lines) - most
+    return lines[:most] + ([f"and {count(n_more, f'more {noun}')}"] if n_more > 0 else [])
 
 
 def print_notes(notes: Sequence[str], *, as_json: bool, heading: str = "Note") -> None:
@@ -207,11 +216,13 @@ def length_words(n_epochs: int, epoch_seconds: float) -> str:
 
 
 def print_summary(file: str, summary: NightSummary, out: Console, more: Sequence[Sequence[str]] = ()) -> None:
-    """Headline and before/after table, with `more` rows."""
+    """Print what changed, as a before/after table with `more` rows and in a sentence, and what to look at."""
     print_headline(file, summary.facts, out, "with", summary.lights)
     print_verdict(summary.verdict, out, looks_like_experts=summary.joint.looks_like_experts)
     shown = table("", "before", "after", "expert range", right=("before", "after"))
     for title, *cells in (*(row.cells() for row in summary.indicators), *more):
+        if not summary.is_early_rem_odd:
+            cells = [cell.removesuffix(" early") for cell in cells]
         shown.add_row(title, *(marked(cell) for cell in cells))
     changed = f"{summary.n_changed:,} ({summary.changed_percent:.1f} %)"
     shown.add_row("Epochs changed", "", changed, "")
@@ -220,39 +231,29 @@ def print_summary(file: str, summary: NightSummary, out: Console, more: Sequence
     if summary.n_unscored:
         shown.add_row("Epochs left unscored", "", f"{summary.n_unscored:,}", "")
     out.print(shown)
-    if any("early" in (row.before_place, row.after_place) for row in summary.indicators):
-        out.print(EARLY_WORDS)
     if any(row.is_steered for row in summary.indicators):
         out.print(steered_words(1))
     if summary.range_note:
         out.print(summary.range_note)
+    out.print(summary.deed)
     if summary.aside:
         out.print(summary.aside, style="bold red")
-    print_list(out, "Early REM removed", summary.early_rem_removed)
+    if summary.is_early_rem_odd:
+        _print_early_rem(summary, out)
+    if summary.expected:
+        out.print(summary.expected)
+
+
+def _print_early_rem(summary: NightSummary, out: Console) -> None:
+    """Name early REM that was removed, and say to look at what is left or was much."""
+    if summary.early_rem_removed:
+        removed = _first_few(summary.early_rem_removed, "bout", MOST_BOUTS)
+        print_list(out, "Early REM removed", ["; ".join(removed)])
+    is_early = any(row.after_place == "early" for row in summary.indicators)
+    was_early = any(row.before_place == "early" for row in summary.indicators)
+    if is_early or (was_early and not summary.early_rem_removed):
+        out.print(EARLY_WORDS)
     print_list(out, "Look at the night", filter(None, [summary.early_rem_advice]))
-    out.print(_estimate_words(summary.estimates), style="dim")
-
-
-def _estimate_words(estimates: Estimates) -> str:
-    """Return sleep and stages by probabilities, and REM latency by the estimator that serves the night."""
-    expected = estimates.best
-    minutes = ", ".join(f"{stage} {each:.1f}" for stage, each in expected.stage_minutes.items())
-    how = "by probabilities, not counted on the stages"
-    if others := [f"{name} {what}" for name, what in estimates.others.items()]:
-        rest = ["all else sum of the posterior"] if len(others) < len(estimates.estimators) else []
-        how = f"by the profile's estimators ({', '.join(others + rest)})"
-    words = f"Expected {how}: {minutes} min"
-    words += "" if isnan(expected.tst_minutes) else f"; asleep (TST) {expected.tst_minutes:.1f} min"
-    if isnan(estimates.rem_latency_minutes):
-        return f"{words}."
-    latency = f"{estimates.rem_latency_minutes:.1f} min ({estimates.rem_latency_estimator})"
-    words += f". REM latency, best estimate: {latency}"
-    if isnan(estimates.early_rem_kept_minutes):
-        return f"{words}."
-    return (
-        f"{words}; it passes over REM kept {estimates.early_rem_kept_minutes:g} min after sleep onset: "
-        "look at it."
-    )
 
 
 def print_verdict(verdict: str, out: Console, *, looks_like_experts: bool | None) -> None:
@@ -296,14 +297,17 @@ def print_cohort(outcomes: Sequence[Outcome[DecodedNight]], out: Console | None 
     out.print(shown)
     folders = sorted({str(outcome.result.outputs["tsv"].parent) for outcome in outcomes})
     out.print(looking_like_experts([outcome.result.joint.looks_like_experts for outcome in outcomes]))
-    print_list(out, "Early REM removed", _early_rem_removed(outcomes))
-    estimated = {each.file: each.result.estimates for each in outcomes}
+    people = [each for each in outcomes if each.result.summary and each.result.summary.is_early_rem_odd]
+    removed = [outcome.file for outcome in people if outcome.result.n_early_rem_removed]
+    print_list(out, "Early REM removed", [some_nights(removed, len(outcomes))] if removed else [])
+    print_list(out, "Look at the night", _first_few(_early_rem_advice(people), "night"))
+    estimated = {each.file: each.result.estimates for each in people}
     kept = {file: each.early_rem_kept_minutes for file, each in estimated.items() if each is not None}
     print_early_rem_kept(kept, out)
     out.print(f"Wrote {len(outcomes)} hypnogram{'s' * (len(outcomes) != 1)} to {', '.join(folders)}")
     print_read(outcomes, out)
     assumed = [text for each in outcomes if each.result.summary for text in each.result.summary.assumptions]
-    print_list(out, "Assumed", _first_few(assumed, "remark"))
+    print_list(out, "Assumed", _first_few(filter(is_worth_saying, assumed), "remark"))
     print_review(out)
 
 
@@ -327,14 +331,13 @@ def look_at(names: Sequence[str]) -> str:
     return "Look at it." if len(names) == 1 else "Look at them."
 
 
-def _early_rem_removed(outcomes: Sequence[Outcome[DecodedNight]]) -> Iterator[str]:
-    """Yield every early REM that the clock removed, and what to do about much of it, after its file."""
+def _early_rem_advice(outcomes: Sequence[Outcome[DecodedNight]]) -> Iterator[str]:
+    """Yield what to do where much early REM was removed, after the file."""
     for outcome in outcomes:
         summary = outcome.result.summary
         assert summary is not None
-        for text in (*summary.early_rem_removed, summary.early_rem_advice):
-            if text:
-                yield f"{one_line(outcome.file)}: {one_line(text)}"
+        if summary.early_rem_advice:
+            yield f"{one_line(outcome.file)}: {one_line(summary.early_rem_advice)}"
 
 
 def print_problems(

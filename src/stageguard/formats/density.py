@@ -158,6 +158,11 @@ def build_density(path: Where, raw: RawDensity, options: DensityOptions) -> Dens
     return DensityFile(density, remarks)
 
 
+def is_said_by_file(note: str) -> bool:
+    """Whether a remark repeats what a file says itself, so that nothing was assumed."""
+    return note.startswith("epochs last ") and ": from the file's " in note
+
+
 def _epoch_seconds(path: Where, raw: RawDensity, options: DensityOptions) -> tuple[float, list[str]]:
     """Epoch length that the caller, the file, the tool or the default says, and who said it."""
     notes = list(raw.notes)

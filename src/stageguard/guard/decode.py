@@ -76,6 +76,9 @@ def decode(density: Any, profile: Profile | str, *, options: GuardOptions) -> De
         with the profile's fingerprint.
     trained : "natural" or "balanced", optional
         Whether the stager was trained on natural class frequencies. Unknown counts as balanced.
+    strength : float or "off", optional
+        The transition weight of every night, in place of the profile's own or of its rule; all else of the
+        profile stays. "off" is the stager's own choice, apart from pins, lost signal and filled gaps.
     logits, log : bool
         The numbers are logits, or log-probabilities.
 
@@ -116,7 +119,7 @@ def read_all(
     density: Any, profile: Profile | str, options: GuardOptions, *, stacklevel: int, wants_paths: bool = True
 ) -> Asked:
     """Read and check what one call of a verb passed."""
-    profile = as_profile(profile)
+    profile = as_profile(profile).at_strength(options.strength)
     if options.stager is not None:
         checks.text(options.stager, "stager", empty=False)
     if options.trained is not None:

@@ -26,7 +26,7 @@ from stageguard.guard.strength import Strength
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.night import ExportableStages
-from stageguard.profile.profile import Profile
+from stageguard.profile.profile import OFF, Profile
 
 CITATION = (
     "Wang J, Wang Y, Wu H, Gao J, Xu S, Zou D. StageGuard: Physiologically Constrained Sleep Staging. "
@@ -92,7 +92,8 @@ class Decoding(ExportableStages):
         """How strongly the profile acted, and why."""
         found: Strength | None = self._made.get("strength")
         if found is None:
-            found = self._made["strength"] = fixed_strength(self.profile, self.night, self.path)
+            found = fixed_strength(self.profile, self.night, self.path, self.given.options.strength)
+            self._made["strength"] = found
         return found
 
     def replaced(self, **made: Hypnogram | Strength) -> Decoding:
@@ -247,6 +248,8 @@ class Decoding(ExportableStages):
         reason = f" {self.strength}"
         if self._is_free:
             rule, reason = "which steps aside and returns the stager's own argmax", ""
+        if self.strength.asked == OFF:
+            rule, reason = "switched off, so that the stager's own argmax was kept", ""
         by = ""
         if n_changed and (self.strength.step == "untouched" or self._is_free) and self.other_causes:
             by = f" by {' and '.join(self.other_causes)}"
@@ -306,7 +309,8 @@ class Decoding(ExportableStages):
                 "stager": self.stager,
                 "trained": self.trained,
                 "epoch_seconds": self.epoch_seconds,
-            },
+            }
+            | ({} if (strength := self.given.options.strength) is None else {"strength": strength}),
         }
 
 

@@ -40,6 +40,7 @@ Training = Literal["natural", "balanced"]
 Pins = Mapping[int, str | int]
 OneNight = Hypnodensity | npt.NDArray[Any]
 
+UNSAID_TRAINING = "how the stager was trained is not said: taken as class-balanced"
 
 AROUND_THE_CLOCK_HOURS = 24.0  # from here on, a recording holds more than one night or the days around it
 
@@ -60,6 +61,7 @@ class GuardOptions:
     cohort: str | None = None
     stager: str | None = None
     trained: Training | None = None
+    strength: float | Literal["off"] | None = None
     logits: bool = False
     log: bool = False
 
@@ -116,6 +118,7 @@ class _Keywords(TypedDict, total=False):
     cohort: str | None
     stager: str | None
     trained: Training | None
+    strength: float | Literal["off"] | None
 
 
 class NightKeywords(_Keywords, total=False):
@@ -304,7 +307,7 @@ def assumptions(profile: Profile, given: NightInput) -> tuple[str, ...]:
     assumed = list(given.assumed)
     rule, cohort = profile.strength, given.options.cohort
     if rule is not None and rule.lifts and rule.lift is None and given.options.trained is None:
-        assumed.append("how the stager was trained is not said: taken as class-balanced")
+        assumed.append(UNSAID_TRAINING)
     if cohort is not None and profile.caution_for(cohort) is None and profile.cohort is None:
         assumed.append(f"no caution of the profile concerns cohort {cohort!r}")
     if profile.cohort is not None:

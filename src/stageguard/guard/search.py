@@ -20,7 +20,7 @@ from stageguard.guard.evidence import Night, best_stages, fragmentation_index
 from stageguard.guard.solver import Job, Passes, Path, Solver, Trial, fixed_log_weight, fixed_trial
 from stageguard.guard.strength import YIELDING_WEIGHT, Lifting, Step, Strength
 from stageguard.profile.parts import StrengthRule
-from stageguard.profile.profile import Profile
+from stageguard.profile.profile import OFF, Profile
 
 TRANSITION_WEIGHTS = (0.0, 0.03, 0.06, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5)
 PRIOR_EXPONENTS = tuple(round(0.05 * i, 2) for i in range(15))  # 0, .05, … .70
@@ -238,9 +238,15 @@ def _run_fixed(profile: Profile, solver: Solver, nights: Sequence[Night]) -> lis
     return [Solved(night, path, None) for night, path in zip(nights, opened, strict=True)]
 
 
-def fixed_strength(profile: Profile, night: Night, path: Path) -> Strength:
-    """Return how strongly a profile whose strength follows no rule constrained a night."""
+def fixed_strength(
+    profile: Profile, night: Night, path: Path, asked: float | Literal["off"] | None = None
+) -> Strength:
+    """Return how strongly a profile whose strength follows no rule constrained a night.
+
+    What was `asked` is told unless the profile steps aside all the same, as for another cohort.
+    """
     assert profile.transition_weight is not None
+    is_heeded = asked == OFF or asked == profile.transition_weight
     return Strength(
         rule="fixed",
         step="fixed",
@@ -248,6 +254,7 @@ def fixed_strength(profile: Profile, night: Night, path: Path) -> Strength:
         prior_exponent=profile.prior_exponent,
         fi_before=_argmax_path(night).fragmentation_index,
         fi_after=path.fragmentation_index,
+        asked=asked if is_heeded else None,
         **({} if path.passes is None else _about_clock(night, path.passes)),
     )
 

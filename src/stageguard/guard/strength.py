@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from stageguard.base.records import dataclass
+from stageguard.profile.profile import OFF
 
 YIELDING_WEIGHT = 0.3  # the transition weight at which soft evidence gives way
 
@@ -40,6 +41,8 @@ class Strength:
         What a transition weight of 0.3 leaves, where ``target`` tried it.
     stager_fi : float
         Median over the stager's nights where the profile holds it, at this epoch length.
+    asked : float, "off" or None
+        The strength that the caller asked for, in place of the profile's own.
     balance_nats : tuple of float
         What ``target`` added to each stage's evidence on a night it lowered: to REM the log of the share that
         the probabilities expect over the one that smoothing leaves; empty on others and without REM.
@@ -68,6 +71,7 @@ class Strength:
     fi_aim: float = math.nan
     fi_yielded: float = math.nan
     stager_fi: float = math.nan
+    asked: float | Literal["off"] | None = None
     balance_nats: tuple[float, ...] = ()
     lifting: Lifting = "unasked"
     clock_onsets: tuple[int, ...] = ()
@@ -83,6 +87,52 @@ class Strength:
     def __str__(self) -> str:
         """Return the reason in a sentence, and what the clock counts from in another."""
         return self._reason() + self._clock_sentence()
+
+    def in_short(self) -> str:
+        """Return what was done in one sentence, and what is unusual about the clock."""
+        return self._deed() + self._clock_remarks()
+
+    def _deed(self) -> str:
+        if self.asked == OFF:
+            return "The guard is off, as asked: the stager's own choice."
+        if self.rule == "fixed":
+            return self._reason()
+        tau = f"transition weight {self.transition_weight:g}"
+        change = f"fragmentation from {self.fi_before:.3f} to {self.fi_after:.3f}"
+        if self.rule == "match":
+            return f"{tau.capitalize()} brings {change}, next to the experts' {self.fi_low:.3f}."
+        if self.step == "hard":
+            return (
+                f"Not smoothed: fragmented ({self.fi_before:.3f}), but the evidence does not yield, as in a "
+                "fragmented sleeper."
+            )
+        if self.step == "untouched":
+            return self._untouched_in_short()
+        reached = (
+            "as experts score" if self.fi_low <= self.fi_after <= self.fi_high else "not as experts score"
+        )
+        lifts = f"prior exponent {self.prior_exponent:g}"
+        how = {"lowered": f"Calmed: {tau}", "raised": f"Minority stages lifted: {lifts}"}
+        by = how.get(self.step, f"Minority stages lifted, then calmed: {lifts} and {tau}")
+        return f"{by} brought {change}, {reached}."
+
+    def _untouched_in_short(self) -> str:
+        if math.isnan(self.fi_before):
+            return "Not smoothed: too few epochs to measure fragmentation."
+        if self.fi_before < self.fi_low:
+            tried = ", and lifting minority stages does not help" * (self.lifting == "tried")
+            return f"Not smoothed: less fragmented ({self.fi_before:.3f}) than experts score{tried}."
+        if not math.isnan(self.stager_fi):
+            return self._untouched("")
+        return f"Not smoothed: as fragmented ({self.fi_before:.3f}) as experts score."
+
+    def _clock_remarks(self) -> str:
+        if self.clock_passes and not self.clock_onsets:
+            return " The clock found no sleep to count from."
+        pins = ", ".join(map(str, self.clock_overruled))
+        moved = f" Sleep onset, which the clock counts from, still moved after {self.clock_passes} passes."
+        pinned = f" Pins overrule the clock at {_epochs(self.clock_overruled)} {pins}." if pins else ""
+        return ("" if self.clock_settled else moved) + pinned
 
     def _clock_sentence(self) -> str:
         if not self.clock_passes:
@@ -101,6 +151,10 @@ class Strength:
     def _reason(self) -> str:
         tau = f"transition weight {self.transition_weight:g}"
         change = f"fragmentation index {self.fi_before:.3f} -> {self.fi_after:.3f}"
+        if self.asked == OFF:
+            return f"The guard is off, as asked: the stager's own choice; {change}."
+        if self.asked is not None:
+            return f"{tau.capitalize()} was given, in place of the profile's own; {change}."
         if self.rule == "fixed":
             return f"The profile fixes {tau}; {change}."
         if self.rule == "match":

@@ -15,7 +15,7 @@ from stageguard.base.records import dataclass
 from stageguard.measures.bouts import cuts_of, hypnogram_before
 from stageguard.measures.cohort import CohortTable, measure
 from stageguard.measures.day import lights_words
-from stageguard.measures.estimates import Estimates, estimates_of
+from stageguard.measures.estimates import Estimates, Expected, estimates_of
 from stageguard.measures.rare_events import early_rem_removed
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.measures.validity import Validity, joint_of, validity_of
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 # What tables of the command line show: the joint score, indicators, statistics.
 SHOWN = {quantity.key: quantity for quantity in (JOINT, *INDICATORS, *NIGHT, ALL_BOUTS) if quantity.shown}
 MOST_OUTSIDE = 4  # indicators that are named where no rule smoothed
+MUCH_MINUTES = 10.0  # between counted and expected minutes: from here on a person is told
 MUCH_EARLY_REM_MINUTES = 5.0  # removed early REM that a person has to look at, in sum
 DECODED_ROWS = tuple(key for key, quantity in SHOWN.items() if "decode" in quantity.shown)
 
@@ -164,6 +165,51 @@ def early_rem_advice(decoding: Decoding) -> str:
     if decoding.night.clock is None:
         return look
     return Message(look, " ", Argument("cohort", "narcolepsy"), " switches the clock off.")
+
+
+def is_early_rem_odd(profile: Profile) -> bool:
+    """Whether REM soon after sleep onset calls for a look, as in people and not in animals."""
+    return profile.species == "human"
+
+
+def expected_words(decoding: Decoding, estimates: Estimates, rows: Sequence[Row]) -> str:
+    """Say which minutes differ much by probabilities, and a REM latency that no row has; else nothing."""
+    window, scheme = slice(estimates.first_epoch, estimates.stop_epoch), decoding.profile.scheme
+    labels = decoding.hypnogram.labels[window].astype(np.intp)
+    n_shown = np.bincount(labels + 1, minlength=scheme.n_stages + 1)[1:]
+    expected, counted = estimates.best, Expected.of_sums(n_shown, scheme, decoding.epoch_seconds)
+    pairs = {stage: (each, counted.stage_minutes[stage]) for stage, each in expected.stage_minutes.items()}
+    pairs["TST"] = expected.tst_minutes, counted.tst_minutes
+    differing = [
+        f"{name} {each:.1f} min ({other:.1f} counted)"
+        for name, (each, other) in pairs.items()
+        if abs(each - other) >= MUCH_MINUTES
+    ]
+    words = []
+    if differing:
+        how = "by probabilities"
+        if others := [f"{name} {what}" for name, what in estimates.others.items()]:
+            rest = ["all else sum of the posterior"] if len(others) < len(estimates.estimators) else []
+            how = f"by the profile's estimators ({', '.join(others + rest)})"
+        words.append(f"Expected {how}: {', '.join(differing)}.")
+    latency = estimates.rem_latency_minutes
+    kept = estimates.early_rem_kept_minutes if is_early_rem_odd(decoding.profile) else NAN
+    shown_latencies = [row.after for row in rows if row.key.startswith("rem_latency")]
+    if not isnan(latency) and (not isnan(kept) or latency not in shown_latencies):
+        passes = f"; it passes over REM kept {kept:.3g} min after sleep onset: look at it"
+        words.append(
+            f"REM latency, best estimate: {latency:.1f} min ({estimates.rem_latency_estimator})"
+            f"{'' if isnan(kept) else passes}."
+        )
+    return " ".join(words)
+
+
+def deed_words(decoding: Decoding) -> str:
+    """Say what the guard did, and on a night that no rule smoothed what else changed it."""
+    strength = decoding.strength
+    is_by_others = strength.step in ("untouched", "hard") and decoding.changed.any()
+    by = f" Changed only by {' and '.join(decoding.other_causes)}." if is_by_others else ""
+    return f"{strength.in_short()}{by}"
 
 
 def aside_words(decoding: Decoding, valid: Validity) -> str:
@@ -311,6 +357,10 @@ class NightSummary:
     early_rem_removed: tuple[str, ...]
     early_rem_advice: str
     estimates: Estimates
+    # printed alone, from here on
+    deed: str  # what the guard did, in a sentence
+    expected: str  # minutes and REM latency by probabilities, where they differ
+    is_early_rem_odd: bool
 
     @property
     def changed_percent(self) -> float:
@@ -324,7 +374,9 @@ class NightSummary:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)[1:]}
+        printed = ("deed", "expected", "is_early_rem_odd")
+        names = [field.name for field in fields(self)[1:] if field.name not in printed]
+        values = {name: getattr(self, name) for name in names}
         values["indicators"] = {row.key: row.to_dict() for row in self.indicators}
         values["joint"] = asdict(self.joint) | {"looks_like_experts": self.joint.looks_like_experts}
         values["estimates"] = self.estimates.to_dict()
@@ -338,6 +390,7 @@ def summary_of(decoding: Decoding, options: StatisticsOptions | None = None) -> 
     moments = (None, None) if options is None else options.lights
     valid = _validities(decoding, options)
     rows = _rows(nights, valid, options, is_steered=decoding.strength.steers)
+    estimates = estimates_of(decoding, options or StatisticsOptions())
     return NightSummary(
         facts=NightFacts.of(hypnogram, profile),
         offset_seconds=hypnogram.offset_seconds,
@@ -356,5 +409,8 @@ def summary_of(decoding: Decoding, options: StatisticsOptions | None = None) -> 
         aside=aside_words(decoding, valid[1]),
         early_rem_removed=early_rem_words(decoding),
         early_rem_advice=early_rem_advice(decoding),
-        estimates=estimates_of(decoding, options or StatisticsOptions()),
+        estimates=estimates,
+        deed=deed_words(decoding),
+        expected=expected_words(decoding, estimates, rows),
+        is_early_rem_odd=is_early_rem_odd(profile),
     )

@@ -25,8 +25,8 @@ PHASES = ("light", "dark")
 # Experts score REM so soon after sleep onset on 0 to 0.8 % of nights (DOD-H, DOD-O, Sleep-EDF).
 EARLY_REM_MINUTES = 15.0
 EARLY_WORDS = (
-    f"early: REM within {EARLY_REM_MINUTES:g} min of sleep onset, which experts score on less than 1 % of "
-    "adults' nights; a false epoch, or a finding: look at it"
+    f"early: REM within {EARLY_REM_MINUTES:g} min of sleep onset, as on less than 1 % of adults' nights: "
+    "look at it"
 )
 
 STEERED_MARK = "†"
@@ -34,11 +34,8 @@ STEERED_MARK = "†"
 
 def steered_words(n_nights: int) -> str:
     """Return what the mark says, of that many nights."""
-    where = "this night" if n_nights == 1 else f"{n_nights:,} nights"
-    return (
-        f"{STEERED_MARK} steered: the rule that set the strength brought the fragmentation of {where} to "
-        "what it aims at, so that after decoding this tells of the rule, not of the sleeper"
-    )
+    where = "" if n_nights == 1 else f" on {n_nights:,} nights"
+    return f"{STEERED_MARK} steered{where} by the rule that set the strength: no finding about the sleeper"
 
 
 @dataclass(frozen=True, slots=True)

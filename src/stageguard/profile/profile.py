@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stageguard.base import checks
-from stageguard.base.errors import CohortError, FileFormatError, ProfileError, did_you_mean
+from stageguard.base.errors import CohortError, FileFormatError, InputError, ProfileError, did_you_mean
 from stageguard.base.files import read_toml
 from stageguard.base.lazy import load
 from stageguard.base.records import dataclass
@@ -36,6 +36,10 @@ _EXCLUDES = {
     "scheme": ("stages", "wake", "rem"),
     "stages": ("scheme",),
 }
+OFF = "off"  # the strength at which nothing is guarded
+_GUARD_OFF = dict.fromkeys(
+    ("min_bout_seconds", "flip_flop", "durations", "clock", "calibration", "prior_exponent", "estimators")
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)
@@ -238,6 +242,23 @@ class Profile(Document):
         if stager is None:
             return self.cohort is None and not self.intervals
         return words_of(stager) == words_of(self.stager)
+
+    def at_strength(self, strength: float | str | None) -> Profile:
+        """Return the profile that guards every night at one strength, in place of its own weight or rule.
+
+        A number is the transition weight; minimum bouts, the clock, calibration and all else stay. ``"off"``
+        leaves every epoch as the stager decided it: no transition counts, no bout is too short, and neither
+        clock nor calibration moves a stage. None is the profile itself.
+        """
+        if strength is None:
+            return self
+        if isinstance(strength, str):
+            if strength != OFF:
+                got = checks.shown(strength)
+                raise InputError(f"strength is {got}, expected {OFF!r} or a number, the transition weight.")
+            return self._once("off", lambda: self.replace(transition_weight=0.0, **_GUARD_OFF))
+        weight = checks.number(strength, "strength", low=0, high=1000)
+        return self._once(f"strength {weight!r}", lambda: self.replace(transition_weight=weight))
 
     def for_cohort(self, cohort: str | None) -> Profile:
         """Return the profile to use for a cohort: itself, unless it was fitted on another one.

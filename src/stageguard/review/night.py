@@ -24,9 +24,6 @@ from stageguard.night.stages import StageScheme
 from stageguard.profile.profile import Profile, profiles
 from stageguard.review.state import Action, Pin, ReviewState, Settings, act
 
-GUARD_OFF = dict.fromkeys(
-    ("min_bout_seconds", "flip_flop", "durations", "clock", "calibration", "prior_exponent", "estimators")
-)
 MOST_PROFILES_TRIED = 3  # of those offered where pins contradict one another
 
 
@@ -243,10 +240,7 @@ def _longer(night: NightUnderReview, settings: Settings, action: Action) -> Iter
 def _adjusted(profile: Profile, settings: Settings) -> Profile:
     if settings.clock and profile.clock is None:
         raise InputError(f"profile {profile.name!r} has no clock, so that it cannot be switched on.")
-    if settings.strength == "off":
-        return profile.replace(transition_weight=0.0, **GUARD_OFF)
-    if settings.strength is not None:
-        profile = profile.replace(transition_weight=settings.strength)
+    profile = profile.at_strength(settings.strength)
     return profile.replace(clock=None) if settings.clock is False and profile.clock is not None else profile
 
 

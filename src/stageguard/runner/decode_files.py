@@ -7,7 +7,7 @@ from dataclasses import asdict, field, fields, replace
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -71,6 +71,7 @@ class DecodeOptions:
     cohort: str | None = None
     stager: str | None = None
     trained: Training | None = None
+    strength: float | Literal["off"] | None = None  # in place of the profile's own
     lights_off: Moment | None = None  # recorded with the sample list's other moments
 
     def to_dict(self) -> dict[str, Any]:
@@ -81,6 +82,7 @@ class DecodeOptions:
         )
         content |= {"normalize": True} if density.normalize else {}
         content |= {} if self.stager is None else {"stager": self.stager}
+        content |= {} if self.strength is None else {"strength": self.strength}
         return content | {
             "stages": None if density.stages is None else list(density.stages),
             "epoch_seconds": density.epoch_seconds,
@@ -114,6 +116,7 @@ class DecodeOptions:
             cohort=recorded.get("cohort"),
             stager=recorded.get("stager"),
             trained=recorded.get("trained"),
+            strength=recorded.get("strength"),
             lights_off=None if lights_off is None else parse_moment(str(lights_off)),
         )
 
@@ -260,6 +263,7 @@ def decode_file(
         cohort=options.cohort,
         stager=options.stager,
         trained=options.trained,
+        strength=options.strength,
     )
     return decoding, read.notes
 
@@ -458,7 +462,7 @@ def _difference(
     differing = [key for key in keys if asked.get(key, _MISSING) != recorded.get(key, _MISSING)]
     if differing:
         return f"was decoded with other options ({', '.join(differing)})"
-    own = task.profile.for_cohort(task.options.cohort)
+    own = task.profile.at_strength(task.options.strength).for_cohort(task.options.cohort)
     if used["sha256"] not in (own.sha256, own.for_other_stager().sha256):
         same = used["name"] == task.profile.name
         return f"was decoded with {'another version of ' * same}the profile {used['name']}"

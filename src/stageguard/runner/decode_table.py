@@ -373,7 +373,8 @@ def _decode_nights(task: TableTask, nights: Sequence[TableNight]) -> list[Decodi
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StageGuardWarning)  # of many changes, which are counted by night
         try:
-            given: dict[str, Any] = {"cohort": said.cohort, "stager": said.stager, "trained": said.trained}
+            names = ("cohort", "stager", "trained", "strength")
+            given: dict[str, Any] = {name: getattr(said, name) for name in names}
             if len(densities) == 1:  # whose problem is not one of `night 0`
                 return [decode(densities[0], task.profile, **given)]
             return [*decode(densities, task.profile, **given)]

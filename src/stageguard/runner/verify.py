@@ -282,8 +282,9 @@ def version_notes(record: dict[str, Any]) -> tuple[str, ...]:
             "input, such as versions, is not checked."
         )
     if recorded["name"] in profiles():
-        installed = Profile.load(recorded["name"]).for_cohort(record["options"].get("cohort"))
-        if installed.sha256 != recorded["sha256"]:
+        installed, said = Profile.load(recorded["name"]), record["options"]
+        used = installed.at_strength(said.get("strength")).for_cohort(said.get("cohort"))
+        if recorded["sha256"] not in (used.sha256, installed.sha256):  # a cohort's table records the latter
             notes.append(
                 f"the profile {recorded['name']!r} installed here differs from the recorded one, which was "
                 "used."

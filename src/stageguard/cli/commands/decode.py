@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from stageguard.cli.present import (
     MOST_NOTES,
     MOST_ROWS,
     executor_on,
+    is_worth_saying,
     look_at,
     print_cohort,
     print_early_rem_kept,
@@ -75,8 +76,16 @@ Explain = Annotated[
 Only = Annotated[
     list[str] | None, text_option("ID", "Decode this night of a folder, list or table alone; repeatable.")
 ]
-Tune = Annotated[
-    bool, Option("--tune", help="Tune the profile to the stager first, on these nights if ten or more.")
+HowStrongly = Annotated[
+    float | Literal["off", "tune"] | None,
+    Option(
+        "--strength",
+        min=0,
+        max=1000,
+        help="How strongly to guard. NUMBER: transition weight, in place of the profile's own or its rule. "
+        "off: the stager's own choice, apart from --pins, --quality and gaps. tune: as the profile tuned to "
+        "the stager on these nights, if ten or more, says.",
+    ),
 ]
 
 
@@ -88,7 +97,7 @@ def decode(
     output: OutputFolder = None,
     svg: Svg = False,
     explain: Explain = False,
-    tune: Tune = False,
+    strength: HowStrongly = None,
     only: Only = None,
     overwrite: Overwrite = False,
     jobs: Jobs = 1,
@@ -99,8 +108,8 @@ def decode(
 
     Writes NAME.hypnogram.tsv and NAME.hypnogram.json for each file, and prints what changed. A second call
     skips what was decoded before. With several files and --output also cohort.tsv, failures.tsv where any
-    failed, and with --tune the profile as tuned-profile.toml. A cohort in one table with the column id goes
-    to one table: --output out.parquet, or out.csv.
+    failed, and with --strength tune the profile as tuned-profile.toml. A cohort in one table with the
+    column id goes to one table: --output out.parquet, or out.csv.
 
     Examples
     --------
@@ -108,8 +117,12 @@ def decode(
     stageguard decode nights --profile human-psg-5 --output decoded --jobs 0
     """
     loaded, options = Profile.load(profile), decode_options(given)
+    is_tuned = strength == "tune"
+    if strength != "tune":
+        options = replace(options, strength=strength)
     if output is not None and output.suffix and load("runner.decode_table:is_table_name")(output):
-        too_much = [option for option, is_given in (("--tune", tune), ("--svg", svg)) if is_given]
+        single = {"--strength tune": is_tuned, "--svg": svg}  # what goes with files of one night only
+        too_much = [option for option, is_given in single.items() if is_given]
         source = _table_to_decode(files, samples, given, profile, too_much)
         make = load("runner.decode_table:TableTask")
         chosen = tuple(only or ())
@@ -121,7 +134,7 @@ def decode(
     given.check_one_file(len(inputs.nights))
     check_folder(output)
     notes, written, problems = list(inputs.notes), list[Path](), list[Message]()
-    if tune:
+    if is_tuned:
         base = loaded
         loaded, remarks = load("cli.commands.tune:tuned_on")(inputs, base, options, jobs, quiet=as_json)
         notes += remarks
@@ -362,7 +375,8 @@ def _print_common(tally: Tally, out: Console) -> None:
     strengths = Counter(f"{row.rule}, {row.step}" for row in rows).most_common()
     print_list(out, "Strength", ["; ".join(f"{text} ({n:,})" for text, n in strengths)])
     print_list(out, "Warning", _counted(tally.warnings))
-    print_list(out, "Read", ["; ".join(_counted(tally.notes))] if tally.notes else [])
+    notes = Counter({text: n for text, n in tally.notes.items() if is_worth_saying(text)})
+    print_list(out, "Read", ["; ".join(_counted(notes))] if notes else [])
     print_review(out)
 
 

@@ -100,7 +100,7 @@ def tuned_on(
     if len(measured) < FEWEST_NIGHTS:
         nights = count(len(measured), "night")
         return profile, [
-            f"--tune needs {FEWEST_NIGHTS} nights: {nights} decoded with {profile.name} as it is"
+            f"--strength tune needs {FEWEST_NIGHTS} nights: {nights} decoded with {profile.name} as it is"
         ]
     with naming_nights([outcome.id for outcome in measured]):
         tuned = tuned_profile([outcome.result.features for outcome in measured], profile, options.stager)
