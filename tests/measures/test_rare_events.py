@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import stageguard as sg
 from nights import decode, random_probabilities
 from small import profile_of, refusal
-from stageguard.measures.rare_events import _matched, rare_events
+from stageguard.measures.rare_events import _matched, early_rem_removed, rare_events
 
 W, N, R = 0, 1, 2
 FREE = {"transition_weight": 0.0}  # the output is the argmax
@@ -179,3 +179,10 @@ def test_early_rem_that_decoding_removes_is_lost_with_its_evidence():
     held_back = [e for e in sg.rare_events(decoding) if e.kind == "REM held back by the clock"]
     assert any(e.fate == "lost" and e.bout_evidence_nats > 0 for e in [*early, *held_back])
     assert all(e.epoch - onset < 130 for e in held_back)
+
+
+def test_early_rem_that_grows_together_with_other_rem_is_not_removed():
+    night = probabilities((W, 10), (N, 4), (R, 8), (N, 1), (R, 8), (N, 60))
+    decoding = decode(sg.Hypnodensity(night, "wnr3", 30.0), profile_of(min_bout_seconds={"N": 90.0}))
+    assert (decoding.hypnogram.labels[14:31] == R).all()
+    assert early_rem_removed(decoding) == ()

@@ -128,7 +128,8 @@ def _early_removed(decoding: Decoding) -> list[_Sighting]:
     def is_removed(event: _Sighting) -> bool:
         is_other = (before[event.epoch :] != rem).nonzero()[0]
         bout = labels[event.epoch :][: int(is_other[0]) if len(is_other) else None]
-        return not event.in_after or 2 * int(np.count_nonzero(bout == rem)) < len(bout)
+        n_kept = int(np.count_nonzero(bout == rem))  # all of one that has grown together with another
+        return n_kept < len(bout) and (not event.in_after or 2 * n_kept < len(bout))
 
     return [each for each in _early_sightings(decoding) if each.in_before and is_removed(each)]
 
