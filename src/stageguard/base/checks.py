@@ -39,6 +39,8 @@ def array_of(value: object, what: str, reader: str) -> npt.NDArray[Any]:
     NumPy takes anything with a length for a list and asks it for its items one by one, which may never end.
     Messages say `what` the values are, and which `reader` takes files, tables and other tools' objects.
     """
+    if type(value) is np.ndarray:  # as in a stream, row by row
+        return value
     if isinstance(value, str | os.PathLike):
         raise InputError(
             f"{what} are a name ({shown(str(value))}), expected numbers. Read the file first: "
