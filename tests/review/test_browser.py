@@ -298,6 +298,8 @@ def test_a_stage_that_never_occurs_and_a_night_without_any(scorer, tmp_path):
         scorer.open(server.url).press("Home")
         assert (scorer.stage("guard"), scorer.stage("stager")) == ("unscored", "unscored")
         assert scorer.page.locator(".shares .number").all_inner_texts() == ["–"] * 10
+        assert scorer.page.get_by_text("There are no probabilities: score every epoch.").is_visible()
+        assert not scorer.page.get_by_text("may still be wrong").is_visible()
 
 
 def test_blind_scoring_shows_nothing_until_revealed(scorer, night):

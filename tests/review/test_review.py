@@ -11,10 +11,11 @@ from sklearn.metrics import cohen_kappa_score
 import stageguard as sg
 from nights import decode
 from review_nights import FREE, STRICT, asked, do, open_review, write_probabilities
-from stageguard.base.errors import InputError, PinError
+from stageguard.base.errors import FileFormatError, InputError, PinError
 from stageguard.review import wire
 from stageguard.review.desk import Desk
 from stageguard.review.night import NightUnderReview, guard
+from stageguard.review.reviewed import read_reviewed
 from stageguard.review.session import ConflictError, HiddenError
 from stageguard.review.state import Pin, Settings
 from stageguard.runner.verify import verify_output
@@ -120,6 +121,9 @@ def test_a_night_without_any_evidence_is_scored_by_hand(tmp_path):
     assert state["queue"]["epochs"] == []
     tst = next(row for row in state["statistics"] if row["name"] == "tst_minutes")
     assert (tst["stager"], tst["guard"]) == (None, 3.5)
+    assert state["queue"]["expected_errors"] is None
+    with pytest.raises(FileFormatError, match="33 of 40 epochs are not scored"):
+        read_reviewed([review.journal.path])
     desk.close()
 
 

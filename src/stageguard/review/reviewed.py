@@ -94,15 +94,16 @@ def _how_complete(kept: KeptReview, path: Path) -> str:
     n_set = len(state.pins)
     if n_set == n_epochs:
         return "every epoch scored blind" if state.is_blind or state.is_revealed else "every epoch scored"
-    if state.is_blind:
+    found = worth(kept.night, state, guard_anyway(kept.night, state))
+    if state.is_blind or found.expected_errors is None:
         raise file_error(
             path, f"{n_epochs - n_set:,} of {n_epochs:,} epochs are not scored. Finish it first."
         )
-    left = worth(kept.night, state, guard_anyway(kept.night, state)).stretches
-    if left:
+    if found.stretches:
         raise file_error(
             path,
-            f"{len(left):,} stretches that are worth a look were not looked at. Finish the review first.",
+            f"{len(found.stretches):,} stretches that are worth a look were not looked at. "
+            "Finish the review first.",
         )
     return "queue finished"
 

@@ -142,7 +142,7 @@ def worth_part(review: Review, at: Moment) -> dict[str, Any]:
     if at.state.is_blind:
         return {"changes": None, "queue": None, "early_rem": None, "agreement": None}
     found, decoding = review.worth(at), at.outcome.decoding
-    is_complete = not found.stretches or len(at.state.pins) == review.night.n_epochs
+    is_complete = found.is_finished or len(at.state.pins) == review.night.n_epochs
     return {
         "second_scorer": second_scorer(review, at, is_complete=is_complete),
         "agreement": blind_agreement(review, at),
@@ -168,10 +168,14 @@ def _queue(review: Review, at: Moment, found: Worth) -> dict[str, Any]:
         ],
         "left": len(found.stretches),
         "done": at.state.n_stretches_done,
-        "expected_errors": round(found.expected_errors, 2),
-        "expected_errors_if_done": round(found.expected_errors_if_done, 2),
+        "expected_errors": _rounded(found.expected_errors),
+        "expected_errors_if_done": _rounded(found.expected_errors_if_done),
         "note": found.note,
     }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 2)
 
 
 def change_row(change: Change) -> dict[str, Any]:

@@ -77,16 +77,21 @@ class Worth:
 
     changes: tuple[Change, ...]
     stretches: tuple[Stretch, ...]  # most worth first
-    expected_errors: float  # in epochs nobody looked at
-    expected_errors_if_done: float  # and outside the stretches
+    expected_errors: float | None  # in epochs nobody looked at; None where there are no probabilities
+    expected_errors_if_done: float | None  # and outside the stretches
     note: str
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all that is worth a look was looked at; without probabilities, nobody can tell."""
+        return self.expected_errors is not None and not self.stretches
 
 
 def worth(night: NightUnderReview, state: ReviewState, outcome: Outcome) -> Worth:
     """Return what is worth a look under a person's decisions."""
     posterior, decoding = outcome.posterior, outcome.decoding
     if posterior is None or decoding is None:
-        return Worth((), (), 0.0, 0.0, "There are no probabilities to expect errors from.")
+        return Worth((), (), None, None, "There are no probabilities: score every epoch.")
     changes = explain(decoding)
     labels, rows = outcome.labels, np.arange(night.n_epochs)
     scored = labels != UNSCORED

@@ -92,14 +92,15 @@ function queueSheet(desk) {
   progress.setAttribute("aria-label", "Looked at");
   const left = queue.expected_errors;
   const after = numberText(queue.expected_errors_if_done);
-  const errors = Number.isFinite(left) ? paragraph(`About ${numberText(left)} of ${night.epochs} epochs may still be wrong; `
-    + `${after} once all are looked at. ${queue.note || ""}`, "quiet") : null;
+  const expects = Number.isFinite(left);  // not where there are no probabilities
+  const errors = paragraph(expects ? `About ${numberText(left)} of ${night.epochs} epochs may still be wrong; `
+    + `${after} once all are looked at. ${queue.note}` : queue.note, "quiet");
   return [
     make("p", {}, make("strong", { textContent: `${queue.done} of ${total}` }), " looked at"), progress, errors,
     make("label", { className: "order" }, "Order ", orderSelect(desk)),
     make("ol", { className: "queue" }, ...entries.slice(0, LISTED).map((entry) => queueRow(desk, entry))),
     entries.length > LISTED ? paragraph(`and ${entries.length - LISTED} more`, "quiet") : null,
-    entries.length ? null : paragraph("Nothing left that is worth a look."),
+    entries.length || !expects ? null : paragraph("Nothing left that is worth a look."),
   ].filter(Boolean);
 }
 
