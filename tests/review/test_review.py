@@ -219,6 +219,15 @@ def test_an_exported_decoding_is_what_its_record_gives(tmp_path):
     assert (sg.read_hypnogram(tsv).labels == labels).all()
 
 
+def test_an_export_does_not_record_probabilities_that_were_changed_meanwhile(tmp_path):
+    desk, review = open_review(tmp_path)
+    write_probabilities(tmp_path / "night.csv", seed=3)
+    with pytest.raises(FileFormatError, match="was changed since it was opened"):
+        review.export("stageguard-tsv")
+    assert not list(tmp_path.glob("*.reviewed*"))
+    desk.close()
+
+
 def test_an_output_of_decode_is_opened_with_what_it_records(tmp_path):
     path = write_probabilities(tmp_path / "night.csv")
     night = decode(sg.read_density(path), STRICT, pins={20: "R"})

@@ -170,11 +170,16 @@ class Review:
         result = decoding.replaced(hypnogram=stages)
         if form.name != OWN_FORMAT:
             return save(result, path, format=form.name)
+        source = self.opened.source
+        if describe_file(source)["sha256"] != self.journal.head["source"]["sha256"]:
+            raise file_error(
+                source, "was changed since it was opened. Put it back, or export in another format."
+            )
         pins = {epoch: self.night.scheme.names[pin.stage] for epoch, pin in at.state.pins.items()}
         written = write_decoding(
             result,
             path,
-            source_path=self.opened.source,
+            source_path=source,
             options=self.opened.recorded_options(pins)
             | {"reviewed_by": self.scorer, "review": self.journal.path.name},
             quality=self.night.options.quality,
