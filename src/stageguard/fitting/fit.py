@@ -210,11 +210,19 @@ def fit(*nights: Any, **options: Any) -> Profile:
     Profile
         Its provenance holds the cross-validation table. `fit_report` returns that and more.
 
+    Raises
+    ------
+    InputError
+        A night is given twice, does not fit its scoring, or overlaps with another of its subject; there is one
+        subject only; an option does not fit the nights.
+
     Examples
     --------
     >>> import stageguard as sg
-    >>> profile = sg.fit(densities, experts, base="human-psg-5", groups=subjects)
-    >>> print(profile.provenance["reason"])
+    >>> nights = [sg.simulate_night("human-actigraphy-2", hours=1, seed=seed) for seed in range(5)]
+    >>> densities, experts = [night.density for night in nights], [night.expert for night in nights]
+    >>> sg.fit(densities, experts, base="human-actigraphy-2", name="ours", learning_curve=False).name
+    'ours'
     """
     return fit_report(*nights, **options).profile
 

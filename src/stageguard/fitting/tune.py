@@ -60,11 +60,19 @@ def tune(
         The base with the stager's median index in ``strength``, and its ``fingerprint``, by which `decode`
         knows nights of another stager. Its provenance tells what was decided.
 
+    Raises
+    ------
+    InputError
+        There are fewer than ten nights, one of them cannot be read, or the base has no experts' fragmentation
+        to aim at.
+
     Examples
     --------
     >>> import stageguard as sg
-    >>> profile = sg.tune(densities, "human-psg-5", stager="YASA 0.8 C4-M1")
-    >>> print(profile.provenance["decision"])
+    >>> nights = [sg.simulate_night("human-psg-5", hours=1, seed=seed).density for seed in range(10)]
+    >>> profile = sg.tune(nights, "human-psg-5", stager="YASA 0.8 C4-M1")
+    >>> profile.provenance["decision"].partition(":")[0]
+    'The stager flickers'
     """
     base = base if isinstance(base, Profile) else Profile.load(base)
     if not inputs.is_batch(densities):

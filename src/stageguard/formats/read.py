@@ -160,6 +160,11 @@ def read_hypnogram(
     epoch_seconds : float, optional
         Epoch length in seconds; by default what the file says, else 30. Must not contradict the file.
 
+    Returns
+    -------
+    Hypnogram
+        With what was assumed while reading in `assumed`.
+
     Raises
     ------
     FileFormatError

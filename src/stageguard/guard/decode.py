@@ -87,6 +87,17 @@ def decode(density: Any, profile: Profile | str, *, options: GuardOptions) -> De
     Decoding or list of Decoding
         Hypnogram, score, the stager's own argmax, and what was changed, filled and assumed.
 
+    Raises
+    ------
+    InputError
+        What is given is no night of probabilities, or an option does not fit it.
+    ProfileError
+        There is no such profile, or its document is wrong.
+    CohortError
+        The profile refuses this cohort.
+    PinError
+        The pins cannot all hold under the profile's rules.
+
     Examples
     --------
     >>> import stageguard as sg

@@ -113,13 +113,20 @@ def posterior(density: Any, profile: Profile | str, *, options: GuardOptions) ->
 
     Parameters
     ----------
-    density, profile, stages, epoch_seconds, quality, pins, segments, cohort, stager, trained, logits, log
+    density, profile, stages, epoch_seconds, quality, pins, segments, lights_off
+        As in `stageguard.decode`. A list of nights gives a list.
+    cohort, stager, trained, strength, logits, log
         As in `stageguard.decode`. A list of nights gives a list.
 
     Returns
     -------
     Posterior or list of Posterior
         A `Hypnodensity` of marginals with `.log_evidence`.
+
+    Raises
+    ------
+    InputError, ProfileError, CohortError, PinError
+        As in `stageguard.decode`.
 
     Examples
     --------
@@ -171,7 +178,9 @@ def sample(
 
     Parameters
     ----------
-    density, profile, stages, epoch_seconds, quality, pins, segments, cohort, stager, trained, logits, log
+    density, profile, stages, epoch_seconds, quality, pins, segments, lights_off
+        As in `stageguard.decode`. A list of nights gives a list.
+    cohort, stager, trained, strength, logits, log
         As in `stageguard.decode`. A list of nights gives a list.
     n : int
         Number of draws.
@@ -184,6 +193,11 @@ def sample(
     -------
     int8 array (n, n_epochs), or a list of them
         Labels in the profile's stage order, -1 where there is no evidence for more than five minutes.
+
+    Raises
+    ------
+    InputError, ProfileError, CohortError, PinError
+        As in `stageguard.decode`.
 
     Examples
     --------

@@ -77,9 +77,9 @@ class StreamingDecoder:
     >>> import stageguard as sg
     >>> decoder = sg.StreamingDecoder("kdd2026-actigraphy", max_lag_seconds=60)
     >>> [decoder.push([p, 1 - p]) for p in (0.9, 0.8, 0.3, 0.9, 0.9)]
-    [(), (), ('W',), ('W',), ('W', 'W')]
+    [(), (), ('W',), ('W',), ('W',)]
     >>> decoder.finish()
-    ('W',)
+    ('W', 'W')
     """
 
     def __init__(

@@ -104,6 +104,18 @@ def agreement(
     -------
     Agreement
         Accuracy beside the majority class's, kappa, F1 over the whole scheme, confusion, rare recall.
+
+    Raises
+    ------
+    InputError
+        The two differ in length or epoch length, or neither scheme can be merged into the other.
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> expert = sg.Hypnogram([0, 0, 1, 1], "ws2", 30)
+    >>> sg.agreement(expert, sg.Hypnogram([0, 1, 1, 1], "ws2", 30)).kappa
+    0.5
     """
     reference, compared = hypnogram_of(expert), hypnogram_of(night)
     check_aligned(reference, compared)

@@ -71,7 +71,18 @@ def consensus(hypnograms: Sequence[Hypnogram], method: Method = "soft-agreement"
 
 
 def soft_agreement(hypnograms: Sequence[Hypnogram]) -> tuple[float, ...]:
-    """Return the soft agreement of each scorer with the others, in the order given; NaN without overlap."""
+    """Return the soft agreement of each scorer with the others.
+
+    Parameters
+    ----------
+    hypnograms : sequence of Hypnogram
+        The scorings of one night.
+
+    Returns
+    -------
+    tuple of float
+        One number from 0 to 1 per scorer, in the order given; NaN without overlap.
+    """
     labels, first = _panel(hypnograms)
     return _soft_agreements(labels, first.scheme.n_stages)
 

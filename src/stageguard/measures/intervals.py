@@ -171,6 +171,19 @@ def intervals(
     -------
     Intervals
         By statistic: TST, SE, SOL, both REM latencies, WASO, awakenings, and minutes and bouts of each stage.
+
+    Raises
+    ------
+    InputError
+        The profile holds no errors on scored nights and `method` is "conformal", or an option is out of range.
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> night = sg.decode(sg.simulate_night("human-psg-3", hours=2, seed=1).density, "human-psg-3")
+    >>> found = sg.intervals(night, method="model")["tst_minutes"]
+    >>> found.low <= found.high
+    True
     """
     from stageguard.guard.decoding import Decoding
 

@@ -78,8 +78,6 @@ class SleepStatistics(NamedTuple):  # a dataclass takes a fifth longer to make, 
         How long the REM bout lasts that ends `rem_latency_bout_minutes`.
     awakenings, awakenings_with_final : float
         Wake bouts within SPT, and the same with the one that ended the night.
-    shortest_rem_epochs : int
-        What REM latency took for a first REM bout.
     assumed : tuple of str
         What had to be assumed.
     zeitgeber : float or None
@@ -265,6 +263,19 @@ def sleep_statistics(
     -------
     SleepStatistics
         Named fields with their units; NaN, with a reason, where a quantity does not exist.
+
+    Raises
+    ------
+    InputError
+        A convention nobody knows, or lights outside the night or without a start to count from.
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> night = sg.Hypnogram([0, 0, 2, 2, 4, 0, 2], "aasm5", 30)  # W W N2 N2 R W N2
+    >>> found = sg.sleep_statistics(night)
+    >>> found.tst_minutes, found.sol_minutes, found.rem_latency_minutes, found.waso_minutes
+    (2.0, 1.0, 1.0, 0.5)
     """
     hypnogram = hypnogram_of(night)
     if convention not in CONVENTIONS:

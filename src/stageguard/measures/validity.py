@@ -220,6 +220,18 @@ def validity(
     Validity
         `looks_like_experts` by the `joint` score; `indicators` by name, `outside` for those outside their
         band.
+
+    Raises
+    ------
+    InputError
+        A hypnogram comes without a profile, its stages do not fit the profile's, or the expert scored other epochs.
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> night = sg.decode(sg.simulate_night("human-psg-5", seed=1).density, "human-psg-5")
+    >>> sg.validity(night).looks_like_experts
+    True
     """
     lights = lights_off, lights_on
     return validity_of(hypnogram_of(night), _profile_for(night, profile), cuts_of(night), lights, expert)

@@ -29,6 +29,17 @@ def merge_stages(night: AnyNight, scheme: StageScheme | str) -> AnyNight:
     """Return a night in a coarser scheme: 5 stages to 4, 3 or 2.
 
     Labels are renamed, and probabilities of merged stages are summed.
+
+    Parameters
+    ----------
+    night : Hypnogram, Hypnodensity or another night of epochs
+        What to merge.
+    scheme : StageScheme or str
+        The coarser scheme.
+
+    Returns
+    -------
+    the kind of night that was given
     """
     require_night(night)
     return night.merge(scheme)

@@ -38,6 +38,12 @@ class Hypnodensity(EpochTable, Exportable):
         Which stager, or which file, it came from.
     assumed, offset_seconds : tuple of str, float
         What a reader assumed, and where the recording began: as of a `Hypnogram`.
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> sg.Hypnodensity([[0.9, 0.1], [0.4, 0.6]], "ws2", 30).argmax().tolist()
+    [0, 1]
     """
 
     probabilities: Floats

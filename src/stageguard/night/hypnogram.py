@@ -39,6 +39,12 @@ class Hypnogram(EpochTable, ExportableStages):
         What a reader assumed or left out, one remark each. Two hypnograms may be equal that differ in it.
     offset_seconds : float
         Seconds from the beginning of the recording to the first epoch: 0 where the recording begins with it.
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> sg.Hypnogram([0, 2, -1], "aasm5", 30).stages.tolist()
+    ['W', 'N2', '?']
     """
 
     labels: Labels

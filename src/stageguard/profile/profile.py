@@ -108,6 +108,15 @@ class Profile(Document):
         Which estimator serves which statistic, where scored nights have chosen one.
     provenance : mapping
         Where the numbers come from.
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> profile = sg.Profile.load("human-psg-3")
+    >>> profile.scheme.names
+    ('W', 'N', 'R')
+    >>> profile.replace(transition_weight=0.3).transition_weight
+    0.3
     """
 
     name: str
@@ -161,7 +170,13 @@ class Profile(Document):
 
     @classmethod
     def load(cls, name_or_path: str | Path) -> Profile:
-        """Return a built-in profile by name, or one's own by the path of its TOML file."""
+        """Return a built-in profile by name, or one's own by the path of its TOML file.
+
+        Raises
+        ------
+        ProfileError
+            There is no such profile, or the file's document is wrong: one line that names the key.
+        """
         built_in = _built_in(name_or_path) if isinstance(name_or_path, str) else None
         if built_in is not None:
             return built_in

@@ -92,6 +92,11 @@ def simulate_night(
         Same seed, same night.
     sharpness : float
         1 makes the stager's probabilities calibrated on balanced stages, more makes it overconfident.
+
+    Returns
+    -------
+    SimulatedNight
+        `density`, what the stager says, and `expert`, the truth.
     """
     profile = as_profile(profile)
     if not (np.isfinite(hours) and hours * 3600 >= profile.epoch_seconds):
