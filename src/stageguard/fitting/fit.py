@@ -213,8 +213,8 @@ def fit(*nights: Any, **options: Any) -> Profile:
     Raises
     ------
     InputError
-        A night is given twice, does not fit its scoring, or overlaps with another of its subject; there is one
-        subject only; an option does not fit the nights.
+        A night is given twice, does not fit its scoring, or overlaps with another of its subject; there is
+        one subject only; an option does not fit the nights.
 
     Examples
     --------

@@ -175,7 +175,8 @@ def intervals(
     Raises
     ------
     InputError
-        The profile holds no errors on scored nights and `method` is "conformal", or an option is out of range.
+        `method` is "conformal" and the profile holds no errors on scored nights, or an option is out of
+        range.
 
     Examples
     --------

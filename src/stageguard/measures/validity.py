@@ -224,7 +224,8 @@ def validity(
     Raises
     ------
     InputError
-        A hypnogram comes without a profile, its stages do not fit the profile's, or the expert scored other epochs.
+        A hypnogram comes without a profile, its stages do not fit the profile's, or the expert scored other
+        epochs.
 
     Examples
     --------
