@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,7 +37,9 @@ def browser() -> Iterator[Browser]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:
-        launched = driver.chromium.launch(executable_path=str(CHROMIUM), args=[*FLAGS])
+        # its socket lies in the temporary folder, and the name of a socket has at most 107 bytes
+        environment = os.environ | {"TMPDIR": "/tmp"}
+        launched = driver.chromium.launch(executable_path=str(CHROMIUM), args=[*FLAGS], env=environment)
         yield launched
         launched.close()
 
