@@ -112,6 +112,12 @@ def test_a_last_line_without_its_end_is_dropped(tmp_path):
             lambda lines: [lines[0].replace(b'"layout": 1', b'"layout": 9'), *lines[1:]],
             "no review of this version",
         ),
+        *(
+            (lambda lines, key=key: [lines[0].replace(key, b'"x"'), *lines[1:]], "line 1 is no record")
+            for key in (b'"scorer"', b'"blind"', b'"source"', b'"profile"', b'"begun"')
+        ),
+        (lambda lines: [*lines[:2], lines[2].replace(b'"when"', b'"x"')], "line 3 is no record"),
+        (lambda lines: [*lines[:2], lines[2].replace(b'"anna"', b"[1]")], "line 3 is no record"),
     ],
 )
 def test_a_journal_that_was_damaged_elsewhere_is_refused_and_left_as_it_is(tmp_path, damage, words):

@@ -25,6 +25,8 @@ from stageguard.review.state import ReviewState, act, parse_action
 LAYOUT_VERSION = 1
 REVIEW_SUFFIX = ".review.jsonl"
 FIRST_BYTES = b'{"layout": '
+HEAD = {"scorer": str, "blind": bool, "night": dict, "source": dict, "profile": dict, "begun": str}
+RECORD = {"when": str, "who": str}
 MALFORMED = (KeyError, TypeError, AttributeError, ValueError)
 
 
@@ -64,17 +66,21 @@ def read_journal(path: Path) -> JournalFile:
             content = parse_json(line)
         except (ValueError, RecursionError):
             content = None
-        if not isinstance(content, dict):
+        if number == 1 and isinstance(content, dict) and content.get("layout") != LAYOUT_VERSION:
+            raise file_error(path, "is no review of this version of stageguard. Choose another file.")
+        if not _has(content, HEAD if number == 1 else RECORD):
             raise file_error(path, f"line {number} is no record of a review: the file was edited or damaged.")
         lines.append(content)
     if not lines:
         if not data.startswith(FIRST_BYTES[: len(data)]):
             raise file_error(path, "is no review. Choose another file.")
         return JournalFile(path, {}, (), 0, len(data))
-    head = lines[0]
-    if head.get("layout") != LAYOUT_VERSION or not isinstance(head.get("night"), dict):
-        raise file_error(path, "is no review of this version of stageguard. Choose another file.")
-    return JournalFile(path, head, tuple(lines[1:]), n_whole, len(data) - n_whole)
+    return JournalFile(path, lines[0], tuple(lines[1:]), n_whole, len(data) - n_whole)
+
+
+def _has(content: object, kinds: Mapping[str, type]) -> bool:
+    """Whether something is an object with values of these kinds."""
+    return isinstance(content, dict) and all(isinstance(content.get(key), kinds[key]) for key in kinds)
 
 
 def replay(

@@ -245,7 +245,7 @@ def check_head(journal: JournalFile, expected: Mapping[str, Any]) -> None:
         ("a night of other epochs or stages", found["night"], expected["night"]),
         ("another file of probabilities", found["source"].get("sha256"), expected["source"].get("sha256")),
         (f"the scorer {found['scorer']!r}", found["scorer"], expected["scorer"]),
-        (f"the profile {found['profile']['name']!r}", found["profile"]["sha256"], sha256),
+        (f"the profile {found['profile'].get('name')!r}", found["profile"].get("sha256"), sha256),
         ("blind scoring" if found["blind"] else "open review", found["blind"], expected["blind"]),
     )
     for what, was, wanted in facts:
