@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
 from statistics import median
@@ -176,6 +177,7 @@ def _intervals(chosen: Sequence[Chosen]) -> tuple[list[Event], tuple[str, ...]]:
     return kept, (f"{n_left} {what} left out, as cropping leaves them",) if n_left else ()
 
 
+@lru_cache(maxsize=1024)
 def _stage(text: str) -> str | None:
     """Name of a stage, "?" where it says that there is none, None where it is not known."""
     bare = _PREFIX.sub("", text).strip(" -:_")
