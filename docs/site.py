@@ -62,13 +62,15 @@ def reference() -> dict[str, str]:
     """Return the pages of public names, one a module, in the order of the package's own table."""
     sys.path.insert(0, str(ROOT / "src"))
     import stageguard
+    import stageguard.nn  # torch is imported when a name is used
 
+    public = stageguard.PUBLIC | stageguard.nn.PUBLIC
     pages = {}
-    for module, names in stageguard.PUBLIC.items():
+    for module, names in public.items():
         blocks = "\n".join(f"::: stageguard.{module}.{name}" for name in names.split())
         pages[f"reference/{module}.md"] = f"# {module}\n\n{blocks}\n"
     index = "\n".join(
         f"- [{module}]({module}.md): {', '.join(f'`{name}`' for name in names.split())}"
-        for module, names in stageguard.PUBLIC.items()
+        for module, names in public.items()
     )
     return pages | {"reference/index.md": f"# Reference\n\nEvery public name, by its module.\n\n{index}\n"}
