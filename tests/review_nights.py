@@ -52,8 +52,8 @@ def do(review: Review, **action: object):
 
 
 @contextmanager
-def served(desk: Desk) -> Iterator[tuple[ReviewServer, httpx.Client]]:
-    """A server on a free port, and a client that has its cookie."""
+def running(desk: Desk) -> Iterator[ReviewServer]:
+    """A server on a free port, until the block ends."""
     server = ReviewServer(desk)
     thread = threading.Thread(target=server.run)
     thread.start()
@@ -62,10 +62,19 @@ def served(desk: Desk) -> Iterator[tuple[ReviewServer, httpx.Client]]:
             if server.is_running:
                 break
             time.sleep(0.02)
-        with httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=30) as client:
-            assert client.get(server.url.partition(str(server.port))[2]).status_code == 303
-            yield server, client
+        yield server
     finally:
         server.end()
         thread.join(20)
         assert not thread.is_alive()
+
+
+@contextmanager
+def served(desk: Desk) -> Iterator[tuple[ReviewServer, httpx.Client]]:
+    """A server, and a client that has its cookie."""
+    with (
+        running(desk) as server,
+        httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=30) as client,
+    ):
+        assert client.get(server.url.partition(str(server.port))[2]).status_code == 303
+        yield server, client

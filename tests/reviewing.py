@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from review_nights import running
 from stageguard.profile.profile import Profile
 from stageguard.review.desk import Desk
 from stageguard.review.opening import AskedNight
@@ -31,16 +30,8 @@ def served(
     """Serve one night until the block ends."""
     loaded = Profile.load(profile) if isinstance(profile, str) else profile
     night = AskedNight(path, loaded, **asked)
-    server = ReviewServer(Desk([night], scorer, is_blind=blind))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.is_running:
-        time.sleep(0.01)
-    try:
+    with running(Desk([night], scorer, is_blind=blind)) as server:
         yield server
-    finally:
-        server.end()
-        thread.join(10)
 
 
 def write_probabilities(path: Path, names: list[str], rows: Any) -> Path:

@@ -102,7 +102,7 @@ def test_long_recordings_stay_light_and_gaps_stay_visible():
 @pytest.mark.parametrize("n_epochs", [1, 2, 7])
 def test_tiny_nights_draw(n_epochs):
     decoding = sg.decode(np.full((n_epochs, 2), 0.5), "kdd2026-actigraphy")
-    ElementTree.fromstring(hypnogram_svg(decoding))
+    assert ElementTree.fromstring(hypnogram_svg(decoding)).tag.endswith("svg")
 
 
 def test_a_night_without_any_change_draws():

@@ -27,7 +27,7 @@ from stageguard.cli.options import (
     Scheduler,
     text_option,
 )
-from stageguard.cli.parser import Exit, Option
+from stageguard.cli.parser import Exit, Option, UsageError
 from stageguard.cli.present import (
     MOST_NOTES,
     MOST_ROWS,
@@ -87,6 +87,7 @@ HowStrongly = Annotated[
         "the stager on these nights, if ten or more, says.",
     ),
 ]
+Tune = Annotated[bool, Option("--tune", help="The same as --strength tune.")]
 
 
 def decode(
@@ -98,6 +99,7 @@ def decode(
     svg: Svg = False,
     explain: Explain = False,
     strength: HowStrongly = None,
+    tune: Tune = False,
     only: Only = None,
     overwrite: Overwrite = False,
     jobs: Jobs = 1,
@@ -117,7 +119,9 @@ def decode(
     stageguard decode nights --profile human-psg-5 --output decoded --jobs 0
     """
     loaded, options = Profile.load(profile), decode_options(given)
-    is_tuned = strength == "tune"
+    if tune and strength not in (None, "tune"):
+        raise UsageError(f"--tune is --strength tune, and --strength {strength} was given. Say one of them.")
+    is_tuned = tune or strength == "tune"
     if strength != "tune":
         options = replace(options, strength=strength)
     if output is not None and output.suffix and load("runner.decode_table:is_table_name")(output):

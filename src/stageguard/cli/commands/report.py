@@ -42,7 +42,7 @@ from stageguard.cli.terminal import console, print_error, print_json, print_list
 from stageguard.formats.outgoing import Event
 from stageguard.formats.outputs import JSON_SUFFIX, REPORT_SUFFIX, TSV_SUFFIX, output_paths
 from stageguard.measures.statistics import StatisticsOptions
-from stageguard.measures.summary import summary_of
+from stageguard.measures.summary import NightSummary, summary_of
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile
 from stageguard.report.night import night_report
@@ -101,9 +101,10 @@ def report(
     stageguard report decoded --by groups.tsv --expert experts --output cohort.html
     """
     table = cohort_at(night)
+    is_output = night.name.endswith((TSV_SUFFIX, JSON_SUFFIX))
+    if source is not None and (table is not None or not is_output):
+        raise UsageError(f"--input goes with a .hypnogram.tsv, and {night.name} is none.")
     if table is not None:
-        if source is not None:
-            raise UsageError(f"--input goes with a .hypnogram.tsv, and {night.name} is a cohort.")
         measuring = StatisticsOptions("aasm", *read_lights(times), lights_on_phase=lights_on_phase)
         reading = read_options(
             scored_reading(given, scoring_format), profile=profile, start=start, decode=profile is not None
@@ -116,9 +117,6 @@ def report(
     if start is not None and "-" not in start:
         raise UsageError(f"--start is {start!r}, expected a date and a time such as 2024-05-01T22:30.")
     off, on = read_lights(times)
-    is_output = night.name.endswith((TSV_SUFFIX, JSON_SUFFIX))
-    if source is not None and not is_output:
-        raise UsageError(f"--input goes with a .hypnogram.tsv, and {night.name} is none.")
     name = night_id(night)
     page = output or night.parent / (name + REPORT_SUFFIX)
     try:
@@ -152,7 +150,11 @@ def report(
     if as_json:
         about = {"file": str(night), "ok": True, "notes": list(notes), "warnings": warned}
         print_json(summary.to_dict() | about | {"outputs": {"html": str(page)}})
-        return
+    else:
+        _print_night(night, summary, warned, page)
+
+
+def _print_night(night: Path, summary: NightSummary, warned: Sequence[object], page: Path) -> None:
     out = console()
     print_summary(str(night), summary, out)
     print_list(out, "Warning", warned)
