@@ -19,7 +19,7 @@ from stageguard.profile.profile import Profile
 
 # Nats a product of doubles may span before it underflows (log 2**1022 = 708), with something to spare.
 _PRODUCT_RANGE_NATS = 690.0
-_RESCALE_EVERY_EPOCHS, _GREEDY_RESCALES_EVERY = 8, 4  # as in _core/structured.hpp and greedy_lanes.hpp
+_RESCALE_EVERY_EPOCHS, _GREEDY_RESCALES_EVERY = 8, 4  # as in _core/structured.hpp and greedy.hpp
 
 # What the compiled sums take without an automaton; the reference keeps to it, so that both draw alike.
 SUMS_STAGES = 8

@@ -211,8 +211,6 @@ struct AutomatonTables {
     }
 };
 
-bool has_avx2();
-
 // Further bindings, each in a file of its own.
 void bind_sums(nb::module_& m);
 void bind_stream(nb::module_& m);

@@ -13,20 +13,12 @@ constexpr const char* kRange = "2 to 8 stages and minimum bouts of 1 to 8 epochs
 
 SmoothKernel smooth_kernel(std::int64_t n_stages, int longest_minimum, bool products) {
     const int k = static_cast<int>(n_stages);
-    if (!products) return plain::smooth_logarithms_kernel(k, longest_minimum);
-#if defined(STAGEGUARD_HAS_AVX2)
-    if (has_avx2()) return avx2::smooth_kernel(k, longest_minimum);
-#endif
-    return plain::smooth_kernel(k, longest_minimum);
+    return products ? picked(avx2::smooth_kernel, plain::smooth_kernel, k, longest_minimum) : plain::smooth_logarithms_kernel(k, longest_minimum);
 }
 
 DrawKernel draw_kernel(std::int64_t n_stages, int longest_minimum, bool products) {
     const int k = static_cast<int>(n_stages);
-    if (!products) return plain::draw_logarithms_kernel(k, longest_minimum);
-#if defined(STAGEGUARD_HAS_AVX2)
-    if (has_avx2()) return avx2::draw_kernel(k, longest_minimum);
-#endif
-    return plain::draw_kernel(k, longest_minimum);
+    return products ? picked(avx2::draw_kernel, plain::draw_kernel, k, longest_minimum) : plain::draw_logarithms_kernel(k, longest_minimum);
 }
 
 nb::object log_sums(const std::vector<Sum>& sums) {

@@ -9,11 +9,14 @@
 #include <vector>
 
 #include "algebra.hpp"
-#include "greedy_lanes.hpp"
+#include "for_stages.hpp"
 #include "rules.hpp"
 
 namespace stageguard {
 namespace STAGEGUARD_VARIANT {
+
+constexpr int kAge = kMostStages;  // a survivor is named by its stage + kAge * its age, the age of merged ones being 0
+constexpr int kGreedyRescaleEvery = 4;  // as in solver.py
 
 // Survivors are kept apart by (stage, age of the bout) up to `depth` = max(longest minimum, window): beyond it no stage
 // other than the bout's own is left in the window, so older bouts of a stage are interchangeable and merge. No bout gets
@@ -21,7 +24,7 @@ namespace STAGEGUARD_VARIANT {
 template <int K, class A>
 class Greedy {
 #if defined(__AVX2__)
-    using P = std::conditional_t<(K > 2), AvxPack<K>, PlainPack<K>>;
+    using P = AvxPack<K>;
 #else
     using P = PlainPack<K>;
 #endif
@@ -32,21 +35,25 @@ class Greedy {
         : rules_(rules), n_epochs_(n_epochs), window_epochs_(flip_flop.window_epochs), depth_(flip_flop.window_epochs) {
         for (int s = 0; s < K; ++s) depth_ = std::max<std::int64_t>(depth_, rules.minimum[s]);
         depth_ = std::min(depth_, n_epochs + 1);
-        young_.assign(static_cast<std::size_t>(std::min(8 * depth_, n_epochs + 1)), Cohort{});
+        bouts_.assign(static_cast<std::size_t>(depth_ + std::min(8 * depth_, n_epochs + 1)), Cohort{});
+        next_ = depth_;
         for (int r = 0; r < K; ++r)
             for (int s = 0; s < K; ++s) {
                 const double change = r == s ? A::impossible : rules.change[r * K + s];
                 change_[r][s] = change;
                 penalised_[r][s] = A::combine(change, A::of_nats(-flip_flop.penalty_nats));
+                only_[r][s] = r == s ? 0.0 : 2.0 * kNever;
             }
     }
 
     Outcome run(Workspace& work, const double* evidence, std::int8_t* labels) {
         origin_ = work.lanes.need(n_epochs_ * K);
         stayed_ = work.stayed.need(n_epochs_);
-        begin(row_of(evidence));
+        const Rows rows(*this);
+        const P weight = P::load(rules_.weight);
+        begin(A::evidence(P::load(evidence), weight));
         for (std::int64_t t = 1; t < n_epochs_; ++t) {
-            step(row_of(evidence + t * K), t);
+            step(rows, A::evidence(P::load(evidence + t * K), weight), t);
             if (A::rescales && t % kGreedyRescaleEvery == 0 && !rescale()) return {kImpossibleScore, 0};
         }
         return backtrace(labels);
@@ -83,83 +90,89 @@ class Greedy {
         }
     };
 
-    // Cohorts lie oldest first in young_[oldest_ .. newest_]; both ends move right and are carried back now and then.
-    Cohort& aged(std::int64_t age) { return young_[static_cast<std::size_t>(newest_ + 1 - age)]; }
-    std::int64_t n_young() const { return newest_ - oldest_ + 1; }
+    // What is the same at every epoch, in variables of its own: the compiler need not expect that scores are written over it.
+    struct Rows {
+        P stay, change[K], penalised[K], only[K];
+        std::int64_t minimum[K];
+        explicit Rows(const Greedy& own) : stay(P::load(own.rules_.stay)) {
+            for (int r = 0; r < K; ++r) {
+                change[r] = P::stored(own.change_[r]), penalised[r] = P::stored(own.penalised_[r]), only[r] = P::stored(own.only_[r]);
+                minimum[r] = own.rules_.minimum[r];
+            }
+        }
+    };
 
-    P row_of(const double* row) const { return A::evidence(P::load(row), P::load(rules_.weight)); }
+    // bouts_[0] has the merged bouts, which saw no other stage in the window. The young ones, depth - 1 cohorts, lie oldest
+    // first before bouts_[next_]; they move right and are carried back now and then.
+    Cohort& merged() { return bouts_[0]; }
+    Cohort& young(std::int64_t age) { return bouts_[static_cast<std::size_t>(next_ - age)]; }
+    std::int64_t n_young() const { return depth_ - 1; }
 
     void begin(P row) {
-        (rules_.censored ? row : P::all(A::impossible)).store(merged_);  // a cut bout is as old as it needs to be
-        (rules_.censored ? P::all(A::impossible) : row).store(young_[0].score);
+        row.store((rules_.censored ? merged() : young(1)).score);  // a cut bout is as old as it needs to be
         if (stayed_) stayed_[0] = 0;
     }
 
-    void step(P row, std::int64_t t) {
-        Cohort next;
-        enter_best(t, next);
-        const P stay = P::load(rules_.stay), grown = A::combine(stay, row);
-        const bool matures = n_young() == depth_ - 1;  // the oldest cohort reaches age `depth` now and merges
-        const P old = A::combine(P::load(merged_), stay);
-        const P fresh = matures ? A::combine(P::load(young_[static_cast<std::size_t>(oldest_)].score), stay) : P::all(A::impossible);
+    void step(const Rows& rows, P row, std::int64_t t) {
+        if (next_ == static_cast<std::int64_t>(bouts_.size())) {
+            std::copy(bouts_.end() - n_young(), bouts_.end(), bouts_.begin() + 1);
+            next_ = depth_;
+        }
+        Cohort *const merged = bouts_.data(), *const next = merged + next_, *oldest = next - n_young();
+        const P entering = enter_best(rows, t, merged, oldest, next);
+        const P old = A::combine(P::stored(merged->score), rows.stay), fresh = A::combine(P::stored(oldest->score), rows.stay);
         if (stayed_) stayed_[t] = static_cast<std::uint8_t>(at_least(old, fresh));
-        A::combine(larger(old, fresh), row).store(merged_);
-        if (matures) ++oldest_;
-        for (std::int64_t i = oldest_; i <= newest_; ++i) {
-            double* score = young_[static_cast<std::size_t>(i)].score;
-            A::combine(P::load(score), grown).store(score);
-        }
-        A::combine(P::load(next.score), row).store(next.score);
-        if (newest_ + 1 == static_cast<std::int64_t>(young_.size())) {
-            std::copy(young_.begin() + oldest_, young_.end(), young_.begin());
-            newest_ -= oldest_;
-            oldest_ = 0;
-        }
-        young_[static_cast<std::size_t>(++newest_)] = next;
+        A::combine(larger(old, fresh), row).store(merged->score);
+        const P grown = A::combine(rows.stay, row);
+        while (++oldest < next) A::combine(P::stored(oldest->score), grown).store(oldest->score);
+        A::combine(entering, row).store(next->score);
+        ++next_;
     }
 
-    // The best survivor to leave for each stage at t. Ties go to the earlier stage, then to the older bout.
-    void enter_best(std::int64_t t, Cohort& next) {
-        P best = P::all(A::impossible), chosen = P::all(-1.0);
-        const P before_window = P::all(static_cast<double>(t - window_epochs_ - 1));
-        const Cohort* newest = &young_[static_cast<std::size_t>(newest_)];
-        const auto leave = [&](P candidate, double survivor) {
-            chosen = where_more(candidate, best, P::all(survivor), chosen);
+    // The score of the best survivor to leave for each stage at t; what its path saw last goes to `next`. Ties go to the
+    // earlier stage, then to the older bout.
+    P enter_best(const Rows& rows, std::int64_t t, const Cohort* merged, const Cohort* oldest, Cohort* next) {
+        P best = P::all(A::impossible), chosen = P::all(0.0);
+        const P before_window = P::all(static_cast<double>(t - window_epochs_ - 1)), now = P::all(static_cast<double>(t - 1));
+        const P older = P::all(static_cast<double>(kAge * n_young())), younger = P::all(-static_cast<double>(kAge));
+        const auto leave = [&](P candidate, P survivor) {
+            chosen = where_more(candidate, best, survivor, chosen);
             best = larger(candidate, best);
         };
+        STAGEGUARD_UNROLL
         for (int from = 0; from < K; ++from) {
-            const P change = P::load(change_[from]), penalised = P::load(penalised_[from]);
-            leave(A::combine(P::all(merged_[from]), change), from);
-            for (std::int64_t age = n_young(); age >= rules_.minimum[from]; --age) {
-                const Cohort& bout = newest[1 - age];
-                const P score = where_more(P::load(bout.last_seen[from]), before_window, penalised, change);
-                leave(A::combine(P::all(bout.score[from]), score), static_cast<double>(from + kAge * age));
+            leave(A::combine(P::all(merged->score[from]), rows.change[from]), P::all(from));
+            P survivor = P::all(from) + older;
+            const Cohort* const youngest = next - rows.minimum[from];
+            for (const Cohort* bout = oldest; bout <= youngest; ++bout) {
+                const P score = where_more(P::stored(bout->last_seen[from]), before_window, rows.penalised[from], rows.change[from]);
+                leave(A::combine(P::all(bout->score[from]), score), survivor);
+                survivor = survivor + younger;
             }
         }
-        best.store(next.score);
-        double survivors[kStride];
+        alignas(32) double survivors[kStride];
         chosen.store(survivors);
+        std::uint32_t* const origin = origin_ ? origin_ + t * K : unused_;
+        const std::size_t begins = static_cast<std::size_t>(next - merged);
+        STAGEGUARD_UNROLL
         for (int s = 0; s < K; ++s) {
-            const auto survivor = static_cast<std::int32_t>(survivors[s]);
-            if (origin_) origin_[t * K + s] = static_cast<std::uint32_t>(survivor);
-            if (survivor < 0) continue;
-            const int from = survivor % kAge, age = survivor / kAge;
-            if (age > 0) std::memcpy(next.last_seen[s], aged(age).last_seen[from], sizeof next.last_seen[s]);
-            next.last_seen[s][from] = static_cast<double>(t - 1);
+            const auto survivor = static_cast<std::uint32_t>(static_cast<std::int32_t>(survivors[s]));
+            origin[s] = survivor;
+            const std::uint32_t from = survivor % kAge, age = survivor / kAge;
+            const std::size_t began = (begins - age) & -static_cast<std::size_t>(age > 0);  // 0: merged
+            larger(P::stored(merged[began].last_seen[from]), now + rows.only[from]).store(next->last_seen[s]);
         }
+        return best;
     }
 
     bool rescale() {
-        P most = P::load(merged_);
-        for (std::int64_t i = oldest_; i <= newest_; ++i) most = larger(most, P::load(young_[static_cast<std::size_t>(i)].score));
+        P most = P::stored(merged().score);
+        for (std::int64_t age = n_young(); age >= 1; --age) most = larger(most, P::stored(young(age).score));
         const double top = most.top();
         if (!(top > 0.0)) return false;
         const P scale = P::all(unit_scale(top, exponent_));
-        (P::load(merged_) * scale).store(merged_);
-        for (std::int64_t i = oldest_; i <= newest_; ++i) {
-            double* score = young_[static_cast<std::size_t>(i)].score;
-            (P::load(score) * scale).store(score);
-        }
+        (P::stored(merged().score) * scale).store(merged().score);
+        for (std::int64_t age = n_young(); age >= 1; --age) (P::stored(young(age).score) * scale).store(young(age).score);
         return true;
     }
 
@@ -168,33 +181,30 @@ class Greedy {
         int s = -1;
         std::int64_t start = -1;
         for (int stage = 0; stage < K; ++stage) {
-            if (merged_[stage] > best) {
-                best = merged_[stage];
-                s = stage;
-                start = -1;
-            }
+            if (merged().score[stage] > best) best = merged().score[stage], s = stage, start = -1;
             for (std::int64_t age = n_young(); age >= 1; --age)
-                if (aged(age).score[stage] > best) {
-                    best = aged(age).score[stage];
-                    s = stage;
-                    start = n_epochs_ - age;
-                }
+                if (young(age).score[stage] > best) best = young(age).score[stage], s = stage, start = n_epochs_ - age;
         }
         if (s < 0) return {kImpossibleScore, 0};
-        const std::int64_t end = n_epochs_ - 1;
-        const auto merged = [this](std::int64_t t, int stage) { return merged_start(t, stage); };
-        if (start < 0) start = merged(end, s);
-        const std::int64_t switches = write_bouts<K>(labels, end, s, start, origin_, merged);
-        return {A::log_score(best, exponent_), switches};
+        std::int64_t end = n_epochs_ - 1;
+        if (start < 0) start = merged_start(end, s);
+        for (std::int64_t switches = 0;; ++switches) {
+            std::memset(labels + start, s, static_cast<std::size_t>(end - start + 1));
+            if (start == 0) return {A::log_score(best, exponent_), switches};
+            const std::uint32_t survivor = origin_[start * K + s];
+            end = start - 1;
+            s = static_cast<int>(survivor % kAge);
+            start = survivor >= kAge ? end - survivor / kAge + 1 : merged_start(end, s);
+        }
     }
 
-    void go(P row, std::int64_t t) { t == 0 ? begin(row) : step(row, t); }
+    STAGEGUARD_APART void go(P row, std::int64_t t) { t == 0 ? begin(row) : step(Rows(*this), row, t); }
 
     double best_score() {
         double best = kImpossibleScore;
         for (int s = 0; s < K; ++s) {
-            best = std::max(best, merged_[s]);
-            for (std::int64_t age = n_young(); age >= 1; --age) best = std::max(best, aged(age).score[s]);
+            best = std::max(best, merged().score[s]);
+            for (std::int64_t age = n_young(); age >= 1; --age) best = std::max(best, young(age).score[s]);
         }
         return best;
     }
@@ -224,9 +234,9 @@ class Greedy {
         };
         const auto before_asked = static_cast<double>(t - window_epochs_);
         for (int s = 0; s < K; ++s)
-            if (!same(merged_[s], other.merged_[s])) return false;
+            if (!same(merged().score[s], other.merged().score[s])) return false;
         for (std::int64_t age = n_young(); age >= 1; --age) {
-            const Cohort &own = aged(age), &theirs = other.aged(age);
+            const Cohort &own = young(age), &theirs = other.young(age);
             for (int s = 0; s < K; ++s) {
                 if (!same(own.score[s], theirs.score[s])) return false;
                 if (own.score[s] == kImpossibleScore) continue;
@@ -246,10 +256,11 @@ class Greedy {
     const BoutRules& rules_;
     const std::int64_t n_epochs_, window_epochs_;
     std::int64_t depth_, exponent_ = 0;
-    std::vector<Cohort> young_;
-    std::int64_t oldest_ = 0, newest_ = 0;
-    double merged_[kStride];
+    std::vector<Cohort> bouts_;
+    std::int64_t next_;
     double change_[K][kStride] = {}, penalised_[K][kStride] = {};  // [from][to], without and with the penalty for flipping back
+    double only_[K][kStride] = {};  // [stage] added to a moment: that of this stage, and never of any other
+    std::uint32_t unused_[K];  // of scores alone
     std::uint32_t* origin_ = nullptr;  // (T, K) which survivor a bout that begins here continues; none while scores alone are asked for
     std::uint8_t* stayed_ = nullptr;  // (T,)
 };
@@ -257,7 +268,6 @@ class Greedy {
 template <int K, class A>
 Outcome run_greedy(const BoutRules& rules, const FlipFlop& flip_flop, Workspace& work, const double* evidence,
                    std::int64_t n_epochs, std::int8_t* labels) {
-    if (GreedyLanes<K, A>::takes(rules, flip_flop)) return GreedyLanes<K, A>(rules, flip_flop).run(work, evidence, n_epochs, labels);
     return Greedy<K, A>(rules, flip_flop, n_epochs).run(work, evidence, labels);
 }
 
@@ -268,29 +278,13 @@ void keep_greedy(const BoutRules& rules, const FlipFlop& flip_flop, const double
 }
 
 GreedyKernel greedy_kernel(int n_stages, bool products) {
-    switch (n_stages) {
-        case 2: return products ? run_greedy<2, Product> : run_greedy<2, Logarithmic>;
-        case 3: return products ? run_greedy<3, Product> : run_greedy<3, Logarithmic>;
-        case 4: return products ? run_greedy<4, Product> : run_greedy<4, Logarithmic>;
-        case 5: return products ? run_greedy<5, Product> : run_greedy<5, Logarithmic>;
-        case 6: return products ? run_greedy<6, Product> : run_greedy<6, Logarithmic>;
-        case 7: return products ? run_greedy<7, Product> : run_greedy<7, Logarithmic>;
-        case 8: return products ? run_greedy<8, Product> : run_greedy<8, Logarithmic>;
-        default: return nullptr;
-    }
+    return for_stages<GreedyKernel>(n_stages, [=](auto k) -> GreedyKernel {
+        return products ? run_greedy<k.value, Product> : run_greedy<k.value, Logarithmic>;
+    });
 }
 
 KeepGreedyKernel keep_greedy_kernel(int n_stages) {
-    switch (n_stages) {
-        case 2: return keep_greedy<2>;
-        case 3: return keep_greedy<3>;
-        case 4: return keep_greedy<4>;
-        case 5: return keep_greedy<5>;
-        case 6: return keep_greedy<6>;
-        case 7: return keep_greedy<7>;
-        case 8: return keep_greedy<8>;
-        default: return nullptr;
-    }
+    return for_stages<KeepGreedyKernel>(n_stages, [](auto k) -> KeepGreedyKernel { return keep_greedy<k.value>; });
 }
 
 }  // namespace STAGEGUARD_VARIANT

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "argmax.hpp"
+#include "for_stages.hpp"
 #include "lanes.hpp"
 #include "structured.hpp"
 
@@ -14,32 +15,10 @@ Outcome run_structured(const BoutRules& rules, Workspace& work, const double* ev
     return Structured<K, M, A>(rules, work).run(evidence, n_epochs, labels);
 }
 
-template <int K, class A>
-StructuredKernel with_minimum(int longest) {
-    if (longest <= 1) return run_structured<K, 1, A>;
-    if (longest == 2) return run_structured<K, 2, A>;
-    if (longest == 3) return run_structured<K, 3, A>;
-    if (longest <= 5) return run_structured<K, 5, A>;
-    if (longest <= kLongestMinimum) return run_structured<K, kLongestMinimum, A>;
-    return nullptr;
-}
-
-template <class A>
-StructuredKernel with_stages(int n_stages, int longest) {
-    switch (n_stages) {
-        case 2: return with_minimum<2, A>(longest);
-        case 3: return with_minimum<3, A>(longest);
-        case 4: return with_minimum<4, A>(longest);
-        case 5: return with_minimum<5, A>(longest);
-        case 6: return with_minimum<6, A>(longest);
-        case 7: return with_minimum<7, A>(longest);
-        case 8: return with_minimum<8, A>(longest);
-        default: return nullptr;
-    }
-}
-
-StructuredKernel structured_kernel(int n_stages, int longest_minimum, bool products) {
-    return products ? with_stages<Product>(n_stages, longest_minimum) : with_stages<Logarithmic>(n_stages, longest_minimum);
+StructuredKernel structured_kernel(int n_stages, int longest, bool products) {
+    return for_rules<StructuredKernel>(n_stages, longest, [=](auto k, auto m) -> StructuredKernel {
+        return products ? run_structured<k.value, m.value, Product> : run_structured<k.value, m.value, Logarithmic>;
+    });
 }
 
 template <int K, int M>
@@ -50,24 +29,8 @@ void run_lanes(const BoutRules* rules, Workspace& work, const double* evidence, 
     StructuredLanes<K, M, OneNight<K>>(rules, work).run(night, lengths, labels, outcomes);
 }
 
-template <int K>
-LanesKernel lanes_with_minimum(int longest) {
-    if (longest <= 1) return run_lanes<K, 1>;
-    if (longest <= 3) return run_lanes<K, 3>;
-    return longest <= kLongestMinimum ? run_lanes<K, kLongestMinimum> : nullptr;
-}
-
 LanesKernel lanes_kernel(int n_stages, int longest) {
-    switch (n_stages) {
-        case 2: return lanes_with_minimum<2>(longest);
-        case 3: return lanes_with_minimum<3>(longest);
-        case 4: return lanes_with_minimum<4>(longest);
-        case 5: return lanes_with_minimum<5>(longest);
-        case 6: return lanes_with_minimum<6>(longest);
-        case 7: return lanes_with_minimum<7>(longest);
-        case 8: return lanes_with_minimum<8>(longest);
-        default: return nullptr;
-    }
+    return for_short_rules<LanesKernel>(n_stages, longest, [](auto k, auto m) -> LanesKernel { return run_lanes<k.value, m.value>; });
 }
 
 #if defined(__AVX2__)
@@ -82,30 +45,15 @@ void run_nights(const BoutRules& rules, Workspace& work, const NightRows* nights
     rows.bad_rows(bad);
 }
 
-// What most profiles have: up to six stages, and minimum bouts of up to three epochs.
 NightsKernel nights_kernel(int n_stages, int longest) {
-    switch (longest <= 3 ? n_stages : 0) {
-        case 2: return longest <= 1 ? run_nights<2, 1> : run_nights<2, 3>;
-        case 3: return longest <= 1 ? run_nights<3, 1> : run_nights<3, 3>;
-        case 4: return longest <= 1 ? run_nights<4, 1> : run_nights<4, 3>;
-        case 5: return longest <= 1 ? run_nights<5, 1> : run_nights<5, 3>;
-        case 6: return longest <= 1 ? run_nights<6, 1> : run_nights<6, 3>;
-        default: return nullptr;
-    }
+    return for_short_rules<NightsKernel>(n_stages, longest, [](auto k, auto m) -> NightsKernel { return run_nights<k.value, m.value>; });
 }
+#else
+NightsKernel nights_kernel(int, int) { return nullptr; }
 #endif
 
 ArgmaxKernel argmax_kernel(int n_stages) {
-    switch (n_stages) {
-        case 2: return argmax<2>;
-        case 3: return argmax<3>;
-        case 4: return argmax<4>;
-        case 5: return argmax<5>;
-        case 6: return argmax<6>;
-        case 7: return argmax<7>;
-        case 8: return argmax<8>;
-        default: return nullptr;
-    }
+    return for_stages<ArgmaxKernel>(n_stages, [](auto k) -> ArgmaxKernel { return argmax<k.value>; });
 }
 
 }  // namespace STAGEGUARD_VARIANT

@@ -6,12 +6,18 @@
 namespace stageguard {
 namespace plain {
 
-// Logarithms and exponentials take nearly all the time here, so that one variant is enough.
+// Logarithms and exponentials take nearly all the time here, so that one variant and one length are enough.
+constexpr int kLength = kLongestMinimum;
+
 SmoothKernel smooth_logarithms_kernel(int n_stages, int longest) {
-    return sum_kernel<ByLogarithms, SmoothKernel>(n_stages, longest);
+    return for_stages<SmoothKernel>(longest <= kLength ? n_stages : 0, [](auto k) -> SmoothKernel {
+        return run_smooth<k.value, kLength, Logarithmic, PlainPack<k.value>>;
+    });
 }
 DrawKernel draw_logarithms_kernel(int n_stages, int longest) {
-    return sum_kernel<ByLogarithms, DrawKernel>(n_stages, longest);
+    return for_stages<DrawKernel>(longest <= kLength ? n_stages : 0, [](auto k) -> DrawKernel {
+        return run_draw<k.value, kLength, Logarithmic, PlainPack<k.value>>;
+    });
 }
 
 }  // namespace plain

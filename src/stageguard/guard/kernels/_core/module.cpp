@@ -37,53 +37,11 @@ nb::tuple decode(const Batch& batch, int n_threads, MakeWorker make_worker) {
                           listed(outcomes, [](const Outcome& o) { return o.switches; }));
 }
 
-StructuredKernel structured_kernel(int n_stages, int longest_minimum, bool products) {
-#if defined(STAGEGUARD_HAS_AVX2)
-    if (has_avx2()) return avx2::structured_kernel(n_stages, longest_minimum, products);
-#endif
-    return plain::structured_kernel(n_stages, longest_minimum, products);
-}
-
-GreedyKernel greedy_kernel(int n_stages, bool products) {
-#if defined(STAGEGUARD_HAS_AVX2)
-    if (has_avx2()) return avx2::greedy_kernel(n_stages, products);
-#endif
-    return plain::greedy_kernel(n_stages, products);
-}
-
-KeepGreedyKernel keep_greedy_kernel(int n_stages) {
-#if defined(STAGEGUARD_HAS_AVX2)
-    if (has_avx2()) return avx2::keep_greedy_kernel(n_stages);
-#endif
-    return plain::keep_greedy_kernel(n_stages);
-}
-
-LanesKernel lanes_kernel(int n_stages, int longest_minimum) {
-#if defined(STAGEGUARD_HAS_AVX2)
-    if (has_avx2()) return avx2::lanes_kernel(n_stages, longest_minimum);
-#endif
-    return plain::lanes_kernel(n_stages, longest_minimum);
-}
-
-NightsKernel nights_kernel([[maybe_unused]] int n_stages, [[maybe_unused]] int longest_minimum) {
-#if defined(STAGEGUARD_HAS_AVX2)
-    if (has_avx2()) return avx2::nights_kernel(n_stages, longest_minimum);
-#endif
-    return nullptr;
-}
-
-ArgmaxKernel argmax_kernel(int n_stages) {
-#if defined(STAGEGUARD_HAS_AVX2)
-    if (has_avx2()) return avx2::argmax_kernel(n_stages);
-#endif
-    return plain::argmax_kernel(n_stages);
-}
-
 // (labels, switches, bad)
 nb::tuple argmax(const nb::list& pieces, const Tables& weight, int n_threads, const nb::list& clock) {
     const Batch batch(pieces);
     const Clocks clocks(clock, batch);
-    const ArgmaxKernel kernel = argmax_kernel(static_cast<int>(batch.n_stages));
+    const ArgmaxKernel kernel = picked(avx2::argmax_kernel, plain::argmax_kernel, static_cast<int>(batch.n_stages));
     if (!kernel) throw std::invalid_argument("2 to 8 stages expected");
     auto* labels = new std::int8_t[static_cast<std::size_t>(batch.n_labels)];
     nb::object owner = nb::cast(owned(labels, static_cast<std::size_t>(batch.n_labels)));
@@ -181,10 +139,10 @@ nb::tuple check_and_decode(const nb::list& pieces, const Indices& table, const T
     }
     const RuleTables rules{weight, stay, change, minimum, table, censored};
     const int n_stages = static_cast<int>(batch.n_stages), longest = rules.longest_minimum();
-    const ArgmaxKernel choose = argmax_kernel(n_stages);
-    const StructuredKernel kernel = structured_kernel(n_stages, longest, true);
+    const ArgmaxKernel choose = picked(avx2::argmax_kernel, plain::argmax_kernel, n_stages);
+    const StructuredKernel kernel = picked(avx2::structured_kernel, plain::structured_kernel, n_stages, longest, true);
     if (!kernel) throw std::invalid_argument("2 to 8 stages and minimum bouts of 1 to 8 epochs expected");
-    const NightsKernel nights = table.shape(0) == 1 && weight.shape(0) == 1 ? nights_kernel(n_stages, longest) : nullptr;
+    const NightsKernel nights = table.shape(0) == 1 && weight.shape(0) == 1 ? picked(avx2::nights_kernel, plain::nights_kernel, n_stages, longest) : nullptr;
     double ones[kMostStages];
     std::fill_n(ones, kMostStages, 1.0);
     auto* labels = new std::int8_t[static_cast<std::size_t>(2 * batch.n_labels)];
@@ -254,16 +212,16 @@ nb::tuple structured(const nb::list& pieces, bool products, const Indices& table
     const Batch batch(pieces);
     const Clocks clocks(clock, batch);
     const RuleTables rules{weight, stay, change, minimum, table, censored, 0.0, &clocks};
-    const StructuredKernel kernel = structured_kernel(static_cast<int>(batch.n_stages), rules.longest_minimum(), products);
+    const StructuredKernel kernel = picked(avx2::structured_kernel, plain::structured_kernel, static_cast<int>(batch.n_stages), rules.longest_minimum(), products);
     if (!kernel) throw std::invalid_argument("2 to 8 stages and minimum bouts of 1 to 8 epochs expected");
-    const std::vector<Trials> groups = products ? trials_of(batch, rules) : std::vector<Trials>{};
+    const LanesKernel lanes = picked(avx2::lanes_kernel, plain::lanes_kernel, static_cast<int>(batch.n_stages), rules.longest_minimum());
+    const std::vector<Trials> groups = products && lanes ? trials_of(batch, rules) : std::vector<Trials>{};
     if (groups.size() == batch.pieces.size() || groups.empty())
         return decode(batch, n_threads, [&] {
             return [&](std::size_t i, const Piece& p, std::int8_t* labels) {
                 return kernel(rules(i), workspace(), p.evidence, p.n_epochs, labels);
             };
         });
-    const LanesKernel lanes = lanes_kernel(static_cast<int>(batch.n_stages), rules.longest_minimum());
     auto* labels = new std::int8_t[static_cast<std::size_t>(batch.n_labels)];
     nb::object owner = nb::cast(owned(labels, static_cast<std::size_t>(batch.n_labels)));
     std::vector<Outcome> outcomes(batch.pieces.size());
@@ -294,7 +252,7 @@ nb::tuple greedy(const nb::list& pieces, bool products, const Indices& table, co
     const Batch batch(pieces);
     const RuleTables rules{weight, stay, change, minimum, table, censored};
     const FlipFlop flip_flop{penalty_nats, window_epochs};
-    const GreedyKernel kernel = greedy_kernel(static_cast<int>(batch.n_stages), products);
+    const GreedyKernel kernel = picked(avx2::greedy_kernel, plain::greedy_kernel, static_cast<int>(batch.n_stages), products);
     if (!kernel) throw std::invalid_argument("2 to 8 stages expected");
     return decode(batch, n_threads, [&] {
         return [&](std::size_t i, const Piece& p, std::int8_t* labels) {
@@ -361,7 +319,7 @@ nb::tuple keep_greedy(const nb::list& pieces, const Labels& labels, const Rows& 
     const Kept kept(batch, labels, regions);
     const RuleTables rules{stay, stay, change, minimum, table, censored};
     const FlipFlop flip_flop{penalty_nats, window_epochs};
-    const KeepGreedyKernel kernel = keep_greedy_kernel(static_cast<int>(batch.n_stages));
+    const KeepGreedyKernel kernel = picked(avx2::keep_greedy_kernel, plain::keep_greedy_kernel, static_cast<int>(batch.n_stages));
     if (!kernel) throw std::invalid_argument("2 to 8 stages expected");
     return keep_with(batch, kept, regions.shape(0), n_threads,
                      [&](std::size_t i, const Piece& p, const std::int8_t* own, const std::vector<Region>& regions_of,

@@ -9,8 +9,10 @@
 #include <immintrin.h>
 #endif
 
-// Unrolled, scores stay in registers from epoch to epoch.
-#if defined(__clang__)
+// Unrolled, scores stay in registers from epoch to epoch; what few processors run is compiled small instead.
+#if defined(STAGEGUARD_SMALL)
+#define STAGEGUARD_UNROLL
+#elif defined(__clang__)
 #define STAGEGUARD_UNROLL _Pragma("unroll")
 #elif defined(__GNUC__)
 #define STAGEGUARD_UNROLL _Pragma("GCC unroll 8")
@@ -40,6 +42,7 @@ struct PlainPack {
         for (int s = 0; s < K; ++s) r.x[s] = p[s];
         return r;
     }
+    static PlainPack stored(const double* p) { return load(p); }  // kStride numbers
     static PlainPack all(double value) {
         PlainPack r;
         for (int s = 0; s < K; ++s) r.x[s] = value;
@@ -130,6 +133,11 @@ struct AvxPack {
         AvxPack r;
         for (int i = 0; i < kRegisters; ++i)
             r.x[i] = K - 4 * i >= 4 ? _mm256_loadu_pd(p + 4 * i) : _mm256_maskload_pd(p + 4 * i, lanes(i));
+        return r;
+    }
+    static AvxPack stored(const double* p) {  // kStride numbers
+        AvxPack r;
+        for (int i = 0; i < kRegisters; ++i) r.x[i] = _mm256_loadu_pd(p + 4 * i);
         return r;
     }
     static AvxPack all(double value) {

@@ -114,12 +114,13 @@ constexpr int kMostStages = 8;
 constexpr int kLanes = 4;  // transition weights tried, or nights decoded, at once
 constexpr int kLongestMinimum = 8;
 
-// Compiled once for any processor and once more for AVX2; null where K or the longest minimum is out of range.
+// Compiled once for any processor and once more for AVX2; null where a variant has none for so many stages or so long a minimum.
 namespace plain {
 GreedyKernel greedy_kernel(int n_stages, bool products);
 KeepGreedyKernel keep_greedy_kernel(int n_stages);
 StructuredKernel structured_kernel(int n_stages, int longest_minimum, bool products);
-LanesKernel lanes_kernel(int n_stages, int longest_minimum);
+LanesKernel lanes_kernel(int n_stages, int longest_minimum);    // these two are null also where one after the other is as fast
+NightsKernel nights_kernel(int n_stages, int longest_minimum);
 ArgmaxKernel argmax_kernel(int n_stages);
 SmoothKernel smooth_kernel(int n_stages, int longest_minimum);
 DrawKernel draw_kernel(int n_stages, int longest_minimum);
@@ -132,11 +133,22 @@ GreedyKernel greedy_kernel(int n_stages, bool products);
 KeepGreedyKernel keep_greedy_kernel(int n_stages);
 StructuredKernel structured_kernel(int n_stages, int longest_minimum, bool products);
 LanesKernel lanes_kernel(int n_stages, int longest_minimum);
-NightsKernel nights_kernel(int n_stages, int longest_minimum);  // null also where one night after the other is as fast
+NightsKernel nights_kernel(int n_stages, int longest_minimum);
 ArgmaxKernel argmax_kernel(int n_stages);
 SmoothKernel smooth_kernel(int n_stages, int longest_minimum);
 DrawKernel draw_kernel(int n_stages, int longest_minimum);
 }  // namespace avx2
+#else
+namespace avx2 = plain;
 #endif
+
+bool has_avx2();
+
+// The kernel for AVX2 where the processor has that and the variant such a kernel, else the one for any processor.
+template <class Kernel, class... Arguments>
+Kernel picked(Kernel (*for_avx2)(Arguments...), Kernel (*for_any)(Arguments...), Arguments... arguments) {
+    const Kernel kernel = has_avx2() ? for_avx2(arguments...) : nullptr;
+    return kernel ? kernel : for_any(arguments...);
+}
 
 }  // namespace stageguard

@@ -1,6 +1,7 @@
 // Picks the instantiation of the sums for a number of stages and a longest minimum. Included once per variant.
 #pragma once
 
+#include "for_stages.hpp"
 #include "structured_sums.hpp"
 
 namespace stageguard {
@@ -17,52 +18,16 @@ Sum run_draw(const BoutRules& rules, Workspace& work, const double* evidence, st
     return StructuredSums<K, M, A, P>(rules, work).draw(evidence, n_epochs, streams, n_draws, labels);
 }
 
-template <int K>
-struct ByProducts {
-    static SmoothKernel smooth(int longest) {
-        if (longest <= 1) return run_smooth<K, 1, Product, Pack<K>>;
-        if (longest <= 3) return run_smooth<K, 3, Product, Pack<K>>;
-        if (longest <= kLongestMinimum) return run_smooth<K, kLongestMinimum, Product, Pack<K>>;
-        return nullptr;
-    }
-    static DrawKernel draw(int longest) {
-        if (longest <= 1) return run_draw<K, 1, Product, Pack<K>>;
-        if (longest <= 3) return run_draw<K, 3, Product, Pack<K>>;
-        if (longest <= kLongestMinimum) return run_draw<K, kLongestMinimum, Product, Pack<K>>;
-        return nullptr;
-    }
-};
-
-template <int K>
-struct ByLogarithms {
-    static SmoothKernel smooth(int longest) {
-        return longest <= kLongestMinimum ? run_smooth<K, kLongestMinimum, Logarithmic, PlainPack<K>> : nullptr;
-    }
-    static DrawKernel draw(int longest) {
-        return longest <= kLongestMinimum ? run_draw<K, kLongestMinimum, Logarithmic, PlainPack<K>> : nullptr;
-    }
-};
-
-template <template <int> class By, class Kernel>
-Kernel sum_kernel(int n_stages, int longest) {
-    const auto pick = [longest](auto by) -> Kernel {
-        if constexpr (std::is_same_v<Kernel, SmoothKernel>) return by.smooth(longest);
-        else return by.draw(longest);
-    };
-    switch (n_stages) {
-        case 2: return pick(By<2>{});
-        case 3: return pick(By<3>{});
-        case 4: return pick(By<4>{});
-        case 5: return pick(By<5>{});
-        case 6: return pick(By<6>{});
-        case 7: return pick(By<7>{});
-        case 8: return pick(By<8>{});
-        default: return nullptr;
-    }
+SmoothKernel smooth_kernel(int n_stages, int longest) {
+    return for_rules<SmoothKernel>(n_stages, longest, [](auto k, auto m) -> SmoothKernel {
+        return run_smooth<k.value, m.value, Product, Pack<k.value>>;
+    });
 }
-
-SmoothKernel smooth_kernel(int n_stages, int longest) { return sum_kernel<ByProducts, SmoothKernel>(n_stages, longest); }
-DrawKernel draw_kernel(int n_stages, int longest) { return sum_kernel<ByProducts, DrawKernel>(n_stages, longest); }
+DrawKernel draw_kernel(int n_stages, int longest) {
+    return for_rules<DrawKernel>(n_stages, longest, [](auto k, auto m) -> DrawKernel {
+        return run_draw<k.value, m.value, Product, Pack<k.value>>;
+    });
+}
 
 }  // namespace STAGEGUARD_VARIANT
 }  // namespace stageguard
