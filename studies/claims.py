@@ -1,4 +1,4 @@
-"""Set the paper's claims beside what the committed studies found: writes docs/claims.md.
+"""Compare the paper's claims with the committed studies: writes docs/claims.md.
 
 python studies/claims.py        after `stageguard study report FOLDER --publish studies/results/NAME`
 """
@@ -271,7 +271,7 @@ def penalty_cost(results: Results, variant: str) -> Found:
 
 
 CLAIMS = (
-    Claim("Table 3", "TVR comes down to .1 to .8 %.", "TVR, %", tvr_low, places=2),
+    Claim("Table 3", "TVR falls to .1 to .8 %.", "TVR, %", tvr_low, places=2),
     Claim(
         "Table 3",
         "Unconstrained networks are well above the experts' TVR.",
@@ -282,8 +282,8 @@ CLAIMS = (
     Claim("Abstract", "FI falls by 56 to 62 % on every dataset.", "reduction, %", fi_reduction, places=0),
     Claim(
         "Fig. 2a",
-        "Bouts come to match the experts': FI nearer to theirs.",
-        "FI by the expert's",
+        "Bouts match the experts': FI comes closer to theirs.",
+        "FI / the expert's",
         fi_of_experts,
         places=2,
     ),
@@ -301,15 +301,15 @@ CLAIMS = (
     Claim("Table 5", "Errors of sleep architecture fall.", "reduction, %", architecture_better, "errors", 0),
     Claim(
         "Table 4",
-        "Subgroup differences come nearer to the experts'.",
-        "distance, argmax = 1",
+        "Subgroup differences come closer to the experts'.",
+        "distance / argmax's",
         subgroups,
         "differences",
         2,
     ),
     Claim(
         "Table 6",
-        "The penalty in training brings the largest fall of TVR.",
+        "The penalty in training gives the largest fall in TVR.",
         "its share of the fall, %",
         penalty_first,
         places=0,
@@ -318,44 +318,44 @@ CLAIMS = (
     Claim(
         "Table 7", "The flip-flop changes fewer than 5 % of recordings.", "changed, %", flip_flop, places=0
     ),
-    Claim("Table 8", "Relaxed rare pairs raise TVR.", "more TVR, points", relaxed, places=2),
+    Claim("Table 8", "Relaxed rare pairs raise TVR.", "rise in TVR, points", relaxed, places=2),
     Claim(
         "Table 9",
-        "No scaling of the minimum bouts is more accurate.",
+        "No other scaling of the minimum bouts is more accurate.",
         "lead, points",
         minima_scaled,
         places=2,
     ),
     Claim("Table 10", "Accuracy improves in all subpopulations.", "gain, points", populations, "groups", 2),
-    Claim("Table 11", "The gain grows with label noise.", "more gain, points", noise, places=2),
-    Claim("Table 12", "Networks agree more with each other.", "more κ", between_networks, "pairs", 3),
+    Claim("Table 11", "The gain grows with label noise.", "rise in gain, points", noise, places=2),
+    Claim("Table 12", "Networks agree more with each other.", "rise in κ", between_networks, "pairs", 3),
     Claim("Table 13", "TVR falls from λ = .1 to .5.", "fall, points", weights, places=2),
     Claim("Table 13", "91 % of experts' rare transitions are found.", "recall, %", rare_recall, places=0),
     Claim("Table 14", "F1 improves in all classes.", "gain", f1_everywhere, "classes", 3),
     Claim("Appendix A", "Seeds change accuracy by less than .2 points (SD).", "SD, points", seeds, places=2),
     Claim("Text", "Decoding takes less than 2 ms per recording.", "ms", decoder_cost, places=2),
-    Claim("Text", "The penalty takes less than 1 % of training.", "more time, %", penalty_cost, places=1),
+    Claim("Text", "The penalty takes less than 1 % of training.", "added time, %", penalty_cost, places=1),
 )
 
-INTRODUCTION = """# The paper's claims, and what was found
+INTRODUCTION = """# The paper's claims, and what our studies found
 
 Written by `studies/claims.py` from the records in `studies/results`.
 
-What these studies can say: networks are the small ones, trained briefly (30 to 80 steps of eight
-sequences), on a machine that did other work at the same time, which times show; `sleep-accel-2` and
-`sleep-accel` (two and three stages) and `sleep-edf` are features of real nights; studies whose names end in
-`-sim` are SYNTHETIC, no evidence about sleepers. SHHS, SLEEPBRL and the paper's mice are not here. A claim
-that does not hold here is not refuted there, and the other way round.
+These studies have limits. The networks are small and were trained briefly (30 to 80 steps of eight
+sequences), on a busy machine, which affects the times. `sleep-accel-2` and `sleep-accel` (two and three
+stages) and `sleep-edf` use features of real nights. Studies whose names end in `-sim` are SYNTHETIC and no
+evidence about sleepers. SHHS, SLEEPBRL and the paper's mice are not included. A claim that fails here is
+not refuted for the paper's data, and one that holds here is not confirmed for them.
 
-Each cell has the smallest and the largest number found, and in how many networks (or errors, differences,
-pairs and so on, as said) the claim holds: "1.2 to 3.4; 2 of 6". An empty cell: the study does not vary
-that.
+Each cell has the smallest and the largest value, and the number of networks (or errors, differences, pairs
+and so on, as named) for which the claim holds: "1.2 to 3.4; 2 of 6". If a cell is empty, the study does not
+vary this.
 """
 
 
 HEADINGS = {
-    PAPER: "The published method\n\nTransitions are counted on the training subjects of every fold.",
-    CALIBRATED: "The calibrated guard\n\nOurs, fitted on validation subjects of a fold; the same claims.",
+    PAPER: "The published method\n\nTransitions are counted on the training subjects of each fold.",
+    CALIBRATED: "The calibrated guard\n\nFitted on the validation subjects of each fold; the same claims.",
 }
 
 
@@ -373,7 +373,7 @@ def cell(claim: Claim, results: Results, variant: str) -> str:
 def section(variant: str, studies: dict[str, Results]) -> str:
     """Return all claims about one way to guard, a column for each study."""
     rows = [[cell(claim, results, variant) for results in studies.values()] for claim in CLAIMS]
-    lines = [["claim", "where", "shown, of", *studies], ["---", "---", "---", *["--:"] * len(studies)]]
+    lines = [["claim", "where", "value; counted", *studies], ["---", "---", "---", *["--:"] * len(studies)]]
     for claim, cells in zip(CLAIMS, rows, strict=True):
         if any(cells):
             lines.append([claim.says, claim.where, f"{claim.shown}; {claim.of}", *cells])
