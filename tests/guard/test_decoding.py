@@ -182,6 +182,18 @@ def test_results_do_not_follow_the_arrays_of_a_list(backend):
     assert all(np.array_equal(one.density.probabilities, p) for one, p in zip(results, kept, strict=True))
 
 
+def test_results_do_not_follow_arrays_that_share_a_block_or_lie_between_them(backend, monkeypatch):
+    monkeypatch.setattr("stageguard.guard.evidence.BLOCK_NUMBERS", 300)  # a block ends between nights
+    nights = [night(seed=seed)[: 1 + 13 * seed] for seed in range(6)]
+    kept = [probabilities.copy() for probabilities in nights]
+    nights[2].flags.writeable = False
+    results = sg.decode(nights, profile_of())
+    for probabilities in nights[:2] + nights[3:]:
+        probabilities[:] = 0.0
+    assert results[2].night.probabilities is nights[2]  # nobody writes to it
+    assert all(np.array_equal(one.density.probabilities, p) for one, p in zip(results, kept, strict=True))
+
+
 def test_an_unlisted_cohort_is_noted(backend):
     assert any(
         "'shift workers'" in text for text in sg.decode(night(), profile_of(), cohort="shift workers").assumed

@@ -27,6 +27,7 @@ from stageguard.guard.evidence import (
     check_segments,
     cut,
     features_of,
+    rooms_for,
 )
 from stageguard.guard.solver import Passes, Path, Solver, solver_for
 from stageguard.night.hypnodensity import Hypnodensity, as_float_matrix, check_probabilities, merge_columns
@@ -245,8 +246,6 @@ def _as_probabilities(night: Any, names: Sequence[str], options: GuardOptions) -
         )
     is_plain = not (options.logits or options.log)
     matrix = as_float_matrix(night, len(names), names, what="probabilities" if is_plain else options.scale)
-    if matrix is night and matrix.flags.writeable:
-        matrix = matrix.copy()  # the result must not change when the caller's array does
     if is_plain:
         return matrix
     if options.logits:
@@ -378,15 +377,19 @@ def check_nights(
 ) -> list[Night]:
     """Check every night's numbers in one pass and return them ready to solve; decode them if that can be."""
     pieces = [night.matrix for night in given]
+    rooms = rooms_for(pieces)
     threads = kernels_module.threads_for(len(pieces), sum(map(len, pieces))) if is_batch else 1
     solver = _opener(given, profile) if wants_paths or profile.clock is not None else None
     if solver is None:
         n_stages = profile.scheme.n_stages
         kernels = kernels_module.for_stages(n_stages)
-        argmax, *per_piece = kernels.argmax(pieces, kernels_module.no_weight(n_stages), threads)
+        argmax, *per_piece = kernels.argmax(pieces, kernels_module.no_weight(n_stages), threads, rooms=rooms)
         paths, outcomes = argmax, list(zip(*per_piece, strict=True))
     else:
-        argmax, paths, outcomes = solver.check_and_solve(pieces, threads)
+        argmax, paths, outcomes = solver.check_and_solve(pieces, threads, rooms)
+    for each, room in zip(given, rooms, strict=False):
+        if room is not None:
+            each.matrix = room
     nights, begin, calibration = [], 0, calibration_of(profile)
     for i, (each, (n_switches, is_bad, *opened)) in enumerate(zip(given, outcomes, strict=True)):
         end = begin + len(each.matrix)

@@ -123,12 +123,12 @@ class Solver:
         return (_FIRST_TABLE, _weights_of([trial], self.n_stages), *bouts)
 
     def check_and_solve(
-        self, pieces: list[Floats], threads: int
+        self, pieces: list[Floats], threads: int, rooms: list[Floats | None]
     ) -> tuple[Labels, Labels, list[tuple[Any, ...]]]:
-        """Check whole nights and decode them, with the clock where the profile has one."""
+        """Copy whole nights to `rooms`, check and decode them, with the clock where the profile has one."""
         timed = {"clock": self.clock.tables, "most_passes": MOST_PASSES} if self.clock else {}
         opened: tuple[Labels, Labels, list[tuple[Any, ...]]] = self.kernels.check_and_decode(
-            pieces, *self.opening, threads, **timed
+            pieces, *self.opening, threads, rooms=rooms, **timed
         )
         return opened
 

@@ -32,6 +32,8 @@ n_threads : int
     The last positional argument of every function. It changes no result.
 clock : list of float64 (up to n_epochs, n_stages), one per piece; by keyword
     What multiplies the first rows of `argmax`, and of `structured` (is added to them, of logarithms).
+rooms : list of writable float64 (n_epochs, n_stages), or None, one per piece; by keyword
+    Where `argmax` and `check_and_decode` copy each piece to, and read it from: its owner may change it.
 
 Functions
 ---------

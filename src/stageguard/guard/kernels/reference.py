@@ -33,9 +33,14 @@ LANES = 1
 
 
 def argmax(
-    pieces: Sequence[Floats], weight: Floats, n_threads: int = 1, clock: Sequence[Floats] = ()
+    pieces: Sequence[Floats],
+    weight: Floats,
+    n_threads: int = 1,
+    clock: Sequence[Floats] = (),
+    rooms: Sequence[Floats | None] = (),
 ) -> tuple[Labels, list[int], list[bool]]:
     """Return labels, stage changes and whether some row is not a distribution, per piece."""
+    pieces = _settled(pieces, rooms)
     weighted = [p * w for p, w in zip(pieces, _each(weight, pieces), strict=True)]
     for rows, factors in zip(weighted, clock, strict=False):
         rows[: len(factors)] *= factors
@@ -46,13 +51,25 @@ def argmax(
     return np.concatenate(labels), _count_switches(labels), bad
 
 
+def _settled(pieces: Sequence[Floats], rooms: Sequence[Floats | None]) -> Sequence[Floats]:
+    """Copy each piece to its room, and return them where they are to be read."""
+    if not rooms:
+        return pieces
+    for piece, room in zip(pieces, rooms, strict=True):
+        if room is not None:
+            room[...] = piece
+    return [piece if room is None else room for piece, room in zip(pieces, rooms, strict=True)]
+
+
 def check_and_decode(
     pieces: Sequence[Floats],
     *rules: Any,
     clock: tuple[Floats, int, float, float] | None = None,
     most_passes: int = 0,
+    rooms: Sequence[Floats | None] = (),
 ) -> tuple[Labels, Labels, list[tuple[Any, ...]]]:
     """Return the stager's own labels, those of the best paths, and what is known of each piece."""
+    pieces = _settled(pieces, rooms)
     own, n_own, bad = argmax(pieces, np.ones((1, pieces[0].shape[1])))
     paths, outcomes = np.zeros_like(own), []
     ends = np.cumsum([len(piece) for piece in pieces]).tolist()

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <exception>
 #include <mutex>
 #include <stdexcept>
@@ -22,6 +23,7 @@ namespace nb = nanobind;
 namespace stageguard {
 
 using Matrix = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Room = nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Tables = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;   // (n_tables, width)
 using Vector = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Indices = nb::ndarray<const std::int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
@@ -50,6 +52,34 @@ struct Batch {
             n_labels += static_cast<std::int64_t>(m.shape(0));
         }
         if (pieces.empty()) throw std::invalid_argument("no pieces");
+    }
+};
+
+// Where pieces are copied to before they are read, so that whoever owns them may change them; an empty list is nowhere.
+struct Copies {
+    std::vector<double*> rooms;
+
+    Copies(const nb::list& list, const Batch& batch) {
+        if (list.size() != 0 && list.size() != batch.pieces.size()) throw std::invalid_argument("room for each piece, or None, expected");
+        rooms.reserve(list.size());
+        for (nb::handle item : list) {
+            if (item.is_none()) {
+                rooms.push_back(nullptr);
+                continue;
+            }
+            const Room room = nb::cast<Room>(item);  // whose owner is the list
+            const bool fits = static_cast<std::int64_t>(room.shape(0)) == batch.pieces[rooms.size()].n_epochs;
+            if (!fits || static_cast<std::int64_t>(room.shape(1)) != batch.n_stages) throw std::invalid_argument("room of the piece's shape expected");
+            rooms.push_back(room.data());
+        }
+    }
+
+    // Copies a piece, if it has a room, and returns where it is to be read.
+    const double* settle(const Batch& batch, std::size_t piece) const {
+        const Piece& own = batch.pieces[piece];
+        if (rooms.empty() || !rooms[piece]) return own.evidence;
+        std::memcpy(rooms[piece], own.evidence, static_cast<std::size_t>(own.n_epochs * batch.n_stages) * sizeof(double));
+        return rooms[piece];
     }
 };
 

@@ -38,9 +38,10 @@ nb::tuple decode(const Batch& batch, int n_threads, MakeWorker make_worker) {
 }
 
 // (labels, switches, bad)
-nb::tuple argmax(const nb::list& pieces, const Tables& weight, int n_threads, const nb::list& clock) {
+nb::tuple argmax(const nb::list& pieces, const Tables& weight, int n_threads, const nb::list& clock, const nb::list& rooms) {
     const Batch batch(pieces);
     const Clocks clocks(clock, batch);
+    const Copies copies(rooms, batch);
     const ArgmaxKernel kernel = picked(avx2::argmax_kernel, plain::argmax_kernel, static_cast<int>(batch.n_stages));
     if (!kernel) throw std::invalid_argument("2 to 8 stages expected");
     auto* labels = new std::int8_t[static_cast<std::size_t>(batch.n_labels)];
@@ -48,7 +49,7 @@ nb::tuple argmax(const nb::list& pieces, const Tables& weight, int n_threads, co
     const auto choices = spread<Choice>(batch, n_threads, labels, [&] {
         return [&](std::size_t i, const Piece& p, std::int8_t* out) {
             const double* own = weight.data() + row_of(weight, i) * static_cast<std::size_t>(batch.n_stages);
-            return kernel(p.evidence, p.n_epochs, own, clocks.rows(i), clocks.n_rows(i), out);
+            return kernel(copies.settle(batch, i), p.n_epochs, own, clocks.rows(i), clocks.n_rows(i), out);
         };
     });
     return nb::make_tuple(owner, listed(choices, [](const Choice& c) { return c.switches; }),
@@ -129,8 +130,9 @@ nb::object factors_of(const Tables& rows, int wake, double bout_nats, const std:
 
 // (labels of the stager, labels of the paths, a tuple per piece)
 nb::tuple check_and_decode(const nb::list& pieces, const Indices& table, const Tables& weight, const Tables& stay, const Tables& change,
-               const Indices& minimum, bool censored, int n_threads, const nb::object& clock, int most_passes) {
+               const Indices& minimum, bool censored, int n_threads, const nb::object& clock, int most_passes, const nb::list& rooms) {
     const Batch batch(pieces);
+    const Copies copies(rooms, batch);
     std::optional<Clock> timed;
     if (!clock.is_none()) {
         const auto [rows, wake, restart_epochs, bout_nats] = nb::cast<std::tuple<Tables, int, double, double>>(clock);
@@ -155,7 +157,7 @@ nb::tuple check_and_decode(const nb::list& pieces, const Indices& table, const T
             NightRows rows[kLanes];
             for (std::size_t lane = 0; lane < group.n; ++lane) {
                 const Piece& p = batch.pieces[group.pieces[lane]];
-                rows[lane] = {p.evidence, p.n_epochs, labels + p.offset, labels + batch.n_labels + p.offset};
+                rows[lane] = {copies.settle(batch, group.pieces[lane]), p.n_epochs, labels + p.offset, labels + batch.n_labels + p.offset};
             }
             bool bad[kLanes];
             Outcome outcomes[kLanes] = {};
@@ -360,9 +362,9 @@ NB_MODULE(_native, m) {
     m.attr("MOST_STAGES") = kMostStages;
     m.attr("LANES") = kLanes;
     m.attr("SIMD") = has_avx2() ? "AVX2" : "none";
-    m.def("argmax", &argmax, "pieces"_a, "weight"_a, "n_threads"_a, "clock"_a = nb::list());
+    m.def("argmax", &argmax, "pieces"_a, "weight"_a, "n_threads"_a, "clock"_a = nb::list(), "rooms"_a = nb::list());
     m.def("check_and_decode", &check_and_decode, "pieces"_a, "table"_a, "weight"_a, "stay"_a, "change"_a, "minimum"_a, "censored"_a, "n_threads"_a,
-          "clock"_a = nb::none(), "most_passes"_a = 0);
+          "clock"_a = nb::none(), "most_passes"_a = 0, "rooms"_a = nb::list());
     m.def("sleep_onsets", &read_onsets, "labels"_a, "wake"_a, "restart_epochs"_a, "start"_a, "stop"_a);
     m.def("clock_factors", &factors_of, "rows"_a, "wake"_a, "bout_nats"_a, "onsets"_a, "own"_a, "start"_a, "stop"_a);
     m.def("structured", &structured, "pieces"_a, "products"_a, "table"_a, "weight"_a, "stay"_a, "change"_a, "minimum"_a,
