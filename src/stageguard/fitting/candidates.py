@@ -190,19 +190,28 @@ class Recipe:
         counts = [(train.counts(), test.counts()) for train, test in folds]
         return Recipe(self.base, self.epoch_seconds, supported_durations(counts, self.base.scheme))
 
-    def learn(self, material: Material, *, biases: bool = True, totals: Sequence[Rule] = ()) -> Learned:
+    def learn(
+        self,
+        material: Material,
+        *,
+        biases: bool = True,
+        totals: Sequence[Rule] = (),
+        like: Learned | None = None,
+    ) -> Learned:
         """Return what the nights tell; without probabilities the calibration does nothing.
 
-        `totals` are the rules to bring to the experts' stage totals: each takes several decodes.
+        `totals` are the rules to bring to the experts' stage totals: each takes several decodes. `like` is
+        what was learned on nights most of which are these: the calibration begins there.
         """
         counts = material.counts()
         fi_mean = counts.fragmentation_index
         temperature, biased, impossible = Calibration(), Calibration(), 0.0
         if material.has_probabilities:
             matrices = [night.matrix for night in material.nights if night.matrix is not None]
-            epochs = ScoredEpochs(matrices, [night.truth for night in material.nights])
+            truths = [night.truth for night in material.nights]
+            epochs = ScoredEpochs(matrices, truths, None if like is None else like.temperature)
             temperature, impossible = fit_temperature(epochs), epochs.impossible_share
-            biased = fit_biases(epochs) if biases else temperature
+            biased = fit_biases(epochs, None if like is None else like.biased) if biases else temperature
         labels = [material.scheme.names.index(name) for name in self.durations]
         transitions = counts.transitions(self.transitions)
         learned = Learned(

@@ -223,7 +223,10 @@ def select(material: Material, choosing: Choosing) -> Selection:
     if choosing.scope is not None:
         scope = replace(scope, tuned=choosing.scope.tuned, match=choosing.scope.match)
     alone = tuple(way for way in scope.candidates() if way.totals)
-    learned = [recipe.learn(train, totals=("argmax",) if alone else ()) for train, _ in folds]
+    learned: list[Learned] = []
+    for train, _ in folds:
+        like = learned[-1] if learned else None
+        learned.append(recipe.learn(train, totals=("argmax",) if alone else (), like=like))
     rounds = [Round(*fold, each) for fold, each in zip(folds, learned, strict=True)]
     subjects = [night.subject for night in material.nights]
     gate = _evaluate(rounds, recipe, (ARGMAX, *alone, BIASES), material).kappa
