@@ -13,6 +13,7 @@ import numpy as np
 from stageguard.base.arrays import CLIP, Floats, Indices, Labels
 from stageguard.fitting.material import FitNight
 from stageguard.fitting.scoring import Tempered, decode_prepared
+from stageguard.guard.solver import Solver
 from stageguard.night.stages import StageScheme
 from stageguard.profile.parts import Calibration
 from stageguard.profile.profile import Profile
@@ -174,10 +175,12 @@ BORROWED_EPOCHS = 50.0  # so that a stage never scored, or never shown, does not
 LARGEST_BIAS_NATS = 3.0
 
 
-def totals_biases(nights: Sequence[FitNight], profile: Profile, tempered: Tempered) -> tuple[float, ...]:
+def totals_biases(
+    nights: Sequence[FitNight], profile: Profile, solver: Solver, tempered: Tempered
+) -> tuple[float, ...]:
     """Return one bias per stage, the same for all of NREM; they sum to 0.
 
-    `profile` decodes evidence that is calibrated already.
+    `profile`, and its `solver`, decode evidence that is calibrated already.
     """
     group = _groups(profile.scheme)
     truth = np.concatenate([night.truth for night in nights])
@@ -185,7 +188,7 @@ def totals_biases(nights: Sequence[FitNight], profile: Profile, tempered: Temper
     step, before, moved = np.full(3, FIRST_STEP), np.zeros(3), np.zeros(3)
     for _ in range(MOST_ROUNDS):
         ready = tempered.nights(biases.tolist() if biases.any() else None)
-        decoded = np.concatenate(decode_prepared(profile, ready))
+        decoded = np.concatenate(decode_prepared(profile, solver, ready))
         wanted, shown = _totals(truth, decoded, group)
         short = np.log((wanted + BORROWED_EPOCHS) / (shown + BORROWED_EPOCHS))
         if np.abs(short).max() < CLOSE:

@@ -14,7 +14,7 @@ from stageguard.base.records import dataclass
 from stageguard.fitting.calibration import ScoredEpochs, fit_biases, fit_temperature, totals_biases
 from stageguard.fitting.counts import Counts, supported_durations
 from stageguard.fitting.material import Material
-from stageguard.fitting.scoring import Tempered
+from stageguard.fitting.scoring import KeepingSolver, Tempered
 from stageguard.fitting.tune import FEWEST_NIGHTS
 from stageguard.guard.automaton import rescale_transitions
 from stageguard.guard.evidence import best_stages, fragmentation_index
@@ -164,6 +164,7 @@ class Learned:
     totals: Mapping[Rule, tuple[float, ...]]  # biases by rule
     impossible_share: float
     profiles: dict[Candidate, Profile] = field(default_factory=dict, repr=False)  # made already
+    solvers: dict[Any, KeepingSolver] = field(default_factory=dict, repr=False)  # by all but strength
 
 
 class Recipe:
@@ -239,7 +240,7 @@ class Recipe:
             return learned
         tempered = Tempered(material.nights, learned.temperature.temperature, self.bare)
         met = {
-            rule: totals_biases(material.nights, self.profile(Candidate(rule), learned), tempered)
+            rule: totals_biases(material.nights, *self.compiled(Candidate(rule), learned), tempered)
             for rule in missing
         }
         return replace(learned, totals={**learned.totals, **met})
@@ -260,6 +261,14 @@ class Recipe:
                 del document["transition_weight"]
             learned.profiles[key] = Profile.from_dict(document)
         return learned.profiles[key]
+
+    def compiled(self, candidate: Candidate, learned: Learned) -> tuple[Profile, KeepingSolver]:
+        """Return a candidate's profile and its solver, which candidates that differ in strength share."""
+        profile = self.profile(candidate, learned)
+        rules = tuple(profile.min_bout_seconds.items()), tuple(profile.durations), candidate.clock
+        if rules not in learned.solvers:
+            learned.solvers[rules] = KeepingSolver(profile, self.epoch_seconds)
+        return profile, learned.solvers[rules]
 
     def whole_profile(self, candidate: Candidate, learned: Learned) -> Profile:
         """Return a candidate's profile for a stager's own probabilities."""

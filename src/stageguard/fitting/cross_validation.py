@@ -317,7 +317,7 @@ def decode_candidate(
     """Return every night's labels under a candidate fitted elsewhere."""
     calibration = calibration_of(candidate, learned)
     tempered = Tempered(material.nights, calibration.temperature, recipe.bare)
-    return decode_prepared(recipe.profile(candidate, learned), tempered.nights(calibration.biases))
+    return decode_prepared(*recipe.compiled(candidate, learned), tempered.nights(calibration.biases))
 
 
 def _evaluate(
@@ -356,10 +356,11 @@ def _decode_all(candidates: Sequence[Candidate], each: Round, recipe: Recipe) ->
             ready[calibration] = tempered.nights(calibration.biases)
         nights = ready[calibration]
         if len(together) == 1:
-            yield decode_prepared(recipe.profile(together[0], each.learned), nights)
+            yield decode_prepared(*recipe.compiled(together[0], each.learned), nights)
         else:
             weights = [candidate.weight for candidate in together]
-            yield from decode_weights(recipe.profile(alike, each.learned), nights, weights)
+            _, solver = recipe.compiled(alike, each.learned)
+            yield from decode_weights(solver, nights, weights)
 
 
 def _judge(
