@@ -2,6 +2,7 @@
 #pragma once
 
 #include "argmax.hpp"
+#include "automaton_viterbi.hpp"
 #include "lanes.hpp"
 #include "structured.hpp"
 
@@ -94,6 +95,14 @@ NightsKernel nights_kernel(int n_stages, int longest) {
     }
 }
 #endif
+
+template <class P>
+void run_automaton(const Automaton* lanes, Workspace& work, const double* evidence, std::int64_t n_epochs,
+                   std::int8_t* const* labels, Outcome* outcomes) {
+    AutomatonViterbi<P>(lanes, work).run(evidence, n_epochs, labels, outcomes);
+}
+
+AutomatonKernel automaton_kernel(bool several) { return several ? run_automaton<Lanes> : run_automaton<PlainPack<1>>; }
 
 ArgmaxKernel argmax_kernel(int n_stages) {
     switch (n_stages) {
