@@ -51,7 +51,7 @@ def test_trials_of_one_night_at_once_are_each_by_itself(backend, n_stages, longe
 
 @pytest.mark.parametrize("penalty_nats", [0.0, 1.5])
 def test_trials_through_an_automaton_at_once_are_each_by_itself(backend, penalty_nats):
-    # with a flip-flop window there are so many states that the compiled core works through the long night in blocks
+    # a flip-flop window makes so many states that the compiled core works through the long night in blocks
     rng = np.random.default_rng(5)
     profile = Profile.load("human-psg-5").replace(
         clock=None,

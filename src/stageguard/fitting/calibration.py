@@ -13,7 +13,7 @@ import numpy as np
 from stageguard.base.arrays import CLIP, Floats, Indices, Labels
 from stageguard.fitting.material import FitNight
 from stageguard.fitting.scoring import Tempered, decode_prepared
-from stageguard.guard.solver import Solver
+from stageguard.guard.solver import Job, Solver, Trial
 from stageguard.night.stages import StageScheme
 from stageguard.profile.parts import Calibration
 from stageguard.profile.profile import Profile
@@ -187,8 +187,9 @@ def totals_biases(
     biases = np.zeros(len(group))
     step, before, moved = np.full(3, FIRST_STEP), np.zeros(3), np.zeros(3)
     for _ in range(MOST_ROUNDS):
-        ready = tempered.nights(biases.tolist() if biases.any() else None)
-        decoded = np.concatenate(decode_prepared(profile, solver, ready))
+        decoded = np.concatenate(
+            _decoded(biases.tolist() if biases.any() else None, profile, solver, tempered)
+        )
         wanted, shown = _totals(truth, decoded, group)
         short = np.log((wanted + BORROWED_EPOCHS) / (shown + BORROWED_EPOCHS))
         if np.abs(short).max() < CLOSE:
@@ -198,6 +199,17 @@ def totals_biases(
         biases = biases + moved[group]
         biases = np.clip(biases - biases.mean(), -LARGEST_BIAS_NATS, LARGEST_BIAS_NATS)
     return tuple((biases - biases.mean()).tolist())
+
+
+def _decoded(
+    biases: list[float] | None, profile: Profile, solver: Solver, tempered: Tempered
+) -> list[Labels]:
+    """Return every night's labels with some biases."""
+    if profile.transition_weight is None or not solver.is_free(Trial(profile.transition_weight)):
+        return decode_prepared(profile, solver, tempered.nights(biases))
+    # where every epoch is decided by itself, biases need not be renormalised first
+    trial = Trial(0.0, None if biases is None else tuple(biases))
+    return [path.labels for path in solver.solve([Job(night, trial) for night in tempered.nights()])]
 
 
 def _secant(step: Floats, moved: Floats, gained: Floats) -> Floats:

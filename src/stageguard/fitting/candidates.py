@@ -179,6 +179,7 @@ class Recipe:
         self.floor, self.cap = (rule.floor, rule.cap) if is_band and rule is not None else (0.5, 2.0)
         self.base_target = None if rule is None else min(rule.fi_target * self.ratio, 1.0)
         whole = base.to_dict()
+        self.clock = whole.get("clock")
         kept = {key: whole.get(key) for key in ("name", "scheme", "stages", "wake", "rem")}
         # what every candidate has of the base profile: stages, transitions and nothing else
         self.document = {key: value for key, value in kept.items() if value is not None}
@@ -277,7 +278,7 @@ class Recipe:
 
     def changes(self, candidate: Candidate, learned: Learned) -> dict[str, Any]:
         """Return the keys of a profile that make it act as the candidate does."""
-        clock = {"clock": self.base.to_dict()["clock"]} if candidate.clock else {}
+        clock = {"clock": self.clock} if candidate.clock else {}
         return self._rule(candidate, learned) | clock
 
     def _rule(self, candidate: Candidate, learned: Learned) -> dict[str, Any]:

@@ -383,13 +383,15 @@ def _judge(
             statuses[i] = "kappa not surely gained"
     is_simple = np.array([candidate.is_plain and not candidate.shifts for candidate in candidates])
     best = _best(means[-1], is_simple & _kept(statuses))
-    for i in np.flatnonzero(~is_simple & _kept(statuses)).tolist():
+    left = np.flatnonzero(~is_simple & _kept(statuses)).tolist()
+    gains = paired_errors(values[left], values[best], subjects)
+    gains_of_kappa = paired_errors(scores.kappa[left], scores.kappa[best], subjects)
+    for i, (gain, error), gained in zip(left, gains, gains_of_kappa, strict=True):
         like = replace(candidates[i], exponent=HALF)
-        rival = candidates.index(like) if like != candidates[i] and like in candidates else best
-        gain, error = paired_error(values[i], values[rival], subjects)
+        if like != candidates[i] and like in candidates:
+            gain, error = paired_error(values[i], values[candidates.index(like)], subjects)
         is_better = gain > (1.0 if candidates[i].is_plain else SURELY) * error
         if candidates[i].shifts:
-            gained = paired_error(scores.kappa[i], scores.kappa[best], subjects)
             is_better = is_better and _surely_gains(*gained, n_subjects)
         statuses[i] = "kept" if is_better else "not surely better"
     others = ~is_simple & _kept(statuses)

@@ -60,7 +60,8 @@ class Night:
     @property
     def is_plain(self) -> bool:
         """Whether the evidence is the probabilities as they stand."""
-        return self.clock is None and self.is_plain_but_for_clock
+        untimed = self.clock is None and self.calibration is None and self.quality is None
+        return untimed and self.filled is None and not self.pins
 
     @property
     def is_plain_but_for_clock(self) -> bool:
