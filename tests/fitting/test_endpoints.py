@@ -162,7 +162,7 @@ def test_outputs_show_as_much_of_each_stage_as_the_experts(rule):
 
     def shares(calibration: Calibration) -> np.ndarray:
         ready = Tempered(material.nights, calibration.temperature, recipe.bare).nights(calibration.biases)
-        decoded = np.concatenate(decode_prepared(recipe.profile(Candidate(rule), learned), ready))
+        decoded = np.concatenate(decode_prepared(*recipe.compiled(Candidate(rule), learned), ready))
         return np.bincount(decoded, minlength=3) / len(decoded)
 
     truth = np.concatenate([night.truth for night in material.nights])

@@ -7,6 +7,8 @@ import pytest
 
 from stageguard.guard import kernels
 from stageguard.guard.kernels import reference
+from stageguard.guard.solver import Solver
+from stageguard.profile.profile import Profile
 
 
 def rules_of(rng, n_stages, longest, weights):
@@ -43,6 +45,28 @@ def test_trials_of_one_night_at_once_are_each_by_itself(backend, n_stages, longe
     rules = (table, weight, stay, change, minimum, censored)
     together = kernels.active.structured(pieces, True, *rules, 2)
     by_itself = kernels.active.structured(apart, True, *rules, 1)
+    assert together[0].tobytes() == by_itself[0].tobytes()
+    assert together[1:] == by_itself[1:]
+
+
+@pytest.mark.parametrize("penalty_nats", [0.0, 1.5])
+def test_trials_through_an_automaton_at_once_are_each_by_itself(backend, penalty_nats):
+    # a flip-flop window makes so many states that the compiled core works through the long night in blocks
+    rng = np.random.default_rng(5)
+    profile = Profile.load("human-psg-5").replace(
+        clock=None,
+        transition_weight=1.0,
+        durations={"W": rng.dirichlet(np.ones(12))[:-1].round(3).tolist()},
+        flip_flop={"penalty_nats": penalty_nats, "window_epochs": 6},
+    )
+    solver = Solver(profile, profile.epoch_seconds)
+    n_epochs = 30 if backend == "reference" else 3000
+    night, other = (np.log(probabilities_of(rng, n, 5)) for n in (n_epochs, 20))
+    tables = solver.automaton_tables([0.0, 0.1, 0.3, 0.7, 1.0, 1.5])
+    table = np.array([0, 1, 2, 3, 4, 5, 2], dtype=np.int32)
+    together = kernels.active.automaton([night] * 6 + [other], table, *tables, 2)
+    by_itself = kernels.active.automaton([night.copy() for _ in range(6)] + [other], table, *tables, 1)
+    assert len({together[0][i * n_epochs : (i + 1) * n_epochs].tobytes() for i in range(6)}) > 3
     assert together[0].tobytes() == by_itself[0].tobytes()
     assert together[1:] == by_itself[1:]
 

@@ -13,6 +13,7 @@ import numpy as np
 from stageguard.base.arrays import CLIP, Floats, Indices, Labels
 from stageguard.fitting.material import FitNight
 from stageguard.fitting.scoring import Tempered, decode_prepared
+from stageguard.guard.solver import Job, Solver, Trial
 from stageguard.night.stages import StageScheme
 from stageguard.profile.parts import Calibration
 from stageguard.profile.profile import Profile
@@ -21,14 +22,19 @@ LOWEST_TEMPERATURE, HIGHEST_TEMPERATURE = 0.2, 10.0
 MOST_EPOCHS = 50_000  # as many are taken, evenly spread, from larger sets: more change no digit that matters
 BIAS_RIDGE = 10.0  # nats per squared nat: negligible beside a scored night, decisive for an absent stage
 _MOST_STEPS = 50
-_SMALL_STEP = 1e-8
+_SMALL_STEP = 1e-6  # Newton's steps square their error: what is left is a millionth of the last digit written
 _LEAST_LOG = -700.0  # what stands for log 0: its exponential is a zero
 
 
 class ScoredEpochs:
-    """Log-probabilities and expert stages of the epochs that have both."""
+    """Log-probabilities and expert stages of the epochs that have both.
 
-    def __init__(self, matrices: Sequence[Floats], truths: Sequence[Labels]) -> None:
+    `start` is where the search for the temperature begins; it moves no digit that matters.
+    """
+
+    def __init__(
+        self, matrices: Sequence[Floats], truths: Sequence[Labels], start: Calibration | None = None
+    ) -> None:
         chosen = [_scored(matrix, truth) for matrix, truth in zip(matrices, truths, strict=True)]
         probabilities = np.concatenate([rows for rows, _ in chosen])
         stages = np.concatenate([stages for _, stages in chosen]).astype(np.intp)
@@ -40,8 +46,9 @@ class ScoredEpochs:
         self.n_impossible, self.n_epochs = int(np.count_nonzero(~possible)), len(stages)
         with np.errstate(divide="ignore"):  # (n_stages, n_epochs): sums over stages are several times faster
             self.logs = np.maximum(np.log(np.maximum(probabilities[possible].T, 0.0, order="C")), _LEAST_LOG)
-        self.stages = stages[possible]
-        self.inverse_temperature = _inverse_temperature(self.logs, self.stages)
+        self.n_of_stage = np.bincount(stages[possible], minlength=len(self.logs)).astype(np.float64)
+        self.log_at_truth = float(np.log(at_truth[possible]).sum())
+        self.inverse_temperature = _inverse_temperature(self, 1.0 / (start or Calibration()).temperature)
 
     @property
     def impossible_share(self) -> float:
@@ -54,31 +61,32 @@ def fit_temperature(epochs: ScoredEpochs) -> Calibration:
     return Calibration(1.0 / epochs.inverse_temperature)
 
 
-def fit_biases(epochs: ScoredEpochs) -> Calibration:
-    """Return temperature and one bias per stage, together the most likely; they sum to 0."""
+def fit_biases(epochs: ScoredEpochs, start: Calibration | None = None) -> Calibration:
+    """Return temperature and one bias per stage, together the most likely; they sum to 0.
+
+    `start` is what was found on nights most of which are these.
+    """
     n_stages, n_epochs = epochs.logs.shape
     if not n_epochs:
         return Calibration(1.0, (0.0,) * n_stages)
-    one_hot = (epochs.stages == np.arange(n_stages)[:, None]).astype(np.float64)
-    best = np.zeros(n_stages + 1)  # biases, then the inverse temperature
-    best[-1] = epochs.inverse_temperature
-    loss, p = _loss(epochs.logs, epochs.stages, best)
+    start = start or fit_temperature(epochs)
+    best = np.array([*(start.biases or (0.0,) * n_stages), 1.0 / start.temperature])
+    loss, p = _loss(epochs, best)
     for _ in range(_MOST_STEPS):
-        step = _newton_step(epochs.logs, one_hot, best, p)
+        step = _newton_step(epochs, best, p)
+        if np.abs(step).max() < _SMALL_STEP:
+            best = _within_bounds(best - step)
+            break
         scale = 1.0
         while True:
-            tried = best - scale * step
-            tried[-1] = np.clip(tried[-1], 1.0 / HIGHEST_TEMPERATURE, 1.0 / LOWEST_TEMPERATURE)
-            tried_loss, tried_p = _loss(epochs.logs, epochs.stages, tried)
+            tried = _within_bounds(best - scale * step)
+            tried_loss, tried_p = _loss(epochs, tried)
             if tried_loss <= loss or scale < 1e-4:
                 break
             scale /= 2.0
         if tried_loss > loss:
             break
-        converged = np.abs(tried - best).max() < _SMALL_STEP
         best, loss, p = tried, tried_loss, tried_p
-        if converged:
-            break
     biases = best[:-1] - best[:-1].mean()
     return Calibration(float(1.0 / best[-1]), tuple(biases.tolist()))
 
@@ -88,18 +96,18 @@ def _scored(matrix: Floats, truth: Labels) -> tuple[Floats, Labels]:
     return matrix[both], truth[both]
 
 
-def _inverse_temperature(logs: Floats, stages: Indices) -> float:
+def _inverse_temperature(epochs: ScoredEpochs, inverse: float) -> float:
     """Find the one number by Newton's method, within bounds; the loss is convex in it."""
     low, high = 1.0 / HIGHEST_TEMPERATURE, 1.0 / LOWEST_TEMPERATURE
-    if not len(stages):
+    logs = epochs.logs
+    if not logs.size:
         return 1.0
-    at_truth = logs[stages, np.arange(len(stages))]
-    inverse = 1.0
     for _ in range(_MOST_STEPS):
         p = _softmax(inverse * logs)
-        mean = (p * logs).sum(axis=0)
-        slope = float((mean - at_truth).sum())
-        curvature = float((p * (logs - mean) ** 2).sum())
+        p *= logs
+        mean = p.sum(axis=0)
+        slope = float(mean.sum()) - epochs.log_at_truth
+        curvature = float(_inner(p, logs) - _inner(mean, mean))
         # where the slope leads out of the bracket, halving it is safe
         low, high = (inverse, high) if slope < 0 else (low, inverse)
         tried = inverse - slope / curvature if curvature > 0 else np.nan
@@ -111,31 +119,38 @@ def _inverse_temperature(logs: Floats, stages: Indices) -> float:
     return float(inverse)
 
 
-def _newton_step(logs: Floats, one_hot: Floats, at: Floats, p: Floats) -> Floats:
+def _within_bounds(at: Floats) -> Floats:
+    """Bring the inverse temperature, which comes last, back within its bounds, in place."""
+    at[-1] = min(max(at[-1], 1.0 / HIGHEST_TEMPERATURE), 1.0 / LOWEST_TEMPERATURE)
+    return at
+
+
+def _newton_step(epochs: ScoredEpochs, at: Floats, p: Floats) -> Floats:
     """Return the Newton step for biases and inverse temperature, where stages have probabilities `p`."""
-    weighted = p * logs
+    weighted = p * epochs.logs
     mean = weighted.sum(axis=0)
-    n_stages = len(logs)
+    expected = p.sum(axis=1)
+    n_stages = len(p)
     gradient = np.empty(n_stages + 1)
-    gradient[:-1] = (p - one_hot).sum(axis=1) + BIAS_RIDGE * at[:-1]
-    gradient[-1] = mean.sum() - (one_hot * logs).sum()
+    gradient[:-1] = expected - epochs.n_of_stage + BIAS_RIDGE * at[:-1]
+    gradient[-1] = mean.sum() - epochs.log_at_truth
     hessian = np.empty((n_stages + 1, n_stages + 1))
-    hessian[:-1, :-1] = np.diag(p.sum(axis=1) + BIAS_RIDGE) - p @ p.T
+    hessian[:-1, :-1] = np.diag(expected + BIAS_RIDGE) - p @ p.T
     hessian[:-1, -1] = hessian[-1, :-1] = weighted.sum(axis=1) - p @ mean
-    hessian[-1, -1] = (weighted * logs).sum() - (mean * mean).sum() + 1e-9
+    hessian[-1, -1] = _inner(weighted, epochs.logs) - _inner(mean, mean) + 1e-9
     return np.asarray(np.linalg.solve(hessian, gradient))
 
 
-def _loss(logs: Floats, stages: Indices, at: Floats) -> tuple[float, Floats]:
+def _loss(epochs: ScoredEpochs, at: Floats) -> tuple[float, Floats]:
     """Return the loss, and the probability (n_stages, n_epochs) of every stage."""
-    scores = at[-1] * logs
+    scores = at[-1] * epochs.logs
     scores += at[:-1, None]
     top = scores.max(axis=0)
-    at_truth = scores[stages, np.arange(len(stages))]
     scores -= top
     weights = np.exp(scores, out=scores)
     sums = weights.sum(axis=0)
-    loss = float((np.log(sums) + top - at_truth).sum() + 0.5 * BIAS_RIDGE * (at[:-1] ** 2).sum())
+    at_truth = at[-1] * epochs.log_at_truth + epochs.n_of_stage @ at[:-1]
+    loss = float((np.log(sums) + top).sum() - at_truth + 0.5 * BIAS_RIDGE * (at[:-1] ** 2).sum())
     return loss, np.divide(weights, sums, out=weights)
 
 
@@ -146,6 +161,12 @@ def _softmax(scores: Floats) -> Floats:
     return np.asarray(np.divide(weights, weights.sum(axis=0), out=weights))
 
 
+def _inner(a: Floats, b: Floats) -> float:
+    """Return the sum of products, without the array of them."""
+    axes = "ij"[: a.ndim]
+    return float(np.einsum(f"{axes},{axes}->", a, b))
+
+
 MOST_ROUNDS = 12
 CLOSE = 0.02  # of the logarithm of a total: a night of 8 h is met within ten minutes, far below its error
 FIRST_STEP = 0.7  # nats of bias per nat of a total: stages move together, a whole step overshoots
@@ -154,18 +175,21 @@ BORROWED_EPOCHS = 50.0  # so that a stage never scored, or never shown, does not
 LARGEST_BIAS_NATS = 3.0
 
 
-def totals_biases(nights: Sequence[FitNight], profile: Profile, tempered: Tempered) -> tuple[float, ...]:
+def totals_biases(
+    nights: Sequence[FitNight], profile: Profile, solver: Solver, tempered: Tempered
+) -> tuple[float, ...]:
     """Return one bias per stage, the same for all of NREM; they sum to 0.
 
-    `profile` decodes evidence that is calibrated already.
+    `profile`, and its `solver`, decode evidence that is calibrated already.
     """
     group = _groups(profile.scheme)
     truth = np.concatenate([night.truth for night in nights])
     biases = np.zeros(len(group))
     step, before, moved = np.full(3, FIRST_STEP), np.zeros(3), np.zeros(3)
     for _ in range(MOST_ROUNDS):
-        ready = tempered.nights(biases.tolist() if biases.any() else None)
-        decoded = np.concatenate(decode_prepared(profile, ready))
+        decoded = np.concatenate(
+            _decoded(biases.tolist() if biases.any() else None, profile, solver, tempered)
+        )
         wanted, shown = _totals(truth, decoded, group)
         short = np.log((wanted + BORROWED_EPOCHS) / (shown + BORROWED_EPOCHS))
         if np.abs(short).max() < CLOSE:
@@ -175,6 +199,17 @@ def totals_biases(nights: Sequence[FitNight], profile: Profile, tempered: Temper
         biases = biases + moved[group]
         biases = np.clip(biases - biases.mean(), -LARGEST_BIAS_NATS, LARGEST_BIAS_NATS)
     return tuple((biases - biases.mean()).tolist())
+
+
+def _decoded(
+    biases: list[float] | None, profile: Profile, solver: Solver, tempered: Tempered
+) -> list[Labels]:
+    """Return every night's labels with some biases."""
+    if profile.transition_weight is None or not solver.is_free(Trial(profile.transition_weight)):
+        return decode_prepared(profile, solver, tempered.nights(biases))
+    # where every epoch is decided by itself, biases need not be renormalised first
+    trial = Trial(0.0, None if biases is None else tuple(biases))
+    return [path.labels for path in solver.solve([Job(night, trial) for night in tempered.nights()])]
 
 
 def _secant(step: Floats, moved: Floats, gained: Floats) -> Floats:

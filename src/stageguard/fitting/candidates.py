@@ -14,7 +14,7 @@ from stageguard.base.records import dataclass
 from stageguard.fitting.calibration import ScoredEpochs, fit_biases, fit_temperature, totals_biases
 from stageguard.fitting.counts import Counts, supported_durations
 from stageguard.fitting.material import Material
-from stageguard.fitting.scoring import Tempered
+from stageguard.fitting.scoring import KeepingSolver, Tempered
 from stageguard.fitting.tune import FEWEST_NIGHTS
 from stageguard.guard.automaton import rescale_transitions
 from stageguard.guard.evidence import best_stages, fragmentation_index
@@ -164,6 +164,7 @@ class Learned:
     totals: Mapping[Rule, tuple[float, ...]]  # biases by rule
     impossible_share: float
     profiles: dict[Candidate, Profile] = field(default_factory=dict, repr=False)  # made already
+    solvers: dict[Any, KeepingSolver] = field(default_factory=dict, repr=False)  # by all but strength
 
 
 class Recipe:
@@ -178,6 +179,7 @@ class Recipe:
         self.floor, self.cap = (rule.floor, rule.cap) if is_band and rule is not None else (0.5, 2.0)
         self.base_target = None if rule is None else min(rule.fi_target * self.ratio, 1.0)
         whole = base.to_dict()
+        self.clock = whole.get("clock")
         kept = {key: whole.get(key) for key in ("name", "scheme", "stages", "wake", "rem")}
         # what every candidate has of the base profile: stages, transitions and nothing else
         self.document = {key: value for key, value in kept.items() if value is not None}
@@ -190,19 +192,28 @@ class Recipe:
         counts = [(train.counts(), test.counts()) for train, test in folds]
         return Recipe(self.base, self.epoch_seconds, supported_durations(counts, self.base.scheme))
 
-    def learn(self, material: Material, *, biases: bool = True, totals: Sequence[Rule] = ()) -> Learned:
+    def learn(
+        self,
+        material: Material,
+        *,
+        biases: bool = True,
+        totals: Sequence[Rule] = (),
+        like: Learned | None = None,
+    ) -> Learned:
         """Return what the nights tell; without probabilities the calibration does nothing.
 
-        `totals` are the rules to bring to the experts' stage totals: each takes several decodes.
+        `totals` are the rules to bring to the experts' stage totals: each takes several decodes. `like` is
+        what was learned on nights most of which are these: the calibration begins there.
         """
         counts = material.counts()
         fi_mean = counts.fragmentation_index
         temperature, biased, impossible = Calibration(), Calibration(), 0.0
         if material.has_probabilities:
             matrices = [night.matrix for night in material.nights if night.matrix is not None]
-            epochs = ScoredEpochs(matrices, [night.truth for night in material.nights])
+            truths = [night.truth for night in material.nights]
+            epochs = ScoredEpochs(matrices, truths, None if like is None else like.temperature)
             temperature, impossible = fit_temperature(epochs), epochs.impossible_share
-            biased = fit_biases(epochs) if biases else temperature
+            biased = fit_biases(epochs, None if like is None else like.biased) if biases else temperature
         labels = [material.scheme.names.index(name) for name in self.durations]
         transitions = counts.transitions(self.transitions)
         learned = Learned(
@@ -230,7 +241,7 @@ class Recipe:
             return learned
         tempered = Tempered(material.nights, learned.temperature.temperature, self.bare)
         met = {
-            rule: totals_biases(material.nights, self.profile(Candidate(rule), learned), tempered)
+            rule: totals_biases(material.nights, *self.compiled(Candidate(rule), learned), tempered)
             for rule in missing
         }
         return replace(learned, totals={**learned.totals, **met})
@@ -252,6 +263,14 @@ class Recipe:
             learned.profiles[key] = Profile.from_dict(document)
         return learned.profiles[key]
 
+    def compiled(self, candidate: Candidate, learned: Learned) -> tuple[Profile, KeepingSolver]:
+        """Return a candidate's profile and its solver, which candidates that differ in strength share."""
+        profile = self.profile(candidate, learned)
+        rules = tuple(profile.min_bout_seconds.items()), tuple(profile.durations), candidate.clock
+        if rules not in learned.solvers:
+            learned.solvers[rules] = KeepingSolver(profile, self.epoch_seconds)
+        return profile, learned.solvers[rules]
+
     def whole_profile(self, candidate: Candidate, learned: Learned) -> Profile:
         """Return a candidate's profile for a stager's own probabilities."""
         calibration = calibration_document(calibration_of(candidate, learned), self.base.scheme.names)
@@ -259,7 +278,7 @@ class Recipe:
 
     def changes(self, candidate: Candidate, learned: Learned) -> dict[str, Any]:
         """Return the keys of a profile that make it act as the candidate does."""
-        clock = {"clock": self.base.to_dict()["clock"]} if candidate.clock else {}
+        clock = {"clock": self.clock} if candidate.clock else {}
         return self._rule(candidate, learned) | clock
 
     def _rule(self, candidate: Candidate, learned: Learned) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -226,15 +225,13 @@ def _constant_hazard(length: Ints, complete: Mask) -> float:
 
 def _hazards(length: Ints, complete: Mask) -> Floats:
     constant = _constant_hazard(length, complete)
-    tested = _ended_or_not(length, complete)
-    steps = [*HAZARD_STEPS, np.iinfo(np.int64).max]
-    hazard = np.empty(HAZARD_STEPS[-1])
-    for first, after in pairwise(steps):
-        at_risk = np.clip(tested, first - 1, after - 1) - (first - 1)  # (n_bouts,) epochs in the stretch
-        n_ends = np.count_nonzero(complete & (length >= first) & (length < after))
-        prior = HAZARD_PRIOR_BOUTS / constant
-        hazard[first - 1 : after - 1] = (n_ends + HAZARD_PRIOR_BOUTS) / (at_risk.sum() + prior)
-    return hazard
+    first, after = np.array(HAZARD_STEPS), np.array([*HAZARD_STEPS[1:], np.iinfo(np.int64).max])
+    tested = _ended_or_not(length, complete)[:, None]
+    at_risk = np.clip(tested, first - 1, after - 1) - (first - 1)  # (n_bouts, n_stretches) epochs in each
+    stretch = np.searchsorted(first, length[complete], side="right") - 1
+    n_ends = np.bincount(stretch, minlength=len(first))
+    hazard = (n_ends + HAZARD_PRIOR_BOUTS) / (at_risk.sum(axis=0) + HAZARD_PRIOR_BOUTS / constant)
+    return np.repeat(hazard, np.diff(first, append=first[-1] + 1))
 
 
 def _ended_or_not(length: Ints, complete: Mask) -> Ints:

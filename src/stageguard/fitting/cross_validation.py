@@ -223,7 +223,10 @@ def select(material: Material, choosing: Choosing) -> Selection:
     if choosing.scope is not None:
         scope = replace(scope, tuned=choosing.scope.tuned, match=choosing.scope.match)
     alone = tuple(way for way in scope.candidates() if way.totals)
-    learned = [recipe.learn(train, totals=("argmax",) if alone else ()) for train, _ in folds]
+    learned: list[Learned] = []
+    for train, _ in folds:
+        like = learned[-1] if learned else None
+        learned.append(recipe.learn(train, totals=("argmax",) if alone else (), like=like))
     rounds = [Round(*fold, each) for fold, each in zip(folds, learned, strict=True)]
     subjects = [night.subject for night in material.nights]
     gate = _evaluate(rounds, recipe, (ARGMAX, *alone, BIASES), material).kappa
@@ -314,7 +317,7 @@ def decode_candidate(
     """Return every night's labels under a candidate fitted elsewhere."""
     calibration = calibration_of(candidate, learned)
     tempered = Tempered(material.nights, calibration.temperature, recipe.bare)
-    return decode_prepared(recipe.profile(candidate, learned), tempered.nights(calibration.biases))
+    return decode_prepared(*recipe.compiled(candidate, learned), tempered.nights(calibration.biases))
 
 
 def _evaluate(
@@ -353,10 +356,11 @@ def _decode_all(candidates: Sequence[Candidate], each: Round, recipe: Recipe) ->
             ready[calibration] = tempered.nights(calibration.biases)
         nights = ready[calibration]
         if len(together) == 1:
-            yield decode_prepared(recipe.profile(together[0], each.learned), nights)
+            yield decode_prepared(*recipe.compiled(together[0], each.learned), nights)
         else:
             weights = [candidate.weight for candidate in together]
-            yield from decode_weights(recipe.profile(alike, each.learned), nights, weights)
+            _, solver = recipe.compiled(alike, each.learned)
+            yield from decode_weights(solver, nights, weights)
 
 
 def _judge(
@@ -379,13 +383,15 @@ def _judge(
             statuses[i] = "kappa not surely gained"
     is_simple = np.array([candidate.is_plain and not candidate.shifts for candidate in candidates])
     best = _best(means[-1], is_simple & _kept(statuses))
-    for i in np.flatnonzero(~is_simple & _kept(statuses)).tolist():
+    left = np.flatnonzero(~is_simple & _kept(statuses)).tolist()
+    gains = paired_errors(values[left], values[best], subjects)
+    gains_of_kappa = paired_errors(scores.kappa[left], scores.kappa[best], subjects)
+    for i, (gain, error), gained in zip(left, gains, gains_of_kappa, strict=True):
         like = replace(candidates[i], exponent=HALF)
-        rival = candidates.index(like) if like != candidates[i] and like in candidates else best
-        gain, error = paired_error(values[i], values[rival], subjects)
+        if like != candidates[i] and like in candidates:
+            gain, error = paired_error(values[i], values[candidates.index(like)], subjects)
         is_better = gain > (1.0 if candidates[i].is_plain else SURELY) * error
         if candidates[i].shifts:
-            gained = paired_error(scores.kappa[i], scores.kappa[best], subjects)
             is_better = is_better and _surely_gains(*gained, n_subjects)
         statuses[i] = "kept" if is_better else "not surely better"
     others = ~is_simple & _kept(statuses)

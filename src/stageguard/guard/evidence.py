@@ -72,6 +72,7 @@ class Night:
     clock_stop: int | None = None  # where the time since sleep onset is lost: a segment begins
     has_clock: bool = True  # False around the clock, where no sleep is the night's
     opening: Any = None  # the path that came with the checks, if the night is plain and the profile fixed
+    paths: dict[Any, Any] = field(default_factory=dict)  # by solver and trial, for whoever asks again
     _base: Floats | None = None
 
     def timed(self, clock: NightClock | None) -> Night:
@@ -79,13 +80,15 @@ class Night:
         return Night(
             *(self.probabilities, self.argmax, self.n_switches, self.spans, self.calibration, self.filled),
             *(self.quality, self.pins, clock, self.clock_start, self.clock_stop, self.has_clock),
-            *(self.opening, self._base),
+            self.opening,
+            _base=self._base,
         )
 
     @property
     def is_plain(self) -> bool:
         """Whether the evidence is the probabilities as they stand."""
-        return self.clock is None and self.is_plain_but_for_clock
+        untimed = self.clock is None and self.calibration is None and self.quality is None
+        return untimed and self.filled is None and not self.pins
 
     @property
     def is_plain_but_for_clock(self) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -259,9 +260,14 @@ def fixed_strength(
     )
 
 
+@lru_cache(maxsize=16)
+def _trials(log_weight: tuple[float, ...] | None) -> list[Trial]:
+    """Return a trial per transition weight; nobody changes the list, which nights share."""
+    return [Trial(tau, log_weight) for tau in TRANSITION_WEIGHTS]
+
+
 def _match(profile: Profile, fi_before: float, target: float, stager_fi: float) -> Search:
-    log_weight = fixed_log_weight(profile)
-    trials = [Trial(tau, log_weight) for tau in TRANSITION_WEIGHTS]
+    trials = _trials(fixed_log_weight(profile))
     indices = [path.fragmentation_index for path in (yield trials)]
     distances = [abs(fi - target) for fi in indices]
     best = int(np.argmin(distances))  # the first of equals: the weaker prior
@@ -361,7 +367,7 @@ def _calm(
     Fragmentation need not fall with every step, so the weights are tried in order; the first counts as
     known, `fi_free`, where it constrains nothing.
     """
-    trials = [Trial(tau, log_weight) for tau in TRANSITION_WEIGHTS]
+    trials = _trials(log_weight)
     trial, fi, begin = trials[0], fi_free, 1
     if not solver.is_free_at_zero:
         (path,) = yield trials[:1]

@@ -429,13 +429,13 @@ def _assemble(
     for (night, _), total, score in zip(jobs, totals, sums, strict=True):
         n_epochs = len(night.argmax)
         if owners is None:  # every night is whole
-            path_labels = labels[offset : offset + n_epochs]
+            path_labels, n_pairs = labels[offset : offset + n_epochs], n_epochs - 1
             offset += n_epochs
         else:
+            n_pairs = night.n_pairs
             path_labels = np.full(n_epochs, -1, dtype=np.int8)
             for start, stop in night.spans:
                 path_labels[start:stop] = labels[offset : offset + stop - start]
                 offset += stop - start
-        n_pairs = night.n_pairs
         paths.append(Path(path_labels, score, total / n_pairs if n_pairs else float("nan")))
     return paths

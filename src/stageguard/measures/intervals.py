@@ -371,11 +371,13 @@ def _conformal(profile: Profile, values: Mapping[str, float], level: float) -> d
 
 
 def _model(draws: Sequence[Mapping[str, float]], level: float) -> dict[str, Ends]:
+    table = np.array([list(draw.values()) for draw in draws])  # (n_draws, n_statistics)
+    limits = [(1 - level) / 2, (1 + level) / 2]
     ends: dict[str, Ends] = {}
-    for name in draws[0]:
-        known = [draw[name] for draw in draws if not math.isnan(draw[name])]
+    for name, whole, column in zip(draws[0], np.quantile(table, limits, axis=0).T, table.T, strict=True):
+        known = column[~np.isnan(column)]
         if len(known) > len(draws) // 2:
-            low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
+            low, high = whole if len(known) == len(draws) else np.quantile(known, limits)
             ends[name] = float(low), float(high), ""
         else:
             ends[name] = NAN, NAN, "does not exist in most draws"

@@ -70,9 +70,10 @@ read_numbers(cells)
 
 Labels of all pieces come as one flat int8 array, piece after piece; of draws, draw after draw within a piece.
 What decoders say of each piece comes as lists. `Stream` decodes one row at a time: see `reference_stream`.
-`structured` takes up to MOST_STAGES stages and minimum bouts of LONGEST_MINIMUM epochs; of products, pieces
-that are one night under several tables, one after the other, are decoded LANES at a time, in about the time
-of one; `check_and_decode` takes as many nights at a time, whatever their lengths. Ties: prefer to stay, then
+`structured` takes up to MOST_STAGES stages and minimum bouts of LONGEST_MINIMUM epochs. Pieces that are one
+night under several tables, one after the other, are decoded LANES at a time: by `structured`, of products, in
+about the time of one, by `automaton` in about the time of two. `check_and_decode` takes as many nights at a
+time, whatever their lengths. Ties: prefer to stay, then
 the stage that comes first in the scheme, then the older bout.
 """
 

@@ -1,115 +1,13 @@
-// Viterbi on any finite automaton: states with a stage, weighted edges. Exact for whatever a profile compiles to.
+// The best paths through an automaton that keep given labels.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <vector>
 
 #include "rules.hpp"
 
 namespace stageguard {
-
-struct Automaton {
-    std::int64_t n_states;
-    std::int64_t n_stages;
-    const std::int32_t* stage;    // (n_states,)
-    const std::int32_t* first;    // (n_states + 1,) incoming edges of state j are first[j] .. first[j + 1]
-    const std::int32_t* source;   // (n_edges,) in the order in which ties are won
-    const double* weight;         // (n_edges,)
-    const double* initial;        // (n_states,) -inf where no recording begins
-    const double* final_weight;   // (n_states,)
-};
-
-constexpr std::int64_t kBlockBytes = std::int64_t{32} << 20;
-
-// Scores are kept for one block of epochs at a time and worked out again from the block's first row on the way back,
-// so that memory stays bounded however long the night; a night that fits in one block is computed once.
-class AutomatonViterbi {
-  public:
-    AutomatonViterbi(const Automaton& a, Workspace& work) : a_(a), work_(work) {}
-
-    Outcome run(const double* evidence, std::int64_t n_epochs, std::int8_t* labels) {
-        const std::int64_t n = a_.n_states;
-        const std::int64_t block = std::max<std::int64_t>(2, std::min(n_epochs, kBlockBytes / (8 * n)));
-        const std::int64_t n_blocks = (n_epochs + block - 1) / block;
-        rows_ = work_.scores.need(block * n);
-        heads_ = work_.heads.need(n_blocks * n);
-        for (std::int64_t b = 0; b < n_blocks; ++b) {
-            double* head = &heads_[b * n];
-            if (b == 0) {
-                for (std::int64_t j = 0; j < n; ++j) head[j] = a_.initial[j] + evidence[a_.stage[j]];
-            } else {
-                advance(&rows_[(block - 1) * n], evidence + b * block * a_.n_stages, head);
-            }
-            fill(evidence, n_epochs, b, block);
-        }
-        return backtrace(evidence, n_epochs, block, n_blocks, labels);
-    }
-
-  private:
-    void advance(const double* before, const double* row, double* after) const {
-        for (std::int64_t j = 0; j < a_.n_states; ++j) {
-            double best = -std::numeric_limits<double>::infinity();
-            for (std::int32_t e = a_.first[j]; e < a_.first[j + 1]; ++e)
-                best = std::max(best, before[a_.source[e]] + a_.weight[e]);
-            after[j] = best + row[a_.stage[j]];
-        }
-    }
-
-    void fill(const double* evidence, std::int64_t n_epochs, std::int64_t b, std::int64_t block) {
-        const std::int64_t n = a_.n_states, begin = b * block, end = std::min(n_epochs, begin + block);
-        std::copy_n(&heads_[b * n], n, rows_);
-        for (std::int64_t t = begin + 1; t < end; ++t)
-            advance(&rows_[(t - 1 - begin) * n], evidence + t * a_.n_stages, &rows_[(t - begin) * n]);
-    }
-
-    Outcome backtrace(const double* evidence, std::int64_t n_epochs, std::int64_t block, std::int64_t n_blocks,
-                      std::int8_t* labels) {
-        const std::int64_t n = a_.n_states;
-        const double* tail = &rows_[(n_epochs - 1 - (n_blocks - 1) * block) * n];
-        std::int64_t state = -1;
-        double best = -std::numeric_limits<double>::infinity();
-        for (std::int64_t j = 0; j < n; ++j)
-            if (tail[j] + a_.final_weight[j] > best) {
-                best = tail[j] + a_.final_weight[j];
-                state = j;
-            }
-        if (state < 0) return {best, 0};
-        std::int64_t switches = 0;
-        for (std::int64_t b = n_blocks - 1; b >= 0; --b) {
-            const std::int64_t begin = b * block, end = std::min(n_epochs, begin + block);
-            for (std::int64_t t = end - 1; t >= begin; --t) {
-                labels[t] = static_cast<std::int8_t>(a_.stage[state]);
-                if (t + 1 < n_epochs) switches += labels[t] != labels[t + 1];
-                if (t > begin) state = predecessor(&rows_[(t - 1 - begin) * n], state);
-            }
-            if (b > 0) {  // the row before this block's first is the last of the block before it
-                fill(evidence, n_epochs, b - 1, block);
-                state = predecessor(&rows_[(block - 1) * n], state);
-            }
-        }
-        return {best, switches};
-    }
-
-    std::int64_t predecessor(const double* before, std::int64_t state) const {
-        std::int32_t chosen = a_.first[state];
-        double best = before[a_.source[chosen]] + a_.weight[chosen];
-        for (std::int32_t e = chosen + 1; e < a_.first[state + 1]; ++e) {
-            const double candidate = before[a_.source[e]] + a_.weight[e];
-            if (candidate > best) {
-                best = candidate;
-                chosen = e;
-            }
-        }
-        return a_.source[chosen];
-    }
-
-    const Automaton& a_;
-    Workspace& work_;
-    double* rows_ = nullptr;   // (block, n_states)
-    double* heads_ = nullptr;  // (n_blocks, n_states) each block's first row
-};
 
 // The best score of each path that is pinned to given labels in one region, for many regions: what comes before a region and
 // what comes after it is worked out once for all of them. Regions lie in order of time and do not overlap.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "argmax.hpp"
+#include "automaton_viterbi.hpp"
 #include "for_stages.hpp"
 #include "lanes.hpp"
 #include "structured.hpp"
@@ -51,6 +52,14 @@ NightsKernel nights_kernel(int n_stages, int longest) {
 #else
 NightsKernel nights_kernel(int, int) { return nullptr; }
 #endif
+
+template <class P>
+void run_automaton(const Automaton* lanes, Workspace& work, const double* evidence, std::int64_t n_epochs,
+                   std::int8_t* const* labels, Outcome* outcomes) {
+    AutomatonViterbi<P>(lanes, work).run(evidence, n_epochs, labels, outcomes);
+}
+
+AutomatonKernel automaton_kernel(bool several) { return several ? run_automaton<Lanes> : run_automaton<PlainPack<1>>; }
 
 ArgmaxKernel argmax_kernel(int n_stages) {
     return for_stages<ArgmaxKernel>(n_stages, [](auto k) -> ArgmaxKernel { return argmax<k.value>; });

@@ -194,19 +194,44 @@ struct Trials {
     std::size_t first, n;
 };
 
-std::vector<Trials> trials_of(const Batch& batch, const RuleTables& rules) {
+// `is_alike(i, first)` tells whether two pieces of the same evidence differ in their transition weights alone.
+template <class IsAlike>
+std::vector<Trials> trials_of(const Batch& batch, IsAlike is_alike) {
     std::vector<Trials> groups;
-    const auto bytes = static_cast<std::size_t>(batch.n_stages) * sizeof(double);
     for (std::size_t i = 0; i < batch.pieces.size(); ++i) {
         const Piece &own = batch.pieces[i], *first = groups.empty() ? nullptr : &batch.pieces[groups.back().first];
         if (first && groups.back().n < kLanes && own.evidence == first->evidence && own.n_epochs == first->n_epochs &&
-            rules(i).clock == rules(groups.back().first).clock &&
-            std::memcmp(rules(i).weight, rules(groups.back().first).weight, bytes) == 0)
+            is_alike(i, groups.back().first))
             ++groups.back().n;
         else
             groups.push_back({i, 1});
     }
     return groups;
+}
+
+// (labels, scores, switches) of trials, a group at a time: `run(trials, piece, labels, outcomes)` does one of them.
+template <class Run>
+nb::tuple decode_trials(const Batch& batch, const std::vector<Trials>& groups, int n_threads, Run run) {
+    auto* labels = new std::int8_t[static_cast<std::size_t>(batch.n_labels)];
+    nb::object owner = nb::cast(owned(labels, static_cast<std::size_t>(batch.n_labels)));
+    std::vector<Outcome> outcomes(batch.pieces.size());
+    spread_items<char>(groups.size(), n_threads, [&] {
+        return [&](std::size_t group) {
+            const Trials& trials = groups[group];
+            std::int8_t* out[kLanes];
+            Outcome found[kLanes];
+            std::vector<std::int8_t> spare;  // for lanes without a trial of their own
+            const Piece& p = batch.pieces[trials.first];
+            if (trials.n < kLanes) spare.resize(static_cast<std::size_t>(p.n_epochs));
+            for (std::size_t lane = 0; lane < kLanes; ++lane)
+                out[lane] = lane < trials.n ? labels + batch.pieces[trials.first + lane].offset : spare.data();
+            run(trials, p, out, found);
+            std::copy_n(found, trials.n, outcomes.begin() + static_cast<std::ptrdiff_t>(trials.first));
+            return char{1};
+        };
+    });
+    return nb::make_tuple(owner, listed(outcomes, [](const Outcome& o) { return o.score; }),
+                          listed(outcomes, [](const Outcome& o) { return o.switches; }));
 }
 
 nb::tuple structured(const nb::list& pieces, bool products, const Indices& table, const Tables& weight, const Tables& stay,
@@ -217,36 +242,22 @@ nb::tuple structured(const nb::list& pieces, bool products, const Indices& table
     const StructuredKernel kernel = picked(avx2::structured_kernel, plain::structured_kernel, static_cast<int>(batch.n_stages), rules.longest_minimum(), products);
     if (!kernel) throw std::invalid_argument("2 to 8 stages and minimum bouts of 1 to 8 epochs expected");
     const LanesKernel lanes = picked(avx2::lanes_kernel, plain::lanes_kernel, static_cast<int>(batch.n_stages), rules.longest_minimum());
-    const std::vector<Trials> groups = products && lanes ? trials_of(batch, rules) : std::vector<Trials>{};
+    const auto bytes = static_cast<std::size_t>(batch.n_stages) * sizeof(double);
+    const auto is_alike = [&](std::size_t i, std::size_t first) {
+        return rules(i).clock == rules(first).clock && std::memcmp(rules(i).weight, rules(first).weight, bytes) == 0;
+    };
+    const std::vector<Trials> groups = products && lanes ? trials_of(batch, is_alike) : std::vector<Trials>{};
     if (groups.size() == batch.pieces.size() || groups.empty())
         return decode(batch, n_threads, [&] {
             return [&](std::size_t i, const Piece& p, std::int8_t* labels) {
                 return kernel(rules(i), workspace(), p.evidence, p.n_epochs, labels);
             };
         });
-    auto* labels = new std::int8_t[static_cast<std::size_t>(batch.n_labels)];
-    nb::object owner = nb::cast(owned(labels, static_cast<std::size_t>(batch.n_labels)));
-    std::vector<Outcome> outcomes(batch.pieces.size());
-    spread_items<char>(groups.size(), n_threads, [&] {
-        return [&](std::size_t group) {
-            const auto [first, n] = groups[group];
-            BoutRules own[kLanes];
-            std::int8_t* out[kLanes];
-            Outcome found[kLanes];
-            std::vector<std::int8_t> spare;  // for lanes without a trial of their own
-            const Piece& p = batch.pieces[first];
-            if (n < kLanes) spare.resize(static_cast<std::size_t>(p.n_epochs));
-            for (std::size_t lane = 0; lane < kLanes; ++lane) {
-                own[lane] = rules(first + std::min(lane, n - 1));
-                out[lane] = lane < n ? labels + batch.pieces[first + lane].offset : spare.data();
-            }
-            lanes(own, workspace(), p.evidence, p.n_epochs, out, found);
-            std::copy_n(found, n, outcomes.begin() + static_cast<std::ptrdiff_t>(first));
-            return char{1};
-        };
+    return decode_trials(batch, groups, n_threads, [&](const Trials& trials, const Piece& p, std::int8_t* const* labels, Outcome* outcomes) {
+        BoutRules own[kLanes];
+        for (std::size_t lane = 0; lane < kLanes; ++lane) own[lane] = rules(trials.first + std::min(lane, trials.n - 1));
+        lanes(own, workspace(), p.evidence, p.n_epochs, labels, outcomes);
     });
-    return nb::make_tuple(owner, listed(outcomes, [](const Outcome& o) { return o.score; }),
-                          listed(outcomes, [](const Outcome& o) { return o.switches; }));
 }
 
 nb::tuple greedy(const nb::list& pieces, bool products, const Indices& table, const Tables& weight, const Tables& stay,
@@ -268,11 +279,11 @@ nb::tuple automaton(const nb::list& pieces, const Indices& table, const Indices&
                     int n_threads) {
     const Batch batch(pieces);
     const AutomatonTables tables{stage, first, source, table, weight, initial, final_weight};
-    return decode(batch, n_threads, [&] {
-        return [&](std::size_t i, const Piece& p, std::int8_t* labels) {
-            const Automaton a = tables(i, batch.n_stages);
-            return AutomatonViterbi(a, workspace()).run(p.evidence, p.n_epochs, labels);
-        };
+    const auto groups = trials_of(batch, [](std::size_t, std::size_t) { return true; });
+    return decode_trials(batch, groups, n_threads, [&](const Trials& trials, const Piece& p, std::int8_t* const* labels, Outcome* outcomes) {
+        Automaton own[kLanes];
+        for (std::size_t lane = 0; lane < kLanes; ++lane) own[lane] = tables(trials.first + std::min(lane, trials.n - 1), batch.n_stages);
+        picked(avx2::automaton_kernel, plain::automaton_kernel, trials.n > 1)(own, workspace(), p.evidence, p.n_epochs, labels, outcomes);
     });
 }
 

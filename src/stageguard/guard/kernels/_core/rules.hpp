@@ -47,6 +47,20 @@ struct FlipFlop {
     std::int32_t window_epochs;
 };
 
+// States with a stage, weighted edges.
+struct Automaton {
+    std::int64_t n_states;
+    std::int64_t n_stages;
+    const std::int32_t* stage;    // (n_states,)
+    const std::int32_t* first;    // (n_states + 1,) incoming edges of state j are first[j] .. first[j + 1]
+    const std::int32_t* source;   // (n_edges,) in the order in which ties are won
+    const double* weight;         // (n_edges,)
+    const double* initial;        // (n_states,) -inf where no recording begins
+    const double* final_weight;   // (n_states,)
+};
+
+constexpr std::int64_t kBlockBytes = std::int64_t{32} << 20;
+
 // A night of several that are checked and decoded at once: what is read of it, and where its labels go.
 struct NightRows {
     const double* probabilities;
@@ -78,11 +92,12 @@ class Scratch {
 // Kept by each thread from call to call: fresh pages would cost a third of a night's decoding.
 struct Workspace {
     Scratch<double> scores;        // (T, stride) structured: best score of a path whose bout has reached its minimum
-    Scratch<std::uint8_t> stayed;  // (T,) bit s: the mature bout of s at t was mature at t-1 already
+    Scratch<std::uint8_t> stayed;  // (T,) bit s: the mature bout of s at t was mature at t-1 already; (block, n_states) automaton
     Scratch<std::uint32_t> lanes;  // (T,) the same of several transition weights, or nights; (T, K) survivors of the greedy pass
     Scratch<std::int8_t> spare;    // (T,) what lanes without a night write
     Scratch<double> factors;       // (n_timed, K) what the clock multiplies the first epochs by
     Scratch<double> heads;         // (n_blocks, n_states) automaton: each block's first row
+    Scratch<double> weights;       // (n_edges, lanes) automaton: weights of several automata side by side
     Scratch<double> stays;         // (T, stride) structured: chance that the mature bout of s at t was mature at t-1
     Scratch<double> scales;        // (T / 8,) structured: by what the scores were multiplied
 
@@ -94,6 +109,7 @@ struct Workspace {
         spare.trim(kMostKept);
         factors.trim(kMostKept);
         heads.trim(kMostKept);
+        weights.trim(kMostKept);
         stays.trim(kMostKept);
         scales.trim(kMostKept);
     }
@@ -108,6 +124,7 @@ using GreedyKernel = Outcome (*)(const BoutRules&, const FlipFlop&, Workspace&, 
 using KeepGreedyKernel = void (*)(const BoutRules&, const FlipFlop&, const double*, std::int64_t, const std::int8_t*,
                                   const std::vector<Region>&, double&, double*);
 using NightsKernel = void (*)(const BoutRules&, Workspace&, const NightRows*, bool*, Outcome*);
+using AutomatonKernel = void (*)(const Automaton*, Workspace&, const double*, std::int64_t, std::int8_t* const*, Outcome*);
 using ArgmaxKernel = Choice (*)(const double*, std::int64_t, const double*, const double*, std::int64_t, std::int8_t*);
 
 constexpr int kMostStages = 8;
@@ -121,6 +138,7 @@ KeepGreedyKernel keep_greedy_kernel(int n_stages);
 StructuredKernel structured_kernel(int n_stages, int longest_minimum, bool products);
 LanesKernel lanes_kernel(int n_stages, int longest_minimum);    // these two are null also where one after the other is as fast
 NightsKernel nights_kernel(int n_stages, int longest_minimum);
+AutomatonKernel automaton_kernel(bool several);
 ArgmaxKernel argmax_kernel(int n_stages);
 SmoothKernel smooth_kernel(int n_stages, int longest_minimum);
 DrawKernel draw_kernel(int n_stages, int longest_minimum);
@@ -134,6 +152,7 @@ KeepGreedyKernel keep_greedy_kernel(int n_stages);
 StructuredKernel structured_kernel(int n_stages, int longest_minimum, bool products);
 LanesKernel lanes_kernel(int n_stages, int longest_minimum);
 NightsKernel nights_kernel(int n_stages, int longest_minimum);
+AutomatonKernel automaton_kernel(bool several);
 ArgmaxKernel argmax_kernel(int n_stages);
 SmoothKernel smooth_kernel(int n_stages, int longest_minimum);
 DrawKernel draw_kernel(int n_stages, int longest_minimum);
