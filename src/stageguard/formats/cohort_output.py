@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
+from stageguard.base.arrays import Floats
 from stageguard.base.files import open_file, write_cell
 from stageguard.formats.cohort_table import ID, OWN_COLUMNS, PARQUET_SUFFIXES, TEXT_DELIMITERS
 from stageguard.formats.outputs import COLUMNS, table_columns
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding
 
 ID_MEANING = {"Description": "Name of the night, as the input has it"}
+_ABOUT = b"stageguard"  # the key of what a part says about its nights
 PART_SUFFIX = {True: ".arrow", False: ".txt"}  # by whether the output is Parquet
 
 
@@ -61,7 +64,7 @@ def joining(output: Path, stream: BinaryIO) -> Iterator[Callable[[Path], None]]:
 
     def add_rows(part: Path) -> None:
         nonlocal writer
-        table = arrow.ipc.open_file(arrow.memory_map(str(part))).read_all()
+        table = part_table(output, arrow.memory_map(str(part)))
         writer = writer or parquet.ParquetWriter(stream, table.schema, **_PARQUET_OPTIONS)
         writer.write_table(table)
 
@@ -81,56 +84,68 @@ _PARQUET_OPTIONS: dict[str, Any] = {
 
 
 def _arrow_bytes(output: Path, nights: Sequence[tuple[str, Decoding]]) -> bytes:
+    """Return what the rows of the table are made of by `part_table`."""
     arrow, _ = pyarrow_modules(output, "writing")
-    names = (*nights[0][1].profile.scheme.names, "?")  # index -1 is "?"
-    lengths = [decoding.hypnogram.n_epochs for _, decoding in nights]
-    columns = {name: np.concatenate([_column(name, each) for _, each in nights]) for name in _ARRAYS}
+    decodings = [decoding for _, decoding in nights]
+    labels = np.concatenate([each.hypnogram.labels for each in decodings])
+    chosen = np.concatenate([_chosen_probabilities(each) for each in decodings])
+    probability = np.where(labels < 0, np.nan, chosen).astype(np.float32)
+    arrays = {
+        "label": labels,
+        "argmax": np.concatenate([each.argmax for each in decodings]),
+        "filled": np.concatenate([each.filled for each in decodings]),
+        "probability": arrow.array(probability, arrow.float32(), mask=np.isnan(probability)),
+    }
+    described = [
+        (name, each.hypnogram.n_epochs, each.hypnogram.offset_seconds, each.epoch_seconds)
+        for name, each in nights
+    ]
+    about = {"stages": decodings[0].profile.scheme.names, "nights": described}
+    table = arrow.table(arrays).replace_schema_metadata({_ABOUT: json.dumps(about)})
+    stream = arrow.BufferOutputStream()
+    with arrow.ipc.new_file(stream, table.schema) as file:
+        file.write_table(table)
+    whole: bytes = stream.getvalue().to_pybytes()
+    return whole
+
+
+def _chosen_probabilities(decoding: Decoding) -> Floats:
+    """Return the probability of the chosen stage of each epoch; anything where there is none."""
+    labels, probabilities = decoding.hypnogram.labels, decoding.night.probabilities
+    n_epochs, n_stages = probabilities.shape
+    return probabilities.take(np.arange(0, n_epochs * n_stages, n_stages) + np.maximum(labels, 0))
+
+
+def part_table(output: Path, part: Any) -> Any:
+    """Return the rows, as the output has them, of a part of a Parquet output in Arrow's format."""
+    arrow, _ = pyarrow_modules(output, "writing")
+    rows = arrow.ipc.open_file(part).read_all()
+    about = json.loads(rows.schema.metadata[_ABOUT])
+    words, (ids, n_epochs, offsets, seconds) = (*about["stages"], "?"), zip(*about["nights"], strict=True)
+    labels, argmax = (rows[name].to_numpy() for name in ("label", "argmax"))
+    lengths = np.array(n_epochs)
+    night = np.repeat(np.arange(len(ids)), lengths)
+    epoch = np.arange(len(night)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    duration = np.array(seconds, dtype=np.float64)[night]
 
     def coded(codes: Any, words: Sequence[str], kind: Any) -> Any:
         return arrow.DictionaryArray.from_arrays(arrow.array(codes, kind), arrow.array(words, arrow.string()))
 
     def stages(labels: Any) -> Any:
-        return coded(np.where(labels < 0, len(names) - 1, labels), names, arrow.int8())
+        return coded(np.where(labels < 0, np.int8(len(words) - 1), labels), words, arrow.int8())
 
-    probability = columns["probability"]
     arrays = {
-        ID: coded(np.repeat(np.arange(len(nights)), lengths), [name for name, _ in nights], arrow.int32()),
-        "onset": columns["onset"],
-        "duration": np.repeat([decoding.epoch_seconds for _, decoding in nights], lengths),
-        "stage": stages(columns["label"]),
-        "label": columns["label"],
-        "argmax_stage": stages(columns["argmax"]),
-        "changed": columns["changed"],
-        "filled": columns["filled"],
-        "probability": arrow.array(probability, arrow.float32(), mask=np.isnan(probability)),
+        ID: coded(night, ids, arrow.int32()),
+        "onset": np.array(offsets, dtype=np.float64)[night] + duration * epoch,
+        "duration": duration,
+        "stage": stages(labels),
+        "label": rows["label"],
+        "argmax_stage": stages(argmax),
+        "changed": (labels != argmax) & (argmax >= 0),
+        "filled": rows["filled"],
+        "probability": rows["probability"],
     }
-    table = arrow.table(arrays)
-    stream = io.BytesIO()
-    with arrow.ipc.new_file(stream, table.schema) as file:
-        file.write_table(table)
-    return stream.getvalue()
-
-
-_ARRAYS = ("onset", "label", "argmax", "changed", "filled", "probability")
-
-
-def _column(name: str, decoding: Decoding) -> Any:
-    """Return one column of one night."""
-    night = decoding.hypnogram
-    match name:
-        case "onset":
-            return night.offset_seconds + night.epoch_seconds * np.arange(night.n_epochs)
-        case "label":
-            return night.labels
-        case "argmax":
-            return decoding.argmax
-        case "changed":
-            return decoding.changed
-        case "filled":
-            return decoding.filled
-    labels = night.labels
-    chosen = decoding.night.probabilities[np.arange(len(labels)), np.maximum(labels, 0)]
-    return np.where(labels < 0, np.nan, chosen).astype(np.float32)
+    return arrow.table(arrays)
 
 
 def _text_bytes(nights: Sequence[tuple[str, Decoding]], delimiter: str) -> bytes:

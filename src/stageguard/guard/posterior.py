@@ -225,6 +225,11 @@ def posteriors_like(results: Sequence[Decoding]) -> list[Posterior]:
     return _smooth([_asked(result) for result in results])
 
 
+def marginals_like(results: Sequence[Decoding]) -> list[Floats]:
+    """Return the probabilities of `posteriors_like` alone, without what is said about them."""
+    return [marginals for marginals, _ in _marginals([_asked(result) for result in results])]
+
+
 class _Asked(NamedTuple):
     """A night whose paths are to be summed, and how strongly."""
 
@@ -241,16 +246,20 @@ def _asked(result: Decoding) -> _Asked:
 
 
 def _smooth(asked: Sequence[_Asked]) -> list[Posterior]:
+    summed = _marginals(asked)
+    return [_posterior(each, *found) for each, found in zip(asked, summed, strict=True)]
+
+
+def _marginals(asked: Sequence[_Asked]) -> Iterator[tuple[Floats, float]]:
+    """Yield each night's marginals, NaN in gaps, and its log-sum."""
     no_streams = [np.empty((len(each.night.spans), 0), dtype=np.uint64) for each in asked]
-    posteriors = []
     for each, (arrays, log_sum) in zip(asked, _sum_paths("smooth", asked, no_streams), strict=True):
         night, marginals = each.night, arrays[0]
         if len(marginals) != len(night.probabilities):
             marginals = np.full(night.probabilities.shape, np.nan)
             for (start, stop), rows in zip(night.spans, arrays, strict=True):
                 marginals[start:stop] = rows
-        posteriors.append(_posterior(each, marginals, log_sum))
-    return posteriors
+        yield marginals, log_sum
 
 
 def _draw(results: Sequence[Decoding], n_draws: int, seeds: Sequence[int]) -> list[Labels]:

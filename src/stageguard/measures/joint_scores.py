@@ -15,14 +15,12 @@ import numpy as np
 from stageguard.base.arrays import NAN, Floats, Indices, Labels, Mask
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.solver import run_grouped
-from stageguard.measures.bouts import Bouts, bouts_of, cuts_of
+from stageguard.measures.bouts import Bouts, bouts_of, cuts_of, stacked
 from stageguard.measures.summary import JointScores
 from stageguard.measures.validity import LONGEST_BOUT, SHORTEST_NIGHT_HOURS, paper_mask
 from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.quantities import Quantity, indicators_of
 from stageguard.profile.profile import Profile
-
-_BETWEEN = np.array([UNSCORED], dtype=np.int8)
 
 
 class _Stacked(NamedTuple):
@@ -36,9 +34,7 @@ class _Stacked(NamedTuple):
     @classmethod
     def of(cls, nights: Iterable[Labels]) -> _Stacked:
         """Stack nights."""
-        parts = [part for labels in nights for part in (labels, _BETWEEN)]
-        labels = np.concatenate(parts)
-        begins = np.concatenate(([0], np.cumsum([len(part) + 1 for part in parts[::2]])))
+        labels, begins = stacked(nights)
         bouts = bouts_of(labels)
         return cls(labels, begins, bouts, np.searchsorted(begins, bouts.starts, side="right") - 1)
 
