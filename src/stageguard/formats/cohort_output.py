@@ -8,6 +8,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -116,6 +117,12 @@ def _chosen_probabilities(decoding: Decoding) -> Floats:
     return probabilities.take(np.arange(0, n_epochs * n_stages, n_stages) + np.maximum(labels, 0))
 
 
+@lru_cache(8)
+def _onsets(n_epochs: int, offset_seconds: float, epoch_seconds: float) -> Floats:
+    """Return when each epoch begins; nights of a cohort are often of one length."""
+    return np.asarray(offset_seconds + epoch_seconds * np.arange(n_epochs), dtype=np.float64)
+
+
 def part_table(output: Path, part: Any) -> Any:
     """Return the rows, as the output has them, of a part of a Parquet output in Arrow's format."""
     arrow, _ = pyarrow_modules(output, "writing")
@@ -123,10 +130,6 @@ def part_table(output: Path, part: Any) -> Any:
     about = json.loads(rows.schema.metadata[_ABOUT])
     words, (ids, n_epochs, offsets, seconds) = (*about["stages"], "?"), zip(*about["nights"], strict=True)
     labels, argmax = (rows[name].to_numpy() for name in ("label", "argmax"))
-    lengths = np.array(n_epochs)
-    night = np.repeat(np.arange(len(ids)), lengths)
-    epoch = np.arange(len(night)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    duration = np.array(seconds, dtype=np.float64)[night]
 
     def coded(codes: Any, words: Sequence[str], kind: Any) -> Any:
         return arrow.DictionaryArray.from_arrays(arrow.array(codes, kind), arrow.array(words, arrow.string()))
@@ -135,9 +138,9 @@ def part_table(output: Path, part: Any) -> Any:
         return coded(np.where(labels < 0, np.int8(len(words) - 1), labels), words, arrow.int8())
 
     arrays = {
-        ID: coded(night, ids, arrow.int32()),
-        "onset": np.array(offsets, dtype=np.float64)[night] + duration * epoch,
-        "duration": duration,
+        ID: coded(np.repeat(np.arange(len(ids), dtype=np.int32), n_epochs), ids, arrow.int32()),
+        "onset": np.concatenate([*map(_onsets, n_epochs, offsets, seconds)]),
+        "duration": np.repeat(np.array(seconds, dtype=np.float64), n_epochs),
         "stage": stages(labels),
         "label": rows["label"],
         "argmax_stage": stages(argmax),

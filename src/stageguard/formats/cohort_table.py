@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.arrays import SUM_TOLERANCE
+from stageguard.base.arrays import SUM_TOLERANCE, Floats
 from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import FileFormatError, Message, StageGuardError, error_message
 from stageguard.base.files import checked_file, file_error, open_text
@@ -232,7 +232,7 @@ def _batched_nights(
     ]  # fmt: skip
     ignored = [name for name in header if name not in wanted and name != id_name]
     remarks = (f"columns ignored: {listed(ignored)}",) if ignored else ()
-    columns_read = _Columns(path, tuple(wanted), options, remarks, is_timed=len(wanted) > len(stages))
+    columns_read = _Columns(path, tuple(wanted), options, remarks).with_example(len(stages))
     ids, first_row = NightIds(path), 0
     carried: tuple[str, list[npt.NDArray[Any]]] | None = None
     for batch in _batches(arrow, file, [id_name, *wanted]):
@@ -266,7 +266,16 @@ class _Columns:
     header: tuple[str, ...]
     options: DensityOptions
     remarks: tuple[str, ...]
-    is_timed: bool  # other columns than those of the stages are among them
+    example: TableNight | None = None  # of rows that have 1 in one column: what becomes of plain rows
+
+    def with_example(self, n_stages: int) -> _Columns:
+        """Return the same with an example, where all columns are stages and numbers are left as they are."""
+        options, n_columns = self.options, len(self.header)
+        if n_columns > n_stages or options.logits or options.log or options.pool_to_seconds is not None:
+            return self
+        example = self._night("", list(np.eye(n_columns)))
+        is_kept = example.density is not None and example.density.probabilities.shape == (n_columns,) * 2
+        return replace(self, example=example) if is_kept else self
 
     def block(
         self, ids: Sequence[str], bounds: Sequence[int], columns: Sequence[npt.NDArray[Any]]
@@ -277,42 +286,33 @@ class _Columns:
     def _nights(
         self, ids: Sequence[str], bounds: Sequence[int], columns: Sequence[npt.NDArray[Any]]
     ) -> list[TableNight]:
-        if not ids:
-            return []
         nights = list(zip(ids, bounds, bounds[1:], strict=False))
-        plain = self._plain_rows(columns)
-        if plain is None:
+        matrix = self._plain_rows(columns) if ids else None
+        if matrix is None:
             return [self._night(name, [each[begin:end] for each in columns]) for name, begin, end in nights]
-        whole, notes = plain.density, plain.notes
-        assert whole is not None
-        described = [getattr(whole, item.name) for item in fields(whole)[1:]]
+        assert self.example is not None and self.example.density is not None
+        density, notes = self.example.density, self.example.notes
+        described = [getattr(density, item.name) for item in fields(density)[1:]]
         return [
-            TableNight(name, Hypnodensity.trusted(whole.probabilities[begin:end], *described), notes)
+            TableNight(name, Hypnodensity.trusted(matrix[begin:end], *described), notes)
             for name, begin, end in nights
         ]
 
-    def _plain_rows(self, columns: Sequence[npt.NDArray[Any]]) -> TableNight | None:
-        """Return the rows of all nights as one, where each is probabilities as it stands; else None.
+    def _plain_rows(self, columns: Sequence[npt.NDArray[Any]]) -> Floats | None:
+        """Return the rows of all nights, where each is probabilities as it stands; else None.
 
         Then nothing is assumed of a night that is not of another, and all of them are checked at once.
         """
-        options = self.options
-        is_raw = options.logits or options.log or options.pool_to_seconds is not None
-        if is_raw or self.is_timed or any(values.dtype.kind != "f" for values in columns):
+        density = None if self.example is None else self.example.density
+        if density is None or any(values.dtype.kind != "f" for values in columns):
             return None
-        # what becomes of the columns is told by rows that have 1 in one of them
-        example = self._night("", list(np.eye(len(columns))))
-        if example.density is None or example.density.probabilities.shape != (len(columns),) * 2:
-            return None
-        matrix = np.empty((len(columns[0]), len(columns)))
-        for stage, column in enumerate(example.density.probabilities.argmax(axis=0).tolist()):
+        matrix, off = np.empty((len(columns[0]), len(columns))), np.full(len(columns[0]), -1.0)
+        for stage, column in enumerate(density.probabilities.argmax(axis=0).tolist()):
             matrix[:, stage] = columns[column]
-        off = np.abs(matrix @ np.ones(matrix.shape[1]) - 1.0).max()
+            off += columns[column]
         # rows at the edge of the tolerance are left to the check of single nights; so is NaN
-        if not (off <= (1.0 - 1e-6) * SUM_TOLERANCE and matrix.min() >= 0.0):
-            return None
-        described = (getattr(example.density, item.name) for item in fields(example.density)[1:])
-        return replace(example, density=Hypnodensity.trusted(matrix, *described))
+        is_sum = np.abs(off, out=off).max() <= (1.0 - 1e-6) * SUM_TOLERANCE
+        return matrix if is_sum and min(values.min() for values in columns) >= 0.0 else None
 
     def _night(self, name: str, columns: Sequence[npt.NDArray[Any]]) -> TableNight:
         named = list(zip(self.header, columns, strict=True))

@@ -333,7 +333,7 @@ def _balance(
     expected = float(night.mean_probabilities()[rem])
     added = 0.0
     for n_rounds in range(1, BALANCING_ROUNDS + 1):
-        found = float((path.labels[path.labels >= 0] == rem).mean())
+        found = np.count_nonzero(path.labels == rem) / np.count_nonzero(path.labels >= 0)
         added += 0.5 * math.log((expected + _LEAST_SHARE) / (found + _LEAST_SHARE))
         nats = tuple(added if stage == rem else 0.0 for stage in range(scheme.n_stages))
         if n_rounds < BALANCING_ROUNDS:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -61,12 +62,16 @@ class Expected:
         asleep = NAN if wake is None else sum([*minutes[:wake], *minutes[wake + 1 :]])
         return cls(dict(zip(scheme.names, minutes, strict=True)), asleep)
 
+    @property
+    def minutes(self) -> dict[str, float]:
+        """Minutes by the keys of `stageguard.night.quantities`."""
+        stages = {f"expected_minutes_{stage}": each for stage, each in self.stage_minutes.items()}
+        return {"expected_tst_minutes": self.tst_minutes} | stages
+
     def values(self, wake: str | None) -> dict[str, float]:
         """Return minutes, and shares of expected sleep, by the keys of `stageguard.night.quantities`."""
         tst = self.tst_minutes or NAN
-        values = {"expected_tst_minutes": self.tst_minutes}
-        values |= {f"expected_minutes_{stage}": each for stage, each in self.stage_minutes.items()}
-        return values | {
+        return self.minutes | {
             f"expected_percent_{stage}": 100.0 * each / tst
             for stage, each in self.stage_minutes.items()
             if stage != wake
@@ -75,23 +80,39 @@ class Expected:
 
 def sums_of(night: Decoding, posterior: Posterior, chosen: slice | Mask) -> dict[str, Expected]:
     """Return minutes over some epochs by each estimator: counted on the stages, or as sums."""
-    (n_shown,) = stage_counts([night.hypnogram.labels[chosen]], night.profile.scheme.n_stages)
-    return _sums_of(night, posterior.probabilities, chosen, n_shown)
+    n_shown = stage_counts([night.hypnogram.labels[chosen]], night.profile.scheme.n_stages)
+    return _sums_of_all([night], [posterior.probabilities], [chosen], n_shown)[0]
 
 
-def _sums_of(night: Decoding, marginals: Floats, chosen: slice | Mask, n_shown: Ints) -> dict[str, Expected]:
-    scheme = night.profile.scheme
-    expected = (_column_sums(each[chosen]) for each in (night.night.probabilities, marginals))
-    minutes = (np.array([n_shown, *expected]) * night.epoch_seconds / 60.0).tolist()
-    return {way: Expected.of(each, scheme) for way, each in zip(OF_MINUTES, minutes, strict=True)}
+def _sums_of_all(
+    nights: Sequence[Decoding],
+    marginals: Sequence[Floats],
+    chosen: Sequence[slice | Mask],
+    n_shown: Ints,
+) -> list[dict[str, Expected]]:
+    """Return the same of nights of one scheme, and of how many epochs each shows of every stage."""
+    scheme = nights[0].profile.scheme
+    sums = np.empty((len(nights), len(OF_MINUTES), scheme.n_stages))
+    sums[:, 0] = n_shown
+    for row, night, posterior, which in zip(sums, nights, marginals, chosen, strict=True):
+        row[1], row[2] = _column_sums(night.night.probabilities[which]), _column_sums(posterior[which])
+    seconds = np.array([each.epoch_seconds for each in nights])
+    minutes = (sums * seconds[:, None, None] / 60.0).tolist()
+    return [
+        {way: Expected.of(each, scheme) for way, each in zip(OF_MINUTES, ways, strict=True)}
+        for ways in minutes
+    ]
 
 
 def _column_sums(probabilities: Floats) -> Floats:
     """Return the sums over the epochs that have probabilities."""
-    sums: Floats = np.ones(len(probabilities)) @ probabilities  # several times faster than sum(axis=0)
+    sums: Floats = _ones(len(probabilities)) @ probabilities  # several times faster than sum(axis=0)
     if math.isnan(sums[0]):  # a row is NaN throughout
         sums = probabilities[~np.isnan(probabilities).any(axis=1)].sum(axis=0)
     return sums
+
+
+_ones = lru_cache(8)(np.ones)  # nights of a cohort are often of one length
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +250,7 @@ def estimates_of_all(
         [each.hypnogram.labels[tib] for each, tib in zip(nights, in_bed, strict=True)], n_stages
     )
     n_own = stage_counts([each.argmax[tib] for each, tib in zip(nights, in_bed, strict=True)], n_stages)
-    sums = map(_sums_of, nights, marginals_like(nights), in_bed, n_shown)
+    sums = _sums_of_all(nights, marginals_like(nights), in_bed, n_shown)
     latencies = [
         _rem_latency(*each, options, seed)
         for each in zip(nights, under_full_clock(nights), n_own, strict=True)

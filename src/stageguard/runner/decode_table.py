@@ -65,7 +65,7 @@ from stageguard.measures.rare_events import early_rem_removed_of_all
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.profile.profile import Profile
 from stageguard.runner.cohort_tables import FAILURE_COLUMNS, NightRow, Tally, read_table, table_text
-from stageguard.runner.decode_files import DecodeOptions, StrengthUsed, reading_with
+from stageguard.runner.decode_files import DecodeOptions, reading_with
 from stageguard.runner.run import Outcome, collect_warnings
 
 if TYPE_CHECKING:
@@ -405,7 +405,7 @@ def _rows(task: TableTask, decodings: Mapping[str, Decoding]) -> list[NightRow]:
     return [
         NightRow.of(
             *(name, task.path.name, decoding.hypnogram.n_epochs, int(np.count_nonzero(decoding.changed))),
-            strength=StrengthUsed.of(decoding.strength),
+            strength=decoding.strength,
             joint=scores,
             n_early_rem_removed=n_removed,
             estimates=estimated,
