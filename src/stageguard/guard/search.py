@@ -169,7 +169,7 @@ def _search_all(profile: Profile, solver: Solver, nights: Sequence[Night], natur
         search(profile, solver, night, path.fragmentation_index, natural=natural)
         for night, path in zip(nights, before, strict=True)
     ]
-    tried: list[dict[Trial, Path]] = [{} for _ in nights]
+    rounds: list[list[dict[Trial, Path]]] = [[] for _ in nights]  # the last two: one of them has the choice
     results: dict[int, tuple[Trial, Strength]] = {}
     replies: dict[int, list[Path] | None] = dict.fromkeys(range(len(nights)))
     while replies:
@@ -183,12 +183,13 @@ def _search_all(profile: Profile, solver: Solver, nights: Sequence[Night], natur
         paths = iter(solver.solve_feasible(jobs))
         replies = {}
         for i, trials in asked.items():
-            tried[i] = {trial: next(paths) for trial in trials}
-            replies[i] = list(tried[i].values())
+            rounds[i] = [*rounds[i][-1:], {trial: next(paths) for trial in trials}]
+            replies[i] = list(rounds[i][-1].values())
+    tried = [{trial: path for each in last for trial, path in each.items()} for last in rounds]
     for i, (trial, _) in results.items():
         if trial == UNTOUCHED and nights[i].is_plain:
             tried[i].setdefault(trial, before[i])
-    late = {i: trial for i, (trial, _) in results.items() if trial not in tried[i]}  # not of the last round
+    late = {i: trial for i, (trial, _) in results.items() if trial not in tried[i]}  # of an earlier round
     paths = iter(solver.solve_feasible([Job(nights[i], trial) for i, trial in late.items()]))
     for i, trial in late.items():
         tried[i][trial] = next(paths)
