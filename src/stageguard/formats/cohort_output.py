@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from stageguard.base.arrays import Floats
-from stageguard.base.files import open_file, write_cell
+from stageguard.base.files import open_file, read_file, write_cell
 from stageguard.formats.cohort_table import ID, OWN_COLUMNS, PARQUET_SUFFIXES, TEXT_DELIMITERS
 from stageguard.formats.outputs import COLUMNS, table_columns
 from stageguard.formats.tools.parquet import pyarrow_modules
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding
 
 ID_MEANING = {"Description": "Name of the night, as the input has it"}
-_ABOUT = b"stageguard"  # the key of what a part says about its nights
-PART_SUFFIX = {True: ".arrow", False: ".txt"}  # by whether the output is Parquet
+PART_SUFFIX = {True: ".rows", False: ".txt"}  # by whether the output is Parquet
 
 
 def column_meanings(stages: Sequence[str]) -> dict[str, Any]:
@@ -41,9 +40,9 @@ def part_suffix(output: Path) -> str:
 
 
 def part_bytes(output: Path, nights: Sequence[tuple[str, Decoding]]) -> bytes:
-    """Return the rows of decoded nights as a part of an output: Arrow's own format, or text."""
+    """Return the rows of decoded nights as a part of an output: packed for `part_table`, or as text."""
     if output.suffix.lower() in PARQUET_SUFFIXES:
-        return _arrow_bytes(output, nights)
+        return _packed(nights)
     return _text_bytes(nights, TEXT_DELIMITERS[output.suffix.lower()])
 
 
@@ -60,12 +59,12 @@ def joining(output: Path, stream: BinaryIO) -> Iterator[Callable[[Path], None]]:
 
         yield add_text
         return
-    arrow, parquet = pyarrow_modules(output, "writing")
+    _, parquet = pyarrow_modules(output, "writing")
     writer: Any = None
 
     def add_rows(part: Path) -> None:
         nonlocal writer
-        table = part_table(output, arrow.memory_map(str(part)))
+        table = part_table(output, read_file(part, "a recording"))
         writer = writer or parquet.ParquetWriter(stream, table.schema, **_PARQUET_OPTIONS)
         writer.write_table(table)
 
@@ -84,30 +83,23 @@ _PARQUET_OPTIONS: dict[str, Any] = {
 }
 
 
-def _arrow_bytes(output: Path, nights: Sequence[tuple[str, Decoding]]) -> bytes:
-    """Return what the rows of the table are made of by `part_table`."""
-    arrow, _ = pyarrow_modules(output, "writing")
+def _packed(nights: Sequence[tuple[str, Decoding]]) -> bytes:
+    """Return what the rows of a Parquet table are made of by `part_table`, a description and four arrays."""
     decodings = [decoding for _, decoding in nights]
     labels = np.concatenate([each.hypnogram.labels for each in decodings])
     chosen = np.concatenate([_chosen_probabilities(each) for each in decodings])
-    probability = np.where(labels < 0, np.nan, chosen).astype(np.float32)
-    arrays = {
-        "label": labels,
-        "argmax": np.concatenate([each.argmax for each in decodings]),
-        "filled": np.concatenate([each.filled for each in decodings]),
-        "probability": arrow.array(probability, arrow.float32(), mask=np.isnan(probability)),
-    }
+    arrays = (
+        labels,
+        np.concatenate([each.argmax for each in decodings]),
+        np.concatenate([each.filled for each in decodings]),
+        np.where(labels < 0, np.nan, chosen).astype(np.float32),
+    )
     described = [
         (name, each.hypnogram.n_epochs, each.hypnogram.offset_seconds, each.epoch_seconds)
         for name, each in nights
     ]
-    about = {"stages": decodings[0].profile.scheme.names, "nights": described}
-    table = arrow.table(arrays).replace_schema_metadata({_ABOUT: json.dumps(about)})
-    stream = arrow.BufferOutputStream()
-    with arrow.ipc.new_file(stream, table.schema) as file:
-        file.write_table(table)
-    whole: bytes = stream.getvalue().to_pybytes()
-    return whole
+    about = json.dumps({"stages": decodings[0].profile.scheme.names, "nights": described}).encode()
+    return b"".join((about, b"\n", *(array.tobytes() for array in arrays)))
 
 
 def _chosen_probabilities(decoding: Decoding) -> Floats:
@@ -123,13 +115,17 @@ def _onsets(n_epochs: int, offset_seconds: float, epoch_seconds: float) -> Float
     return np.asarray(offset_seconds + epoch_seconds * np.arange(n_epochs), dtype=np.float64)
 
 
-def part_table(output: Path, part: Any) -> Any:
-    """Return the rows, as the output has them, of a part of a Parquet output in Arrow's format."""
+def part_table(output: Path, part: bytes) -> Any:
+    """Return the rows, as the output has them, of a part of a Parquet output."""
     arrow, _ = pyarrow_modules(output, "writing")
-    rows = arrow.ipc.open_file(part).read_all()
-    about = json.loads(rows.schema.metadata[_ABOUT])
+    place = part.index(b"\n") + 1
+    about = json.loads(part[:place])
     words, (ids, n_epochs, offsets, seconds) = (*about["stages"], "?"), zip(*about["nights"], strict=True)
-    labels, argmax = (rows[name].to_numpy() for name in ("label", "argmax"))
+    arrays: list[Any] = []
+    for kind in (np.int8, np.int8, np.bool_, np.float32):
+        arrays.append(np.frombuffer(part, kind, sum(n_epochs), place))
+        place += arrays[-1].nbytes
+    labels, argmax, filled, probability = arrays
 
     def coded(codes: Any, words: Sequence[str], kind: Any) -> Any:
         return arrow.DictionaryArray.from_arrays(arrow.array(codes, kind), arrow.array(words, arrow.string()))
@@ -137,18 +133,18 @@ def part_table(output: Path, part: Any) -> Any:
     def stages(labels: Any) -> Any:
         return coded(np.where(labels < 0, np.int8(len(words) - 1), labels), words, arrow.int8())
 
-    arrays = {
+    columns = {
         ID: coded(np.repeat(np.arange(len(ids), dtype=np.int32), n_epochs), ids, arrow.int32()),
         "onset": np.concatenate([*map(_onsets, n_epochs, offsets, seconds)]),
         "duration": np.repeat(np.array(seconds, dtype=np.float64), n_epochs),
         "stage": stages(labels),
-        "label": rows["label"],
+        "label": labels,
         "argmax_stage": stages(argmax),
         "changed": (labels != argmax) & (argmax >= 0),
-        "filled": rows["filled"],
-        "probability": rows["probability"],
+        "filled": filled,
+        "probability": arrow.array(probability, arrow.float32(), mask=np.isnan(probability)),
     }
-    return arrow.table(arrays)
+    return arrow.table(columns)
 
 
 def _text_bytes(nights: Sequence[tuple[str, Decoding]], delimiter: str) -> bytes:
