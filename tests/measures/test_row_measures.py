@@ -14,8 +14,8 @@ from nights import decode as decode_quietly
 from stageguard.measures.bouts import bout_pair_counts, bouts_of, pair_counts
 from stageguard.measures.estimates import estimates_of, estimates_of_all
 from stageguard.measures.joint_scores import joint_of_all, joint_scores_of_all
-from stageguard.measures.rare_events import count_early_rem_removed, early_rem_removed
-from stageguard.measures.statistics import StatisticsOptions
+from stageguard.measures.rare_events import early_rem_removed, early_rem_removed_of_all
+from stageguard.measures.statistics import StatisticsOptions, rem_latencies
 from stageguard.measures.summary import joint_scores, summary_of
 from stageguard.measures.validity import joint_of
 from stageguard.synthetic.night import simulate_night
@@ -50,16 +50,50 @@ def test_rows_say_what_summaries_do(has_gap):
         rows[200:260] = np.nan
         densities[0] = densities[0].with_rows(rows)
     decodings = [decode_quietly(density, "human-psg-5") for density in densities]
-    together = estimates_of_all(decodings, StatisticsOptions()), joint_scores_of_all(decodings)
-    for decoding, estimates, joint in zip(decodings, *together, strict=True):
+    options = StatisticsOptions()
+    together = (
+        estimates_of_all(decodings, options),
+        joint_scores_of_all(decodings),
+        early_rem_removed_of_all(decodings),
+    )
+    for decoding, estimates, joint, n_removed in zip(decodings, *together, strict=True):
         summary = summary_of(decoding)
         assert joint_scores(decoding) == summary.joint
         assert astuple(joint) == pytest.approx(astuple(summary.joint), rel=1e-12)
-        assert count_early_rem_removed(decoding) == len(early_rem_removed(decoding))
-        assert estimates == estimates_of(decoding, StatisticsOptions())
+        assert n_removed == len(early_rem_removed(decoding))
+        assert estimates == estimates_of(decoding, options)
 
 
 stretches = st.lists(st.tuples(st.integers(-1, 4), st.integers(1, 60)), min_size=1, max_size=25)
+
+
+@pytest.mark.parametrize("convention", ["aasm", "yasa", "luna"])
+@settings(max_examples=60, deadline=None)
+@given(stretches, st.sampled_from([("aasm5", 4), ("ws2", 1)]), st.sampled_from([30.0, 60.0, 90.0]))
+def test_rem_latencies_are_those_of_the_statistics(convention, runs, scheme, seconds):
+    labels = np.repeat([stage for stage, _ in runs], [n for _, n in runs]).astype(np.int8)
+    night = sg.Hypnogram(np.minimum(labels, scheme[1]), scheme[0], seconds)
+    options = StatisticsOptions(convention, min_first_rem_seconds=300.0)
+    whole = options.measure(night)
+    expected = whole.rem_latency_minutes, whole.rem_latency_bout_minutes
+    assert rem_latencies(night, options) == pytest.approx(expected, rel=0, abs=0, nan_ok=True)
+    other = night.with_rows(np.zeros_like(night.labels))
+    assert rem_latencies(other, options, night.labels) == pytest.approx(expected, rel=0, abs=0, nan_ok=True)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=4), st.sampled_from([0.02, 0.1, 0.4]))
+def test_early_rem_removed_of_many_nights_is_that_of_each(seeds, share):
+    profile = sg.Profile.load("human-psg-5").replace(strength=None, transition_weight=0.3)
+    nights = []
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        stages = np.repeat(rng.choice(5, 60, p=[0.2, 0.2, 0.2, 0.0, 0.4]), rng.integers(1, 9, 60))
+        decoding = decode_quietly(np.eye(5)[stages] * 0.9 + 0.02, profile)
+        is_other = rng.random(len(stages)) < share  # of much of its REM something is left
+        labels = np.where(is_other, rng.integers(-1, 5, len(stages)), stages).astype(np.int8)
+        nights.append(decoding.replaced(hypnogram=decoding.hypnogram.with_rows(labels)))
+    assert early_rem_removed_of_all(nights) == [len(early_rem_removed(night)) for night in nights]
 
 
 @settings(max_examples=60, deadline=None)

@@ -308,6 +308,20 @@ def test_a_run_that_was_stopped_goes_on_and_ends_equal(run, tmp_path, small_bloc
     assert {row["id"] for row in changes} == set("abcdef")
 
 
+@pytest.mark.parametrize("is_another", [False, True])
+def test_parts_of_another_layout_are_begun_anew(tmp_path, small_blocks, monkeypatch, is_another):
+    path = cohort(tmp_path / "in.parquet", nights_of(4), list("abcd"))
+    task = task_of(path, tmp_path / "out.parquet")
+    with monkeypatch.context() as killed:
+        killed.setattr(runs, "_finish", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            runs.decode_table(task)
+    if is_another:
+        monkeypatch.setattr(runs, "PARTS_LAYOUT", runs.PARTS_LAYOUT + 1)
+    tally = runs.decode_table(task).tally
+    assert (tally.n_before, tally.n_decoded) == ((0, 4) if is_another else (4, 0))
+
+
 def test_several_processes_write_what_one_does(run, tmp_path, small_blocks):
     nights = nights_of(4)
     nights[2][3] = 7.0  # no probabilities

@@ -19,7 +19,7 @@ from made_recordings import write_psg
 from stageguard.base.errors import InputError
 from stageguard.runner import executors
 from stageguard.runner.executors import ClusterError, executor_for
-from stageguard.runner.processes import run_all
+from stageguard.runner.processes import run_all, run_blocks
 from stageguard.synthetic.night import simulate_night
 
 distributed = pytest.importorskip("distributed")
@@ -189,3 +189,14 @@ def test_a_profile_fitted_on_a_cluster_is_that_fitted_here(address, tmp_path, ca
         assert "How many scored nights are enough" in ran.out
         written.append((output.read_bytes(), ran.out.replace(str(output), "")))
     assert written[0] == written[1]
+
+
+def process_of(block: int) -> tuple[int, int]:
+    return block, os.getpid()
+
+
+def test_this_process_is_one_of_those_that_work_on_blocks():
+    found = list(run_blocks(process_of, iter(range(12)), 2))
+    assert [block for block, _ in found] == list(range(12))
+    assert {os.getpid()} < {process for _, process in found}
+    assert len({process for _, process in found}) == 2

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from stageguard.base.files import open_file, write_cell
+from stageguard.base.arrays import Floats
+from stageguard.base.files import open_file, read_file, write_cell
 from stageguard.formats.cohort_table import ID, OWN_COLUMNS, PARQUET_SUFFIXES, TEXT_DELIMITERS
 from stageguard.formats.outputs import COLUMNS, table_columns
 from stageguard.formats.tools.parquet import pyarrow_modules
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding
 
 ID_MEANING = {"Description": "Name of the night, as the input has it"}
-PART_SUFFIX = {True: ".arrow", False: ".txt"}  # by whether the output is Parquet
+PART_SUFFIX = {True: ".rows", False: ".txt"}  # by whether the output is Parquet
 
 
 def column_meanings(stages: Sequence[str]) -> dict[str, Any]:
@@ -37,9 +40,9 @@ def part_suffix(output: Path) -> str:
 
 
 def part_bytes(output: Path, nights: Sequence[tuple[str, Decoding]]) -> bytes:
-    """Return the rows of decoded nights as a part of an output: Arrow's own format, or text."""
+    """Return the rows of decoded nights as a part of an output: packed for `part_table`, or as text."""
     if output.suffix.lower() in PARQUET_SUFFIXES:
-        return _arrow_bytes(output, nights)
+        return _packed(nights)
     return _text_bytes(nights, TEXT_DELIMITERS[output.suffix.lower()])
 
 
@@ -56,12 +59,12 @@ def joining(output: Path, stream: BinaryIO) -> Iterator[Callable[[Path], None]]:
 
         yield add_text
         return
-    arrow, parquet = pyarrow_modules(output, "writing")
+    _, parquet = pyarrow_modules(output, "writing")
     writer: Any = None
 
     def add_rows(part: Path) -> None:
         nonlocal writer
-        table = arrow.ipc.open_file(arrow.memory_map(str(part))).read_all()
+        table = part_table(output, read_file(part, "a recording"))
         writer = writer or parquet.ParquetWriter(stream, table.schema, **_PARQUET_OPTIONS)
         writer.write_table(table)
 
@@ -80,57 +83,68 @@ _PARQUET_OPTIONS: dict[str, Any] = {
 }
 
 
-def _arrow_bytes(output: Path, nights: Sequence[tuple[str, Decoding]]) -> bytes:
+def _packed(nights: Sequence[tuple[str, Decoding]]) -> bytes:
+    """Return what the rows of a Parquet table are made of by `part_table`, a description and four arrays."""
+    decodings = [decoding for _, decoding in nights]
+    labels = np.concatenate([each.hypnogram.labels for each in decodings])
+    chosen = np.concatenate([_chosen_probabilities(each) for each in decodings])
+    arrays = (
+        labels,
+        np.concatenate([each.argmax for each in decodings]),
+        np.concatenate([each.filled for each in decodings]),
+        np.where(labels < 0, np.nan, chosen).astype(np.float32),
+    )
+    described = [
+        (name, each.hypnogram.n_epochs, each.hypnogram.offset_seconds, each.epoch_seconds)
+        for name, each in nights
+    ]
+    about = json.dumps({"stages": decodings[0].profile.scheme.names, "nights": described}).encode()
+    return b"".join((about, b"\n", *(array.tobytes() for array in arrays)))
+
+
+def _chosen_probabilities(decoding: Decoding) -> Floats:
+    """Return the probability of the chosen stage of each epoch; anything where there is none."""
+    labels, probabilities = decoding.hypnogram.labels, decoding.night.probabilities
+    n_epochs, n_stages = probabilities.shape
+    return probabilities.take(np.arange(0, n_epochs * n_stages, n_stages) + np.maximum(labels, 0))
+
+
+@lru_cache(8)
+def _onsets(n_epochs: int, offset_seconds: float, epoch_seconds: float) -> Floats:
+    """Return when each epoch begins; nights of a cohort are often of one length."""
+    return np.asarray(offset_seconds + epoch_seconds * np.arange(n_epochs), dtype=np.float64)
+
+
+def part_table(output: Path, part: bytes) -> Any:
+    """Return the rows, as the output has them, of a part of a Parquet output."""
     arrow, _ = pyarrow_modules(output, "writing")
-    names = (*nights[0][1].profile.scheme.names, "?")  # index -1 is "?"
-    lengths = [decoding.hypnogram.n_epochs for _, decoding in nights]
-    columns = {name: np.concatenate([_column(name, each) for _, each in nights]) for name in _ARRAYS}
+    place = part.index(b"\n") + 1
+    about = json.loads(part[:place])
+    words, (ids, n_epochs, offsets, seconds) = (*about["stages"], "?"), zip(*about["nights"], strict=True)
+    arrays: list[Any] = []
+    for kind in (np.int8, np.int8, np.bool_, np.float32):
+        arrays.append(np.frombuffer(part, kind, sum(n_epochs), place))
+        place += arrays[-1].nbytes
+    labels, argmax, filled, probability = arrays
 
     def coded(codes: Any, words: Sequence[str], kind: Any) -> Any:
         return arrow.DictionaryArray.from_arrays(arrow.array(codes, kind), arrow.array(words, arrow.string()))
 
     def stages(labels: Any) -> Any:
-        return coded(np.where(labels < 0, len(names) - 1, labels), names, arrow.int8())
+        return coded(np.where(labels < 0, np.int8(len(words) - 1), labels), words, arrow.int8())
 
-    probability = columns["probability"]
-    arrays = {
-        ID: coded(np.repeat(np.arange(len(nights)), lengths), [name for name, _ in nights], arrow.int32()),
-        "onset": columns["onset"],
-        "duration": np.repeat([decoding.epoch_seconds for _, decoding in nights], lengths),
-        "stage": stages(columns["label"]),
-        "label": columns["label"],
-        "argmax_stage": stages(columns["argmax"]),
-        "changed": columns["changed"],
-        "filled": columns["filled"],
+    columns = {
+        ID: coded(np.repeat(np.arange(len(ids), dtype=np.int32), n_epochs), ids, arrow.int32()),
+        "onset": np.concatenate([*map(_onsets, n_epochs, offsets, seconds)]),
+        "duration": np.repeat(np.array(seconds, dtype=np.float64), n_epochs),
+        "stage": stages(labels),
+        "label": labels,
+        "argmax_stage": stages(argmax),
+        "changed": (labels != argmax) & (argmax >= 0),
+        "filled": filled,
         "probability": arrow.array(probability, arrow.float32(), mask=np.isnan(probability)),
     }
-    table = arrow.table(arrays)
-    stream = io.BytesIO()
-    with arrow.ipc.new_file(stream, table.schema) as file:
-        file.write_table(table)
-    return stream.getvalue()
-
-
-_ARRAYS = ("onset", "label", "argmax", "changed", "filled", "probability")
-
-
-def _column(name: str, decoding: Decoding) -> Any:
-    """Return one column of one night."""
-    night = decoding.hypnogram
-    match name:
-        case "onset":
-            return night.offset_seconds + night.epoch_seconds * np.arange(night.n_epochs)
-        case "label":
-            return night.labels
-        case "argmax":
-            return decoding.argmax
-        case "changed":
-            return decoding.changed
-        case "filled":
-            return decoding.filled
-    labels = night.labels
-    chosen = decoding.night.probabilities[np.arange(len(labels)), np.maximum(labels, 0)]
-    return np.where(labels < 0, np.nan, chosen).astype(np.float32)
+    return arrow.table(columns)
 
 
 def _text_bytes(nights: Sequence[tuple[str, Decoding]], delimiter: str) -> bytes:

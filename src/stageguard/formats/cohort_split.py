@@ -21,6 +21,7 @@ from stageguard.base.files import (
     read_cell,
     write_text_atomic,
 )
+from stageguard.formats.cohort_output import part_table
 from stageguard.formats.cohort_table import (
     ID,
     OWN_COLUMNS,
@@ -155,8 +156,7 @@ def part_rows(output: Path, part: bytes) -> Iterator[Cells]:
     """Yield the cells of what `part_bytes` made for an output, as `table_rows` yields those of the output."""
     if output.suffix.lower() not in PARQUET_SUFFIXES:
         return csv.reader(io.StringIO(part.decode()), delimiter=TEXT_DELIMITERS[output.suffix.lower()])
-    arrow, _ = pyarrow_modules(output, "reading")
-    return _batch_rows(arrow.ipc.open_file(part).read_all())
+    return _batch_rows(part_table(output, part))
 
 
 def _text(rows: Iterable[Cells], delimiter: str) -> str:

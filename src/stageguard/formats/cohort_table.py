@@ -7,7 +7,8 @@ of nights.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field, fields
+from dataclasses import field, fields, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.arrays import SUM_TOLERANCE
+from stageguard.base.arrays import SUM_TOLERANCE, Floats
 from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import FileFormatError, Message, StageGuardError, error_message
 from stageguard.base.files import checked_file, file_error, open_text
@@ -65,6 +66,14 @@ class TableNight:
     has_negative: bool = False  # so that its numbers were read as logits or log-probabilities
 
 
+@dataclass(frozen=True, slots=True)
+class NightBlock:
+    """Nights whose rows are read together; `nights` makes them, in whichever process wants them."""
+
+    ids: tuple[str, ...]
+    nights: Callable[[], list[TableNight]]  # can be sent to another process
+
+
 @dataclass(slots=True)
 class NightIds:
     """The ids that were there so far: rows of one night stand together."""
@@ -109,7 +118,7 @@ def is_parquet(path: Path) -> bool:
     return read_head(path).startswith(b"PAR1")
 
 
-def read_nights(path: Path, options: DensityOptions) -> Iterator[list[TableNight]]:
+def read_nights(path: Path, options: DensityOptions) -> Iterator[NightBlock]:
     """Yield the nights of a cohort's table, those of a block of rows at a time.
 
     A night whose rows are wrong has an error in its place. What is wrong with the table itself, such as a
@@ -119,15 +128,22 @@ def read_nights(path: Path, options: DensityOptions) -> Iterator[list[TableNight
     return blocks if options.logits or options.log else _of_one_kind(path, blocks)
 
 
-def _of_one_kind(path: Path, blocks: Iterator[list[TableNight]]) -> Iterator[list[TableNight]]:
+def _of_one_kind(path: Path, blocks: Iterator[NightBlock]) -> Iterator[NightBlock]:
     """Refuse the nights of numbers of another kind than those of the first: one stager wrote the table."""
     first: TableNight | None = None
-    for nights in blocks:
-        first = first or next((night for night in nights if night.density is not None), None)
-        if first is None or all(night.has_negative == first.has_negative for night in nights):
-            yield nights
-        else:
-            yield [_same_kind(path, night, first) for night in nights]
+    for block in blocks:
+        if first is None:
+            nights = block.nights()
+            first = next((night for night in nights if night.density is not None), None)
+            block = NightBlock(block.ids, partial(list, nights))
+        if first is not None:
+            first = replace(first, density=None)
+            block = NightBlock(block.ids, partial(_all_of_one_kind, path, block.nights, first))
+        yield block
+
+
+def _all_of_one_kind(path: Path, make: Callable[[], list[TableNight]], first: TableNight) -> list[TableNight]:
+    return [_same_kind(path, night, first) for night in make()]
 
 
 def _same_kind(path: Path, night: TableNight, first: TableNight) -> TableNight:
@@ -186,7 +202,7 @@ def _night(
 # Parquet
 
 
-def _parquet_nights(path: Path, options: DensityOptions) -> Iterator[list[TableNight]]:
+def _parquet_nights(path: Path, options: DensityOptions) -> Iterator[NightBlock]:
     arrow, parquet = pyarrow_modules(path, "reading")
     try:
         place = checked_file(path, "a recording")
@@ -204,7 +220,7 @@ def _parquet_nights(path: Path, options: DensityOptions) -> Iterator[list[TableN
 
 def _batched_nights(
     path: Path, arrow: Any, file: Any, header: tuple[str, ...], id_name: str, options: DensityOptions
-) -> Iterator[list[TableNight]]:
+) -> Iterator[NightBlock]:
     stages, _ = choose_columns(path, header, options)
     if len(stages) < 2:
         raise file_error(
@@ -216,6 +232,7 @@ def _batched_nights(
     ]  # fmt: skip
     ignored = [name for name in header if name not in wanted and name != id_name]
     remarks = (f"columns ignored: {listed(ignored)}",) if ignored else ()
+    columns_read = _Columns(path, tuple(wanted), options, remarks).with_example(len(stages))
     ids, first_row = NightIds(path), 0
     carried: tuple[str, list[npt.NDArray[Any]]] | None = None
     for batch in _batches(arrow, file, [id_name, *wanted]):
@@ -233,19 +250,74 @@ def _batched_nights(
         for name, begin, end in zip(names, starts, ends, strict=True):
             ids.check_length(name, end - begin)
         carried = names[-1], [values[starts[-1] :] for values in columns]
-        nights = list(zip(names[:-1], starts, ends, strict=False))
-        plain = None if len(wanted) > len(stages) else _plain_rows(path, wanted, columns, options, remarks)
-        if plain is not None:
-            yield [_slice(plain, *night) for night in nights]
-        else:
-            yield [
-                _columns_night(path, name, wanted, [each[begin:end] for each in columns], options, remarks)
-                for name, begin, end in nights
-            ]
+        columns = [values[: starts[-1]] for values in columns]
+        yield columns_read.block(names[:-1], starts, columns)
         first_row += batch.num_rows
     if carried is None:
         raise file_error(path, "has no rows.")
-    yield [_columns_night(path, carried[0], wanted, carried[1], options, remarks)]
+    yield columns_read.block([carried[0]], [0, len(carried[1][0])], carried[1])
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """Columns of a table's rows, and how they are read."""
+
+    path: Path
+    header: tuple[str, ...]
+    options: DensityOptions
+    remarks: tuple[str, ...]
+    example: TableNight | None = None  # of rows that have 1 in one column: what becomes of plain rows
+
+    def with_example(self, n_stages: int) -> _Columns:
+        """Return the same with an example, where all columns are stages and numbers are left as they are."""
+        options, n_columns = self.options, len(self.header)
+        if n_columns > n_stages or options.logits or options.log or options.pool_to_seconds is not None:
+            return self
+        example = self._night("", list(np.eye(n_columns)))
+        is_kept = example.density is not None and example.density.probabilities.shape == (n_columns,) * 2
+        return replace(self, example=example) if is_kept else self
+
+    def block(
+        self, ids: Sequence[str], bounds: Sequence[int], columns: Sequence[npt.NDArray[Any]]
+    ) -> NightBlock:
+        """Return nights that begin, and end, at `bounds`."""
+        return NightBlock(tuple(ids), partial(self._nights, ids, bounds, columns))
+
+    def _nights(
+        self, ids: Sequence[str], bounds: Sequence[int], columns: Sequence[npt.NDArray[Any]]
+    ) -> list[TableNight]:
+        nights = list(zip(ids, bounds, bounds[1:], strict=False))
+        matrix = self._plain_rows(columns) if ids else None
+        if matrix is None:
+            return [self._night(name, [each[begin:end] for each in columns]) for name, begin, end in nights]
+        assert self.example is not None and self.example.density is not None
+        density, notes = self.example.density, self.example.notes
+        described = [getattr(density, item.name) for item in fields(density)[1:]]
+        return [
+            TableNight(name, Hypnodensity.trusted(matrix[begin:end], *described), notes)
+            for name, begin, end in nights
+        ]
+
+    def _plain_rows(self, columns: Sequence[npt.NDArray[Any]]) -> Floats | None:
+        """Return the rows of all nights, where each is probabilities as it stands; else None.
+
+        Then nothing is assumed of a night that is not of another, and all of them are checked at once.
+        """
+        density = None if self.example is None else self.example.density
+        if density is None or any(values.dtype.kind != "f" for values in columns):
+            return None
+        matrix, off = np.empty((len(columns[0]), len(columns))), np.full(len(columns[0]), -1.0)
+        for stage, column in enumerate(density.probabilities.argmax(axis=0).tolist()):
+            matrix[:, stage] = columns[column]
+            off += columns[column]
+        # rows at the edge of the tolerance are left to the check of single nights; so is NaN
+        is_sum = np.abs(off, out=off).max() <= (1.0 - 1e-6) * SUM_TOLERANCE
+        return matrix if is_sum and min(values.min() for values in columns) >= 0.0 else None
+
+    def _night(self, name: str, columns: Sequence[npt.NDArray[Any]]) -> TableNight:
+        named = list(zip(self.header, columns, strict=True))
+        read = partial(density_of_columns, self.path, named, self.options)
+        return _night(self.path, name, read, self.options, self.remarks)
 
 
 def _batches(arrow: Any, file: Any, columns: list[str]) -> Iterator[Any]:
@@ -268,34 +340,6 @@ def _together(arrow: Any, batches: list[Any]) -> Any:
     return batch
 
 
-def _plain_rows(
-    path: Path,
-    header: Sequence[str],
-    columns: Sequence[npt.NDArray[Any]],
-    options: DensityOptions,
-    remarks: tuple[str, ...],
-) -> TableNight | None:
-    """Return the rows of all nights as one, where each is probabilities as it stands; else None.
-
-    Then nothing is assumed of a night that is not of another, and all of them are checked at once.
-    """
-    is_raw = options.logits or options.log or options.pool_to_seconds is not None
-    if is_raw or any(values.dtype.kind != "f" for values in columns) or not len(columns[0]):
-        return None
-    off = np.abs(sum(values.astype(np.float64) for values in columns) - 1.0).max()
-    if not (off <= SUM_TOLERANCE and min(values.min() for values in columns) >= 0.0):  # NaN: neither
-        return None
-    rows = _columns_night(path, "", header, columns, options, remarks)
-    return None if rows.density is None or rows.density.n_epochs != len(columns[0]) else rows
-
-
-def _slice(rows: TableNight, name: str, begin: int, end: int) -> TableNight:
-    whole = rows.density
-    assert whole is not None
-    described = (getattr(whole, field.name) for field in fields(whole)[1:])
-    return TableNight(name, Hypnodensity.trusted(whole.probabilities[begin:end], *described), rows.notes)
-
-
 def _runs(ids: NightIds, column: Any, first_row: int) -> tuple[list[str], list[int]]:
     """Return the name of each night in a column of ids, and the row of the column that it begins at."""
     if column.null_count:
@@ -313,29 +357,18 @@ def _runs(ids: NightIds, column: Any, first_row: int) -> tuple[list[str], list[i
     return names, starts
 
 
-def _columns_night(
-    path: Path,
-    name: str,
-    header: Sequence[str],
-    columns: Sequence[npt.NDArray[Any]],
-    options: DensityOptions,
-    remarks: tuple[str, ...],
-) -> TableNight:
-    named = list(zip(header, columns, strict=True))
-    return _night(path, name, lambda: density_of_columns(path, named, options), options, remarks)
-
-
 # delimited text
 
 
-def _text_nights(path: Path, options: DensityOptions) -> Iterator[list[TableNight]]:
+def _text_nights(path: Path, options: DensityOptions) -> Iterator[NightBlock]:
     try:
         with open_text(path, "a recording", encoding="utf-8-sig") as file:
             lines = (line.rstrip("\r\n") for line in file)
             head = list(islice(lines, HEADER_SEARCH_LINES))
             if not any(line.strip() for line in head):
                 raise file_error(path, f"is empty. Expected a header such as {ID},W,N1,N2,N3,R.")
-            yield from _line_nights(path, head, lines, options)
+            for nights in _line_nights(path, head, lines, options):
+                yield NightBlock(tuple(night.id for night in nights), partial(list, nights))
     except UnicodeDecodeError as error:
         raise file_error(path, f"is not UTF-8 text (byte {error.start}). Save it as UTF-8.") from None
 

@@ -36,6 +36,10 @@ class ClockRules(NamedTuple):
         restart_epochs = clock.restart_wake_minutes * 60.0 / epoch_seconds
         return cls(rows, scheme.wake_index, restart_epochs, clock.bout_nats, clock.weight)
 
+    def in_full(self) -> ClockRules:
+        """Return the clock at weight 1, sparing no bout."""
+        return self._replace(rows=self.rows ** (1.0 / self.weight), bout_nats=np.inf, weight=1.0)
+
     @property
     def tables(self) -> tuple[Floats, int, float, float]:
         """What the kernel that finds onset and path together is told."""
@@ -124,10 +128,8 @@ class NightClock:
         np.log(factors, out=logs[: len(factors)])
         return logs
 
-    def in_full(self) -> NightClock:
-        """Return the clock at weight 1, sparing no bout."""
-        rows = self.rules.rows ** (1.0 / self.weight)
-        rules = self.rules._replace(rows=rows, bout_nats=np.inf, weight=1.0)
+    def under(self, rules: ClockRules) -> NightClock:
+        """Return the clock under other rules."""
         return NightClock(self.onsets, rules, self.argmax, self.start, self.stop)
 
     def epochs_since_onset(self, epoch: int) -> int | None:

@@ -18,6 +18,7 @@ from stageguard.base.lazy import load
 from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
 from stageguard.guard import kernels
+from stageguard.guard.clock import ClockRules
 from stageguard.guard.evidence import Night
 from stageguard.guard.inputs import NightInput, assumptions
 from stageguard.guard.search import chosen_trial, fixed_strength, run_searches
@@ -325,13 +326,18 @@ def under_full_clock(decodings: Sequence[Decoding]) -> list[Decoding]:
     """
     results = list(decodings)
     jobs: dict[int, Job] = {}
+    in_full: dict[int, ClockRules] = {}  # by what they are made of: nights share their rules
     for i, each in enumerate(decodings):
-        if each.night.clock is not None:
-            night = each.night.timed(each.night.clock.in_full())
+        clock = each.night.clock
+        if clock is not None:
+            if id(clock.rules) not in in_full:
+                in_full[id(clock.rules)] = clock.rules.in_full()
+            night = each.night.timed(clock.under(in_full[id(clock.rules)]))
             jobs[i] = Job(night, chosen_trial(each.profile, night, each.strength))
     solvers = [solver_for(decodings[i].profile, decodings[i].epoch_seconds) for i in jobs]
     paths = run_grouped([*jobs.values()], solvers, Solver.solve_feasible) if jobs else []
     for (i, job), path in zip(jobs.items(), paths, strict=True):
-        strength = decodings[i].strength
-        results[i] = replace(decodings[i], night=job.night, path=path, _made={"strength": strength})
+        each = decodings[i]
+        made = {"strength": each.strength}
+        results[i] = Decoding(each.profile, each.given, each.is_of_other_stager, job.night, path, made)
     return results

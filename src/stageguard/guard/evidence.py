@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from functools import reduce
 from itertools import pairwise
 from typing import Any
 
@@ -115,10 +116,11 @@ class Night:
 
     def mean_probabilities(self) -> Floats:
         """Return the recording's mean softmax, per stage."""
-        rows = self.probabilities / self.probabilities.sum(axis=1, keepdims=True)
+        rows = self.probabilities / _row_sums(self.probabilities)[:, None]
         if self.calibration is not None:
             rows = np.exp(self.calibrated())
-        mean: Floats = np.nanmean(rows, axis=0)
+        is_whole = not np.isnan(rows[:, 0]).any()  # then nanmean takes several times as long
+        mean: Floats = rows.sum(axis=0) / len(rows) if is_whole else np.nanmean(rows, axis=0)
         return mean
 
     def choices(self, log_weight: Sequence[float] | None = None) -> Labels:
@@ -201,6 +203,11 @@ def best_stages(
         scores = scores if log_weight is None else scores + np.array(log_weight)
     is_known = ~np.isnan(probabilities[:, 0])
     return np.where(is_known, scores.argmax(axis=1), -1).astype(np.int8)
+
+
+def _row_sums(probabilities: Floats) -> Floats:
+    """Return what ``sum(axis=1)`` does, to the bit: adding up fewer than eight columns is faster."""
+    return reduce(np.add, probabilities.T) if probabilities.shape[1] < 8 else probabilities.sum(axis=1)
 
 
 def clipped_rows(probabilities: Floats) -> Floats:

@@ -225,6 +225,12 @@ def posteriors_like(results: Sequence[Decoding]) -> list[Posterior]:
     return _smooth([_asked(result) for result in results])
 
 
+def marginals_like(results: Sequence[Decoding]) -> list[Floats]:
+    """Return the probabilities of `posteriors_like` alone, without what is said about them."""
+    asked = [_asked(result) for result in results]
+    return [marginals for marginals, _ in _marginals(asked, wants_sums=False)]
+
+
 class _Asked(NamedTuple):
     """A night whose paths are to be summed, and how strongly."""
 
@@ -241,16 +247,21 @@ def _asked(result: Decoding) -> _Asked:
 
 
 def _smooth(asked: Sequence[_Asked]) -> list[Posterior]:
+    summed = _marginals(asked)
+    return [_posterior(each, *found) for each, found in zip(asked, summed, strict=True)]
+
+
+def _marginals(asked: Sequence[_Asked], *, wants_sums: bool = True) -> Iterator[tuple[Floats, float]]:
+    """Yield each night's marginals, NaN in gaps, and its log-sum, which is up to a shift if not wanted."""
     no_streams = [np.empty((len(each.night.spans), 0), dtype=np.uint64) for each in asked]
-    posteriors = []
-    for each, (arrays, log_sum) in zip(asked, _sum_paths("smooth", asked, no_streams), strict=True):
+    summed = _sum_paths("smooth", asked, no_streams, wants_sums=wants_sums)
+    for each, (arrays, log_sum) in zip(asked, summed, strict=True):
         night, marginals = each.night, arrays[0]
         if len(marginals) != len(night.probabilities):
             marginals = np.full(night.probabilities.shape, np.nan)
             for (start, stop), rows in zip(night.spans, arrays, strict=True):
                 marginals[start:stop] = rows
-        posteriors.append(_posterior(each, marginals, log_sum))
-    return posteriors
+        yield marginals, log_sum
 
 
 def _draw(results: Sequence[Decoding], n_draws: int, seeds: Sequence[int]) -> list[Labels]:
@@ -261,7 +272,8 @@ def _draw(results: Sequence[Decoding], n_draws: int, seeds: Sequence[int]) -> li
     ]
     draws = []
     asked = [_asked(result) for result in results]
-    for result, (arrays, _) in zip(results, _sum_paths("draw", asked, streams), strict=True):
+    drawn = _sum_paths("draw", asked, streams, wants_sums=False)
+    for result, (arrays, _) in zip(results, drawn, strict=True):
         labels, n_epochs = arrays[0], result.hypnogram.n_epochs
         if labels.shape[1] != n_epochs:
             labels = np.full((n_draws, n_epochs), -1, dtype=np.int8)
@@ -310,12 +322,12 @@ class _Pieces(NamedTuple):
 
     matrices: list[Floats]
     jobs: list[Job]  # whose stretch each is
-    shift: list[float]  # nats to add to each log-sum
+    shift: list[float]  # nats to add to each log-sum, 0 where nobody wants it
     streams: Streams  # (n_pieces, n_draws)
 
 
 def _sum_paths(
-    verb: Verb, asked: Sequence[_Asked], streams: Sequence[Streams]
+    verb: Verb, asked: Sequence[_Asked], streams: Sequence[Streams], *, wants_sums: bool
 ) -> list[tuple[list[Any], float]]:
     """Return each night's arrays, one per stretch, and its log-sum, at the strength it was decoded with."""
 
@@ -324,7 +336,7 @@ def _sum_paths(
     ) -> Iterator[tuple[list[Any], float]]:
         solver, route = key
         together = members[0][1] if len(members) == 1 else np.concatenate([s for _, s in members])
-        pieces = _gather([job for job, _ in members], route, together)
+        pieces = _gather([job for job, _ in members], route, together, wants_sums=wants_sums)
         arrays, log_sums = map(iter, _sum(solver, verb, route, pieces))
         for job, _ in members:
             n = len(job.night.spans)
@@ -356,7 +368,7 @@ def _sum(solver: Solver, verb: Verb, route: Route, pieces: _Pieces) -> tuple[lis
         logs = pieces.matrices
         if route != "automaton":
             jobs = list({id(job): job for job in pieces.jobs}.values())
-            logs = _gather(jobs, "logarithms", pieces.streams).matrices
+            logs = _gather(jobs, "logarithms", pieces.streams, wants_sums=False).matrices
         chosen, jobs = [logs[i] for i in doubtful], [pieces.jobs[i] for i in doubtful]
         again = _Pieces(chosen, jobs, [0.0] * len(chosen), pieces.streams[doubtful])
         exact: Route = "automaton logarithms" if route == "automaton" else "logarithms"
@@ -396,7 +408,7 @@ def _streams(seed: int, stretch: int, n_draws: int) -> Streams:
     return words.astype(np.uint64, copy=False)
 
 
-def _gather(jobs: Sequence[Job], route: Route, streams: Streams) -> _Pieces:
+def _gather(jobs: Sequence[Job], route: Route, streams: Streams, *, wants_sums: bool) -> _Pieces:
     """Return the jobs' stretches in the form a route takes."""
     pieces = _Pieces([], [], [], streams)
     for job in jobs:
@@ -409,11 +421,13 @@ def _gather(jobs: Sequence[Job], route: Route, streams: Streams) -> _Pieces:
         for start, stop in night.spans:
             matrix, shift = whole[start:stop], 0.0
             if is_timed:
-                shift = float(np.log(matrix @ np.ones(matrix.shape[1])).sum())
+                if wants_sums:
+                    shift = float(np.log(matrix @ np.ones(matrix.shape[1])).sum())
             elif route in ("likelihoods", "free"):
                 top = matrix.max(axis=1, keepdims=True)
                 matrix = np.exp(matrix - top)
-                shift = float(top.sum() + np.log(matrix.sum(axis=1)).sum())
+                if wants_sums:
+                    shift = float(top.sum() + np.log(matrix.sum(axis=1)).sum())
             pieces.matrices.append(matrix)
             pieces.jobs.append(job)
             pieces.shift.append(shift)

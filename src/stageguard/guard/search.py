@@ -170,7 +170,7 @@ def _search_all(profile: Profile, solver: Solver, nights: Sequence[Night], natur
         search(profile, solver, night, path.fragmentation_index, natural=natural)
         for night, path in zip(nights, before, strict=True)
     ]
-    tried: list[dict[Trial, Path]] = [{} for _ in nights]
+    rounds: list[list[dict[Trial, Path]]] = [[] for _ in nights]  # the last two: one of them has the choice
     results: dict[int, tuple[Trial, Strength]] = {}
     replies: dict[int, list[Path] | None] = dict.fromkeys(range(len(nights)))
     while replies:
@@ -184,12 +184,13 @@ def _search_all(profile: Profile, solver: Solver, nights: Sequence[Night], natur
         paths = iter(solver.solve_feasible(jobs))
         replies = {}
         for i, trials in asked.items():
-            tried[i] = {trial: next(paths) for trial in trials}
-            replies[i] = list(tried[i].values())
+            rounds[i] = [*rounds[i][-1:], {trial: next(paths) for trial in trials}]
+            replies[i] = list(rounds[i][-1].values())
+    tried = [{trial: path for each in last for trial, path in each.items()} for last in rounds]
     for i, (trial, _) in results.items():
         if trial == UNTOUCHED and nights[i].is_plain:
             tried[i].setdefault(trial, before[i])
-    late = {i: trial for i, (trial, _) in results.items() if trial not in tried[i]}  # not of the last round
+    late = {i: trial for i, (trial, _) in results.items() if trial not in tried[i]}  # of an earlier round
     paths = iter(solver.solve_feasible([Job(nights[i], trial) for i, trial in late.items()]))
     for i, trial in late.items():
         tried[i][trial] = next(paths)
@@ -339,7 +340,7 @@ def _balance(
     expected = float(night.mean_probabilities()[rem])
     added = 0.0
     for n_rounds in range(1, BALANCING_ROUNDS + 1):
-        found = float((path.labels[path.labels >= 0] == rem).mean())
+        found = np.count_nonzero(path.labels == rem) / np.count_nonzero(path.labels >= 0)
         added += 0.5 * math.log((expected + _LEAST_SHARE) / (found + _LEAST_SHARE))
         nats = tuple(added if stage == rem else 0.0 for stage in range(scheme.n_stages))
         if n_rounds < BALANCING_ROUNDS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -22,6 +22,7 @@ from stageguard.night.stages import StageScheme, canonical_name
 ScoredNight = Decoding | Hypnogram
 SAME_SECONDS = 1.0  # clocks and offsets that differ by less are one
 TOLERANCE_EPOCHS = 2  # how far off a recovered rare pair may lie
+_BETWEEN = np.array([UNSCORED], dtype=np.int8)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,6 +50,24 @@ def bouts_of(labels: Labels) -> Bouts:
     np.add(changes, 1, out=edges[1:-1])
     starts = edges[:-1]
     return Bouts(starts, labels[starts], edges[1:] - starts)
+
+
+def stacked(nights: Iterable[Labels]) -> tuple[Labels, Indices]:
+    """Return nights below each other, and where each begins, and the end.
+
+    After each comes an unscored epoch, across which nothing is adjacent.
+    """
+    parts = [part for labels in nights for part in (labels, _BETWEEN)]
+    begins = np.cumsum([0, *(len(part) + 1 for part in parts[::2])])
+    return np.concatenate(parts), begins
+
+
+def stage_counts(nights: Sequence[Labels], n_stages: int) -> Ints:
+    """Return how many epochs of each stage every night has, (n_nights, n_stages)."""
+    labels, begins = stacked(nights)
+    first_cells = np.repeat((n_stages + 1) * np.arange(len(nights)) + 1, np.diff(begins))
+    counts = np.bincount(first_cells + labels, minlength=(n_stages + 1) * len(nights))
+    return counts.reshape(-1, n_stages + 1)[:, 1:]
 
 
 def pair_counts(labels: Labels, n_stages: int) -> Ints:

@@ -9,25 +9,27 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from stageguard.base.arrays import NAN, Floats, Mask
+from stageguard.base.arrays import NAN, Floats, Ints, Labels, Mask
 from stageguard.base.errors import InputError
 from stageguard.base.records import dataclass
 from stageguard.guard.decoding import Decoding, under_full_clock
-from stageguard.guard.posterior import Posterior, posteriors_like, sample_like
+from stageguard.guard.posterior import Posterior, marginals_like, sample_like
 from stageguard.guard.strength import YIELDING_WEIGHT
+from stageguard.measures.bouts import stage_counts
 from stageguard.measures.day import lights_window
-from stageguard.measures.statistics import FIRST_REM_SECONDS, Convention, StatisticsOptions
+from stageguard.measures.statistics import FIRST_REM_SECONDS, Convention, StatisticsOptions, rem_latencies
 from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.quantities import EARLY_REM_MINUTES
 from stageguard.night.stages import StageScheme
 from stageguard.profile.estimators import (
     DEFAULT_OF_MINUTES,
     ESTIMATORS,
+    OF_MINUTES,
     REM_LATENCY,
     TST,
     estimators_of,
@@ -35,6 +37,7 @@ from stageguard.profile.estimators import (
 
 if TYPE_CHECKING:
     from stageguard.night.moments import Moment
+    from stageguard.profile.profile import Profile
 
 FIRST_EPOCH = "first REM epoch"  # REM latency on the path
 
@@ -53,30 +56,22 @@ class Expected:
     tst_minutes: float
 
     @classmethod
-    def of(cls, probabilities: Floats, scheme: StageScheme, epoch_seconds: float) -> Expected:
-        """Add up the epochs that have probabilities."""
-        sums = np.ones(len(probabilities)) @ probabilities  # several times faster than sum(axis=0)
-        if np.isnan(sums).any():
-            sums = probabilities[~np.isnan(probabilities).any(axis=1)].sum(axis=0)
-        return cls.of_sums(sums, scheme, epoch_seconds)
+    def of(cls, minutes: Sequence[float], scheme: StageScheme) -> Expected:
+        """Return the minutes of each stage, in the scheme's order, and of sleep."""
+        wake = scheme.wake_index
+        asleep = NAN if wake is None else sum([*minutes[:wake], *minutes[wake + 1 :]])
+        return cls(dict(zip(scheme.names, minutes, strict=True)), asleep)
 
-    @classmethod
-    def of_sums(cls, n_epochs: npt.NDArray[Any], scheme: StageScheme, epoch_seconds: float) -> Expected:
-        """Return the minutes of how many epochs each stage has."""
-        minutes = dict(zip(scheme.names, (n_epochs * epoch_seconds / 60.0).tolist(), strict=True))
-        asleep = (
-            NAN
-            if scheme.wake is None
-            else sum(each for stage, each in minutes.items() if stage != scheme.wake)
-        )
-        return cls(minutes, asleep)
+    @property
+    def minutes(self) -> dict[str, float]:
+        """Minutes by the keys of `stageguard.night.quantities`."""
+        stages = {f"expected_minutes_{stage}": each for stage, each in self.stage_minutes.items()}
+        return {"expected_tst_minutes": self.tst_minutes} | stages
 
     def values(self, wake: str | None) -> dict[str, float]:
         """Return minutes, and shares of expected sleep, by the keys of `stageguard.night.quantities`."""
         tst = self.tst_minutes or NAN
-        values = {"expected_tst_minutes": self.tst_minutes}
-        values |= {f"expected_minutes_{stage}": each for stage, each in self.stage_minutes.items()}
-        return values | {
+        return self.minutes | {
             f"expected_percent_{stage}": 100.0 * each / tst
             for stage, each in self.stage_minutes.items()
             if stage != wake
@@ -85,13 +80,39 @@ class Expected:
 
 def sums_of(night: Decoding, posterior: Posterior, chosen: slice | Mask) -> dict[str, Expected]:
     """Return minutes over some epochs by each estimator: counted on the stages, or as sums."""
-    scheme, seconds = night.profile.scheme, night.epoch_seconds
-    n_shown = np.bincount(night.hypnogram.labels[chosen].astype(np.intp) + 1, minlength=scheme.n_stages + 1)
-    return {
-        "path": Expected.of_sums(n_shown[1:], scheme, seconds),
-        "probabilities": Expected.of(night.night.probabilities[chosen], scheme, seconds),
-        "posterior": Expected.of(posterior.probabilities[chosen], scheme, seconds),
-    }
+    n_shown = stage_counts([night.hypnogram.labels[chosen]], night.profile.scheme.n_stages)
+    return _sums_of_all([night], [posterior.probabilities], [chosen], n_shown)[0]
+
+
+def _sums_of_all(
+    nights: Sequence[Decoding],
+    marginals: Sequence[Floats],
+    chosen: Sequence[slice | Mask],
+    n_shown: Ints,
+) -> list[dict[str, Expected]]:
+    """Return the same of nights of one scheme, and of how many epochs each shows of every stage."""
+    scheme = nights[0].profile.scheme
+    sums = np.empty((len(nights), len(OF_MINUTES), scheme.n_stages))
+    sums[:, 0] = n_shown
+    for row, night, posterior, which in zip(sums, nights, marginals, chosen, strict=True):
+        row[1], row[2] = _column_sums(night.night.probabilities[which]), _column_sums(posterior[which])
+    seconds = np.array([each.epoch_seconds for each in nights])
+    minutes = (sums * seconds[:, None, None] / 60.0).tolist()
+    return [
+        {way: Expected.of(each, scheme) for way, each in zip(OF_MINUTES, ways, strict=True)}
+        for ways in minutes
+    ]
+
+
+def _column_sums(probabilities: Floats) -> Floats:
+    """Return the sums over the epochs that have probabilities."""
+    sums: Floats = _ones(len(probabilities)) @ probabilities  # several times faster than sum(axis=0)
+    if math.isnan(sums[0]):  # a row is NaN throughout
+        sums = probabilities[~np.isnan(probabilities).any(axis=1)].sum(axis=0)
+    return sums
+
+
+_ones = lru_cache(8)(np.ones)  # nights of a cohort are often of one length
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,25 +241,47 @@ def estimates_of_all(
     nights: Sequence[Decoding], options: StatisticsOptions, seed: int = 0
 ) -> list[Estimates]:
     """Return the estimates of every night: their posteriors are one computation, as is the full clock."""
-    both = zip(nights, posteriors_like(nights), under_full_clock(nights), strict=True)
-    return [_estimates(*each, options, seed) for each in both]
+    if not nights:
+        return []
+    n_stages = nights[0].profile.scheme.n_stages  # of all of them
+    windows = [lights_window(each.hypnogram, *options.lights) for each in nights]
+    in_bed = [slice(*window) for window in windows]
+    n_shown = stage_counts(
+        [each.hypnogram.labels[tib] for each, tib in zip(nights, in_bed, strict=True)], n_stages
+    )
+    n_own = stage_counts([each.argmax[tib] for each, tib in zip(nights, in_bed, strict=True)], n_stages)
+    sums = _sums_of_all(nights, marginals_like(nights), in_bed, n_shown)
+    latencies = [
+        _rem_latency(*each, options, seed)
+        for each in zip(nights, under_full_clock(nights), n_own, strict=True)
+    ]
+    return [_estimates(*each, options) for each in zip(nights, windows, sums, latencies, strict=True)]
 
 
 def _estimates(
-    night: Decoding, posterior: Posterior, strict: Decoding, options: StatisticsOptions, seed: int
+    night: Decoding,
+    window: tuple[int, int],
+    sums: Mapping[str, Expected],
+    rem_latency: tuple[float, str],
+    options: StatisticsOptions,
 ) -> Estimates:
-    window = lights_window(night.hypnogram, *options.lights)
-    scheme, tib = night.profile.scheme, slice(*window)
-    sums, named = sums_of(night, posterior, tib), night.profile.estimators
-    chosen = {
-        name: named.get(name, DEFAULT_OF_MINUTES) for name in estimators_of(scheme) if name != REM_LATENCY
-    }
+    scheme, latency = night.profile.scheme, rem_latency[0]
+    chosen = dict(night.profile._once("estimators of minutes", _of_minutes, night.profile))
     minutes = {stage: sums[chosen[f"minutes_{stage}"]].stage_minutes[stage] for stage in scheme.names}
     best = Expected(minutes, sums[chosen[TST]].tst_minutes)
-    latency, estimator = _rem_latency(night, strict, options, tib, seed)
     kept = _early_rem_kept(night, options, latency)
     before, after = sums["probabilities"], sums["posterior"]
-    return Estimates(before, after, best, chosen, scheme.wake, latency, estimator, kept, *window)
+    return Estimates(before, after, best, chosen, scheme.wake, *rem_latency, kept, *window)
+
+
+def _of_minutes(profile: Profile) -> dict[str, str]:
+    """Return which estimator of minutes serves what."""
+    named = profile.estimators
+    return {
+        name: named.get(name, DEFAULT_OF_MINUTES)
+        for name in estimators_of(profile.scheme)
+        if name != REM_LATENCY
+    }
 
 
 def rem_latency_of(
@@ -248,16 +291,17 @@ def rem_latency_of(
     if estimator == "draws":
         return _median_of_draws(night, options, seed)
     if estimator == "expected":
-        return _expected_rem_latency(_shown_as(night, strict), options)
-    statistics = options.measure(_shown_as(night, strict) if estimator == "clock" else night)
-    return statistics.rem_latency_minutes if estimator == "path" else statistics.rem_latency_bout_minutes
+        return _expected_rem_latency(night, strict, options)
+    labels = _labels_under(strict, night) if estimator == "clock" else None
+    first_epoch, lasting_bout = rem_latencies(night.hypnogram, options, labels)
+    return first_epoch if estimator == "path" else lasting_bout
 
 
 def _rem_latency(
-    night: Decoding, strict: Decoding, options: StatisticsOptions, tib: slice, seed: int
+    night: Decoding, strict: Decoding, n_own: Ints, options: StatisticsOptions, seed: int
 ) -> tuple[float, str]:
     """Return REM latency by the profile's estimator, or the default one; by the path where that has none."""
-    estimator = night.profile.estimators.get(REM_LATENCY) or default_of_rem_latency(night, tib)
+    estimator = night.profile.estimators.get(REM_LATENCY) or _default_of_rem_latency(night, n_own)
     latency = rem_latency_of(night, strict, options, estimator, seed)
     if estimator == "path" or math.isnan(latency):
         return rem_latency_of(night, strict, options, "path", seed), FIRST_EPOCH
@@ -268,39 +312,44 @@ def _early_rem_kept(night: Decoding, options: StatisticsOptions, latency: float)
     """Return how soon after sleep onset the hypnogram has early REM, where an estimate is not early."""
     if math.isnan(latency) or latency < EARLY_REM_MINUTES:
         return NAN
-    shown = options.measure(night).rem_latency_minutes
+    shown, _ = rem_latencies(night.hypnogram, options)
     since_onset = shown
     if options.convention != "aasm":
-        since_onset = replace(options, convention="aasm").measure(night).rem_latency_minutes
+        since_onset, _ = rem_latencies(night.hypnogram, replace(options, convention="aasm"))
     is_passed_over = since_onset < EARLY_REM_MINUTES <= since_onset + latency - shown
     return since_onset if is_passed_over else NAN
 
 
 def default_of_rem_latency(night: Decoding, chosen: slice | Mask) -> str:
     """Return the estimator of REM latency where no scored night has chosen one."""
-    scheme, labels = night.profile.scheme, night.argmax[chosen]
-    n_asleep = np.count_nonzero((labels >= 0) & (labels != scheme.wake_index))
-    n_rem = np.count_nonzero(labels == scheme.rem_index) if scheme.rem is not None else n_asleep
+    (n_own,) = stage_counts([night.argmax[chosen]], night.profile.scheme.n_stages)
+    return _default_of_rem_latency(night, n_own)
+
+
+def _default_of_rem_latency(night: Decoding, n_own: Ints) -> str:
+    """Return the same of how many epochs the stager has of each stage."""
     if night.night.clock is None:
         return "bout"
+    scheme, counts = night.profile.scheme, n_own.tolist()
+    n_asleep = sum(counts) - (0 if scheme.wake_index is None else counts[scheme.wake_index])
+    n_rem = n_asleep if scheme.rem_index is None else counts[scheme.rem_index]
     return "expected" if n_rem < LITTLE_REM * n_asleep else "clock"
 
 
-def _shown_as(night: Decoding, strict: Decoding) -> Decoding:
-    """Return the night under the full clock, unscored where the hypnogram is."""
+def _labels_under(strict: Decoding, night: Decoding) -> Labels:
+    """Return the labels under the full clock, unscored where those of the night are."""
     labels = night.hypnogram.labels
-    labels = np.where(labels == UNSCORED, UNSCORED, strict.path.labels).astype(np.int8)
-    return strict.replaced(hypnogram=replace(night.hypnogram, labels=labels))
+    return np.where(labels == UNSCORED, labels, strict.path.labels)
 
 
-def _expected_rem_latency(strict: Decoding, options: StatisticsOptions) -> float:
+def _expected_rem_latency(night: Decoding, strict: Decoding, options: StatisticsOptions) -> float:
     """Return when REM would have begun that lasts until the posterior under the full clock expects 3 min."""
     scheme = strict.profile.scheme
-    rem, labels = scheme.rem_index, strict.hypnogram.labels.copy()
+    rem, labels = scheme.rem_index, _labels_under(strict, night)
     if rem is None:
         return NAN
-    first, stop = lights_window(strict.hypnogram, *options.lights)
-    expected = np.nan_to_num(posteriors_like([strict])[0].probabilities[first:stop, rem])
+    first, stop = lights_window(night.hypnogram, *options.lights)
+    expected = np.nan_to_num(marginals_like([strict])[0][first:stop, rem])
     expected[labels[first:stop] == UNSCORED] = 0.0
     n_epochs = EXPECTED_REM_SECONDS / strict.epoch_seconds
     reached = np.flatnonzero(expected.cumsum() >= n_epochs)
@@ -311,7 +360,8 @@ def _expected_rem_latency(strict: Decoding, options: StatisticsOptions) -> float
     nrem = (i for i in range(scheme.n_stages) if i not in (scheme.wake_index, rem))
     labels[labels == rem] = next(nrem, UNSCORED)  # REM of one epoch alone; sleep onset stays where it was
     labels[begin] = rem
-    return options.measure(replace(strict.hypnogram, labels=labels)).rem_latency_minutes
+    latency, _ = rem_latencies(night.hypnogram, options, labels)
+    return latency
 
 
 def _median_of_draws(night: Decoding, options: StatisticsOptions, seed: int) -> float:
@@ -322,7 +372,7 @@ def _median_of_draws(night: Decoding, options: StatisticsOptions, seed: int) -> 
         )
         night = night.replaced(strength=strength)
     drawn = (
-        options.measure(replace(night.hypnogram, labels=labels)).rem_latency_minutes
+        rem_latencies(night.hypnogram, options, labels)[0]
         for labels in sample_like(night, n=N_DRAWS, seed=seed)
     )
     median = float(np.median([math.inf if math.isnan(minutes) else minutes for minutes in drawn]))

@@ -15,14 +15,12 @@ import numpy as np
 from stageguard.base.arrays import NAN, Floats, Indices, Labels, Mask
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.solver import run_grouped
-from stageguard.measures.bouts import Bouts, bouts_of, cuts_of
+from stageguard.measures.bouts import Bouts, bouts_of, cuts_of, stacked
 from stageguard.measures.summary import JointScores
 from stageguard.measures.validity import LONGEST_BOUT, SHORTEST_NIGHT_HOURS, paper_mask
 from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.quantities import Quantity, indicators_of
 from stageguard.profile.profile import Profile
-
-_BETWEEN = np.array([UNSCORED], dtype=np.int8)
 
 
 class _Stacked(NamedTuple):
@@ -31,16 +29,14 @@ class _Stacked(NamedTuple):
     labels: Labels
     begins: Indices  # where each night begins, and the end
     bouts: Bouts
-    night: Indices  # that each bout belongs to; of unscored ones, where it begins
+    first_bouts: Indices  # of each night, and how many there are; an unscored one is of where it begins
 
     @classmethod
     def of(cls, nights: Iterable[Labels]) -> _Stacked:
         """Stack nights."""
-        parts = [part for labels in nights for part in (labels, _BETWEEN)]
-        labels = np.concatenate(parts)
-        begins = np.concatenate(([0], np.cumsum([len(part) + 1 for part in parts[::2]])))
+        labels, begins = stacked(nights)
         bouts = bouts_of(labels)
-        return cls(labels, begins, bouts, np.searchsorted(begins, bouts.starts, side="right") - 1)
+        return cls(labels, begins, bouts, np.searchsorted(bouts.starts, begins))
 
     @property
     def n_nights(self) -> int:
@@ -49,8 +45,9 @@ class _Stacked(NamedTuple):
 
     def counts(self, chosen: Mask, weights: Indices | None = None) -> Floats:
         """Return of each night how many of its bouts are chosen, or the sum of their weights."""
-        weights = None if weights is None else weights[chosen]
-        return np.bincount(self.night[chosen], weights, self.n_nights).astype(np.float64)
+        sums = np.zeros(len(chosen) + 1, dtype=np.int64)
+        np.cumsum(chosen if weights is None else chosen * weights, out=sums[1:])
+        return np.diff(sums[self.first_bouts]).astype(np.float64)
 
 
 def joint_scores_of_all(decodings: Sequence[Decoding]) -> list[JointScores]:
@@ -158,7 +155,8 @@ def _bout_indicators(
 ) -> Mapping[str, Callable[[], Floats]]:
     """Return what gives the indicators of the complete bouts of each stage."""
     bouts, complete = nights.bouts, nights.bouts.complete
-    cell = nights.night[complete] * len(names) + bouts.stages[complete]
+    night = np.repeat(np.arange(nights.n_nights), np.diff(nights.first_bouts))
+    cell = night[complete] * len(names) + bouts.stages[complete]
     ordered = np.sort(cell * LONGEST_BOUT + bouts.lengths[complete])  # by night, stage and length
     firsts = LONGEST_BOUT * np.arange(nights.n_nights * len(names) + 1)
     bounds = ordered.searchsorted(firsts)

@@ -12,11 +12,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from stageguard.base import checks
-from stageguard.base.arrays import NAN, Floats, Indices, Labels
+from stageguard.base.arrays import NAN, Floats, Indices, Labels, Mask
 from stageguard.base.errors import InputError
 from stageguard.base.records import dataclass
 from stageguard.guard.decoding import Decoding
-from stageguard.measures.bouts import TOLERANCE_EPOCHS, bouts_of, cuts_of
+from stageguard.guard.solver import run_grouped
+from stageguard.measures.bouts import TOLERANCE_EPOCHS, bouts_of, cuts_of, stacked
 from stageguard.night.stages import StageScheme
 
 Fate = Literal["kept", "partly removed", "lost", "new"]
@@ -116,9 +117,48 @@ def early_rem_removed(decoding: Decoding) -> tuple[RareEvent, ...]:
     return _described(decoding, _early_removed(decoding))
 
 
-def count_early_rem_removed(decoding: Decoding) -> int:
-    """Return how many `early_rem_removed` has."""
-    return len(_early_removed(decoding))
+def early_rem_removed_of_all(decodings: Sequence[Decoding]) -> list[int]:
+    """Return how many events `early_rem_removed` has of every night."""
+
+    def run(key: tuple[StageScheme, float], nights: list[Decoding]) -> list[int]:
+        return _count_early_removed(nights, key[0], SOON_MINUTES * 60.0 / key[1])
+
+    if not decodings:
+        return []
+    return run_grouped(decodings, [(each.profile.scheme, each.epoch_seconds) for each in decodings], run)
+
+
+def _count_early_removed(nights: Sequence[Decoding], scheme: StageScheme, n_soon: float) -> list[int]:
+    """Count the early REM of nights of one scheme that they have less than half of.
+
+    A bout of which more is left, but not all, may be removed too: that depends on where the decoded night
+    has events, and such a night is looked at by itself.
+    """
+    rem = scheme.rem_index
+    if rem is None:
+        return [0] * len(nights)
+    before, begins = stacked(each.argmax for each in nights)
+    after, _ = stacked(each.hypnogram.labels for each in nights)
+    edges = np.flatnonzero(np.diff(before == rem, prepend=False))  # each night ends in an unscored epoch
+    starts, ends = edges[::2], edges[1::2]
+    night = np.searchsorted(begins, starts, side="right") - 1
+    is_early = np.zeros(len(starts), dtype=bool)
+    if scheme.wake is not None:
+        asleep = np.flatnonzero((before >= 0) & (before != scheme.wake_index))
+        onsets = asleep[np.searchsorted(asleep, begins[night])]
+        is_early = starts - onsets <= n_soon + 1e-9
+    is_rare = np.zeros(len(before), dtype=bool)
+    for begin, each in zip(begins.tolist(), nights, strict=False):
+        rare = _is_rem_rare(each)
+        is_rare[begin : begin + len(rare)] = rare
+    is_early |= is_rare[starts]
+    n_rem = np.cumsum(np.append(False, after == rem))
+    n_kept = (n_rem[ends] - n_rem[starts])[is_early]
+    lengths, night = (ends - starts)[is_early], night[is_early]
+    counts: list[int] = np.bincount(night[2 * n_kept < lengths], minlength=len(nights)).tolist()
+    for i in set(night[(n_kept < lengths) & (lengths <= 2 * n_kept)].tolist()):
+        counts[i] = len(_early_removed(nights[i]))
+    return counts
 
 
 def _early_removed(decoding: Decoding) -> list[_Sighting]:
@@ -231,13 +271,19 @@ def _first_sleep(labels: Labels, scheme: StageScheme) -> tuple[int, ...]:
 
 
 def _held_back(decoding: Decoding, epochs: Indices) -> list[int]:
-    """Return the epochs at which the clock says that experts score less than half of REM's usual share."""
+    """Return those of the epochs at which the clock says that REM is rare."""
+    is_rare = _is_rem_rare(decoding)
+    timed = epochs[epochs < len(is_rare)]
+    rare: list[int] = timed[is_rare[timed]].tolist()
+    return rare
+
+
+def _is_rem_rare(decoding: Decoding) -> Mask:
+    """Return at which of the first epochs experts score less than half of REM's share; later, nowhere."""
     clock, rem = decoding.night.clock, decoding.profile.scheme.rem_index
     if clock is None or rem is None:
-        return []
-    timed = epochs[epochs < len(clock.unbounded)]  # beyond it the factor is 1
-    rare: list[int] = timed[clock.unbounded[timed, rem] < 0.5**clock.weight].tolist()
-    return rare
+        return np.zeros(0, dtype=bool)
+    return np.asarray(clock.unbounded[:, rem] < 0.5**clock.weight)
 
 
 def _bouts_of(labels: Labels, stage: int | None) -> Indices:

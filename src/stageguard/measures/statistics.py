@@ -38,7 +38,7 @@ from stageguard.base.lazy import load
 from stageguard.base.records import dataclass
 from stageguard.measures.bouts import ScoredNight, bouts_of, cycles_of, hypnogram_of, whole_epochs
 from stageguard.measures.day import Stretch, hours_of, lights_window, phases_of, zeitgeber_seconds
-from stageguard.night.hypnogram import UNSCORED
+from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.moments import Moment
 from stageguard.night.quantities import NIGHT, Need
 from stageguard.night.stages import StageScheme, canonical_name
@@ -154,9 +154,8 @@ class SleepStatistics(NamedTuple):  # a dataclass takes a fifth longer to make, 
             return NAN
         rem = _words(self.scheme).rem
         assert rem is not None
-        onset = self.epochs.find(rem * self.shortest_rem_epochs)
-        later = onset - self.epochs.find(rem)
-        return NAN if onset < 0 else self.rem_latency_minutes + later * self.epoch_seconds / 60.0
+        bout = (self.epochs, rem, self.shortest_rem_epochs, self.epoch_seconds)
+        return _bout_latency(self.rem_latency_minutes, *bout)
 
     @property
     def phases(self) -> Mapping[str, Stretch]:
@@ -278,20 +277,10 @@ def sleep_statistics(
     (2.0, 1.0, 1.0, 0.5)
     """
     hypnogram = hypnogram_of(night)
-    if convention not in CONVENTIONS:
-        checks.choice(convention, "convention", CONVENTIONS)
-    scheme, epoch_seconds, labels = hypnogram.scheme, hypnogram.epoch_seconds, hypnogram.labels
-    first, assumed = 0, _WHOLE
-    if lights_off is not None or lights_on is not None:
-        first, stop = lights_window(hypnogram, lights_off, lights_on)
-        assumed = _NO_OFF if lights_off is None else _NO_ON if lights_on is None else ()
-        labels = labels[first:stop]
-    if convention == "luna":
-        labels, n_left_out = _as_luna_sees(labels, scheme, epoch_seconds)
-        first += n_left_out
+    scheme, epoch_seconds = hypnogram.scheme, hypnogram.epoch_seconds
+    labels, first, assumed = _time_in_bed(hypnogram, convention, lights_off, lights_on)
     zeitgeber = None if lights_on_phase is None else zeitgeber_seconds(hypnogram, lights_on_phase, first)
-    seconds = checks.number(min_first_rem_seconds, "min_first_rem_seconds", low=0.0)
-    shortest_rem = max(1, whole_epochs(seconds, epoch_seconds))
+    shortest_rem = _shortest_rem(min_first_rem_seconds, epoch_seconds)
     epochs, words = labels.tobytes(), _words(scheme)
     counts = [epochs.count(label) for label in words.counted]
     counts.insert(words.commonest, len(epochs) - epochs.count(_UNSCORED_BYTE) - sum(counts))
@@ -318,6 +307,64 @@ class StatisticsOptions:
     def lights(self) -> tuple[Moment | None, Moment | None]:
         """Lights off and lights on."""
         return self.lights_off, self.lights_on
+
+
+def rem_latencies(
+    hypnogram: Hypnogram, options: StatisticsOptions, labels: Labels | None = None
+) -> tuple[float, float]:
+    """Return `rem_latency_minutes` and `rem_latency_bout_minutes` without what the other statistics take.
+
+    With `labels`, of those in place of the hypnogram's.
+    """
+    seconds, words = hypnogram.epoch_seconds, _words(hypnogram.scheme)
+    seen, *_ = _time_in_bed(hypnogram, options.convention, *options.lights, labels)
+    epochs, minutes = seen.tobytes(), seconds / 60.0
+    if words.wake is None or words.rem is None or len(epochs) * minutes >= _LONGEST_NIGHT_MINUTES:
+        return NAN, NAN
+    onset = epochs.find(words.rem)
+    if onset < 0:
+        return NAN, NAN
+    asleep = 0 if options.convention == "yasa" else epochs.translate(words.letters).find(b"S")
+    latency = (onset - asleep) * minutes
+    return latency, _bout_latency(
+        latency, epochs, words.rem, _shortest_rem(options.min_first_rem_seconds, seconds), seconds
+    )
+
+
+def _time_in_bed(
+    hypnogram: Hypnogram,
+    convention: Convention,
+    lights_off: Moment | None,
+    lights_on: Moment | None,
+    labels: Labels | None = None,
+) -> tuple[Labels, int, tuple[str, ...]]:
+    """Return the labels of TIB, its first epoch, and what had to be assumed."""
+    if convention not in CONVENTIONS:
+        checks.choice(convention, "convention", CONVENTIONS)
+    labels, first, assumed = hypnogram.labels if labels is None else labels, 0, _WHOLE
+    if lights_off is not None or lights_on is not None:
+        first, stop = lights_window(hypnogram, lights_off, lights_on)
+        assumed = _NO_OFF if lights_off is None else _NO_ON if lights_on is None else ()
+        labels = labels[first:stop]
+    if convention == "luna":
+        labels, n_left_out = _as_luna_sees(labels, hypnogram.scheme, hypnogram.epoch_seconds)
+        first += n_left_out
+    return labels, first, assumed
+
+
+def _shortest_rem(min_first_rem_seconds: float, epoch_seconds: float) -> int:
+    """Return how many epochs the first REM bout lasts at least."""
+    seconds = checks.number(min_first_rem_seconds, "min_first_rem_seconds", low=0.0)
+    return max(1, whole_epochs(seconds, epoch_seconds))
+
+
+def _bout_latency(
+    latency: float, epochs: bytes, rem: bytes, shortest_rem: int, epoch_seconds: float
+) -> float:
+    """Return the latency of the first REM bout that is long enough, where that of the first REM is known."""
+    onset = epochs.find(rem * shortest_rem)
+    later = onset - epochs.find(rem)
+    return NAN if onset < 0 else latency + later * epoch_seconds / 60.0
 
 
 class _Words(NamedTuple):

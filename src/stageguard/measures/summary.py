@@ -177,7 +177,8 @@ def expected_words(decoding: Decoding, estimates: Estimates, rows: Sequence[Row]
     window, scheme = slice(estimates.first_epoch, estimates.stop_epoch), decoding.profile.scheme
     labels = decoding.hypnogram.labels[window].astype(np.intp)
     n_shown = np.bincount(labels + 1, minlength=scheme.n_stages + 1)[1:]
-    expected, counted = estimates.best, Expected.of_sums(n_shown, scheme, decoding.epoch_seconds)
+    counted = Expected.of((n_shown * decoding.epoch_seconds / 60.0).tolist(), scheme)
+    expected = estimates.best
     pairs = {stage: (each, counted.stage_minutes[stage]) for stage, each in expected.stage_minutes.items()}
     pairs["TST"] = expected.tst_minutes, counted.tst_minutes
     differing = [

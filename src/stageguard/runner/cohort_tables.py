@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
+from functools import lru_cache
 from math import isnan
 from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
@@ -15,6 +16,7 @@ from stageguard.base.files import open_text, read_cell, read_text, write_cell, w
 from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
 from stageguard.formats.outputs import output_paths
+from stageguard.guard.strength import Strength
 from stageguard.measures.estimates import Estimates
 from stageguard.measures.summary import JointScores
 from stageguard.runner.decode_files import DecodedNight, StrengthUsed
@@ -55,7 +57,7 @@ class NightRow(NamedTuple):
         n_epochs: int,
         n_changed: int,
         *,
-        strength: StrengthUsed,
+        strength: StrengthUsed | Strength,
         joint: JointScores,
         n_early_rem_removed: int,
         estimates: Estimates | None,
@@ -67,8 +69,7 @@ class NightRow(NamedTuple):
         if estimates is not None:
             latency, estimator = estimates.rem_latency_minutes, estimates.rem_latency_estimator
             kept = estimates.early_rem_kept_minutes
-            values = estimates.best.values(estimates.wake).items()
-            expected = {key: value for key, value in values if not key.startswith("expected_percent")}
+            expected = estimates.best.minutes
         return cls(
             id=night_id,
             file=file,
@@ -91,8 +92,9 @@ class NightRow(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON types, as `from_dict` takes them."""
-        values = dict(zip(self._fields, map(_number_or_none, self[:-1]), strict=False))
-        return values | {"expected": {key: _number_or_none(each) for key, each in self.expected.items()}}
+        expected = {key: None if each != each else each for key, each in self.expected.items()}
+        values = (None if each != each else each for each in self[:-1])  # NaN is not itself
+        return dict(zip(self._fields, (*values, expected), strict=True))
 
     @classmethod
     def from_dict(cls, recorded: Mapping[str, Any]) -> NightRow:
@@ -249,11 +251,10 @@ def _value(cell: str, kind: Any) -> Any:
     return int(cell) if kind is int else read_cell(cell)
 
 
-def _number_or_none(value: Any) -> Any:
-    return None if isinstance(value, float) and isnan(value) else value
-
-
 def _text(value: Any) -> str:
     if isinstance(value, float):
         return "n/a" if isnan(value) else f"{value:.6g}"
-    return write_cell(value) if isinstance(value, str) else str(value)
+    return _cell(value) if isinstance(value, str) else str(value)
+
+
+_cell = lru_cache(64)(write_cell)  # rows have all their words in common but for the id

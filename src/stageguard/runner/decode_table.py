@@ -7,6 +7,7 @@ finished parts, and the same call goes on from there; the last step puts them to
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import shutil
@@ -45,7 +46,7 @@ from stageguard.base.json_text import json_lines
 from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
 from stageguard.formats.cohort_output import column_meanings, joining, part_bytes, part_suffix
-from stageguard.formats.cohort_table import ID, TABLE_SUFFIXES, TableNight, read_nights
+from stageguard.formats.cohort_table import ID, TABLE_SUFFIXES, NightBlock, TableNight, read_nights
 from stageguard.formats.outputs import (
     CHANGE_COLUMNS,
     LAYOUT_VERSION,
@@ -60,18 +61,19 @@ from stageguard.guard.decoding import Decoding, many_changes_advice
 from stageguard.guard.explain import explain
 from stageguard.measures.estimates import estimates_of_all
 from stageguard.measures.joint_scores import joint_scores_of_all
-from stageguard.measures.rare_events import count_early_rem_removed
+from stageguard.measures.rare_events import early_rem_removed_of_all
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.profile.profile import Profile
 from stageguard.runner.cohort_tables import FAILURE_COLUMNS, NightRow, Tally, read_table, table_text
-from stageguard.runner.decode_files import DecodeOptions, StrengthUsed, reading_with
+from stageguard.runner.decode_files import DecodeOptions, reading_with
 from stageguard.runner.run import Outcome, collect_warnings
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-Block = tuple[int, list[TableNight]]  # its number, and its nights
+Block = tuple[int, NightBlock]  # its number, and its nights
 LOCK, RUN, JOINING = "lock", "run.json", "joining"
+PARTS_LAYOUT = 2  # parts of another layout are begun anew
 OTHER = {  # what differs in the identity of a run, in words
     "stageguard": "another version",
     "input": "another input",
@@ -220,18 +222,22 @@ def table_blocks(task: TableTask) -> Iterator[Block]:
     blocks = read_nights(task.path, reading_with(task.profile, task.options.density))
     if task.only:
         blocks = _chosen(task, blocks)
-    yield from enumerate(nights for nights in blocks if nights)
+    yield from enumerate(block for block in blocks if block.ids)
 
 
-def _chosen(task: TableTask, blocks: Iterator[list[TableNight]]) -> Iterator[list[TableNight]]:
+def _chosen(task: TableTask, blocks: Iterator[NightBlock]) -> Iterator[NightBlock]:
     """Yield the nights that were named; one that is not there is refused when all were read."""
     missing = set(task.only)
-    for nights in blocks:
-        chosen = [night for night in nights if night.id in task.only]
-        missing -= {night.id for night in chosen}
-        yield chosen
+    for block in blocks:
+        chosen = tuple(name for name in block.ids if name in task.only)
+        missing -= {*chosen}
+        yield NightBlock(chosen, partial(_those_of, chosen, block.nights))
     if missing:
         raise file_error(task.path, f"has no night {min(missing)!r}, expected the ids of its column {ID}.")
+
+
+def _those_of(ids: Sequence[str], nights: Callable[[], list[TableNight]]) -> list[TableNight]:
+    return [night for night in nights() if night.id in ids]
 
 
 def _results(
@@ -278,27 +284,32 @@ def _done_before(task: TableTask, identity: dict[str, Any]) -> TableResult | Non
 def _is_joining(task: TableTask, identity: dict[str, Any]) -> bool:
     """Whether the same run was killed while it moved its outputs to their names."""
     try:
-        return (task.parts / JOINING).is_file() and load_json(task.parts / RUN) == identity
+        return (task.parts / JOINING).is_file() and load_json(task.parts / RUN) == _begun(identity)
     except (StageGuardError, OSError):
         return False
+
+
+def _begun(identity: dict[str, Any]) -> dict[str, Any]:
+    """Return what tells the parts of a run from those of others."""
+    return identity | {"parts": PARTS_LAYOUT}
 
 
 @contextlib.contextmanager
 def _parts_folder(task: TableTask, identity: dict[str, Any]) -> Iterator[None]:
     """Hold the folder of the parts, with those of the same run; remove it unless the run may go on later."""
-    folder = task.parts
+    folder, run = task.parts, _begun(identity)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder / LOCK):
             record = folder / RUN
             with contextlib.suppress(StageGuardError, OSError):
-                if load_json(record) != identity:
+                if load_json(record) != run:
                     record.unlink()
             if not record.is_file():
                 for path in folder.iterdir():
                     if path.name != LOCK:
                         path.unlink()
-                write_together({record: json.dumps(identity)})
+                write_together({record: json.dumps(run)})
             try:
                 yield
             except FileFormatError:  # of this table, whose parts lead nowhere
@@ -317,7 +328,7 @@ def _parts_folder(task: TableTask, identity: dict[str, Any]) -> Iterator[None]:
 
 def _part(task: TableTask, say: Callable[[object], str], block: Block) -> tuple[Part, bool]:
     """Return a part of this run, made now unless it was before, and whether it was."""
-    number, nights = block
+    number, of_block = block
     stem = _stem(task, number)
     record, data = stem.with_suffix(".json"), stem.with_suffix(part_suffix(task.output))
     if record.is_file():
@@ -326,13 +337,12 @@ def _part(task: TableTask, say: Callable[[object], str], block: Block) -> tuple[
             is_whole = content["sha256"] is None or content["sha256"] == file_sha256(data, "a recording")
             if is_whole:
                 return Part.from_dict(content["part"]), True
-    part, decoded = decode_block(task, nights, say)
-    sha256 = None
-    if decoded:
-        write_together({data: part_bytes(task.output, decoded)}, overwrite=True, durable=False)
-        sha256 = file_sha256(data, "a recording")
+    part, decoded = decode_block(task, of_block.nights(), say)
+    rows = part_bytes(task.output, decoded) if decoded else None
+    sha256 = None if rows is None else hashlib.sha256(rows).hexdigest()
     text = f'{{"sha256": {json.dumps(sha256)}, "part": {part.to_json()}}}'
-    write_together({record: text}, overwrite=True, durable=False)
+    files: dict[Path, str | bytes] = {} if rows is None else {data: rows}
+    write_together({**files, record: text}, overwrite=True, durable=False)  # the record last
     return part, False
 
 
@@ -387,16 +397,20 @@ def _decode_nights(task: TableTask, nights: Sequence[TableNight]) -> list[Decodi
 def _rows(task: TableTask, decodings: Mapping[str, Decoding]) -> list[NightRow]:
     """Return a row of every night: only what a table shows is measured."""
     nights = [*decodings.values()]
-    estimates, joint = estimates_of_all(nights, StatisticsOptions()), joint_scores_of_all(nights)
+    measured = (
+        estimates_of_all(nights, StatisticsOptions()),
+        joint_scores_of_all(nights),
+        early_rem_removed_of_all(nights),
+    )
     return [
         NightRow.of(
             *(name, task.path.name, decoding.hypnogram.n_epochs, int(np.count_nonzero(decoding.changed))),
-            strength=StrengthUsed.of(decoding.strength),
+            strength=decoding.strength,
             joint=scores,
-            n_early_rem_removed=count_early_rem_removed(decoding),
+            n_early_rem_removed=n_removed,
             estimates=estimated,
         )
-        for (name, decoding), estimated, scores in zip(decodings.items(), estimates, joint, strict=True)
+        for (name, decoding), estimated, scores, n_removed in zip(decodings.items(), *measured, strict=True)
     ]
 
 

@@ -84,7 +84,8 @@ def run_blocks(
 ) -> Generator[Result, None, None]:
     """Results in the order of large items, which are made in this process while others work on them.
 
-    No more than a few are under way at any time. When a process is killed, the run ends.
+    This process is one of the `jobs`: it works on an item itself whenever the others have enough to do. No
+    more than a few are under way at any time. When a process is killed, the run ends.
     """
     n_workers = jobs or os.cpu_count() or 1
     if executor is not None:
@@ -94,21 +95,32 @@ def run_blocks(
         yield from map(function, blocks)
         return
     try:
-        for results in _run_chunks(function, ([block] for block in blocks), n_workers, BLOCKS_AHEAD):
+        chunks = ([block] for block in blocks)
+        for results in _run_chunks(function, chunks, n_workers - 1, BLOCKS_AHEAD, works_too=True):
             yield from results
     except BrokenProcessPool:
         raise StageGuardError(_fewer()) from None
 
 
 def _in_order(
-    submit: Callable[[Item], Future[Result]], items: Iterable[Item], most: int
+    submit: Callable[[Item], Future[Result]],
+    items: Iterable[Item],
+    most: int,
+    work: Callable[[Item], Result] | None = None,
 ) -> Generator[Result, None, None]:
-    """Submit a window of items, and yield their results in order; cancel what was not begun at the end."""
+    """Submit a window of items, and yield their results in order; cancel what was not begun at the end.
+
+    With `work`, the next item is worked on here where the window is full and its first is not done.
+    """
     waiting: deque[Future[Result]] = deque()
     try:
         for item in items:
-            waiting.append(submit(item))
-            if len(waiting) >= most:
+            if work is not None and sum(not future.done() for future in waiting) >= most:
+                waiting.append(Future())
+                waiting[-1].set_result(work(item))
+            else:
+                waiting.append(submit(item))
+            while waiting and (waiting[0].done() if work is not None else len(waiting) >= most):
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
@@ -122,6 +134,8 @@ def _run_chunks(
     chunks: Iterable[Sequence[Item]],
     n_workers: int,
     ahead: int = CHUNKS_AHEAD,
+    *,
+    works_too: bool = False,
 ) -> Generator[list[Result], None, None]:
     # a fresh interpreter per worker: a forked one may inherit locks held by NumPy's threads
     context = multiprocessing.get_context("spawn")
@@ -133,8 +147,11 @@ def _run_chunks(
         with handled(signal.SIG_IGN, (signal.SIGINT,)):
             return pool.submit(_run_chunk, function, chunk)
 
+    def work(chunk: Sequence[Item]) -> list[Result]:
+        return [function(item) for item in chunk]
+
     try:
-        yield from _in_order(submit, chunks, ahead * n_workers)
+        yield from _in_order(submit, chunks, ahead * n_workers, work if works_too else None)
     except BaseException as error:
         pool.shutdown(wait=False, cancel_futures=True)
         _end(multiprocessing.active_children())

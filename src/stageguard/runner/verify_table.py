@@ -108,8 +108,8 @@ def _decoded_again(
     task: TableTask, tally: Tally, changes: list[list[str]], say: Callable[[object], str]
 ) -> Iterator[Night]:
     """Yield the nights as `decode` would write them now, and count them."""
-    for _, nights in table_blocks(task):
-        part, decoded = decode_block(task, nights, say)
+    for _, block in table_blocks(task):
+        part, decoded = decode_block(task, block.nights(), say)
         add_part(tally, part, task, is_old=False)
         changes += part.changes
         if decoded:
