@@ -12,13 +12,14 @@ import sys
 NAME = "stageguard.guard.kernels._core._native"
 
 
-def pytest_configure() -> None:
-    path = os.environ["STAGEGUARD_SANITIZED"]
-    spec = importlib.util.spec_from_file_location(NAME, path)
-    assert spec is not None and spec.loader is not None, path
-    sys.modules[NAME] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(sys.modules[NAME])
+# When pytest loads the plugin, before any conftest.py imports the package.
+path = os.environ["STAGEGUARD_SANITIZED"]
+spec = importlib.util.spec_from_file_location(NAME, path)
+assert spec is not None and spec.loader is not None, path
+assert "stageguard" not in sys.modules, "the package has its core already"
+sys.modules[NAME] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(sys.modules[NAME])
 
 
 def pytest_report_header() -> str:
-    return f"stageguard core: {os.environ['STAGEGUARD_SANITIZED']}, sanitized"
+    return f"stageguard core: {path}, sanitized"

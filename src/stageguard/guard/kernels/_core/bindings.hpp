@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <stdexcept>
 #include <thread>
@@ -112,9 +113,40 @@ inline nb::object frozen(const std::int8_t* labels, std::int64_t n, const nb::ob
     return nb::cast(nb::ndarray<nb::numpy, const std::int8_t, nb::ndim<1>>(labels, {static_cast<std::size_t>(n)}, owner));
 }
 
+// The workspaces of threads that have ended, for those that begin: memory that is new costs more than a night's decoding.
+class Workspaces {
+  public:
+    static std::unique_ptr<Workspace> take() {
+        const std::lock_guard<std::mutex> lock(shared().mutex_);
+        auto& idle = shared().idle_;
+        if (idle.empty()) return std::make_unique<Workspace>();
+        auto taken = std::move(idle.back());
+        idle.pop_back();
+        return taken;
+    }
+    static void give_back(std::unique_ptr<Workspace> own) noexcept {
+        const std::lock_guard<std::mutex> lock(shared().mutex_);
+        auto& idle = shared().idle_;
+        if (idle.size() < idle.capacity()) idle.push_back(std::move(own));
+    }
+
+  private:
+    Workspaces() { idle_.reserve(std::max(1u, std::thread::hardware_concurrency())); }
+    static Workspaces& shared() {
+        static auto* own = new Workspaces;  // never destroyed: threads may end after the program's own variables
+        return *own;
+    }
+    std::mutex mutex_;
+    std::vector<std::unique_ptr<Workspace>> idle_;
+};
+
 inline Workspace& workspace() {
-    thread_local Workspace own;
-    return own;
+    struct Borrowed {
+        std::unique_ptr<Workspace> own = Workspaces::take();
+        ~Borrowed() { Workspaces::give_back(std::move(own)); }
+    };
+    thread_local Borrowed borrowed;
+    return *borrowed.own;
 }
 
 // Threads that are waited for however their scope is left: a thread that is destroyed while it runs ends the program.
