@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -139,6 +140,7 @@ def run_files(
                 yield next(results)
             else:
                 yield Outcome(task.file, task.id, error=Message(problem))
+        next(results, None)  # to the end, where workers end by themselves; else they are ended in midst of it
 
 
 def _results(
@@ -148,13 +150,36 @@ def _results(
     executor: Executor | None,
     singly: bool,
 ) -> Generator[Outcome[Value], None, None]:
-    if executor is None and (jobs == 1 or len(tasks) < 2):
+    if not tasks or (executor is None and (jobs == 1 or len(tasks) < 2)):
         yield from map(attempt, tasks)
         return
     from stageguard.runner.processes import MOST_IN_CHUNK, run_all  # loads what starts processes
 
+    like = _Like(attempt, tasks[0])
+    items = [like.difference(task) for task in tasks]
     at_once = 1 if singly else MOST_IN_CHUNK
-    yield from run_all(attempt, tasks, jobs, lost=_lost, executor=executor, at_once=at_once)
+    yield from run_all(like, items, jobs, lost=like.lost, executor=executor, at_once=at_once)
+
+
+class _Like(Generic[TaskType, Value]):
+    """What is done with tasks that are sent as what they do not have in common with the first one."""
+
+    def __init__(self, attempt: Callable[[TaskType], Outcome[Value]], first: TaskType) -> None:
+        self.attempt, self.first = attempt, first
+
+    def difference(self, task: TaskType) -> dict[str, Any]:
+        """Return the fields in which a task differs from the first."""
+        names = [one.name for one in fields(task)]  # type: ignore[arg-type]
+        pairs = {name: (getattr(task, name), getattr(self.first, name)) for name in names}
+        return {name: own for name, (own, common) in pairs.items() if own is not common}
+
+    def __call__(self, difference: Mapping[str, Any]) -> Outcome[Value]:
+        """Do it with the task of these differences."""
+        return self.attempt(replace(self.first, **difference))  # type: ignore[type-var]
+
+    def lost(self, difference: Mapping[str, Any]) -> Outcome[Any]:
+        """Return the outcome of a task whose process was killed."""
+        return _lost(replace(self.first, **difference))  # type: ignore[type-var]
 
 
 def claim_outputs(tasks: Sequence[TaskType], output_of: Callable[[TaskType], Path]) -> dict[int, str]:
