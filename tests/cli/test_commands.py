@@ -44,7 +44,7 @@ def test_workers_begin_to_load_where_several_processes_are_asked_for(run, monkey
     monkeypatch.setattr(processes, "prepare", lambda *modules: asked.extend(modules))
     with pytest.raises(SystemExit):
         main([*words.split(), "--no-such-option"])
-    assert asked == (["stageguard.cli", "stageguard.runner.decode_files"] if is_wanted else [])
+    assert asked == (["stageguard.cli", "stageguard.runner.decode_together"] if is_wanted else [])
 
 
 def test_profiles_are_listed(run):

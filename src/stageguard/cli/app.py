@@ -60,7 +60,7 @@ SHORT_HELP = {name: text for commands in COMMANDS.values() for name, text in com
 
 
 # What the worker processes of a command load: all that its tasks need, and what the command begins with.
-WORKERS = {"decode": ("stageguard.cli", "stageguard.runner.decode_files")}
+WORKERS = {"decode": ("stageguard.cli", "stageguard.runner.decode_together")}
 ABOUT = "Physiologically constrained sleep staging: stage probabilities in, a plausible hypnogram out."
 GENERAL = {"    --version": "Print the version and exit.", "-h, --help": "Show this message and exit."}
 EXAMPLES = ("stageguard demo", "stageguard decode night.csv --profile human-psg-5")

@@ -230,6 +230,8 @@ def _run_chunk(items: Sequence[Any]) -> list[Any]:
     global _is_busy
     assert _work is not None
     results = []
+    if len(items) > 1 and hasattr(_work, "ahead"):  # not of an item that may have killed its process
+        _work.ahead(items)
     for item in items:
         if _is_stopping:  # the pool takes the exit of a job for its result, and goes on to the next
             raise SystemExit(128 + signal.SIGTERM)

@@ -239,7 +239,13 @@ def _run(tasks: Sequence[DecodeTask], jobs: int, executor: Executor | None, *, a
     """Decode in order, with a progress bar on a terminal; of each night no more is kept than a row."""
     before = _written(tasks)
     tally = Tally()
-    outcomes = run_files(decode_task, tasks, output_of=lambda task: task.output, jobs=jobs, executor=executor)
+    work, ahead = decode_task, None
+    if len(tasks) > MOST_IN_FULL:
+        work = load("runner.decode_together:DecodeTogether")()
+        ahead = work.ahead
+    outcomes = run_files(
+        work, tasks, output_of=lambda task: task.output, jobs=jobs, executor=executor, ahead=ahead
+    )
     try:
         with closing(outcomes), JsonList(wanted=as_json) as printed:
             for outcome in with_bar(outcomes, "Decoding", len(tasks), quiet=as_json):
