@@ -56,6 +56,39 @@ def test_the_table_holds_every_epoch_as_decoded(tmp_path, decoding):
     assert float(columns["probability"][0]) == pytest.approx(first, rel=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:.*of scored epochs were changed")
+@pytest.mark.parametrize("names", [("W", "N", "R"), ("wach", "n\u00e4chtlich", "R")])
+def test_rows_written_at_once_are_what_python_formats(tmp_path, names):
+    rng = np.random.default_rng(7)
+    edges = [1.0, 0.1, 0.01, 0.001, 0.0001, 0.5, 0.25, 1e-7, 3e-300, 0.9999995, 0.99999949, 0.0999999499]
+    edges += [0.1 - 2**-57, 0.0001 - 2**-67, 0.1234565, 0.1234575, 0.01234565, 0.5000005, 0.0]
+    first = np.concatenate([edges, np.round(rng.random(200), 3), rng.random(600) ** rng.integers(1, 9, 600)])
+    rest = rng.random(len(first))
+    rows = np.column_stack([first, (1 - first) * rest, (1 - first) * (1 - rest)])
+    rows[300:303] = rows[400:440] = np.nan
+    moves = {a: {b: 0.9 if a == b else 0.05 for b in names} for a in names}
+    document = {"name": "own", "stages": list(names), "epoch_seconds": 30.0, "transitions": moves}
+    profile = sg.Profile.from_dict(document | {"transition_weight": 0.3})
+    night = sg.Hypnodensity(rows, profile.scheme, 30.0, offset_seconds=12.5)
+    pins = dict.fromkeys(range(len(edges)), names[0])
+    quality = np.linspace(0, 1, len(rows))
+    result = sg.decode(night, profile, pins=pins, quality=quality)
+    labels = result.hypnogram.labels
+    assert (labels[: len(edges)] == 0).all()
+    assert result.changed.any()
+    assert result.filled.any()
+    assert (labels == -1).any()
+    lines = write_decoding(result, tmp_path / "night", quality=quality).tsv.read_text("utf-8").splitlines()
+    for epoch, line in enumerate(lines[1:]):
+        label, before = labels[epoch], result.argmax[epoch]
+        chosen = rows[epoch, label] if label >= 0 else np.nan
+        assert line.split("\t") == [
+            *(f"{12.5 + 30 * epoch:g}", "30", (*names, "?")[label], str(label), (*names, "?")[before]),
+            *(str(int(result.changed[epoch])), str(int(result.filled[epoch]))),
+            *("n/a" if np.isnan(chosen) else f"{chosen:.6g}", repr(float(quality[epoch]))),
+        ]
+
+
 def test_the_sidecar_explains_every_column_and_how_to_repeat(tmp_path, decoding):
     source = tmp_path / "night.csv"
     source.write_text("anything")

@@ -13,7 +13,7 @@ from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import FileFormatError, InputError
 from stageguard.formats.density import DensityOptions
 from stageguard.formats.read import read_density, read_density_file
-from stageguard.formats.tables.delimited import TextTable
+from stageguard.formats.tables.delimited import TextTable, even_rows, rows_below
 
 HEADER = "W,N1,N2,N3,R"
 ROW = "0.1,0.2,0.3,0.25,0.15"
@@ -272,6 +272,39 @@ def test_numbers_of_a_column_are_those_of_its_cells(cells):
             table.numbers(0)
     else:
         np.testing.assert_array_equal(table.numbers(0)[0], expected)
+
+
+ODD = st.sampled_from(
+    ["", " ", '"', '"0.5"', ",", "\n", "\n\n", ",,", "\t", "x", "nan", "\u00a0", "0.1\n0.1", "#"]
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    rows=st.lists(st.lists(st.sampled_from(["0.5", "1e-3", ".25", "0"]), min_size=3, max_size=3), max_size=6),
+    odd=st.none() | st.tuples(st.integers(0, 200), ODD),
+    end=st.sampled_from(["", "\n", "\n\n", "\n,,\n", "\n \n"]),
+)
+def test_rows_split_at_once_are_those_split_one_by_one(rows, odd, end):
+    text = "\n".join(",".join(row) for row in rows) + end
+    if odd is not None:
+        place = odd[0] % (len(text) + 1)
+        text = text[:place] + odd[1] + text[place:]
+    header = ("W", "N", "R")
+    found = even_rows(Path("night.csv"), text, 1, ",", header)
+    if found is None:
+        assert odd is not None or not rows or end.strip("\n")
+        return
+    expected = rows_below(Path("night.csv"), ["title", "W,N,R", *text.split("\n")], 1, ",", header)
+    assert [list(row) for row in found.rows] == [list(row) for row in expected.rows]
+    assert [found.column(column) for column in range(3)] == [expected.column(column) for column in range(3)]
+    assert (list(found.lines), found.header, found.notes) == (list(expected.lines), header, expected.notes)
+
+
+def test_a_short_and_a_long_row_do_not_make_up_for_each_other(tmp_path):
+    path = write(tmp_path, f"{HEADER}\n{ROW}\n{ROW},0.1\n{ROW.rpartition(',')[0]}\n")
+    with pytest.raises(FileFormatError, match=f"line 3 has {len(ROW.split(',')) + 1} cells"):
+        read_density(path)
 
 
 def timed(folder: Path, header: str, *cells: str) -> Path:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from stageguard.base.errors import Argument, InputError, Message, StageGuardWarning
+from stageguard.runner import processes
 from stageguard.runner.processes import MOST_IN_CHUNK
 from stageguard.runner.run import check_folder, claim_outputs, run_files, succeeded
 
@@ -96,6 +97,14 @@ def test_one_output_belongs_to_the_first_that_claims_it():
     assert outcomes[1].error == "is not there"
     assert outcomes[2].error.startswith("N1.csv: has the same output as x/n1.csv.")
     assert claim_outputs(tasks[:1], lambda task: Path(task.id)) == {}
+
+
+def test_workers_end_by_themselves_when_all_is_done(tmp_path, monkeypatch):
+    ended = []
+    monkeypatch.setattr(processes, "_end", ended.extend)  # by a signal, which may hit one that reads
+    tasks = [Task(str(tmp_path / f"{i}.csv")) for i in range(6)]
+    assert len(list(run_files(length_of, tasks, jobs=2))) == 6
+    assert not ended
 
 
 def test_an_error_about_the_whole_run_ends_it():

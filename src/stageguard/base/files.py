@@ -259,7 +259,7 @@ def write_together(
         A file cannot be written; the message says why.
     """
     check_places(contents, overwrite=overwrite)
-    check_apart(contents, spare)
+    targets = check_apart(contents, spare)  # through a link, so that the link survives
     written: dict[Path, Path] = {}  # final path -> temporary file
     begun: list[Path] = []
     path = next(iter(contents))
@@ -267,8 +267,8 @@ def write_together(
     try:
         for path, content in contents.items():
             data = content.encode() if isinstance(content, str) else content
-            target = real_path(path)  # through a link, so that the link survives
-            if make_folders:
+            target = targets[path]
+            if make_folders and not target.parent.is_dir():
                 target.parent.mkdir(parents=True, exist_ok=True)
             written[target], stream = new_temporary(target, begun)
             streams.enter_context(stream).write(data)
@@ -278,6 +278,8 @@ def write_together(
         if os.name == "nt":  # where an open file cannot be renamed
             streams.close()
         _move_all(written)
+        written.clear()
+        begun.clear()
     except FileNotFoundError as error:
         if path.parent.is_dir():  # one that takes no files, such as /proc
             raise _explain(path, error) from error
@@ -323,29 +325,41 @@ def check_places(paths: Iterable[Path], *, overwrite: bool = False) -> None:
                 f"{MOST_NAME_BYTES}. Choose a shorter name."
             )
         try:
-            is_folder, is_file, exists = path.is_dir(), path.is_file(), path.exists()
-            is_under_file = path.parent.exists() and not path.parent.is_dir()
+            mode, folder_mode = _mode(path), _mode(path.parent)
         except OSError as error:
             raise _explain(path, error) from error
-        if is_folder:
+        if stat.S_ISDIR(mode):
             raise OutputError(f"cannot write {path}: it is a folder, expected a file name.")
-        if exists and not is_file:
+        if mode and not stat.S_ISREG(mode):
             raise OutputError(f"cannot write {path}: it is a device or a pipe, expected a file name.")
-        if exists and not overwrite:
+        if mode and not overwrite:
             raise OutputExistsError(
                 Message(f"{path} exists already. ", OVERWRITE, " to replace it, or choose another name.")
             )
-        if is_under_file:
+        if folder_mode and not stat.S_ISDIR(folder_mode):
             raise OutputError(f"cannot write {path}: {path.parent} is a file, expected a folder.")
 
 
-def check_apart(paths: Iterable[Path], spare: Iterable[Path]) -> None:
-    """Refuse names that lead, through links, to one file or to a file to spare."""
+def _mode(path: Path) -> int:
+    """Return what kind of thing a path leads to, 0 for nothing."""
+    try:
+        return path.stat().st_mode
+    except FileNotFoundError:
+        return 0
+    except (OSError, ValueError):
+        return int(path.exists())  # False, or raises
+
+
+def check_apart(paths: Iterable[Path], spare: Iterable[Path]) -> dict[Path, Path]:
+    """Return where names lead, through links; refuse those that lead to one file or to a file to spare."""
     taken = {real_path(path): path for path in spare}
+    targets = {}
     for path in paths:
-        other = taken.setdefault(real_path(path), path)
+        targets[path] = real_path(path)
+        other = taken.setdefault(targets[path], path)
         if other is not path:
             raise OutputError(f"cannot write {path}: it is the same file as {other}. Choose another name.")
+    return targets
 
 
 def _explain(path: Path, error: OSError) -> OutputError:
@@ -359,10 +373,12 @@ def new_temporary(target: Path, begun: list[Path] | None = None) -> tuple[Path, 
     Every name is added to `begun` before its file may exist, for callers whom a signal interrupts.
     """
     for temporary in _temporary_names(target):
-        _remove_leftover(temporary)
         if begun is not None:
             begun.append(temporary)
         stream = _create(temporary)
+        if stream is None:
+            _remove_leftover(temporary)
+            stream = _create(temporary)
         if stream is not None:
             return temporary, stream
     raise AssertionError

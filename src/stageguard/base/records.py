@@ -109,13 +109,20 @@ def _refuse_to_delete(self: Any, name: str) -> None:
     raise FrozenInstanceError(f"cannot delete field {name!r}")
 
 
+@cache
+def _names(cls: Any) -> tuple[str, ...]:
+    return tuple([one.name for one in fields(cls)])
+
+
 def _state(self: Any) -> list[Any]:
-    return [getattr(self, one.name) for one in fields(self)]
+    cls: Any = type(self)
+    return [getattr(self, name) for name in _names(cls)]
 
 
 def _set_state(self: Any, state: list[Any]) -> None:
-    for one, value in zip(fields(self), state, strict=True):
-        object.__setattr__(self, one.name, value)
+    cls: Any = type(self)
+    for name, value in zip(_names(cls), state, strict=True):
+        object.__setattr__(self, name, value)
 
 
 FROZEN = {

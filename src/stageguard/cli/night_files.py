@@ -56,8 +56,10 @@ def _is_of_kind(path: Path, kind: Kind, stages: Collection[str]) -> bool | None:
         return _is_scored(path)
     if not form.is_general:
         return True
-    suffixes = tuple(suffix for each in formats() for suffix in each.suffixes)
-    if not path.name.lower().endswith(suffixes):  # a program or a page may name stages, too
+    name = (
+        path.name.lower()
+    )  # of a program or a page, which may name stages, too, unless it ends like a table
+    if not name.endswith(form.suffixes) and not any(name.endswith(each.suffixes) for each in formats()):
         return _is_surely(path, kind, stages)
     if any(sum(_names_stage(cell, stages) for cell in head) > 1 for head in _heads(path)):
         return True  # mostly in the first line, so that most lines are not looked at

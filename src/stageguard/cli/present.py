@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from stageguard.base.lazy import load
 from stageguard.cli.console import Console, Text
 from stageguard.cli.parser import Exit, UsageError
-from stageguard.cli.progress import progress
 from stageguard.cli.terminal import (
     console,
     count,
@@ -59,7 +58,17 @@ def run_shown(
     """Return what became of each file, with a progress bar on a terminal."""
     with executor_on(scheduler) as executor:
         found = run_files(work, tasks, output_of=output_of, jobs=jobs, executor=executor, fatal=(UsageError,))
-        return list(progress(found, what, len(tasks), quiet=quiet))
+        return list(with_bar(found, what, len(tasks), quiet=quiet))
+
+
+def with_bar(
+    outcomes: Iterable[Outcome[Value]], what: str, n_files: int, *, quiet: bool
+) -> Iterable[Outcome[Value]]:
+    """Return outcomes that move a bar as they come; a single file needs none, nor what draws it."""
+    if n_files < 2:
+        return outcomes
+    moving: Iterable[Outcome[Value]] = load("cli.progress:progress")(outcomes, what, n_files, quiet=quiet)
+    return moving
 
 
 def executor_on(scheduler: str | None) -> AbstractContextManager[Executor | None]:

@@ -20,6 +20,7 @@ from stageguard.base.errors import StageGuardWarning
 from stageguard.base.files import file_error, parse_json, read_file, write_cell, write_together
 from stageguard.base.json_text import json_lines
 from stageguard.base.records import dataclass
+from stageguard.formats.decoded_rows import decoded_rows, probability_texts, seconds_text
 from stageguard.formats.sniffing import header_cells
 from stageguard.formats.tables.delimited import DECODED_COLUMNS, read_delimited
 
@@ -186,7 +187,7 @@ def output_texts(
     shares_profile: bool = False,
 ) -> dict[Path, str | bytes]:
     """Table and sidecar of a decoding; the sidecar tells what is beside it."""
-    table = _table_text(decoding, quality)
+    table = _table(decoding, quality)
     sidecar = _sidecar(decoding, files, table, source, options, notes, shares_profile=shares_profile)
     if beside:
         described = [describe_file(file, text.encode()) for file, text in beside.items()]
@@ -215,7 +216,7 @@ def derived_sidecar(
     shares_profile: bool = False,
 ) -> dict[str, Any]:
     """Return what a sidecar says of a decoding by itself: not of files, options and versions."""
-    table = _table_text(decoding, quality)
+    table = _table(decoding, quality)
     content = _sidecar(decoding, files, table, None, {}, notes, shares_profile=shares_profile)
     for key in ("input", "options", "provenance"):
         del content["stageguard"][key]
@@ -235,10 +236,9 @@ def relative_path(path: Path, folder: Path) -> str | None:
         return None
 
 
-def _table_text(decoding: Decoding, quality: npt.ArrayLike | None) -> str:
-    columns = table_columns(decoding, quality)
-    rows = ["\t".join(columns), *map("\t".join, zip(*columns.values(), strict=True))]
-    return "\n".join(rows) + "\n"
+def _table(decoding: Decoding, quality: npt.ArrayLike | None) -> bytes:
+    header = [name for name in COLUMNS if name != "quality" or quality is not None]
+    return "\t".join(header).encode() + decoded_rows(decoding, quality) + b"\n"
 
 
 def table_columns(decoding: Decoding, quality: npt.ArrayLike | None) -> dict[str, list[str]]:
@@ -248,13 +248,13 @@ def table_columns(decoding: Decoding, quality: npt.ArrayLike | None) -> dict[str
     seconds = float(hypnogram.epoch_seconds)
     columns: dict[str, list[str]] = {
         "onset": _onsets(hypnogram.n_epochs, seconds, hypnogram.offset_seconds),
-        "duration": [_seconds(seconds)] * hypnogram.n_epochs,
+        "duration": [seconds_text(seconds)] * hypnogram.n_epochs,
         "stage": [names[label] for label in labels.tolist()],
         "label": [str(label) for label in labels.tolist()],
         "argmax_stage": [names[label] for label in decoding.argmax.tolist()],
         "changed": [str(int(flag)) for flag in decoding.changed.tolist()],
         "filled": [str(int(flag)) for flag in decoding.filled.tolist()],
-        "probability": _chosen_probabilities(decoding.night.probabilities, labels),
+        "probability": probability_texts(decoding.night.probabilities, labels),
     }
     if quality is not None:
         columns["quality"] = [repr(float(value)) for value in np.asarray(quality, dtype=np.float64)]
@@ -264,7 +264,7 @@ def table_columns(decoding: Decoding, quality: npt.ArrayLike | None) -> dict[str
 @lru_cache(maxsize=4)
 def _onsets(n_epochs: int, epoch_seconds: float, offset_seconds: float) -> list[str]:
     """Return when each epoch begins; nights of a cohort are often of one length."""
-    return [_seconds(offset_seconds + index * epoch_seconds) for index in range(n_epochs)]
+    return [seconds_text(offset_seconds + index * epoch_seconds) for index in range(n_epochs)]
 
 
 @lru_cache(maxsize=4)
@@ -274,20 +274,10 @@ def _definition(profile: Profile) -> dict[str, Any]:
     return definition
 
 
-def _seconds(value: float) -> str:
-    return f"{value:.9g}" if abs(value) < 1e8 else repr(value)
-
-
-def _chosen_probabilities(probabilities: Floats, labels: Labels) -> list[str]:
-    chosen = probabilities[np.arange(len(labels)), np.maximum(labels, 0)]
-    known = (labels >= 0) & ~np.isnan(chosen)
-    return [f"{p:.6g}" if ok else "n/a" for p, ok in zip(chosen.tolist(), known.tolist(), strict=True)]
-
-
 def _sidecar(
     decoding: Decoding,
     files: WrittenFiles,
-    table: str,
+    table: bytes,
     source: Mapping[str, Any] | None,
     options: Mapping[str, Any],
     notes: Sequence[str],
@@ -295,7 +285,7 @@ def _sidecar(
     shares_profile: bool,
 ) -> dict[str, Any]:
     """Column meanings at the top level, as BIDS has them; everything else under "stageguard"."""
-    header = table[: table.index("\n")].split("\t")
+    header = table[: table.index(b"\n")].decode().split("\t")
     hypnogram = decoding.hypnogram
     columns = {name: dict(COLUMNS[name]) for name in header}
     columns["label"]["Levels"] = {str(i): name for i, name in enumerate(hypnogram.scheme.names)} | {"-1": "?"}
@@ -303,7 +293,7 @@ def _sidecar(
     entries = {
         "layout": LAYOUT_VERSION,
         "review": REVIEW_SENTENCE,
-        "hypnogram": describe_night(hypnogram, files.tsv, table.encode()),
+        "hypnogram": describe_night(hypnogram, files.tsv, table),
         "input": source,
         "options": dict(options),
         "profile": describe_profile(
@@ -345,9 +335,17 @@ def describe_file(path: Path, data: bytes | None = None) -> dict[str, Any]:
     return {"file": path.name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 
+_PLAIN = (str, int, bool, type(None))
+
+
 def plain(value: Any) -> Any:
     """Only JSON types: NumPy scalars and arrays become numbers and lists, NaN and infinities null."""
-    if isinstance(value, Mapping):
+    kind = type(value)  # most are of these very types, and to ask for others takes most of the time
+    if kind in _PLAIN:
+        return value
+    if kind is float:
+        return value if math.isfinite(value) else None
+    if kind is dict or isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, np.ndarray | list | tuple):
         return [plain(item) for item in value]
@@ -355,9 +353,7 @@ def plain(value: Any) -> Any:
         return plain(value.item())
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    return str(value)
+    return value if isinstance(value, _PLAIN) else str(value)
 
 
 def read_hypnogram_tsv(path: str | os.PathLike[str]) -> HypnogramTable:

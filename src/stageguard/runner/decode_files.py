@@ -7,7 +7,7 @@ from dataclasses import asdict, field, fields, replace
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -284,9 +284,18 @@ def refuse_output(path: Path) -> None:
         raise file_error(path, "is an output of decode, expected the stager's probabilities.")
 
 
-def decode_task(task: DecodeTask) -> DecodedNight:
-    """Decode and write one file, unless that was done before."""
-    refuse_output(task.path)
+class Ready(NamedTuple):
+    """A night that is decoded and measured, and remarks on its file."""
+
+    decoding: Decoding
+    notes: tuple[str, ...]
+    measures: NightMeasures | None = None
+
+
+def decode_task(task: DecodeTask, ready: Ready | None = None) -> DecodedNight:
+    """Decode, unless it is ready, and write one file, unless that was done before."""
+    if ready is None:
+        refuse_output(task.path)
     start = start_of(task.edf, task.start)
     options, files = task.to_dict(start), output_paths(task.output)
     is_there = files.tsv.exists() or files.sidecar.exists()
@@ -294,14 +303,16 @@ def decode_task(task: DecodeTask) -> DecodedNight:
     if record is not None and not _lacks(task, files, record):
         remove_leftovers(path for path in (files.tsv, files.sidecar, files.svg, files.changes) if path)
         return _night_of(record, files)
-    with by_the_list():
-        said = replace(task.options, lights_off=task.lights_off)
-        decoding, notes = decode_file(task.path, task.profile, said, start)
+    if ready is None:
+        with by_the_list():
+            said = replace(task.options, lights_off=task.lights_off)
+            ready = Ready(*decode_file(task.path, task.profile, said, start))
+    decoding = ready.decoding
     may_replace = record is not None or (is_there and _may_complete(decoding, files))
     if is_there and not may_replace and not task.overwrite and not _is_torn(files):
         raise file_error(files.sidecar, "was cut off. " + OVERWRITE + " to decode the night again.")
     try:
-        return _write(task, decoding, notes, options, record, may_replace=may_replace)
+        return _write(task, ready, options, record, may_replace=may_replace)
     except OutputExistsError:
         # another run may have written the night in the meantime, or one that was killed a part of it
         record = _recorded_before(task, files, options)
@@ -309,7 +320,7 @@ def decode_task(task: DecodeTask) -> DecodedNight:
             return _night_of(record, files)
         if task.overwrite or may_replace or not _may_complete(decoding, files):
             raise
-        return _write(task, decoding, notes, options, record, may_replace=True)
+        return _write(task, ready, options, record, may_replace=True)
 
 
 def _night_of(record: Mapping[str, Any], files: WrittenFiles) -> DecodedNight:
@@ -341,17 +352,17 @@ def _night_of(record: Mapping[str, Any], files: WrittenFiles) -> DecodedNight:
 
 def _write(
     task: DecodeTask,
-    decoding: Decoding,
-    notes: tuple[str, ...],
+    ready: Ready,
     options: Mapping[str, Any],
     record: Mapping[str, Any] | None,
     *,
     may_replace: bool,
 ) -> DecodedNight:
+    decoding, notes, measured = ready
     lights = StatisticsOptions(lights_off=task.lights_off, lights_on=task.lights_on)
     with by_the_list():  # before anything is written, for the list's lights may not fit the night
         summary = summary_of(decoding, lights) if task.in_full else None
-        measures = measures_of(decoding, lights) if summary is None else summary.measures
+        measures = measured or (measures_of(decoding, lights) if summary is None else summary.measures)
     svg = None if task.draw is None else task.draw(decoding)
     changes = load("guard.explain:explain")(decoding) if task.explain else None
     changes_table = None if changes is None else changes_text(changes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 import warnings
@@ -15,7 +16,7 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Event
 from types import FrameType
-from typing import TypeVar
+from typing import Any, Literal, TypeVar
 
 from stageguard.base.errors import Argument, Message, StageGuardError
 from stageguard.runner.stopping import handled
@@ -34,8 +35,23 @@ UNSTARTED = (
     "else run it in one process (--jobs 1)."
 )
 
+# A worker never begins as a copy of this process, which may hold locks of NumPy's threads: it is a fresh
+# interpreter, or the copy of a fresh one that has nothing but the modules loaded.
+METHOD: Literal["forkserver", "spawn"] = "forkserver" if sys.platform == "linux" else "spawn"
+
+_work: Callable[[Any], Any] | None = None  # in a worker: what it does with each item
 _is_stopping = False  # in a worker: SIGTERM has come
 _is_busy = False  # in a worker: a job is running, or tidying up
+
+
+def prepare(*modules: str) -> None:
+    """Begin to load modules that workers will need, in a process that they become copies of."""
+    if METHOD == "forkserver":
+        from multiprocessing import forkserver
+
+        multiprocessing.get_context(METHOD).set_forkserver_preload(list(modules))
+        with handled(signal.SIG_IGN, (signal.SIGINT,)):  # a terminal sends Ctrl-C to it, too
+            forkserver.ensure_running()
 
 
 def run_all(
@@ -137,15 +153,15 @@ def _run_chunks(
     *,
     works_too: bool = False,
 ) -> Generator[list[Result], None, None]:
-    # a fresh interpreter per worker: a forked one may inherit locks held by NumPy's threads
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context(METHOD)
     has_begun = context.Event()
-    pool = ProcessPoolExecutor(n_workers, mp_context=context, initializer=_begin, initargs=(has_begun,))
+    # the function goes to each worker once: with it goes what all items have in common
+    pool = ProcessPoolExecutor(n_workers, context, initializer=_begin, initargs=(has_begun, function))
 
     def submit(chunk: Sequence[Item]) -> Future[list[Result]]:
         # a terminal sends Ctrl-C to the workers too, who inherit this
         with handled(signal.SIG_IGN, (signal.SIGINT,)):
-            return pool.submit(_run_chunk, function, chunk)
+            return pool.submit(_run_chunk, chunk)
 
     def work(chunk: Sequence[Item]) -> list[Result]:
         return [function(item) for item in chunk]
@@ -196,8 +212,10 @@ def _fewer() -> Message:
     return Message(f"{LOST} Run it again with fewer processes (", Argument("jobs", 1), ").")
 
 
-def _begin(has_begun: Event) -> None:
+def _begin(has_begun: Event, function: Callable[[Any], Any]) -> None:
     """Prepare a worker: quiet, since what a job warns of comes back in its result, and easy to end."""
+    global _work
+    _work = function
     has_begun.set()
     warnings.simplefilter("ignore")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -225,15 +243,18 @@ def _end_with_parent() -> None:
         time.sleep(0.2)
 
 
-def _run_chunk(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+def _run_chunk(items: Sequence[Any]) -> list[Any]:
     global _is_busy
+    assert _work is not None
     results = []
+    if len(items) > 1 and hasattr(_work, "ahead"):  # not of an item that may have killed its process
+        _work.ahead(items)
     for item in items:
         if _is_stopping:  # the pool takes the exit of a job for its result, and goes on to the next
             raise SystemExit(128 + signal.SIGTERM)
         _is_busy = True
         try:
-            results.append(function(item))
+            results.append(_work(item))
         finally:
             _is_busy = False
     return results

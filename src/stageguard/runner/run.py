@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
 Value = TypeVar("Value")
+
+AHEAD = 16  # tasks that are told of before they are done
 
 
 class Task(Protocol):
@@ -108,6 +111,7 @@ def run_files(
     executor: Executor | None = None,
     fatal: tuple[type[Exception], ...] = (),
     singly: bool = False,
+    ahead: Callable[[Sequence[TaskType]], None] | None = None,
 ) -> Generator[Outcome[Value], None, None]:
     """Yield what became of each file, in order; a failure is an outcome, and the others go on.
 
@@ -128,17 +132,20 @@ def run_files(
     singly : bool
         Each outcome comes as soon as it is there, for tasks of seconds or more; quick ones go to a process
         several at a time, so that sending costs little.
+    ahead : callable, optional
+        Hears of several tasks before they are done one by one, and must not fail.
     """
     claimed = {} if output_of is None else claim_outputs(tasks, output_of)
     problems = [task.error or claimed.get(number) for number, task in enumerate(tasks)]
     ready = [task for task, problem in zip(tasks, problems, strict=True) if problem is None]
     attempt = partial(_attempt, work, fatal)
-    with closing(_results(attempt, ready, jobs, executor, singly)) as results:
+    with closing(_results(attempt, ready, jobs, executor, singly, ahead)) as results:
         for task, problem in zip(tasks, problems, strict=True):
             if problem is None:
                 yield next(results)
             else:
                 yield Outcome(task.file, task.id, error=Message(problem))
+        next(results, None)  # to the end, where workers end by themselves; else they are ended in midst of it
 
 
 def _results(
@@ -147,14 +154,54 @@ def _results(
     jobs: int,
     executor: Executor | None,
     singly: bool,
+    ahead: Callable[[Sequence[TaskType]], None] | None,
 ) -> Generator[Outcome[Value], None, None]:
-    if executor is None and (jobs == 1 or len(tasks) < 2):
-        yield from map(attempt, tasks)
+    if not tasks or (executor is None and (jobs == 1 or len(tasks) < 2)):
+        for first in range(0, len(tasks), AHEAD):
+            if ahead is not None:
+                ahead(tasks[first : first + AHEAD])
+            yield from map(attempt, tasks[first : first + AHEAD])
         return
     from stageguard.runner.processes import MOST_IN_CHUNK, run_all  # loads what starts processes
 
+    like = _Like(attempt, ahead, tasks[0])
+    items = [like.difference(task) for task in tasks]
     at_once = 1 if singly else MOST_IN_CHUNK
-    yield from run_all(attempt, tasks, jobs, lost=_lost, executor=executor, at_once=at_once)
+    yield from run_all(like, items, jobs, lost=like.lost, executor=executor, at_once=at_once)
+
+
+class _Like(Generic[TaskType, Value]):
+    """What is done with tasks that are sent as what they do not have in common with the first one."""
+
+    def __init__(
+        self,
+        attempt: Callable[[TaskType], Outcome[Value]],
+        ahead: Callable[[Sequence[TaskType]], None] | None,
+        first: TaskType,
+    ) -> None:
+        self._attempt, self._ahead, self._first = attempt, ahead, first
+
+    def ahead(self, differences: Sequence[Mapping[str, Any]]) -> None:
+        """Tell of the tasks of these differences before each of them is done."""
+        if self._ahead is not None:
+            self._ahead([self._task(each) for each in differences])
+
+    def _task(self, difference: Mapping[str, Any]) -> TaskType:
+        return replace(self._first, **difference)  # type: ignore[type-var]
+
+    def difference(self, task: TaskType) -> dict[str, Any]:
+        """Return the fields in which a task differs from the first."""
+        names = [one.name for one in fields(task)]  # type: ignore[arg-type]
+        pairs = {name: (getattr(task, name), getattr(self._first, name)) for name in names}
+        return {name: own for name, (own, common) in pairs.items() if own is not common}
+
+    def __call__(self, difference: Mapping[str, Any]) -> Outcome[Value]:
+        """Do it with the task of these differences."""
+        return self._attempt(self._task(difference))
+
+    def lost(self, difference: Mapping[str, Any]) -> Outcome[Any]:
+        """Return the outcome of a task whose process was killed."""
+        return _lost(self._task(difference))
 
 
 def claim_outputs(tasks: Sequence[TaskType], output_of: Callable[[TaskType], Path]) -> dict[int, str]:

@@ -41,8 +41,8 @@ from stageguard.cli.present import (
     print_problems,
     print_review,
     some_nights,
+    with_bar,
 )
-from stageguard.cli.progress import progress, progress_bar
 from stageguard.cli.terminal import (
     JsonList,
     console,
@@ -239,12 +239,19 @@ def _run(tasks: Sequence[DecodeTask], jobs: int, executor: Executor | None, *, a
     """Decode in order, with a progress bar on a terminal; of each night no more is kept than a row."""
     before = _written(tasks)
     tally = Tally()
-    outcomes = run_files(decode_task, tasks, output_of=lambda task: task.output, jobs=jobs, executor=executor)
+    work, ahead = decode_task, None
+    if len(tasks) > MOST_IN_FULL:
+        work = load("runner.decode_together:DecodeTogether")()
+        ahead = work.ahead
+    outcomes = run_files(
+        work, tasks, output_of=lambda task: task.output, jobs=jobs, executor=executor, ahead=ahead
+    )
     try:
         with closing(outcomes), JsonList(wanted=as_json) as printed:
-            for outcome in progress(outcomes, "Decoding", len(tasks), quiet=as_json):
+            for outcome in with_bar(outcomes, "Decoding", len(tasks), quiet=as_json):
                 tally.add(outcome)
-                printed.add(outcome.to_dict())
+                if as_json:
+                    printed.add(outcome.to_dict())
     except Stopped as stopped:
         n_written = len(_written(tasks) - before)
         stopped.done = (
@@ -289,7 +296,7 @@ def _decode_table(task: TableTask, jobs: int, executor: Executor | None, *, as_j
 def _run_table(task: TableTask, jobs: int, executor: Executor | None, *, as_json: bool) -> TableResult:
     """Decode a cohort's table, with a bar on a terminal."""
     n_done = 0
-    with progress_bar("Decoding", quiet=as_json) as move:
+    with load("cli.progress:progress_bar")("Decoding", quiet=as_json) as move:
 
         def on_block(tally: Tally) -> None:
             nonlocal n_done
@@ -317,7 +324,9 @@ def _run_table(task: TableTask, jobs: int, executor: Executor | None, *, as_json
 
 def _written(tasks: Sequence[DecodeTask]) -> set[tuple[Path, int]]:
     """Return the outputs there are, and when each was written: workers may have done more than they said."""
-    sidecars = [output_paths(task.output).sidecar for task in tasks]
+    folders = {task.output.parent for task in tasks}
+    folders = {folder for folder in folders if folder.is_dir()}
+    sidecars = [output_paths(task.output).sidecar for task in tasks if task.output.parent in folders]
     return {(path, path.stat().st_mtime_ns) for path in sidecars if path.is_file()}
 
 

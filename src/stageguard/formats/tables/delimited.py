@@ -12,9 +12,10 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import isfinite
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -46,6 +47,34 @@ _COMMA = re.compile(r"^([+-]?\d*),(\d+)$", re.ASCII)  # a cell that is a number 
 Row = Sequence[str]
 
 
+class EvenRows(Sequence[Row]):
+    """Rows of one length as one list of cells: of a whole night, nothing is made that nobody asks for."""
+
+    def __init__(self, cells: list[str], width: int) -> None:
+        self._cells, self._width = cells, width
+
+    def __len__(self) -> int:
+        """Return how many rows there are."""
+        return len(self._cells) // self._width
+
+    def __getitem__(self, row: Any) -> Any:
+        """Return the cells of a row, or those of several."""
+        if isinstance(row, slice):
+            return [self[number] for number in range(len(self))[row]]
+        first = range(len(self))[row] * self._width
+        return self._cells[first : first + self._width]
+
+    def column(self, index: int) -> tuple[str, ...]:
+        """Return the cells of a column."""
+        return tuple(self._cells[index :: self._width])
+
+    @cached_property
+    def numbers(self) -> Floats | None:
+        """All cells as numbers (n_rows, n_columns), or None where one is anything but a plain number."""
+        numbers: Floats | None = kernels.active.read_numbers(tuple(self._cells))
+        return None if numbers is None else numbers.reshape(-1, self._width)
+
+
 @dataclass(frozen=True, slots=True)
 class TextTable:
     """Names of the columns, rows with one cell for each, and where each row stands in its file."""
@@ -60,6 +89,8 @@ class TextTable:
     def column(self, column: str | int) -> tuple[str, ...]:
         """Return the cells of a column, by its name or its index."""
         index = self.header.index(column) if isinstance(column, str) else column
+        if isinstance(self.rows, EvenRows):
+            return self.rows.column(index)
         return tuple([row[index] for row in self.rows])
 
     def records(self) -> list[dict[str, str]]:
@@ -77,6 +108,8 @@ class TextTable:
 
     def numbers(self, index: int) -> tuple[Floats, bool]:
         """Return the numbers of a column, NaN where missing, and whether they had decimal commas."""
+        if isinstance(self.rows, EvenRows) and self.rows.numbers is not None:
+            return self.rows.numbers[:, index], False
         cells = self.column(index)
         has_commas = self.delimiter != "," and "," in "".join(cells)
         if has_commas:
@@ -188,6 +221,30 @@ def split_rows(
         line = numbers[min(reader.line_num, len(lines)) - 1]
         raise file_error(path, f"line {line} is not a row of a table ({error}).") from None
     return rows, begins
+
+
+def even_rows(
+    path: Where, text: str, header_line: int, delimiter: str, header: Sequence[str]
+) -> TextTable | None:
+    """Return what `rows_below` does of the text below a header, if nothing in it needs a closer look.
+
+    That is: no quotes, no space in or around cells, no empty rows at the end, and as many cells in every row
+    as in the header. Otherwise None.
+    """
+    text, width = text.rstrip("\n"), len(header)
+    last = text[text.rfind("\n") + 1 :]
+    if width < 2 or not last.strip(delimiter) or '"' in text or not text.isascii():
+        return None
+    if any(mark in text for mark in _SPACES if mark != delimiter):
+        return None
+    n_rows = text.count("\n") + 1
+    # a line end is a cell of its own, so that a row of another length shows
+    cells = text.replace("\n", f"{delimiter}\n{delimiter}").split(delimiter)
+    if len(cells) != n_rows * (width + 1) - 1 or cells[width :: width + 1].count("\n") != n_rows - 1:
+        return None
+    del cells[width :: width + 1]
+    begins = range(header_line + 2, header_line + 2 + n_rows)
+    return TextTable(path, tuple(header), EvenRows(cells, width), begins, delimiter)
 
 
 def rows_below(

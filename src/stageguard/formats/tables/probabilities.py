@@ -23,6 +23,7 @@ from stageguard.formats.tables.delimited import (
     MOST_COLUMNS,
     TextTable,
     cell_error,
+    even_rows,
     first_filled,
     is_night_column,
     is_number,
@@ -127,9 +128,11 @@ def load_table(
     text, is_spaced = _tabbed(read_text(path))
     if not text or text.isspace():
         raise file_error(path, "holds nothing but blank space. Expected a header such as W,N1,N2,N3,R.")
-    lines = text.split("\n")
+    lines = text.split("\n", HEADER_SEARCH_LINES)  # the last one is all the rest
     layout = find_layout(path, lines[:HEADER_SEARCH_LINES], options)
-    cells = rows_below(path, lines, layout.header_line, layout.delimiter, layout.header)
+    header = (layout.header_line, layout.delimiter, layout.header)
+    below = "\n".join(lines[layout.header_line + 1 :])
+    cells = even_rows(path, below, *header) or rows_below(path, text.split("\n"), *header)
     return table_of(cells, layout, epoch_column, expected, ("cells are separated by spaces",) * is_spaced)
 
 
