@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from stageguard.base.arrays import Floats
-from stageguard.base.files import open_file, read_file, write_cell
+from stageguard.base.files import open_file, parse_json, read_file, write_cell
 from stageguard.formats.cohort_table import ID, OWN_COLUMNS, PARQUET_SUFFIXES, TEXT_DELIMITERS
 from stageguard.formats.outputs import COLUMNS, table_columns
 from stageguard.formats.tools.parquet import pyarrow_modules
@@ -119,7 +119,7 @@ def part_table(output: Path, part: bytes) -> Any:
     """Return the rows, as the output has them, of a part of a Parquet output."""
     arrow, _ = pyarrow_modules(output, "writing")
     place = part.index(b"\n") + 1
-    about = json.loads(part[:place])
+    about = parse_json(part[:place])
     words, (ids, n_epochs, offsets, seconds) = (*about["stages"], "?"), zip(*about["nights"], strict=True)
     arrays: list[Any] = []
     for kind in (np.int8, np.int8, np.bool_, np.float32):
