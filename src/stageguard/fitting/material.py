@@ -36,6 +36,7 @@ class FitNight:
     subject: str
     group: str  # what is kept together in cross-validation
     matrix: Floats | None  # (n_epochs, n_stages) in the profile's order; None where only the scoring is known
+    logs: Floats | None  # of the matrix, -inf for 0
     truth: Labels  # (n_epochs,) of several experts their consensus
     scorings: tuple[Labels, ...]  # every expert's
     hypnograms: tuple[Hypnogram, ...]
@@ -145,6 +146,7 @@ def read_material(
                 subject=subject_of[i],
                 group=group_of[i],
                 matrix=None if output is None else output.matrix,
+                logs=None if output is None else _logs(output.matrix),
                 truth=truth,
                 scorings=scorings,
                 hypnograms=tuple(panel),
@@ -194,6 +196,12 @@ def _is_one_array(values: Any, dimensions: int) -> bool:
     if isinstance(values, np.ndarray) and values.dtype != object:
         return values.ndim < dimensions
     return len(values) > 0 and checks.n_dimensions(values[0]) == 0
+
+
+def _logs(matrix: Floats) -> Floats:
+    with np.errstate(divide="ignore"):  # rounding may have put a probability just below 0
+        logs: Floats = np.log(np.maximum(matrix, 0.0))
+    return logs
 
 
 def _digest(stager: inputs.NightInput | None, panel: Sequence[Hypnogram]) -> str:
