@@ -17,7 +17,6 @@ from stageguard.fitting.material import Material
 from stageguard.fitting.scoring import KeepingSolver, Tempered
 from stageguard.fitting.tune import FEWEST_NIGHTS
 from stageguard.guard.automaton import rescale_transitions
-from stageguard.guard.evidence import best_stages, fragmentation_index
 from stageguard.guard.search import TRANSITION_WEIGHTS
 from stageguard.profile.parts import Calibration
 from stageguard.profile.profile import Profile
@@ -347,9 +346,7 @@ def scope_of(material: Material, counts: Counts, *, biases: bool, durations: boo
 
 def _stager_fi(material: Material) -> float | None:
     """Return the median fragmentation index of the stager's argmax, as a profile takes it."""
-    choices = [best_stages(night.matrix, None, None) for night in material.nights if night.matrix is not None]
-    indices = [fragmentation_index(labels, [(0, len(labels))]) for labels in choices]
-    known = [index for index in indices if not math.isnan(index)]
+    known = [night.stager_fi for night in material.nights if not math.isnan(night.stager_fi)]
     return _target(float(np.median(known))) if known else None
 
 

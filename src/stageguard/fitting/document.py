@@ -26,7 +26,7 @@ from stageguard.fitting.learning_curve import LearningCurve
 from stageguard.fitting.material import Material
 from stageguard.fitting.tune import FEWEST_NIGHTS
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.evidence import best_stages, fragmentation_index
+from stageguard.guard.evidence import best_stages
 from stageguard.measures.bands import expert_bands
 from stageguard.measures.intervals import DEFAULT_LEVEL, coverage, errors, intervals, reported
 from stageguard.measures.statistics import FIRST_REM_SECONDS, sleep_statistics
@@ -139,8 +139,7 @@ def _fingerprint(material: Material) -> dict[str, Any]:
     for night in material.nights:
         assert night.matrix is not None
         argmax = best_stages(night.matrix, None, None)
-        fi = fragmentation_index(argmax, [(0, len(argmax))])
-        features.append(Features.of(night.matrix, argmax, fi))
+        features.append(Features.of(night.matrix, argmax, night.stager_fi))
     document: dict[str, Any] = plain_table(Fingerprint.of(features, material.scheme))
     return document
 

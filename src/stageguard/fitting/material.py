@@ -20,6 +20,7 @@ from stageguard.base.records import dataclass
 from stageguard.fitting.counts import Counts, NightCounts, count_night
 from stageguard.fitting.endpoints import Endpoints, Kind
 from stageguard.guard import inputs
+from stageguard.guard.evidence import best_stages, fragmentation_index
 from stageguard.measures.bouts import check_aligned
 from stageguard.measures.experts import consensus
 from stageguard.night.hypnodensity import Hypnodensity, check_probabilities
@@ -36,6 +37,8 @@ class FitNight:
     subject: str
     group: str  # what is kept together in cross-validation
     matrix: Floats | None  # (n_epochs, n_stages) in the profile's order; None where only the scoring is known
+    logs: Floats | None  # of the matrix, -inf for 0
+    stager_fi: float  # fragmentation index of the stager's argmax, NaN without pairs
     truth: Labels  # (n_epochs,) of several experts their consensus
     scorings: tuple[Labels, ...]  # every expert's
     hypnograms: tuple[Hypnogram, ...]
@@ -145,6 +148,8 @@ def read_material(
                 subject=subject_of[i],
                 group=group_of[i],
                 matrix=None if output is None else output.matrix,
+                logs=None if output is None else _logs(output.matrix),
+                stager_fi=np.nan if output is None else _fragmentation(output.matrix),
                 truth=truth,
                 scorings=scorings,
                 hypnograms=tuple(panel),
@@ -194,6 +199,17 @@ def _is_one_array(values: Any, dimensions: int) -> bool:
     if isinstance(values, np.ndarray) and values.dtype != object:
         return values.ndim < dimensions
     return len(values) > 0 and checks.n_dimensions(values[0]) == 0
+
+
+def _logs(matrix: Floats) -> Floats:
+    with np.errstate(divide="ignore"):  # rounding may have put a probability just below 0
+        logs: Floats = np.log(np.maximum(matrix, 0.0))
+    return logs
+
+
+def _fragmentation(matrix: Floats) -> float:
+    argmax = best_stages(matrix, None, None)
+    return fragmentation_index(argmax, [(0, len(argmax))])
 
 
 def _digest(stager: inputs.NightInput | None, panel: Sequence[Hypnogram]) -> str:

@@ -41,11 +41,10 @@ class Tempered:
     """Nights at one temperature, ready to be decoded with any stage biases."""
 
     def __init__(self, nights: Sequence[FitNight], temperature: float, bare: Profile) -> None:
-        matrices = [night.matrix for night in nights if night.matrix is not None]
+        matrices = [night.logs for night in nights if night.logs is not None]
         self.bare = bare  # a profile without a calibration of its own, at the nights' epoch length
         self.edges = np.cumsum([0, *map(len, matrices)]).tolist()
-        with np.errstate(divide="ignore"):
-            logs = np.log(np.maximum(np.concatenate(matrices), 0.0))
+        logs = np.concatenate(matrices)
         logs /= temperature
         self.weights = np.exp(logs, out=logs)  # (n_epochs of all, n_stages)
         self._unbiased: list[Night] | None = None  # most candidates decode these

@@ -58,19 +58,26 @@ class AutomatonViterbi {
 
   private:
     void advance(const double* before, const double* row, double* after, std::uint8_t* stayed) const {
-        for (std::int64_t j = 0; j < a_.n_states; ++j) {
-            std::int32_t e = a_.first[j];
-            const std::int32_t end = a_.first[j + 1];
-            const P first = e < end ? arriving(before, e++) : P::all(kImpossibleScore);  // no edge leads to where nights begin
-            P best = P::all(kImpossibleScore), other = best;  // two, for neither waits for the other
-            for (; e + 1 < end; e += 2) {
-                best = larger(arriving(before, e), best);
-                other = larger(arriving(before, e + 1), other);
+        const std::int32_t *first = a_.first, *stage = a_.stage;
+        const std::int64_t n_states = a_.n_states;
+        for (std::int64_t j = 0; j < n_states; ++j) {
+            std::int32_t e = first[j];
+            const std::int32_t end = first[j + 1];
+            // no edge leads to where nights begin
+            P best = e < end ? arriving(before, e) : P::all(kImpossibleScore);
+            stayed[j] = 0xff;
+            if (end - e > 1) {  // of most states there is one
+                P rest = arriving(before, ++e), other = rest;  // two, for neither waits for the other
+                for (++e; e + 1 < end; e += 2) {
+                    rest = larger(arriving(before, e), rest);
+                    other = larger(arriving(before, e + 1), other);
+                }
+                if (e < end) rest = larger(arriving(before, e), rest);
+                rest = larger(other, rest);
+                stayed[j] = static_cast<std::uint8_t>(at_least(best, rest));  // of equals the first edge wins
+                best = larger(best, rest);
             }
-            if (e < end) best = larger(arriving(before, e), best);
-            best = larger(other, best);
-            stayed[j] = static_cast<std::uint8_t>(at_least(first, best));  // of equals the first edge wins
-            (larger(first, best) + P::all(row[a_.stage[j]])).store(after + j * L);
+            (best + P::all(row[stage[j]])).store(after + j * L);
         }
     }
 
