@@ -274,6 +274,7 @@ def test_numbers_of_a_column_are_those_of_its_cells(cells):
         np.testing.assert_array_equal(table.numbers(0)[0], expected)
 
 
+PLAIN = ["0.5", "1e-3", ".25", "0", "-1", "2.", "0.30000000000000004"]
 ODD = st.sampled_from(
     ["", " ", '"', '"0.5"', ",", "\n", "\n\n", ",,", "\t", "x", "nan", "\u00a0", "0.1\n0.1", "#"]
 )
@@ -281,7 +282,14 @@ ODD = st.sampled_from(
 
 @settings(max_examples=300, deadline=None)
 @given(
-    rows=st.lists(st.lists(st.sampled_from(["0.5", "1e-3", ".25", "0"]), min_size=3, max_size=3), max_size=6),
+    rows=st.lists(
+        st.lists(
+            st.sampled_from(["0.5", "1e-3", ".25", "0", "-1", "2.", "0.30000000000000004"]),
+            min_size=3,
+            max_size=3,
+        ),
+        max_size=6,
+    ),
     odd=st.none() | st.tuples(st.integers(0, 200), ODD),
     end=st.sampled_from(["", "\n", "\n\n", "\n,,\n", "\n \n"]),
 )
@@ -298,6 +306,8 @@ def test_rows_split_at_once_are_those_split_one_by_one(rows, odd, end):
     expected = rows_below(Path("night.csv"), ["title", "W,N,R", *text.split("\n")], 1, ",", header)
     assert [list(row) for row in found.rows] == [list(row) for row in expected.rows]
     assert [found.column(column) for column in range(3)] == [expected.column(column) for column in range(3)]
+    if found.rows.numbers is not None:
+        assert found.rows.numbers.tolist() == [[float(cell) for cell in row] for row in expected.rows]
     assert (list(found.lines), found.header, found.notes) == (list(expected.lines), header, expected.notes)
 
 

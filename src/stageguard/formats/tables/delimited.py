@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property, lru_cache
@@ -48,14 +48,27 @@ Row = Sequence[str]
 
 
 class EvenRows(Sequence[Row]):
-    """Rows of one length as one list of cells: of a whole night, nothing is made that nobody asks for."""
+    """Rows of one length: of a whole night, no cell is made that nobody asks for."""
 
-    def __init__(self, cells: list[str], width: int) -> None:
-        self._cells, self._width = cells, width
+    def __init__(self, text: str, delimiter: str, width: int, numbers: Floats | None) -> None:
+        self._text, self._delimiter, self._width = text, delimiter, width
+        self.numbers = numbers  # (n_rows, width), or None where a cell is anything but a plain number
+        self._n_rows = text.count("\n") + 1 if numbers is None else len(numbers)
+
+    @cached_property
+    def _cells(self) -> list[str]:
+        return self._text.replace("\n", self._delimiter).split(self._delimiter)
 
     def __len__(self) -> int:
         """Return how many rows there are."""
-        return len(self._cells) // self._width
+        return self._n_rows
+
+    def __iter__(self) -> Iterator[Row]:
+        """Yield one row after the other: whoever looks at the first does not want all of them."""
+        end = -1
+        for _ in range(self._n_rows):
+            begin, end = end + 1, self._text.find("\n", end + 1)
+            yield self._text[begin : end if end >= 0 else None].split(self._delimiter)
 
     def __getitem__(self, row: Any) -> Any:
         """Return the cells of a row, or those of several."""
@@ -67,12 +80,6 @@ class EvenRows(Sequence[Row]):
     def column(self, index: int) -> tuple[str, ...]:
         """Return the cells of a column."""
         return tuple(self._cells[index :: self._width])
-
-    @cached_property
-    def numbers(self) -> Floats | None:
-        """All cells as numbers (n_rows, n_columns), or None where one is anything but a plain number."""
-        numbers: Floats | None = kernels.active.read_numbers(tuple(self._cells))
-        return None if numbers is None else numbers.reshape(-1, self._width)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,19 +239,27 @@ def even_rows(
     as in the header. Otherwise None.
     """
     text, width = text.rstrip("\n"), len(header)
+    if width < 2:
+        return None
+    numbers = kernels.active.read_rows(text, delimiter, width)
+    if numbers is None and not _is_even(text, delimiter, width):
+        return None
+    rows = EvenRows(text, delimiter, width, numbers)
+    begins = range(header_line + 2, header_line + 2 + len(rows))
+    return TextTable(path, tuple(header), rows, begins, delimiter)
+
+
+def _is_even(text: str, delimiter: str, width: int) -> bool:
+    """Whether nothing in a text needs a closer look, as `even_rows` says."""
     last = text[text.rfind("\n") + 1 :]
-    if width < 2 or not last.strip(delimiter) or '"' in text or not text.isascii():
-        return None
+    if not last.strip(delimiter) or '"' in text or not text.isascii():
+        return False
     if any(mark in text for mark in _SPACES if mark != delimiter):
-        return None
+        return False
     n_rows = text.count("\n") + 1
     # a line end is a cell of its own, so that a row of another length shows
     cells = text.replace("\n", f"{delimiter}\n{delimiter}").split(delimiter)
-    if len(cells) != n_rows * (width + 1) - 1 or cells[width :: width + 1].count("\n") != n_rows - 1:
-        return None
-    del cells[width :: width + 1]
-    begins = range(header_line + 2, header_line + 2 + n_rows)
-    return TextTable(path, tuple(header), EvenRows(cells, width), begins, delimiter)
+    return len(cells) == n_rows * (width + 1) - 1 and cells[width :: width + 1].count("\n") == n_rows - 1
 
 
 def rows_below(

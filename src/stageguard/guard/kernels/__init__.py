@@ -64,9 +64,9 @@ draw_each(pieces, streams)
     labels, every epoch drawn by itself.
 forward_backward(pieces, table, *automaton, want_edges)
     log-sum per piece, marginals, expected uses of each edge (n_pieces, n_edges).
-read_numbers(cells)
-    the numbers of a tuple of texts, as Python's `float` reads them, or None: some cell is no plain number, or
-    it is left to `float`.
+read_numbers(cells), read_rows(text, delimiter, width)
+    the numbers of a tuple of texts, or of a table in rows of `width` cells, as Python's `float` reads them;
+    None where a cell is no plain number, a row is of another width, or all is left to `float`.
 
 Labels of all pieces come as one flat int8 array, piece after piece; of draws, draw after draw within a piece.
 What decoders say of each piece comes as lists. `Stream` decodes one row at a time: see `reference_stream`.

@@ -317,3 +317,8 @@ def _count_switches(labels: Sequence[Labels]) -> list[int]:
 def read_numbers(cells: tuple[str, ...]) -> Floats | None:
     """Leave the numbers of a text to Python's `float`."""
     return None
+
+
+def read_rows(text: str, delimiter: str, width: int) -> Floats | None:
+    """Leave tables to Python."""
+    return None
