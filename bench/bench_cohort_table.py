@@ -1,11 +1,12 @@
 """A cohort in one Parquet file, decoded to another, beside reading and writing it with pyarrow.
 
-Both in this process, taking turns, in processor time; then the command with one process and with two.
+Both in this process, taking turns, in processor time; then the command on one core and on two, by the clock.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
@@ -25,7 +26,7 @@ from stageguard.synthetic.night import simulate_night
 
 N_SOURCES = 100  # different nights
 N_ROUNDS = 2
-N_FILES = 600  # nights as single files; what starting processes takes counts more with fewer
+N_FILES = (600, 3_000)  # nights as single files; what starting processes takes counts more with fewer
 ROW_GROUP = 100_000
 FIXED_WEIGHT = 0.3
 
@@ -70,7 +71,8 @@ def seconds_by_turns(source: Path, folder: Path, profiles: dict[str, sg.Profile]
 
 
 def wall(source: Path, output: Path, jobs: int) -> float:
-    """Return the seconds that the command takes."""
+    """Return the seconds that the command takes in so many processes on as many cores."""
+    cores = sorted(os.sched_getaffinity(0))[:jobs]
     command = [
         sys.executable,
         "-m",
@@ -83,8 +85,19 @@ def wall(source: Path, output: Path, jobs: int) -> float:
         str(output),
     ]
     began = time.perf_counter()
-    subprocess.run([*command, "--jobs", str(jobs)], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [*command, "--jobs", str(jobs)],
+        check=True,
+        stdout=subprocess.DEVNULL,
+        preexec_fn=lambda: os.sched_setaffinity(0, cores),
+    )
     return time.perf_counter() - began
+
+
+def best_wall(source: Path, output: Path, jobs: int) -> float:
+    """Return the shortest of several runs."""
+    outputs = [output.with_stem(f"{output.stem}{jobs}-{i}") for i in range(N_ROUNDS)]
+    return min(wall(source, one, jobs) for one in outputs)
 
 
 def main() -> None:
@@ -93,7 +106,7 @@ def main() -> None:
     parser.add_argument(
         "--busy",
         action="store_true",
-        help="leave out what only a machine that is free can show: two processes",
+        help="leave out what only a machine that is free can show: two cores",
     )
     asked = parser.parse_args()
     n_nights = asked.nights
@@ -102,7 +115,6 @@ def main() -> None:
         "fixed weight": profile.replace(strength=None, transition_weight=FIXED_WEIGHT),
         "by rule": profile,
     }
-    n_files = min(N_FILES, n_nights)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         few, source = folder / "few.parquet", folder / "cohort.parquet"
@@ -112,11 +124,13 @@ def main() -> None:
         took = seconds_by_turns(source, folder, profiles)
         faster: dict[str, float] = {}
         if not asked.busy:
-            make(folder / "nights", n_files)
-            table = [wall(source, folder / f"jobs{jobs}.parquet", jobs) for jobs in (1, 2)]
-            files = [wall(folder / "nights", folder / f"files{jobs}", jobs) for jobs in (1, 2)]
+            table = [best_wall(source, folder / "jobs.parquet", jobs) for jobs in (1, 2)]
             faster = {f"{n_nights:,} nights": table[0] / table[1]}
-            faster |= {f"{n_files:,} single files": files[0] / files[1]}
+            for n_files in sorted({min(n, n_nights) for n in N_FILES}):
+                nights = folder / f"nights{n_files}"
+                make(nights, n_files)
+                files = [best_wall(nights, folder / f"files{n_files}", jobs) for jobs in (1, 2)]
+                faster |= {f"{n_files:,} single files": files[0] / files[1]}
     what = f"{n_nights:,} nights"
     rows = [Row(f"{what}: read and written with pyarrow", 1e3 * took["copy"] / n_nights, "ms a night")]
     for name in profiles:
@@ -125,7 +139,7 @@ def main() -> None:
             Row(f"{what}, {name}: beside pyarrow", took[name] / took["copy"], "× its time", 2.0),
         ]
     rows += [
-        Row(f"{name}: two processes", ratio, "× as fast as one, by the clock", 1.8, "more")
+        Row(f"{name}: two cores", ratio, "× as fast as one, by the clock", 1.8, "more")
         for name, ratio in faster.items()
     ]
     report("table", f"A cohort of {n_nights:,} nights × {N_EPOCHS:,} epochs in one table", rows)
