@@ -12,6 +12,7 @@ from stageguard.synthetic.night import simulate_night
 
 BASE = "human-psg-5"
 N_NIGHTS = 26
+N_ROUNDS = 3  # the best counts: the speed of a shared machine changes by a quarter within minutes
 GOALS = {False: 4.0, True: 8.0}  # seconds, without and with the learning curve
 
 
@@ -23,9 +24,11 @@ def main() -> None:
     subjects = [f"s{k:02}" for k in range(N_NIGHTS)]
     rows = []
     for with_curve, goal in GOALS.items():
-        begin = time.process_time()
-        sg.fit(densities, experts, base=BASE, groups=subjects, cohort="bench", learning_curve=with_curve)
-        seconds = time.process_time() - begin
+        seconds = float("inf")
+        for _ in range(N_ROUNDS):
+            begin = time.process_time()
+            sg.fit(densities, experts, base=BASE, groups=subjects, cohort="bench", learning_curve=with_curve)
+            seconds = min(seconds, time.process_time() - begin)
         how = "with" if with_curve else "without"
         rows.append(Row(f"sg.fit, {N_NIGHTS} nights, {how} learning curve", seconds, "s", goal=goal))
     report("fit", "Fitting a profile", rows)

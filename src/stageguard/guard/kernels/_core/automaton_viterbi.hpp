@@ -63,6 +63,12 @@ class AutomatonViterbi {
         for (std::int64_t j = 0; j < n_states; ++j) {
             std::int32_t e = first[j];
             const std::int32_t end = first[j + 1];
+            if constexpr (L == 1) {  // then looking again, on the way back, takes less than noting what was best
+                double best = kImpossibleScore;
+                for (; e < end; ++e) best = larger(before[a_.source[e]] + weight_[e], best);
+                after[j] = best + row[stage[j]];
+                continue;
+            }
             // no edge leads to where nights begin
             P best = e < end ? arriving(before, e) : P::all(kImpossibleScore);
             stayed[j] = 0xff;
@@ -110,7 +116,7 @@ class AutomatonViterbi {
         std::int64_t switches = 0;
         for (std::int64_t t = end - 1; t >= begin; --t) {
             if (t + 1 < n_epochs) {
-                const bool stays = t + 1 < end && (stayed_[(t + 1 - begin) * a_.n_states + state] >> l & 1);
+                const bool stays = L > 1 && t + 1 < end && (stayed_[(t + 1 - begin) * a_.n_states + state] >> l & 1);
                 state = stays ? a_.source[a_.first[state]] : predecessor(&rows_[(t - begin) * a_.n_states * L], l, state);
             }
             labels[t] = static_cast<std::int8_t>(a_.stage[state]);
@@ -138,7 +144,7 @@ class AutomatonViterbi {
     const double* weight_;     // (n_edges, L)
     double* rows_ = nullptr;   // (block, n_states, L)
     double* heads_ = nullptr;  // (n_blocks, n_states, L) each block's first row
-    std::uint8_t* stayed_ = nullptr;  // (block, n_states) bit l: the first edge into the state is the best one
+    std::uint8_t* stayed_ = nullptr;  // (block, n_states) of several lanes, bit l: the first edge into the state is the best one
 };
 
 }  // namespace STAGEGUARD_VARIANT
