@@ -37,8 +37,6 @@ def rooms_for(matrices: Sequence[Floats]) -> list[Floats | None]:
 
     Many nights share blocks, whose pages cost a third of what those of single arrays do.
     """
-    if len(matrices) == 1:
-        return [np.empty(matrices[0].shape)] if matrices[0].flags.writeable else []
     shapes = [matrix.shape if matrix.flags.writeable else None for matrix in matrices]
     n_left = sum(shape[0] for shape in shapes if shape is not None)
     rooms: list[Floats | None] = []

@@ -376,8 +376,12 @@ def check_nights(
     given: Sequence[NightInput], profile: Profile, *, is_batch: bool, wants_paths: bool = True
 ) -> list[Night]:
     """Check every night's numbers in one pass and return them ready to solve; decode them if that can be."""
+    rooms: list[Floats | None] = []
+    if not is_batch and given[0].matrix.flags.writeable:  # as `rooms_for` says
+        given[0].matrix = given[0].matrix.copy()
     pieces = [night.matrix for night in given]
-    rooms = rooms_for(pieces)
+    if is_batch:
+        rooms = rooms_for(pieces)
     threads = kernels_module.threads_for(len(pieces), sum(map(len, pieces))) if is_batch else 1
     solver = _opener(given, profile) if wants_paths or profile.clock is not None else None
     if solver is None:

@@ -126,9 +126,11 @@ class Solver:
         self, pieces: list[Floats], threads: int, rooms: list[Floats | None]
     ) -> tuple[Labels, Labels, list[tuple[Any, ...]]]:
         """Copy whole nights to `rooms`, check and decode them, with the clock where the profile has one."""
-        timed = {"clock": self.clock.tables, "most_passes": MOST_PASSES} if self.clock else {}
+        further: dict[str, Any] = {"rooms": rooms} if rooms else {}
+        if self.clock:
+            further |= {"clock": self.clock.tables, "most_passes": MOST_PASSES}
         opened: tuple[Labels, Labels, list[tuple[Any, ...]]] = self.kernels.check_and_decode(
-            pieces, *self.opening, threads, rooms=rooms, **timed
+            pieces, *self.opening, threads, **further
         )
         return opened
 
