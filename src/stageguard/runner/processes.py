@@ -26,7 +26,7 @@ Result = TypeVar("Result")
 
 MOST_IN_CHUNK = 16  # items sent at once, so that sending costs little beside the work
 CHUNKS_AHEAD = 4  # per worker, so that none waits while results are taken
-BLOCKS_AHEAD = 2  # the same of blocks, which are megabytes
+BLOCKS_AHEAD = 4  # the same of blocks, which are megabytes
 MOST_SUBMITTED = 1000  # items that wait on a given executor at a time
 LONGEST_END_SECONDS = 20.0  # that a worker may take over its last file
 LOST = "the process at work was killed: by hand, or for want of memory."
