@@ -16,6 +16,7 @@ import stageguard as sg
 from cli_runner import Runner, error_line, write_night
 from stageguard.cli import terminal
 from stageguard.cli.terminal import JsonList
+from stageguard.formats import shared_profile
 from stageguard.runner import cohort_tables, decode_files
 from stageguard.runner.processes import run_all
 from stageguard.runner.stopping import Stopped, stoppable
@@ -235,6 +236,19 @@ def test_what_a_killed_run_left_of_a_finished_night_is_removed(decode, tmp_path)
     assert all(report["done_before"] for report in decode("--json").json)
     assert not leftover.exists()
     assert stranger.exists()
+
+
+def test_what_a_killed_worker_left_of_the_shared_profile_is_removed(decode, tmp_path):
+    assert decode().code == 0
+    (profile,) = (tmp_path / "out").glob("profile-*.toml")
+    leftovers = [profile.with_name(f".{profile.name}.stageguard-{number}.tmp") for number in (1, 40)]
+    for leftover in leftovers:
+        leftover.write_text("half")
+    for path in (tmp_path / "out").glob("n1.*"):
+        path.unlink()
+    shared_profile._tidy.cache_clear()  # a new process knows nothing
+    assert decode().code == 0
+    assert not any(leftover.exists() for leftover in leftovers)
 
 
 def test_workers_that_cannot_start_are_one_line(nights, tmp_path):

@@ -17,7 +17,7 @@ import stat
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import count, takewhile
+from itertools import count, islice
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
@@ -390,10 +390,10 @@ def _temporary_names(target: Path) -> Iterator[Path]:
         yield target.with_name(f".{known}.stageguard-{number}.tmp")
 
 
-def remove_leftovers(targets: Iterable[Path]) -> None:
-    """Remove what killed processes left beside these files, for a run that has no need to write them."""
+def remove_leftovers(targets: Iterable[Path], n_writers: int = 4) -> None:
+    """Remove what up to `n_writers` killed processes left beside each of these files, if nobody needs it."""
     for target in targets:
-        for temporary in takewhile(Path.exists, _temporary_names(target)):
+        for temporary in islice(_temporary_names(target), n_writers):
             _remove_leftover(temporary)
 
 

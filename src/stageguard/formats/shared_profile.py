@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from stageguard.base.errors import OutputExistsError
-from stageguard.base.files import file_error
+from stageguard.base.files import file_error, remove_leftovers
 from stageguard.profile.profile import Profile
 
 PROFILE_DIGITS = 12  # of its hash, in its name
+MOST_WRITERS = 64  # every worker of a run that begins may write it
 
 
 def profile_path(folder: Path, sha256: str) -> Path:
@@ -24,10 +25,17 @@ def keep_profile(profile: Profile, folder: Path) -> None:
     """Write a profile that nights of a folder share, unless it is there."""
     path = profile_path(folder, profile.sha256)
     if path.exists():
+        _tidy(path)
         return
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(OutputExistsError):  # by another process, in the meantime
         profile.save(path)
+
+
+@lru_cache(maxsize=4)
+def _tidy(path: Path) -> None:
+    """Remove what other processes left that were killed while they wrote a profile; once will do."""
+    remove_leftovers([path], n_writers=MOST_WRITERS)
 
 
 def recorded_profile(sidecar: Path, recorded: Mapping[str, Any]) -> Profile:
