@@ -234,8 +234,8 @@ def _begin(has_begun: Event, function: Callable[[Any], Any]) -> None:
     has_begun.set()
     warnings.simplefilter("ignore")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _stop)
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    signal.signal(signal.SIGTERM, _stop)  # last: until then a worker has nothing to tidy up, and ends at once
 
 
 def _stop(*_: int | FrameType | None) -> None:
