@@ -411,3 +411,43 @@ def test_json_of_many_is_one_list(decode, nights):
     assert [report["id"] for report in found] == ["n1", "n2", "n3", "n4"]
     assert [report["ok"] for report in found] == [True, True, True, False]
     assert "table" not in found[0]
+
+
+SCRIPT = """import sys
+from stageguard.cli import main
+if __name__ == "__main__":
+    main(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_modules_of_the_working_folder_are_not_imported(nights, tmp_path, jobs):
+    script, folder = tmp_path / "bin" / "guard.py", tmp_path / "work"
+    for path, text in ((script, SCRIPT), (folder / "numpy.py", "raise SystemExit('not this one')")):
+        path.parent.mkdir()
+        path.write_text(text)
+    command = [sys.executable, str(script), "decode", str(nights), "-p", PROFILE, "-o", str(tmp_path / "out")]
+    ran = subprocess.run(
+        [*command, "--jobs", jobs],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert len([*(tmp_path / "out").glob("*.hypnogram.tsv")]) == 3
+
+
+@pytest.mark.skipif(os.name != "posix", reason="closes streams with a POSIX shell")
+@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_may_be_closed(nights, tmp_path, closed, jobs):
+    command = [sys.executable, "-m", "stageguard.cli", "decode", str(nights), "-p", PROFILE]
+    ran = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", *command, "-o", str(tmp_path / "out"), "--jobs", jobs],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert len([*(tmp_path / "out").glob("*.hypnogram.tsv")]) == 3

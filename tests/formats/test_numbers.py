@@ -113,3 +113,13 @@ def test_a_usual_column_is_read_by_the_compiled_core():
     assert kernels.active.read_numbers(("0.25", "1e-3")).tolist() == [0.25, 0.001]
     assert kernels.active.read_numbers(("0.25", "nan")) is None
     assert kernels.active.read_numbers(("0.25", None)) is None
+
+
+def test_a_wide_header_over_empty_lines_takes_no_memory():
+    rows = "\n" * 10_000_000 + "1,0"  # with one number per cell: 8 PB
+    assert kernels.active.read_rows(rows, ",", 10**8) is None
+
+
+def test_a_table_of_single_digits_is_read_at_once():
+    read = kernels.active.read_rows("1,0\n0,1", ",", 2)
+    assert read is None if kernels.active is reference else read.tolist() == [[1, 0], [0, 1]]

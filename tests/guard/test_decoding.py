@@ -186,12 +186,29 @@ def test_results_do_not_follow_arrays_that_share_a_block_or_lie_between_them(bac
     monkeypatch.setattr("stageguard.guard.evidence.BLOCK_NUMBERS", 300)  # a block ends between nights
     nights = [night(seed=seed)[: 1 + 13 * seed] for seed in range(6)]
     kept = [probabilities.copy() for probabilities in nights]
+    nights[2] = nights[2].copy()
     nights[2].flags.writeable = False
     results = sg.decode(nights, profile_of())
     for probabilities in nights[:2] + nights[3:]:
         probabilities[:] = 0.0
     assert results[2].night.probabilities is nights[2]  # nobody writes to it
     assert all(np.array_equal(one.density.probabilities, p) for one, p in zip(results, kept, strict=True))
+
+
+@pytest.mark.parametrize("n_nights", [1, 3])
+def test_results_do_not_follow_what_a_read_only_view_shows(backend, n_nights):
+    stack = np.stack([night(seed=seed) for seed in range(n_nights)])
+    kept, view = stack.copy(), stack.view()
+    view.flags.writeable = False
+    results = sg.decode([*view], profile_of()) if n_nights > 1 else [sg.decode(view[0], profile_of())]
+    stack[:] = 0.0
+    assert all(np.array_equal(one.density.probabilities, p) for one, p in zip(results, kept, strict=True))
+
+
+def test_nights_of_a_read_only_stack_are_not_copied(backend):
+    stack = np.stack([night(seed=seed) for seed in range(3)])
+    stack.flags.writeable = False
+    assert all(np.shares_memory(one.night.probabilities, stack) for one in sg.decode(stack, profile_of()))
 
 
 def test_an_unlisted_cohort_is_noted(backend):

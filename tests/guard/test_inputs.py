@@ -286,6 +286,15 @@ def test_a_read_only_array_is_fine_and_stays_unchanged(backend):
     assert (array == night()).all()
 
 
+@pytest.mark.parametrize("wrong", [np.full((9, 2), 0.5), np.empty((0, 3)), None, "night.csv", {}])
+def test_a_list_says_which_night_is_no_matrix(wrong):
+    with pytest.raises(sg.InputError) as alone:
+        sg.decode(wrong, profile_of())
+    with pytest.raises(sg.InputError) as error:
+        sg.decode([night(), wrong, night()], profile_of())
+    assert str(error.value) == f"night 1: {alone.value}"
+
+
 def test_whole_numbers_are_fine(backend):
     array = np.eye(3, dtype=int)[[0, 0, 0, 1, 1, 1]]
     assert sg.decode(array, profile_of()).stages.tolist() == ["W"] * 3 + ["N"] * 3

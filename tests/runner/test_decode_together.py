@@ -74,3 +74,17 @@ def test_plain_nights_are_ready_before_their_turn_and_others_are_not(tmp_path, n
     assert work(given[0]).is_done_before
     work.ahead(tasks(nights[:4], tmp_path / "full", in_full=True))
     assert not work._ready
+
+
+def test_a_file_that_changes_after_it_was_read_is_read_again(tmp_path):
+    rows = [
+        simulate_night("human-psg-5", hours=1 + seed, seed=seed).density.probabilities for seed in range(4)
+    ]
+    files = [write(tmp_path / f"n{i}.csv", each) for i, each in enumerate(rows[:3])]
+    work, todo = DecodeTogether(), tasks(files, tmp_path / "out")
+    work.ahead(todo)
+    write(files[1], rows[3])
+    files[2].unlink()
+    assert [work(task).facts.n_epochs for task in todo[:2]] == [120, 480]
+    with pytest.raises(sg.StageGuardError, match="No such file"):
+        work(todo[2])

@@ -18,11 +18,23 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     print_warning(message)
 
 
+def _open_streams() -> None:
+    """Open the streams that were closed when this process began: what is printed there is lost."""
+    if None not in (sys.stdin, sys.stdout, sys.stderr):
+        return
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:  # else the next file would be one of them
+        pass
+    os.close(number)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit: 0 ok, 1 a data problem (one line), 2 wrong usage, 130 or 143 stopped."""
     from stageguard.base.errors import StageGuardError
 
     warnings.showwarning = _show_warning
+    _open_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a name, or a line of a table, that it has no letters for
             stream.reconfigure(errors="backslashreplace")

@@ -11,7 +11,14 @@ from typing import Any, NamedTuple, Unpack, overload
 import numpy as np
 
 from stageguard.base import checks
-from stageguard.base.errors import CohortError, InputError, PinError, StageGuardWarning
+from stageguard.base.errors import (
+    CohortError,
+    InputError,
+    PinError,
+    StageGuardError,
+    StageGuardWarning,
+    message_of,
+)
 from stageguard.guard import inputs
 from stageguard.guard.decoding import MANY_CHANGES, Decoding, many_changes_advice
 from stageguard.guard.evidence import Night, calibration_of
@@ -143,7 +150,13 @@ def read_all(
     if not items:
         return Asked(profile, [], [], [], batch)
     said = options.of_each_night(len(items)) if batch else [options]
-    given = [inputs.read_night(night, profile, each) for night, each in zip(items, said, strict=True)]
+    given: list[NightInput] = []
+    try:
+        for night, each in zip(items, said, strict=True):
+            given.append(inputs.read_night(night, profile, each))
+    except StageGuardError as error:
+        message = message_of(error)
+        raise type(error)(f"night {len(given)}: " + message if batch else message) from None
     nights = inputs.check_nights(given, profile, is_batch=batch, wants_paths=wants_paths)
     if profile.clock is not None or options.lights_off is not None:
         for request, checked in zip(given, nights, strict=True):

@@ -54,6 +54,16 @@ def rooms_for(matrices: Sequence[Floats]) -> list[Floats | None]:
     return rooms
 
 
+def apart(matrix: Floats) -> Floats:
+    """Return a matrix, or a copy of what is read-only here but may be written to under another name."""
+    if matrix.flags.writeable or matrix.flags.owndata:  # the former are copied where they are checked
+        return matrix
+    base = matrix.base
+    if type(base) is np.ndarray and base.flags.owndata and not base.flags.writeable:
+        return matrix
+    return checks.frozen_array(matrix, np.float64)
+
+
 @dataclass(slots=True)
 class Night:
     """One recording as the solver sees it: probabilities, what is said about them, where it is cut."""

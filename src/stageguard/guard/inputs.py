@@ -21,6 +21,7 @@ from stageguard.guard.automaton import minimum_epochs
 from stageguard.guard.clock import NightClock
 from stageguard.guard.evidence import (
     Night,
+    apart,
     calibration_of,
     check_pins,
     check_quality,
@@ -247,7 +248,7 @@ def _as_probabilities(night: Any, names: Sequence[str], options: GuardOptions) -
     is_plain = not (options.logits or options.log)
     matrix = as_float_matrix(night, len(names), names, what="probabilities" if is_plain else options.scale)
     if is_plain:
-        return matrix
+        return apart(matrix)
     if options.logits:
         top = matrix.max(axis=1, keepdims=True)  # NaN or infinite where a row has no softmax
         wrong = ~np.isfinite(top[:, 0]) & ~np.isnan(matrix).all(axis=1)

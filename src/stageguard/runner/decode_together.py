@@ -37,21 +37,35 @@ class DecodeTogether:
 
     def __init__(self) -> None:
         self._ready: dict[Path, Ready] = {}
+        self._states: dict[Path, tuple[int, ...] | None] = {}  # of the files, before they were read
 
     def __call__(self, task: DecodeTask) -> DecodedNight:
-        """Decode and write one file."""
-        return decode_task(task, self._ready.pop(task.output, None))
+        """Decode and write one file; one that has changed since it was read is read again."""
+        ready = self._ready.pop(task.output, None)
+        if ready is not None and _state(task.path) != self._states[task.output]:
+            ready = None
+        return decode_task(task, ready)
 
     def ahead(self, tasks: Sequence[DecodeTask]) -> None:
         """Decode and measure what is plain of the tasks that come next."""
         self._ready = {}
         plain = [task for task in tasks if _is_plain(task, tasks[0])]
+        self._states = {task.output: _state(task.path) for task in plain}
         with warnings.catch_warnings():
             warnings.simplefilter("error", StageGuardWarning)  # `decode_task` warns of it
             read = {task.output: found for task in plain if (found := _read(task)) is not None}
             if len(read) > 1:
                 with suppress(Exception):  # of one of them: `decode_task` says of which
                     self._ready = _decoded(tasks[0], read)
+
+
+def _state(path: Path) -> tuple[int, ...] | None:
+    """Return what differs once a file is written to or replaced; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _read(task: DecodeTask) -> tuple[Hypnodensity, tuple[str, ...]] | None:

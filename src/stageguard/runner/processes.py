@@ -10,9 +10,10 @@ import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Event
 from types import FrameType
@@ -50,8 +51,22 @@ def prepare(*modules: str) -> None:
         from multiprocessing import forkserver
 
         multiprocessing.get_context(METHOD).set_forkserver_preload(list(modules))
-        with handled(signal.SIG_IGN, (signal.SIGINT,)):  # a terminal sends Ctrl-C to it, too
+        # a terminal sends Ctrl-C to it, too; a numpy.py in the working folder is not the module to load
+        with handled(signal.SIG_IGN, (signal.SIGINT,)), _environment("PYTHONSAFEPATH", "1"):
             forkserver.ensure_running()
+
+
+@contextmanager
+def _environment(name: str, value: str) -> Iterator[None]:
+    """Set a variable for processes that are started in the block."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        del os.environ[name]
+        if before is not None:
+            os.environ[name] = before
 
 
 def run_all(
@@ -219,8 +234,8 @@ def _begin(has_begun: Event, function: Callable[[Any], Any]) -> None:
     has_begun.set()
     warnings.simplefilter("ignore")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _stop)
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    signal.signal(signal.SIGTERM, _stop)  # last: until then a worker has nothing to tidy up, and ends at once
 
 
 def _stop(*_: int | FrameType | None) -> None:

@@ -50,6 +50,8 @@ nb::object read_rows(const nb::str& table, const nb::str& delimiter, std::size_t
     }
     const char* const end = text + length;
     const auto n_rows = static_cast<std::size_t>(std::count(text, end, '\n')) + 1;
+    // a cell takes a digit and a mark: no more memory is asked for than the text can fill
+    if (n_rows > (static_cast<std::size_t>(length) + 1) / 2 / width) return nb::none();
     std::unique_ptr<double[]> values(new double[n_rows * width]);
     for (std::size_t i = 0; i < n_rows * width; ++i) {
         text = read_number(text, end, values[i]);
