@@ -13,7 +13,6 @@ import pytest
 import stageguard as sg
 from cli_runner import Runner, error_line, write_night
 from stageguard.cli import main
-from stageguard.runner import processes
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = (
@@ -25,26 +24,6 @@ COMMANDS = (
 @pytest.fixture
 def run(capsys):
     return Runner(capsys)
-
-
-@pytest.mark.parametrize(
-    ("words", "is_wanted"),
-    [
-        ("decode nights --jobs 2", True),
-        ("decode nights --jobs=0", True),
-        ("decode nights", False),
-        ("decode nights --jobs 1", False),
-        ("decode nights --jobs=1", False),
-        ("decode nights --jobs", False),
-        ("profiles --jobs 2", False),
-    ],
-)
-def test_workers_begin_to_load_where_several_processes_are_asked_for(run, monkeypatch, words, is_wanted):
-    asked = []
-    monkeypatch.setattr(processes, "prepare", lambda *modules: asked.extend(modules))
-    with pytest.raises(SystemExit):
-        main([*words.split(), "--no-such-option"])
-    assert asked == (["stageguard.cli", "stageguard.runner.decode_together"] if is_wanted else [])
 
 
 def test_profiles_are_listed(run):

@@ -5,10 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from itertools import pairwise
 
 from stageguard.base.errors import did_you_mean
-from stageguard.base.lazy import load
 from stageguard.base.version import __version__
 from stageguard.cli.console import width_of
 from stageguard.cli.parser import HELP, Command, Exit, UsageError, page
@@ -59,8 +57,6 @@ COMMANDS = {
 SHORT_HELP = {name: text for commands in COMMANDS.values() for name, text in commands.items()}
 
 
-# What the worker processes of a command load: all that its tasks need, and what the command begins with.
-WORKERS = {"decode": ("stageguard.cli", "stageguard.runner.decode_together")}
 ABOUT = "Physiologically constrained sleep staging: stage probabilities in, a plausible hypnogram out."
 GENERAL = {"    --version": "Print the version and exit.", "-h, --help": "Show this message and exit."}
 EXAMPLES = ("stageguard demo", "stageguard decode night.csv --profile human-psg-5")
@@ -78,8 +74,6 @@ def run(words: Sequence[str]) -> int:
             print(f"stageguard {__version__}")
             return 0
         path = f"stageguard {words[0]}" if words[0] in SHORT_HELP else path
-        if words[0] in WORKERS and wants_workers(words):
-            load("runner.processes:prepare")(*WORKERS[words[0]])  # while this process loads the command
         command, rest = find_command(words)
         path = command.path
         if asks_for_help(rest):
@@ -111,12 +105,6 @@ def find_command(words: Sequence[str]) -> tuple[Command, Sequence[str]]:
             f"there is no command {name} {rest[0]!r}, expected one of {', '.join(subcommands)}.{hint}"
         )
     return Command(f"stageguard {name}", getattr(module, name), subcommands), rest
-
-
-def wants_workers(words: Sequence[str]) -> bool:
-    """Return whether several processes seem to be asked for; the command itself reads the option."""
-    given = [*pairwise(words), *(word.partition("=")[::2] for word in words)]
-    return any(name == "--jobs" and number.isdecimal() and number != "1" for name, number in given)
 
 
 def asks_for_help(words: Sequence[str]) -> bool:

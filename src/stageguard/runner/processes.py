@@ -5,19 +5,17 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import sys
 import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Event
 from types import FrameType
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from stageguard.base.errors import Argument, Message, StageGuardError
 from stageguard.runner.stopping import handled
@@ -36,37 +34,9 @@ UNSTARTED = (
     "else run it in one process (--jobs 1)."
 )
 
-# A worker never begins as a copy of this process, which may hold locks of NumPy's threads: it is a fresh
-# interpreter, or the copy of a fresh one that has nothing but the modules loaded.
-METHOD: Literal["forkserver", "spawn"] = "forkserver" if sys.platform == "linux" else "spawn"
-
 _work: Callable[[Any], Any] | None = None  # in a worker: what it does with each item
 _is_stopping = False  # in a worker: SIGTERM has come
 _is_busy = False  # in a worker: a job is running, or tidying up
-
-
-def prepare(*modules: str) -> None:
-    """Begin to load modules that workers will need, in a process that they become copies of."""
-    if METHOD == "forkserver":
-        from multiprocessing import forkserver
-
-        multiprocessing.get_context(METHOD).set_forkserver_preload(list(modules))
-        # a terminal sends Ctrl-C to it, too; a numpy.py in the working folder is not the module to load
-        with handled(signal.SIG_IGN, (signal.SIGINT,)), _environment("PYTHONSAFEPATH", "1"):
-            forkserver.ensure_running()
-
-
-@contextmanager
-def _environment(name: str, value: str) -> Iterator[None]:
-    """Set a variable for processes that are started in the block."""
-    before = os.environ.get(name)
-    os.environ[name] = value
-    try:
-        yield
-    finally:
-        del os.environ[name]
-        if before is not None:
-            os.environ[name] = before
 
 
 def run_all(
@@ -168,7 +138,8 @@ def _run_chunks(
     *,
     works_too: bool = False,
 ) -> Generator[list[Result], None, None]:
-    context = multiprocessing.get_context(METHOD)
+    # a fresh interpreter per worker: a forked one may inherit locks held by NumPy's threads
+    context = multiprocessing.get_context("spawn")
     has_begun = context.Event()
     # the function goes to each worker once: with it goes what all items have in common
     pool = ProcessPoolExecutor(n_workers, context, initializer=_begin, initargs=(has_begun, function))
