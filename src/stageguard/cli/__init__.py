@@ -22,7 +22,7 @@ def _open_streams() -> None:
     """Open the streams that were closed when this process began: what is printed there is lost."""
     if None not in (sys.stdin, sys.stdout, sys.stderr):
         return
-    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:  # else the next file would be one of them
+    while (number := os.open(os.devnull, os.O_WRONLY)) <= 2:  # else the next file would be one of them
         pass
     os.close(number)
     sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
