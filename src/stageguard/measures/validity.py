@@ -453,15 +453,17 @@ def _joint_score(
         least = f"expected {SHORTEST_NIGHT_HOURS:g} h or more, as of the nights that were counted"
         return _absent(f"{hours_scored:.1f} h are scored, {least}")
     known = indicators_of(profile.scheme.names)
-    squares = []
+    total, n_indicators = 0.0, 0
     for name, expert in joint.indicators.items():
         (value, _), rule = values[name], known[name].epoch_rule
         if not isnan(value) and (scale == 1.0 or rule != "single epochs"):
             value = value / scale if rule == "per pair" else value
-            squares.append(((known[name].normal(value) - expert.centre) / expert.scale) ** 2)
-    if not squares:
+            # not sum(): from Python 3.12 on it rounds differently from NumPy in `joint_of_all`
+            total += ((known[name].normal(value) - expert.centre) / expert.scale) ** 2
+            n_indicators += 1
+    if n_indicators == 0:
         return _absent("none of the indicators of the joint score exists on this night")
-    score = sqrt(sum(squares) / len(squares))
+    score = sqrt(total / n_indicators)
     place: Place = "above" if score > joint.threshold else "inside"
     return Indicator(JOINT.key, score, JOINT.unit, 0.0, joint.threshold, place)
 
