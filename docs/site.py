@@ -54,9 +54,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Let links that leave docs/ lead to the copies in the site, and links from there into docs/ back.
 
-    In a search, results and examples of other folders come after the pages, and the glossary comes first.
+    In a search, measurements, results and examples come after other pages, and the glossary comes first.
     """
-    if page.file.src_uri.startswith(("bench/", "examples/", "studies/")):
+    if page.file.src_uri.startswith(("bench", "examples/", "studies/")):
         page.meta["search"] = {"boost": 0.3}
     elif page.file.src_uri == "glossary.md":
         page.meta["search"] = {"boost": 3}
@@ -88,7 +88,8 @@ def reference() -> dict[str, str]:
     import stageguard.nn  # torch is imported when a name is used
 
     pages, index, folder = {}, ["# Reference", "", "Every public name, by the folder it is defined in."], ""
-    for module, listed in (stageguard.PUBLIC | stageguard.nn.PUBLIC).items():
+    public = stageguard.PUBLIC | stageguard.nn.PUBLIC
+    for module, listed in sorted(public.items(), key=lambda item: item[0].startswith("base.")):  # errors last
         names, summaries = listed.split(), _summaries(module)
         blocks = "\n".join(f"::: stageguard.{module}.{name}" for name in names)
         pages[f"reference/{module}.md"] = f"# {module}\n\n{blocks}\n"
