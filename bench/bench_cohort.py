@@ -203,9 +203,9 @@ def main() -> None:
         Row("the same command again", again.wall, f"s ({n_nights / again.wall:,.0f} nights/s)"),
         Row("the same command again", first.wall / again.wall, "× as fast as the first"),
         Row("hashing the file of a night", 100 * their["hash"] / each, "% of the night's processor time"),
-        Row("a whole night beside pandas.read_csv of it", each / their["pandas"], "× its time", 3.0),
-        Row("a whole night beside sg.read_density of it", each / their["ours"], "× its time"),
-        Row("a whole night beside YASA's statistics of it", each / their["YASA"], "× its time"),
+        Row("a whole night, compared with pandas.read_csv", each / their["pandas"], "× its time", 3.0),
+        Row("a whole night, compared with sg.read_density", each / their["ours"], "× its time"),
+        Row("a whole night, compared with YASA's statistics", each / their["YASA"], "× its time"),
     ]
     report("cohort", f"Decoding a folder of {n_nights:,} nights × {N_EPOCHS:,} epochs", rows)
 

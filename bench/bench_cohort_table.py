@@ -136,7 +136,7 @@ def main() -> None:
     for name in profiles:
         rows += [
             Row(f"{what}, {name}: decoded", 1e3 * took[name] / n_nights, "ms a night"),
-            Row(f"{what}, {name}: beside pyarrow", took[name] / took["copy"], "× its time", 2.0),
+            Row(f"{what}, {name}: compared with pyarrow", took[name] / took["copy"], "× its time", 2.0),
         ]
     rows += [
         Row(f"{name}: two cores", ratio, "× as fast as one, by the clock", 1.8, "more")

@@ -154,7 +154,7 @@ def mouse_rows(path: Path) -> list[Row]:
         rows.append(Row(what, seconds, "s", GOAL_SECONDS))
         rows.append(Row(f"{what.partition(' (')[0]}: peak memory", peak, "MB", GOAL_MEGABYTES))
         unit = "× scipy's spectrogram, an hour at a time"
-        rows.append(Row(f"{what.partition(' (')[0]}: beside it", seconds / blocks, unit))
+        rows.append(Row(f"{what.partition(' (')[0]}: compared with scipy", seconds / blocks, unit))
     return rows
 
 

@@ -126,7 +126,7 @@ def likelihood_rows() -> list[Row]:
         nights = f"{n_nights} night{'s' if n_nights > 1 else ''} of {N_LONG:,} epochs, 5 stages"
         rows.append(
             Row(
-                f"likelihood, a Python loop beside ours, {nights}",
+                f"likelihood, a Python loop compared with ours, {nights}",
                 best["loop"] / best["ours"],
                 times,
                 goal,

@@ -229,7 +229,7 @@ def many_nights(n_nights: int = 200) -> list[Row]:
 def main() -> None:
     warnings.simplefilter("ignore")  # torch has something to say about pytorch-crf's mask
     rows = [row for size in (MOUSE, HUMAN) for row in one_night(size["n_epochs"], size["minimum"])]
-    report("peers", "Beside its peers, same optimum", [*rows, *many_nights()])
+    report("peers", "Compared with other decoders, same optimum", [*rows, *many_nights()])
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ KINDS = {
     "all digits, with onset and duration": partial(table, number=repr),
     "all digits": partial(table, number=repr, timed=False),
     "six decimals, with onset and duration": partial(table, number="{:.6f}".format),
-    "six decimals, beside a stage in words": partial(table, number="{:.6f}".format, timed=False, text=True),
+    "six decimals, and a stage in words": partial(table, number="{:.6f}".format, timed=False, text=True),
 }
 
 
@@ -58,9 +58,9 @@ def measure(path: Path, what: str, goal: float | None, rounds: int) -> list[Row]
     speed = size / best["ours"]
     return [
         Row(f"{what}: speed", speed, f"MB/s ({1e3 * best['ours']:.2f} ms for {size:.3f} MB)", goal, "more"),
-        Row(f"{what}: beside pandas, exact numbers", best["exact"] / best["ours"], "× as fast"),
+        Row(f"{what}: compared with pandas, exact numbers", best["exact"] / best["ours"], "× as fast"),
         Row(
-            f"{what}: beside pandas, numbers to the last bit or so",
+            f"{what}: compared with pandas, its default",
             best["pandas"] / best["ours"],
             "× as fast",
         ),
@@ -81,8 +81,8 @@ def main() -> None:
         path.write_text(KINDS["all digits, with onset and duration"](night_of(N_EPOCHS, 5)))
         density = sg.read_density(path)
         best = race({"read": lambda: sg.read_density(path), "decode": lambda: decode(density, "human-psg-5")})
-        rows.append(Row("reading a night beside decoding it", best["read"] / best["decode"], "× the time"))
-    report("reading", "Reading CSV of probabilities, pandas beside ours", rows)
+        rows.append(Row("reading a night, compared with decoding it", best["read"] / best["decode"], "× the time"))
+    report("reading", "Reading CSV of probabilities, compared with pandas", rows)
 
 
 if __name__ == "__main__":

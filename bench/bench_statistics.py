@@ -64,7 +64,7 @@ def main() -> None:
         Row(what, best[a] / best[b], f"× ({best[a]:,.0f} and {best[b]:,.1f} µs/night)", goal, "more")
         for what, (a, b, goal) in pairs.items()
     ]
-    report("statistics", f"Sleep statistics of {N_NIGHTS:,} nights, YASA beside ours", rows)
+    report("statistics", f"Sleep statistics of {N_NIGHTS:,} nights, compared with YASA", rows)
 
 
 if __name__ == "__main__":

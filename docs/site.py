@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import re
 import sys
 from pathlib import Path
@@ -14,6 +16,8 @@ ROOT = Path(__file__).parents[1]
 OUTSIDE = re.compile(r"\]\((?:\.\./)+((?:studies|bench|examples)/[^)#\s]+)")
 ROOT_PAGES = re.compile(r"\]\((?:\.\./)+((?:CHANGELOG|CONTRIBUTING|README|SECURITY)\.md)")
 BACK = re.compile(r"\]\((?:\.\./)+docs/")
+NO_ALT = "No description has been provided for this image"  # nbconvert's words
+NOTEBOOK_LINK = re.compile(r'href="(\.\./[\w/-]+)\.md')
 
 
 def outside_files(text: str) -> set[str]:
@@ -48,7 +52,16 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Let links that leave docs/ lead to the copies in the site, and links from there into docs/ back."""
+    """Let links that leave docs/ lead to the copies in the site, and links from there into docs/ back.
+
+    In a search, measurements, results and examples come after other pages, and the glossary comes first.
+    """
+    if page.file.src_uri.startswith(("bench", "examples/", "studies/")):
+        page.meta["search"] = {"boost": 0.3}
+    elif page.file.src_uri == "glossary.md":
+        page.meta["search"] = {"boost": 3}
+    elif page.file.src_uri == "index.md":
+        page.meta["hide"] = ["navigation"]  # it lists every page itself
     depth = "../" * page.file.src_uri.count("/")
     markdown = BACK.sub(rf"]({depth}", markdown)
 
@@ -58,19 +71,45 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
     return ROOT_PAGES.sub(inside, OUTSIDE.sub(inside, markdown))
 
 
+def on_page_content(html: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Let links of notebooks lead to pages of the site, and describe their pictures."""
+    if not page.file.src_uri.endswith(".ipynb"):
+        return html
+    for cell in json.loads(page.file.content_string)["cells"]:
+        if "alt" in cell["metadata"]:
+            html = html.replace(NO_ALT, cell["metadata"]["alt"], 1)
+    return NOTEBOOK_LINK.sub(r'href="\1.html', html)
+
+
 def reference() -> dict[str, str]:
     """Return the pages of public names, one a module, in the order of the package's own table."""
     sys.path.insert(0, str(ROOT / "src"))
     import stageguard
     import stageguard.nn  # torch is imported when a name is used
 
+    pages, index, folder = {}, ["# Reference", "", "Every public name, by the folder it is defined in."], ""
     public = stageguard.PUBLIC | stageguard.nn.PUBLIC
-    pages = {}
-    for module, names in public.items():
-        blocks = "\n".join(f"::: stageguard.{module}.{name}" for name in names.split())
+    for module, listed in sorted(public.items(), key=lambda item: item[0].startswith("base.")):  # errors last
+        names, summaries = listed.split(), _summaries(module)
+        blocks = "\n".join(f"::: stageguard.{module}.{name}" for name in names)
         pages[f"reference/{module}.md"] = f"# {module}\n\n{blocks}\n"
-    index = "\n".join(
-        f"- [{module}]({module}.md): {', '.join(f'`{name}`' for name in names.split())}"
-        for module, names in public.items()
-    )
-    return pages | {"reference/index.md": f"# Reference\n\nEvery public name, by its module.\n\n{index}\n"}
+        if folder != module.partition(".")[0]:
+            folder = module.partition(".")[0]
+            index += ["", f"## {folder}", ""]
+        for name in names:
+            index.append(f"- [`{name}`][stageguard.{module}.{name}]{summaries.get(name, '')}")
+    return pages | {"reference/index.md": "\n".join(index) + "\n"}
+
+
+def _summaries(module: str) -> dict[str, str]:
+    """Return the first paragraph of every docstring of a module, without importing it."""
+    path = ROOT / "src" / "stageguard" / module.replace(".", "/")
+    path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    found: dict[str, str] = {}
+    for node in ast.parse(path.read_text("utf-8")).body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and (text := ast.get_docstring(node)):
+            found[node.name] = ": " + text.partition("\n\n")[0].replace("\n", " ")
+        elif isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(f"stageguard.{module}."):
+            origin = _summaries(str(node.module).removeprefix("stageguard."))
+            found |= {name.name: origin[name.name] for name in node.names if name.name in origin}
+    return found

@@ -2,7 +2,7 @@
 
 Commands and Python blocks run in the order of the page. An HTML comment before a block says what else it is:
 `<!-- file: NAME -->` a file to save, `<!-- not run: REASON -->` what no test can do. `# exit code N` after a
-command announces its exit code.
+command announces its exit code. A text block right after Python or a command is what it prints.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import pytest
 
-from cli_runner import Runner
+from cli_runner import Ran, Runner
 from stageguard.base.errors import StageGuardWarning
 from stageguard.cli.app import SHORT_HELP, find_command
 
@@ -62,7 +62,13 @@ def commands(block: Block) -> list[tuple[list[str], int]]:
     return [(line, int(code[1]) if code else 0) for line, code in zip(words, codes, strict=True) if line]
 
 
-def run_command(words: list[str], run: Runner, monkeypatch: pytest.MonkeyPatch) -> int:
+def is_shown(printed: str, shown: str) -> bool:
+    """Whether a command printed what a page shows of it, at any width; `...` stands for lines left out."""
+    text, *parts = (" ".join(some.replace("─", "").split()) for some in (printed, *shown.split("\n...\n")))
+    return re.search(".*".join(map(re.escape, parts)), text) is not None
+
+
+def run_command(words: list[str], run: Runner, monkeypatch: pytest.MonkeyPatch) -> Ran:
     program, *arguments = words
     assert program == "stageguard"
     if "<" in arguments:
@@ -72,7 +78,7 @@ def run_command(words: list[str], run: Runner, monkeypatch: pytest.MonkeyPatch) 
     ran = run(*(word for some in expanded for word in some))
     assert ran.out or ran.err, words
     print(ran.err)  # shown where the exit code is another one
-    return ran.code
+    return ran
 
 
 def needs_torch(page: Path) -> bool:
@@ -100,7 +106,10 @@ def test_a_page_runs_as_written(page, tmp_path, monkeypatch, capsys):
             assert block.shown in (None, capsys.readouterr().out)
         elif block.language == "sh":
             for words, code in commands(block):
-                assert run_command(words, run, monkeypatch) == code, words
+                ran = run_command(words, run, monkeypatch)
+                assert ran.code == code, words
+            if block.shown is not None:
+                assert is_shown(ran.out + ran.err, block.shown), ran.out + ran.err
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -44,6 +44,31 @@ def test_pages_fetch_nothing(site):
     assert [page.name for page in site.rglob("*.html") if re.search(fetched, page.read_text("utf-8"))] == []
 
 
+def test_links_inside_the_site_lead_somewhere(site):
+    """Those of notebooks too, which the strict build does not check."""
+    texts = {page: page.read_text("utf-8") for page in site.rglob("*.html") if page.name != "404.html"}
+    anchors = {page: set(re.findall(r' id="([^"]+)"', text)) for page, text in texts.items()}
+    lost = []
+    for page, text in texts.items():
+        for link in re.findall(r'(?:href|src)="(?!https?:|data:|mailto:)([^"]+)"', text):
+            file, _, anchor = link.partition("#")
+            target = (page.parent / file).resolve() if file else page
+            if not target.exists() or (anchor and anchor not in anchors.get(target, {anchor})):
+                lost.append((page.name, link))
+    assert lost == []
+
+
+def test_every_picture_is_described(site):
+    """Those of notebooks by `alt` in the metadata of their cell."""
+    pictures = [
+        picture
+        for page in site.rglob("*.html")
+        for picture in re.findall(r"<img [^>]*>", page.read_text("utf-8"))
+    ]
+    assert len(pictures) > 10
+    assert [p[-200:] for p in pictures if not re.search(r'alt="(?!No description)[^"]{10}', p)] == []
+
+
 def test_the_start_page_lists_the_pages_of_the_navigation_in_its_order():
     *_, nav = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:\n")
     listed = re.findall(r"(\S+\.(?:md|ipynb))$", nav, re.MULTILINE)

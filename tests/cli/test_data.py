@@ -81,7 +81,7 @@ def test_a_dataset_is_fetched_and_checked(run, site, tmp_path):
     assert checked.code == 0
     assert "2 recordings of 31 can be read: 2 subjects, 0.1 h, 2 with a scoring." in checked.out
     assert "8 files compared with what was published." in checked.out
-    assert "Nothing is wrong" in checked.out
+    assert "No problem was found" in checked.out
 
 
 def test_a_broken_copy_exits_with_1_and_a_table(run, site, tmp_path):

@@ -239,7 +239,7 @@ def test_a_start_in_the_list_is_when_the_night_began(run, nights):
     assert report["lights"] == "lights off at 22:40:00, 600 s (epoch 20)"
     wrong = sample_list(nights, "id probabilities start", "a nights/n1.csv 600")
     line = error_line(run("stats", wrong))
-    assert "row 2: start '600' is no time, expected a time such as 22:30 or 2024-05-01T22:30." in line
+    assert "row 2: start '600' is not a time, expected a time such as 22:30 or 2024-05-01T22:30." in line
 
 
 def test_check_keeps_to_the_lights_of_the_list(run, nights):
@@ -280,8 +280,8 @@ def write_annotated(path: Path, texts: list[str]) -> None:
     ("rows", "expected"),
     [
         (["id probabilities", "a nights/n1.csv", "a nights/n2.csv"], "line 3 is 'a' again, after line 2."),
-        (["id probabilities lights_off", "a nights/n1.csv 25:99"], "row 2: lights_off '25:99' is no time"),
-        (["id probabilities lights_on", "a nights/n1.csv soon"], "row 2: lights_on 'soon' is no time"),
+        (["id probabilities lights_off", "a nights/n1.csv 25:99"], "row 2: lights_off '25:99' is not a time"),
+        (["id probabilities lights_on", "a nights/n1.csv soon"], "row 2: lights_on 'soon' is not a time"),
         (["id probabilities", "a/b nights/n1.csv"], "row 2: the id 'a/b' cannot name a file."),
         (["id probabilities", "a nights/n1.csv", "A nights/n2.csv"], "the ids 'a' and 'A' differ in case"),
         (["id probabilities", "a"], "line 2 has 1 cell, the header has 2."),

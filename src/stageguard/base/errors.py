@@ -110,7 +110,7 @@ class StageGuardError(Exception):
 
 
 class ProfileError(StageGuardError, ValueError):
-    """A profile, or the file it was to come from, is wrong."""
+    """A profile, or its file, is wrong."""
 
 
 class InputError(StageGuardError, ValueError):
@@ -124,7 +124,7 @@ class PinError(InputError):
 
 
 class CohortError(StageGuardError, ValueError):
-    """The profile refuses the cohort it was to be applied to."""
+    """The profile refuses this cohort."""
 
 
 class FileFormatError(StageGuardError, ValueError):
@@ -137,7 +137,7 @@ class FileFormatError(StageGuardError, ValueError):
 
 
 class MissingFileError(StageGuardError, FileNotFoundError):
-    """A file that was to be read is not there."""
+    """A file that should be read does not exist."""
 
 
 class OutputError(StageGuardError, OSError):
@@ -149,7 +149,7 @@ class OutputExistsError(OutputError, FileExistsError):
 
 
 class MissingExtraError(StageGuardError, ImportError):
-    """An optional library is needed for this and is not installed."""
+    """An optional library that this needs is not installed."""
 
 
 class StageGuardWarning(UserWarning):

@@ -320,7 +320,7 @@ def _sample(
         try:
             return parse(row[column]) if column in row else None
         except ValueError:
-            problem = f"row {number}: {column} {row[column][:40]!r} is no time, expected {words}."
+            problem = f"row {number}: {column} {row[column][:40]!r} is not a time, expected {words}."
             raise file_error(path, problem) from None
 
     return Input(

@@ -72,7 +72,7 @@ else:
 
 
 class SemiMarkovDecoder(_Estimator):
-    """Guard a stager's probabilities by a profile that is fitted to scored nights.
+    """Guard a stager's probabilities with a profile fitted to scored nights.
 
     Nights are a list of arrays (n_epochs, n_stages), columns in the profile's stage order; or one array of
     all of them below each other, with their `lengths`. Without lengths, an array with `groups` per epoch is

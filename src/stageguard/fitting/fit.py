@@ -95,7 +95,7 @@ def fit_report(
     progress: Callable[[Progress], None] | None = None,
     executor: Executor | None = None,
 ) -> FitReport:
-    """Fit a profile and return all that was found on the way: see `fit` for the parameters.
+    """Fit a profile and return everything that was learned: see `fit` for the parameters.
 
     Returns
     -------

@@ -34,7 +34,7 @@ def tune(
     logits: bool = False,
     log: bool = False,
 ) -> Profile:
-    """Tune a profile to a stager by ten or more of its nights, which nobody has to score.
+    """Tune a profile to a stager, from ten or more of its unscored nights.
 
     Flicker is a property of the stager, fragmentation one of the sleeper. Whether the stager flickers is
     decided once, by the median fragmentation index of its argmax: if that is more than ``act_above`` times

@@ -40,7 +40,7 @@ ARGMAX_NOTE = "stages are the most probable ones, not decoded"
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What was written: the files, the main one first, and what their format could not carry.
+    """What was written: the files, the main one first, and what their format could not store.
 
     Attributes
     ----------
@@ -143,7 +143,7 @@ def convert(
     pool_to_seconds: float | None = None,
     normalize: bool = False,
 ) -> Written:
-    """Convert a night from any format that is read to any that is written.
+    """Convert a night from any format that can be read to any that can be written.
 
     Parameters
     ----------

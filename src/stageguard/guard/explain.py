@@ -42,7 +42,7 @@ FORBIDDEN_NATS = -1000.0
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One stretch of epochs that was decided otherwise than by the stager.
+    """A run of epochs whose stage differs from the stager's choice.
 
     Attributes
     ----------

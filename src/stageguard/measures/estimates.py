@@ -117,7 +117,7 @@ _ones = lru_cache(8)(np.ones)  # nights of a cohort are often of one length
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """What a night's probabilities say beyond its hypnogram, which they never alter.
+    """What a night's probabilities add to its hypnogram, which does not change.
 
     Attributes
     ----------
@@ -208,7 +208,7 @@ def estimates(
     min_first_rem_seconds: float = FIRST_REM_SECONDS,
     seed: int = 0,
 ) -> Estimates:
-    """Minutes of every stage as its probabilities expect them, and the REM latency that serves a night best.
+    """Return the expected minutes of every stage, and the best estimate of REM latency.
 
     Costs about as much as decoding the night once more.
 

@@ -89,7 +89,7 @@ def soft_agreement(hypnograms: Sequence[Hypnogram]) -> tuple[float, ...]:
 
 @dataclass(frozen=True, slots=True)
 class AmongExperts:
-    """A stager's agreement with each expert, beside the experts' agreement with one another.
+    """A stager's agreement with each expert, and the experts' agreement with one another.
 
     All numbers are means over nights. With panels of one size for everybody, the stager's soft agreement is
     the mean over panels that leave one scorer out.

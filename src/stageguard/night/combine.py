@@ -24,7 +24,7 @@ def combine(
     method: str = "mean",
     weights: Sequence[float] | None = None,
 ) -> Hypnodensity:
-    """Return one density of several: of channels, or of stagers.
+    """Combine the probabilities of several channels or stagers into one density.
 
     Parameters
     ----------

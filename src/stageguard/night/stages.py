@@ -56,7 +56,7 @@ def canonical_name(text: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class StageScheme:
-    """The stages a stager tells apart, in the order of its columns.
+    """The stages a stager distinguishes, in the order of its columns.
 
     Parameters
     ----------

@@ -255,7 +255,7 @@ _MANY_FREED = 0.10
 
 
 class SemiMarkovParts(NamedTuple):
-    """The loss, and how many of the labels it rests on.
+    """The loss, and how many labels it uses.
 
     Attributes
     ----------

@@ -35,7 +35,7 @@ def plot_bland_altman(
     names: Sequence[str] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw how far a sleep statistic is off the expert's, over a cohort, after Bland and Altman.
+    """Draw a Bland-Altman plot: a sleep statistic compared with the expert's, over a cohort.
 
     A point for each night: the difference from the expert over the mean of the two. Lines are the bias and
     the limits of agreement (1.96 standard deviations), bars on the right their 95 % intervals. Each night

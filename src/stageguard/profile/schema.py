@@ -127,12 +127,12 @@ def _own_role(role: str, scheme: StageScheme, _: StageScheme) -> str | None:
 REQUIRED = ("name", "scheme", "epoch_seconds", "transitions")
 _OWN_SCHEME = ("stages", "wake", "rem")
 _TABLE = (
-    Key("name", "what it is called", parts.by_check(checks.text, empty=False), decodes=False),
-    Key("summary", "what it is", parts.by_check(checks.text), "", decodes=False),
-    Key("intended_for", "whom it is for", parts.by_check(checks.text), "", decodes=False),
+    Key("name", "the name of the profile", parts.by_check(checks.text, empty=False), decodes=False),
+    Key("summary", "one sentence that describes it", parts.by_check(checks.text), "", decodes=False),
+    Key("intended_for", "who it is for", parts.by_check(checks.text), "", decodes=False),
     Key(
         "species",
-        "whose sleep it is; simulated sleepers are of this kind",
+        "the species; simulated sleepers are of this species",
         parts.by_check(checks.text, empty=False),
         "human",
         decodes=False,
@@ -146,31 +146,31 @@ _TABLE = (
     ),
     Key(
         "cohort",
-        "the cohort a fitted profile was fitted on; `decode(..., cohort=...)` with any other leaves out what "
-        "belongs to that cohort alone",
+        "the cohort a profile was fitted on; for any other, `decode(..., cohort=...)` leaves out what was "
+        "learned about this cohort alone",
         parts.by_check(checks.text, empty=False),
         shown="none",
         decodes=False,
     ),
     Key(
         "other_cohorts",
-        'what happens then: `"unweighted"` = without `prior_exponent` and `biases`, `"argmax"` = the profile '
-        "steps aside",
+        'how other cohorts are decoded: `"unweighted"` = without `prior_exponent` and `biases`, `"argmax"` = '
+        "the profile steps aside",
         parts.by_check(checks.choice, ("unweighted", "argmax")),
         "unweighted",
         decodes=False,
     ),
     Key(
         "stager",
-        "the stager a tuned or fitted profile belongs to; `decode(..., stager=...)` with any other leaves "
-        "out what belongs to that stager alone, and so does a fitted profile where none is said",
+        "the stager a profile was tuned or fitted to; for any other, `decode(..., stager=...)` leaves out "
+        "what was learned about this stager alone. A fitted profile also does so if no stager is named",
         parts.by_check(checks.text, empty=False),
         shown="none",
         decodes=False,
     ),
     Key(
         "not_for",
-        'a sentence, or tables of `cohort`, `aliases`, `action` (`"warn"` or `"refuse"`) and `reason`: what '
+        'a sentence, or tables of `cohort`, `aliases`, `action` (`"warn"` or `"refuse"`) and `reason`, which '
         "`decode(..., cohort=...)` looks up",
         parts.read_cautions,
         "",
@@ -216,7 +216,7 @@ _TABLE = (
     ),
     Key(
         "transition_weight",
-        "τ, how much the prior counts against the evidence; 0 switches it off",
+        "τ, weight of the prior relative to the evidence; 0 switches the prior off",
         parts.by_check(checks.number, low=0, high=1000),
         1.0,
     ),
@@ -235,13 +235,13 @@ _TABLE = (
     Key("prior", "share of each stage", parts.read_prior, shown="none", write=parts.by_stage),
     Key(
         "rare_probability",
-        "probability of the rare changes that carry none of their own",
+        "probability of rare transitions that do not have their own",
         parts.by_check(parts.probability),
         0.001,
     ),
     Key(
         "rare",
-        'discouraged changes `["W", "R"]`, or with a probability of their own `["W", "R", 0.1]`; it replaces '
+        'discouraged transitions `["W", "R"]`, or with their own probability `["W", "R", 0.1]`; it replaces '
         "the counted one, without renormalising",
         lambda value, where, scheme: parts.read_pairs(value, where, scheme, with_probability=True),
         [],
@@ -249,7 +249,7 @@ _TABLE = (
     ),
     Key(
         "tvr_pairs",
-        "which changes TVR counts; counting is not discouraging",
+        "transitions that TVR counts; counting does not discourage them",
         lambda value, where, scheme: parts.read_pairs(value, where, scheme, with_probability=False),
         shown="those of `rare`",
         field="_tvr_pairs",
@@ -272,7 +272,7 @@ _TABLE = (
     Key(
         "transitions",
         "one row per stage, its own included, that sums to 1 within 0.001; a stage left out of a row has "
-        "probability 0, a forbidden change",
+        "probability 0 and is forbidden there",
         parts.read_transitions,
         write=lambda rows, scheme: parts.by_stage([parts.by_stage(row, scheme) for row in rows], scheme),
     ),
@@ -285,16 +285,16 @@ _TABLE = (
     ),
     Key(
         "clock",
-        "what the time since sleep onset says: `curves` of nats per stage, one value each `step_minutes` "
-        "(5); `weight` (1); the most that a bout of the stager's may lose, `bout_nats` (no bound); a wake of "
-        "`restart_wake_minutes` (60) starts it again",
+        "evidence from the time since sleep onset: `curves` of nats per stage, one value every "
+        "`step_minutes` (5); `weight` (1); `bout_nats`, the most that one of the stager's bouts can lose (no "
+        "limit); `restart_wake_minutes` of wake (60) start it again",
         parts.read_clock,
         shown="none",
     ),
     Key(
         "durations",
-        "per stage the probabilities of bouts of 1, 2, … epochs; the hazard of the last entry carries on as "
-        "a geometric tail",
+        "per stage, the probabilities of bouts of 1, 2, … epochs; longer bouts continue with the hazard of "
+        "the last entry",
         parts.per_stage(parts.read_durations),
         {},
     ),
@@ -315,8 +315,8 @@ _TABLE = (
     ),
     Key(
         "fingerprint",
-        "how that stager's nights look, by which `decode` knows others: `n_nights`, and `[lowest, median, "
-        "highest]` over them of `fragmentation_index`, `entropy` (nats), `sharpness` (mean highest "
+        "summary of the stager's nights, by which `decode` recognises others: `n_nights`, and `[lowest, "
+        "median, highest]` of `fragmentation_index`, `entropy` (nats), `sharpness` (mean highest "
         "probability) and, by stage, `shares`; written by [tune](tune.md) and [fit](fit.md)",
         read_fingerprint,
         shown="none",
@@ -324,24 +324,22 @@ _TABLE = (
     ),
     Key(
         "intervals",
-        "errors on scored nights by statistic, written by [fit](fit.md); `replace` of what decodes "
-        "[drops them](intervals.md)",
+        "errors on scored nights by statistic, written by [fit](fit.md); [dropped](intervals.md) if "
+        "`replace` changes how nights are decoded",
         parts.read_intervals,
         {},
         decodes=False,
     ),
     Key(
         "estimators",
-        "which estimator serves `tst_minutes`, `minutes_` of a stage (`path`, `probabilities`, `posterior`) "
+        "the estimator of `tst_minutes`, `minutes_` of a stage (`path`, `probabilities`, `posterior`) "
         "and `rem_latency_minutes` (`path`, `bout`, `clock`, `expected`, `draws`), chosen by [fit](fit.md); "
-        "others have their [defaults](posterior.md#expected-minutes)",
+        "without it, the [defaults](posterior.md#expected-minutes) are used",
         read_estimators,
         {},
         write=lambda value, scheme: dict(value),
         decodes=False,
     ),
-    Key(
-        "provenance", "where the numbers come from, in any form TOML has", parts.read_tree, {}, decodes=False
-    ),
+    Key("provenance", "where the numbers come from, as any TOML", parts.read_tree, {}, decodes=False),
 )
 KEYS = {key.name: key for key in _TABLE}

@@ -283,11 +283,11 @@ def print_check(result: Check, out: Console) -> None:
     if result.n_compared:
         out.print(f"{count(result.n_compared, 'file')} compared with what was published.")
     else:
-        out.print("No published digests are known here, so that no file could be compared.")
+        out.print("No published digests are known here, so no file was compared.")
     if result.n_absent:
         out.print(f"{count(result.n_absent, 'published file')} not here: a part of the dataset.")
     if result.is_fine:
-        out.print("Nothing is wrong with what is here.")
+        out.print("No problem was found.")
         return
     print_heading(out, count(len(result.problems), "problem"))
     _print_rows(

@@ -47,7 +47,7 @@ def tune(
     jobs: Jobs = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Tune a profile to a stager by ten or more of its nights, which nobody has to score.
+    """Tune a profile to a stager, from ten or more of its unscored nights.
 
     Decides once whether the stager flickers, by the median fragmentation of its argmax. If it does, its
     nights are brought towards the experts' fragmentation, and half of the differences between people are

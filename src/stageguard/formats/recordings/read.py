@@ -59,7 +59,7 @@ def read_recording(
     scoring: ScoringLike | Mapping[str, ScoringLike] | None = None,
     units: Mapping[str, str] | None = None,
 ) -> Recording:
-    """One recording from a file; long signals stay there until a slice of them is asked for.
+    """One recording from a file; long signals stay there until a slice of them is requested.
 
     Parameters
     ----------
