@@ -81,7 +81,9 @@ def main() -> None:
         path.write_text(KINDS["all digits, with onset and duration"](night_of(N_EPOCHS, 5)))
         density = sg.read_density(path)
         best = race({"read": lambda: sg.read_density(path), "decode": lambda: decode(density, "human-psg-5")})
-        rows.append(Row("reading a night, compared with decoding it", best["read"] / best["decode"], "× the time"))
+        rows.append(
+            Row("reading a night, compared with decoding it", best["read"] / best["decode"], "× the time")
+        )
     report("reading", "Reading CSV of probabilities, compared with pandas", rows)
 
 

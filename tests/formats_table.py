@@ -12,7 +12,7 @@ from stageguard.formats.registry import formats
 PAGE = Path(__file__).parents[1] / "docs" / "formats.md"
 TESTS = Path(__file__).parent / "formats"
 BEGIN, END = "<!-- formats: begin -->", "<!-- formats: end -->"
-HEADER = ("format", "what it is", "probabilities", "hypnogram", "written", "what it cannot carry", "test")
+HEADER = ("format", "what it is", "probabilities", "hypnogram", "written", "what it cannot store", "test")
 
 
 def proofs() -> dict[str, list[str]]:

@@ -1,7 +1,7 @@
 """Write nights in any tool's format, and convert from one to another.
 
 Files appear whole or not at all, never over one that was read; what was made for a format is read back, which
-tells what it cannot carry.
+tells what it cannot store.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A file format: how to know it, who reads and writes it, what it holds and what it cannot carry."""
+"""A file format: how to know it, who reads and writes it, what it holds and what it cannot store."""
 
 from __future__ import annotations
 
