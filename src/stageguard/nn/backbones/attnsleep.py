@@ -165,9 +165,8 @@ class _EncoderLayer(nn.Module):
         return result
 
     def _heads(self, x: Tensor) -> Tensor:
-        return x.view(*x.shape[:2], self.n_heads, -1).transpose(
-            1, 2
-        )  # (n, heads, features, places of a head)
+        # (n, heads, features, places of a head)
+        return x.view(*x.shape[:2], self.n_heads, -1).transpose(1, 2)
 
 
 def _feed_forward(n_in: int, n_hidden: int) -> nn.Sequential:
