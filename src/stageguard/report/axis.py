@@ -69,7 +69,7 @@ class Axis:
             yield self.x(seconds / self.epoch_seconds), self.time_text(seconds)
 
     def time_text(self, seconds: float) -> str:
-        """Return seconds since the night's start as clock time, or else as time since the recording's start."""
+        """Return seconds since the night's start as clock time, else as time since the recording's start."""
         if self.start is not None:
             clock = self.start + timedelta(seconds=seconds)
             return f"{clock:%m-%d}" if self.step >= DAY else f"{clock:%H:%M}"
