@@ -34,11 +34,11 @@ class Staged:
     density : Hypnodensity
         The network's probabilities.
     decoding : Decoding
-        What the guard made of them.
+        The guard's hypnogram, with what it changed.
     quality : SignalQuality or None
-        How far each epoch of the signal was trusted; None where that was not judged.
+        How far each epoch of the signal was trusted; None if signal quality was not judged.
     notes : tuple of str
-        What was staged and how, for whoever reads the result.
+        What was staged and how, as sentences for the reader.
     """
 
     density: Hypnodensity
@@ -61,17 +61,17 @@ def stage(
     Parameters
     ----------
     recording : Recording or FeatureTable
-        What was recorded, or the features of it that the network was trained on.
+        The recording, or a table of the features that the network was trained on.
     model : TrainedModel, str or Path
         A network, or the folder that ``stageguard train`` wrote. Needs the extra ``torch``.
     profile : Profile or str, optional
-        What to guard with; the network's own by default.
+        The profile to guard with. Default: the profile the network was trained with.
     quality : {"graded", "kdd2026", "none"}, optional
-        How to judge the signal of a recording: by default graded, and by the paper's thresholds with a
-        profile that reproduces the paper.
+        How to judge the signal of a recording. Default: "kdd2026", the paper's thresholds, with a profile
+        that reproduces the paper, and "graded" with any other.
     temperature : bool, optional
-        Whether the network's probabilities are softened by the temperature found in training: by default
-        unless the profile reproduces the paper, which has none.
+        Whether to soften the network's probabilities by the temperature found in training. Default: yes,
+        unless the profile reproduces the paper, which uses no temperature.
     cohort : str, optional
         Who was recorded, as in `decode`.
 
@@ -101,7 +101,7 @@ def stage(
 
 
 def default_rules(profile: Profile) -> QualityRules:
-    """Return the rules of signal quality that go with a profile."""
+    """Return the signal quality rules to use with a profile."""
     return "kdd2026" if profile.reproduces_paper else "graded"
 
 
@@ -113,7 +113,7 @@ def _first_epoch(table: FeatureTable) -> tuple[str, ...]:
 def _features(
     recording: Recording, model: TrainedModel, rules: QualityRules
 ) -> tuple[FeatureTable, SignalQuality | None, tuple[str, ...]]:
-    """Return the table the network sees, and how far each epoch's signal can be trusted."""
+    """Return the network's feature table, the signal quality (None without rules) and notes."""
     card = model.card
     recipe = card.feature_recipe(recording.id)
     table = table_of(recording, recipe, epoch_seconds=card.epoch_seconds)

@@ -1,4 +1,4 @@
-"""Datasets in their native layouts, as one `Recording` after another.
+"""Datasets in their native layouts, read as one `Recording` after another.
 
 >>> from stageguard.datasets import recordings
 >>> for recording in recordings("accusleep", "data/accusleep"):
@@ -26,15 +26,15 @@ from stageguard.night.recording import Recording
 Access = Literal["open", "gated", "private"]
 Fetch = Callable[[str], bytes]
 
-SUMS = "SHA256SUMS.txt"  # in every project of PhysioNet, and in local copies, which are checked by it
+SUMS = "SHA256SUMS.txt"  # in every PhysioNet project; local copies are checked against it
 PHYSIONET = "https://physionet.org"
 OSF_API = "https://api.osf.io/v2"
-MOST_PAGES = 1000  # of a bucket's list; a page names a thousand files
+MOST_PAGES = 1000  # of a bucket's list; a page lists a thousand files
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """One file that can be fetched; size and digests where they are published."""
+    """One file that can be fetched; size and digests are None if not published."""
 
     path: str  # below the dataset's folder, with forward slashes
     url: str
@@ -45,17 +45,17 @@ class RemoteFile:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One recording that was found in a folder and is not yet read."""
+    """One recording that was found in a folder but not read yet."""
 
     id: str
     subject: str
-    files: tuple[Path, ...]  # those it is made of, the main one first
-    # a `functools.partial` of a module's function, so that entries can be sent to other processes
+    files: tuple[Path, ...]  # the recording's files, the main one first
+    # a `functools.partial` of a module-level function, so that entries can be sent to other processes
     reader: Callable[[], Recording] = field(repr=False)
-    missing: tuple[str, ...] = ()  # files the layout promises and the folder lacks, by their path below it
+    missing: tuple[str, ...] = ()  # files of the layout that the folder lacks, by their path in the folder
 
     def read(self) -> Recording:
-        """Return the recording. Whatever a library says of a broken file is one line naming the file."""
+        """Return the recording. Any error of a library becomes one line that names the recording."""
         try:
             return self.reader()
         except (StageGuardError, MemoryError):
@@ -69,14 +69,14 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A dataset: what it is, who may have it, and how it is read; texts are "" where nothing is published."""
+    """A dataset: facts, access, and how to find its recordings; a text is "" if nothing is published."""
 
     name: str  # as in ``recordings(name, folder)``
-    title: str  # what it is called in papers
+    title: str  # name used in papers
     modality: str  # one of `signals.modalities.MODALITIES`, or "any"
-    access: Access  # anybody can fetch it, whoever signs an agreement, or nobody but its authors
+    access: Access  # for everybody, for those who sign an agreement, or for the authors only
     how_to_get: str
-    # takes the folder and options by name, and yields entries in a stable order and cheaply
+    # takes the folder and options by name; yields entries in a stable order without reading signals
     find: Callable[..., Iterator[Entry]] = field(repr=False)
     licence: str = ""
     ethics: str = ""
@@ -84,15 +84,15 @@ class Dataset:
     citation: str = ""
     n_subjects: int | None = None  # of the complete dataset
     n_recordings: int | None = None
-    # a function takes ``fetch(url) -> bytes``
+    # a function that lists the files takes ``fetch(url) -> bytes``
     files: Callable[[Fetch], tuple[RemoteFile, ...]] | tuple[RemoteFile, ...] = ()
-    has_archives: bool = False  # its zip files are to be unpacked when they have been fetched
-    # with one line of explanation each; "subjects" is heeded by `entries`, all others by `find`
+    has_archives: bool = False  # whether to unpack its zip files after fetching
+    # name -> one line of explanation; `entries` handles "subjects", `find` all others
     options: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def page(self) -> str:
-        """Its page below ``docs/``."""
+        """Path of the dataset's page below ``docs/``."""
         return f"datasets/{self.name}.md"
 
     def entries(self, folder: str | Path, **options: Any) -> Iterator[Entry]:
@@ -114,12 +114,12 @@ class Dataset:
         return (entry for entry in entries if wanted is None or entry.subject.upper() in wanted)
 
     def remote_files(self, fetch: Fetch) -> tuple[RemoteFile, ...]:
-        """Return what can be fetched, asking for a list where there is one."""
+        """Return the files that can be fetched; an online list is fetched first."""
         return self.files(fetch) if callable(self.files) else self.files
 
 
 def _wanted_subjects(subjects: Sequence[str] | str | None) -> frozenset[str] | None:
-    """Return subjects in capitals, given as a list or as text with commas; None means all."""
+    """Return subjects in capitals, from a list or a text with commas; None means all."""
     if subjects is None:
         return None
     parts = subjects.split(",") if isinstance(subjects, str) else [str(each) for each in subjects]
@@ -145,7 +145,7 @@ def parse_sha256sums(text: str) -> dict[str, str]:
 
 
 def physionet_files(fetch: Fetch, project: str) -> tuple[RemoteFile, ...]:
-    """List a PhysioNet project by its SHA256SUMS.txt, which comes first."""
+    """List the files of a PhysioNet project by its SHA256SUMS.txt, which comes first."""
     base = f"{PHYSIONET}/files/{project}"
     digests = parse_sha256sums(fetch(f"{base}/{SUMS}").decode("utf-8"))
     listed = [RemoteFile(path, f"{base}/{quote(path)}", sha256=digest) for path, digest in digests.items()]
@@ -176,7 +176,7 @@ def _osf_folder(fetch: Fetch, url: str | None, folder: str) -> Iterator[RemoteFi
 
 
 def bucket_files(fetch: Fetch, bucket: str, folder: str, suffix: str) -> tuple[RemoteFile, ...]:
-    """List the files of a bucket with this suffix, with sizes and, where the list gives them, MD5 digests."""
+    """List the files of a bucket with this suffix, with their sizes and, if listed, MD5 digests."""
     listed: list[RemoteFile] = []
     query = {"list-type": "2"}
     for _ in range(MOST_PAGES):
@@ -188,7 +188,7 @@ def bucket_files(fetch: Fetch, bucket: str, folder: str, suffix: str) -> tuple[R
                     f"the list of {bucket} names the file {key[:60]!r}, expected one below it."
                 )
             if key.endswith(suffix) and not key.endswith("/"):
-                # an ETag with a dash is no digest of the file: it came in several parts
+                # an ETag with a dash is no digest of the file, which was uploaded in several parts
                 digest = re.fullmatch(r'"?([0-9a-f]{32})"?', tag)
                 n_bytes = int(size) if size.isdecimal() else None
                 url = f"{bucket}/{quote(key)}"
@@ -223,7 +223,7 @@ def dataset_names() -> tuple[str, ...]:
 
 
 def dataset(name: str) -> Dataset:
-    """Return what is known of a dataset; a name that is none is an InputError."""
+    """Return a dataset by name; an unknown name is an InputError."""
     key = name.strip().lower().replace("_", "-")
     if key not in _catalogue():
         hint = did_you_mean(name, _catalogue())
@@ -240,7 +240,7 @@ def dataset(name: str) -> Dataset:
 
 
 def _deferred(name: str, function: str) -> Callable[..., Any]:
-    """Return a function of a dataset's module, which is imported when it is called."""
+    """Return a function of a dataset's module; the module is imported on the first call."""
     reference = f"datasets.{name.replace('-', '_')}:{function}"
     return lambda *arguments, **options: load(reference)(*arguments, **options)
 
@@ -257,10 +257,11 @@ def recordings(
     on_error: Callable[[Entry, Exception], None] | None = None,
     **options: Any,
 ) -> Iterator[Recording]:
-    """Read the recordings of a dataset, one at a time; options are the dataset's own.
+    """Read the recordings of a dataset, one at a time; options are those of the dataset.
 
-    Long signals stay in their files until a slice of them is asked for. `on_error` is called with the entry
-    and the error of a recording that cannot be read, which is then left out; by default it is raised.
+    Long signals stay in their files until a slice is read. If a recording cannot be read, `on_error` is
+    called with its entry and the error, and the recording is left out. Without `on_error` the error is
+    raised.
     """
     for entry in entries(name, folder, **options):
         try:

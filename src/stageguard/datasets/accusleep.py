@@ -24,9 +24,9 @@ from stageguard.night.stages import WNR3
 from stageguard.night.timing import reepoch_labels
 
 CODES = {1: "R", 2: "W", 3: "N"}
-UNDEFINED = (-1, 0, 4)  # AccuSleePy's, nobody's, and that of AccuSleep in MATLAB
+UNDEFINED = (-1, 0, 4)  # codes for undefined: AccuSleePy's, an unused one, AccuSleep's in MATLAB
 
-# What a session's folder holds, by file name in lower case; a table wins over MAT-files of the same session.
+# Files of a session's folder, in lower case; a table takes precedence over MAT-files of the same session.
 _SIGNAL_FILES = {"eeg.mat": "eeg", "emg.mat": "emg"}
 _TABLE_FILES = ("recording.parquet", "recording.csv")
 _LABEL_FILES = ("labels.mat", "labels.csv", "labels.parquet")
@@ -36,9 +36,9 @@ _GROUP = re.compile(r"(\d+)[-_ ]?hour[-_ ]?recordings?", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the files do not say themselves."""
+    """Facts that the files do not contain."""
 
-    epoch_seconds: float = 4.0  # wanted; 2.5 keeps the labels as they are
+    epoch_seconds: float = 4.0  # of the hypnogram; 2.5 keeps the labels as they are
     label_seconds: float = 2.5
     rate_hz: float = 512.0
     unit: str = ""
@@ -57,30 +57,30 @@ class Session:
 
     @property
     def id(self) -> str:
-        """Name that is the same wherever the dataset's folder is."""
+        """Name of the session, independent of where the dataset's folder is."""
         return "_".join(part for part in (self.group, self.mouse, self.name) if part)
 
     @property
     def is_table(self) -> bool:
-        """Whether it is in AccuSleePy's form."""
+        """Whether the session is in AccuSleePy's format."""
         return any(name in self.files for name in _TABLE_FILES)
 
 
 def find(folder: Path, *, group: str | None = None, same_mice: bool = True, **files: Any) -> Iterator[Entry]:
     """Find the sessions below a folder: the dataset, one of its groups, one mouse, or one session.
 
-    Whether Mouse01 of one group is that of the other nobody has published, so that by default they are never
-    parted.
+    It is not published whether Mouse01 of one group is Mouse01 of the other. By default (``same_mice``) they
+    are one subject, so that a split never separates them.
     """
     options = Options(**files)
     if options.unit:
-        scale_to(options.unit, "uV", what="the signal")  # refuses unknown ones before anything is read
+        scale_to(options.unit, "uV", what="the signal")  # refuses an unknown unit before any file is read
     sessions = _sessions(folder)
     if group is not None:
         wanted = group.lower().removesuffix("_recordings")
-        kept = {key: one for key, one in sessions.items() if one.group.lower() == wanted}
+        kept = {key: session for key, session in sessions.items() if session.group.lower() == wanted}
         if not kept:
-            there = ", ".join(sorted({one.group for one in sessions.values()} - {""})) or "none"
+            there = ", ".join(sorted({session.group for session in sessions.values()} - {""})) or "none"
             raise InputError(f"{folder} has no group {group!r}; it has: {there}.")
         sessions = kept
     if not sessions:
@@ -93,10 +93,14 @@ def find(folder: Path, *, group: str | None = None, same_mice: bool = True, **fi
         )
         raise InputError(f"{folder} holds no AccuSleep recording. {instead}")
     for key in sorted(sessions):
-        one = sessions[key]
-        subject = one.mouse if same_mice or not one.group else f"{one.group}_{one.mouse}"
+        session = sessions[key]
+        subject = session.mouse if same_mice or not session.group else f"{session.group}_{session.mouse}"
         yield Entry(
-            one.id, subject, tuple(one.files.values()), partial(_read, one, subject, options), _missing(one)
+            session.id,
+            subject,
+            tuple(session.files.values()),
+            partial(_read, session, subject, options),
+            _missing(session),
         )
 
 
@@ -117,9 +121,10 @@ def _sessions(folder: Path) -> dict[tuple[str, str, str], Session]:
 
 
 def _session(root: Path, folder: Path, files: Mapping[str, Path]) -> Session:
-    """Tell group, mouse and session from the names of the folders, whichever of them was given.
+    """Return the session, with group, mouse and name taken from the names of the folders.
 
-    Without a folder that is named like a mouse, the first folder below the one given is the animal.
+    ``root`` may be any folder of the tree. If no folder is named like a mouse, the first folder below the
+    root is the mouse.
     """
     parts, top = folder.resolve().parts, len(root.resolve().parts)
     named = [i for i, part in enumerate(parts) if i >= top - 2 and _MOUSE.fullmatch(part)]
@@ -192,7 +197,7 @@ def _scoring(session: Session, options: Options, seconds: float | None) -> Hypno
         if "brain_state" not in columns:
             raise broken(path, "has no column 'brain_state'. AccuSleePy names it so.")
         codes = columns["brain_state"][0:]
-        # AccuSleePy writes a confidence beside what it has scored itself
+        # AccuSleePy writes a confidence next to the epochs that it scored
         confidence = np.asarray(columns["confidence_score"][0:], float) if len(columns) > 1 else np.zeros(0)
         scorer = "AccuSleePy" if (confidence > 0).any() else scorer
     labels = _labels(path, np.asarray(codes, dtype=np.float64), options)
@@ -208,7 +213,7 @@ def _scoring(session: Session, options: Options, seconds: float | None) -> Hypno
 
 
 def _labels(path: Path, codes: np.ndarray[tuple[int, ...], np.dtype[np.float64]], options: Options) -> Labels:
-    """Labels in the scheme of Wake, NREM and REM from AccuSleep's codes."""
+    """Return labels of the scheme wnr3 from AccuSleep's codes."""
     names = {int(code): name for code, name in (CODES if options.codes is None else options.codes).items()}
     labels = np.full(len(codes), UNSCORED, dtype=np.int8)
     for code, name in names.items():

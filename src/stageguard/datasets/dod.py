@@ -3,8 +3,8 @@
     072653fc-....h5                           signals/eeg/C3_M2, ..., hypnogram, attribute "description"
     scorers/dodh/scorer_1/072653fc-....json   a number per 30 s
 
--1 is not scored, 0 W, 1 N1, 2 N2, 3 N3, 4 REM. The scorers' lists cover more of the night than the .h5 files.
-They are laid where they agree with the file's own hypnogram; where no place is clearly the right one, they
+-1 is unscored, 0 W, 1 N1, 2 N2, 3 N3, 4 REM. The scorers' lists cover more of the night than the .h5 files.
+They are shifted to where they agree best with the file's hypnogram. If no position is clearly the best, they
 are left out with a warning.
 """
 
@@ -34,10 +34,10 @@ from stageguard.night.recording import Recording, Samples, Signal
 from stageguard.night.stages import AASM5
 
 EPOCH_SECONDS = 30.0
-RATE_HZ, UNIT = 250.0, "uV"  # of every signal, where a file does not say
+RATE_HZ, UNIT = 250.0, "uV"  # of signals that a file does not describe
 MOST_EPOCHS = 10_000
-# Share of epochs in which two of five scorers say what the file's hypnogram says. In DOD-H it is 0.998 or
-# more at the right place and at most 0.955 one epoch beside it.
+# Share of epochs in which two of five scorers agree with the file's hypnogram. In DOD-H it is 0.998 or more
+# at the right position and at most 0.955 one epoch off.
 LEAST_AGREEMENT, LEAST_LEAD, SHARE_OF_SCORERS = 0.97, 0.02, 0.4
 BUCKETS = {"dodh/": "https://dreem-dod-h.s3.amazonaws.com", "dodo/": "https://dreem-dod-o.s3.amazonaws.com"}
 SCORERS_URL = "https://github.com/Dreem-Organization/dreem-learning-evaluation/archive/refs/heads/master.zip"
@@ -65,7 +65,7 @@ def find(folder: Path, *, scorers: str | Path | None = None) -> Iterator[Entry]:
 
 
 def read_night(path: Path, scorers: Sequence[Path] = ()) -> Recording:
-    """Read one night: signals, the file's own hypnogram as "consensus", and each scorer's."""
+    """Read one night: signals, the file's hypnogram as "consensus", and each scorer's hypnogram."""
     with hdf5_file(path) as file:
         signals = _signals(path, file)
         start = _start(file.attrs.get("start_time"))
@@ -74,9 +74,9 @@ def read_night(path: Path, scorers: Sequence[Path] = ()) -> Recording:
     nights: dict[str, Hypnogram] = {}
     if own is not None:
         nights["consensus"] = fit(_night(own, "consensus"), recording, trailing=True)
-    given = {scorer.parent.name: _read_json(scorer) for scorer in scorers}
+    lists = {scorer.parent.name: _read_json(scorer) for scorer in scorers}
     n_epochs = int((recording.seconds + 0.01) // EPOCH_SECONDS)
-    for name, labels in place_scorers(given, own, n_epochs, path.name).items():
+    for name, labels in place_scorers(lists, own, n_epochs, path.name).items():
         nights[name] = fit(_night(labels, name), recording, trailing=True)
     study = next((kind for folder, kind in STUDIES.items() if folder in str(path.parent).lower()), None)
     facts: dict[str, float | str] = {} if study is None else {"study": study}
@@ -86,7 +86,10 @@ def read_night(path: Path, scorers: Sequence[Path] = ()) -> Recording:
 def place_scorers(
     given: Mapping[str, Labels], own: Labels | None, n_epochs: int, what: str
 ) -> dict[str, Labels]:
-    """Cut scorers' lists to a file's epochs, by its hypnogram or length; warn where they fit nowhere."""
+    """Cut scorers' lists to a file's epochs, by its hypnogram or its length; warn if they do not fit.
+
+    ``own`` is the file's hypnogram, ``given`` has the scorers' lists.
+    """
     if not given:
         return {}
     lengths = {len(labels) for labels in given.values()}
@@ -103,7 +106,7 @@ def place_scorers(
     if first is None:
         _warn(what, f"its scorers' lists of {length} epochs fit the file's {wanted} nowhere clearly")
         return {}
-    # what lies before the file's first epoch is cut, what is missing after its end stays unscored
+    # epochs before the file's first one are cut; epochs that the lists lack are unscored
     begin = max(-first, 0)
     cut = {name: labels[max(first, 0) : max(first, 0) + wanted - begin] for name, labels in given.items()}
     if begin:
@@ -113,7 +116,10 @@ def place_scorers(
 
 
 def _common_first(stack: Labels, wanted: int) -> int | None:
-    """First epoch of the stretch all scorers scored, if it is as long as the file (the authors' own rule)."""
+    """Return the first epoch that all scorers scored, if their common stretch is as long as the file.
+
+    This is the rule of the dataset's authors.
+    """
     scored = (stack != UNSCORED).all(axis=0)
     if not scored.any():
         return None
@@ -123,7 +129,7 @@ def _common_first(stack: Labels, wanted: int) -> int | None:
 
 
 def _best_place(stack: Labels, own: Labels) -> int | None:
-    """Where the file's hypnogram lies in the scorers' lists: clearly the best agreement, or None."""
+    """Return the position of the file's hypnogram in the scorers' lists, or None if none is clearly best."""
     slack = max(len(own) - stack.shape[1], 0)
     shares = {}
     for first in range(-slack, max(stack.shape[1] - len(own), 0) + 1):
@@ -140,9 +146,9 @@ def _best_place(stack: Labels, own: Labels) -> int | None:
 
 
 def _signals(path: Path, file: Any) -> dict[str, Signal]:
-    """Signals by name; their rates and units from the file's description."""
+    """Return signals by name, with rates and units from the file's description."""
     described = _description(path, file.attrs.get("description"))
-    found: dict[str, Signal] = {}
+    signals: dict[str, Signal] = {}
     groups = file.get("signals")
     if groups is None:
         raise broken(path, f"has no group 'signals'; it has: {', '.join(file)[:80]}.")
@@ -154,8 +160,8 @@ def _signals(path: Path, file: Any) -> dict[str, Signal]:
             row: Samples = hdf5_row(path, dataset)
             factor, offset = scale_to(unit, standard_unit(unit), what=name)
             samples = row if factor == 1.0 and not offset else scaled(row, factor)
-            found[name] = Signal(name, samples, _rate(path, facts.get("fs", RATE_HZ)), standard_unit(unit))
-    return found
+            signals[name] = Signal(name, samples, _rate(path, facts.get("fs", RATE_HZ)), standard_unit(unit))
+    return signals
 
 
 def _description(path: Path, text: object) -> dict[str, dict[str, Any]]:
@@ -179,7 +185,7 @@ def _rate(path: Path, value: object) -> float:
 
 
 def _start(value: object) -> datetime | None:
-    """When the night began (seconds since 1970, UTC), where the file says so."""
+    """Return the start of the night from seconds since 1970 (UTC), or None."""
     try:
         seconds = float(str(value))
         return datetime.fromtimestamp(seconds, tz=UTC).replace(tzinfo=None) if seconds > 0 else None

@@ -1,4 +1,4 @@
-"""Fetch one file over HTTP: resumed where it broke off, checked, put in place whole."""
+"""Fetch one file over HTTP: resume an interrupted download, check it, and move it into place."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class DownloadError(StageGuardError, OSError):
 
 
 class _Broken(Exception):
-    """The connection ended too early, or the server asks for patience; trying again may help."""
+    """The connection ended too early, or the server asks to wait; trying again may help."""
 
     def __init__(self, reason: str, wait: float = 0.0) -> None:
         super().__init__(reason)
@@ -52,14 +52,14 @@ class _Broken(Exception):
 class Patience:
     """How often and how long to try."""
 
-    tries: int = 6  # attempts in a row that bring no single byte before it is given up
-    first_wait_seconds: float = 1.0  # after a failed attempt; it doubles each time
+    tries: int = 6  # give up after this many attempts in a row without a single byte
+    first_wait_seconds: float = 1.0  # after a failed attempt; the wait doubles each time
     longest_wait_seconds: float = 60.0
-    timeout_seconds: float = 60.0  # silence of the server after which a connection counts as broken
+    timeout_seconds: float = 60.0  # a connection without data for this long is broken
 
 
 class _SafeRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows redirects, but none that leaves an encrypted connection."""
+    """Follow redirects, but never from an encrypted to an unencrypted connection."""
 
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
         if req.full_url.startswith("https:") and not newurl.startswith("https:"):
@@ -68,7 +68,7 @@ class _SafeRedirects(urllib.request.HTTPRedirectHandler):
 
 
 def fetch_bytes(url: str, *, patience: Patience | None = None) -> bytes:
-    """Return what a URL holds: for lists of files, not for recordings."""
+    """Return the content of a URL: for lists of files, not for recordings."""
     patience = patience or Patience(tries=3)
 
     def attempt() -> bytes:
@@ -94,10 +94,11 @@ def download(
     patience: Patience | None = None,
     on_progress: Progress | None = None,
 ) -> bool:
-    """Fetch a file into a dataset's folder; False when it was there already.
+    """Fetch a file into a dataset's folder; return False if it was there already.
 
-    What arrives goes to ``<name>.part``, from which this attempt or the next call goes on, and takes its name
-    when size and digest are those published. Progress is the bytes there, and those to be, or None.
+    Data goes to ``<name>.part``, from which the next attempt or the next call continues. The file gets its
+    final name when size and digest are as published. ``on_progress`` gets the bytes so far and the total, or
+    None if that is unknown.
     """
     patience = patience or Patience()
     target = place_of(file, folder)
@@ -111,12 +112,15 @@ def download(
             part.path.replace(target)
             part.note.unlink(missing_ok=True)
             return True
-        part.discard()  # a damaged beginning would stay damaged: once more, from the start
+        part.discard()  # a damaged beginning stays damaged, so start again
     raise DownloadError(f"{file.url}: what arrived {wrong}; it was not kept. Has the file changed?")
 
 
 def _is_there(file: RemoteFile, target: Path, overwrite: bool) -> bool:
-    """Whether the file is there as published; its folder is made, another file of its name refused."""
+    """Whether the file is there as published.
+
+    A different file is an error without ``overwrite``. The folder is made if the file must be fetched.
+    """
     wrong = difference(file, target) if target.exists() else ""
     if wrong is None:
         return True
@@ -132,7 +136,7 @@ def _is_there(file: RemoteFile, target: Path, overwrite: bool) -> bool:
 
 
 def place_of(file: RemoteFile, folder: str | Path) -> Path:
-    """Return where a file belongs; a path that leads out of the folder is refused."""
+    """Return the path of a file in the dataset's folder; refuse a path that leads out of it."""
     parts = PurePosixPath(file.path).parts
     if not parts or parts[0] == "/" or ".." in parts or "\\" in file.path or ":" in file.path:
         raise InputError(f"the file list names {file.path!r}, expected a path below the dataset's folder.")
@@ -140,7 +144,7 @@ def place_of(file: RemoteFile, folder: str | Path) -> Path:
 
 
 def difference(file: RemoteFile, path: Path) -> str | None:
-    """Return how a file differs from what was published, as the end of a sentence; None when it does not."""
+    """Return how a file differs from the published one, as the end of a sentence, or None."""
     size = path.stat().st_size
     if file.size is not None and size != file.size:
         return f"has {size:,} bytes, expected {file.size:,}"
@@ -160,7 +164,7 @@ def digest(path: Path, name: str) -> str:
 
 
 class _Part:
-    """The beginning of a file, and a note of what it is the beginning of."""
+    """The beginning of a file, with a note of the URL and version that it is from."""
 
     def __init__(self, target: Path, file: RemoteFile) -> None:
         self.target, self.file = target, file
@@ -172,12 +176,12 @@ class _Part:
         return self.path.stat().st_size if self.path.exists() else 0
 
     def trusted_size(self) -> int:
-        """Return how many bytes can be built upon: none where nothing would show that the file changed."""
+        """Return the number of bytes to continue from; 0 if a change of the file could not be detected."""
         version, has_digest = self.version(), self.file.sha256 or self.file.md5
         return self.size if version or (version is not None and has_digest) else 0
 
     def version(self) -> str | None:
-        """Return what the server called the version that was begun; None where nothing was."""
+        """Return the server's name for the version of this part ("" if unnamed), or None without a part."""
         with contextlib.suppress(OSError, ValueError):
             note = parse_json(read_file(self.note, "JSON"))
             if note["url"] == self.file.url:
@@ -190,14 +194,14 @@ class _Part:
 
 
 def _append(part: _Part, patience: Patience, on_progress: Progress | None) -> None:
-    """Ask for what is missing and append it; `_Broken` when it ends too early."""
+    """Request the missing bytes and append them; raise `_Broken` if they end too early."""
     have = part.trusted_size()
     if have and have == part.file.size:
         return
     version = part.version() or ""
     headers = {"Range": f"bytes={have}-", **({"If-Range": version} if version else {})} if have else {}
     with _open(part.file.url, headers, patience.timeout_seconds) as response:
-        if response.status == 416:  # nothing comes after the bytes that are there
+        if response.status == 416:  # no bytes are left to send
             if response.headers.get("Content-Range", "").rpartition("/")[2] == str(have):
                 return
             part.discard()
@@ -231,10 +235,10 @@ def _append(part: _Part, patience: Patience, on_progress: Progress | None) -> No
 
 
 def _open(url: str, headers: dict[str, str], timeout: float) -> Any:
-    """Return the answer to a request, which may be that there is no such range."""
+    """Return the response to a request, which may have status 416 (no such range)."""
     if not url.startswith(("https://", "http://")):
         raise InputError(f"url {url!r} is not one of http or https.")
-    # no compression in transit: it would make ranges and lengths speak of other bytes than those on disk
+    # no compression in transit: ranges and lengths must count the bytes on disk
     usual = {"User-Agent": f"stageguard/{__version__}", "Accept-Encoding": "identity"}
     request = urllib.request.Request(url, headers={**usual, **headers})
     try:
@@ -262,7 +266,7 @@ def _refused(url: str, error: urllib.error.HTTPError) -> Exception:
 
 
 def _blocks(response: Any) -> Iterator[bytes]:
-    """Yield what arrives; whatever breaks a connection half-way is `_Broken`."""
+    """Yield blocks as they arrive; any error of the connection becomes `_Broken`."""
     while True:
         try:
             block = response.read1(BLOCK)
@@ -279,7 +283,7 @@ def _persist(
     patience: Patience,
     progress: Callable[[], int] = lambda: 0,
 ) -> Result:
-    """Try until it works, or until several attempts in a row brought nothing."""
+    """Try until it works, or until several attempts in a row brought no progress."""
     idle, before, wait = 0, progress(), patience.first_wait_seconds
     while True:
         try:
@@ -299,13 +303,13 @@ def _persist(
 
 
 def _version(response: Any) -> str:
-    """Return what tells this version of the file from another: a strong ETag, or the date, or ""."""
+    """Return what identifies this version of the file: a strong ETag, else the date, else ""."""
     tag = response.headers.get("ETag", "")
     return str(response.headers.get("Last-Modified", "") if tag.startswith("W/") or not tag else tag)
 
 
 def check_space(path: Path, n_bytes: int, need: str) -> None:
-    """Refuse what the disk of a path has no room for; the need is the beginning of the sentence."""
+    """Raise an error if the disk has no room; ``need`` is the beginning of the message."""
     free = shutil.disk_usage(path.parent).free
     if n_bytes > free:
         raise OutputError(f"{need}, the disk has {free:,} free.")

@@ -1,4 +1,4 @@
-"""A local copy of a dataset: files fetched and unpacked, and whether all is there, as published, readable."""
+"""A local copy of a dataset: fetch and unpack it, and check that it is complete, unchanged and readable."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from stageguard.datasets.download import Patience, check_space, difference, down
 from stageguard.datasets.samples import broken
 from stageguard.night.recording import Recording, Series, Signal
 
-LEDGER = "stageguard-files.json"  # in the dataset's folder: what was fetched, and its published digests
+LEDGER = "stageguard-files.json"  # in the dataset's folder: the fetched files with their published digests
 
 OnProgress = Callable[[RemoteFile, int, int | None], None]
 _BLOCK = 1 << 20  # bytes of a file, or samples of a signal, at a time
@@ -49,7 +49,7 @@ _LITTER = {"__MACOSX", ".DS_Store"}
 
 @dataclass(frozen=True, slots=True)
 class Got:
-    """What became of one file."""
+    """The outcome for one file."""
 
     file: RemoteFile
     state: Literal["fetched", "unpacked", "there", "failed"]
@@ -58,7 +58,7 @@ class Got:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A file that was fetched: what was published about it, and what it was unpacked to (path -> bytes)."""
+    """A fetched file as published, and the files unpacked from it (path -> bytes)."""
 
     file: RemoteFile
     unpacked: dict[str, int]
@@ -67,7 +67,7 @@ class Kept:
 def list_remote(
     dataset: Dataset, only: Sequence[str] = (), *, fetch: Callable[[str], bytes] = fetch_bytes
 ) -> tuple[RemoteFile, ...]:
-    """List what can be fetched of an open dataset, all or by patterns; lists of digests always come along."""
+    """List the files of an open dataset, all or by patterns; lists of digests are always included."""
     if dataset.access != "open":
         why = "needs an agreement" if dataset.access == "gated" else "is not public"
         raise InputError(f"{dataset.title} {why} and is not fetched from here. {dataset.how_to_get}")
@@ -95,9 +95,9 @@ def get(
     patience: Patience | None = None,
     on_progress: OnProgress | None = None,
 ) -> Iterator[Got]:
-    """Fetch an open dataset, or ``files`` that were listed, and unpack it; where one fails the others go on.
+    """Fetch and unpack an open dataset, or only ``files``; if one file fails, the others are still fetched.
 
-    What is there is replaced only with ``overwrite`` where it differs from what is published.
+    A local file that differs from the published one is replaced only with ``overwrite``.
     """
     for file in list_remote(dataset, only) if files is None else files:
         tell = None if on_progress is None else partial(on_progress, file)
@@ -136,13 +136,13 @@ def _get_one(
 
 
 def missing_members(kept: Kept, folder: Path) -> list[str]:
-    """Return what an archive held and the folder lacks, or has in another size."""
+    """Return the files of an archive that the folder lacks, or has in another size."""
     sizes = {path: folder / path for path in kept.unpacked}
     return [p for p, at in sizes.items() if not at.is_file() or at.stat().st_size != kept.unpacked[p]]
 
 
 def read_ledger(folder: Path) -> dict[str, Kept]:
-    """Return what was fetched into a folder, by path."""
+    """Return the files that were fetched into a folder, by path."""
     path = folder / LEDGER
     if not path.is_file():
         return {}
@@ -160,8 +160,8 @@ def read_ledger(folder: Path) -> dict[str, Kept]:
 def unpack_archive(archive: Path, *, overwrite: bool = False) -> tuple[Path, ...]:
     """Unpack an archive and return the files.
 
-    ``Mouse03.zip`` becomes the folder ``Mouse03``, whether or not the archive has that folder in it. A file
-    that is there already is kept when it is the same, and an error when it is not.
+    ``Mouse03.zip`` becomes the folder ``Mouse03``, whether or not the archive contains that folder. An
+    existing file is kept if it is the same; if it differs, it is an error without ``overwrite``.
     """
     try:
         with zipfile.ZipFile(checked_file(archive, "a recording")) as opened:
@@ -225,7 +225,7 @@ OnStep = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something wrong with a file or a recording."""
+    """A problem with a file or a recording."""
 
     what: str
     kind: Literal["missing", "unreadable", "changed", "incomplete", "twice"]
@@ -246,16 +246,16 @@ class Present:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What was found."""
+    """The result of checking a local copy."""
 
-    dataset: Dataset  # what it was to be
+    dataset: Dataset  # the dataset that the folder should contain
     folder: Path
-    n_found: int  # recordings there, readable or not
-    recordings: tuple[Present, ...]  # those that can be read
+    n_found: int  # recordings in the folder, readable or not
+    recordings: tuple[Present, ...]  # readable recordings
     problems: tuple[Problem, ...]
-    n_compared: int = 0  # files whose digest or size was compared with what was published
-    n_listed: int = 0  # files that are published, as far as the folder knows
-    n_absent: int = 0  # those of them that are not here
+    n_compared: int = 0  # files whose digest or size was compared with the published one
+    n_listed: int = 0  # published files, by the lists in the folder
+    n_absent: int = 0  # published files that are missing here
 
     @property
     def n_subjects(self) -> int:
@@ -269,13 +269,13 @@ class Check:
 
     @property
     def is_complete(self) -> bool:
-        """Whether as many recordings are there as the dataset has."""
+        """Whether all recordings of the dataset are here."""
         expected = self.dataset.n_recordings
         return expected is None or len(self.recordings) >= expected
 
     @property
     def is_fine(self) -> bool:
-        """Whether nothing is wrong with what is there; it may still be a part only."""
+        """Whether there are no problems; the copy may still be incomplete."""
         return not self.problems
 
 
@@ -288,10 +288,10 @@ def check(
     on_step: OnStep | None = None,
     **options: Any,
 ) -> Check:
-    """Check a local copy, and its digests where a SHA256SUMS.txt or the notes that `get` leaves have them.
+    """Check a local copy, with digests if a SHA256SUMS.txt or the ledger of `get` lists them.
 
     ``depth`` is how much of each signal is read: nothing, its first and last second, or everything.
-    ``on_step`` hears of each file and recording by name, number, and how many there are.
+    ``on_step`` is called for each file and recording with its name, its number, and the total number.
     """
     root = Path(folder)
     entries = list(dataset.entries(root, **options))
@@ -328,7 +328,7 @@ def check(
 
 
 def read_through(recording: Recording, depth: Depth) -> None:
-    """Read signals, to see whether they can be."""
+    """Read signals to see whether they are readable."""
     for signal in recording.signals.values():
         if depth == "none" or isinstance(signal, Series):
             continue
@@ -354,7 +354,7 @@ def _present(recording: Recording) -> Present:
 
 
 def _compare(result: Check, digests: bool, on_step: OnStep | None) -> Check:
-    """Compare files with what was published, as far as the folder knows it."""
+    """Compare files with the published sizes and digests that the folder lists."""
     published, problems = _published(result.folder)
     here = {path: file for path, file in published.items() if (result.folder / path).is_file()}
     n_compared = 0
@@ -378,7 +378,7 @@ def _compare(result: Check, digests: bool, on_step: OnStep | None) -> Check:
 
 
 def _published(folder: Path) -> tuple[dict[str, RemoteFile], list[Problem]]:
-    """Files that are published, by path, with size and digest; and archives that lost what they held."""
+    """Return the published files by path, and a problem for each unpacked file that is missing or changed."""
     files: dict[str, RemoteFile] = {}
     problems: list[Problem] = []
     sums = folder / SUMS

@@ -1,4 +1,4 @@
-"""Radar recordings of one's own, by a mapping file or by standard names, in npz, HDF5 or EDF."""
+"""Your own radar recordings in npz, HDF5 or EDF, by a mapping file or by standard names."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _BLOCK_BYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class _NpzFile:
-    """Arrays that numpy's savez or savez_compressed wrote; like the other files, its channels have names."""
+    """Arrays of an npz file; the interface is that of the other file classes."""
 
     path: Path
 
@@ -56,14 +56,14 @@ class _NpzFile:
         return spooled(shape[time_axis(shape)], lambda: self._blocks(name, column, part), self.path)
 
     def small(self, name: str) -> npt.NDArray[Any] | None:
-        """Return a fact or a short array, or None where the file has none of this name."""
+        """Return a scalar or a short array, or None if the file has none of this name."""
         if name not in self.names():
             return None
         with np.load(checked_file(self.path, "a recording"), allow_pickle=False) as archive:
             return np.asarray(archive[name])
 
     def fact(self, name: str, fact: str) -> Any:
-        """Return what is said of a channel, such as its rate: ``<name>_<fact>``, or ``<fact>`` for all."""
+        """Return a fact of a channel, such as its rate: ``<name>_<fact>``, else ``<fact>`` of the file."""
         values = self.small(f"{name}_{fact}")
         values = self.small(fact) if values is None else values
         return None if values is None else values.item()
@@ -77,7 +77,7 @@ class _NpzFile:
             axis = time_axis(shape)
             length = shape[axis]
             width = int(np.prod(shape)) // length
-            if fortran == (axis == 0):  # channels lie one after another: skip to the wanted one
+            if fortran == (axis == 0):  # channels are stored one after another: skip to this channel
                 file.seek((column or 0) * length * dtype.itemsize, 1)
                 width, column = 1, None
             rows_at_once = max(1, _BLOCK_BYTES // (dtype.itemsize * width))
@@ -90,7 +90,7 @@ class _NpzFile:
 
 
 def time_axis(shape: tuple[int, ...]) -> int:
-    """Return the axis of time: the first, but for one or two rows of many samples."""
+    """Return the axis of time: the first, except for one or two rows of many samples."""
     return 1 if len(shape) == 2 and shape[0] <= 2 < shape[1] else 0
 
 
@@ -111,7 +111,7 @@ def _numbers(values: Array, part: str | None) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class _Hdf5File:
-    """Datasets of an HDF5 file; facts are attributes, of the file or of a dataset, or datasets."""
+    """Datasets of an HDF5 file; facts are attributes of the file or of a dataset, or datasets."""
 
     path: Path
 
@@ -159,7 +159,7 @@ def _decoded(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _EdfFile:
-    """Channels of an EDF file, which tells rate and unit itself."""
+    """Channels of an EDF file, which contains rate and unit."""
 
     path: Path
     signals: dict[str, Signal] = field(repr=False)
@@ -186,7 +186,7 @@ class _EdfFile:
 MAPPING = "recordings.toml"
 EPOCH_SECONDS = 30.0
 
-# What arrays are called where no mapping says otherwise: role -> (name, column, part); the first one counts.
+# Standard names of arrays, used without a mapping: role -> (name, column, part); the first match counts.
 _STANDARD = {
     "radar_i": (("radar_i", None, None), ("radar_iq", 0, "real")),
     "radar_q": (("radar_q", None, None), ("radar_iq", 1, "imag")),
@@ -199,7 +199,7 @@ RadarFile = _NpzFile | _Hdf5File | _EdfFile
 
 
 def open_radar_file(path: Path) -> RadarFile:
-    """Return a file by its suffix."""
+    """Open a file of the kind that its suffix says."""
     suffix = path.suffix.lower()
     if suffix == ".npz":
         return _NpzFile(path)
@@ -214,7 +214,7 @@ def open_radar_file(path: Path) -> RadarFile:
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """Where a role's samples are; what is None the file itself must say."""
+    """Where a role's samples are; the file itself must contain a fact that is None."""
 
     name: str = schema.text()
     rate_hz: float | None = schema.number(None, positive=True)
@@ -224,7 +224,7 @@ class Channel:
 
 
 def _channels(value: object, where: str) -> dict[str, Channel]:
-    """Return channels by role; a bare text is the name of one."""
+    """Return channels by role; a text stands for a channel with that name."""
     return {
         role: Channel(channel) if isinstance(channel, str) else schema.read_table(Channel, channel, at)
         for role, channel in checks.mapping(value, where).items()
@@ -253,7 +253,7 @@ def _seconds(value: object, where: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class RecordingTable:
-    """A table [[recordings]] of a mapping file; what it leaves out is that of the whole file."""
+    """A table [[recordings]] of a mapping file; it inherits missing keys from the top of the file."""
 
     file: str = schema.text()
     subject: str | None = schema.text(None)
@@ -284,13 +284,13 @@ class MappingFile:
 
 @dataclass(frozen=True, slots=True)
 class Mapped:
-    """What is known of one recording before its file is opened."""
+    """One recording as described by the mapping file, before its file is opened."""
 
     path: Path
     id: str
     subject: str | None = None
     channels: Mapping[str, Channel] = field(default_factory=dict)
-    scoring: str | Path | None = None  # an array in the file, or a file of its own
+    scoring: str | Path | None = None  # an array in the recording's file, or a separate file
     stages: Mapping[str, str] = field(default_factory=dict)  # code -> name
     scheme: StageScheme | None = None
     epoch_seconds: float | None = None
@@ -316,14 +316,14 @@ def find_mapped(folder: Path, mapping: Path) -> Iterator[Entry]:
 
 
 def find_standard(folder: Path, files: list[Path]) -> Iterator[Entry]:
-    """Yield files whose arrays have the standard names; one without a subject in it is its own subject."""
+    """Yield files whose arrays have the standard names; without a subject, the file's name is the subject."""
     for path in files:
         name = "_".join(path.relative_to(folder).with_suffix("").parts)
         mapped = Mapped(path, name)
         try:
             subject = _subject(open_radar_file(path), mapped)
         except (FileFormatError, OSError):
-            subject = name  # the reader says what is wrong with the file
+            subject = name  # reading the entry raises the error again
         yield Entry(name, subject, (path,), partial(read_mapped, mapped))
 
 
@@ -401,7 +401,7 @@ def _signal(file: RadarFile, role: str, channel: Channel) -> Signal:
 
 
 def _features(file: RadarFile, epoch_seconds: float) -> dict[str, Signal | Series]:
-    """Features per epoch, each a signal of one value per epoch; NaN where there is none."""
+    """Return the file's features, each as a signal with one value per epoch; NaN where missing."""
     values = file.small("features")
     if values is None:
         return {}
@@ -442,7 +442,7 @@ def _scoring(file: RadarFile, mapped: Mapped, epoch_seconds: float) -> Hypnogram
 
 
 def _stage(path: Path, code: Any, stages: Mapping[str, str]) -> str | None:
-    """Return the name of a stage, None for unscored. A bare number means nothing without [stages]."""
+    """Return the name of a stage, None for unscored. A number needs an entry in [stages]."""
     text = (code.decode() if isinstance(code, bytes) else str(code)).strip().removesuffix(".0")
     named = stages.get(text, text)
     if named.lower() in UNSCORED_WORDS:
@@ -488,7 +488,7 @@ def _parse(path: Path, folder: Path) -> Iterator[Mapped]:
 
 
 def radar_files(folder: Path) -> list[Path]:
-    """Return the files of a folder that may hold radar."""
+    """Return the files below a folder that may contain radar recordings."""
     if folder.is_file():
         raise InputError(f"{folder} is a file, expected the folder it is in.")
     return sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())

@@ -4,9 +4,9 @@
     p1n1  p1       p1/night1.edf   p1/night1.xml      22:58:00    06:41      C4-M1        43
     p1n2  p1       p1/night2.edf   p1/night2.tsv      120         n/a        C4-M1        43
 
-`edf` alone is needed; paths are from the list's own folder. Columns that begin with `channel:` map a channel
-to a role, `unit:` says its unit where the file does not, `scoring:NAME` is a further scorer's. `start` says
-when a recording began whose file does not. All others are covariates.
+Only `edf` is required. Paths are relative to the list's folder. `channel:ROLE` maps a channel to a role,
+`unit:ROLE` gives its unit if the file does not, and `scoring:NAME` is the scoring of a further scorer.
+`start` is the start of a recording whose file does not contain it. All other columns are covariates.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def find(folder: Path, *, table: str | Path | None = None) -> Iterator[Entry]:
 def read_row(
     path: Path, name: str, subject: str, scorings: Mapping[str, Path], row: Mapping[str, str]
 ) -> Recording:
-    """Read the recording of a line."""
+    """Read the recording of one line of the list."""
     channels, units = (
         {column.partition(":")[2]: cell for column, cell in row.items() if column.startswith(prefix)}
         for prefix in ("channel:", "unit:")
@@ -86,7 +86,7 @@ def read_row(
 
 
 def seconds_of(text: str | None, recording: Recording, what: str) -> float | None:
-    """Return seconds since the recording's start of a number, a time of day or a date with a time."""
+    """Return seconds since the recording's start, from a number, a time of day, or a date with a time."""
     if text is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Samples that stay in MAT, HDF5, Parquet or CSV files until a slice is asked for."""
+"""Samples that stay in MAT, HDF5, Parquet or CSV files until a slice is read."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from stageguard.night.recording import Samples
 Array = npt.NDArray[Any]
 
 LONGEST_HEADER = 1 << 20  # characters of a CSV file's first line
-LARGEST_ROW_GROUP = 1 << 22  # rows of a Parquet file that are decoded at once
+LARGEST_ROW_GROUP = 1 << 22  # rows of a Parquet file to decode at once
 _BLOCK = 1 << 20  # rows
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 
 
 def named(path: Path) -> str:
-    """Return a file with its folder, which tells one EEG.mat from another."""
+    """Return a file's name with its folder, to distinguish files of the same name such as EEG.mat."""
     return f"{path.parent.name}/{path.name}" if path.parent.name else path.name
 
 
 def broken(path: Path, message: str) -> FileFormatError:
-    """One line that begins with the file."""
+    """Return an error whose message begins with the file."""
     return FileFormatError(f"{named(path)}: {message}")
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Say which file it is when a library stumbles over one."""
+    """Turn an error of a library into one that names the file."""
     try:
         yield
     except (StageGuardError, MemoryError):
@@ -55,14 +55,14 @@ def reading(path: Path) -> Iterator[None]:
 
 @contextmanager
 def hdf5_file(path: Path, what: str = "") -> Iterator[Any]:
-    """Open an HDF5 file; ``what`` needs the library, by default reading it."""
+    """Open an HDF5 file; ``what`` begins the error if the library is missing. Default: reading the file."""
     h5py = library("h5py", what or f"reading {named(path)}")
     with reading(path), h5py.File(checked_file(path, "a recording"), "r") as file:
         yield file
 
 
 def spool(rows: Iterable[Sequence[Array]], path: Path, n_columns: int) -> list[Array]:
-    """Put blocks of columns into files nobody sees, and return each as one array outside of memory."""
+    """Write blocks of columns to anonymous temporary files, and return each column as a memory map."""
     with ExitStack() as stack:
         files = [stack.enter_context(tempfile.TemporaryFile(prefix="stageguard-")) for _ in range(n_columns)]
         length, dtypes = 0, [np.dtype(np.float64)] * n_columns
@@ -85,13 +85,13 @@ def spool(rows: Iterable[Sequence[Array]], path: Path, n_columns: int) -> list[A
 
 @dataclass(frozen=True, slots=True)
 class Sliced:
-    """Samples that a function reads, from a first one to an end."""
+    """Samples that a function reads, by first and end."""
 
     length: int
     read: Callable[[int, int], Array] = field(repr=False)
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of samples."""
         return self.length
 
     def __getitem__(self, where: slice) -> Array:
@@ -100,7 +100,7 @@ class Sliced:
 
 
 def seen_through(function: Callable[[Array], Array], samples: Samples) -> Samples:
-    """Return samples through a function, which is applied to each slice that is read."""
+    """Return samples with a function that is applied to each slice when it is read."""
     return Sliced(len(samples), partial(_read_through, function, samples))
 
 
@@ -114,7 +114,7 @@ def scaled(samples: Samples, factor: float) -> Samples:
 
 
 def spooled(length: int, load: Callable[[], Iterable[Array]], path: Path) -> Samples:
-    """Return samples of a file that can only be read whole: at the first slice, then kept on disk."""
+    """Return samples of a file that can only be read whole; the first slice copies them to disk."""
 
     @cache
     def array() -> Array:
@@ -127,7 +127,7 @@ def spooled(length: int, load: Callable[[], Iterable[Array]], path: Path) -> Sam
 
 
 def hdf5_samples(path: Path, name: str, length: int, index: tuple[int | None, ...]) -> Samples:
-    """Return a row or column of an HDF5 dataset by its index per axis, which is None for that of time."""
+    """Return a row or column of an HDF5 dataset by its index per axis; None marks the axis of time."""
     return Sliced(length, partial(_read_hdf5, path, name, index))
 
 
@@ -137,7 +137,7 @@ def _read_hdf5(path: Path, name: str, index: tuple[int | None, ...], first: int,
 
 
 def hdf5_row(path: Path, dataset: Any) -> Samples:
-    """Return the samples of an HDF5 dataset with one long axis; MATLAB's 1 x N and N x 1 are such."""
+    """Return the samples of an HDF5 dataset with one long axis, such as MATLAB's 1 x N and N x 1."""
     shape = tuple(int(n) for n in dataset.shape)
     long = [axis for axis, n in enumerate(shape) if n > 1]
     if dataset.dtype.kind not in "iuf" or len(long) > 1 or not shape or 0 in shape:
@@ -180,7 +180,7 @@ def _mat5_row(path: Path, variable: str) -> Samples:
 
 
 def _pick(path: Path, wanted: str, names: Sequence[str]) -> str:
-    """Return the variable of that name, whatever its case."""
+    """Return the variable of this name, ignoring case."""
     if wanted in names:
         return wanted
     alike = [name for name in names if name.lower() == wanted.lower()]
@@ -190,7 +190,7 @@ def _pick(path: Path, wanted: str, names: Sequence[str]) -> str:
 
 
 def table_columns(path: Path, wanted: Sequence[str]) -> dict[str, Samples]:
-    """Return columns of a Parquet or CSV table by name; those it lacks are left out."""
+    """Return columns of a Parquet or CSV table by name; missing columns are left out."""
     if path.suffix.lower() == ".parquet":
         return _parquet_columns(path, wanted)
     return _csv_columns(path, wanted)
@@ -228,11 +228,11 @@ class ParquetColumn:
 
     path: Path
     column: str
-    ends: tuple[int, ...]  # rows until the end of each row group
+    ends: tuple[int, ...]  # number of rows up to the end of each row group
     _last: tuple[int, int, Array] = field(default=(0, 0, np.empty(0)), init=False, repr=False)
 
     def __len__(self) -> int:
-        """Return how many samples there are."""
+        """Return the number of samples."""
         return self.ends[-1]
 
     def __getitem__(self, where: slice) -> Array:
@@ -256,7 +256,7 @@ class ParquetColumn:
 
 
 def _csv_columns(path: Path, wanted: Sequence[str]) -> dict[str, Samples]:
-    """Columns of a CSV file, parsed once into files of their own: text has no places to jump to."""
+    """Return columns of a CSV file, parsed once into temporary files: text allows no random access."""
     csv = library("pyarrow.csv", f"reading {named(path)}")
     with open_text(path, "a recording", encoding="utf-8-sig") as file:
         header = [name.strip().strip('"') for name in file.readline(LONGEST_HEADER).split(",")]

@@ -1,14 +1,14 @@
-"""Sleep Heart Health Study as the NSRR lays it out: EDF, stages in XML, covariates in CSV.
+"""Sleep Heart Health Study in the layout of the NSRR: EDF, stages in XML, covariates in CSV.
 
 polysomnography/edfs/shhs1/shhs1-200001.edf
 polysomnography/annotations-events-nsrr/shhs1/shhs1-200001-nsrr.xml
 polysomnography/annotations-events-profusion/shhs1/shhs1-200001-profusion.xml
 datasets/shhs1-dataset-0.21.0.csv, datasets/shhs-harmonized-dataset-0.21.0.csv
 
-The paper took 25 subjects of visit 1 with ids 200001 to 204000, stratified by age and by severity of sleep
-apnoea, with the seed 2024, and reports how many are in each group. It says neither how they were drawn nor by
-which apnoea-hypopnoea index. Here the order of a draw is that of a SHA-256 of seed and id, so that it is the
-same on every machine, with every library, and whatever else the table holds.
+The paper used 25 subjects of visit 1 with ids 200001 to 204000, stratified by age and by severity of sleep
+apnoea, with the seed 2024. It reports the size of each group, but neither how subjects were drawn nor which
+apnoea-hypopnoea index was used. Here subjects are drawn in the order of a SHA-256 of seed and id. The sample
+is therefore the same on every machine, with every library, and whatever else the table contains.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ PAPER_SEED = 2024
 PAPER_IDS = (200001, 204000)
 AGE_GROUPS = ((40.0, "40-55"), (55.0, "55-70"), (70.0, "70+"))  # from this age on
 OSA_GROUPS = ((0.0, "none"), (5.0, "mild"), (15.0, "moderate/severe"))  # from this index on, events per hour
-# Subjects by age and severity. The paper gives the sums only (8, 10, 7 and 12, 8, 5); these are the whole
-# numbers nearest to independence that add up to them.
+# Subjects by age and severity. The paper gives only the sums (8, 10, 7 and 12, 8, 5). These are the whole
+# numbers with these sums that are nearest to independence.
 PAPER_QUOTAS = {
     "40-55": {"none": 4, "mild": 3, "moderate/severe": 1},
     "55-70": {"none": 5, "mild": 3, "moderate/severe": 2},
     "70+": {"none": 3, "mild": 2, "moderate/severe": 2},
 }
-# The first that is there counts: hypopnoeas with 3 % desaturation or arousal under the names of the NSRR's
-# harmonised table and of the study's own, then with 3 % desaturation only.
+# The first column that exists counts: hypopnoeas with 3 % desaturation or arousal (name in the NSRR's
+# harmonised table, then in the study's table), then hypopnoeas with 3 % desaturation only.
 AHI_COLUMNS = ("nsrr_ahi_hp3r_aasm15", "ahi_a0h3a", "nsrr_ahi_hp3u", "ahi_a0h3", "rdi3p")
 AGE_COLUMNS = {1: ("nsrr_age", "age_s1"), 2: ("nsrr_age", "age_s2")}
 SEX_COLUMNS = ("nsrr_sex", "gender")
@@ -63,7 +63,7 @@ def find(
     annotations: str = "nsrr",
     ahi: str | None = None,
 ) -> Iterator[Entry]:
-    """Yield an entry per recording of one visit, in the order of ids."""
+    """Yield an entry per recording of one visit, in order of ids."""
     visit = _whole_number(visit, "visit")
     if visit not in (1, 2):
         raise InputError(f"visit is {visit}, expected 1 or 2.")
@@ -127,7 +127,7 @@ def _recordings(folder: Path, visit: int) -> dict[str, Path]:
 
 
 def _scorings(folder: Path, path: Path | None, visit: int, name: str) -> dict[str, Path]:
-    """Scorings of a recording by kind, in the tree or beside the recording."""
+    """Return a recording's scoring files by kind, from the dataset's tree or next to the recording."""
     roots = [folder / "polysomnography", folder / "shhs" / "polysomnography", folder]
     if path is not None:
         roots = [*path.parents[:3], *roots]
@@ -144,7 +144,7 @@ def _scorings(folder: Path, path: Path | None, visit: int, name: str) -> dict[st
 
 @dataclass(frozen=True, slots=True)
 class Participant:
-    """What the tables say of one subject at one visit; None where they say nothing."""
+    """Facts of the tables about one subject at one visit; None if unknown."""
 
     id: str
     age: float | None = None
@@ -153,7 +153,7 @@ class Participant:
 
     @property
     def age_group(self) -> str | None:
-        """Age group of the paper's table."""
+        """Age group as in the paper's table."""
         return _group(self.age, AGE_GROUPS)
 
     @property
@@ -162,14 +162,14 @@ class Participant:
         return _group(self.ahi, OSA_GROUPS)
 
     def covariates(self) -> dict[str, float | str]:
-        """Return what is known, by name."""
+        """Return the known facts by name."""
         pairs = {"age": self.age, "sex": self.sex, "ahi": self.ahi}
         pairs |= {"age_group": self.age_group, "osa": self.osa}
         return {name: value for name, value in pairs.items() if value is not None}
 
 
 def read_participants(folder: Path, visit: int, ahi: str | None = None) -> dict[str, Participant]:
-    """Read participants by id from the tables below a folder; `ahi` is a column other than the usual."""
+    """Read participants by id from the tables below a folder; `ahi` names another column for the index."""
     rows: dict[str, dict[str, str]] = {}
     columns: dict[str, None] = {}
     for path in _tables(folder, visit):
@@ -191,7 +191,7 @@ def read_participants(folder: Path, visit: int, ahi: str | None = None) -> dict[
 
 
 def stratified_sample(participants: Mapping[str, Participant], seed: int = PAPER_SEED) -> tuple[str, ...]:
-    """Draw subjects by age and severity of apnoea, ascending; the same ones for the same table and seed."""
+    """Draw subjects by age and severity of apnoea; the same table and seed give the same subjects."""
     first, last = PAPER_IDS
     pool: dict[tuple[str | None, str | None], list[str]] = {}
     for name, person in participants.items():
@@ -212,7 +212,7 @@ def stratified_sample(participants: Mapping[str, Participant], seed: int = PAPER
 
 
 def _group(value: float | None, groups: tuple[tuple[float, str], ...]) -> str | None:
-    """Return the last group whose lower end a value reaches."""
+    """Return the group that a value belongs to, by the groups' lower ends."""
     return next((name for low, name in reversed(groups) if value is not None and value >= low), None)
 
 
@@ -223,7 +223,7 @@ def _participant(name: str, row: Mapping[str, str], visit: int, ahi: str) -> Par
 
 
 def _tables(folder: Path, visit: int) -> list[Path]:
-    """Return the newest version of each table that is there."""
+    """Return the newest version of each table in the folder."""
     patterns = (f"shhs{visit}-dataset-*.csv", "shhs-harmonized-dataset-*.csv")
     return [path for pattern in patterns for path in sorted(folder.rglob(pattern), key=_version)[-1:]]
 
@@ -233,7 +233,7 @@ def _version(path: Path) -> tuple[int, ...]:
 
 
 def _read_table(path: Path) -> list[dict[str, str]]:
-    # free texts may be of Windows
+    # free text may be in a Windows encoding
     table = read_delimited(path, kind="text", delimiter=",", fallback="latin-1")
     header = tuple(name.lower() for name in table.header)
     if "nsrrid" not in header:
@@ -242,7 +242,7 @@ def _read_table(path: Path) -> list[dict[str, str]]:
 
 
 def _whole_number(value: int | str, what: str) -> int:
-    """Return an option that may come as text from the command line."""
+    """Return an option as a number; the command line passes it as text."""
     try:
         return int(str(value).strip())
     except ValueError:

@@ -19,17 +19,17 @@ from stageguard.night.recording import Recording, Series, Signal
 from stageguard.night.stages import AASM5, WNR3, WS2, StageScheme
 
 EPOCH_SECONDS = 30.0
-CODES = {0: "W", 1: "N1", 2: "N2", 3: "N3", 4: "N3", 5: "R"}  # 4 is stage 4 of older rules
+CODES = {0: "W", 1: "N1", 2: "N2", 3: "N3", 4: "N3", 5: "R"}  # 4 is stage 4 of the older rules
 SCHEMES: dict[str, StageScheme] = {scheme.name: scheme for scheme in (AASM5, WNR3, WS2)}
 
-# Ending of the file -> its folder, the role, the columns after the time, the unit.
+# Ending of the file -> folder, role, number of columns after the time, unit.
 _RAW = {
     "_acceleration.txt": ("motion", "acceleration", 3, "g"),
     "_heartrate.txt": ("heart_rate", "heart_rate", 1, "bpm"),
     "_steps.txt": ("steps", "steps", 1, "counts"),
 }
 _LABELS = "_labeled_sleep.txt"
-# Ending of a feature file of Walch et al. -> role and unit. That of the heart is a variability, not a rate.
+# Ending of a feature file of Walch et al. -> role and unit. The heart feature is a variability, not a rate.
 _FEATURES = {
     "_count_feature.out": ("counts", "counts"),
     "_hr_feature.out": ("heart_rate_variability", ""),
@@ -43,8 +43,8 @@ _FEATURE_FILES = (*_FEATURES, _TIMES, _FEATURE_LABELS)
 def find(folder: Path, *, scheme: str = "aasm5", whole: bool = False) -> Iterator[Entry]:
     """Find the subjects in a folder: PhysioNet's text files, or the feature files of Walch et al.
 
-    The days before the night are at negative times; what follows the last scored epoch is kept if the whole
-    is wanted.
+    The days before the night have negative times. Data after the last scored epoch is kept only with
+    ``whole``.
     """
     if scheme not in SCHEMES:
         raise InputError(f"scheme is {scheme!r}, expected one of {', '.join(SCHEMES)}.")
@@ -110,7 +110,7 @@ def _recording(
 
 
 def _scoring(path: Path, scheme: StageScheme) -> tuple[Hypnogram, float]:
-    """Return the scoring, and how many seconds after the night's start its grid of epochs lies."""
+    """Return the scoring, and the offset of its epochs from the night's start in seconds."""
     rows = _in_order(_numbers(path, 2))
     rows = rows[rows[:, 0] > -EPOCH_SECONDS / 2]
     if not len(rows):
@@ -126,7 +126,7 @@ def _scoring(path: Path, scheme: StageScheme) -> tuple[Hypnogram, float]:
 
 
 def _hypnogram(path: Path, epochs: Ints, codes: Floats, scheme: StageScheme) -> Hypnogram:
-    """One label per epoch; epochs the file leaves out are unscored."""
+    """Return a label per epoch; epochs that the file leaves out are unscored."""
     labels = np.full(int(epochs[-1]) + 1, UNSCORED, dtype=np.int8)
     for epoch, code in zip(epochs, codes, strict=True):
         if code == UNSCORED:
@@ -140,7 +140,7 @@ def _hypnogram(path: Path, epochs: Ints, codes: Floats, scheme: StageScheme) -> 
 
 
 def _read_features(subject: str, files: dict[str, Path], scheme: StageScheme) -> Recording:
-    """Put features of valid epochs in their places; epochs between them are NaN, and unscored."""
+    """Return a recording of features by epoch; epochs that the files leave out are NaN and unscored."""
     if _TIMES not in files:
         place = next(iter(files.values())).parent
         raise InputError(
@@ -149,7 +149,7 @@ def _read_features(subject: str, files: dict[str, Path], scheme: StageScheme) ->
     hours = _numbers(files[_TIMES], 1)[:, 0]
     places = hours * 3600 / EPOCH_SECONDS
     epochs = np.rint(places).astype(np.int64)
-    # the times are hours with six decimals
+    # the tolerance allows for times in hours with six decimals
     if (np.abs(places - epochs) > 0.05).any() or epochs[0] != 0 or (np.diff(epochs) < 1).any():
         raise broken(files[_TIMES], "does not count hours from 0 in steps of 30 s.")
     signals: dict[str, Signal | Series] = {}
@@ -174,7 +174,7 @@ def _same_length(path: Path, epochs: Ints) -> Floats:
 
 
 def _in_order(rows: Floats) -> Floats:
-    """Sort rows by time and drop repetitions: the watch sent some of them twice, and late."""
+    """Sort rows by time and drop repeated ones: the watch sent some rows late or twice."""
     rows = rows[np.isfinite(rows).all(axis=1)]
     if (np.diff(rows[:, 0]) < 0).any():
         rows = rows[np.argsort(rows[:, 0], kind="stable")]
@@ -184,7 +184,7 @@ def _in_order(rows: Floats) -> Floats:
 
 
 def _numbers(path: Path, n_columns: int) -> Floats:
-    """Numbers of a text file, by blanks or commas."""
+    """Return the numbers of a text file, separated by blanks or commas."""
     with open_text(path, "text", encoding="ascii", errors="replace") as file:
         first = next((line for line in file if line.strip()), "")
     if not first:

@@ -1,7 +1,7 @@
 """Sleep-EDF Expanded: cassette and telemetry nights as published by PhysioNet.
 
-`SC4ssNE0-PSG.edf` is night N of subject ss of the cassette study, `ST7ssNJ0-PSG.edf` of the telemetry study;
-the scoring has the same first seven letters, then its scorer's.
+`SC4ssNE0-PSG.edf` is night N of subject ss of the cassette study, `ST7ssNJ0-PSG.edf` of the telemetry study.
+The name of a scoring has the same first seven letters, then the scorer's letter.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PERSON = re.compile(r"\b(Female|Male)_(\d{1,3})yr\b", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Night:
-    """What the table of a study says of one night."""
+    """Facts of a study's table about one night."""
 
     lights_off: float | None = None  # seconds of the day
     facts: Mapping[str, float | str] = field(default_factory=dict)
@@ -48,7 +48,7 @@ def find(
     around_sleep_minutes: float | None = None,
     lights: bool | None = None,
 ) -> Iterator[Entry]:
-    """Yield an entry per night, in the order of their names."""
+    """Yield an entry per night, in order of names."""
     if study is not None:
         checks.choice(study, "study", STUDIES)
     if around_sleep_minutes is not None:
@@ -79,7 +79,7 @@ def find(
 def read_night(
     path: Path, scorings: Sequence[Path], night: Night, around_sleep_minutes: float | None = None
 ) -> Recording:
-    """Read one night; its scorers go by the letter their files have."""
+    """Read one night; scorers are named by the letter in their files' names."""
     key = path.name[:6].upper()
     by_scorer = {f"scorer {scoring.name[7].upper()}": scoring for scoring in scorings}
     read = read_recording_file(path, id=key, subject=key[:5], scoring=by_scorer, trailing=True)
@@ -104,7 +104,7 @@ def read_night(
 
 
 def around_sleep(recording: Recording, minutes: float) -> Recording:
-    """Return the recording from some minutes before the first epoch of sleep to as many after the last."""
+    """Cut the recording to its sleep, with some minutes before the first and after the last sleep epoch."""
     first, end = np.inf, -np.inf
     epoch_seconds = 1.0
     for night in recording.scorings.values():
@@ -120,9 +120,9 @@ def around_sleep(recording: Recording, minutes: float) -> Recording:
 
 
 def read_tables(folder: Path, lights: bool | None = None) -> dict[str, Night]:
-    """Nights by the first six letters of their files, from SC-subjects and ST-subjects (.csv or .xls).
+    """Return nights by the first six letters of their files, from SC-subjects and ST-subjects (.csv or .xls).
 
-    The .xls files need the library xlrd. Without it they are passed over, unless `lights` is True.
+    The .xls files need the library xlrd. Without it they are skipped, or an error if `lights` is True.
     """
     nights: dict[str, Night] = {}
     if lights is False:
@@ -137,7 +137,7 @@ def read_tables(folder: Path, lights: bool | None = None) -> dict[str, Night]:
 
 
 def _cassette(path: Path, rows: Sequence[Sequence[object]]) -> dict[str, Night]:
-    """Columns: subject, night, age, sex (F=1), LightsOff."""
+    """Return nights of the cassette study. Columns: subject, night, age, sex (F=1), LightsOff."""
     nights = {}
     header = [str(cell).strip().casefold() for cell in rows[0]] if rows else []
     if header and not {"subject", "night", "lightsoff"} <= set(header):
@@ -153,7 +153,10 @@ def _cassette(path: Path, rows: Sequence[Sequence[object]]) -> dict[str, Night]:
 
 
 def _telemetry(path: Path, rows: Sequence[Sequence[object]]) -> dict[str, Night]:
-    """Two header rows, then: Nr, Age, M1/F2, night nr and lights off with placebo, and with temazepam."""
+    """Return nights of the telemetry study.
+
+    Two header rows, then: Nr, Age, M1/F2, night nr and lights off with placebo, the same with temazepam.
+    """
     nights = {}
     for row in rows[2:]:
         subject = _whole(row[0]) if len(row) >= 7 else None
@@ -189,7 +192,7 @@ def _whole(cell: object) -> int | None:
 
 
 def _clock(cell: object) -> float | None:
-    """Return seconds of the day of 23:30, 23:30:00, or of the fraction of a day by which Excel means it."""
+    """Return the second of the day from 23:30, 23:30:00, or Excel's fraction of a day."""
     if match := re.fullmatch(r"(\d{1,2}):(\d{2})(?::(\d{2}))?", str(cell).strip()):
         return int(match[1]) * 3600.0 + int(match[2]) * 60.0 + int(match[3] or 0)
     try:

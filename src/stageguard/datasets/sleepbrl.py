@@ -1,4 +1,4 @@
-"""SLEEPBRL: bioradar nights with sleep stages from PhysioNet, or radar of one's own."""
+"""SLEEPBRL: bioradar nights with sleep stages from PhysioNet, or your own radar recordings."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _RECORD = re.compile(r"(sbj\d+)\.edf", re.IGNORECASE)
 _COVARIATES = {"age": "age", "sex": "sex", "gender": "sex", "bmi": "bmi", "ahi": "ahi"}
 Cell = str | float | None
 
-_LARGEST = 32 << 20  # bytes of one part; a table of subjects is never this long
+_LARGEST = 32 << 20  # bytes of one part of a workbook; a table of subjects is never this large
 
 
 def find(
@@ -43,7 +43,8 @@ def find(
 ) -> Iterator[Entry]:
     """Find radar recordings: by a mapping file, else PhysioNet's, else files with arrays of standard names.
 
-    Of PhysioNet's eight I/Q pairs, S5 and S6 are "radar_i_3" and "radar_q_3"; the one wanted has no number.
+    PhysioNet's recordings have eight I/Q pairs: S5 and S6 become "radar_i_3" and "radar_q_3". The pair chosen
+    by ``pair`` has no number.
     """
     if not 1 <= pair <= N_PAIRS:
         raise InputError(f"pair is {pair}, expected 1 to {N_PAIRS}.")
@@ -105,7 +106,7 @@ def _read(
 
 
 def _scoring(path: Path, signal: Signal, scheme: StageScheme) -> Hypnogram:
-    """Read stages: words beside annotations, per epoch or per change, counted in the radar's samples."""
+    """Read stages from the texts of annotations, one per epoch or per change of stage."""
     annotations = read_wfdb_annotations(path)
     staged = [mark for mark in annotations.marks if mark.text.strip()]
     if not staged:
@@ -125,7 +126,7 @@ def _scoring(path: Path, signal: Signal, scheme: StageScheme) -> Hypnogram:
 
 
 def _subjects(folder: Path) -> dict[str, dict[str, float | str]]:
-    """Return what is known of the subjects, from the first workbook or CSV file that lists them."""
+    """Return facts about the subjects, from the first workbook or CSV file that lists them."""
     for path in sorted(folder.glob("*.xlsx")) + sorted(folder.glob("*.csv")):
         if path.suffix == ".xlsx":
             rows = read_workbook(path)
@@ -156,7 +157,7 @@ def _facts(heads: list[str], row: list[Cell]) -> tuple[str, dict[str, float | st
 
 
 def read_workbook(path: Path) -> list[list[Cell]]:
-    """Return the rows of the first sheet; cells without content are None."""
+    """Return the rows of the first sheet; empty cells are None."""
     try:
         with zipfile.ZipFile(checked_file(path, "a list")) as archive:
             names = archive.namelist()

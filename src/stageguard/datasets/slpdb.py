@@ -29,10 +29,10 @@ from stageguard.night.recording import Recording
 from stageguard.night.stages import AASM5, UNSCORED_NAME
 
 EPOCH_SECONDS = 30.0
-OFF_GRID_SECONDS = 2.0  # an annotation this near to an epoch's begin belongs to it
+OFF_GRID_SECONDS = 2.0  # an annotation up to this far from an epoch's start belongs to the epoch
 STAGES = {"W": "W", "1": "N1", "2": "N2", "3": "N3", "4": "N3", "R": "R"}
 STAGES |= {"M": UNSCORED_NAME, "MT": UNSCORED_NAME}
-# What the records' descriptions mean; "Resp (sum)" is the sum of both belts.
+# Role -> pattern of a signal's description; "Resp (sum)" is the sum of both belts.
 ROLES = (
     ("ecg", r"ECG"),
     ("eeg", r"EEG \(.*\)"),
@@ -48,13 +48,13 @@ ROLES = (
 
 
 def subject_of(record: str) -> str:
-    """Return whose a record is: slp01a and slp01b, slp02a and slp02b are one person each."""
+    """Return the subject of a record: slp01a and slp01b are one person, slp02a and slp02b another."""
     match = re.fullmatch(r"(slp\d+)[ab]?x?", record)
     return record if match is None else match[1]
 
 
 def find(folder: Path) -> Iterator[Entry]:
-    """Yield an entry per record, in the order of their names."""
+    """Yield an entry per record, in order of names."""
     headers = {path.stem: path for path in sorted(folder.rglob("slp*.hea"))}
     if not headers:
         raise InputError(
@@ -91,7 +91,7 @@ def read_record(path: Path) -> Recording:
 
 
 def read_stages(path: Path, rate_hz: float) -> Hypnogram:
-    """Stages of an .st file: the first word of each annotation, for the 30 s that follow it."""
+    """Read the stages of an .st file: the first word of each annotation, for the 30 s after it."""
     annotations = read_wfdb_annotations(path)
     stages: dict[int, str] = {}
     for mark in annotations.marks:
@@ -116,7 +116,7 @@ def read_stages(path: Path, rate_hz: float) -> Hypnogram:
 
 
 def _covariates(comments: Sequence[str]) -> dict[str, float | str]:
-    """Age, sex and weight from a comment such as "44 M 89 32-01-89"."""
+    """Return age, sex and weight from a comment such as "44 M 89 32-01-89"."""
     for comment in comments:
         if match := re.match(r"(\d{1,3})\s+([MF])(?:\s+(\d{2,3})\b)?", comment):
             facts: dict[str, float | str] = {"age": float(match[1]), "sex": match[2]}

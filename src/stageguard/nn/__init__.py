@@ -1,4 +1,4 @@
-"""Train networks under a profile, with PyTorch: losses, backbones, and a wrapper for any network of yours.
+"""Train networks under a profile, with PyTorch: losses, backbones, and a wrapper for your own network.
 
 Needs the extra: ``pip install "stageguard[torch]"``. torch itself is imported when a name is first used.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from stageguard.base.lazy import public_names
 
-# The public names by the module they live in. `__init__.pyi` says the same to type checkers.
+# Public names by module. `__init__.pyi` lists the same names for type checkers.
 PUBLIC = {
     "nn.backbones": "build_backbone",
     "nn.losses": "LossParts StageGuardLoss TransitionPenalty",

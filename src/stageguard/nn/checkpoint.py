@@ -1,4 +1,4 @@
-"""A trained network with all it takes to use it: its card as JSON, its weights as safetensors."""
+"""A trained network on disk: its card as JSON, its weights as safetensors."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _network(value: object, where: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _ProfileEntry:
-    """What the card says of the profile."""
+    """The profile's entry in the card."""
 
     name: str = schema.text()
     sha256: str = schema.text()
@@ -63,23 +63,23 @@ class _ProfileEntry:
 
 
 def _profile(value: object, where: str) -> Profile:
-    """Return the profile, if it is the one that was written."""
-    said = schema.read_table(_ProfileEntry, value, where)
+    """Return the profile of the card, after checking its SHA-256."""
+    entry = schema.read_table(_ProfileEntry, value, where)
     try:
-        profile = Profile.from_dict(said.definition)
+        profile = Profile.from_dict(entry.definition)
     except ProfileError as error:
         raise InputError(f"profile.definition: {error}") from None
-    if said.sha256 != profile.sha256:
+    if entry.sha256 != profile.sha256:
         raise InputError("profile.sha256 is not that of profile.definition.")
     return profile
 
 
 @dataclass(frozen=True, slots=True)
 class FeatureSet:
-    """The features a network takes."""
+    """The features that a network takes."""
 
-    recipe: str = schema.text(empty=True)  # how they were computed, in a name of the user's
-    # the recipe itself; None where features came without one
+    recipe: str = schema.text(empty=True)  # name of the recipe
+    # the recipe itself; None if the features came without one
     recipe_document: Mapping[str, Any] | None = schema.declare(REQUIRED, schema.optional(_mapping))
     names: tuple[str, ...] = schema.declare(REQUIRED, _names)  # in order
     n_frames: int = schema.count()  # per epoch
@@ -87,29 +87,29 @@ class FeatureSet:
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """What a network is for and how it was made; everything but its weights."""
+    """A network's purpose and training: everything but its weights."""
 
     backbone: str = schema.text()
-    network: Mapping[str, Any] = schema.declare(REQUIRED, _network)  # the options it was built with
-    # of the epochs it was trained on
+    network: Mapping[str, Any] = schema.declare(REQUIRED, _network)  # options of the backbone
+    # length of the training epochs
     epoch_seconds: float = schema.declare(REQUIRED, lambda value, where: checks.epoch_seconds(value))
     features: FeatureSet = schema.declare(REQUIRED, partial(schema.read_table, FeatureSet))
     normalisation: Normalisation = schema.declare(
         REQUIRED, partial(schema.read_table, Normalisation, complete=True)
     )
-    # epochs it is shown at a time; None for a whole stretch
+    # number of epochs in the network's window; None for a whole stretch
     length: int | None = schema.declare(REQUIRED, schema.optional(checks.count))
-    # found on the validation subjects; 1 leaves the probabilities as they are
+    # found on the validation subjects; 1 leaves the probabilities unchanged
     temperature: float = schema.number(positive=True)
-    # whether stages were weighted in training; the decoder needs to know
+    # whether stages were weighted in training, which the decoder needs to know
     trained: Trained = schema.choice(REQUIRED, "natural", "balanced")
-    profile: Profile = schema.declare(REQUIRED, _profile)  # learned from, and the one to decode with
+    profile: Profile = schema.declare(REQUIRED, _profile)  # used in training, and by default for decoding
     # options, counts and validation results, for the record
     training: Mapping[str, Any] = schema.declare(REQUIRED, _mapping)
 
     @property
     def scheme(self) -> StageScheme:
-        """The stages its outputs mean, in order."""
+        """The stages of the network's outputs, in order."""
         return self.profile.scheme
 
     def build(self) -> nn.Module:
@@ -124,7 +124,7 @@ class ModelCard:
         )
 
     def feature_recipe(self, recording: str) -> Recipe:
-        """Return how the network's features are computed; where nobody knows, an error names a recording."""
+        """Return the recipe of the network's features; the error for a missing recipe names the recording."""
         if self.features.recipe_document is None:
             raise InputError(
                 f"{recording}: is a recording, and this network holds no recipe for its features (they were "
@@ -133,7 +133,7 @@ class ModelCard:
         return Recipe.from_dict(self.features.recipe_document)
 
     def columns(self, names: Sequence[str]) -> list[int]:
-        """Return where the network's features are among others, in its order, or say which is missing."""
+        """Return the indices of the network's features among names; the error names a missing feature."""
         wanted = self.features.names
         missing = [name for name in wanted if name not in names]
         if missing:
@@ -166,7 +166,7 @@ class ModelCard:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> ModelCard:
-        """Return what `to_dict` described; anything else is an InputError that names the key."""
+        """Return the card of a document that `to_dict` made; the error names the wrong key."""
         card = schema.read_table(cls, {key: value for key, value in document.items() if key != "scheme"})
         if "scheme" not in document:
             raise InputError("key 'scheme' is missing in the document.")
@@ -198,7 +198,7 @@ class TrainedModel:
     card: ModelCard
 
     def accept(self, table: FeatureTable) -> FeatureTable:
-        """Return the table with the network's features in the network's order, or say what does not fit."""
+        """Return the table with the network's features in the network's order; check that it fits."""
         card, where = self.card, table.recording
         try:
             columns = card.columns(table.names)
@@ -224,15 +224,15 @@ class TrainedModel:
         return replace(table, features=table.features[..., columns], names=card.features.names)
 
     def read(self, path: str | Path) -> FeatureTable:
-        """Read the network's features from a file; whatever else is in it does no harm."""
+        """Read the network's features from a file; other features are ignored."""
         return read_features(Path(path), choose=self.card.columns)
 
     def probabilities(
         self, table: FeatureTable, *, temperature: bool = True
     ) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Stage probabilities per row of a table; NaN rows where an epoch has no signal.
+        """Return stage probabilities per row of a table; NaN in epochs without a signal.
 
-        With `temperature` they are calibrated by the one found in training, otherwise the network's own.
+        With `temperature`, the temperature found in training is applied.
         """
         table = self.accept(table)
         card = self.card
@@ -241,7 +241,7 @@ class TrainedModel:
         return soften(raw, card.temperature if temperature else 1.0)
 
     def density(self, table: FeatureTable, *, temperature: bool = True) -> Hypnodensity:
-        """Stage probabilities from the table's first epoch to its last; gaps are rows without evidence."""
+        """Return stage probabilities from the table's first epoch to its last; NaN in gaps."""
         longest = max((b - a for a, b in table.stretches()), default=0)
         if self.card.length is not None and longest < self.card.length:
             warn(
@@ -262,7 +262,7 @@ class TrainedModel:
 
 
 def save_model(model: TrainedModel, folder: str | Path, *, overwrite: bool = False) -> tuple[Path, Path]:
-    """Write `model.safetensors` and `model.json` into a folder, both or none."""
+    """Write `model.safetensors` and `model.json` into a folder, both or neither."""
     folder = Path(folder)
     tensors = plain_tensors(model.network.state_dict())
     weights: bytes = codec.save(tensors)
@@ -288,7 +288,7 @@ def save_model(model: TrainedModel, folder: str | Path, *, overwrite: bool = Fal
 
 
 def load_model(path: str | Path, *, device: str | torch.device = "cpu") -> TrainedModel:
-    """Read a network from the folder `save_model` wrote to, or from either file in it."""
+    """Read a network that `save_model` wrote, by its folder or by either file in it."""
     path = Path(path)
     folder = path if path.is_dir() else path.parent
     if not (folder / CARD).is_file():
@@ -319,7 +319,7 @@ def load_model(path: str | Path, *, device: str | torch.device = "cpu") -> Train
 
 @dataclass(frozen=True, slots=True)
 class _Weights:
-    """What the card says of the file of weights."""
+    """The entry of the weights in the card's file."""
 
     file: str = schema.choice(schema.REQUIRED, WEIGHTS)
     bytes: int = schema.count()
@@ -328,13 +328,13 @@ class _Weights:
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """What stands in the file beside the card."""
+    """The keys of the card's file that are not part of the card."""
 
     weights: _Weights = schema.declare(schema.REQUIRED, partial(schema.read_table, _Weights))
 
 
 def first_difference(expected: Mapping[str, Tensor], got: Mapping[str, Tensor]) -> str:
-    """Return how tensors differ from those expected, by name and shape; nothing where they do not."""
+    """Return the first difference of names or shapes, or "" if there is none."""
     for name, tensor in expected.items():
         if name not in got:
             return f"{name!r} is missing"
@@ -345,7 +345,7 @@ def first_difference(expected: Mapping[str, Tensor], got: Mapping[str, Tensor]) 
 
 
 def plain_tensors(named: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return tensors as safetensors wants them: on the CPU, contiguous, none sharing memory."""
+    """Return tensors as safetensors needs them: on the CPU, contiguous, without shared memory."""
     return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in named.items()}
 
 

@@ -28,25 +28,25 @@ from stageguard.signals.features import Recipe, features
 Choice = Callable[[Sequence[str]], Sequence[int]]
 
 SUFFIXES = (".csv", ".tsv", ".npz")
-# What `predict` and `decode` write beside a recording's features, in files that look like tables of them.
+# Output files of `predict` and `decode`, which must not be read as feature tables.
 OUTPUT_SUFFIXES = (".hypnodensity.csv", ".hypnogram.tsv", ".changes.tsv")
 ABOUT_COLUMNS = ("subject", "epoch", "stage")
 ABOUT_ARRAYS = (*ABOUT_COLUMNS, "labels", "epoch_seconds", "recipe")
 NO_STAGE = MISSING_WORDS | {"?", "unscored", "-1", "movement", "artifact"}
-LARGEST_INDEX = 2**53  # beyond, a float no longer tells whole numbers apart
+LARGEST_INDEX = 2**53  # larger whole numbers are not exact as a float
 
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """What a file holds, as it is written there."""
+    """The content of a file, unchecked."""
 
     names: Sequence[str]
     values: npt.NDArray[Any]
     about: Mapping[str, Any]  # subject, epoch, stage, ...
-    lines: Sequence[int] = field(default=())  # of a text file: where each epoch is
+    lines: Sequence[int] = field(default=())  # line of each epoch in a text file
 
     def where(self, row: int) -> str:
-        """Return where an epoch is in the file, for an error."""
+        """Return the position of an epoch in the file, for an error message."""
         return f"line {self.lines[row]}" if self.lines else f"row {row}"
 
 
@@ -66,11 +66,11 @@ def stage_label(text: str, scheme: StageScheme) -> int:
 def read_features(
     path: Path, scheme: StageScheme | None = None, *, choose: Choice | None = None
 ) -> FeatureTable:
-    """Read one recording's features, of all features or those chosen by name, with its stages in a scheme.
+    """Read one recording's features, all or those that `choose` selects, with its stages in a scheme.
 
-    A CSV or TSV has one row per epoch and a header; the columns `subject`, `epoch` and `stage` are not
-    features. An `.npz` holds `features` (epochs, features) or (epochs, frames, features), `names`, and
-    if wanted `subject`, `epoch`, and `stage` (names) or `labels` (indices).
+    A CSV or TSV has a header and one row per epoch; the columns `subject`, `epoch` and `stage` are not
+    features. An `.npz` has `features` (epochs, features) or (epochs, frames, features), `names`, and
+    optionally `subject`, `epoch`, and `stage` (names) or `labels` (indices).
     """
     path = Path(path)
     try:
@@ -99,7 +99,7 @@ def _read_text(path: Path, choose: Choice | None) -> _Content:
 
 
 def _about_columns(header: Sequence[str]) -> dict[str, int]:
-    """Return the index of the columns that are no features, however they are capitalised."""
+    """Return the indices of the columns that are not features, ignoring case."""
     columns: dict[str, int] = {}
     for i, name in enumerate(header):
         key = name.casefold()
@@ -142,7 +142,7 @@ def _read_archive(path: Path, choose: Choice | None) -> _Content:
 
 
 def _unpacked(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of an archive that mean something here, the features and their names among them."""
+    """Return the known arrays of an archive; features and names are required."""
     try:
         with open_file(path, "an array") as file:
             archive = np.load(file, allow_pickle=False)
@@ -155,13 +155,13 @@ def _unpacked(path: Path) -> dict[str, npt.NDArray[Any]]:
             return {name: archive[name] for name in ("features", "names", *ABOUT_ARRAYS) if name in archive}
     except (InputError, OSError):
         raise
-    except Exception as error:  # damaged bytes make NumPy raise almost anything
+    except Exception as error:  # NumPy raises almost any error for damaged files
         reason = " ".join(str(error).split())[:120] or type(error).__name__
         raise InputError(f"is damaged or cut short ({reason}). Save it again.") from None
 
 
 def _texts(values: Any) -> list[str]:
-    """Return entries as text; bytes are taken for UTF-8."""
+    """Return entries as text; bytes are decoded as UTF-8."""
     listed = values.tolist() if isinstance(values, np.ndarray) else values
     return [entry.decode("utf-8", "replace") if isinstance(entry, bytes) else str(entry) for entry in listed]
 
@@ -188,7 +188,7 @@ def _table(path: Path, content: _Content, scheme: StageScheme | None) -> Feature
 
 
 def _labels(content: _Content, scheme: StageScheme) -> Ints | None:
-    """Return the stages, which a file may give by name, by index, or both if they agree."""
+    """Return the stages, which a file has by name, by index, or both if they agree."""
     indices: Ints | None = content.about.get("labels")
     if "stage" not in content.about:
         return indices
@@ -206,16 +206,16 @@ def _labels(content: _Content, scheme: StageScheme) -> Ints | None:
 
 
 def _epochs(content: _Content) -> Ints:
-    given = np.asarray(content.about["epoch"])
+    cells = np.asarray(content.about["epoch"])
     try:
-        numbers = given.astype(np.float64) if given.dtype.kind in "iufUS" else np.full(len(given), np.nan)
+        numbers = cells.astype(np.float64) if cells.dtype.kind in "iufUS" else np.full(len(cells), np.nan)
     except ValueError:
-        numbers = np.array([_number_or_nan(text) for text in _texts(given)])
+        numbers = np.array([_number_or_nan(text) for text in _texts(cells)])
     wrong = ~(np.abs(numbers) <= LARGEST_INDEX) | (numbers != np.rint(numbers))
     if wrong.any():
         row = int(np.argmax(wrong))
         raise InputError(
-            f"{content.where(row)}: epoch is {_texts(given)[row][:40]}, expected a whole number."
+            f"{content.where(row)}: epoch is {_texts(cells)[row][:40]}, expected a whole number."
         )
     return numbers.astype(np.int64)
 
@@ -236,7 +236,7 @@ def _seconds(array: npt.NDArray[Any]) -> float:
 
 
 def _recipe(array: npt.NDArray[Any]) -> Mapping[str, Any]:
-    """Return the recipe an archive holds as JSON."""
+    """Return the recipe that an archive contains as JSON."""
     try:
         document = parse_json(str(array))
     except (ValueError, RecursionError) as error:
@@ -247,7 +247,7 @@ def _recipe(array: npt.NDArray[Any]) -> Mapping[str, Any]:
 
 
 def feature_files(folder: Path, suffixes: Sequence[str] = SUFFIXES) -> list[Path]:
-    """Return the files of a folder with these endings, by name; what was written from them is none."""
+    """Return the files of a folder with these endings, sorted by name; output files are left out."""
     return sorted(
         path
         for path in folder.iterdir()
@@ -275,7 +275,7 @@ def table_of(
     scheme: StageScheme | None = None,
     epoch_seconds: float | None = None,
 ) -> FeatureTable:
-    """Return the features of a recording, with its expert stages, several scorers' merged, in a scheme."""
+    """Return the features of a recording, with the experts' stages (or their consensus) in a scheme."""
     made = features(recording, recipe, epoch_seconds=epoch_seconds)
     labels = None if scheme is None else _expert_labels(recording, scheme, made.epoch_seconds, made.n_epochs)
     return FeatureTable(
@@ -325,7 +325,8 @@ def dataset_tables(
 ) -> list[FeatureTable]:
     """Return the tables of a dataset's scored recordings; `options` are those of the dataset's reader.
 
-    `on_recording` hears of each recording, and of its error.
+    `on_recording` is called for each recording with its entry and its error, or None. Without it, an error is
+    raised.
     """
     tables, n_found = [], 0
     for entry in entries(name, folder, **(options or {})):

@@ -1,4 +1,4 @@
-"""Run a network over whole recordings at the length it was trained on, and score what it says."""
+"""Run a network over whole recordings in windows of its training length, and score its probabilities."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WINDOWS_AT_A_TIME = 64
 
 
 def window_starts(n_epochs: int, length: int) -> list[int]:
-    """Return first epochs of windows that overlap by half; the last one ends where the recording ends."""
+    """Return the first epochs of windows that overlap by half; the last window ends with the recording."""
     if n_epochs <= length:
         return [0]
     return [*range(0, n_epochs - length, max(1, length // 2)), n_epochs - length]
@@ -29,7 +29,7 @@ def window_starts(n_epochs: int, length: int) -> list[int]:
 
 @contextlib.contextmanager
 def evaluating(network: nn.Module) -> Iterator[None]:
-    """Run a network in evaluation mode without gradients; afterwards each of its parts is in its own mode."""
+    """Run a network in evaluation mode without gradients; restore the mode of each part afterwards."""
     modes = [(part, part.training) for part in network.modules()]
     network.eval()
     try:
@@ -41,11 +41,12 @@ def evaluating(network: nn.Module) -> Iterator[None]:
 
 
 def window_probabilities(network: Callable[[Tensor], Tensor], night: Tensor, *, length: int | None) -> Floats:
-    """Stage probabilities (n_epochs, n_stages) of one unbroken stretch (n_epochs, ...).
+    """Return stage probabilities (n_epochs, n_stages) of one unbroken stretch (n_epochs, ...).
 
-    The network maps (batch, epochs, ...) to logits. It sees windows of `length` epochs that overlap by half
-    and are averaged, a shorter stretch padded with zeros: attention that was trained on 100 epochs loses its
-    way in a whole night. None shows it everything at once, laid out in any way the network takes.
+    The network maps (batch, epochs, ...) to logits. It sees windows of `length` epochs that overlap by half;
+    their probabilities are averaged, and a shorter stretch is padded with zeros. The reason is that attention
+    trained on 100 epochs fails on a whole night. With None the network sees the whole stretch at once, in any
+    layout that it takes.
     """
     if length is None:
         rows: Floats = network(night[None])[0].double().softmax(-1).cpu().numpy()
@@ -69,7 +70,7 @@ def window_probabilities(network: Callable[[Tensor], Tensor], night: Tensor, *, 
 
 
 def stretch_probabilities(network: nn.Module, features: Floats32, *, length: int | None) -> Floats:
-    """Stage probabilities of normalised features (n_epochs, n_frames, n_features), in evaluation mode."""
+    """Return stage probabilities of normalised features (n_epochs, n_frames, n_features)."""
     device = next((p.device for p in network.parameters()), torch.device("cpu"))
     with evaluating(network):
         return window_probabilities(network, torch.from_numpy(features).to(device), length=length)
@@ -83,7 +84,7 @@ def table_probabilities(
     *,
     length: int | None,
 ) -> Floats:
-    """Stage probabilities per row of a table; NaN rows where an epoch has no signal."""
+    """Return stage probabilities per row of a table; NaN in epochs without a signal."""
     scaled = normalisation(table)
     result = np.full((table.n_epochs, n_stages), np.nan)
     for a, b in table.stretches():
@@ -92,7 +93,7 @@ def table_probabilities(
 
 
 def soften(probabilities: Floats, temperature: float) -> Floats:
-    """Return probabilities to the power 1/temperature, rows summing to 1 again."""
+    """Return probabilities to the power 1/temperature, with rows that sum to 1 again."""
     logs = np.log(np.maximum(probabilities, CLIP)) / temperature
     weights = np.exp(logs - logs.max(axis=1, keepdims=True))
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
@@ -119,7 +120,7 @@ def best_temperature(probabilities: Floats, labels: Ints, weights: Floats) -> fl
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Agreement of the most probable stage with the expert's, over all scored epochs pooled."""
+    """Agreement of a network with the expert, over all scored epochs of all recordings."""
 
     kappa: float
     accuracy: float
@@ -127,9 +128,9 @@ class Score:
 
 
 def score_probabilities(probabilities: Floats, labels: Ints, chosen: Ints | None = None) -> Score:
-    """Score rows that have both an expert's stage and probabilities.
+    """Score the epochs that have both an expert's stage and probabilities.
 
-    `chosen` replaces the most probable stages. Where only one stage occurs on both sides kappa is 0.
+    `chosen` replaces the most probable stages. If only one stage occurs on both sides, kappa is 0.
     """
     keep = (labels >= 0) & ~np.isnan(probabilities[:, 0])
     p, y = probabilities[keep], labels[keep]
@@ -144,24 +145,24 @@ def score_probabilities(probabilities: Floats, labels: Ints, chosen: Ints | None
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """Recordings kept aside, and how a network is run on them."""
+    """Validation recordings, and how a network is run on them."""
 
     tables: Sequence[FeatureTable]
     normalisation: Normalisation
     n_stages: int
     length: int | None
-    # judges the decoded stages: a network trained under the semi-Markov likelihood leaves to the transitions
-    # what they know, so that its most probable stages alone say little
+    # scores the decoded stages: a network trained with the semi-Markov likelihood relies on the transitions,
+    # so that its most probable stages alone say little
     decoder: Profile | None = None
     epoch_seconds: float | None = None
 
     def score(self, network: nn.Module) -> Score:
-        """Score a network as it is."""
+        """Score a network at its current weights."""
         probabilities = self._probabilities(network)
         return score_probabilities(probabilities, self._labels(), self._decoded(probabilities))
 
     def temperature(self, network: nn.Module, stage_weights: Tensor) -> float:
-        """Return the temperature that suits the network best, stages weighted as in training."""
+        """Return the network's best temperature, with stages weighted as in training."""
         weights = stage_weights.cpu().numpy().astype(np.float64)
         return best_temperature(self._probabilities(network), self._labels(), weights)
 
@@ -176,7 +177,7 @@ class Validation:
             return None
         nights = np.split(probabilities, np.cumsum([table.n_epochs for table in self.tables])[:-1])
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", StageGuardWarning)  # an early network is far off, and no news
+            warnings.simplefilter("ignore", StageGuardWarning)  # early in training these are expected
             starts = [[first for first, _ in table.stretches()][1:] for table in self.tables]
             decoded = decode(nights, self.decoder, segments=starts, epoch_seconds=self.epoch_seconds)
         return np.concatenate([night.hypnogram.labels for night in decoded]).astype(np.int64)

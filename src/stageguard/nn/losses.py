@@ -1,4 +1,4 @@
-"""The training losses of the paper, cross-entropy and the transition penalty, and what every loss takes."""
+"""The training losses of the paper, cross-entropy and transition penalty, and the checks of every loss."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from stageguard.profile.profile import Profile, as_profile
 
 
 class Batch(NamedTuple):
-    """What a loss was given, checked: logits (batch, epochs, stages), the others (batch, epochs)."""
+    """The checked input of a loss: logits (batch, epochs, stages), the others (batch, epochs)."""
 
     logits: Tensor
     targets: Tensor  # int64
-    mask: Tensor | None  # which epochs count, None when all of them do
+    mask: Tensor | None  # which epochs count; None if all do
     segment_ids: Tensor | None
 
 
 class Parts(Protocol):
-    """What a loss is made of."""
+    """The parts of a loss."""
 
     @property
     def total(self) -> Tensor:
-        """The part that is trained."""
+        """The part that is minimised."""
 
 
 P = TypeVar("P", bound=Parts)
 
 
 class SequenceLoss(nn.Module, Generic[P]):
-    """A loss of logits and scored stages that comes in parts; the one called `total` is trained."""
+    """A loss of logits and scored stages that has parts; the part `total` is minimised."""
 
     profile: Profile
 
@@ -71,14 +71,14 @@ class SequenceLoss(nn.Module, Generic[P]):
         *,
         segment_ids: Tensor | None = None,
     ) -> P:
-        """Return the loss with what it is made of; arguments as in `forward`."""
+        """Return the loss with its parts; arguments as in `forward`."""
         logits = check_logits(logits, self.profile.scheme)
         targets, all_scored = check_targets(targets, logits, self.profile.scheme)
         scored = scored_epochs(targets, all_scored, check_mask(mask, logits))
         return self.parts_of(Batch(logits, targets, scored, check_segment_ids(segment_ids, logits)))
 
     def parts_of(self, batch: Batch) -> P:
-        """Return the parts for a batch that was checked."""
+        """Return the parts for a checked batch."""
         raise NotImplementedError
 
 
@@ -119,7 +119,7 @@ def check_targets(targets: Tensor, logits: Tensor, scheme: StageScheme) -> tuple
 
 
 def check_mask(mask: Any, logits: Tensor) -> Tensor | None:
-    """Return which epochs count (batch, epochs), or None when all of them do."""
+    """Return which epochs count (batch, epochs), or None if all do."""
     if mask is None:
         return None
     if isinstance(mask, Tensor) and mask.dtype != torch.bool:
@@ -128,7 +128,7 @@ def check_mask(mask: Any, logits: Tensor) -> Tensor | None:
 
 
 def check_segment_ids(segment_ids: Tensor | None, logits: Tensor) -> Tensor | None:
-    """Return the number of the stretch each epoch belongs to (batch, epochs)."""
+    """Return the number of each epoch's stretch (batch, epochs)."""
     if segment_ids is None:
         return None
     return _epochs(segment_ids, logits, "segment_ids", "one number per unbroken stretch of a recording")
@@ -153,14 +153,14 @@ def _epochs(values: Any, logits: Tensor, what: str, meaning: str) -> Tensor:
 
 
 def scored_epochs(targets: Tensor, all_scored: bool, mask: Tensor | None) -> Tensor | None:
-    """Return which epochs have a label that counts, or None when all have."""
+    """Return which epochs are scored and count (batch, epochs), or None if all do."""
     if all_scored:
         return mask
     return _some(targets >= 0 if mask is None else mask & (targets >= 0))
 
 
 def _some(scored: Tensor) -> Tensor:
-    """Return which epochs are scored, if any is."""
+    """Return which epochs are scored; raise an error if none is."""
     if not scored.any():
         raise InputError(
             f"no epoch of the batch {tuple(scored.shape)} is scored, expected at least one: "
@@ -170,7 +170,7 @@ def _some(scored: Tensor) -> Tensor:
 
 
 def paired_epochs(mask: Tensor | None, segment_ids: Tensor | None) -> Tensor | None:
-    """Return which adjacent epochs count as a pair (batch, epochs - 1), or None when all do."""
+    """Return which adjacent epochs count as a pair (batch, epochs - 1), or None if all do."""
     paired = None
     if mask is not None:
         paired = mask[:, :-1] & mask[:, 1:]
@@ -181,9 +181,9 @@ def paired_epochs(mask: Tensor | None, segment_ids: Tensor | None) -> Tensor | N
 
 
 def stages_first(logits: Tensor, mask: Tensor | None) -> Tensor:
-    """Return logits as (stages, batch, epochs), at least in single precision, masked epochs blank."""
-    # a softmax over a short last axis takes torch ten times as long as one over the first; what is said
-    # about masked epochs, NaN included, must not reach the loss or its gradient
+    """Return logits as (stages, batch, epochs), in single precision or better, with 0 in masked epochs."""
+    # torch's softmax over a short last axis takes ten times as long as one over the first axis; logits of
+    # masked epochs, NaN included, must not reach the loss or its gradient
     laid = logits.permute(2, 0, 1).contiguous()
     if laid.dtype in (torch.float16, torch.bfloat16):
         laid = laid.float()
@@ -221,7 +221,7 @@ def class_weights_for(
 
 
 def explain_not_finite(loss: float, logits: Tensor, mask: Tensor | None, scheme: StageScheme) -> InputError:
-    """Return the error for a loss that is no number, naming the first epoch to blame."""
+    """Return the error for a loss that is not finite; it names the first epoch that causes it."""
     wrong = ~logits.isfinite()
     if mask is not None:
         wrong = wrong & mask[..., None]
@@ -238,14 +238,14 @@ def explain_not_finite(loss: float, logits: Tensor, mask: Tensor | None, scheme:
 
 
 class LossParts(NamedTuple):
-    """What a training loss is made of.
+    """The parts of a training loss.
 
     Attributes
     ----------
     total : Tensor
-        Cross-entropy plus the weighted penalty; the one to call ``backward`` on.
+        Cross-entropy plus the weighted penalty; call ``backward`` on it.
     cross_entropy, penalty : Tensor
-        The parts, the penalty before its weight.
+        The parts; the penalty is without its weight.
     """
 
     total: Tensor
@@ -256,14 +256,14 @@ class LossParts(NamedTuple):
 class TransitionPenalty(nn.Module):
     """Probability a network gives to rare transitions, averaged over adjacent epochs.
 
-    For each pair of adjacent epochs, the sum over the profile's rare pairs (s, s') of
-    p(s at the first) * p(s' at the second); the mean over all pairs of the batch. It is not divided
-    by the number of rare pairs, as published. The product takes neighbouring epochs for independent.
+    For each pair of adjacent epochs, p(s at the first) * p(s' at the second) is summed over the profile's
+    rare pairs (s, s'). The penalty is the mean over all pairs of epochs in the batch. As published, it is not
+    divided by the number of rare pairs. The product assumes that adjacent epochs are independent.
 
     Parameters
     ----------
     profile : Profile or str
-        A profile or its name. Warns when its rare set is empty, because the penalty then is zero.
+        A profile or its name. A warning is given if it has no rare pairs, as the penalty is then zero.
 
     Examples
     --------
@@ -277,7 +277,7 @@ class TransitionPenalty(nn.Module):
         super().__init__()
         self.profile = as_profile(profile)
         names = self.profile.scheme.names
-        rare = torch.zeros(len(names), len(names))  # [first, second]
+        rare = torch.zeros(len(names), len(names))  # (stages, stages): [first, second]
         for pair in self.profile.rare:
             rare[names.index(pair.source), names.index(pair.target)] = 1.0
         self.register_buffer("_rare", rare, persistent=False)
@@ -290,17 +290,17 @@ class TransitionPenalty(nn.Module):
     def forward(
         self, logits: Tensor, mask: Tensor | None = None, *, segment_ids: Tensor | None = None
     ) -> Tensor:
-        """Return the mean rare-transition probability as a scalar in the logits' dtype; 0 without a pair.
+        """Return the mean rare-transition probability as a scalar in the logits' dtype; 0 without pairs.
 
-        Arguments are those of `StageGuardLoss`; logits of one recording may come as (epochs, stages). Pairs
-        that touch a masked epoch, or cross a change of segment, are left out.
+        Arguments are those of `StageGuardLoss`; logits of one recording may have shape (epochs, stages).
+        Pairs with a masked epoch, or across a change of segment, are left out.
         """
         logits = check_logits(logits, self.profile.scheme)
         mask = check_mask(mask, logits)
         segment_ids = check_segment_ids(segment_ids, logits)
         scores = stages_first(logits, mask)
         penalty = self._of(scores, mask, segment_ids)
-        # without a pair to look at the penalty is 0, whatever the network says
+        # without pairs the penalty is 0 whatever the logits are, so check the probabilities instead
         seen = penalty if self._has_pairs(scores) else scores.softmax(0).sum()
         if not math.isfinite(seen.item()):
             raise explain_not_finite(seen.item(), logits, mask, self.profile.scheme)
@@ -313,23 +313,23 @@ class TransitionPenalty(nn.Module):
         """Return the penalty of checked logits (stages, batch, epochs)."""
         if not self._has_pairs(scores):
             return scores[..., :0].sum()
-        p = scores.softmax(0)
+        p = scores.softmax(0)  # (stages, batch, epochs)
         # [s', b, t]: probability at t of the stages from which s' is rare
         arriving = _exactly(self._rare.to(p).t(), p.flatten(1)).view_as(p)
-        joint = arriving[..., :-1] * p[..., 1:]
+        joint = arriving[..., :-1] * p[..., 1:]  # (stages, batch, epochs - 1)
         paired = paired_epochs(mask, segment_ids)
         if paired is None:
             return joint.sum() / (p.shape[1] * (p.shape[2] - 1))
         return (joint * paired).sum() / paired.sum().clamp(min=1)
 
     def extra_repr(self) -> str:
-        """Return the rare pairs, for a person to read."""
+        """Return the profile and its rare pairs, for `repr`."""
         pairs = ", ".join(f"{pair.source}->{pair.target}" for pair in self.profile.rare)
         return f"{self.profile.name!r}, rare: {pairs or 'none'}"
 
 
 def _exactly(a: Tensor, b: Tensor) -> Tensor:
-    """Return a @ b in their own precision, inside autocast too."""
+    """Return a @ b in their own precision, also inside autocast."""
     device = a.device.type
     if not torch.is_autocast_enabled(device):
         return a @ b
@@ -345,11 +345,11 @@ class StageGuardLoss(SequenceLoss[LossParts]):
     profile : Profile or str
         A profile or its name.
     weight : float
-        What the penalty is multiplied by (the paper's lambda).
+        Factor on the penalty (the paper's lambda).
     class_weights : sequence, mapping of stage to number, or Tensor, optional
         Weight of each stage in the cross-entropy, in the scheme's order or by name.
     label_smoothing : float
-        Share of each label that is spread evenly over all stages, its own included, 0 to 1.
+        Share of each label that is spread evenly over all stages, including its own, 0 to 1.
 
     Examples
     --------
@@ -379,12 +379,12 @@ class StageGuardLoss(SequenceLoss[LossParts]):
             self.penalty = TransitionPenalty(self.profile)
 
     def parts_of(self, batch: Batch) -> LossParts:
-        """Return means over the epochs or pairs that count; half precision is raised to single."""
+        """Return means over the epochs or pairs that count, in single precision or better."""
         scores = stages_first(batch.logits, batch.mask)
         scored = batch.targets if batch.mask is None else batch.targets.masked_fill(~batch.mask, UNSCORED)
         cross_entropy = functional.cross_entropy(
-            scores.flatten(1)[None],
-            scored.flatten()[None],
+            scores.flatten(1)[None],  # (1, stages, batch * epochs)
+            scored.flatten()[None],  # (1, batch * epochs)
             weight=None if self._class_weights is None else self._class_weights.to(scores),
             ignore_index=UNSCORED,
             label_smoothing=self.label_smoothing,
@@ -396,5 +396,5 @@ class StageGuardLoss(SequenceLoss[LossParts]):
         return LossParts(total, cross_entropy, penalty)
 
     def extra_repr(self) -> str:
-        """Return the options, for a person to read."""
+        """Return the options, for `repr`."""
         return f"{self.profile.name!r}, weight={self.weight:g}, label_smoothing={self.label_smoothing:g}"

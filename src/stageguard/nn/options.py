@@ -1,4 +1,4 @@
-"""The options of a training run, checked before anything is read, and what fills those left open."""
+"""The options of a training run, checked before any data is read, and their defaults from recipes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DEVICES = ("auto", "cpu", "cuda")
 LARGEST_SEED = 2**32 - 1
 WARM_UP = 0.3  # share of the steps in which the learning rate of one cycle rises
 
-# Options that a recipe answers by itself, beside the clip.
+# Options that a recipe has under the same name.
 _OF_RECIPE = (
     *("sequence_epochs", "batch_size", "optimiser", "learning_rate", "weight_decay", "decayed", "schedule"),
 )
@@ -36,13 +36,13 @@ _OF_RECIPE = (
 
 @dataclass(frozen=True, slots=True)
 class TrainingOptions:
-    """All that shapes a trained network besides the recordings; its card has every number.
+    """All options of a training run; the card of the network records them.
 
-    What is None here is taken from the training recipe of the network in its size.
+    An option that is None is taken from the training recipe of the network in its size.
     """
 
     backbone: str = schema.text()  # one of `backbones`
-    # stages, epoch length, rare pairs of the penalty, and what `predict` decodes with
+    # gives stages, epoch length and rare pairs of the penalty; `predict` decodes with it
     profile: Profile | str = schema.declare(
         schema.REQUIRED,
         lambda value, where: value if isinstance(value, Profile) else checks.text(value, where, empty=False),
@@ -54,40 +54,40 @@ class TrainingOptions:
     # cross-entropy plus the transition penalty, or the likelihood of the constrained model
     loss: str = schema.choice("penalty", *LOSSES)
     # for the penalty loss: the paper's lambda, by default 0.5; whether stages are weighted inversely to their
-    # frequency, which `predict` tells the decoder; and the share of each label that is spread over all stages
+    # frequency, which `predict` passes to the decoder; and the share of each label spread over all stages
     penalty_weight: float | None = schema.number(None, low=0)
     balanced: bool = schema.flag(False)
     label_smoothing: float = schema.number(0.0, low=0, high=0.9)
-    # features that keep their level, such as the clock; by default those that the features' recipe names
+    # features that keep their level, such as the clock; by default those named by the features' recipe
     absolute: Sequence[str] = schema.words()
-    # what the way the features were computed is called; for recordings the recipe's name or file
+    # name of the way in which features were computed; for recordings, the recipe's name or file
     recipe: str = schema.text("unnamed", empty=True)
-    # by default the features', or else the profile's
+    # by default that of the features, else that of the profile
     epoch_seconds: float | None = schema.declare(None, lambda value, where: checks.epoch_seconds(value))
-    sequence_epochs: int | None = schema.count(None, low=2)  # for networks that do not fix it
-    steps: int | None = schema.count(None)  # of the optimiser, in all
-    batch_size: int | None = schema.count(None)  # sequences in each step
+    sequence_epochs: int | None = schema.count(None, low=2)  # for networks without a fixed length
+    steps: int | None = schema.count(None)  # total number of optimiser steps
+    batch_size: int | None = schema.count(None)  # sequences per step
     optimiser: str | None = schema.choice(None, *OPTIMISERS)
     learning_rate: float | None = schema.number(None, positive=True)  # the first, or the peak of one cycle
     momentum: float | None = schema.number(None, low=0, high=1)  # of "sgd"
-    weight_decay: float | None = schema.number(None, low=0)  # decoupled from the gradient for "adamw" alone
+    weight_decay: float | None = schema.number(None, low=0)  # decoupled from the gradient only for "adamw"
     decayed: Sequence[str] | None = schema.declare(None, schema.text_list)  # parameters, wildcards allowed
-    clip: float | None = schema.number(None, low=0)  # largest norm of the gradient; 0 for any
-    # "decay" multiplies the rate by the factor every so many steps, "drop" once
+    clip: float | None = schema.number(None, low=0)  # largest norm of the gradient; 0 for no limit
+    # "decay" multiplies the rate by `schedule_factor` every `schedule_steps`, "drop" does so once
     schedule: str | None = schema.choice(None, *SCHEDULES)
     schedule_factor: float | None = schema.number(None, positive=True)
     schedule_steps: int | None = schema.count(None)
-    # subjects that the network never sees, to test it on
+    # subjects that the network never sees, for testing
     held_out_subjects: Sequence[str] = schema.words()
-    # subjects that decide which weights to keep and when to stop: by name, or by default a share of them
+    # subjects that decide which weights to keep and when to stop: by name, or by default a share of all
     validation_subjects: Sequence[str] = schema.words()
     validation_share: float = schema.number(0.2, low=0.01, high=0.9)
-    # whether these also set a temperature; by default unless the profile reproduces the paper, which has none
+    # whether they also set a temperature; by default yes, unless the profile reproduces the paper
     temperature: bool | None = schema.flag(None)
     evaluate_every: int | None = schema.count(None)  # steps
-    patience: int | None = schema.count(None)  # evaluations that may pass without a better one
+    patience: int | None = schema.count(None)  # stop after this many evaluations without improvement
     seed: int = schema.count(42, low=0, high=LARGEST_SEED)  # of weights, split, order and dropout
-    device: str = schema.choice("auto", *DEVICES)  # a GPU that can computes in bfloat16
+    device: str = schema.choice("auto", *DEVICES)  # a GPU uses bfloat16 if it can
 
     def __post_init__(self) -> None:
         """Check every option by name."""
@@ -99,15 +99,15 @@ class TrainingOptions:
                 raise _idle(self, name, "loss", "loss 'penalty'")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON types; a profile is named."""
-        said = {item.name: getattr(self, item.name) for item in fields(self)}
+        """Return JSON types, with the profile's name."""
+        options = {item.name: getattr(self, item.name) for item in fields(self)}
         profile = self.profile.name if isinstance(self.profile, Profile) else self.profile
-        lists = {name: list(value) for name, value in said.items() if isinstance(value, tuple)}
-        return said | lists | {"profile": profile, "network": dict(self.network)}
+        lists = {name: list(value) for name, value in options.items() if isinstance(value, tuple)}
+        return options | lists | {"profile": profile, "network": dict(self.network)}
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> TrainingOptions:
-        """Return options by name; a name that is none is an error that suggests the nearest."""
+        """Return options by name; the error for an unknown name suggests the nearest one."""
         checks.known_keys(document, "the options", [item.name for item in fields(cls)])
         for key in ("backbone", "profile"):
             if key not in document:
@@ -135,7 +135,7 @@ _EXAMPLES = {
 
 @dataclass(frozen=True, slots=True)
 class TrainingConfig:
-    """What a configuration file says."""
+    """The content of a configuration file."""
 
     data: Path  # folder with feature tables, or with the recordings of a dataset
     output: Path
@@ -145,7 +145,7 @@ class TrainingConfig:
 
 
 def read_config(path: Path) -> TrainingConfig:
-    """Read a training configuration; folders and files in it are relative to the file."""
+    """Read a training configuration; paths in it are relative to the file."""
     try:
         document = tomllib.loads(read_text(path, "TOML"))
     except UnicodeDecodeError:
@@ -159,7 +159,7 @@ def read_config(path: Path) -> TrainingConfig:
 
 
 def _config(document: dict[str, Any], path: Path) -> TrainingConfig:
-    dataset, said = document.pop("dataset", None), document.pop("dataset_options", {})
+    dataset, dataset_options = document.pop("dataset", None), document.pop("dataset_options", {})
     folders = {}
     for key in ("data", "output"):
         if key not in document:
@@ -169,7 +169,7 @@ def _config(document: dict[str, Any], path: Path) -> TrainingConfig:
         checks.text(dataset, "dataset", empty=False)
         if "recipe" not in document:
             raise InputError('names a dataset but no recipe for its features. Add recipe = "NAME".')
-    elif said:
+    elif dataset_options:
         raise InputError('has dataset_options but names no dataset. Add dataset = "NAME".')
     profile = document.get("profile")
     if isinstance(profile, str) and profile.endswith(".toml"):
@@ -179,12 +179,12 @@ def _config(document: dict[str, Any], path: Path) -> TrainingConfig:
         **folders,
         options=options,
         dataset=dataset,
-        dataset_options=checks.mapping(said, "dataset_options"),
+        dataset_options=checks.mapping(dataset_options, "dataset_options"),
     )
 
 
 def recipe_of(options: TrainingOptions) -> TrainingRecipe:
-    """Return the recipe of the network in its size; that of the small ones where another package made it."""
+    """Return the recipe of the network in its size; the generic one for networks of other packages."""
     try:
         return training_recipe(options.backbone, small=bool(options.network.get("small", False)))
     except InputError:
@@ -192,7 +192,7 @@ def recipe_of(options: TrainingOptions) -> TrainingRecipe:
 
 
 def filled(options: TrainingOptions, recipe: TrainingRecipe) -> TrainingOptions:
-    """Return the options with what the recipe says, as far as that does not depend on the data."""
+    """Return the options with the recipe's values for those that do not depend on the data."""
     options = _filled(options, {name: getattr(recipe, name) for name in _OF_RECIPE})
     options = _filled(options, {"clip": recipe.gradient_clip or 0.0})
     is_stepwise = options.schedule in ("decay", "drop")
@@ -211,7 +211,7 @@ def filled(options: TrainingOptions, recipe: TrainingRecipe) -> TrainingOptions:
 
 
 def _idle(options: TrainingOptions, name: str, other: str, wanted: str) -> InputError:
-    """Return the error for an option that another one leaves nothing to act on."""
+    """Return the error for an option that has no effect because of another option."""
     value = str(getattr(options, name)).lower()
     return InputError(
         f"{name} is {value}, but {other} {getattr(options, other)!r} has no place for it. Leave it out, or "
@@ -220,7 +220,7 @@ def _idle(options: TrainingOptions, name: str, other: str, wanted: str) -> Input
 
 
 def in_steps(options: TrainingOptions, recipe: TrainingRecipe, n_round: int) -> TrainingOptions:
-    """Return filled options with all that the recipe counts in passes over the data, of `n_round` steps."""
+    """Return filled options with the recipe's counts of rounds as steps; a round has `n_round` steps."""
     steps = options.steps or recipe.steps or (recipe.rounds or 1) * n_round
     every = options.evaluate_every or recipe.validate_every_steps or n_round
     counted: dict[str, Any] = {
@@ -239,7 +239,7 @@ def _filled(options: TrainingOptions, values: dict[str, Any]) -> TrainingOptions
 
 
 def rate_at(step: int, options: TrainingOptions) -> float:
-    """Return the learning rate of a step, for options that leave nothing open."""
+    """Return the learning rate of a step, for complete options."""
     peak, factor, every = options.learning_rate, options.schedule_factor, options.schedule_steps
     assert peak is not None and options.steps is not None
     if options.schedule == "one-cycle":
@@ -250,7 +250,7 @@ def rate_at(step: int, options: TrainingOptions) -> float:
 
 
 def one_cycle(step: int, n_steps: int, peak: float) -> float:
-    """Learning rate: a cosine from peak/25 up to the peak, then down to almost nothing."""
+    """Return the learning rate: a cosine from peak/25 up to the peak, then down to almost 0."""
     n_up = max(1.0, WARM_UP * n_steps)
     if step < n_up:
         low, share = peak / 25, 1 - step / n_up

@@ -1,4 +1,4 @@
-"""PyTorch for the modules of this package, and warnings that point at the user's line."""
+"""PyTorch for the modules of this package, and warnings that point to the user's line."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ try:
     from torch import nn as nn
     from torch.nn import functional as functional
 except ModuleNotFoundError:
-    library("torch", NEEDED_BY, EXTRA)  # says how to get it
+    library("torch", NEEDED_BY, EXTRA)  # raises an error that says how to install it
     raise
 
 
 def warn(message: str) -> None:
-    """Warn at the first line outside of this package and of torch, however deep the call began."""
+    """Warn at the nearest line outside this package and torch, however deep the call is."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in (
         "stageguard",

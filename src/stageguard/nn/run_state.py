@@ -1,4 +1,4 @@
-"""The state of a training run, on disk and back, and its log."""
+"""The state of a training run, saved and restored, and its log."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BEGIN_ANEW = Message(OVERWRITE, " to begin anew")
 
 @dataclass(slots=True)
 class Run:
-    """Everything that changes during training; what `save` writes and `resume` reads."""
+    """Everything that changes during training; `save` writes it and `resume` reads it."""
 
     network: nn.Module
     optimizer: torch.optim.Optimizer
@@ -49,16 +49,16 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where a run is kept and which run it is."""
+    """Where a run is stored, and which run it is."""
 
-    folder: Path  # for the state, the log and in the end the network
-    identity: Mapping[str, Any]  # options, data and profile in JSON types; only a run with the same goes on
-    replaces: bool = False  # whether it is to begin anew, in place of whatever was there
+    folder: Path  # for the state, the log and finally the network
+    identity: Mapping[str, Any]  # options, data and profile in JSON types; only the same run is resumed
+    replaces: bool = False  # whether to start again and replace the content of the folder
 
 
 @dataclass(frozen=True, slots=True)
 class _Numbers:
-    """What a state holds besides tensors."""
+    """The numbers of a state."""
 
     step: int = schema.count(low=0)
     best_step: int = schema.count(low=0)
@@ -72,7 +72,7 @@ class _Numbers:
 
 
 def check_output(folder: Path, *, overwrite: bool) -> None:
-    """Refuse, before any work is done, a folder that holds a network already or cannot be written to."""
+    """Refuse, before any work is done, a folder that has a network already or cannot be written to."""
     if (folder / CARD).exists() and not overwrite:
         raise OutputExistsError(
             Message(f"{folder} holds a network already. ", OVERWRITE, " to train it anew.")
@@ -88,7 +88,7 @@ def check_output(folder: Path, *, overwrite: bool) -> None:
             f"cannot write into {folder}: {reason}. Choose a folder you can write to."
         ) from None
     finally:
-        for level in missing:  # from the inside out; what was there stays
+        for level in missing:  # innermost first; existing folders stay
             with contextlib.suppress(OSError):
                 level.rmdir()
 
@@ -108,7 +108,7 @@ def start(network: nn.Module, options: TrainingOptions) -> Run:
 
 
 def _decay_groups(network: nn.Module, options: TrainingOptions) -> list[dict[str, Any]]:
-    """Return the parameters that decay and those that do not, either group only if there are any."""
+    """Return the parameters that decay and those that do not, without empty groups."""
     decay, patterns = options.weight_decay, options.decayed
     assert decay is not None and patterns is not None
     groups: dict[bool, list[nn.Parameter]] = {True: [], False: []}
@@ -145,7 +145,7 @@ def log(run: Run, means: Mapping[str, float], rate: float, score: Score, seconds
 
 
 def save(run: Run, location: Location) -> None:
-    """Write the state of the run and its log, both or none; a network that it replaces goes."""
+    """Write the state of the run and its log, both or neither; a network that it replaces is deleted."""
     tensors: dict[str, Tensor] = {}
     for prefix, named in (("network.", run.network.state_dict()), ("best.", run.best)):
         tensors |= {prefix + name: tensor for name, tensor in plain_tensors(named).items()}
@@ -166,7 +166,10 @@ def save(run: Run, location: Location) -> None:
 
 
 def resume(run: Run, location: Location) -> None:
-    """Put a run where an interrupted one left off; one that begins anew, only if that had begun anew."""
+    """Restore the state of an interrupted run, if there is one.
+
+    With ``replaces``, it is restored only if it is the same run and was started with ``replaces`` as well.
+    """
     path = location.folder / STATE
     if not path.exists():
         return
@@ -186,7 +189,7 @@ def resume(run: Run, location: Location) -> None:
 
 
 def _read(path: Path) -> tuple[Mapping[str, Any], _Numbers, dict[str, Tensor]]:
-    """Return whose state a file holds, its numbers and its tensors."""
+    """Return identity, numbers and tensors of a state file."""
     try:
         with safetensors.safe_open(checked_file(path, "weights"), "pt") as file:
             metadata = file.metadata()
@@ -198,7 +201,7 @@ def _read(path: Path) -> tuple[Mapping[str, Any], _Numbers, dict[str, Tensor]]:
 
 
 def _restore(run: Run, numbers: _Numbers, tensors: dict[str, Tensor]) -> None:
-    """Set everything that changes, or nothing at all."""
+    """Restore the whole run, or change nothing if the state does not fit."""
 
     def part(prefix: str) -> dict[str, Tensor]:
         return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
@@ -222,7 +225,7 @@ def _restore(run: Run, numbers: _Numbers, tensors: dict[str, Tensor]) -> None:
 
 
 def _moments(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> dict[int, dict[str, Tensor]]:
-    """Return what an optimiser knows of each parameter, by its index: numbers, and tensors of its shape."""
+    """Return the optimiser's state of each parameter by index: numbers, and tensors of its shape."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     moments: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
@@ -241,7 +244,7 @@ def _unreadable(name: str, error: Exception) -> FileFormatError:
 
 
 def _other(location: Location, said: Mapping[str, Any]) -> str:
-    """Say how the run that is there differs from the one that was to go on."""
+    """Return the message on how the stored run differs from this one."""
     what = next(what for what, value in location.identity.items() if said.get(what) != _plain(value))
     detail, theirs = "", said.get(what)
     if what == "options" and isinstance(theirs, Mapping):
@@ -254,5 +257,5 @@ def _other(location: Location, said: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return what JSON makes of a value."""
+    """Return a value as JSON restores it."""
     return parse_json(json.dumps(value))

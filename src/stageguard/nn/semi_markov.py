@@ -1,7 +1,7 @@
 """The likelihood of scored stages under a profile's whole model, as a training loss.
 
-Where cross-entropy asks that each epoch be right by itself, this loss asks that the scored path be likely
-among all paths the decoder could take: it trains what `decode` decodes.
+Cross-entropy wants each epoch to be right by itself. This loss wants the scored path to be likely among all
+paths of the decoder: it trains the model that `decode` uses.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from stageguard.nn.losses import Batch, SequenceLoss, explain_not_finite
 from stageguard.nn.pytorch import Tensor, nn, torch, warn
 from stageguard.profile.profile import Profile, as_profile
 
-# Far above anything transitions can add up to, far below what would cost their digits.
+# Far above any sum of transition scores, and small enough not to cost their digits.
 _MISMATCH_NATS = 1e6
-# Nats a product of doubles may span before it underflows (log 2**1022 = 708), with something to spare.
+# Range of a product of doubles before it underflows (log 2**1022 = 708), with a margin.
 _PRODUCT_RANGE_NATS = 690.0
 
 _NEARLY = 100  # steps of the power method
 
 
 class Cut(NamedTuple):
-    """Where a batch (batch, epochs) is scored, and where one recording ends and the next begins."""
+    """Which epochs of a batch (batch, epochs) are scored, and where pieces of recordings begin."""
 
-    kept: Mask | None  # (batch * epochs,); None when all of it is
-    first: Ints  # (n_pieces,) of each recording, counted in scored epochs
-    sequence: Ints  # (n_pieces,) it belongs to
+    kept: Mask | None  # (batch * epochs,) whether scored; None if all are
+    first: Ints  # (n_pieces,) first epoch of each piece, counted in scored epochs
+    sequence: Ints  # (n_pieces,) sequence of each piece
 
 
 def cut(shape: tuple[int, int], scored: Mask | None, segment_ids: Ints | None) -> Cut:
@@ -57,18 +57,18 @@ def cut(shape: tuple[int, int], scored: Mask | None, segment_ids: Ints | None) -
 
 @dataclass(frozen=True, slots=True)
 class Lattice:
-    """A profile's automaton at one transition weight, split into what can be learned and the rest."""
+    """A profile's automaton at one transition weight, split into learnable scores and the rest."""
 
     automaton: Automaton
-    scores: Floats  # (n_stages, n_stages) nats, staying on the diagonal; 0 where forbidden
-    base: Floats  # (n_edges,) what an edge weighs besides its score; -inf where forbidden
-    pair: Ints  # (n_edges,) which score an edge has: row * n_stages + column
+    scores: Floats  # (n_stages, n_stages) nats; staying is on the diagonal; 0 where forbidden
+    base: Floats  # (n_edges,) weight of an edge without its score; -inf where forbidden
+    pair: Ints  # (n_edges,) index of an edge's score: row * n_stages + column
     final: Floats  # (1, n_states)
-    reach_epochs: float  # how many worst epochs a state can lag behind the best one
+    reach_epochs: float  # number of worst epochs by which a state can lag behind the best one
 
     @classmethod
     def of(cls, profile: Profile, epoch_seconds: float, transition_weight: float) -> Lattice:
-        """Compile a profile."""
+        """Compile a profile to a lattice."""
         a = compile_automaton(profile, epoch_seconds)
         tables = compile_tables(profile, epoch_seconds)
         n = profile.scheme.n_stages
@@ -85,16 +85,17 @@ class Lattice:
         return cls(a, scores, base, pair, final, float(hops * (longest + 1) + longest))
 
     def weights(self, scores: Floats | None) -> Floats:
-        """Return the weight of every edge (1, n_edges), with other scores than the profile's if given."""
+        """Return the weight of every edge (1, n_edges), with these scores or by default the profile's."""
         weight: Floats = self.base + (self.scores if scores is None else scores).ravel()[self.pair]
         return weight[None]
 
     def nearest_paths(self, labels: Ints, first: Ints, weight: Floats) -> tuple[Mask, Floats]:
-        """Return which labels the nearest allowed path does not share, and the path's transition score.
+        """Return in which epochs the nearest allowed path differs, and its transition score per piece.
 
-        The nearest path differs in the fewest epochs; among those, the one with the highest score.
+        The nearest path differs from the labels in the fewest epochs and, among such paths, has the highest
+        score.
         """
-        if self.automaton.n_states == len(self.scores):  # a plain chain: paths are allowed whose steps are
+        if self.automaton.n_states == len(self.scores):  # a plain chain: a path is allowed if its steps are
             chain = np.full(self.scores.size, -np.inf)
             chain[self.pair] = weight[0]
             steps = np.zeros(len(labels))
@@ -123,8 +124,8 @@ class Lattice:
     ) -> tuple[Floats, Floats, Floats]:
         """Return log-partitions (n,), stage marginals of all epochs, and expected uses of each edge.
 
-        `spread` is how far apart the stages of an epoch are at most. Hundreds of nats would underflow in the
-        compiled kernel's products; such pieces go to the reference, which works with logarithms.
+        `spread` is the largest difference between the stages of an epoch. Hundreds of nats would underflow in
+        the compiled kernel's products; the reference kernel, which works with logarithms, takes over then.
         """
         a = self.automaton
         worst = spread + float(np.abs(weight[weight > -np.inf]).max(initial=0.0))
@@ -136,17 +137,17 @@ class Lattice:
         return result
 
     def uses(self, edges: Floats) -> Floats:
-        """Return the uses of each score (n_stages, n_stages) from those of each edge."""
+        """Return the number of uses of each score (n_stages, n_stages) from the uses of each edge."""
         flat: Floats = np.bincount(self.pair, weights=edges, minlength=self.scores.size).astype(np.float64)
         return flat.reshape(self.scores.shape)
 
     def normalised(self, scores: Floats) -> Floats:
-        """Return transition probabilities that score paths alike, but for a constant and the two ends."""
+        """Return transition probabilities that score paths alike, up to a constant and the two ends."""
         forbidden = np.ones(scores.size, dtype=bool)
         forbidden[self.pair[self.base > -np.inf]] = False
         allowed = np.where(forbidden.reshape(scores.shape), -np.inf, scores)
         ends = np.zeros(len(scores))  # log of the leading right eigenvector of exp(scores)
-        for _ in range(_NEARLY):  # close enough that what is left can be exponentiated
+        for _ in range(_NEARLY):  # close enough that the rest can be exponentiated
             ends = np.logaddexp.reduce(allowed + ends, axis=1)
             ends -= ends.max()
             if not np.isfinite(ends).all():
@@ -173,7 +174,7 @@ class Likelihood(NamedTuple):
 
 
 class Paths:
-    """Evidence and labels of a batch under a lattice: arrays of one row per scored epoch, cut into pieces."""
+    """Evidence and labels of a batch under a lattice: one row per scored epoch, cut into pieces."""
 
     def __init__(
         self, lattice: Lattice, scores: Floats | None, evidence: Floats, labels: Ints, where: Cut
@@ -191,7 +192,7 @@ class Paths:
         self.n_freed = int(np.count_nonzero(self.freed))
 
     def negative_log_likelihood(self, *, want_edges: bool) -> Likelihood:
-        """Return log Z minus the log of the sum over the paths that agree with the labels."""
+        """Return log Z minus the log of the sum over paths that agree with the labels, per sequence."""
         n_sequences, _, n_stages = self.shape
         first, sequence = self.where.first, self.where.sequence
         pieces = np.split(self.rows, first[1:])
@@ -216,13 +217,13 @@ class Paths:
         return Likelihood(value, by_evidence, by_scores)
 
     def _row_spread(self) -> float:
-        # the range of all rows together bounds that of each, and is usually small enough
+        # the range of all rows together is an upper bound of each row's range, and usually small enough
         if self.spread < 50.0:
             return self.spread
         return float((self.rows.max(axis=1) - self.rows.min(axis=1)).max())
 
     def _pair_counts(self) -> Floats:
-        """Return how often the labels use each score, per sequence."""
+        """Return how often the labels use each score (batch, stages, stages)."""
         n_sequences, _, n = self.shape
         joined = np.ones(self.n_epochs, dtype=bool)
         joined[self.where.first] = False
@@ -235,7 +236,7 @@ class Paths:
     def _free(
         self, piece: Floats, begin: int, sequence: int, gradient: Floats, by_scores: Floats | None
     ) -> float:
-        """Sum over the unknown labels of a piece: correct the gradients, return the log of the sum."""
+        """Sum over the freed labels of a piece: correct the gradients, and return the log of the sum."""
         free, labels = self.freed[begin : begin + len(piece)], self.labels[begin : begin + len(piece)]
         n_stages = piece.shape[1]
         is_labelled = np.arange(n_stages) == labels[:, None]
@@ -250,7 +251,7 @@ class Paths:
         return float(total[0])
 
 
-# Beyond this share of labels no path can hold, the profile is not the right one for them.
+# If a larger share of labels contradicts the profile, it is the wrong profile for them.
 _MANY_FREED = 0.10
 
 
@@ -260,11 +261,11 @@ class SemiMarkovParts(NamedTuple):
     Attributes
     ----------
     total : Tensor
-        The loss; the one to call ``backward`` on.
+        The loss; call ``backward`` on it.
     n_epochs : int
-        Scored epochs.
+        Number of scored epochs.
     n_freed : int
-        Those whose label no path of the model can hold, which were taken as unknown.
+        Number of scored epochs whose label contradicts the model and was taken as unknown.
     """
 
     total: Tensor
@@ -275,15 +276,15 @@ class SemiMarkovParts(NamedTuple):
 class SemiMarkovLoss(SequenceLoss[SemiMarkovParts]):
     """Exact negative log-likelihood of the scored stages under the constrained model.
 
-    The model is the decoder's: p(path) = exp(score(path)) / Z with the score that `stageguard.decode`
+    The model is that of the decoder: p(path) = exp(score(path)) / Z, with the score that `stageguard.decode`
     maximises (evidence, transitions, minimum bouts, bout lengths, flip-flop window) and Z the sum over
-    every path the profile allows. Temperature, biases and prior of the profile apply as they do there;
-    evidence is not clipped, so that a confident mistake still has a gradient.
+    every path that the profile allows. Temperature, biases and prior of the profile apply as in `decode`.
+    Evidence is not clipped, so that a confident mistake still has a gradient.
 
-    A label that no allowed path can hold, such as one epoch of a stage whose bouts last at least two, would
-    have probability zero. As few labels as possible are then taken as unknown and summed over; among equally
-    few, those that leave the likeliest path. Their number is in `parts`, and a warning is given once if
-    it exceeds a tenth. To train on such labels as they are, drop the minimum bouts:
+    A label that fits no allowed path, such as one epoch of a stage whose bouts last at least two, would have
+    probability zero. In that case as few labels as possible are taken as unknown and summed over; among
+    equally few, those that leave the likeliest path. `parts` has their number, and a warning is given once if
+    they are more than a tenth. To train on such labels as they are, drop the minimum bouts:
     ``SemiMarkovLoss(profile.replace(min_bout_seconds=None))``.
 
     Parameters
@@ -291,21 +292,21 @@ class SemiMarkovLoss(SequenceLoss[SemiMarkovParts]):
     profile : Profile or str
         A profile or its name.
     learn_transitions : bool
-        Make the transition scores a parameter, which starts at the profile's; `learned_profile` turns what
-        was learned into a profile. Forbidden transitions stay forbidden.
+        Whether the transition scores are a parameter that starts at the profile's scores. `learned_profile`
+        returns the learned transitions as a profile. Forbidden transitions stay forbidden.
     transition_weight : float, optional
-        How much transitions count; the profile's own by default, or 1 where a rule sets it per recording.
+        Weight of the transitions. Default: the profile's, or 1 if the profile sets it per recording.
     epoch_seconds : float, optional
-        Epoch length, if not the profile's.
+        Length of an epoch. Default: the profile's.
     reduction : "mean", "sum" or "none"
-        Per scored epoch, in all, or in all for each sequence of the batch.
+        The mean over scored epochs, the sum, or the sum per sequence of the batch.
 
     Attributes
     ----------
     transition_scores : Parameter (stages, stages)
-        With `learn_transitions`: nats from the row's stage to the column's, staying on the diagonal.
+        With `learn_transitions`: nats from the row's stage to the column's; staying is on the diagonal.
     assumed : tuple of str
-        Where this model differs from what the profile says.
+        Differences between this model and the profile.
 
     Examples
     --------
@@ -345,7 +346,7 @@ class SemiMarkovLoss(SequenceLoss[SemiMarkovParts]):
             self.register_parameter("transition_scores", None)
 
     def parts_of(self, batch: Batch) -> SemiMarkovParts:
-        """Return the loss in nats; each run of epochs that count is a recording with its ends."""
+        """Return the loss in nats; each run of epochs that count is treated as a whole recording."""
         evidence = self._evidence(batch.logits)
         paths = self._read(evidence, batch)
         apply: Callable[..., Tensor] = _NegativeLogLikelihood.apply
@@ -361,7 +362,7 @@ class SemiMarkovLoss(SequenceLoss[SemiMarkovParts]):
         )
 
     def _evidence(self, logits: Tensor) -> Tensor:
-        """Return what the decoder makes of logits, up to a constant per epoch, which no likelihood sees."""
+        """Return the decoder's evidence, up to a constant per epoch that does not change the loss."""
         calibration, prior = self.profile.calibration, fixed_log_weight(self.profile)
         evidence = logits.double()
         if calibration.temperature != 1.0:
@@ -386,7 +387,7 @@ class SemiMarkovLoss(SequenceLoss[SemiMarkovParts]):
         return paths
 
     def _learned_scores(self) -> Floats:
-        """Return the transition scores, all of them numbers."""
+        """Return the transition scores (stages, stages), after checking that they are finite."""
         if self.transition_scores is None:
             raise InputError("no transitions were learned: make the loss with learn_transitions=True.")
         scores: Floats = self.transition_scores.detach().cpu().double().numpy()
@@ -412,8 +413,8 @@ class SemiMarkovLoss(SequenceLoss[SemiMarkovParts]):
     def learned_profile(self, name: str) -> Profile:
         """Return the profile with the transitions that were learned.
 
-        Scores become probabilities by way of their leading eigenvector: every path keeps its score but for
-        a constant and a term for the stages at its two ends, so that `decode` decides alike.
+        Scores become probabilities through their leading eigenvector. Every path keeps its score up to a
+        constant and a term for the stages at its two ends, so that `decode` decides alike.
         """
         scores = self._learned_scores()
         if self.profile.durations:
@@ -436,14 +437,14 @@ class SemiMarkovLoss(SequenceLoss[SemiMarkovParts]):
         return self.profile.replace(**changes)
 
     def extra_repr(self) -> str:
-        """Return what the model is, for a person to read."""
+        """Return profile, number of states and options, for `repr`."""
         learned = ", transitions learned" if self.transition_scores is not None else ""
         states = self._lattice.automaton.n_states
         return f"{self.profile.name!r}, {states} states{learned}, reduction={self.reduction!r}"
 
 
 class _NegativeLogLikelihood(torch.autograd.Function):
-    """Negative log-likelihood per sequence; its gradient is expected minus observed."""
+    """Negative log-likelihood per sequence; its gradient is expected minus observed counts."""
 
     @staticmethod
     def forward(ctx: Any, evidence: Tensor, scores: Tensor | None, paths: Paths) -> Tensor:
@@ -460,8 +461,8 @@ class _NegativeLogLikelihood(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None, None]:
         by_evidence, by_scores = ctx.saved_tensors
-        each = gradient[:, None, None]
+        each = gradient[:, None, None]  # (batch, 1, 1)
         if by_scores is None:
             return by_evidence * each, None, None
-        summed = (by_scores * each.to(by_scores)).sum(0)
+        summed = (by_scores * each.to(by_scores)).sum(0)  # (stages, stages)
         return by_evidence * each, summed.to(ctx.scores_dtype), None

@@ -1,4 +1,4 @@
-"""Feature tables: of one recording, of a training set, on one scale and in sequences for a network."""
+"""Feature tables of recordings: checks, splits by subject, normalisation, and sequences for a network."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from stageguard.night.stages import StageScheme
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FeatureTable:
-    """Features of one recording, epoch by epoch, and its expert stages where known.
+    """Features of one recording, epoch by epoch, and the expert's stages if known.
 
-    An epoch without any signal is NaN throughout; a number missing here and there is an error.
+    An epoch without a signal is NaN throughout. A single missing number is an error.
     """
 
-    recording: str  # its name
-    subject: str | None  # training refuses tables without: it keeps the nights of one person together
+    recording: str  # name of the recording
+    subject: str | None  # required in training, to keep the nights of one person together
     features: Floats32 = field(repr=False)  # (n_epochs, n_frames, n_features)
     names: tuple[str, ...] = field(repr=False)  # of the features
-    epochs: Ints | None = field(repr=False, default=None)  # index of each in the recording, with gaps
+    epochs: Ints | None = field(repr=False, default=None)  # indices in the recording, with gaps
     labels: Ints | None = field(repr=False, default=None)  # index in the scheme, -1 where unscored
     scheme: StageScheme | None = None
     epoch_seconds: float | None = None
-    recipe: Mapping[str, Any] | None = field(repr=False, default=None)  # as a recipe file says it
+    recipe: Mapping[str, Any] | None = field(repr=False, default=None)  # the recipe's document
     start: datetime | None = None  # of epoch 0
 
     def __post_init__(self) -> None:
@@ -69,7 +69,7 @@ class FeatureTable:
         return ~np.isnan(self.features[:, 0, 0])
 
     def stretches(self) -> list[tuple[int, int]]:
-        """Return rows ``(first, end)`` of each stretch of epochs that follow each other and have a signal."""
+        """Return rows ``(first, end)`` of each stretch of consecutive epochs with a signal."""
         assert self.epochs is not None
         rows = np.flatnonzero(self.has_signal)
         if not len(rows):
@@ -79,7 +79,7 @@ class FeatureTable:
 
 
 def _checked_features(where: str, given: npt.ArrayLike, names: Sequence[str]) -> Floats32:
-    """Return numbers as (epochs, frames, features) in single precision."""
+    """Return features as (epochs, frames, features) in single precision."""
     values = np.asarray(given)
     if values.dtype.kind not in "biuf":
         raise InputError(f"{where}: features are {values.dtype}, expected real numbers.")
@@ -94,7 +94,7 @@ def _checked_features(where: str, given: npt.ArrayLike, names: Sequence[str]) ->
             f"{where}: {len(set(names))} different feature names for {values.shape[2]} features. "
             "Give each its own."
         )
-    with np.errstate(over="ignore"):  # what is too large becomes infinite, and is named below
+    with np.errstate(over="ignore"):  # too large numbers become infinite and are reported below
         features = values.astype(np.float32)
     bad = ~np.isfinite(features)
     empty = np.isnan(features).all(axis=(1, 2))
@@ -142,7 +142,7 @@ def _checked_labels(where: str, labels: npt.ArrayLike, n_epochs: int, scheme: St
 
 
 def check_together(tables: Sequence[FeatureTable]) -> None:
-    """Refuse tables that cannot train one network: other features, epochs or stages, or no subject."""
+    """Refuse tables that cannot train one network: different features, epochs or stages, or no subject."""
     if not tables:
         raise InputError("there is no recording to train on. Give at least two, of different subjects.")
     first = tables[0]
@@ -174,7 +174,7 @@ def check_together(tables: Sequence[FeatureTable]) -> None:
 
 
 def epoch_length(tables: Sequence[FeatureTable], said: float | None = None) -> float | None:
-    """Return the seconds of an epoch that the options said, or that the tables know; all must agree."""
+    """Return the epoch length of the options (``said``), else of the tables; all must agree."""
     knowing = [table for table in tables if table.epoch_seconds is not None]
     for table in knowing:
         if said is not None and table.epoch_seconds != said:
@@ -199,7 +199,7 @@ def absolute_features(table: FeatureTable) -> tuple[str, ...]:
 def take_subjects(
     tables: Sequence[FeatureTable], named: Sequence[str], what: str
 ) -> tuple[list[FeatureTable], list[FeatureTable]]:
-    """Return the recordings of all other subjects, and those of the subjects named."""
+    """Return the recordings of all other subjects, and those of the named subjects."""
     subjects = {str(table.subject) for table in tables}
     for name in named:
         if name not in subjects:
@@ -217,7 +217,7 @@ def take_subjects(
 def split_subjects(
     tables: Sequence[FeatureTable], share: float, seed: int
 ) -> tuple[list[FeatureTable], list[FeatureTable]]:
-    """Split recordings into training and validation, each subject wholly on one side."""
+    """Split recordings into training and validation; all recordings of a subject are on one side."""
     subjects = sorted({str(table.subject) for table in tables})
     if len(subjects) < 2:
         raise InputError(
@@ -233,7 +233,7 @@ def split_subjects(
 
 
 def fingerprint(tables: Iterable[FeatureTable]) -> str:
-    """Return a SHA-256 of all that training sees, so that it resumes on the same data only."""
+    """Return a SHA-256 of all training data, so that a run is resumed only with the same data."""
     digest = hashlib.sha256()
     for table in tables:
         scheme = None if table.scheme is None else table.scheme.names
@@ -245,7 +245,7 @@ def fingerprint(tables: Iterable[FeatureTable]) -> str:
 
 
 def count_labels(tables: Iterable[FeatureTable], scheme: StageScheme) -> Ints:
-    """Return how many epochs with a signal each stage has; a stage without any is an error."""
+    """Return the number of epochs with a signal per stage; a stage without any is an error."""
     counts = np.zeros(scheme.n_stages, dtype=np.int64)
     n_tables = 0
     for table in tables:
@@ -267,7 +267,7 @@ CLIP = 5.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stretch:
-    """Normalised epochs that follow each other in time, from one recording."""
+    """Normalised consecutive epochs of one recording."""
 
     features: Floats32  # (n_epochs, n_frames, n_features)
     labels: Ints  # (n_epochs,)
@@ -275,16 +275,16 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Normalisation:
-    """Each night's own z-scores, clipped; absolute features keep their level across nights.
+    """Clipped z-scores of each night; absolute features keep their level across nights.
 
-    Those mean the same every night, such as the clock, and are scaled as the training nights were.
+    Absolute features, such as the clock, mean the same every night. They are scaled by the training nights.
     """
 
     absolute: tuple[str, ...] = schema.words()
     mean: tuple[float, ...] = schema.numbers()  # of the absolute features
     spread: tuple[float, ...] = schema.numbers()
-    clip: float = schema.number(CLIP, positive=True)  # largest distance from 0 afterwards
-    kind: str = schema.choice("night", "night")  # over what features are standardised
+    clip: float = schema.number(CLIP, positive=True)  # largest scaled value, positive or negative
+    kind: str = schema.choice("night", "night")  # unit over which features are standardised
 
     def __post_init__(self) -> None:
         """Check that there is a mean and a spread for each absolute feature."""
@@ -303,7 +303,7 @@ class Normalisation:
     def fit(
         cls, tables: Iterable[FeatureTable], absolute: Sequence[str] = (), clip: float = CLIP
     ) -> Normalisation:
-        """Measure the absolute features on training recordings."""
+        """Measure mean and spread of the absolute features on training recordings."""
         tables, absolute = list(tables), tuple(absolute)
         for name in absolute:
             if name not in tables[0].names:
@@ -323,7 +323,7 @@ class Normalisation:
         return np.asarray(np.clip(scaled, -self.clip, self.clip), dtype=np.float32)
 
     def stretches(self, tables: Iterable[FeatureTable]) -> list[Stretch]:
-        """Return the unbroken stretches of recordings, each recording on the common scale."""
+        """Return the unbroken stretches of recordings, on the common scale."""
         made: list[Stretch] = []
         for table in tables:
             scaled = self(table)
@@ -340,7 +340,7 @@ def _moments(values: Floats32) -> tuple[Floats, Floats]:
 
 
 def cut_windows(n_epochs: int, length: int, offset: int = 0) -> list[int]:
-    """Return first epochs of windows that cover a stretch; all are whole unless the stretch is shorter."""
+    """Return the first epochs of windows that cover a stretch; only a short stretch is not filled."""
     if n_epochs <= length:
         return [0]
     starts = np.clip(np.arange(offset - length, n_epochs, length), 0, n_epochs - length)
@@ -350,7 +350,7 @@ def cut_windows(n_epochs: int, length: int, offset: int = 0) -> list[int]:
 def round_of_batches(
     stretches: Sequence[Stretch], length: int, batch_size: int, seed: Sequence[int]
 ) -> list[list[tuple[int, int]]]:
-    """Return one pass over all stretches, cut at random places and shuffled: batches of (stretch, start)."""
+    """Return one pass over all stretches, cut at random offsets and shuffled: batches of (stretch, start)."""
     rng = np.random.default_rng(list(seed))
     windows = [
         (index, start)
@@ -358,7 +358,7 @@ def round_of_batches(
         for start in cut_windows(len(stretch.labels), length, int(rng.integers(length)))
     ]
     windows = [w for w in windows if (stretches[w[0]].labels[w[1] : w[1] + length] >= 0).any()]
-    # batches of nearly one size: one left over with a single sequence would upset batch normalisation
+    # batches of nearly equal size: a last batch of a single sequence would upset batch normalisation
     parts = np.array_split(rng.permutation(len(windows)), -(-len(windows) // batch_size))
     return [[windows[i] for i in part] for part in parts]
 
@@ -366,7 +366,7 @@ def round_of_batches(
 def make_batch(
     stretches: Sequence[Stretch], windows: Sequence[tuple[int, int]], length: int
 ) -> tuple[Floats32, Ints, Mask]:
-    """Return features and labels of windows, padded behind their end, and which epochs are scored."""
+    """Return features and labels of windows, padded at the end, and which epochs are scored."""
     shape = (len(windows), length, *stretches[0].features.shape[1:])
     features = np.zeros(shape, dtype=np.float32)
     labels = np.full(shape[:2], UNSCORED, dtype=np.int64)

@@ -1,7 +1,7 @@
-"""The training loop: feature tables in, a staging network out, visibly and repeatably.
+"""The training loop: from feature tables to a staging network, repeatably.
 
-The run is a function of its options and data: weights follow from the seed, the order of the sequences from
-seed and round, dropout from seed and step. A killed run goes on from its last evaluation as if never stopped.
+The result depends only on options and data: weights follow from the seed, the order of sequences from seed
+and round, dropout from seed and step. A killed run continues from its last evaluation with the same result.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from stageguard.profile.profile import Profile, as_profile
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a run is: after every step its losses, after an evaluation also their means and the score."""
+    """Progress of a run: losses after every step; after an evaluation also their means and the score."""
 
     step: int
     n_steps: int
@@ -59,9 +59,9 @@ Report = Callable[[Progress], None]
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """All that a run needs and does not change."""
+    """Everything that a run needs and does not change."""
 
-    options: TrainingOptions  # every number known
+    options: TrainingOptions  # complete
     stretches: Sequence[Stretch]
     length: int
     objective: Objective
@@ -75,7 +75,7 @@ class _Plan:
         return self.options.steps
 
     def batches(self, first: int) -> Iterator[tuple[int, list[tuple[int, int]]]]:
-        """Return (step, windows) from a step on, round after round."""
+        """Return (step, windows) from the step ``first`` on, round after round."""
         size, seed = self.options.batch_size, self.options.seed
         assert size is not None
         rounds = (round_of_batches(self.stretches, self.length, size, (seed, number)) for number in count())
@@ -83,7 +83,7 @@ class _Plan:
 
 
 class Objective(nn.Module):
-    """What a run minimises; `counts` (n_stages,) are the training's epochs, for balanced weights."""
+    """The loss of a run; `counts` (n_stages,) are the training epochs per stage, for balanced weights."""
 
     stage_weights: Tensor
 
@@ -95,7 +95,7 @@ class Objective(nn.Module):
         self.register_buffer("stage_weights", torch.tensor(weights, dtype=torch.float32), persistent=False)
         self.criterion: StageGuardLoss | SemiMarkovLoss
         if options.loss == "semi-markov":
-            # sequences are cut out of nights, so that their first bout may have begun before
+            # sequences are cut out of nights, so their first bout may have begun earlier
             cut = profile if profile.ends == "censored" else profile.replace(ends="censored")
             self.criterion = SemiMarkovLoss(cut, epoch_seconds=epoch_seconds)
         else:
@@ -119,10 +119,10 @@ def train(
     overwrite: bool = False,
     report: Report | None = None,
 ) -> TrainedModel:
-    """Train a network and write it, with its card and log, into a folder; return it at its best kappa.
+    """Train a network, write it with its card and log into a folder, and return it at its best kappa.
 
-    An interrupted run of the same options and data goes on, unless it is to `overwrite` whatever the folder
-    holds; a finished network is an error then. `report` is called after every step.
+    An interrupted run with the same options and data is resumed. A finished network in the folder is an
+    error, unless `overwrite` is True. `report` is called after every step.
     """
     folder = Path(folder)
     check_together(tables)
@@ -151,7 +151,7 @@ def _set_up(
     folder: Path,
     overwrite: bool,
 ) -> tuple[ModelCard, Run, _Plan]:
-    """Return everything at its first step: what is known of the network, the network, what trains it."""
+    """Return the network's card, the run at its first step, and the plan."""
     profile = as_profile(options.profile)
     tables, _ = take_subjects(tables, options.held_out_subjects, "held_out_subjects")
     training, validation = take_subjects(tables, options.validation_subjects, "validation_subjects")
@@ -168,7 +168,8 @@ def _set_up(
     recipe = recipe_of(options)
     options = filled(options, recipe)
     if options.temperature is None:
-        # the semi-Markov likelihood weighs evidence against transitions: a temperature would undo that
+        # training with the semi-Markov likelihood balances evidence and transitions; a temperature would undo
+        # that
         is_wanted = options.loss == "penalty" and not profile.reproduces_paper
         options = replace(options, temperature=is_wanted)
     card = _card(options, profile, tables, training, normalisation)
@@ -197,7 +198,7 @@ def _set_up(
 
 
 def _loop(run: Run, plan: _Plan, report: Report | None) -> None:
-    """Optimise until the steps or the patience run out; evaluate, log and save on the way."""
+    """Optimise until steps or patience run out; evaluate, log and save on the way."""
     options, every = plan.options, plan.options.evaluate_every
     assert every is not None and options.patience is not None
     began, sums = time.perf_counter(), dict[str, float]()
@@ -223,7 +224,7 @@ def _loop(run: Run, plan: _Plan, report: Report | None) -> None:
 
 
 def _step(run: Run, plan: _Plan, step: int, windows: list[tuple[int, int]], rate: float) -> dict[str, float]:
-    """Take one step of the optimiser; return the parts of the loss before it."""
+    """Take one optimiser step; return the parts of the loss before the step."""
     options, device = plan.options, plan.device
     torch.manual_seed(options.seed * 1_000_003 + step)
     batch = make_batch(plan.stretches, windows, plan.length)
@@ -250,7 +251,7 @@ def _step(run: Run, plan: _Plan, step: int, windows: list[tuple[int, int]], rate
 
 
 def pick_device(name: str) -> torch.device:
-    """Return the device by name; "auto" is a GPU where there is one."""
+    """Return the device by name; "auto" is a GPU if there is one."""
     has_gpu = torch.cuda.is_available()
     if name == "cuda" and not has_gpu:
         raise InputError(
@@ -262,7 +263,7 @@ def pick_device(name: str) -> torch.device:
 
 @contextlib.contextmanager
 def _repeatable(seed: int, device: torch.device) -> Iterator[None]:
-    """Seed torch, on the CPU allow deterministic algorithms only, and leave everything as it was."""
+    """Seed torch, and on the CPU allow only deterministic algorithms; restore torch's state afterwards."""
     before = torch.are_deterministic_algorithms_enabled()
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
@@ -284,7 +285,7 @@ def _card(
     first = tables[0]
     recipe = options.recipe if first.recipe is None else str(first.recipe["name"])
     seconds = epoch_length(tables, options.epoch_seconds) or profile.epoch_seconds
-    if options.loss == "semi-markov":  # decoded as the loss weighs it: no rule per night, no clock
+    if options.loss == "semi-markov":  # decode with the weights of the loss: no rule per night, no clock
         weight = 1.0 if profile.transition_weight is None else profile.transition_weight
         profile = profile.replace(transition_weight=weight, clock=None)
     subjects = {table.subject for table in tables}, {table.subject for table in training}

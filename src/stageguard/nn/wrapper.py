@@ -1,4 +1,4 @@
-"""Any network and a profile as one thing to train and to predict with."""
+"""Any network with a profile, to train and to predict."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ ONE_RECORDING = "of one recording, or a list of them"
 
 
 class Guarded(nn.Module):
-    """A network of yours, trained and decoded under a profile.
+    """Your own network, trained and decoded under a profile.
 
     Parameters
     ----------
     model : Module
-        Any network that gives each epoch one number per stage of the profile, in its order: per sequence,
-        (batch, ...) to (batch, epochs, stages) or (batch, stages, epochs), or per epoch,
-        (n, ...) to (n, stages).
+        Any network that returns one number per epoch and stage, in the profile's order of stages. A network
+        of sequences maps (batch, ...) to (batch, epochs, stages) or (batch, stages, epochs); a network of
+        single epochs maps (n, ...) to (n, stages).
     profile : Profile or str
         A profile or its name.
     class_axis : {None, 1, -1}
-        Where a sequence network puts the stages; None finds out from the number of stages and complains
-        when both axes have it.
+        Axis of the stages in the output of a network of sequences. None finds it by the number of stages;
+        it is an error if both axes have that length.
     outputs : {"logits", "probabilities"}
-        What the network returns. Log-probabilities are logits.
+        The kind of output of the network. Log-probabilities count as logits.
     per_epoch : bool
-        The network sees one epoch at a time: (batch, epochs, ...) is folded into its batch axis and back.
+        Whether the network sees one epoch at a time: batch and epochs are then joined to one axis.
     trained : {"natural", "balanced"}, optional
-        Whether it was trained on natural class frequencies; `predict` hands this to the decoder.
+        Whether it was trained on natural stage frequencies; `predict` passes this to the decoder.
     criterion : Module, optional
-        The loss, called with logits (batch, epochs, stages), targets and mask, and with segment_ids where
-        they are given; by default ``StageGuardLoss(profile)``.
+        The loss, called with logits (batch, epochs, stages), targets and mask, and with segment_ids if the
+        caller passes them. Default: ``StageGuardLoss(profile)``.
 
     Examples
     --------
@@ -86,7 +86,7 @@ class Guarded(nn.Module):
         self.criterion = criterion
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return logits (batch, epochs, stages) of a batch, whatever the network's own layout."""
+        """Return logits (batch, epochs, stages) of a batch, whatever the layout of the network's output."""
         _check_input(x, 2, "with a batch axis and at least one more")
         n_sequences = x.shape[0]
         rows = self.model(x.flatten(0, 1) if self.per_epoch else x)
@@ -113,8 +113,8 @@ class Guarded(nn.Module):
     ) -> Tensor:
         """Return the criterion's loss of a batch.
 
-        `x` is what the network takes, (batch, ...), or (batch, epochs, ...) for a network per epoch; targets,
-        mask and segment_ids, which are passed on when given, are those of `StageGuardLoss`.
+        `x` is the network's input (batch, ...), or (batch, epochs, ...) for a network of single epochs.
+        Targets, mask and segment_ids are those of `StageGuardLoss`.
         """
         logits = self(x)
         self._check_targets(targets, logits)
@@ -164,15 +164,15 @@ class Guarded(nn.Module):
         Parameters
         ----------
         x : Tensor or list of Tensor
-            One recording as the network takes it, without a batch axis; lengths may differ within a list.
-            A batch is ``list(batch)``.
+            One recording in the network's input format, without a batch axis; lengths may differ within a
+            list. Pass a batch as ``list(batch)``.
         epoch_seconds, quality, pins, segments, cohort
-            As in `stageguard.decode`; for a list of recordings, lists where they concern a recording.
+            As in `stageguard.decode`; for a list of recordings, options of a recording are lists.
 
         Returns
         -------
         Decoding or list of Decoding
-            Hypnogram, score, the network's own argmax, and what was changed.
+            Hypnogram, score, the network's argmax, and the changes.
         """
         if not isinstance(x, list | tuple):
             _check_input(x, 1, ONE_RECORDING)
@@ -190,8 +190,8 @@ class Guarded(nn.Module):
     def probabilities(self, x: Tensor) -> Floats:
         """Return stage probabilities (epochs, stages) of one recording, in evaluation mode.
 
-        A sequence network with an attribute ``training_length`` sees windows of that many epochs, half
-        overlapping and averaged; a shorter recording is padded with zeros.
+        A network of sequences with an attribute ``training_length`` sees windows of that many epochs. They
+        overlap by half and are averaged; a shorter recording is padded with zeros.
         """
         _check_input(x, 1, ONE_RECORDING)
         x = x.to(next((p.device for p in self.model.parameters()), x.device))
@@ -245,7 +245,7 @@ class Guarded(nn.Module):
         return output if axis == -1 else output.transpose(1, 2)
 
     def _as_logits(self, rows: Tensor) -> Tensor:
-        coarse = max(1e-3, torch.finfo(rows.dtype).eps)  # a sum of bfloat16 is 1 to two digits only
+        coarse = max(1e-3, torch.finfo(rows.dtype).eps)  # a sum in bfloat16 is 1 only to two digits
         rows = rows.float() if rows.dtype in (torch.float16, torch.bfloat16) else rows
         values = rows.detach()
         is_distribution = bool((values >= 0).all()) and bool(((values.sum(-1) - 1.0).abs() <= coarse).all())
@@ -264,7 +264,7 @@ class Guarded(nn.Module):
         return rows.clamp(min=torch.finfo(rows.dtype).tiny).log()
 
     def extra_repr(self) -> str:
-        """Return the options, for a person to read."""
+        """Return profile and options, for `repr`."""
         options = f"outputs={self.outputs!r}, per_epoch={self.per_epoch}, trained={self.trained!r}"
         return f"{self.profile.name!r}, {options}"
 

@@ -1,1 +1,1 @@
-"""Figures for papers and notebooks, one module each; matplotlib is loaded when the first is drawn."""
+"""Figures for papers and notebooks, one module each; matplotlib is loaded with the first figure."""

@@ -1,4 +1,4 @@
-"""What all figures share: the axes they are drawn on, time along them, and epochs gathered into columns."""
+"""Shared by all figures: axes, the time axis, and epochs gathered into columns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from stageguard.night.timing import Night, elapsed
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-INCHES = 1 / 25.4  # of a millimetre
+INCHES = 1 / 25.4  # per millimetre
 FULL_WIDTH = 180 * INCHES  # two columns of a paper
 COLUMN_WIDTH = 89 * INCHES
 INK, GREY, GAP, LINE = (PAGE[name].light for name in ("ink", "grey", "gap", "line"))
@@ -27,13 +27,13 @@ INK, GREY, GAP, LINE = (PAGE[name].light for name in ("ink", "grey", "gap", "lin
 SERIES = ("#E69F00", "#0072B2", "#000000", "#009E73", "#CC79A7")
 STYLES = ("-", "--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)))
 MARKS = ("o", "^", "s", "D", "v")
-TICK_WIDTH = 0.055  # inches that a clock time takes for each point of its font, with room around it
-MOST_EPOCHS, MOST_COLUMNS = 3_000, 600  # drawn one by one; of more, gathered into columns
+TICK_WIDTH = 0.055  # inches of a clock time and its margin, per point of the font size
+MOST_EPOCHS, MOST_COLUMNS = 3_000, 600  # more epochs than this are gathered into columns
 DAY_SECONDS, HOUR_SECONDS, MINUTE_SECONDS = 86400.0, 3600.0, 60.0
 
 
 def axes_for(ax: Axes | None, width: float, height: float) -> Axes:
-    """Return the axes given, or those of a new figure of pyplot's, of this size in inches."""
+    """Return ``ax``, or the axes of a new pyplot figure of this size in inches."""
     axes = library("matplotlib.axes", "a plot", "plots")
     if ax is None:
         pyplot = library("matplotlib.pyplot", "a plot", "plots")
@@ -44,22 +44,22 @@ def axes_for(ax: Axes | None, width: float, height: float) -> Axes:
 
 
 def tidy(ax: Axes) -> Axes:
-    """Return axes without the frame above and on the right."""
+    """Remove the frame at the top and on the right of axes, and return them."""
     ax.spines[["top", "right"]].set_visible(False)
     return ax
 
 
 def steps(ax: Axes, values: Floats, edges: Floats, **style: Any) -> Any:
-    """Draw values that hold from edge to edge, none where NaN; returns the patch, as `Axes.stairs` does.
+    """Draw values that hold from edge to edge, with gaps at NaN; return the patch, as `Axes.stairs` does.
 
-    The limits of the axes stay as they are: matplotlib takes seconds to find those of so many corners.
+    The limits of the axes are not updated, because matplotlib takes seconds to do so for so many corners.
     """
     patches = library("matplotlib.patches", "a plot", "plots")
     return ax.add_artist(patches.StepPatch(values, edges, **{"fill": False} | style))
 
 
 def names_for(names: object, own: Sequence[str], what: str) -> list[str]:
-    """Return the names given, one for each of what is drawn, or their own."""
+    """Return ``names`` after checking their number, or the default names ``own``."""
     if names is None:
         return list(own)
     if isinstance(names, str) or not isinstance(names, Sequence) or len(names) != len(own):
@@ -71,14 +71,14 @@ def names_for(names: object, own: Sequence[str], what: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Epochs gathered into columns of the same number each, the last excepted."""
+    """Epochs gathered into columns of equal size, except the last."""
 
     n_epochs: int
     width: int  # epochs in a column
 
     @property
     def starts(self) -> Indices:
-        """The first epoch of each."""
+        """First epoch of each column."""
         return np.arange(0, self.n_epochs, self.width)
 
     def shares(self, rows: Floats | Mask) -> Floats:
@@ -90,14 +90,14 @@ class Columns:
 
 
 def columns_of(n_epochs: int) -> Columns:
-    """Return one column for each epoch, or where they are too many as few as can be drawn."""
+    """Return one column per epoch, or for too many epochs at most `MOST_COLUMNS`."""
     return Columns(n_epochs, 1 if n_epochs <= MOST_EPOCHS else -(-n_epochs // MOST_COLUMNS))
 
 
 class TimeAxis:
-    """The time of several nights of one recording, by the clock where one of them knows it.
+    """The time of several scorings of one recording, by the clock if one of them has a start.
 
-    A night that does not know the clock is of the recording of the first that does.
+    A scoring without a start is placed by its offset relative to the first scoring that has one.
     """
 
     def __init__(self, nights: Sequence[Night]) -> None:
@@ -130,7 +130,7 @@ class TimeAxis:
         self.seconds = self.last - self.first
 
     def at(self, seconds: Any) -> Any:
-        """Return where seconds since `start`, or since the beginning of the recording, lie on the axis."""
+        """Return the positions on the axis of seconds since `start`, or since the recording's beginning."""
         if self.start is not None:
             dates = library("matplotlib.dates", "a plot", "plots")
             return dates.date2num(self.start.replace(tzinfo=None)) + np.asarray(seconds) / DAY_SECONDS
@@ -142,13 +142,13 @@ class TimeAxis:
         return HOUR_SECONDS if self.seconds >= HOUR_SECONDS else MINUTE_SECONDS
 
     def edges(self, number: int, night: Night, columns: Columns) -> Floats:
-        """Return where the columns of a night begin, and where the last ends."""
+        """Return the edges of a night's columns on the axis: every start, and the end of the last."""
         epochs = np.append(columns.starts, columns.n_epochs)
         edges: Floats = self.at(self.began[number] + epochs * night.epoch_seconds)
         return edges
 
     def draw(self, ax: Axes, column_seconds: float = 0.0) -> None:
-        """Set limits, ticks and label of the axis; a column of more than one epoch is said."""
+        """Set limits, ticks and label of the axis; the label states the length of columns, if any."""
         ax.set_xlim(float(self.at(self.first)), float(self.at(self.last)))
         if self.start is not None:
             dates = library("matplotlib.dates", "a plot", "plots")
@@ -168,7 +168,7 @@ class TimeAxis:
 
 
 def _length(seconds: float) -> str:
-    """Write a length of time in one unit."""
+    """Return a duration as text in one unit."""
     if seconds < 2 * MINUTE_SECONDS:
         return f"{seconds:g} s"
     return f"{seconds / 60:.3g} min" if seconds < 2 * HOUR_SECONDS else f"{seconds / 3600:.3g} h"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 BAND = PAGE["band"].light
-REACH = 0.6  # of a band's width: how far beyond it the farthest value is drawn
+REACH = 0.6  # largest distance of a drawn value from the band, as a share of the band's width
 ROW = 0.22  # inches
 APART = 0.3  # of a row, between two series
 
@@ -36,25 +36,26 @@ def plot_bands(
 ) -> Axes:
     """Draw the indicators of one night or of many against the ranges of expert scorings.
 
-    Every band is drawn alike: a value between its ends lies there to scale, one outside is squeezed towards
-    the edge. Of one night, the values stand on the right; of several, the share of nights inside the band.
+    All bands are drawn with the same width. A value inside its band is drawn to scale; a value outside is
+    squeezed towards the edge. The right side shows the values of one night, or the share of several nights
+    inside the band.
 
     Parameters
     ----------
     nights : Hypnogram or Decoding, or a list of them
-        Decodings are drawn before and after.
+        A decoding is drawn before and after.
     profile : Profile or str, optional
-        Whose bands; by default that of the decodings.
+        The profile with the bands. Default: that of the decodings.
     names : list of str, optional
-        What to call the scorings; by default before, after, or who scored.
+        Names of the scorings. Default: before and after, or the scorer.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; by default on a new figure.
+        Where to draw. Default: a new figure.
     """
     several = as_nights(nights)
     chosen = _profile_of(several, profile)
-    given = series_of(several, 1)
-    said = names_for(names, [series.name for series in given], "scoring")
-    measured = [_indicators(series, chosen) for series in given]  # by series, by night
+    all_series = series_of(several, 1)
+    titles = names_for(names, [series.name for series in all_series], "scoring")
+    measured = [_indicators(series, chosen) for series in all_series]  # by series, by night
     quantities = indicators_of(chosen.scheme.names)
     keys = [key for key in quantities if any(_has_band(of[key]) for each in measured for of in each)]
     if not keys:
@@ -65,8 +66,8 @@ def plot_bands(
     ax.axvspan(0.0, 1.0, color=BAND, lw=0, zorder=0)
     rows = np.arange(len(keys), dtype=np.float64)
     size, alpha = (6, 1.0) if len(several) == 1 else (4, 0.5)
-    for number, (name, each) in enumerate(zip(said, measured, strict=True)):
-        shift = APART * (number - (len(given) - 1) / 2)
+    for number, (name, each) in enumerate(zip(titles, measured, strict=True)):
+        shift = APART * (number - (len(all_series) - 1) / 2)
         points = [
             [(band_place(of[key]), row + shift) for of in each] for key, row in zip(keys, rows, strict=True)
         ]
@@ -85,14 +86,14 @@ def plot_bands(
     ax.set_xlim(-REACH - 0.05, 1 + REACH + 0.05)
     ax.set_xticks([-REACH / 2, 0.0, 0.5, 1.0, 1 + REACH / 2], ["below", "", "expert band", "", "above"])
     what = "value" if len(several) == 1 else f"inside, of {len(several):,} nights"
-    ax.text(1.01, -0.6, f"{' → '.join(said)}\n{what}", transform=ax.get_yaxis_transform(), va="bottom",
+    ax.text(1.01, -0.6, f"{' → '.join(titles)}\n{what}", transform=ax.get_yaxis_transform(), va="bottom",
             fontsize="small", color=GREY)  # fmt: skip
-    ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=len(said), frameon=False, fontsize="small")
+    ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=len(titles), frameon=False, fontsize="small")
     return ax
 
 
 def band_place(indicator: Indicator) -> float:
-    """Return where a value is drawn: 0 to 1 within its band, outside ever more squeezed."""
+    """Return the position of a value: 0 to 1 inside its band, squeezed outside."""
     low, high, value = indicator.low, indicator.high, indicator.value
     if not (_has_band(indicator) and isfinite(value)):
         return float("nan")
@@ -125,7 +126,7 @@ def _has_band(indicator: Indicator) -> bool:
 
 
 def _summary(indicators: Sequence[Indicator], decimals: int) -> str:
-    """Write the value of one night, or how many of several lie inside."""
+    """Return the value of one night, or the share of several nights inside the band, as text."""
     if len(indicators) == 1:
         value = indicators[0].value
         return f"{value:.{decimals}f}" if isfinite(value) else "–"

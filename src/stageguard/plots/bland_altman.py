@@ -24,7 +24,7 @@ from stageguard.profile.profile import Profile
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MARGIN, STEP = 0.97, 0.03  # of the width: where intervals stand, each series left of the one before
+MARGIN, STEP = 0.97, 0.03  # position of the first series' intervals and step to the next, in axes widths
 
 
 def plot_bland_altman(
@@ -37,35 +37,35 @@ def plot_bland_altman(
 ) -> Axes:
     """Draw a Bland-Altman plot: a sleep statistic compared with the expert's, over a cohort.
 
-    A point for each night: the difference from the expert over the mean of the two. Lines are the bias and
-    the limits of agreement (1.96 standard deviations), bars on the right their 95 % intervals. Each night
-    counts once, so that several nights of one subject make intervals too narrow.
+    Each point is a night: the difference from the expert against the mean of the two. Lines are the bias and
+    the limits of agreement (1.96 standard deviations); bars on the right are their 95 % intervals. Each night
+    counts once, so several nights of one subject make the intervals too narrow.
 
     Parameters
     ----------
     nights : list of Decoding or Hypnogram
-        Decodings are drawn before and after.
+        A decoding is drawn before and after.
     experts : list of Hypnogram
-        The expert's scoring of each night, of the same epochs.
+        The expert's scoring of each night, with the same epochs.
     statistic : str
-        A name of `stageguard.night.quantities`, such as ``tst_minutes``, ``stage_minutes_N3`` or, of
-        decodings, ``fragmentation_index``. Nights that lack it are left out, and counted.
+        A name of `stageguard.night.quantities`, such as ``tst_minutes``, ``stage_minutes_N3`` or, for
+        decodings, ``fragmentation_index``. Nights without it are left out; the legend has their number.
     names : list of str, optional
-        What to call the scorings; by default before and after.
+        Names of the scorings. Default: before and after, or the scorer.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; by default on a new figure.
+        Where to draw. Default: a new figure.
     """
     several, scored = as_nights(nights), as_nights(experts, "experts")
     if len(several) != len(scored):
         raise InputError(f"got {len(several)} nights and {len(scored)} expert scorings, expected as many.")
-    given = series_of(several, 1)
+    all_series = series_of(several, 1)
     profiles = [night.profile if isinstance(night, Decoding) else None for night in several]
-    said = names_for(names, [series.name for series in given], "scoring")
+    titles = names_for(names, [series.name for series in all_series], "scoring")
     title = _title(statistic)
     columns = [[_pair(*each) for each in zip(s.scorings, scored, range(1, len(scored) + 1), strict=True)]
-               for s in given]  # fmt: skip
+               for s in all_series]  # fmt: skip
     compared = []
-    for name, pairs in zip(said, columns, strict=True):
+    for name, pairs in zip(titles, columns, strict=True):
         first, second = (_values([pair[side] for pair in pairs], profiles, statistic) for side in (0, 1))
         numbers = bland_altman(first, second)
         if not numbers.n:
@@ -73,7 +73,7 @@ def plot_bland_altman(
         compared.append(numbers)
     ax = tidy(axes_for(ax, COLUMN_WIDTH, 0.75 * COLUMN_WIDTH))
     ax.axhline(0, color=GREY, lw=0.8)
-    for number, (name, numbers) in enumerate(zip(said, compared, strict=True)):
+    for number, (name, numbers) in enumerate(zip(titles, compared, strict=True)):
         n_nights = f"{numbers.n:,}" + (f" of {len(several):,}" if numbers.n < len(several) else "")
         _draw(ax, number, f"{name} (n = {n_nights})", numbers)
     ax.margins(x=0.12)
@@ -88,7 +88,7 @@ def _title(statistic: str) -> str:
 
 
 def _pair(scoring: Hypnogram, expert: ScoredNight, number: int) -> tuple[Hypnogram, Hypnogram]:
-    """Return a scoring and the expert's of the same epochs in the same stages."""
+    """Return a scoring and the expert's scoring in the same stages, after checking their epochs."""
     if not isinstance(expert, Hypnogram):
         raise InputError(f"expert {number} is {checks.shown(expert)}, expected a Hypnogram.")
     try:
@@ -100,7 +100,7 @@ def _pair(scoring: Hypnogram, expert: ScoredNight, number: int) -> tuple[Hypnogr
 
 
 def _values(scorings: Sequence[Hypnogram], profiles: Sequence[Profile | None], statistic: str) -> Floats:
-    """Return the statistic of every scoring, NaN where it does not exist."""
+    """Return the statistic of every scoring; NaN where it does not exist."""
     values = []
     for scoring, profile in zip(scorings, profiles, strict=True):
         known = measure(scoring, profile if profile and profile.scheme == scoring.scheme else None).values

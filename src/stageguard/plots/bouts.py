@@ -1,4 +1,4 @@
-"""`plot_bouts`: how long the bouts of each stage last, of several scorings."""
+"""`plot_bouts`: the bout lengths of each stage, of several scorings."""
 
 from __future__ import annotations
 
@@ -30,28 +30,31 @@ def plot_bouts(
     names: Sequence[str] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw how long the complete bouts of each stage last, on a logarithmic axis.
+    """Draw the lengths of the complete bouts of each stage, on a logarithmic axis.
 
-    A bout is complete where a scored epoch of another stage is on either side, as in `stageguard.validity`.
+    A bout is complete if there is a scored epoch of another stage on either side, as in
+    `stageguard.validity`.
 
     Parameters
     ----------
     nights, *others : Hypnogram or Decoding, or a list of them
-        Each one scoring to compare, the bouts of a list together. Decodings are drawn before and after.
+        The scorings to compare; the bouts of a list are pooled. A decoding is drawn before and after.
     stages : str or list of str, optional
-        Which stages; by default all. Of one stage, colours tell the scorings apart; of several, the stages.
+        Stages to draw, by default all. Colours are scorings for a single stage, and stages for several.
     kind : {"survival", "histogram"}
-        Percent of bouts that last at least as long, or that lie in bins of 1, 2 to 3, 4 to 7, ... epochs.
+        Percentage of bouts that last at least as long, or that are in bins of 1, 2 to 3, 4 to 7, ... epochs.
     names : list of str, optional
-        What to call the scorings; by default before, after, and who scored.
+        Names of the scorings. Default: before and after, or the scorer.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; by default on a new figure.
+        Where to draw. Default: a new figure.
     """
     checks.choice(kind, "kind", KINDS)
-    given = [series for k, each in enumerate((nights, *others), start=1) for series in series_of(each, k)]
-    said = names_for(names, [series.name for series in given], "scoring")
-    scheme = given[0].scorings[0].scheme
-    for series in given:
+    all_series = [
+        series for k, each in enumerate((nights, *others), start=1) for series in series_of(each, k)
+    ]
+    titles = names_for(names, [series.name for series in all_series], "scoring")
+    scheme = all_series[0].scorings[0].scheme
+    for series in all_series:
         for scoring in series.scorings:
             if scoring.scheme != scheme:
                 raise InputError(
@@ -60,14 +63,14 @@ def plot_bouts(
                 )
     wanted = [stages] if isinstance(stages, str) else stages
     chosen = top_down(scheme) if wanted is None else [scheme.index(stage) for stage in wanted]
-    shortest = min(scoring.epoch_seconds for series in given for scoring in series.scorings) / 60.0
+    shortest = min(scoring.epoch_seconds for series in all_series for scoring in series.scorings) / 60.0
     ax = tidy(axes_for(ax, COLUMN_WIDTH, 0.75 * COLUMN_WIDTH))
-    for number, (series, name) in enumerate(zip(given, said, strict=True)):
+    for number, (series, name) in enumerate(zip(all_series, titles, strict=True)):
         for stage in chosen:
             lengths = bout_minutes(series, stage)
             is_one = len(chosen) == 1
             colour = SERIES[number % len(SERIES)] if is_one else stage_shade(scheme, stage).light
-            parts = [name] * (len(given) > 1 or is_one) + [scheme.names[stage]] * (not is_one)
+            parts = [name] * (len(all_series) > 1 or is_one) + [scheme.names[stage]] * (not is_one)
             label = f"{', '.join(parts)} (n = {len(lengths):,})"
             style = STYLES[number % len(STYLES)]
             if kind == "survival":
@@ -80,13 +83,11 @@ def plot_bouts(
     ax.xaxis.set_major_formatter("{x:g}")
     ax.set_ylabel("Bouts at least as long (%)" if kind == "survival" else "Bouts (%)")
     handles = ax.get_lines() if kind == "survival" else ax.patches
-    if (
-        len(given) > 1 and len(chosen) > 1
-    ):  # of each pair of a stage and a scoring, they would cover the curves
+    if len(all_series) > 1 and len(chosen) > 1:  # a line for each stage and scoring would cover the curves
         handles = [
             ax.plot([], [], color=stage_shade(scheme, k).light, label=scheme.names[k])[0] for k in chosen
         ]
-        styles = zip(said, STYLES * len(said), strict=False)
+        styles = zip(titles, STYLES * len(titles), strict=False)
         handles += [ax.plot([], [], color=INK, ls=style, label=name)[0] for name, style in styles]
     place = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)} if len(handles) > 4 else {"loc": "best"}
     ax.legend(handles=handles, frameon=False, fontsize="small", **place)
@@ -104,14 +105,14 @@ def bout_minutes(series: Series, stage: int) -> Floats:
 
 
 def draw_survival(ax: Axes, lengths: Floats, **style: object) -> None:
-    """Draw the percent of bouts that last at least as long; without a bout, only the legend has a line."""
+    """Draw the percentage of bouts that last at least as long; without bouts, only a line in the legend."""
     values, counts = np.unique(lengths, return_counts=True)
     at_least = 100.0 * counts[::-1].cumsum()[::-1] / max(1, len(lengths))
     ax.step(values, at_least, where="pre", **style)  # type: ignore[arg-type]
 
 
 def _draw_histogram(ax: Axes, lengths: Floats, epoch_minutes: float, **style: object) -> None:
-    """Draw the percent of bouts in bins that double, the first of which is one epoch."""
+    """Draw the percentage of bouts in bins of doubling width, the first of which is one epoch."""
     longest = lengths.max() / epoch_minutes if len(lengths) else 1.0
     n_bins = int(np.floor(np.log2(longest + 0.5))) + 1
     edges = (2.0 ** np.arange(n_bins + 1) - 0.5) * epoch_minutes

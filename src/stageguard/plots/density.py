@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 def plot_density(night: Hypnodensity | Decoding, *, ax: Axes | None = None) -> Axes:
     """Draw the probabilities of all stages over a night, wake at the top and deep sleep at the bottom.
 
-    Epochs without evidence are grey. Of more epochs than a page can show, the mean over columns of epochs is
-    drawn, as long as the label of the axis says.
+    Epochs without evidence are grey. If there are more epochs than a page can show, the mean over columns of
+    epochs is drawn; the label of the axis states the length of a column.
 
     Parameters
     ----------
     night : Hypnodensity or Decoding
-        Probabilities, such as a stager's or a `Posterior`; of a decoding, those that were decoded.
+        Probabilities, such as those of a stager or a `Posterior`; for a decoding, those that were decoded.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; by default on a new figure.
+        Where to draw. Default: a new figure.
     """
     density = night.density if isinstance(night, Decoding) else night
     if not isinstance(density, Hypnodensity):
@@ -48,7 +48,7 @@ def plot_density(night: Hypnodensity | Decoding, *, ax: Axes | None = None) -> A
     ax = tidy(axes_for(ax, FULL_WIDTH, max(1.6, 0.4 + 0.19 * scheme.n_stages)))
     time.draw(ax, columns.width * density.epoch_seconds if columns.width > 1 else 0.0)
     floor = np.where(known > 0, 0.0, np.nan)
-    # from the top of the legend to its bottom as in the picture
+    # reversed below, so that the legend has the order of the picture
     patches = []
     for rank, stage in enumerate(order):
         colour = stage_shade(scheme, stage).light

@@ -31,13 +31,13 @@ from stageguard.plots.axes import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-ROW, NAME, STRIP = 0.17, 1.4, 1.0  # inches of a stage; stages that a lane's name, and marks of changes, take
-TALLEST = 0.42  # of a row, either way: where shares of columns are drawn
+ROW, NAME, STRIP = 0.17, 1.4, 1.0  # inches per row; height of a lane's name and of its changes, in rows
+TALLEST = 0.42  # half the height of a full column, in rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lane:
-    """One scoring, and the epochs of it that were changed where it is a decoded one."""
+    """One scoring, and for a decoding its changed epochs."""
 
     name: str
     scoring: Hypnogram
@@ -55,25 +55,25 @@ def plot_hypnogram(
     """Draw the stages of a night, and other scorings of it below.
 
     Wake is at the top and deep sleep at the bottom, REM is a bar in its colour, and unscored epochs are
-    grey. Of more epochs than a page can show, each stage has a row whose height is its share of a column of
-    epochs, as long as the label of the axis says.
+    grey. If there are more epochs than a page can show, each stage has a row whose height is its share of a
+    column of epochs; the label of the axis states the length of a column.
 
     Parameters
     ----------
     night, *others : Hypnogram or Decoding
-        Scorings of one recording, of any stages and epoch length; they lie where their starts, or else their
-        offsets, tell. A decoding is drawn before and after, with marks where it changed the stage.
+        Scorings of one recording, with any stages and epoch lengths, placed by their starts or else by their
+        offsets. A decoding is drawn before and after, with marks where it changed the stage.
     names : list of str, optional
-        What to call the lanes; by default before, after, and who scored.
+        Names of the lanes. Default: before and after, or the scorer.
     lights_off, lights_on : float, timedelta, datetime or str, optional
         When lights went off and on, as in `stageguard.sleep_statistics`; drawn as vertical lines.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; by default on a new figure.
+        Where to draw. Default: a new figure.
 
     Returns
     -------
     matplotlib.axes.Axes
-        Its time is a date where a night knows its start, hours or minutes otherwise.
+        The x-axis is in dates if a night has a start, otherwise in hours or minutes.
     """
     lanes = _lanes([night, *others], names)
     time = TimeAxis([lane.scoring for lane in lanes])
@@ -85,7 +85,7 @@ def plot_hypnogram(
     widths = [
         c.width * lane.scoring.epoch_seconds for c, lane in zip(gathered, lanes, strict=True) if c.width > 1
     ]
-    time.draw(ax, max(widths, default=0.0))  # first: matplotlib looks at all that is drawn when dates come in
+    time.draw(ax, max(widths, default=0.0))  # first, as setting a date axis is slow with many artists
     ticks: dict[float, str] = {}
     top = 0.0
     for number, (lane, height) in enumerate(zip(lanes, heights, strict=True)):
@@ -115,12 +115,12 @@ def _lanes(nights: Sequence[ScoredNight], names: Sequence[str] | None) -> list[L
             ]
         else:
             lanes.append(Lane(scoring.scorer or f"scoring {number}", scoring))
-    said = names_for(names, [lane.name for lane in lanes], "lane")
-    return [Lane(name, lane.scoring, lane.changed) for name, lane in zip(said, lanes, strict=True)]
+    titles = names_for(names, [lane.name for lane in lanes], "lane")
+    return [Lane(name, lane.scoring, lane.changed) for name, lane in zip(titles, lanes, strict=True)]
 
 
 def _draw_lane(ax: Axes, lane: Lane, edges: Floats, top: float) -> dict[float, str]:
-    """Draw a scoring below `top`; returns where its rows are, and what stands beside them."""
+    """Draw a scoring below `top`; return the heights of its rows with their labels."""
     scoring = lane.scoring
     labels, scheme = scoring.labels, scoring.scheme
     order = top_down(scheme)

@@ -1,4 +1,4 @@
-"""Nights as the series of a figure: lists of scorings, and decodings before and after."""
+"""The series of a figure: scorings of nights, and decodings before and after."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stageguard.night.hypnogram import Hypnogram
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Series:
-    """Scorings of several nights by one hand, and the epochs of each that nothing before is adjacent to."""
+    """Scorings of several nights by one scorer, and the epochs of each that begin a new segment."""
 
     name: str
     scorings: tuple[Hypnogram, ...]
@@ -23,7 +23,7 @@ class Series:
 
 
 def as_nights(nights: Any, what: str = "nights") -> list[ScoredNight]:
-    """Return one night or several as a list of at least one."""
+    """Return one night or several nights as a list; an empty list is an error."""
     if isinstance(nights, Hypnogram | Decoding):
         return [nights]
     if isinstance(nights, str) or not isinstance(nights, Iterable):
@@ -39,7 +39,7 @@ def as_nights(nights: Any, what: str = "nights") -> list[ScoredNight]:
 
 
 def series_of(nights: Any, number: int) -> list[Series]:
-    """Return the series that nights are: decodings before and after, hypnograms as scored."""
+    """Return the series of nights: before and after for decodings, one series for hypnograms."""
     several = as_nights(nights)
     scorings, cuts = tuple(map(hypnogram_of, several)), tuple(map(cuts_of, several))
     decoded = [night for night in several if isinstance(night, Decoding)]

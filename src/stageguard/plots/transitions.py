@@ -1,4 +1,4 @@
-"""`plot_transitions`: how probable each stage is after each, as a matrix."""
+"""`plot_transitions`: the matrix of transition probabilities."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from stageguard.profile.profile import Profile
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-WIDEST = 24  # letters of all names that stand side by side
-DARK = 0.3  # probability from which the colour behind a number asks for white
+WIDEST = 24  # total letters of the stages' names; beyond, names are vertical
+DARK = 0.3  # probability above which a number is white on its dark colour
 
 
 def plot_transitions(
     nights: ScoredNight | Sequence[ScoredNight] | Profile, *, ax: Axes | None = None
 ) -> Axes:
-    """Draw the probability of each stage in the epoch after each stage.
+    """Draw the probability of each stage in the epoch that follows each stage.
 
     Parameters
     ----------
     nights : Hypnogram or Decoding, a list of them, or Profile
-        Pairs of adjacent scored epochs are counted, those of a list together; of a decoding, the stages it
-        decided. A profile's own transitions are drawn as they are.
+        Pairs of adjacent scored epochs are counted; those of a list are pooled. For a decoding, its decoded
+        stages are counted. The transitions of a profile are drawn as they are.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; by default on a new figure.
+        Where to draw. Default: a new figure.
 
     Returns
     -------
     matplotlib.axes.Axes
-        A row for each stage that is left, a column for each that follows; a stage that never is has dashes.
+        A row per stage, a column per following stage; a stage that does not occur has dashes.
     """
     if isinstance(nights, Profile):
         scheme, matrix = nights.scheme, np.array(nights.transitions)
@@ -53,7 +53,7 @@ def plot_transitions(
 
 
 def _counted(nights: Sequence[ScoredNight]) -> tuple[StageScheme, Floats]:
-    """Return the transition probabilities of all these nights together."""
+    """Return the transition probabilities of all nights together."""
     scorings = [hypnogram_of(night) for night in nights]
     scheme, seconds = scorings[0].scheme, scorings[0].epoch_seconds
     counts = np.zeros((scheme.n_stages, scheme.n_stages))
@@ -70,14 +70,14 @@ def _counted(nights: Sequence[ScoredNight]) -> tuple[StageScheme, Floats]:
 
 
 def transition_shares(counts: Floats | Ints) -> Floats:
-    """Return the rows of counts as shares, NaN of a stage that is never left."""
+    """Return the rows of counts as shares; NaN for a stage without pairs."""
     totals = counts.sum(axis=1, keepdims=True)
     shares: Floats = np.divide(counts, totals, out=np.full(counts.shape, np.nan), where=totals > 0)
     return shares
 
 
 def draw_matrix(ax: Axes, matrix: Floats, names: Sequence[str]) -> None:
-    """Draw transition probabilities as numbers on shades of blue; the square root shows small ones."""
+    """Draw transition probabilities as numbers on shades of blue, by the square root to show small ones."""
     ax.imshow(np.sqrt(np.nan_to_num(matrix)), cmap="Blues", vmin=0, vmax=1)
     for (row, column), value in np.ndenumerate(matrix):
         text = "–" if np.isnan(value) else f"{value:.3f}".lstrip("0") if value < 1 else "1"

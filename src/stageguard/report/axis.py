@@ -1,4 +1,4 @@
-"""Where an epoch stands in a picture: the time across the plot, its ticks and their words."""
+"""The time axis of a picture: positions of epochs, ticks and their labels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_TICKS = 13
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The sheet a night is drawn on: its width, the margins beside the plot, and where names begin."""
+    """The area a night is drawn on: width, left and right margins of the plot, and the left edge of names."""
 
     width: float
     left: float
@@ -44,7 +44,7 @@ class Axis:
     offset_seconds: float = 0.0  # of the night's first epoch in its recording
 
     def x(self, epoch: float) -> float:
-        """Horizontal place of an epoch's beginning."""
+        """Return the horizontal position of an epoch's beginning."""
         return self.frame.left + self.frame.plot * (epoch - self.first) / (self.stop - self.first)
 
     @property
@@ -59,7 +59,7 @@ class Axis:
         return next((step for step in STEPS if self.seconds / step <= MAX_TICKS), DAY * n_days)
 
     def ticks(self) -> Iterator[tuple[float, str]]:
-        """Horizontal place and text of each tick; full hours of the clock where it is known."""
+        """Yield position and text of each tick; on round clock times if the start is known."""
         begin = self.first * self.epoch_seconds
         clock = begin + self.offset_seconds
         if self.start is not None:
@@ -69,7 +69,7 @@ class Axis:
             yield self.x(seconds / self.epoch_seconds), self.time_text(seconds)
 
     def time_text(self, seconds: float) -> str:
-        """Time so many seconds after the night's start, by the clock, else from the recording's start."""
+        """Return seconds since the night's start as clock time, else as time since the recording's start."""
         if self.start is not None:
             clock = self.start + timedelta(seconds=seconds)
             return f"{clock:%m-%d}" if self.step >= DAY else f"{clock:%H:%M}"
@@ -77,7 +77,7 @@ class Axis:
 
     @property
     def unit(self) -> str:
-        """What the axis counts."""
+        """Unit of the axis."""
         if self.start is not None:
             return "date" if self.step >= DAY else "clock time"
         return next(unit for unit, seconds in UNITS.items() if 2 * self.step >= seconds)

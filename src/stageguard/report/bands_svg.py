@@ -1,4 +1,4 @@
-"""Indicators against the experts' bands as one SVG: below, inside or above by place, shape and word."""
+"""Indicators against the experts' bands as SVG: below, inside or above, by position, shape and word."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHORT_UNITS = {
     "% of complete bouts": "% of bouts",
 }
 WIDTH, ROW, TOP = 980.0, 26.0, 46.0
-BAND_LEFT, BAND_RIGHT, REACH = 372.0, 552.0, 104.0  # where every band is drawn, and the room beside it
+BAND_LEFT, BAND_RIGHT, REACH = 372.0, 552.0, 104.0  # edges of every band, and the space on either side
 VALUES = (704.0, 772.0, 868.0)  # right edges of the columns before, after and band
 BAND_FILL, WASH, PAPER = (PAGE[name].light for name in ("band", "wash", "paper"))
 EXPERT = STAGES["R"].light
@@ -26,7 +26,7 @@ OUTSIDE = ("below", "above")
 
 @dataclass(frozen=True, slots=True)
 class BandRow:
-    """One indicator before and after; places are below, inside, above or empty."""
+    """One indicator before and after; a place is "below", "inside", "above" or ""."""
 
     name: str
     unit: str
@@ -38,22 +38,22 @@ class BandRow:
     after_place: str
     expert: float = math.nan
     key: str = ""
-    is_verdict: bool = False  # the joint score, which the others explain
+    is_verdict: bool = False  # True for the joint score
 
     @property
     def has_band(self) -> bool:
-        """Whether expert scorings tell a range."""
+        """Whether there is a range of expert scorings."""
         return math.isfinite(self.low) and math.isfinite(self.high)
 
     @property
     def decimals(self) -> int:
-        """How many decimals a table shows."""
+        """Number of decimals in a table."""
         values = (self.low, self.high) if self.has_band else (self.before, self.after, self.expert)
         return decimals_for(values)
 
 
 def bands_svg(rows: Sequence[BandRow], *, expert_name: str | None = None) -> str:
-    """Draw one row per indicator that has a band: every band the same bar, values relative to it."""
+    """Draw one row per indicator with a band; all bands are equally wide, and values relative to them."""
     height = TOP + ROW * len(rows) + 40
     bottom = height - 40
     edges = f"M{BAND_LEFT:.1f} {TOP - 4:.1f}V{bottom:.1f}", f"M{BAND_RIGHT:.1f} {TOP - 4:.1f}V{bottom:.1f}"
@@ -74,7 +74,7 @@ def bands_svg(rows: Sequence[BandRow], *, expert_name: str | None = None) -> str
 
 
 def place_of(value: float, low: float, high: float) -> float:
-    """Return where a value is drawn: within the band to scale, outside it ever more squeezed."""
+    """Return the position of a value: to scale inside the band, squeezed outside."""
     width = high - low
     if low <= value <= high:
         share = (value - low) / width if width else 0.5

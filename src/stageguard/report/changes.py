@@ -1,4 +1,4 @@
-"""What a night's changes have in common: groups by the rule that decided, and the rows that are listed."""
+"""A night's changes in groups by the rule that decided, with the rows that a page lists."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from stageguard.guard.explain import Change
 from stageguard.night.stages import StageScheme
 from stageguard.report.numbers import count, duration
 
-MOST_CHANGES = 4_000  # listed on a page; those that cost most to keep come first
-MOST_KINDS = 4  # named in a group's line
+MOST_CHANGES = 4_000  # listed on a page; of more, those with the largest margin
+MOST_KINDS = 4  # kinds of changes named in a group's line
 BY = {
     "pin": "by the stages that were given",
     "calibration": "by the profile's calibration",
@@ -26,7 +26,7 @@ BY = {
 
 @dataclass(frozen=True, slots=True)
 class ChangeGroup:
-    """Changes decided by one rule: what it is called, how many, what they are, and the listed ones."""
+    """Changes decided by one rule: its name, their number, a summary, and the changes that are listed."""
 
     by: str
     n_changes: int
@@ -37,7 +37,7 @@ class ChangeGroup:
 def change_groups(
     changes: Sequence[Change], scheme: StageScheme, epoch_seconds: float
 ) -> tuple[ChangeGroup, ...]:
-    """Return the changes by rule, the commonest first, each group in order of time."""
+    """Return the changes by rule, the most frequent first, each group in order of time."""
     listed = sorted(changes, key=lambda change: -change.margin_nats)[:MOST_CHANGES]
     is_listed = set(map(id, listed))
     groups: dict[str, list[Change]] = {}
@@ -62,7 +62,7 @@ def _by(change: Change, scheme: StageScheme) -> str:
 
 
 def _detail(group: Sequence[Change], epoch_seconds: float) -> str:
-    """Return how many epochs, how long, and the commonest changes of stage."""
+    """Return the number of epochs, their duration, and the most frequent changes of stage."""
     n_epochs = sum(change.n_epochs for change in group)
     kinds = Counter((a, b) for change in group for a, b in zip(change.before, change.after, strict=True))
     named = [f"{a}→{b} {n:,}" for (a, b), n in kinds.most_common(MOST_KINDS)]
@@ -72,7 +72,7 @@ def _detail(group: Sequence[Change], epoch_seconds: float) -> str:
 
 
 def changes_intro(changes: Sequence[Change]) -> str:
-    """Return how much was changed, in one sentence."""
+    """Return one sentence on how much was changed."""
     if not changes:
         return "Nothing was changed: the output is the stager's own choice."
     n_epochs = sum(change.n_epochs for change in changes)

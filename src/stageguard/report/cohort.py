@@ -1,4 +1,4 @@
-"""Many nights as one HTML file that needs nothing else: worst first, bands, experts, groups, failures."""
+"""The report of many nights as one self-contained HTML file: nights, bands, experts, groups, failures."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from stageguard.report.cohort_rows import CohortRow, cohort_row, table_of
 from stageguard.report.numbers import count, shown
 from stageguard.report.page import as_json, render_page
 
-MOST_FAILURES = 500  # that are listed
+MOST_FAILURES = 500  # listed on the page
 MOST_NOTES = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A night that is not in the report, and why."""
+    """A night that is not in the report, with the reason."""
 
     id: str
     reason: str
@@ -44,12 +44,12 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What is known of the nights of a cohort besides their rows; mappings are by their ids."""
+    """Facts about a cohort besides the rows of its nights; mappings are by the ids of nights."""
 
     title: str = "A cohort"
     groups: Mapping[str, str] = field(default_factory=dict)
     subjects: Mapping[str, str] = field(default_factory=dict)
-    links: Mapping[str, str] = field(default_factory=dict)  # to their own pages
+    links: Mapping[str, str] = field(default_factory=dict)  # to the pages of single nights
     failures: Sequence[Failure] = ()
     notes: Sequence[str] = ()
 
@@ -64,38 +64,38 @@ def cohort_report(
     links: Mapping[str, str] | None = None,
     title: str = "A cohort",
 ) -> str:
-    """Return a complete HTML page about many nights, the one farthest from expert scoring first.
+    """Return a complete HTML page about many nights; the night farthest from expert scoring comes first.
 
     Parameters
     ----------
     nights : mapping or iterable of pairs
-        Decodings or hypnograms by the name of the night. Pairs are taken one by one, so that a generator
-        need not hold all nights at a time. A night that cannot be measured is listed with the reason.
+        Decodings or hypnograms by the name of the night. Pairs are read one by one, so a generator need not
+        hold all nights in memory. A night that cannot be measured is listed with the reason.
     profile : Profile or str, optional
-        Where hypnograms take their expert bands from; a decoding has its own.
+        The profile with the expert bands for hypnograms; a decoding has its own profile.
     experts : mapping, optional
-        Scorings by the name of the night, for the agreement before and after decoding.
+        Experts' scorings by the name of the night, for the agreement before and after decoding.
     groups, subjects : mapping, optional
-        The group of each night, to compare them; who slept it, where several nights are one sleeper's.
+        The group of each night, to compare groups; the subject of each night, if some have several nights.
     links : mapping, optional
-        Addresses of the nights' own reports, from where the page will be.
+        Addresses of the reports of single nights, relative to the page.
     title : str
         Headline.
 
     Returns
     -------
     str
-        HTML with its data, pictures, style and script inside; nothing is loaded from elsewhere. The same
+        HTML that includes its data, pictures, style and script; nothing is loaded from elsewhere. The same
         nights give the same text.
     """
-    own = None if profile is None else as_profile(profile)
+    bands_from = None if profile is None else as_profile(profile)
     rows: dict[str, CohortRow] = {}
     failures = []
     for name, night in nights.items() if isinstance(nights, Mapping) else nights:
         try:
             if name in rows:
                 raise InputError(f"two nights are named {name!r}, expected a name of its own for each.")
-            rows[name] = _measured(name, night, own, (experts or {}).get(name))
+            rows[name] = _measured(name, night, bands_from, (experts or {}).get(name))
         except InputError as error:
             failures.append(Failure(name, str(error)))
     about = About(title, groups or {}, subjects or {}, links or {}, failures)
@@ -114,7 +114,7 @@ def _measured(name: str, night: ScoredNight, profile: Profile | None, expert: Hy
 
 
 def cohort_page(rows: Sequence[CohortRow], about: About) -> str:
-    """Return the page of nights that were measured."""
+    """Return the page of measured nights."""
     from markupsafe import Markup
 
     if not rows:
@@ -147,7 +147,7 @@ def cohort_page(rows: Sequence[CohortRow], about: About) -> str:
         "n_pairs_left": n_pairs_left,
         "groups_method": GROUPS_METHOD,
         "notes": tuple(_notes(rows, about, table.n_steered)),
-        "drawn": Markup,  # pictures are escaped where they are drawn
+        "drawn": Markup,  # pictures are already escaped
     }
     return render_page("cohort.html.j2", context, styles="cohort.css", script="cohort.js")
 
@@ -166,7 +166,7 @@ def _facts(rows: Sequence[CohortRow], groups: Mapping[str, str]) -> Iterator[str
 
 
 def _summary(rows: Sequence[CohortRow], about: About) -> Iterator[str]:
-    """Return what the nights were before, and what is missing."""
+    """Yield sentences on the nights before decoding, on remarks and on failures."""
     before = [row.looks_like_experts("before") for row in rows if "before" in row.values]
     if any(one is not None for one in before):
         yield f"Before decoding: {looking_like_experts(before)}"
@@ -180,7 +180,7 @@ def _summary(rows: Sequence[CohortRow], about: About) -> Iterator[str]:
 
 
 def _tiles(rows: Sequence[CohortRow]) -> Iterator[tuple[str, str, str]]:
-    """Return name, value and detail of the numbers worth seeing first."""
+    """Yield name, value and detail of the most important numbers."""
     judged = {scoring: [row.looks_like_experts(scoring) for row in rows] for scoring in ("before", "after")}
     shares = {
         scoring: 100.0 * sum(one is True for one in each) / sum(one is not None for one in each)
@@ -209,7 +209,7 @@ def _median(values: Sequence[float]) -> float:
 
 
 def _change(by_scoring: Mapping[str, float], decimals: int, unit: str = "") -> str:
-    """Write a number before and after, as far as there are any."""
+    """Return a number before and after as text; missing numbers are left out."""
     known = [
         by_scoring[name] for name in ("before", "after") if not isnan(by_scoring.get(name, float("nan")))
     ]
@@ -217,7 +217,7 @@ def _change(by_scoring: Mapping[str, float], decimals: int, unit: str = "") -> s
 
 
 def _notes(rows: Sequence[CohortRow], about: About, n_steered: int) -> Iterator[str]:
-    """Return how the nights were read, each remark once with how many nights it is about."""
+    """Yield notes on how the nights were read, each once with its number of nights."""
     yield from about.notes
     if n_steered:
         yield steered_words(n_steered)

@@ -1,4 +1,4 @@
-"""Sleep statistics of many nights against their experts': Bland-Altman pictures, before and after."""
+"""Sleep statistics of many nights against the experts': Bland-Altman plots, before and after."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from stageguard.report.numbers import count, shown
 from stageguard.report.svg import text_at
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 236.0, 178.0, 40.0, 6.0, 6.0, 158.0
-MOST_POINTS = 300  # that are drawn one by one; of more, how many lie in each cell
+MOST_POINTS = 300  # drawn one by one; more points are drawn as counts in cells
 CELLS = (44, 30)
-SHADINGS = (0.18, 0.36, 0.6, 1.0)  # opacity of cells, from a few points to the most
+SHADINGS = (0.18, 0.36, 0.6, 1.0)  # opacity of cells, from few points to many
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +42,10 @@ class Compared:
 
 
 def compared_statistics(table: CohortTable) -> list[Compared]:
-    """Return the statistics of a cohort that experts' scorings have, too."""
+    """Return the statistics of a cohort compared with the experts'."""
     if "expert" not in table.values:
         return []
-    found = []
+    statistics = []
     for quantity in _statistics(table):
         expert = table.of(quantity.key, "expert")
         pairs = {
@@ -55,12 +55,12 @@ def compared_statistics(table: CohortTable) -> list[Compared]:
         }
         known = {scoring: each for scoring, each in pairs.items() if each.n > 1}
         if known:
-            found.append(Compared(quantity.title, quantity.unit, tuple(_panels(quantity, known))))
-    return found
+            statistics.append(Compared(quantity.title, quantity.unit, tuple(_panels(quantity, known))))
+    return statistics
 
 
 def _statistics(table: CohortTable) -> list[Quantity]:
-    """Return the sleep statistics of a table; how indicators lie in their bands is another picture."""
+    """Return the sleep statistics of a table, without indicators, which have their own picture."""
     indicators = {JOINT.key, *indicators_of(())}
     return [quantity for quantity in shown_rows(table) if quantity.key not in indicators]
 
@@ -69,16 +69,16 @@ def _panels(quantity: Quantity, pairs: dict[str, BlandAltman]) -> Iterator[Panel
     across = axis_for([each.means for each in pairs.values()], LEFT, WIDTH - RIGHT)
     limits = [limit for each in pairs.values() for limit in (each.low, each.high)]
     up = axis_for([each.differences for each in pairs.values()], BOTTOM, TOP, 0.0, *limits)
-    for scoring, own in pairs.items():
-        sentence = _sentence(quantity, own)
-        parts = [*_frame(across, up), *_points(own, across, up, SHADES[scoring]), *_lines(own, up)]
+    for scoring, numbers in pairs.items():
+        sentence = _sentence(quantity, numbers)
+        parts = [*_frame(across, up), *_points(numbers, across, up, SHADES[scoring]), *_lines(numbers, up)]
         title = f"{quantity.title}: {scoring} minus expert"
         name = f"agreement-{quantity.key}-{scoring}"
         yield Panel(scoring, sentence, picture(name, title, sentence, parts, (WIDTH, HEIGHT)))
 
 
 def _sentence(quantity: Quantity, own: BlandAltman) -> str:
-    """Return the numbers of a picture."""
+    """Return the numbers of a plot as text."""
     bias, low, high, bias_low, bias_high = (
         shown(value, max(1, quantity.decimals))
         for value in (own.bias, own.low, own.high, own.bias_low, own.bias_high)
@@ -97,7 +97,7 @@ def _frame(across: Axis, up: Axis) -> Iterator[str]:
 
 
 def _lines(own: BlandAltman, up: Axis) -> Iterator[str]:
-    """Draw bias and limits across the picture."""
+    """Draw bias and limits of agreement across the plot."""
     right = WIDTH - RIGHT
     yield f'<path d="M{LEFT:.1f} {up.at(own.bias):.1f}H{right:.1f}" stroke="{INK}" stroke-width="1.6"/>'
     path = "".join(f"M{LEFT:.1f} {up.at(limit):.1f}H{right:.1f}" for limit in (own.low, own.high))
@@ -105,7 +105,7 @@ def _lines(own: BlandAltman, up: Axis) -> Iterator[str]:
 
 
 def _points(own: BlandAltman, across: Axis, up: Axis, colour: str) -> Iterator[str]:
-    """Draw every night as a dot, or where there are many how many lie in each cell."""
+    """Draw every night as a dot; for many nights, draw their number in each cell."""
     xs = np.array([across.at(value) for value in own.means.tolist()])
     ys = np.array([up.at(value) for value in own.differences.tolist()])
     if own.n > MOST_POINTS:

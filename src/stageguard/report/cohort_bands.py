@@ -1,4 +1,4 @@
-"""How the indicators of many nights lie in their expert bands: a small picture for each."""
+"""The indicators of many nights in their expert bands: a small picture for each indicator."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ MOST_SCALES = 4  # profiles and epoch lengths whose bands are drawn
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """One indicator of many nights: where its scorings lie in the band, and the picture."""
+    """One indicator of many nights: shares inside and outside the band, and the picture."""
 
     label: str
     band: str
-    shares: tuple[str, ...]  # of each scoring, in words
+    shares: tuple[str, ...]  # of each scoring, as text
     svg: str
 
 
@@ -40,21 +40,21 @@ class ScaleSpreads:
 
 
 def spreads_of(rows: Sequence[CohortRow]) -> list[ScaleSpreads]:
-    """Return the indicators that have a band, for each of the most frequent scales."""
+    """Return the indicators with a band, for each of the most frequent scales."""
     by_scale: dict[Scale, list[CohortRow]] = {}
     for row in rows:
         by_scale.setdefault(row.scale, []).append(row)
-    found: list[ScaleSpreads] = []
-    for scale, own in sorted(by_scale.items(), key=lambda item: -len(item[1]))[:MOST_SCALES]:
+    scales: list[ScaleSpreads] = []
+    for scale, nights in sorted(by_scale.items(), key=lambda item: -len(item[1]))[:MOST_SCALES]:
         bands = list(scale.bands)
         if scale.threshold is not None:
             bands.insert(0, (JOINT.key, 0.0, scale.threshold))
-        draw = partial(_spread, table_of(own), len(found))
+        draw = partial(_spread, table_of(nights), len(scales))
         spreads = tuple(draw(quantity_of(key), low, high) for key, low, high in bands)
         if spreads:
-            heading = f"{scale.profile}, epochs of {scale.epoch_seconds:g} s: {count(len(own), 'night')}"
-            found.append(ScaleSpreads(heading, spreads))
-    return found
+            heading = f"{scale.profile}, epochs of {scale.epoch_seconds:g} s: {count(len(nights), 'night')}"
+            scales.append(ScaleSpreads(heading, spreads))
+    return scales
 
 
 def _spread(table: CohortTable, number: int, quantity: Quantity, low: float, high: float) -> Spread:
@@ -76,7 +76,7 @@ def _spread(table: CohortTable, number: int, quantity: Quantity, low: float, hig
 
 
 def _share_words(name: str, values: Floats, low: float, high: float) -> str:
-    """Return which shares of the nights lie where."""
+    """Return the shares of nights inside, below and above the band, as text."""
     places = [place_in(value, low, high) for value in values.tolist()]
     n, counts = len(places), {place: places.count(place) for place in ("inside", "below", "above")}
     words = [f"{100 * count / n:.0f} % {place}" for place, count in counts.items() if count]
@@ -97,7 +97,7 @@ def _drawn(known: Mapping[str, Floats], low: float, high: float) -> tuple[list[s
 
 
 def _bars(values: Floats, axis: Axis, y: float, fill: str) -> Iterator[str]:
-    """Draw a histogram; what lies beyond the axis is in its last bars."""
+    """Draw a histogram; values beyond the axis count in its end bars."""
     counts, _ = np.histogram(np.clip(values, axis.low, axis.high), BINS, (axis.low, axis.high))
     width = (axis.stop - axis.start) / BINS
     heights = (ROW - 5) * counts / counts.max()

@@ -1,4 +1,4 @@
-"""The rows of a cohort's page as data for its script: a list for each column, in the order of the rows."""
+"""The rows of a cohort's page as data for its script: a list per column, in the order of the rows."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from stageguard.report.cohort_rows import CohortRow, Scale
 from stageguard.report.numbers import shown
 from stageguard.report.svg import printable
 
-SPARE_DIGITS = 2  # beyond those that are shown, so that changes are right and ties few
+SPARE_DIGITS = 2  # beyond the digits shown, so that changes are right and ties are rare
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the table that is sorted by a number."""
+    """A column of numbers."""
 
     key: str
     heading: str
@@ -30,7 +30,7 @@ class Column:
 
 
 def columns_of(table: CohortTable, rows: Sequence[CohortRow]) -> list[Column]:
-    """Return the columns of numbers: what `stats` shows of each night, and the agreement with an expert."""
+    """Return the columns of numbers: those of `stats` for each night, and the agreement with an expert."""
     quantities = [quantity for quantity in shown_rows(table) if "night row" in quantity.shown]
     columns = [
         Column(each.key, titled(each, each.short_heading, table), each.description, each.decimals)
@@ -48,7 +48,7 @@ def page_data(
     groups: Mapping[str, str],
     links: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Return everything the script needs, in JSON types."""
+    """Return all data of the script, in JSON types."""
     scales = list(dict.fromkeys(row.scale for row in rows))
     place_of = {scale: place for place, scale in enumerate(scales)}
     levels = list(dict.fromkeys(groups.values()))
@@ -79,7 +79,7 @@ def page_data(
 
 
 def row_remarks(row: CohortRow) -> list[str]:
-    """Return what there is to say of a night."""
+    """Return the remarks on a night."""
     return [*([f"cannot be judged: {row.unjudged}"] if row.unjudged else []), *row.remarks]
 
 
@@ -104,7 +104,7 @@ def _band(key: str, low: float, high: float) -> str:
 
 
 def _outside(row: CohortRow) -> list[Any]:
-    """Return, of each indicator outside its band, its number among the bands, its value and its place."""
+    """Return index of the band, value and place of each indicator outside its band, in one flat list."""
     number_of = {key: number for number, (key, _, _) in enumerate(row.scale.bands)}
     return [
         entry

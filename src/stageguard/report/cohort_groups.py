@@ -1,4 +1,4 @@
-"""How groups of nights differ, as a forest: a row for each measure, an interval for each scoring."""
+"""Differences between groups of nights as forest plots: a row per measure, an interval per scoring."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stageguard.report.numbers import ABSENT, shown
 from stageguard.report.svg import text_at
 
 WIDTH, LANE = 240.0, 11.0
-LARGEST_D = 3.0  # beyond it an interval goes on outside the picture
+LARGEST_D = 3.0  # largest end of the axis; intervals may extend beyond it
 MOST_PAIRS = 6  # of groups; `stats --by` lists all
 
 
@@ -27,7 +27,7 @@ class ForestRow:
     """One measure in two groups."""
 
     label: str
-    means: tuple[str, str]  # of the scoring that counts
+    means: tuple[str, str]  # of the final scoring
     difference: str
     effect: str
     svg: str
@@ -40,7 +40,7 @@ class Forest:
     first: str
     second: str
     sizes: tuple[int, int]
-    scoring: str  # whose numbers stand in the table
+    scoring: str  # whose numbers are in the table
     scorings: tuple[str, ...]
     axis_svg: str
     rows: tuple[ForestRow, ...]
@@ -49,7 +49,7 @@ class Forest:
 def forests(
     table: CohortTable, groups: Mapping[str, str], subjects: Mapping[str, str]
 ) -> tuple[list[Forest], int]:
-    """Return the first pairs of groups, and how many are left out."""
+    """Return the first pairs of groups, and the number of pairs left out."""
     rows = shown_rows(table)
     chosen = [table.names.index(quantity.key) for quantity in rows]
     values = {scoring: columns[:, chosen] for scoring, columns in table.values.items()}
@@ -58,8 +58,8 @@ def forests(
     pairs = list(dict.fromkeys((each.first, each.second) for each in differences))
     made = []
     for number, pair in enumerate(pairs[:MOST_PAIRS]):
-        own = [each for each in differences if (each.first, each.second) == pair]
-        made.append(_forest(number, small, rows, own))
+        of_pair = [each for each in differences if (each.first, each.second) == pair]
+        made.append(_forest(number, small, rows, of_pair))
     return made, len(pairs) - len(made)
 
 
@@ -73,9 +73,9 @@ def _forest(
     axis = Axis(-reach, reach, 8.0, WIDTH - 8.0)
     made = []
     for quantity in rows:
-        own = {each.scoring: each for each in differences if each.measure == quantity.key}
-        result = own[final].result
-        if not any(each.result.n_first + each.result.n_second for each in own.values()):
+        by_scoring = {each.scoring: each for each in differences if each.measure == quantity.key}
+        result = by_scoring[final].result
+        if not any(each.result.n_first + each.result.n_second for each in by_scoring.values()):
             continue
         places = max(1, quantity.decimals)
         effect = _interval(result.d, result.d_low, result.d_high, 2)
@@ -83,9 +83,11 @@ def _forest(
         name = f"forest-{number}-{quantity.key}"
         words = [
             f"{scoring} {_interval(e.result.d, e.result.d_low, e.result.d_high, 2)}"
-            for scoring, e in own.items()
+            for scoring, e in by_scoring.items()
         ]
-        drawn = picture(name, title, "; ".join(words), [*_lanes(own, axis)], (WIDTH, LANE * len(own) + 4))
+        drawn = picture(
+            name, title, "; ".join(words), [*_lanes(by_scoring, axis)], (WIDTH, LANE * len(by_scoring) + 4)
+        )
         made.append(
             ForestRow(
                 titled(quantity, quantity.short_heading, table),
@@ -123,7 +125,7 @@ def _scale(axis: Axis) -> Iterator[str]:
 
 
 def _lanes(own: Mapping[str, GroupDifference], axis: Axis) -> Iterator[str]:
-    """Draw an interval below the other, over the line of no difference."""
+    """Draw one interval per scoring, below each other, with a line at no difference."""
     yield f'<path d="M{axis.at(0):.1f} 0V{LANE * len(own) + 4:.1f}" stroke="{GREY}"/>'
     ticks = "".join(
         f"M{axis.at(value):.1f} 0v{LANE * len(own) + 4:.1f}" for value in axis.ticks()[0] if value

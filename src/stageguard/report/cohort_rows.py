@@ -1,4 +1,4 @@
-"""A night of a cohort as a row of its report: measured as `stats` measures, kept in few bytes."""
+"""A night of a cohort as a row of its report: measured as in `stats`, stored in few bytes."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.quantities import JOINT, indicators_of, quantity_of
 from stageguard.night.stages import StageScheme
 
-SPARK_BINS = 96  # of a hypnogram as small as a word: five minutes of eight hours each
+SPARK_BINS = 96  # of the small hypnogram in a row: five minutes each for eight hours
 UNSCORED_CODE = "-"
-FINAL = ("after", "before")  # the scoring that counts, where it is there
+FINAL = ("after", "before")  # the first that exists is the final scoring
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """What nights of one profile and one epoch length are held against."""
+    """The bands and the threshold for nights of one profile and one epoch length."""
 
-    profile: str  # empty where none is known
+    profile: str  # "" if unknown
     sha256: str
     stages: StageScheme
     epoch_seconds: float
     bands: tuple[tuple[str, float, float], ...] = ()  # indicator, low, high
-    threshold: float | None = None  # what the joint score of experts stays under
+    threshold: float | None = None  # of the joint score
 
     @classmethod
     def of(cls, night: CohortNight, final: Hypnogram) -> Scale:
-        """Return that of a night."""
+        """Return the scale of a night."""
         profile, seconds = night.profile, final.epoch_seconds
         if profile is None:
             return cls("", "", final.scheme, seconds)
@@ -52,70 +52,70 @@ class Scale:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CohortRow:
-    """What a report keeps of a night."""
+    """The data of a night in the report."""
 
     id: str
     scale: Scale
     n_epochs: int
     n_scored: int  # with a stage before decoding
-    n_changed: int | None  # None where nothing was decoded
+    n_changed: int | None  # None if the night was not decoded
     names: tuple[str, ...]
-    values: Mapping[str, Floats]  # by scoring, in the order of the names; NaN where there is none
+    values: Mapping[str, Floats]  # by scoring, in the order of `names`; NaN where missing
     kappa: Mapping[str, float]  # with the expert, by scoring
-    hypnogram: str  # as `spark_code` writes it
-    unjudged: str = ""  # why it has no joint score
+    hypnogram: str  # from `spark_code`
+    unjudged: str = ""  # why the night has no joint score
     is_steered: bool = False
     remarks: tuple[str, ...] = ()  # what to look at
-    notes: tuple[str, ...] = ()  # how it was read and what was assumed
+    notes: tuple[str, ...] = ()  # how the night was read and what was assumed
 
     @property
     def hours(self) -> float:
-        """How long the recording is."""
+        """Length of the recording."""
         return self.n_epochs * self.scale.epoch_seconds / 3600.0
 
     @property
     def changed_percent(self) -> float:
-        """Share of the scored epochs that decoding changed; NaN where nothing was decoded."""
+        """Share of the scored epochs that decoding changed; NaN if the night was not decoded."""
         if self.n_changed is None:
             return NAN
         return 100.0 * self.n_changed / self.n_scored if self.n_scored else 0.0
 
     @property
     def final(self) -> str:
-        """The scoring that counts: the decoded, or the only one."""
+        """The final scoring: the decoded one, or the only one."""
         return next((name for name in FINAL if name in self.values), "expert")
 
     def value(self, name: str, scoring: str) -> float:
-        """Return one number of one scoring; NaN where there is none."""
+        """Return one number of one scoring; NaN if it is missing."""
         if scoring not in self.values or name not in self.names:
             return NAN
         return float(self.values[scoring][self.names.index(name)])
 
     @property
     def joint(self) -> float:
-        """The joint score of the scoring that counts."""
+        """The joint score of the final scoring."""
         return self.value(JOINT.key, self.final)
 
     def looks_like_experts(self, scoring: str) -> bool | None:
-        """Whether a scoring's joint score is one that expert nights have; None where it has none."""
+        """Whether a scoring's joint score is within the threshold of expert nights; None without a score."""
         joint, threshold = self.value(JOINT.key, scoring), self.scale.threshold
         return None if isnan(joint) or threshold is None else joint <= threshold
 
     @property
     def places(self) -> list[tuple[str, float, str]]:
-        """The indicators with a band, where they exist: key, value, place."""
-        own = dict(zip(self.names, self.values[self.final].tolist(), strict=True))
-        held = [(key, own.get(key, NAN), low, high) for key, low, high in self.scale.bands]
+        """Key, value and place of the indicators that have a band and a value."""
+        values = dict(zip(self.names, self.values[self.final].tolist(), strict=True))
+        held = [(key, values.get(key, NAN), low, high) for key, low, high in self.scale.bands]
         return [(key, value, place_in(value, low, high)) for key, value, low, high in held if value == value]
 
     @property
     def outside(self) -> list[tuple[str, float, str]]:
-        """Those of them that lie outside."""
-        return [one for one in self.places if one[2] != "inside"]
+        """Key, value and place of the indicators outside their band."""
+        return [place for place in self.places if place[2] != "inside"]
 
     @property
     def worst_first(self) -> tuple[bool, float, int]:
-        """Sort key by which the night farthest from expert scoring comes first, the unjudged last."""
+        """Sort key: the night farthest from expert scoring first, nights without a joint score last."""
         joint, threshold = self.joint, self.scale.threshold
         is_unjudged = isnan(joint) or not threshold
         return is_unjudged, 0.0 if is_unjudged or not threshold else -joint / threshold, -len(self.outside)
@@ -128,7 +128,7 @@ def cohort_row(
     remarks: Iterable[str] = (),
     notes: Iterable[str] = (),
 ) -> CohortRow:
-    """Return the row of a night that was measured."""
+    """Return the row of a measured night."""
     scorings = night.scorings
     kinds = {name: scorings[name] for name in ("before", "after") if name in scorings}
     final = scorings[next(name for name in (*FINAL, "expert") if name in scorings)]
@@ -160,7 +160,7 @@ def cohort_row(
 
 
 def _early(values: Mapping[str, float], night: CohortNight) -> Iterable[str]:
-    """Return what is said of REM that comes soon after sleep onset."""
+    """Yield remarks on REM soon after sleep onset."""
     latency = quantity_of("rem_latency_minutes")
     minutes = values.get(latency.key, NAN)
     if latency.is_early(minutes):
@@ -173,7 +173,7 @@ def _early(values: Mapping[str, float], night: CohortNight) -> Iterable[str]:
 
 @lru_cache(maxsize=256)
 def _interned(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the first of equal tuples, so that thousands of nights share one."""
+    """Return the first of equal tuples, so that thousands of nights share one object."""
     return names
 
 
@@ -183,9 +183,9 @@ def _interned_scale(scale: Scale) -> Scale:
 
 
 def spark_code(night: Hypnogram, n_bins: int = SPARK_BINS) -> str:
-    """Return a hypnogram as runs of its most frequent stages: ``a12b3`` is 12 bins on top, 3 below.
+    """Return a hypnogram as runs of the most frequent stage per bin: ``a12b3`` is 12 bins on top, 3 below.
 
-    Letters count stages from top to bottom; a bin that is mostly unscored is a dash.
+    Letters stand for stages from top to bottom; a dash stands for mostly unscored bins.
     """
     n_bins, order = min(n_bins, night.n_epochs), top_down(night.scheme)
     codes = np.empty(len(order) + 1, dtype=np.intp)  # by label + 1
@@ -199,7 +199,7 @@ def spark_code(night: Hypnogram, n_bins: int = SPARK_BINS) -> str:
 
 
 def table_of(rows: Sequence[CohortRow]) -> CohortTable:
-    """Return the numbers of the rows as the table that measures of cohorts take."""
+    """Return the numbers of the rows as a `CohortTable`."""
     layouts = dict.fromkeys(row.names for row in rows)
     names = tuple(dict.fromkeys(name for layout in layouts for name in layout))
     place = {name: number for number, name in enumerate(names)}
@@ -207,7 +207,7 @@ def table_of(rows: Sequence[CohortRow]) -> CohortTable:
     scorings = [name for name in SCORINGS if any(name in row.values for row in rows)]
     values = {scoring: np.full((len(rows), len(names)), NAN) for scoring in scorings}
     for number, row in enumerate(rows):
-        for scoring, own in row.values.items():
-            values[scoring][number, columns[row.names]] = own
+        for scoring, numbers in row.values.items():
+            values[scoring][number, columns[row.names]] = numbers
     ids = tuple(row.id for row in rows)
     return CohortTable(ids, names, values, sum(row.is_steered for row in rows))

@@ -1,4 +1,4 @@
-"""What the pictures of a cohort share: a linear axis with round ticks, one colour for each scoring."""
+"""Shared by the pictures of a cohort: a linear axis with round ticks, and a colour per scoring."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from stageguard.report.numbers import shown
 from stageguard.report.svg import document, text_at
 
 INK, GREY, LINE, BAND = (PAGE[name].light for name in ("ink", "grey", "line", "band"))
-# What before, after and the expert are drawn in; pages give each its dark shade.
+# Colours of before, after and the expert; pages replace them by dark shades on dark screens.
 SHADES = {"before": PAGE["riser"].light, "after": PAGE["accent"].light, "expert": STAGES["R"].light}
-ROUND = (1.0, 2.0, 2.5, 5.0, 10.0)  # times a power of ten, what ticks are apart
-TAILS = (0.5, 99.5)  # percentiles between which an axis shows thousands of values
-FEW = 200  # values that are all shown
+ROUND = (1.0, 2.0, 2.5, 5.0, 10.0)  # distances of ticks, times a power of ten
+TAILS = (0.5, 99.5)  # an axis for many values ends at these percentiles
+FEW = 200  # an axis for up to this many values shows all of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +31,12 @@ class Axis:
     stop: float
 
     def at(self, value: float) -> float:
-        """Return where a number lies; one beyond an end is at the end."""
+        """Return the position of a number; numbers beyond an end are at the end."""
         share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
         return self.start + share * (self.stop - self.start)
 
     def ticks(self, most: int = 4) -> tuple[list[float], int]:
-        """Return round numbers on it, and the decimals they need."""
+        """Return round numbers on the axis, and the decimals they need."""
         rough = (self.high - self.low) / most
         power = 10.0 ** math.floor(math.log10(rough))
         step = next(power * factor for factor in ROUND if power * factor >= rough * 0.999)
@@ -46,12 +46,12 @@ class Axis:
         return [number * step for number in range(first, last + 1)], decimals
 
     def holds(self, values: Floats) -> Floats:
-        """Return those of the values that lie on it."""
+        """Return the values that are on the axis."""
         return values[(values >= self.low) & (values <= self.high)]
 
 
 def axis_for(values: Iterable[Floats], start: float, stop: float, *more: float) -> Axis:
-    """Return an axis that shows nearly all of these values, and all of some more."""
+    """Return an axis that shows nearly all of ``values``, and all of ``more``."""
     pooled = np.concatenate([np.empty(0), *(np.asarray(each, dtype=np.float64) for each in values)])
     pooled = pooled[np.isfinite(pooled)]
     ends = [each for each in more if math.isfinite(each)]
@@ -63,7 +63,7 @@ def axis_for(values: Iterable[Floats], start: float, stop: float, *more: float) 
 
 
 def bottom_axis(axis: Axis, y: float, top: float) -> Iterator[str]:
-    """Draw ticks below a picture, with faint lines up to its top."""
+    """Draw an axis with ticks below a picture, and faint lines up to its top."""
     values, decimals = axis.ticks()
     lines = "".join(f"M{axis.at(value):.1f} {top:.1f}V{y:.1f}" for value in values)
     yield f'<path d="{lines}" stroke="{LINE}"/>'
@@ -74,5 +74,5 @@ def bottom_axis(axis: Axis, y: float, top: float) -> Iterator[str]:
 
 
 def picture(name: str, title: str, description: str, parts: list[str], size: tuple[float, float]) -> str:
-    """Return a picture that scales with the page; `name` is its own there."""
+    """Return a picture that scales with the page; `name` must be unique on the page."""
     return document(title, description, parts, size, inline=name)

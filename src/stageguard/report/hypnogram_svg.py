@@ -1,4 +1,4 @@
-"""A night before and after decoding as SVG: a picture of its own, or one for a page."""
+"""A night before and after decoding as SVG: a file, or a picture for a page."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 FILE_FRAME = Frame(width=1200.0, left=186.0, right=30.0, name_left=24.0)
 PAGE_FRAME = Frame(width=980.0, left=158.0, right=20.0)
-SYNTHETIC = "synthetic"  # scorer of a made-up night, whose stages are known
+SYNTHETIC = "synthetic"  # scorer of a simulated night, whose true stages are known
 
 
 def hypnogram_svg(decoding: Decoding, expert: Hypnogram | None = None, title: str | None = None) -> str:
-    """Draw a night as text: expert, before, after, changed epochs and probabilities.
+    """Return a picture of a night as SVG text: expert, before, after, changed epochs and probabilities.
 
-    The expert's scoring has the same length, and the same scheme or a coarser one; the headline is by default
+    The expert's scoring must have the same length, and the same scheme or a coarser one. The default title is
     the source of the probabilities.
     """
     headline = title if title is not None else (decoding.source or "Hypnogram")
@@ -51,7 +51,7 @@ def hypnogram_svg(decoding: Decoding, expert: Hypnogram | None = None, title: st
 def page_picture(
     decoding: Decoding, expert: Hypnogram | None = None, **drawn: Any
 ) -> tuple[str, NightPicture]:
-    """Draw a night for an HTML page, and return what was drawn; `drawn` are further fields of the picture."""
+    """Return the SVG of a night for an HTML page, and its data; `drawn` are further fields of the data."""
     picture = replace(night_picture(decoding, expert), **drawn)
     axis = axis_of(decoding)
     parts, y = draw_night(picture, axis, 16.0 if picture.lights else 4.0)
@@ -65,7 +65,7 @@ def page_picture(
 
 
 def night_picture(decoding: Decoding, expert: Hypnogram | None) -> NightPicture:
-    """Gather what is drawn: the expert's panel first, then before and after."""
+    """Return the data of a picture: the expert's panel first, then before and after."""
     night = decoding.hypnogram
     panels = [
         Panel("Before", _details(hypnogram_before(decoding), expert), decoding.argmax, night.scheme),
@@ -78,7 +78,7 @@ def night_picture(decoding: Decoding, expert: Hypnogram | None) -> NightPicture:
 
 
 def _details(scoring: Hypnogram, expert: Hypnogram | None = None) -> tuple[str, ...]:
-    """Return how often a scoring changes stage, and how far it agrees with the expert's."""
+    """Return the number of stage changes of a scoring, and its agreement with the expert, as text."""
     labels = scoring.labels
     changed = (labels[1:] != labels[:-1]) & (labels[1:] >= 0) & (labels[:-1] >= 0)
     changes = count(int(np.count_nonzero(changed)), "stage change")
@@ -92,12 +92,12 @@ def _details(scoring: Hypnogram, expert: Hypnogram | None = None) -> tuple[str, 
 
 
 def expert_name(expert: Hypnogram) -> str:
-    """Return what to call a scoring to compare with: a made-up night's is the truth."""
+    """Return the name of a scoring to compare with: "truth" for a simulated night, else "expert"."""
     return "truth" if expert.scorer == SYNTHETIC else "expert"
 
 
 def _legend(picture: NightPicture, frame: Frame, y: float) -> Iterator[str]:
-    """Draw what colours and marks mean."""
+    """Draw the legend of colours and marks."""
     scheme = picture.scheme
     entries = [(scheme.names[stage], colour_of(scheme, stage)) for stage in top_down(scheme)]
     if picture.has_gaps:
@@ -116,7 +116,7 @@ def _legend(picture: NightPicture, frame: Frame, y: float) -> Iterator[str]:
 
 
 def axis_of(decoding: Decoding, frame: Frame = PAGE_FRAME) -> Axis:
-    """Return the time of a whole night across the plot."""
+    """Return the time axis of a whole night."""
     night = decoding.hypnogram
     return Axis(frame, 0, night.n_epochs, night.epoch_seconds, night.start, night.offset_seconds)
 

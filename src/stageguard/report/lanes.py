@@ -1,6 +1,6 @@
-"""What stands in a narrow lane of a night's picture: changes, events, cycles, probabilities, quality, lights.
+"""The narrow lanes of a night's picture: changes, events, cycles, probabilities, quality, lights.
 
-Of long recordings, a lane shows the share or the number in each bin instead of single epochs.
+For long recordings, a lane shows the share or the number in each bin instead of single epochs.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from stageguard.formats.outgoing import Event
     from stageguard.night.hypnogram import Hypnogram
 
-MOST_EPOCHS_DRAWN = 2_000  # one by one: 16 h of 30 s, 2 h of 4 s; of more, shares and numbers in bins
+MOST_EPOCHS_DRAWN = 2_000  # one by one: 16 h of 30 s, 2 h of 4 s; longer recordings are drawn in bins
 MOST_BINS = 320
 BIN_SECONDS = (60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 43200, DAY)
 STRIP_HEIGHT = 64.0
-LEVELS = 128  # steps of height in a stack: half a pixel
+LEVELS = 128  # steps of height in a stack: half a pixel each
 LANE, DENSITY_LANE = 11.0, 20.0
 MOST_EVENT_LANES = 6
 HALF_DAY = 43200.0  # s: 12 h of light and 12 h of darkness
@@ -40,7 +40,7 @@ MARKS = {"kept": "M-3 0a3 3 0 1 0 6 0a3 3 0 1 0 -6 0z", "lost": "M-3.4 -3.4l6.8 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Something that happened at an epoch; `kind` is kept, lost or new."""
+    """A rare event at an epoch; `kind` is kept, lost or new."""
 
     epoch: int
     kind: str
@@ -48,7 +48,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EventLane:
-    """Annotations of one name: where each begins and how long it lasts, in epochs of the night."""
+    """Annotations of one name: the beginning and duration of each, in epochs of the night."""
 
     name: str
     begins: Floats
@@ -57,14 +57,14 @@ class EventLane:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bins:
-    """Stretches of equal length, but for the last, that a long recording is counted in."""
+    """Stretches of a long recording of equal length, except the last."""
 
     edges: Indices  # (n_bins + 1,)
     seconds: float
 
     @classmethod
     def of(cls, axis: Axis, most: int = MOST_BINS) -> Bins:
-        """Return bins of a round length that there are not too many of."""
+        """Return bins of a round length, at most ``most``."""
         days = DAY * np.arange(1, 2 + int(axis.seconds / DAY / most))
         wanted = next(length for length in (*BIN_SECONDS, *days.tolist()) if axis.seconds / length <= most)
         n_epochs = max(1, round(wanted / axis.epoch_seconds))
@@ -78,17 +78,17 @@ class Bins:
         return sums
 
     def counts(self, epochs: Floats) -> Floats:
-        """Return how many of some moments lie in each bin."""
+        """Return the number of moments in each bin."""
         return np.histogram(epochs, self.edges)[0].astype(np.float64)
 
     @property
     def words(self) -> str:
-        """Return how long a bin is."""
+        """Length of a bin as text."""
         return duration(self.seconds)
 
 
 def event_lanes(events: Sequence[Event], night: Hypnogram) -> tuple[EventLane, ...]:
-    """Return annotations that touch the night by name, the commonest first; of many, the rest in one."""
+    """Return lanes of the night's annotations by name, the most frequent first; the rest share a lane."""
     begins = (np.array([event.onset for event in events]) - night.offset_seconds) / night.epoch_seconds
     lasts = np.array([event.seconds or 0.0 for event in events]) / night.epoch_seconds
     touches = (begins < night.n_epochs) & (begins + lasts >= 0)
@@ -105,17 +105,17 @@ def event_lanes(events: Sequence[Event], night: Hypnogram) -> tuple[EventLane, .
 
 
 def bins_of(axis: Axis) -> Bins | None:
-    """Return the bins of a stretch that is too long to be drawn epoch by epoch, else None."""
+    """Return the bins of a stretch that is too long to draw epoch by epoch, else None."""
     return Bins.of(axis) if axis.stop - axis.first > MOST_EPOCHS_DRAWN else None
 
 
 def lane_name(axis: Axis, y: float, name: str) -> str:
-    """Write a name left of the plot."""
+    """Return a name left of the plot."""
     return text_at(axis.frame.left - 8, y, name, font_size=11.5, text_anchor="end", fill=INK)
 
 
 def blocks(flags: Mask, axis: Axis, y: float, height: float) -> str:
-    """Return a path of blocks where a flag is set, each wide enough to be seen."""
+    """Return a path with a block for each run of flags, wide enough to be visible."""
     return "".join(
         f"M{axis.x(axis.first + first):.1f} {y:.1f}"
         f"h{max(axis.x(end) - axis.x(first), 0.8):.1f}v{height:g}"
@@ -126,7 +126,7 @@ def blocks(flags: Mask, axis: Axis, y: float, height: float) -> str:
 
 
 def changed_lane(changed: Mask, axis: Axis, y: float) -> tuple[list[str], float]:
-    """Draw changed epochs as black marks, or their share in each bin; also return the height."""
+    """Draw changed epochs as black marks, or their share in each bin; return the parts and the height."""
     if (bins := bins_of(axis)) is not None:
         shares = bins.sums(changed) / np.diff(bins.edges)
         top = float(shares.max())
@@ -138,13 +138,13 @@ def changed_lane(changed: Mask, axis: Axis, y: float) -> tuple[list[str], float]
 
 
 def marks_lane(marks: Sequence[Mark], axis: Axis, y: float) -> tuple[list[str], float]:
-    """Draw rare events where they are, or how many there are in each bin; also return the height."""
+    """Draw rare events as marks, or their number in each bin; return the parts and the height."""
     if (bins := bins_of(axis)) is not None:
         counts = bins.counts(np.array([mark.epoch for mark in marks], dtype=np.float64))
         most = f"to {counts.max():.0f}"
         return list(_density("rare events", counts, most, bins, axis, y)), DENSITY_LANE
     parts = [lane_name(axis, y + 9, "rare events"), rect(axis.frame.left, y, axis.frame.plot, LANE, PANEL)]
-    drawn: dict[tuple[int, str], Mark] = {}  # marks of a kind on the same pixel are one
+    drawn: dict[tuple[int, str], Mark] = {}  # one mark per kind and pixel
     for mark in marks:
         if axis.first <= mark.epoch < axis.stop:
             drawn.setdefault((round(axis.x(mark.epoch)), mark.kind), mark)
@@ -162,7 +162,7 @@ def draw_mark(kind: str, x: float, y: float) -> str:
 
 
 def event_lane(lane: EventLane, axis: Axis, y: float) -> tuple[list[str], float]:
-    """Draw annotations as blocks, or how many begin in each bin; also return the height."""
+    """Draw annotations as blocks, or the number that begin in each bin; return the parts and the height."""
     name = shortened(lane.name, 22)
     if (bins := bins_of(axis)) is not None:
         counts = bins.counts(lane.begins)
@@ -179,7 +179,7 @@ def event_lane(lane: EventLane, axis: Axis, y: float) -> tuple[list[str], float]
 
 
 def _density(name: str, values: Floats, most: str, bins: Bins, axis: Axis, y: float) -> Iterator[str]:
-    """Draw a value in each bin as a column, the largest as high as the lane."""
+    """Draw the value of each bin as a column; the largest is as high as the lane."""
     yield lane_name(axis, y + 9, name)
     if values.max() == 0:
         most = "none"
@@ -205,8 +205,8 @@ def probability_strip(probabilities: Floats, scheme: StageScheme, axis: Axis, y:
     """Draw stacked stage probabilities, deepest sleep at the bottom; epochs without evidence are grey."""
     yield text_at(axis.frame.name_left, y + 15, "Probabilities", font_size=15, font_weight=600)
     bins = bins_of(axis)
-    told = "of the stager" if bins is None else f"mean of {bins.words}"
-    yield text_at(axis.frame.name_left, y + 32, told, font_size=11, fill=GREY)
+    source = "of the stager" if bins is None else f"mean of {bins.words}"
+    yield text_at(axis.frame.name_left, y + 32, source, font_size=11, fill=GREY)
     edges = np.arange(axis.first, axis.stop + 1) if bins is None else bins.edges
     known = ~np.isnan(probabilities[:, 0])
     yield from share_strip(np.where(known[:, None], probabilities, 0.0), known, scheme, edges, axis, y)
@@ -215,7 +215,7 @@ def probability_strip(probabilities: Floats, scheme: StageScheme, axis: Axis, y:
 def share_strip(
     values: npt.NDArray[Any], known: Mask, scheme: StageScheme, edges: Indices, axis: Axis, y: float
 ) -> Iterator[str]:
-    """Draw the mean share of each stage between edges, stacked; grey where nothing is known."""
+    """Draw the mean share of each stage between edges, stacked; grey where no epoch is known."""
     bins = Bins(edges, 0.0)
     counts = bins.sums(known)
     shares = bins.sums(values) / np.maximum(counts, 1)[:, None]
@@ -231,9 +231,9 @@ def share_strip(
 def _stack(
     roofs: Floats, colours: Sequence[str], edges: Indices, axis: Axis, y: float, height: float
 ) -> Iterator[str]:
-    """Draw areas from the floor up to each column of roofs (0 to 1); the lower ones cover the higher.
+    """Draw areas from the bottom up to each column of roofs (0 to 1); lower areas cover higher ones.
 
-    A path counts in epochs and in levels, so that a step takes few characters.
+    Paths are in units of epochs and levels, so that a step takes few characters.
     """
     if not (roofs > 0).any():
         return
@@ -253,7 +253,7 @@ def _stack(
 
 
 def quality_strip(lost: Floats, axis: Axis, y: float) -> Iterator[str]:
-    """Draw how much of the signal is lost, from nothing (empty) to all (filled)."""
+    """Draw the lost share of the signal, from none (empty) to all (filled)."""
     yield lane_name(axis, y + 9, "signal lost")
     yield rect(axis.frame.left, y, axis.frame.plot, DENSITY_LANE, PANEL)
     bins = bins_of(axis)
@@ -263,7 +263,7 @@ def quality_strip(lost: Floats, axis: Axis, y: float) -> Iterator[str]:
 
 
 def lights(moments: Sequence[tuple[float, str]], axis: Axis, top: float, y: float) -> Iterator[str]:
-    """Draw lights off and on across the whole picture."""
+    """Draw lights off and lights on as lines across the whole picture."""
     for epoch, text in moments:
         if axis.first <= epoch <= axis.stop:
             x = axis.x(epoch)

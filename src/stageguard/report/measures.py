@@ -1,4 +1,4 @@
-"""Everything a report shows of one night, measured once: before, after, and the expert's."""
+"""All measures of a night's report, measured once: before, after, and the expert's."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ class Scoring:
 
 @dataclass(frozen=True, slots=True)
 class ExpertScoring:
-    """The expert's column; stages coarser than the profile's have no indicators to hold against its bands."""
+    """The expert's column; a scoring in stages coarser than the profile's has no validity."""
 
     name: str
     statistics: SleepStatistics
     validity: Validity | None
 
     def indicator(self, key: str) -> float:
-        """Return the value of an indicator, NaN where there is none."""
+        """Return the value of an indicator; NaN if there is none."""
         return float("nan") if self.validity is None else self.validity.indicators[key].value
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """All measures of one night; `expert`, and the agreement with it, are None without one."""
+    """All measures of one night; `expert` and `agreement` are None without an expert's scoring."""
 
     before: Scoring
     after: Scoring
@@ -51,14 +51,14 @@ class Measured:
 
     @property
     def columns(self) -> tuple[Scoring | ExpertScoring, ...]:
-        """The scorings there are."""
+        """The columns of the report."""
         return (self.before, self.after) if self.expert is None else (self.before, self.after, self.expert)
 
 
 def aligned(expert: Hypnogram, decoding: Decoding) -> Hypnogram:
-    """Return an expert's scoring in the night's stages and on its clock, or say why it does not fit.
+    """Return an expert's scoring in the night's stages and with its start; raise an error if it does not fit.
 
-    Stages coarser than the night's stay as they are.
+    Stages coarser than the night's are kept.
     """
     night = decoding.hypnogram
     check_aligned(expert, night)
@@ -67,7 +67,7 @@ def aligned(expert: Hypnogram, decoding: Decoding) -> Hypnogram:
 
 
 def measure(decoding: Decoding, expert: Hypnogram | None, options: StatisticsOptions) -> Measured:
-    """Measure a night, what it was before, and the expert's scoring of it."""
+    """Measure a night before and after decoding, and the expert's scoring."""
     before, night, cuts = hypnogram_before(decoding), decoding.hypnogram, cuts_of(decoding)
 
     def validity(scoring: Hypnogram, expert: Hypnogram | None = None) -> Validity:

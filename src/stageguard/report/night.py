@@ -1,4 +1,4 @@
-"""One night as one HTML file that needs nothing else: pictures, measures, words."""
+"""The report of one night as one self-contained HTML file: pictures, measures, words."""
 
 from __future__ import annotations
 
@@ -53,22 +53,22 @@ def night_report(
     expert : Hypnogram, optional
         A scoring of the same epochs to compare with; finer stages are merged.
     title : str, optional
-        Headline; by default the source of the probabilities.
+        Headline. Default: the source of the probabilities.
     lights_off, lights_on : float, timedelta, datetime or str, optional
         When time in bed begins and ends, as in `stageguard.sleep_statistics`.
     lights_on_phase : str, optional
         For rodents: when the lights of a 12 h : 12 h cycle go on, such as ``"07:00"``.
     annotations : sequence of Event
-        What else was scored, such as arousals, drawn below the stages; as
-        `stageguard.formats.sources.read_events` returns it.
+        Other scored events, such as arousals, drawn below the stages; as returned by
+        `stageguard.formats.sources.read_events`.
     notes : sequence of str
-        What was assumed or ignored while reading, shown with the decoding's own assumptions.
+        Assumptions made while reading, shown with the assumptions of the decoding.
 
     Returns
     -------
     str
-        HTML with its pictures, style and script inside, and a policy that allows no other; nothing is loaded
-        from elsewhere. The same night gives the same text.
+        HTML that includes its pictures, style and script, with a policy that allows no others; nothing is
+        loaded from elsewhere. The same night gives the same text.
     """
     if not isinstance(decoding, Decoding):
         raise InputError(
@@ -111,7 +111,7 @@ def night_report(
 
 
 def _contents(decoding: Decoding, measured: Measured) -> Iterator[tuple[str, str]]:
-    """Return the id and the name of each section."""
+    """Yield the id and the name of each section."""
     yield "summary", "Summary"
     yield "night", f"The {words.noun(decoding)}"
     yield "validity", "Like expert scoring?"
@@ -143,7 +143,7 @@ def _pictures(
     if options.lights_on is not None:
         moments.append((statistics.lights_on_epoch, "lights on"))
     zeitgeber = statistics.zeitgeber
-    if zeitgeber is not None:  # counted from the start of time in bed
+    if zeitgeber is not None:  # it counts from the start of time in bed
         zeitgeber -= first * decoding.epoch_seconds
     fates = [(event.epoch, event.fate) for event in measured.events]
     marks = [Mark(epoch, "lost" if fate == "partly removed" else fate) for epoch, fate in fates]
@@ -161,7 +161,7 @@ def _pictures(
     )
     axis = axis_of(decoding)
     return {
-        "picture": Markup(svg),  # escaped where it is drawn
+        "picture": Markup(svg),  # already escaped
         "data": as_json(script_data(picture, axis)),
         "ink": INK,
         "is_binned": bins_of(axis) is not None,
@@ -178,7 +178,7 @@ def _bands(measured: Measured, indicators: Sequence[BandRow]) -> dict[str, Any]:
     scored = measured.expert
     compared = None if scored is None or scored.validity is None else scored.name
     return {
-        # escaped where it is drawn
+        # already escaped
         "bands_picture": Markup(bands_svg(banded, expert_name=compared)) if banded else "",
         "indicator_reasons": tables.indicator_reasons(measured, indicators),
     }
@@ -224,7 +224,7 @@ def _tables(
 
 
 def _settings(profile: Profile) -> Iterator[tuple[str, str]]:
-    """Return the settings that shaped the night."""
+    """Yield the settings of the profile, by name."""
     yield "Stages", ", ".join(profile.scheme.names)
     yield "Epoch length", f"{profile.epoch_seconds:g} s"
     rule = profile.strength
@@ -266,7 +266,7 @@ def _settings(profile: Profile) -> Iterator[tuple[str, str]]:
 
 
 def _provenance(provenance: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Return nested provenance as flat rows of name and text."""
+    """Yield nested provenance as flat rows of name and text."""
     for key, value in provenance.items():
         name = f"{prefix}{str(key).replace('_', ' ')}"
         if isinstance(value, Mapping) and {"columns", "rows"} <= value.keys():
@@ -279,7 +279,7 @@ def _provenance(provenance: Mapping[str, Any], prefix: str = "") -> Iterator[tup
 
 
 def _versions(decoding: Decoding) -> Iterator[tuple[str, str]]:
-    """Return versions, options and hashes: what is needed to make the night again."""
+    """Yield versions, options and hashes, which are needed to reproduce the night."""
     made = decoding.provenance()
     yield "StageGuard", f"{made['stageguard']}, {made['core']} core"
     yield "NumPy, Python", f"{made['numpy']}, {made['python']}"

@@ -1,4 +1,4 @@
-"""One stretch of a night as SVG elements: hypnograms with their changes, the lanes below, the time."""
+"""One stretch of a night as SVG elements: hypnograms with changes, lanes below them, the time axis."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TINT, RISER = PAGE["tint"].light, PAGE["riser"].light
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Panel:
-    """A hypnogram to draw, and what is written beside it."""
+    """A hypnogram to draw, and the text beside it."""
 
     name: str
     details: tuple[str, ...]
@@ -30,7 +30,7 @@ class Panel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NightPicture:
-    """All that is drawn of one night."""
+    """All data of a night's picture."""
 
     scheme: StageScheme
     panels: tuple[Panel, ...]
@@ -38,20 +38,20 @@ class NightPicture:
     probabilities: Floats
     marks: Sequence[lanes.Mark] = ()
     events: Sequence[lanes.EventLane] = ()
-    cycles: Sequence[tuple[int, int]] = ()  # first epoch and end of each
-    quality: Floats | None = None  # how much of the signal is lost
+    cycles: Sequence[tuple[int, int]] = ()  # first epoch and end of each cycle
+    quality: Floats | None = None  # lost share of the signal, per epoch
     lights: Sequence[tuple[float, str]] = ()
     zeitgeber: float | None = None  # seconds since lights on at the first epoch
 
     @property
     def has_gaps(self) -> bool:
-        """Whether some epoch is without a stage or without evidence."""
+        """Whether any epoch has no stage or no evidence."""
         unscored = any((panel.labels < 0).any() for panel in self.panels)
         return unscored or bool(np.isnan(self.probabilities).any())
 
 
 def draw_night(night: NightPicture, axis: Axis, y: float) -> tuple[list[str], float]:
-    """Return the elements of one stretch, and the height at which they end."""
+    """Return the elements of one stretch, and the y position of their lower end."""
     parts: list[str] = []
     top = y
     for panel in night.panels:

@@ -1,4 +1,4 @@
-"""What a notebook shows of an object: a small picture and a small table, legible on white and on black."""
+"""Objects in a notebook: a small picture and a small table, legible on white and on black."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from stageguard.report.numbers import duration
 from stageguard.report.svg import safe, shortened
 
 WIDTH, LEFT, ROW = 640.0, 70.0, 13.0
-MOST_EPOCHS, MOST_COLUMNS = 1_000, 200  # drawn one by one; of more, gathered into columns
+MOST_EPOCHS, MOST_COLUMNS = 1_000, 200  # more epochs than this are gathered into columns
 MOST_ROWS = 40  # of a table
 STYLE = "font:12px/1.4 sans-serif;color:inherit"
 CELL = "text-align:left;padding:1px 12px 1px 0;border:0;background:none;vertical-align:top"
 
 
 def html_of(thing: Any) -> str:
-    """Return an object as a block of HTML that needs nothing else."""
+    """Return an object as a self-contained block of HTML."""
     for kind, write in WRITERS.items():
         if isinstance(thing, kind):
             title, *parts = write(thing)
@@ -171,7 +171,7 @@ def _table(rows: Iterable[tuple[str, str]]) -> str:
 
 
 def _svg(lanes: Sequence[tuple[str, Hypnogram]]) -> str:
-    """Draw hypnograms below each other: a line with REM as bars, or the shares of stages in columns."""
+    """Draw hypnograms below each other: a line with REM as bars, or shares of stages in columns."""
     parts, top = [], 0.0
     for name, night in lanes:
         if name:
@@ -210,7 +210,7 @@ def _shares(night: Hypnogram, rows: Mapping[int, float]) -> Iterator[str]:
 
 
 def _areas(night: Hypnodensity) -> str:
-    """Draw probabilities stacked, deep sleep at the bottom; each area reaches down behind the next."""
+    """Draw stacked probabilities, deep sleep at the bottom; each area extends behind the next."""
     known = ~np.isnan(night.probabilities[:, 0])
     share = _columns(known.astype(np.float64))
     means = _columns(np.where(known[:, None], night.probabilities, 0.0)) / np.maximum(share, 1e-9)[:, None]
@@ -227,7 +227,7 @@ def _areas(night: Hypnodensity) -> str:
 
 
 def _columns(rows: Floats) -> Floats:
-    """Return the mean over columns of epochs, no more than can be drawn."""
+    """Return the means over columns of epochs, at most `MOST_COLUMNS`."""
     n_epochs = len(rows)
     width = 1 if n_epochs <= MOST_COLUMNS else -(-n_epochs // MOST_COLUMNS)
     starts = np.arange(0, n_epochs, width)

@@ -1,4 +1,4 @@
-"""Numbers as people read them: decimals that suit their size, signs, units."""
+"""Numbers as text: decimals that suit their size, signs, units."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ ABSENT = "–"
 
 
 def decimals_for(values: Iterable[float]) -> int:
-    """Return how many decimals show three digits of the largest of some numbers that stand side by side."""
+    """Return the decimals that show three digits of the largest of some numbers."""
     largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
     return sum(largest < limit for limit in (1, 10, 100))
 
 
 def shown(value: float, decimals: int) -> str:
-    """Write a number, or a dash where there is none."""
+    """Return a number as text, or a dash if it is missing."""
     if not math.isfinite(value):
         return ABSENT
     text = f"{value:,.{decimals}f}"
@@ -29,7 +29,7 @@ def shown(value: float, decimals: int) -> str:
 
 
 def difference(after: float, before: float, decimals: int) -> str:
-    """Write a change with its sign, from the numbers as they are and not as they are shown."""
+    """Return a change with its sign as text, computed from the unrounded numbers."""
     if not (math.isfinite(after) and math.isfinite(before)):
         return ABSENT
     text = shown(after - before, decimals)
@@ -39,22 +39,22 @@ def difference(after: float, before: float, decimals: int) -> str:
 
 
 def arrowed(text: str) -> str:
-    """Write arrows as one character."""
+    """Return a text with each "->" as one character."""
     return text.replace("->", "→")
 
 
 def sentence(text: str) -> str:
-    """Write a clause as a sentence."""
+    """Return a clause as a sentence."""
     return text[:1].upper() + text[1:].rstrip(".") + "."
 
 
 def count(number: int, noun: str) -> str:
-    """Write a number of things."""
+    """Return a number with a noun, in the plural if needed."""
     return f"{number:,} {noun if number == 1 else noun + 's'}"
 
 
 def time_of(epoch: int, night: Hypnogram) -> str:
-    """Write when an epoch begins: clock time, or time from the recording's start."""
+    """Return the beginning of an epoch as clock time, or as time since the recording's start."""
     clock = night.clock_at(epoch)
     if clock is not None:
         return f"{clock:%H:%M:%S}"
@@ -63,7 +63,7 @@ def time_of(epoch: int, night: Hypnogram) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Write a length of time in hours and minutes, with seconds when it is short."""
+    """Return a duration in hours and minutes, or in minutes and seconds if it is short."""
     if seconds < 60:
         return f"{seconds:g} s"
     if seconds < 600:

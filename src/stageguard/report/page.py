@@ -1,4 +1,4 @@
-"""Pages that need nothing else: style and script inside, and a policy that allows these two alone."""
+"""Self-contained pages: they include style and script, and a policy that allows only these two."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ FILTERS = (numbers.arrowed, numbers.difference, numbers.duration, numbers.shown,
 
 
 def render_page(template: str, context: Mapping[str, Any], *, styles: str = "", script: str) -> str:
-    """Return a page made from a template that extends ``page.html.j2``.
+    """Return a page from a template that extends ``page.html.j2``.
 
-    `styles` and `script` name files beside the templates; ``style.css`` is on every page. What the context
-    fills in is escaped and printable.
+    `styles` and `script` name files in the folder of the templates; ``style.css`` is on every page. Texts of
+    the context are escaped and made printable.
     """
     from markupsafe import Markup
 
@@ -45,14 +45,14 @@ def render_page(template: str, context: Mapping[str, Any], *, styles: str = "", 
 
 
 def as_json(data: Any) -> Markup:
-    """Return data for a page's script, unable to end the element that it stands in."""
+    """Return data as JSON for a page's script; "<" is escaped, so that it cannot end the element."""
     from markupsafe import Markup
 
     return Markup(json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"))
 
 
 def dark_pictures() -> str:
-    """Return rules that give each light colour of a picture its dark one, on screens that ask for it."""
+    """Return CSS rules that replace each light colour of a picture by its dark one on dark screens."""
     shades = {shade.light: shade.dark for shade in (*STAGES.values(), *SPARE_STAGES, *PAGE.values())}
     rules = (
         f'[{what}="{light}"]{{{what}:{dark}}}'
@@ -74,7 +74,7 @@ def _read(name: str) -> str:
 
 @cache
 def templates() -> jinja2.Environment:
-    """Return the environment in which pages are written."""
+    """Return the environment of the templates."""
     import jinja2
 
     environment = jinja2.Environment(

@@ -1,4 +1,4 @@
-"""Small pieces of SVG: safe text, paths, runs, the document around them."""
+"""Small pieces of SVG: safe text, rectangles, runs, and the document around them."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ FONT = "'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sa
 
 
 def printable(text: str) -> str:
-    """Replace what a document cannot hold or show: control, surrogate and direction-changing characters."""
+    """Replace characters that a document cannot contain or show: control, surrogate, direction-changing."""
     return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
 
 
 def safe(text: str) -> str:
-    """Escape markup, and drop the control characters XML cannot hold."""
+    """Escape markup, and replace control characters, which XML does not allow."""
     return escape(printable(text), quote=True)
 
 
 def shortened(text: str, length: int) -> str:
-    """Cut a text that is too long for its place."""
+    """Cut a text to a length."""
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def text_at(x: float, y: float, text: str, **style: Any) -> str:
-    """Return a text element; style is SVG attributes, with _ for -."""
+    """Return a text element; ``style`` has SVG attributes, with _ for -."""
     return f'<text x="{x:.1f}" y="{y:.1f}"{_attributes(style)}>{safe(text)}</text>'
 
 
@@ -48,7 +48,7 @@ def _attributes(style: Mapping[str, Any]) -> str:
 
 
 def runs(values: npt.NDArray[Any]) -> Iterator[tuple[int, int, Any]]:
-    """Start, end and value of each run of equal values."""
+    """Yield start, end and value of each run of equal values."""
     edges = np.flatnonzero(values[1:] != values[:-1]) + 1
     for start, end in pairwise([0, *edges.tolist(), len(values)]):
         yield start, end, values[start]
@@ -62,9 +62,9 @@ def document(
     *,
     inline: str | None = None,
 ) -> str:
-    """Return the picture around its parts, which are escaped already; a screen reader says the other texts.
+    """Return an SVG document of escaped parts; title and description are for screen readers.
 
-    `inline` is the prefix of the ids of a picture that scales with an HTML page; without, it is a file.
+    `inline` is the prefix of ids in a picture that scales with an HTML page; None makes a file.
     """
     width, height = (f"{length:.0f}" for length in size)
     if inline is None:
@@ -83,5 +83,5 @@ def document(
 
 
 def colour_of(scheme: StageScheme, stage: int) -> str:
-    """Colour of a stage on white; a page has rules that darken it."""
+    """Return the colour of a stage on white; pages replace it on dark screens."""
     return stage_shade(scheme, stage).light

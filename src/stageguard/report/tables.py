@@ -1,4 +1,4 @@
-"""Rows of the report's tables, and the sentences beside them; the templates write the numbers."""
+"""Rows of the report's tables, and the sentences next to them; the templates format the numbers."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from stageguard.report.measures import Measured
 from stageguard.report.numbers import ABSENT, count, shown
 
 ROWS = tuple(sorted(NIGHT, key=lambda quantity: quantity.report_row))
-MOST_EVENTS = 150  # a mouse's day can hold hundreds; those decoding lost or made come first
-HEAT = (1e-9, 1.0, 3.0, 10.0, 30.0)  # percent from which a cell of a transition matrix is darker
+MOST_EVENTS = 150  # a mouse's day can have hundreds; events that decoding lost or made take precedence
+HEAT = (1e-9, 1.0, 3.0, 10.0, 30.0)  # percentages from which a cell of a transition matrix is darker
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A measure of the scorings there are; `interval` is empty without one, `flag` where nothing is odd."""
+    """A measure of all scorings; `interval` is "" without an interval, `flag` is "" if nothing is unusual."""
 
     name: str
     decimals: int
@@ -55,7 +55,7 @@ class Row:
 
 
 def agreement_rows(before: Agreement, after: Agreement) -> Iterator[Row]:
-    """Return accuracy, kappa, F1 by stage and the recall of rare transitions."""
+    """Yield accuracy, kappa, F1 by stage and the recall of rare transitions."""
     yield Row("Accuracy (%)", 1, 100 * before.accuracy, 100 * after.accuracy)
     yield Row("Cohen's κ", 3, before.kappa, after.kappa)
     yield Row("Macro F1", 3, before.macro_f1, after.macro_f1)
@@ -68,7 +68,7 @@ def agreement_rows(before: Agreement, after: Agreement) -> Iterator[Row]:
 
 
 def agreement_caption(after: Agreement, scheme: StageScheme) -> str:
-    """Return on how many epochs, in which stages if not the night's, and what guessing would score."""
+    """Return the number of epochs, the stages if not the night's, and the accuracy of guessing, as text."""
     merged = "" if after.scheme == scheme else f" Compared in {', '.join(after.scheme.names)}."
     left_out = f", {after.n_left_out:,} left out" if after.n_left_out else ""
     majority = (
@@ -81,9 +81,9 @@ def agreement_caption(after: Agreement, scheme: StageScheme) -> str:
 def transition_matrices(
     scorings: Iterable[tuple[str, Hypnogram]], cuts: Sequence[int]
 ) -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, list[tuple[float, int]]]]]]:
-    """Return of each scoring its name, its stages, and rows of percentages with how dark they are."""
+    """Yield name, stages, and rows of percentages with their darkness, for each scoring."""
     for name, scoring in scorings:
-        # an unscored epoch in every cut between segments: nothing is adjacent across it
+        # an unscored epoch at every cut between segments, so that no pair spans a cut
         pairs = pair_counts(np.insert(scoring.labels, cuts, UNSCORED), scoring.scheme.n_stages)
         stages = scoring.scheme.names
         rows = []
@@ -95,7 +95,7 @@ def transition_matrices(
 
 
 def joint_row(measured: Measured) -> BandRow | None:
-    """Return the joint score before and after against what experts stay under, or None without one."""
+    """Return the joint score before and after with the experts' range, or None without a range."""
     before, after = measured.before.validity.joint, measured.after.validity.joint
     if math.isnan(after.high):
         return None
@@ -115,7 +115,7 @@ def joint_row(measured: Measured) -> BandRow | None:
 
 
 def indicator_rows(measured: Measured) -> tuple[BandRow, ...]:
-    """Return all indicators, with or without a band: those of the whole night first, then kind by kind."""
+    """Return all indicators, with or without a band: first those of the whole night, then kind by kind."""
     kinds = [kind.key for kind in STAGE_INDICATORS]
 
     def rank(key: str) -> int:
@@ -145,7 +145,7 @@ def indicator_rows(measured: Measured) -> tuple[BandRow, ...]:
 
 
 def bands_sentence(rows: Sequence[BandRow]) -> str:
-    """Return how many indicators lie inside their bands, and which still do not."""
+    """Return one or two sentences on indicators inside and outside their bands."""
     rows = [row for row in rows if not (math.isnan(row.before) and math.isnan(row.after))]
     if not rows:
         return "No indicator with an expert band could be measured."
@@ -165,7 +165,7 @@ def bands_sentence(rows: Sequence[BandRow]) -> str:
 
 
 def indicator_reasons(measured: Measured, rows: Sequence[BandRow]) -> tuple[str, ...]:
-    """Return why indicators have no value or no band: one sentence per reason."""
+    """Return one sentence per reason why indicators have no value or no band."""
 
     def reasons(key: str) -> dict[str, str]:
         return {
@@ -182,7 +182,7 @@ def indicator_reasons(measured: Measured, rows: Sequence[BandRow]) -> tuple[str,
 
 
 def statistic_reasons(measured: Measured) -> tuple[str, ...]:
-    """Return why statistics do not exist: one sentence per reason."""
+    """Return one sentence per reason why statistics do not exist."""
     by_reason = _rows_by_reason(
         (
             quantity.label,
@@ -194,7 +194,7 @@ def statistic_reasons(measured: Measured) -> tuple[str, ...]:
 
 
 def _rows_by_reason(rows: Iterable[tuple[str, Mapping[str, str]]]) -> dict[str, list[str]]:
-    """Return the rows and, if not all, the columns without a number, by the reason of each column."""
+    """Return the names of rows without a number by reason, with the columns if not all."""
     by_reason: dict[str, list[str]] = {}
     for name, reasons in rows:
         for reason in dict.fromkeys(filter(None, reasons.values())):
@@ -205,7 +205,7 @@ def _rows_by_reason(rows: Iterable[tuple[str, Mapping[str, str]]]) -> dict[str, 
 
 
 def minimum_words(measured: Measured) -> Iterator[str]:
-    """Return how many bouts are shorter than the profile's minima, and which of the expert's that cost."""
+    """Yield sentences on bouts below the profile's minima, and on the expert's short bouts that were lost."""
     before, after = measured.before.validity, measured.after.validity
     for stage, n_after in after.bouts_below_minimum.items():
         n_before = before.bouts_below_minimum[stage]
@@ -221,7 +221,7 @@ def minimum_words(measured: Measured) -> Iterator[str]:
 def statistic_groups(
     measured: Measured, intervals: Intervals | None, *, is_steered: bool
 ) -> dict[str, list[Row]]:
-    """Return rows by heading: the night, minutes, shares and bouts of each stage, and what is expected."""
+    """Return rows by heading: the whole night, measures of each stage, and expectations by probabilities."""
 
     def row(quantity: Quantity, name: str, key: str, values: Sequence[float]) -> Row:
         interval = _interval(intervals, key, quantity.decimals)
@@ -251,7 +251,7 @@ def statistic_groups(
 
 
 def statistic_notes(groups: Mapping[str, Sequence[Row]], estimates: Estimates) -> Iterator[str]:
-    """Return what the flags of rows mean, and what is expected."""
+    """Yield notes on the flags of rows and on the expectations."""
     flags = {row.flag for rows in groups.values() for row in rows}
     if "early" in flags:
         yield f"{EARLY_WORDS[0].upper()}{EARLY_WORDS[1:]}."
@@ -274,7 +274,7 @@ def statistic_notes(groups: Mapping[str, Sequence[Row]], estimates: Estimates) -
 
 
 def _interval(intervals: Intervals | None, key: str, decimals: int) -> str:
-    """Return an interval as shown, a dash where it does not exist, nothing for what gets none."""
+    """Return an interval as text, a dash if it does not exist, "" for statistics without intervals."""
     if intervals is None or key not in intervals:
         return ""
     if intervals[key].reason:
@@ -283,21 +283,21 @@ def _interval(intervals: Intervals | None, key: str, decimals: int) -> str:
 
 
 def night_intervals(decoding: Decoding, options: StatisticsOptions) -> Intervals | None:
-    """Return conformal intervals, or None where the profile knows no errors on nights like this one."""
+    """Return conformal intervals, or None if the profile has no errors on nights like this one."""
     if not decoding.profile.intervals.get("errors") or is_foreign(decoding):
         return None
     return intervals(decoding, lights_off=options.lights_off, lights_on=options.lights_on)
 
 
 def interval_title(intervals: Intervals | None) -> str:
-    """Return the heading of the column, or nothing without intervals."""
+    """Return the heading of the column, or "" without intervals."""
     if intervals is None:
         return ""
     return f"{100 * intervals.level:.0f} % interval" if intervals.is_measured else "Interval"
 
 
 def interval_notes(decoding: Decoding, intervals: Intervals | None) -> Iterator[str]:
-    """Return where the intervals come from, and how often such ones covered."""
+    """Yield notes on the source of the intervals and their measured coverage."""
     fitted = decoding.profile.intervals
     if intervals is None:
         if fitted.get("errors"):
@@ -321,13 +321,13 @@ def interval_notes(decoding: Decoding, intervals: Intervals | None) -> Iterator[
 
 
 def ledger(events: Sequence[RareEvent]) -> list[RareEvent]:
-    """Return the events in order of time; of very many, those that decoding lost or made come first."""
+    """Return the events in order of time; of very many, keep those that decoding lost or made."""
     chosen = sorted(events, key=lambda event: event.fate == "kept")[:MOST_EVENTS]
     return sorted(chosen, key=lambda event: (event.epoch, event.kind))
 
 
 def ledger_intro(decoding: Decoding, events: Sequence[RareEvent]) -> str:
-    """Return what was watched for, and what became of it."""
+    """Return which events were watched for, and their fates."""
     scheme = decoding.profile.scheme
     watched = [f"{a}→{b}" for a, b in decoding.profile.tvr_pairs]
     if scheme.wake is not None and scheme.rem is not None:
@@ -340,7 +340,7 @@ def ledger_intro(decoding: Decoding, events: Sequence[RareEvent]) -> str:
 
 
 def fates(events: Sequence[RareEvent]) -> str:
-    """Return how many events were kept, lost and made, in one sentence."""
+    """Return one sentence on how many events were kept, lost and made."""
     n = Counter(event.fate for event in events)
     n_before = n["kept"] + n["partly removed"] + n["lost"]
     if not n_before:

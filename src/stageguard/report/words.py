@@ -1,4 +1,4 @@
-"""What the guard did to one night in plain words: headline, facts, tiles, summary, warnings, notes."""
+"""Sentences on what the guard did to one night: headline, facts, tiles, summary, warnings, notes."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from stageguard.report.measures import Measured
 from stageguard.report.numbers import ABSENT, count, difference, duration, shown
 from stageguard.report.tables import bands_sentence, fates, indicator_rows
 
-MUCH_UNSCORED = 0.05  # our choice: worth a line of its own
-MOST_EARLY = 3  # early REM that is named one by one
+MUCH_UNSCORED = 0.05  # share of unscored epochs above which the page warns; our choice
+MOST_EARLY = 3  # bouts of early REM that are listed one by one
 
 
 def noun(decoding: Decoding) -> str:
-    """Return what to call the recording."""
+    """Return "night" or, for a long one, "recording"."""
     hours = decoding.hypnogram.n_epochs * decoding.epoch_seconds / 3600
     return "night" if hours < LONGEST_NIGHT_HOURS else "recording"
 
 
 def headline(decoding: Decoding) -> str:
-    """Return what happened, in one short sentence."""
+    """Return one short sentence on what the guard did."""
     strength, n_changed = decoding.strength, int(np.count_nonzero(decoding.changed))
     if strength.step in ("untouched", "hard"):
         by_clock = n_changed and decoding.night.clock is not None
@@ -47,7 +47,7 @@ def headline(decoding: Decoding) -> str:
 
 
 def summary(decoding: Decoding, measured: Measured) -> Iterator[str]:
-    """Return why, how much was changed, and how the result compares."""
+    """Yield sentences on why and how much was changed, and how the result compares."""
     yield verdict(decoding, measured)
     yield f"{_why(decoding)} {_how_much(decoding)}"
     yield from unscored_words(decoding)
@@ -78,7 +78,7 @@ def _how_much(decoding: Decoding) -> str:
     if not n_changed:
         return f"All {count(n_scored, 'epoch')} keep the stage the stager chose."
     by = ""
-    if decoding.strength.step in ("untouched", "hard"):  # what else can tell a stage from the stager's own
+    if decoding.strength.step in ("untouched", "hard"):  # only other causes can have changed a stage
         by = f", by {' and '.join(decoding.other_causes)}" if decoding.other_causes else ""
     share = f"{100 * n_changed / n_scored:.1f} %"
     return (
@@ -131,7 +131,7 @@ def _times(factor: float) -> str:
 
 
 def unscored_words(decoding: Decoding) -> Iterator[str]:
-    """Return what happened to epochs without evidence."""
+    """Yield sentences on epochs without evidence."""
     n_filled = int(np.count_nonzero(decoding.filled))
     n_unscored = int(np.count_nonzero(decoding.hypnogram.labels < 0))
     seconds = decoding.epoch_seconds
@@ -148,7 +148,7 @@ def unscored_words(decoding: Decoding) -> Iterator[str]:
 
 
 def warnings_of(decoding: Decoding, measured: Measured) -> Iterator[str]:
-    """Return what a reader must know before using the night."""
+    """Yield warnings to read before using the night."""
     if decoding.cohort is not None:
         caution = decoding.profile.caution_for(decoding.cohort)
         if caution is not None:
@@ -174,7 +174,7 @@ def warnings_of(decoding: Decoding, measured: Measured) -> Iterator[str]:
 
 
 def band_notes(decoding: Decoding, after: Validity) -> Iterator[str]:
-    """Return why the rule may be content with a night that lies outside the band."""
+    """Yield a note if the rule accepts a night whose fragmentation is outside the band."""
     strength, indicator = decoding.strength, after.indicators["fragmentation_index"]
     if strength.rule != "band" or indicator.place not in ("below", "above"):
         return
@@ -187,20 +187,20 @@ def band_notes(decoding: Decoding, after: Validity) -> Iterator[str]:
 
 
 def statistics_caption(decoding: Decoding, options: StatisticsOptions, assumed: Sequence[str]) -> str:
-    """Return whose definitions are used, and what time in bed is."""
+    """Return sentences on the definitions used and on time in bed."""
     sentences = [
         "AASM definitions: REM latency counts from sleep onset; unscored is neither sleep nor wake",
         f"A lasting bout of REM is one of {options.min_first_rem_seconds:g} s or more",
     ]
-    given = lights_words(decoding.hypnogram, *options.lights, count_from=1)
-    if given:
-        sentences.append(given.capitalize())
+    lights = lights_words(decoding.hypnogram, *options.lights, count_from=1)
+    if lights:
+        sentences.append(lights.capitalize())
         sentences.append("Agreement and the list of uncommon transitions are of the whole recording")
     return ". ".join([*sentences, *assumed]) + "."
 
 
 def facts(decoding: Decoding) -> Iterator[str]:
-    """Return what was recorded."""
+    """Yield facts about the recording."""
     hypnogram = decoding.hypnogram
     if hypnogram.start is not None:
         yield f"starts {hypnogram.start:%Y-%m-%d %H:%M:%S}"
@@ -213,9 +213,9 @@ def facts(decoding: Decoding) -> Iterator[str]:
 
 
 def tiles(decoding: Decoding, measured: Measured) -> Iterator[tuple[str, str, str]]:
-    """Return the name, value and detail of four numbers worth seeing first.
+    """Yield name, value and detail of the four most important numbers.
 
-    How much changed, how often stages change, sleep, and agreement or wake.
+    These are changed epochs, transitions per hour, total sleep time, and agreement or else WASO.
     """
     n_changed = int(np.count_nonzero(decoding.changed))
     n_scored = int(np.count_nonzero(decoding.argmax >= 0))

@@ -1,4 +1,4 @@
-"""What the page's script needs to draw a part of a long recording epoch by epoch."""
+"""Data for the page's script to draw a part of a long recording epoch by epoch."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from stageguard.report.svg import colour_of, printable, runs
 
 WINDOWS = (60, 300, 600, 1800, 3600, 7200, 21600, 43200, DAY, 2 * DAY, 7 * DAY)  # seconds
 FEWEST, USUAL, MOST = 20, 1_000, 3_000  # epochs in a window
-MOST_COLUMNS = 100_000  # of probabilities; more epochs share a column
+MOST_COLUMNS = 100_000  # of probabilities; with more epochs, several share a column
 LEVELS = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", dtype=np.uint8)
 
 
 def script_data(picture: NightPicture, axis: Axis) -> dict[str, Any]:
-    """Return what the script knows of a night: where its epochs are, and how to zoom into a long one."""
+    """Return the script's data of a night: positions of epochs, and for a long recording data to zoom."""
     start = (
         None if axis.start is None else axis.start.hour * 3600 + axis.start.minute * 60 + axis.start.second
     )
@@ -80,21 +80,21 @@ def _zoom(picture: NightPicture, axis: Axis) -> dict[str, Any]:
 
 
 def _most_changed(picture: NightPicture, n_epochs: int) -> int:
-    """Return the beginning of the window, of those side by side, in which most was changed."""
+    """Return the beginning of the window with most changes, among adjacent windows."""
     begins = np.arange(0, len(picture.changed), n_epochs)
     return int(begins[np.add.reduceat(picture.changed, begins, dtype=np.int64).argmax()])
 
 
 def _ranks(labels: Labels, order: list[int]) -> list[int]:
-    """Return rank from the top (-1 where unscored) and length of each run, one after the other."""
+    """Return rank from the top (-1 where unscored) and length of each run, in one flat list."""
     bouts = bouts_of(labels)
-    ranks = np.append(np.argsort(order), -1)[bouts.stages]  # the last is that of -1
+    ranks = np.append(np.argsort(order), -1)[bouts.stages]  # index -1 (unscored) is the last
     pairs: list[int] = np.stack((ranks, bouts.lengths), axis=1).ravel().tolist()
     return pairs
 
 
 def _levels(values: Floats) -> dict[str, Any]:
-    """Return columns of numbers from 0 to 1, a letter each; of many, the means of neighbours."""
+    """Return numbers from 0 to 1 as one letter each; of many, the means of neighbours."""
     step = math.ceil(len(values) / MOST_COLUMNS)
     edges = np.arange(0, len(values), step)
     means = np.add.reduceat(values, edges, axis=0) / np.diff(np.append(edges, len(values)))[:, None]

@@ -1,1 +1,1 @@
-"""A page on this computer where a scorer reviews decoded nights."""
+"""A local web page on which a scorer reviews decoded nights."""

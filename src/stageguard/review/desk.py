@@ -1,4 +1,4 @@
-"""All nights of one sitting: read at the start, opened when they are first looked at."""
+"""All nights of one session: read at the start; a night's review is opened when it is first needed."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ MOST_NAME = 100  # characters of a scorer's name
 
 
 class NoNightError(InputError):
-    """There is no night of this number."""
+    """There is no night, or no epoch, with this number."""
 
 
 class Desk:
-    """Nights by number, and the reviews of those that were opened."""
+    """Nights by number, and the reviews that are open."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Desk:
                 self.errors.append(str(error_message(error, night.path)))
 
     def _refuse_shared_journals(self) -> None:
-        """Refuse nights that would be kept in one file: of one name in one folder."""
+        """Refuse nights that share a journal, because they have the same name and folder."""
         places: dict[Path, Path] = {}
         for index, night in enumerate(self.asked):
             kept = self.journal_path(index)
@@ -65,7 +65,7 @@ class Desk:
                 )
 
     def journal_path(self, index: int) -> Path:
-        """Return where the review of a night is kept."""
+        """Return the path of a night's journal."""
         night = self.asked[index]
         if self._output is None:
             return journal_path(night.path.parent, night.name, self.scorer)
@@ -74,7 +74,7 @@ class Desk:
         return journal_path(self._output, night.name, self.scorer)
 
     def review(self, index: int) -> Review:
-        """Return the review of a night, opened now if it was not before."""
+        """Return the review of a night; open it if needed."""
         if not 0 <= index < len(self.asked):
             raise NoNightError(f"there is no night {index}, expected 0 to {len(self.asked) - 1}.")
         opened, error = self.opened[index], self.errors[index]
@@ -87,7 +87,7 @@ class Desk:
             return self._reviews[index]
 
     def signals(self, index: int) -> NightSignals:
-        """Return the signals of a night, looked up in its recording's header now if not before."""
+        """Return the signals of a night; open its recording if needed."""
         review = self.review(index)
         path = self.asked[index].edf
         if path is None:
@@ -98,7 +98,7 @@ class Desk:
             return self._signals[index]
 
     def overview(self) -> dict[str, Any]:
-        """Return all nights in a line each, and what there is to choose from."""
+        """Return a row per night, and the profiles and formats to choose from."""
         first = next((opened.night for opened in self.opened if opened is not None), None)
         return {
             "version": __version__,
@@ -114,7 +114,7 @@ class Desk:
         }
 
     def _row(self, index: int) -> dict[str, Any]:
-        """Return what a list of nights says about one; numbers that are not known yet are None."""
+        """Return a night's row in the list; numbers that are not known yet are None."""
         asked, opened, review = self.asked[index], self.opened[index], self._reviews.get(index)
         row: dict[str, Any] = {
             "index": index,
@@ -136,14 +136,14 @@ class Desk:
         return row
 
     def close(self) -> None:
-        """End all reviews."""
+        """Close all reviews."""
         for review in self._reviews.values():
             review.close()
         self._reviews.clear()
 
 
 def _name(scorer: str) -> str:
-    """Return a scorer's name that a terminal, a page and a line of a journal can show."""
+    """Return a scorer's name, after checking that a terminal, the page and a journal can show it."""
     name = checks.text(scorer, "scorer").strip()
     if not name.isprintable() or not 1 <= len(name) <= MOST_NAME:
         raise InputError(

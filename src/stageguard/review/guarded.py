@@ -1,8 +1,7 @@
-"""Who may talk to the server: this computer's browser, with the cookie that the token gave it.
+"""Access control: only a browser on this computer, with the cookie that the token gave it, is served.
 
-Every request is held against the Host it must name (a foreign name that leads here by DNS is refused), the
-Origin and Sec-Fetch-Site that browsers send, the cookie, the methods there are and the size of its body.
-Every answer carries the headers that keep the page to itself.
+Every request is checked: Host (against DNS rebinding), Origin and Sec-Fetch-Site, cookie, method, and size of
+the body. Every answer has headers that isolate the page from other sites.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 MOST_BODY_BYTES = 64 * 1024
-MOST_PATH = 200  # characters; Python reads no number of thousands of digits
+MOST_PATH = 200  # characters; Python refuses to parse numbers with thousands of digits
 METHODS = ("GET", "HEAD", "POST")
-TRUSTED_SITES = ("same-origin", "none")  # none: typed, or opened by another program
+TRUSTED_SITES = ("same-origin", "none")  # "none": the address was typed, or opened by another program
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -42,19 +41,19 @@ HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An answer to a request that is not served."""
+    """The answer to a refused request."""
 
     status: int
     text: str
 
 
 class Guarded:
-    """An application that serves nobody but the browser that was given the token."""
+    """An application that serves only the browser that has the token."""
 
     def __init__(self, app: App, token: str, port: int) -> None:
         self._app, self._token = app, token
         self._hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost")}
-        self.cookie = f"stageguard-{port}"  # browsers share cookies between the ports of a host
+        self.cookie = f"stageguard-{port}"  # with the port, as browsers share cookies between ports of a host
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -79,7 +78,7 @@ class Guarded:
         await self._app(scope, _replayed(body, receive), _with_headers(send))
 
     def _refusal(self, scope: Scope) -> Refusal | None:
-        """Return why a request is refused whoever sends it, or None."""
+        """Return why a request is refused regardless of its cookie, or None."""
         hosts, method = _values(scope, b"host"), scope["method"]
         if len(hosts) != 1 or hosts[0] not in self._hosts:
             return Refusal(403, "this server answers to 127.0.0.1 and localhost alone.")
@@ -102,11 +101,11 @@ class Guarded:
         return None
 
     def _brings_token(self, scope: Scope) -> bool:
-        """Whether it is the address that was printed: checked in constant time."""
+        """Whether the request is for the printed address with its token, compared in constant time."""
         if scope["path"] != "/" or scope["method"] != "GET":
             return False
-        said = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token", [""])
-        return len(said) == 1 and self._is_token(said[0])
+        tokens = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token", [""])
+        return len(tokens) == 1 and self._is_token(tokens[0])
 
     def _has_cookie(self, scope: Scope) -> bool:
         for text in _values(scope, b"cookie"):
@@ -135,7 +134,7 @@ def _values(scope: Scope, name: bytes) -> list[str]:
 
 
 async def _body(receive: Receive) -> tuple[bytes, Refusal | None]:
-    """Return the body of a request, which may come in pieces of a size nobody said."""
+    """Return the body of a request, which may come in parts of unknown size."""
     data = b""
     while True:
         message = await receive()
@@ -149,7 +148,7 @@ async def _body(receive: Receive) -> tuple[bytes, Refusal | None]:
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """Return a source of messages that begins with a body that was read."""
+    """Return a source of messages that first repeats a body that was already read."""
     is_sent = False
 
     async def replay() -> Message:

@@ -1,7 +1,7 @@
-"""The journal of a review: its autosave and its audit log, one JSON line an action, on disk before it counts.
+"""The journal of a review: autosave and audit log. Every action is a JSON line, on disk before it counts.
 
-The first line says of which night it is and under which profile it began; each other line what was done, by
-whom and when, and the stages before and after. A line without its end was never acknowledged and is dropped.
+The first line has the night and the profile at the start. Every other line has an action, who did it and
+when, and the stages before and after. A line without its end was never acknowledged and is dropped.
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ MALFORMED = (KeyError, TypeError, AttributeError, ValueError)
 
 
 def now() -> str:
-    """Return the time as a journal has it: local, to the millisecond, with its zone."""
+    """Return the time for a journal: local time in milliseconds, with its zone."""
     return datetime.now(UTC).astimezone().isoformat(timespec="milliseconds")
 
 
 @dataclass(frozen=True, slots=True)
 class JournalFile:
-    """What a journal holds."""
+    """The content of a journal."""
 
     path: Path
     head: Mapping[str, Any]
     actions: tuple[Mapping[str, Any], ...]
-    n_bytes: int  # of whole lines
-    n_dropped: int  # bytes of a last line that was cut off
+    n_bytes: int  # of complete lines
+    n_dropped: int  # bytes of an incomplete last line
 
     @property
     def scorer(self) -> str:
-        """Who reviews."""
+        """The scorer's name."""
         return str(self.head["scorer"])
 
     @property
     def last_when(self) -> str:
-        """When the last action was, or when the review began."""
+        """Time of the last action, or of the start of the review."""
         return str(self.actions[-1]["when"] if self.actions else self.head["begun"])
 
 
 def read_journal(path: Path) -> JournalFile:
-    """Read a journal; a last line that was cut off is left out, any other damage is one line."""
+    """Read a journal; an incomplete last line is left out, any other damage is an error."""
     data = read_file(path, "text")
     n_whole = data.rfind(b"\n") + 1
     lines = []
@@ -79,14 +79,14 @@ def read_journal(path: Path) -> JournalFile:
 
 
 def _has(content: object, kinds: Mapping[str, type]) -> bool:
-    """Whether something is an object with values of these kinds."""
+    """Whether a value is an object with keys of these types."""
     return isinstance(content, dict) and all(isinstance(content.get(key), kinds[key]) for key in kinds)
 
 
 def replay(
     journal: JournalFile, state: ReviewState, scheme: Any, n_epochs: int, profiles: Sequence[str]
 ) -> ReviewState:
-    """Return the state that the actions of a journal lead to."""
+    """Return the state after all actions of a journal."""
     for number, record in enumerate(journal.actions, start=2):
         try:
             action = parse_action(record, scheme, n_epochs, profiles)
@@ -100,7 +100,7 @@ def replay(
 
 
 class Journal:
-    """A journal that is open for appending, and locked against a second server."""
+    """A journal that is open for appending and locked against a second server."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -124,7 +124,7 @@ class Journal:
         self.head: Mapping[str, Any] = self.found.head
         self.when: str | None = self.found.last_when if self.found.actions else None
         self.n_actions = len(self.found.actions)
-        self._n_bytes = self.found.n_bytes  # of whole lines
+        self._n_bytes = self.found.n_bytes  # of complete lines
         self._size = self.found.n_bytes + self.found.n_dropped
 
     def begin(self, head: Mapping[str, Any]) -> None:
@@ -139,7 +139,7 @@ class Journal:
         self.n_actions += 1
 
     def close(self, *, remove: bool = False) -> None:
-        """End the lock; `remove` where nothing was done."""
+        """Release the lock; with `remove`, delete the journal."""
         with self._stack:
             if remove and is_same_file(self._stream, self.path):
                 self.path.unlink()
@@ -152,12 +152,12 @@ class Journal:
                 "Export the night, then start the review again."
             )
         try:
-            self._stream.truncate(self._n_bytes)  # of what has no end nothing was acknowledged
+            self._stream.truncate(self._n_bytes)  # drop an incomplete line, which was never acknowledged
             if self._stream.write(line) < len(line):
                 raise OSError(errno.ENOSPC, "No space left on device")
             os.fsync(self._stream.fileno())
         except OSError as error:
-            with contextlib.suppress(OSError):  # what is left of the line has no end, and is dropped
+            with contextlib.suppress(OSError):  # if this fails, the incomplete line is dropped later
                 self._stream.truncate(self._n_bytes)
             reason = error.strerror or str(error)
             raise OutputError(f"cannot write {self.path}: {reason}. Nothing was changed.") from None

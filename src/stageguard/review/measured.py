@@ -34,7 +34,7 @@ def measured(night: NightUnderReview, state: ReviewState, outcome: Outcome) -> d
     for name, scoring in scorings.items():
         try:
             validities[name] = validity_of(scoring, profile, cuts, lights)
-        except InputError:  # an expert's stages that are coarser than the profile's
+        except InputError:  # the expert's stages are coarser than the profile's
             continue
     joint = validities["guard"].joint
     return {
@@ -50,7 +50,7 @@ def measured(night: NightUnderReview, state: ReviewState, outcome: Outcome) -> d
 
 
 def _once(night: NightUnderReview, name: str, scoring: Hypnogram) -> SleepStatistics:
-    """Return the statistics of a scoring; those that no action changes are taken once."""
+    """Return the statistics of a scoring; those of the stager and the expert are computed once."""
     if name == "guard":
         return night.statistics.measure(scoring)
     if name not in night._made:
@@ -92,5 +92,5 @@ def _row(key: str, label: str, unit: str, values: Mapping[str, float], decimals:
 
 
 def number(value: float) -> float | None:
-    """Return a number that JSON has; what does not exist is None."""
+    """Return a number for JSON: None unless it is finite."""
     return float(value) if isfinite(value) else None

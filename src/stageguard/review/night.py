@@ -1,4 +1,4 @@
-"""A night under review: what was given, and what the guard makes of it under a person's decisions."""
+"""A night under review: its data, and the result of the guard under a person's decisions."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ from stageguard.night.stages import StageScheme
 from stageguard.profile.profile import Profile, profiles
 from stageguard.review.state import Action, Pin, ReviewState, Settings, act
 
-MOST_PROFILES_TRIED = 3  # of those offered where pins contradict one another
+MOST_PROFILES_TRIED = 3  # other profiles to try if pins contradict each other
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NightUnderReview:
-    """What is given of a night, which no action changes.
+    """The data of a night that no action changes.
 
     Attributes
     ----------
     name : str
-        What it is called.
+        Name of the night.
     density : Hypnodensity
         The stager's probabilities, in the stage order of the profile.
     profile : Profile
-        What it is guarded with at first.
+        The profile at the start of the review.
     options : GuardOptions
-        Quality, lights off, cohort, stager and training, as `decode` takes them; pins are actions here.
+        Quality, lights off, cohort, stager and training, as in `decode`; pins are actions here.
     statistics : StatisticsOptions
-        How sleep statistics are taken.
+        Options of the sleep statistics.
     expert : Hypnogram or None
         An expert's scoring of the same epochs.
     pins : mapping of int to Pin
-        Stages that were given before the review.
+        Stages that were fixed before the review.
     """
 
     name: str
@@ -71,7 +71,7 @@ class NightUnderReview:
 
     @property
     def argmax(self) -> Labels:
-        """The stager's own choice."""
+        """The stager's most probable stages."""
         if "argmax" not in self._made:
             self._made["argmax"] = self.density.argmax()
         labels: Labels = self._made["argmax"]
@@ -79,7 +79,7 @@ class NightUnderReview:
 
     @property
     def profile_names(self) -> tuple[str, ...]:
-        """The profiles it can be guarded with: the first one, and those of the same stages and species."""
+        """Names of the profiles to choose from: the first one, and those of the same stages and species."""
         if "profiles" not in self._made:
             own, species = self.profile.name, self.profile.species
             known = {name: Profile.load(name) for name in profiles()}
@@ -89,7 +89,7 @@ class NightUnderReview:
         return names
 
     def profile_for(self, settings: Settings) -> Profile:
-        """Return the profile of the settings, made once."""
+        """Return the profile of the settings, computed once."""
         if settings not in self._made:
             self._made[settings] = _adjusted(self._named(settings.profile), settings)
         profile: Profile = self._made[settings]
@@ -99,7 +99,7 @@ class NightUnderReview:
         return self.profile if name == self.profile.name else Profile.load(name)
 
     def opening_state(self, *, is_blind: bool = False) -> ReviewState:
-        """Return the state before the first action; a blind scorer begins with nothing."""
+        """Return the state before the first action; a blind scorer begins without pins."""
         pins = {} if is_blind else self.pins
         return ReviewState(Settings(self.profile.name), pins=pins, is_blind=is_blind)
 
@@ -112,17 +112,17 @@ class NightUnderReview:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """What the guard made of a night.
+    """The result of the guard for a night.
 
     Attributes
     ----------
     labels : array of int8
-        A stage per epoch; what a person set always holds.
+        A stage per epoch; pins always hold.
     decoding : Decoding or None
-        None where there is no evidence at all.
+        None if the night has no evidence at all.
     conflict : PinError or None
-        Why the pins cannot hold under the profile. Then the night is decoded without them, and they are laid
-        over it.
+        Why the pins cannot hold under the profile. In that case the night is decoded without them, and they
+        replace the decoded stages.
     """
 
     labels: Labels
@@ -132,7 +132,7 @@ class Outcome:
 
     @property
     def posterior(self) -> Posterior | None:
-        """How probable each stage is under the profile."""
+        """The probability of each stage under the profile."""
         if self.decoding is None:
             return None
         if "posterior" not in self._made:
@@ -142,7 +142,7 @@ class Outcome:
 
 
 def guard(night: NightUnderReview, state: ReviewState) -> Outcome:
-    """Decode a night under a person's decisions; pins that contradict one another are a PinError."""
+    """Decode a night under a person's decisions; pins that contradict each other are a PinError."""
     pins = {epoch: pin.stage for epoch, pin in state.pins.items()}
     if (night.argmax == UNSCORED).all():
         return Outcome(_with_pins(night.argmax, pins), None)
@@ -162,7 +162,7 @@ def guard(night: NightUnderReview, state: ReviewState) -> Outcome:
 
 
 def guard_anyway(night: NightUnderReview, state: ReviewState) -> Outcome:
-    """Decode a night under a person's decisions, which hold even where the profile allows no such night."""
+    """Decode a night under a person's decisions, which hold even if the profile does not allow them."""
     try:
         return guard(night, state)
     except PinError as error:
@@ -173,7 +173,7 @@ def guard_anyway(night: NightUnderReview, state: ReviewState) -> Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Relaxation:
-    """An action that can be taken where the one that was asked for cannot."""
+    """An action to offer instead of a refused action."""
 
     label: str
     action: Action
@@ -182,7 +182,7 @@ class Relaxation:
 def relaxations(
     night: NightUnderReview, state: ReviewState, action: Action, error: PinError
 ) -> list[Relaxation]:
-    """Return what would let a refused action hold, each tried by decoding the night with it."""
+    """Return actions that would make a refused action possible; each is tested by decoding the night."""
     return [each for each in _candidates(night, state, action, error) if _holds(night, state, each.action)]
 
 
@@ -197,7 +197,7 @@ def _holds(night: NightUnderReview, state: ReviewState, action: Action) -> bool:
 def _candidates(
     night: NightUnderReview, state: ReviewState, action: Action, error: PinError
 ) -> Iterator[Relaxation]:
-    """Yield what may help: a longer bout, a pin less, no rules, another profile."""
+    """Yield actions that may help: a longer bout, one pin less, no guard, another profile."""
     asked = action.actions if action.do == "several" else (action,)
     if action.do == "set":
         yield from _longer(night, state.settings, action)
@@ -224,7 +224,7 @@ def _candidates(
 
 
 def _longer(night: NightUnderReview, settings: Settings, action: Action) -> Iterator[Relaxation]:
-    """Yield the same stage over as many epochs as its shortest bout has: after, before, around."""
+    """Yield the same stage over the length of its shortest bout, extended after, before or on both sides."""
     shortest = int(minimum_epochs(night.profile_for(settings), night.density.epoch_seconds)[action.stage])
     missing = shortest - (action.last - action.first + 1)
     for before in dict.fromkeys((0, missing, missing // 2)) if missing > 0 else ():

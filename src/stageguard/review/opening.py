@@ -1,4 +1,4 @@
-"""Open a night for review: probabilities with a profile, or an output of `decode` with what it records."""
+"""Open a night for review: probabilities with a profile, or an output of `decode` with its record."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ GIVEN_BEFORE = "given before the review"
 
 @dataclass(frozen=True, slots=True)
 class AskedNight:
-    """A night as the command names it."""
+    """A night as named on the command line."""
 
     path: Path
-    profile: Profile | None = None  # needed for probabilities, recorded by an output
+    profile: Profile | None = None  # required for probabilities; an output of `decode` records it
     options: DecodeOptions = field(default_factory=DecodeOptions)
     start: datetime | None = None
     lights_off: Moment | None = None
@@ -50,11 +50,11 @@ class AskedNight:
     scoring: Path | None = None
     scoring_format: str | None = None
     edf: Path | None = None
-    night_name: str | None = None  # where it is not that of its file
+    night_name: str | None = None  # if it differs from the file's name
 
     @property
     def name(self) -> str:
-        """What the night is called."""
+        """Name of the night."""
         if self.night_name is not None:
             return self.night_name
         if self.path.name.endswith(JSON_SUFFIX):
@@ -63,13 +63,13 @@ class AskedNight:
 
     @property
     def is_output(self) -> bool:
-        """Whether `decode` wrote it."""
+        """Whether the file is an output of `decode`."""
         return self.path.name.endswith((TSV_SUFFIX, JSON_SUFFIX))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenedNight:
-    """A night to review, the file of its probabilities, and how that was read."""
+    """A night to review, the file of its probabilities, and the options with which it was read."""
 
     night: NightUnderReview
     source: Path
@@ -77,18 +77,18 @@ class OpenedNight:
     asked: AskedNight
 
     def recorded_options(self, pins: Mapping[int, str] | None) -> dict[str, Any]:
-        """Return what shaped the result besides file and profile, as `decode` records it."""
+        """Return all options besides file and profile, as `decode` records them."""
         asked = self.asked
-        said = {"start": asked.start, "lights_off": asked.lights_off, "lights_on": asked.lights_on}
+        times = {"start": asked.start, "lights_off": asked.lights_off, "lights_on": asked.lights_on}
         return replace(self.options, pins=dict(pins) if pins else None).to_dict() | {
             key: value.isoformat() if isinstance(value, datetime) else value
-            for key, value in said.items()
+            for key, value in times.items()
             if value is not None
         }
 
 
 def open_night(asked: AskedNight) -> OpenedNight:
-    """Read a night; everything wrong with its files is one line."""
+    """Read a night; any error in its files is reported in one line."""
     if asked.is_output:
         asked, source = _recorded(asked)
     elif asked.profile is None:
@@ -124,24 +124,26 @@ def open_night(asked: AskedNight) -> OpenedNight:
     )
     if asked.scoring is not None:
         night = replace(night, expert=_expert(asked, night))
-    night.statistics.measure(night.hypnogram(night.argmax))  # says what is wrong with lights
+    night.statistics.measure(night.hypnogram(night.argmax))  # raises an error if the lights are wrong
     return OpenedNight(night, source, options, asked)
 
 
 def _recorded(asked: AskedNight) -> tuple[AskedNight, Path]:
-    """Return an output of `decode` as the probabilities, profile and options that it records."""
+    """Return an output of `decode` with its recorded profile and options, and the file of probabilities."""
     with warnings.catch_warnings():  # the page shows how much was changed
         warnings.simplefilter("ignore", StageGuardWarning)
-        decode_recorded(asked.path)  # an output that was edited, or has lost its probabilities, is refused
+        decode_recorded(asked.path)  # refuses an output that was edited or has lost its probabilities
     files = output_paths(asked.path)
     record = read_sidecar(files.sidecar)
     with errors_of_record(files.sidecar):
         profile, _ = check_profile(files.sidecar, record)
-        said = record["options"]
-        options = DecodeOptions.from_dict(said, read_hypnogram_tsv(files.tsv).quality)
+        recorded = record["options"]
+        options = DecodeOptions.from_dict(recorded, read_hypnogram_tsv(files.tsv).quality)
         source, _ = check_input(files.sidecar, record, None)
-        moments = {key: parse_moment(str(said[key])) for key in ("lights_off", "lights_on") if key in said}
-        start = parse_start(str(said["start"])) if "start" in said else asked.start
+        moments = {
+            key: parse_moment(str(recorded[key])) for key in ("lights_off", "lights_on") if key in recorded
+        }
+        start = parse_start(str(recorded["start"])) if "start" in recorded else asked.start
     if source is None:
         raise file_error(asked.path, "comes without its probabilities, expected them beside it.")
     if asked.profile is not None:
@@ -163,8 +165,8 @@ def _expert(asked: AskedNight, night: NightUnderReview) -> Hypnogram:
         default_epoch_seconds=night.density.epoch_seconds,
         format=asked.scoring_format,
     )
-    own = night.hypnogram(night.argmax)
-    expert = begun(read_hypnogram_file(asked.scoring, options).hypnogram, recording_start(own))
-    check_aligned(expert, own)
+    by_stager = night.hypnogram(night.argmax)
+    expert = begun(read_hypnogram_file(asked.scoring, options).hypnogram, recording_start(by_stager))
+    check_aligned(expert, by_stager)
     merged = expert.merge(night.scheme)
-    return replace(merged, start=own.start, offset_seconds=own.offset_seconds)
+    return replace(merged, start=by_stager.start, offset_seconds=by_stager.offset_seconds)

@@ -1,9 +1,9 @@
 """Reviewed nights as experts' scorings, for `fit`: only nights that were reviewed to the end.
 
-A night counts whole, or not at all. It was reviewed to the end when every epoch was given a stage, or when
-nothing is left that is worth a look. What a person never looked at in the second case is the guard's own
-work: it agrees with the guard by construction, so that a fit to such nights is kinder to the guard than one
-to nights that were scored blind. Corrected epochs alone are no fair sample of a night, and are never used.
+A night is used as a whole, or not at all. It was reviewed to the end if every epoch was given a stage, or if
+nothing is left that is worth a look. In the second case, epochs that nobody looked at have the guard's stages
+and agree with the guard by construction. A fit to such nights therefore favours the guard, compared with
+nights that were scored blind. Corrected epochs alone are a biased sample of a night and are never used.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ from stageguard.runner.decode_files import DecodeOptions
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReviewedNight:
-    """A night with the scorings of those who reviewed it to the end."""
+    """A night with the scorings of all scorers who reviewed it to the end."""
 
     density: Hypnodensity
     experts: list[Hypnogram]
-    reviews: tuple[dict[str, Any], ...]  # who, how, and how many epochs they set and agreed with
+    reviews: tuple[dict[str, Any], ...]  # scorer, kind of review, numbers of epochs set and agreed with
 
 
 def find_reviews(folder: Path) -> dict[str, list[Path]]:
-    """Return the journals in a folder by the night they are of."""
+    """Return the journals in a folder by night."""
     if not folder.is_dir():
         raise InputError(f"{folder} is no folder, expected one with reviews (NIGHT.SCORER{REVIEW_SUFFIX}).")
-    found: dict[str, list[Path]] = {}
+    by_night: dict[str, list[Path]] = {}
     for path in sorted(folder.glob(f"*{REVIEW_SUFFIX}")):
         try:
             name = str(read_journal(path).head["night"]["name"])
-        except (FileFormatError, OSError, *MALFORMED):  # said when it is read
+        except (FileFormatError, OSError, *MALFORMED):  # the error is raised again when the night is read
             name = path.name.removesuffix(REVIEW_SUFFIX)
-        found.setdefault(name, []).append(path)
-    if not found:
+        by_night.setdefault(name, []).append(path)
+    if not by_night:
         raise InputError(f"{folder} holds no reviews, expected files such as NIGHT.SCORER{REVIEW_SUFFIX}.")
-    return found
+    return by_night
 
 
 def read_reviewed(paths: Sequence[Path]) -> ReviewedNight:
-    """Return a night with everybody's scoring; a review that was not finished is refused."""
+    """Return a night with the scorings of all its reviews; an unfinished review is refused."""
     nights, experts, reviews = [], [], []
     for path in paths:
         journal = read_journal(path)
@@ -83,13 +83,13 @@ def read_reviewed(paths: Sequence[Path]) -> ReviewedNight:
 
 
 def with_reviews(profile: Profile, reviews: Sequence[Mapping[str, Any]]) -> Profile:
-    """Return a profile with who reviewed which of its nights, and how, in its provenance."""
+    """Return a profile with the reviews of its nights in its provenance."""
     before = profile.to_dict().get("provenance", {})
     return profile.replace(provenance=before | {"reviews": [dict(review) for review in reviews]})
 
 
 def _how_complete(kept: KeptReview, path: Path) -> str:
-    """Return how a night was reviewed to the end, or refuse it."""
+    """Return how a night was reviewed to the end; refuse an unfinished review."""
     state, n_epochs = kept.state, kept.night.n_epochs
     n_set = len(state.pins)
     if n_set == n_epochs:
@@ -109,21 +109,21 @@ def _how_complete(kept: KeptReview, path: Path) -> str:
 
 
 def _reopened(journal: JournalFile) -> KeptReview:
-    """Read the night of a journal again, as it records it."""
+    """Read the night of a journal again, with the recorded options."""
     head = journal.head
     if not head:
         raise file_error(journal.path, "is empty, expected a review.")
     try:
-        recorded, said = head["source"], head["options"]
+        recorded, options = head["source"], head["options"]
         source = _source(journal.path.parent, recorded)
         quality = None if head.get("quality") is None else np.array(head["quality"], dtype=np.float64)
         asked = AskedNight(
             source,
             Profile.from_dict(head["profile"]["definition"]),
-            DecodeOptions.from_dict(said, quality),
-            parse_start(str(said["start"])) if "start" in said else None,
-            parse_moment(str(said["lights_off"])) if "lights_off" in said else None,
-            parse_moment(str(said["lights_on"])) if "lights_on" in said else None,
+            DecodeOptions.from_dict(options, quality),
+            parse_start(str(options["start"])) if "start" in options else None,
+            parse_moment(str(options["lights_off"])) if "lights_off" in options else None,
+            parse_moment(str(options["lights_on"])) if "lights_on" in options else None,
             night_name=str(head["night"]["name"]),
         )
     except MALFORMED as error:
@@ -134,7 +134,7 @@ def _reopened(journal: JournalFile) -> KeptReview:
 
 
 def _source(folder: Path, recorded: dict[str, Any]) -> Path:
-    """Return the file of the probabilities: beside the journal, or where it was then; never another one."""
+    """Return the reviewed file of probabilities: next to the journal, or at its recorded path."""
     places = [folder / Path(str(recorded["file"])).name]
     places += [folder / str(recorded["path"])] if recorded.get("path") else []
     for place in places:

@@ -1,4 +1,4 @@
-"""What each address of the review answers with: a status, and JSON."""
+"""The answer to each address of the review: a status, and JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Answer = tuple[int, Any]
 
 
 class Routes:
-    """What a request asks of the nights, and what it is answered with."""
+    """A method for each address, which returns the answer."""
 
     def __init__(self, desk: Desk, end: Callable[[], None]) -> None:
         self.desk, self._end = desk, end
@@ -25,17 +25,17 @@ class Routes:
         return 200, self.desk.overview()
 
     def night(self, index: int) -> Answer:
-        """Return everything about a night."""
+        """Return the whole state of a night."""
         return 200, wire.whole_state(self.desk.review(index), index)
 
     def worth(self, index: int) -> Answer:
-        """Return what was changed in a night and what is worth a look."""
+        """Return the changes of a night, and the stretches that are worth a look."""
         review = self._open(index)
         at = review.now
         return 200, {"revision": at.state.revision} | wire.worth_part(review, at)
 
     def revision(self, index: int) -> Answer:
-        """Return how many actions there were, for another window to see."""
+        """Return the number of actions, so that another window notices changes."""
         review = self.desk.review(index)
         saved = {"file": str(review.journal.path), "when": review.journal.when}
         return 200, {"revision": review.now.state.revision, "saved": saved}
@@ -60,7 +60,7 @@ class Routes:
         return 200, wire.explanation(review, epoch)
 
     def act(self, index: int, said: Any) -> Answer:
-        """Do what a person asks for."""
+        """Perform an action of the scorer."""
         review = self.desk.review(index)
         try:
             at = review.act(said.get("action"), said.get("revision"))
@@ -79,7 +79,7 @@ class Routes:
         return 200, {"file": str(written.path), "lost": list(map(str, written.lost))}
 
     def close(self, said: Any) -> Answer:
-        """End the server, when this is answered."""
+        """End the server after this answer."""
         self._end()
         return 200, {"closed": True}
 
@@ -91,7 +91,7 @@ class Routes:
 
 
 def answered(route: Callable[..., Answer], *arguments: Any) -> Answer:
-    """Return what a route answers, errors as one line."""
+    """Return the answer of a route; an error becomes one line."""
     try:
         return route(*arguments)
     except HiddenError as error:
@@ -105,7 +105,7 @@ def answered(route: Callable[..., Answer], *arguments: Any) -> Answer:
 
 
 def _single(said: Mapping[str, list[str]], names: Sequence[str]) -> dict[str, str]:
-    """Return what is said once; anything twice is refused."""
+    """Return single values of a query; refuse a name that occurs twice."""
     twice = [name for name in names if len(said.get(name, ())) > 1]
     if twice:
         raise InputError(f"{twice[0]} is given twice, expected it once.")

@@ -1,4 +1,4 @@
-"""Reviews of the same night by others, and how far two scorers agree."""
+"""Other scorers' reviews of the same night, and the agreement of two scorers."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from stageguard.review.state import Pin, ReviewState
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeptReview:
-    """What somebody's journal comes to."""
+    """The result of a journal."""
 
     scorer: str
-    night: NightUnderReview  # under the profile that the journal began with
+    night: NightUnderReview  # with the profile at the start of the journal
     state: ReviewState
-    stages: Hypnogram  # of a blind review those that were scored, else all
+    stages: Hypnogram  # of a blind review only the scored epochs, else all
 
 
 def kept_review(night: NightUnderReview, journal: JournalFile) -> KeptReview:
-    """Return what a journal of a night comes to, under the profile it records."""
+    """Return the result of a journal of a night, under the profile that it records."""
     try:
         profile = Profile.from_dict(journal.head["profile"]["definition"])
-        given = {int(epoch): profile.scheme.index(stage) for epoch, stage in journal.head["pins"].items()}
+        stages = {int(epoch): profile.scheme.index(stage) for epoch, stage in journal.head["pins"].items()}
     except MALFORMED as error:
         raise file_error(
             journal.path, f"its first line is incomplete or was edited ({error!r:.80})."
         ) from None
-    pins = {epoch: Pin(stage, GIVEN_BEFORE) for epoch, stage in given.items()}
+    pins = {epoch: Pin(stage, GIVEN_BEFORE) for epoch, stage in stages.items()}
     same = replace(night, profile=profile, pins=pins, _made={})
     state = review_state(same, journal)
     labels = pinned(same, state) if state.is_blind else guard_anyway(same, state).labels
@@ -48,9 +48,9 @@ def kept_review(night: NightUnderReview, journal: JournalFile) -> KeptReview:
 
 
 def second_scorer(review: Review, at: Moment, *, is_complete: bool) -> dict[str, Any] | None:
-    """Return who else has reviewed this night, and kappa between the two when this review is complete.
+    """Return another scorer who reviewed this night, and kappa between the two if this review is complete.
 
-    Of several others it is the one who has decided most epochs.
+    Of several other scorers, it is the one who has decided most epochs.
     """
     others = list(_others(review))
     if not others:
@@ -66,7 +66,7 @@ def second_scorer(review: Review, at: Moment, *, is_complete: bool) -> dict[str,
 
 
 def blind_agreement(review: Review, at: Moment) -> dict[str, float | None] | None:
-    """Return kappa of a blind scoring that was revealed with stager, guard and expert."""
+    """Return kappa of a revealed blind scoring with stager, guard and expert."""
     night, state = review.night, at.state
     if not state.is_revealed:
         return None
@@ -76,19 +76,21 @@ def blind_agreement(review: Review, at: Moment) -> dict[str, float | None] | Non
         "guard": night.hypnogram(guard(night, replace(state, pins={})).labels),
         "expert": night.expert,
     }
-    kappas = {name: agreement(scored, one).kappa for name, one in compared.items() if one is not None}
+    kappas = {
+        name: agreement(scored, scoring).kappa for name, scoring in compared.items() if scoring is not None
+    }
     return {name: None if isnan(kappa) else kappa for name, kappa in kappas.items()}
 
 
 def _others(review: Review) -> Iterator[KeptReview]:
-    """Yield what others' journals in the same folder come to; each is read again when it has changed."""
-    own, head = review.journal.path, review.journal.head
-    for path in sorted(own.parent.glob(f"*{REVIEW_SUFFIX}")):
-        if path.name == own.name or not path.name.startswith(f"{review.night.name}."):
+    """Yield the results of other scorers' journals in the same folder; a changed journal is read again."""
+    own_path, head = review.journal.path, review.journal.head
+    for path in sorted(own_path.parent.glob(f"*{REVIEW_SUFFIX}")):
+        if path.name == own_path.name or not path.name.startswith(f"{review.night.name}."):
             continue
         try:
             kept = _kept(review, path, head)
-        except (StageGuardError, OSError, *MALFORMED):  # being written, or no review
+        except (StageGuardError, OSError, *MALFORMED):  # just being written, or not a review
             continue
         if kept is not None:
             yield kept

@@ -1,4 +1,4 @@
-"""The review server: the page and its routes, on this computer alone."""
+"""The review server: the page and its routes, reachable only from this computer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Endpoint = Callable[[Any], Any]
 
 
 def page_file(name: str) -> tuple[bytes, str] | None:
-    """Return a file of the page and its type; names that are not listed in its folder are none."""
+    """Return a file of the page and its type, or None if its folder has no file of this name."""
     listed = {path.name: path for path in PAGE.iterdir() if path.suffix in TYPES and path.is_file()}
     if name not in listed:
         return None
@@ -43,20 +43,20 @@ def page_file(name: str) -> tuple[bytes, str] | None:
 
 
 class Endpoints:
-    """Routes as Starlette takes them: what they are asked, from a path, a query or a body; what they send."""
+    """Routes as Starlette endpoints: arguments from the path, the query or the body; answers as JSON."""
 
     def __init__(self) -> None:
         self._responses = library("starlette.responses", WHAT, "review")
         self._concurrency = library("starlette.concurrency", WHAT, "review")
 
     def sent(self, answer: Answer) -> Any:
-        """Return an answer as JSON."""
+        """Return an answer as a JSON response."""
         status, content = answer
         text = json.dumps(content, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
         return self._responses.Response(text, status, media_type="application/json")
 
     def read(self, method: Callable[..., Answer], *names: str) -> Endpoint:
-        """Answer to a path; Starlette runs it in a thread."""
+        """Return an endpoint with arguments from the path; Starlette runs it in a thread."""
 
         def endpoint(request: Any) -> Any:
             return self.sent(answered(method, *(request.path_params[name] for name in names)))
@@ -64,71 +64,71 @@ class Endpoints:
         return endpoint
 
     def ask(self, method: Callable[..., Answer]) -> Endpoint:
-        """Answer to the query of a night's path."""
+        """Return an endpoint with arguments from the query of a night's path."""
 
         def endpoint(request: Any) -> Any:
-            said: dict[str, list[str]] = {}
+            query: dict[str, list[str]] = {}
             for name, value in request.query_params.multi_items():
-                said.setdefault(name, []).append(value)
-            return self.sent(answered(method, request.path_params["index"], said))
+                query.setdefault(name, []).append(value)
+            return self.sent(answered(method, request.path_params["index"], query))
 
         return endpoint
 
     def write(self, method: Callable[..., Answer], *names: str) -> Endpoint:
-        """Answer to a body, which is a JSON object."""
+        """Return an endpoint with arguments from the body, which must be a JSON object."""
 
         async def endpoint(request: Any) -> Any:
             try:
-                said = parse_json(await request.body())
+                body = parse_json(await request.body())
             except (ValueError, RecursionError):
-                said = None
-            if not isinstance(said, dict):
+                body = None
+            if not isinstance(body, dict):
                 return self.sent((400, {"error": "the body is no JSON object."}))
             where = [request.path_params[name] for name in names]
-            return self.sent(await self._concurrency.run_in_threadpool(answered, method, *where, said))
+            return self.sent(await self._concurrency.run_in_threadpool(answered, method, *where, body))
 
         return endpoint
 
     def page(self, request: Any) -> Any:
         """Answer with a file of the page."""
-        found = page_file(request.path_params.get("name", "index.html"))
-        if found is None:
+        file = page_file(request.path_params.get("name", "index.html"))
+        if file is None:
             return self.sent((404, {"error": "there is no such file."}))
-        return self._responses.Response(found[0], media_type=found[1])
+        return self._responses.Response(file[0], media_type=file[1])
 
     def colours(self, request: Any) -> Any:
         """Answer with the colours that pages share."""
         return self._responses.Response(css_variables(), media_type=TYPES[".css"])
 
     def unknown(self, request: Any, error: Any) -> Any:
-        """Answer to what there is not."""
+        """Answer a request for an unknown address or method."""
         return self.sent((error.status_code, {"error": str(error.detail)}))
 
     def fault(self, request: Any, error: Exception) -> Any:
-        """Answer where this package is at fault."""
+        """Answer a request that failed because of a bug in this package."""
         return self.sent((500, {"error": f"unexpected {type(error).__name__}: a fault of stageguard's."}))
 
 
 def make_app(desk: Desk, end: Callable[[], None]) -> Any:
-    """Return the application, before it is guarded."""
+    """Return the application without access control."""
     applications = library("starlette.applications", WHAT, "review")
     route = library("starlette.routing", WHAT, "review").Route
     routes, to = Routes(desk, end), Endpoints()
-    one = "/api/nights/{index:int}"
+    night_path = "/api/nights/{index:int}"
     return applications.Starlette(
         routes=[
             route("/", to.page),
             route("/page/colours.css", to.colours),
             route("/page/{name}", to.page),
             route("/api/nights", to.read(routes.overview)),
-            route(one, to.read(routes.night, "index")),
-            route(one + "/worth", to.read(routes.worth, "index")),
-            route(one + "/revision", to.read(routes.revision, "index")),
-            route(one + "/signals", to.ask(routes.signals)),
-            route(one + "/spectrogram", to.ask(routes.spectrogram)),
-            route(one + "/explain/{epoch:int}", to.read(routes.explain, "index", "epoch")),
-            route(one + "/actions", to.write(routes.act, "index"), methods=["POST"]),
-            route(one + "/export", to.write(routes.export, "index"), methods=["POST"]),
+            route(night_path, to.read(routes.night, "index")),
+            route(night_path + "/worth", to.read(routes.worth, "index")),
+            route(night_path + "/revision", to.read(routes.revision, "index")),
+            route(night_path + "/signals", to.ask(routes.signals)),
+            route(night_path + "/spectrogram", to.ask(routes.spectrogram)),
+            route(night_path + "/explain/{epoch:int}", to.read(routes.explain, "index", "epoch")),
+            route(night_path + "/actions", to.write(routes.act, "index"), methods=["POST"]),
+            route(night_path + "/export", to.write(routes.export, "index"), methods=["POST"]),
             route("/api/close", to.write(routes.close), methods=["POST"]),
         ],
         exception_handlers={404: to.unknown, 405: to.unknown, Exception: to.fault},
@@ -136,7 +136,7 @@ def make_app(desk: Desk, end: Callable[[], None]) -> Any:
 
 
 class ReviewServer:
-    """The server on a free port of this computer, with the address to open."""
+    """The server on a port of this computer, with the address to open."""
 
     def __init__(self, desk: Desk, port: int = 0) -> None:
         uvicorn = library("uvicorn", WHAT, "review")
@@ -156,16 +156,16 @@ class ReviewServer:
             limit_concurrency=64,
         )
         self._server = uvicorn.Server(config)
-        self._server.capture_signals = self._signals  # Ctrl-C is how it ends, no failure
+        self._server.capture_signals = self._signals  # Ctrl-C ends the server and is no failure
 
     @property
     def url(self) -> str:
-        """The address to open, token included."""
+        """The address to open, with the token."""
         return f"http://{HOST}:{self.port}/?token={self.token}"
 
     @property
     def is_running(self) -> bool:
-        """Whether it answers."""
+        """Whether the server answers requests."""
         return bool(self._server.started)
 
     def run(self) -> None:
@@ -177,7 +177,7 @@ class ReviewServer:
             self.desk.close()
 
     def end(self) -> None:
-        """End it, once what is under way is answered."""
+        """End the server after the requests in progress."""
         self._server.should_exit = True
 
     @contextlib.contextmanager
@@ -195,13 +195,13 @@ class ReviewServer:
 
 
 def _bound(port: int) -> socket.socket:
-    """Return a socket on this computer's own address; port 0 is any free one."""
-    # named as TCP, or asyncio would leave the delay on that waits 40 ms for more to send
+    """Return a socket on the local address; port 0 means any free port."""
+    # IPPROTO_TCP explicitly: otherwise asyncio keeps Nagle's algorithm, which delays answers by 40 ms
     made = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((HOST, port))
-        made.listen()  # a browser that is quicker than the server waits instead of being refused
+        made.listen()  # a browser that connects before the server runs waits instead of being refused
     except OSError as error:
         made.close()
         raise OutputError(

@@ -1,4 +1,4 @@
-"""A review in progress: the night, its journal, and what the guard makes of them, one action at a time."""
+"""A review in progress: the night, its journal, and the result of the guard after each action."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ from stageguard.review.opening import OpenedNight
 from stageguard.review.state import Action, ReviewState, act, parse_action
 from stageguard.review.worth import Worth, worth
 
-MOST_EXPORTS = 1000  # names tried for an export
+MOST_EXPORTS = 1000  # names to try for an export
 
 
 class StaleError(InputError):
-    """An action was meant for a state that is no more."""
+    """An action refers to an outdated state."""
 
 
 class HiddenError(InputError):
-    """What was asked for is withheld while a scorer scores blind."""
+    """The request is for something hidden during blind scoring."""
 
 
 class ConflictError(InputError):
-    """Stages that a person set cannot hold together under the profile."""
+    """Stages that a person set contradict each other under the profile."""
 
     def __init__(self, error: PinError, relax: list[Relaxation]) -> None:
         super().__init__(str(error))
@@ -61,7 +61,7 @@ class ConflictError(InputError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Moment:
-    """A night as it is at one revision; what takes long is computed when it is asked for, and kept."""
+    """A night at one revision; slow results are computed when needed and stored in `made`."""
 
     state: ReviewState
     outcome: Outcome
@@ -69,7 +69,7 @@ class Moment:
 
 
 class Review:
-    """One night, one scorer, one journal. Actions come one after the other, whoever sends them."""
+    """One night, one scorer, one journal. A lock ensures that actions run one after the other."""
 
     def __init__(self, opened: OpenedNight, path: Path, scorer: str, *, is_blind: bool) -> None:
         self.opened, self.night, self.scorer = opened, opened.night, scorer
@@ -85,13 +85,13 @@ class Review:
             fresh = self.night.opening_state(is_blind=is_blind)
             state = review_state(self.night, found) if found.head else fresh
             self.now = Moment(state, guard_anyway(self.night, state), {})
-            self.others: dict[Path, Any] = {}  # what others' journals come to, kept by `second`
+            self.others: dict[Path, Any] = {}  # results of other scorers' journals, cached by `second`
         except BaseException:
             self.journal.close(remove=not self.journal.found.head)
             raise
 
     def act(self, said: object, revision: object) -> Moment:
-        """Do what a person asks for, if the night is still what they saw: journal first, then state."""
+        """Perform an action if the night is still what the scorer saw: first the journal, then the state."""
         with self._lock:
             night, before = self.night, self.now
             if revision != before.state.revision or isinstance(revision, bool):
@@ -99,17 +99,17 @@ class Review:
             action = parse_action(said, night.scheme, night.n_epochs, night.profile_names)
             when = now()
             state = act(before.state, action, self.scorer, night.n_epochs, when)
-            night.profile_for(state.settings)  # refuses a clock that the profile has not
+            night.profile_for(state.settings)  # refuses a clock if the profile has none
             outcome = self._outcome(before, state, action)
             self.journal.append({"when": when} | self._record(action, before, state, outcome))
             self.now = Moment(state, outcome, {})
             return self.now
 
     def _outcome(self, before: Moment, state: ReviewState, action: Action) -> Outcome:
-        """Return what the guard makes of a new state; where nothing that it sees changed, what it made."""
+        """Return the guard's result for a new state; the old result if pins and settings are unchanged."""
         old = before.state
         if state.is_blind:
-            return before.outcome  # nobody sees it, and what a blind scorer sets is never refused
+            return before.outcome  # it is hidden, and a blind scorer's stages are never refused
         if not old.is_blind and state.pins == old.pins and state.settings == old.settings:
             return before.outcome
         if state.is_revealed or before.outcome.conflict is not None:
@@ -120,11 +120,11 @@ class Review:
             raise ConflictError(error, relaxations(self.night, old, action, error)) from None
 
     def _record(self, action: Action, before: Moment, state: ReviewState, outcome: Outcome) -> dict[str, Any]:
-        """Return the line of the journal: what was asked for, and the stages it changed."""
+        """Return the line of the journal: the action, and the stages that it changed."""
         names = (*self.night.scheme.names, "?")
         record = {"revision": state.revision, "who": self.scorer} | action.to_dict(self.night.scheme)
         old, new = before.outcome.labels, outcome.labels
-        if state.is_blind:  # what the scorer sees is what was scored
+        if state.is_blind:  # the scorer sees only scored stages
             old, new = (pinned(self.night, one) for one in (before.state, state))
         touched = _touched(before.state, action)
         if touched is not None:
@@ -136,7 +136,7 @@ class Review:
         return record
 
     def worth(self, moment: Moment | None = None) -> Worth:
-        """Return what is worth a look, computed once for each revision."""
+        """Return what is worth a look, computed once per revision."""
         at = moment or self.now
         if "worth" not in at.made:
             at.made["worth"] = worth(self.night, at.state, at.outcome)
@@ -144,12 +144,12 @@ class Review:
         return found
 
     def reviewed(self, at: Moment) -> Hypnogram:
-        """Return the stages of the review: in a blind one those that were scored, else all."""
+        """Return the stages of the review: only the scored epochs of a blind review, else all."""
         labels = pinned(self.night, at.state) if at.state.is_blind else at.outcome.labels
         return self.night.hypnogram(labels, self.scorer)
 
     def export(self, name: object) -> Written:
-        """Write the reviewed night in a format, to a name that nothing has yet."""
+        """Write the reviewed night in a format, to a file that does not exist yet."""
         form, at = named(checks.text(name, "format"), "write"), self.now
         if at.state.is_blind and len(at.state.pins) < self.night.n_epochs:
             raise HiddenError("a night that is scored blind can be exported when every epoch is scored.")
@@ -166,7 +166,7 @@ class Review:
         stages = self.reviewed(at)
         decoding = at.outcome.decoding
         if decoding is None or at.outcome.conflict is not None or at.state.is_blind:
-            return save(stages, path, format=form.name)  # no decoding gives these stages
+            return save(stages, path, format=form.name)  # these stages are not the result of a decoding
         result = decoding.replaced(hypnogram=stages)
         if form.name != OWN_FORMAT:
             return save(result, path, format=form.name)
@@ -188,24 +188,24 @@ class Review:
         return Written((written.tsv, written.sidecar), form.name)
 
     def close(self) -> None:
-        """End the lock on the journal, and remove one in which nothing was done."""
+        """Close the journal, and remove it if it has no action."""
         self.journal.close(remove=self.journal.n_actions == 0)
 
 
 def _touched(state: ReviewState, action: Action) -> tuple[int, int] | None:
-    """Return the first and last epoch that an action sets, takes back or agrees with; None where none."""
+    """Return the first and last epoch that an action sets, takes back or agrees with, or None."""
     if action.do in ("set", "clear", "looked"):
         return action.first, action.last
     if action.do == "several":
-        found = [each for each in action.actions if each.do in ("set", "clear")]
-        return (min(each.first for each in found), max(each.last for each in found)) if found else None
+        edits = [each for each in action.actions if each.do in ("set", "clear")]
+        return (min(each.first for each in edits), max(each.last for each in edits)) if edits else None
     steps = {"undo": state.done, "redo": state.undone}.get(action.do)
     epochs = {*steps[-1].pins, *steps[-1].looked} if steps else set()
     return (min(epochs), max(epochs)) if epochs else None
 
 
 def pinned(night: NightUnderReview, state: ReviewState) -> Labels:
-    """Return the stages that a person set, -1 elsewhere."""
+    """Return the stages that the scorer set; -1 in all other epochs."""
     labels = np.full(night.n_epochs, UNSCORED, dtype=np.int8)
     if state.pins:
         labels[list(state.pins)] = [pin.stage for pin in state.pins.values()]
@@ -213,13 +213,13 @@ def pinned(night: NightUnderReview, state: ReviewState) -> Labels:
 
 
 def review_state(night: NightUnderReview, journal: JournalFile) -> ReviewState:
-    """Return the state that a journal of a night leads to."""
+    """Return the state of a night after all actions of a journal."""
     opening = night.opening_state(is_blind=bool(journal.head.get("blind")))
     return replay(journal, opening, night.scheme, night.n_epochs, night.profile_names)
 
 
 def head_of(opened: OpenedNight, folder: Path, scorer: str, *, is_blind: bool) -> dict[str, Any]:
-    """Return the first line of a journal: of which night it is, who reviews it, and how."""
+    """Return the first line of a journal: the night, the scorer, and the options."""
     night = opened.night
     return {
         "scorer": scorer,
@@ -239,14 +239,14 @@ def head_of(opened: OpenedNight, folder: Path, scorer: str, *, is_blind: bool) -
 
 
 def check_head(journal: JournalFile, expected: Mapping[str, Any]) -> None:
-    """Refuse to go on with the review of another night, scorer, profile or way of scoring."""
-    found, sha256 = journal.head, expected["profile"]["sha256"]
+    """Refuse to continue the review of another night, scorer or profile, or one that is (not) blind."""
+    head, sha256 = journal.head, expected["profile"]["sha256"]
     facts = (
-        ("a night of other epochs or stages", found["night"], expected["night"]),
-        ("another file of probabilities", found["source"].get("sha256"), expected["source"].get("sha256")),
-        (f"the scorer {found['scorer']!r}", found["scorer"], expected["scorer"]),
-        (f"the profile {found['profile'].get('name')!r}", found["profile"].get("sha256"), sha256),
-        ("blind scoring" if found["blind"] else "open review", found["blind"], expected["blind"]),
+        ("a night of other epochs or stages", head["night"], expected["night"]),
+        ("another file of probabilities", head["source"].get("sha256"), expected["source"].get("sha256")),
+        (f"the scorer {head['scorer']!r}", head["scorer"], expected["scorer"]),
+        (f"the profile {head['profile'].get('name')!r}", head["profile"].get("sha256"), sha256),
+        ("blind scoring" if head["blind"] else "open review", head["blind"], expected["blind"]),
     )
     for what, was, wanted in facts:
         if was != wanted:
@@ -256,6 +256,6 @@ def check_head(journal: JournalFile, expected: Mapping[str, Any]) -> None:
 
 
 def journal_path(folder: Path, name: str, scorer: str) -> Path:
-    """Return where the review of a night by a scorer is kept."""
+    """Return the path of the journal of a night and a scorer."""
     kept = "".join(c if c.isalnum() or c in "-_." else "_" for c in scorer).strip(".") or "scorer"
     return folder / f"{name}.{kept[:60]}{REVIEW_SUFFIX}"

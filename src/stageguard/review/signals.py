@@ -1,7 +1,7 @@
-"""The signals of a recording beside its night: windows of epochs, montages, filters, and a spectrogram.
+"""The signals of a night's recording: windows of epochs, montages, filters, and a spectrogram.
 
-Samples stay in the file; a window costs its own memory and a margin for the filters. The recording is laid
-under the night by their clocks, or by the night's offset where one of them has no clock.
+Samples stay in the file; only a window, with a margin for the filters, is in memory. Recording and night are
+aligned by their clocks, or by the night's offset if one of them has no clock.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from stageguard.review.wire import encoded
 
 MOST_EPOCHS = 64  # in a window
 MOST_CHANNELS = 32
-MARGIN_SECONDS = 10.0  # read on either side of a window, so that filters have settled in it
+MARGIN_SECONDS = 10.0  # read on either side of a window, so that filters have settled
 ORDER = 2  # of the Butterworth filters, run forwards and backwards
 NOTCH_QUALITY = 30.0
-SLACK_EPOCHS = 1  # a recording this much shorter or longer than its night is of the same length
-LEAST_COVERED = 0.5  # of a night that its recording must cover
+SLACK_EPOCHS = 1  # difference in length at which a recording still fits its night
+LEAST_COVERED = 0.5  # share of a night that its recording must cover
 COLUMNS, LOWEST_HZ, HIGHEST_HZ, ROW_HZ = 2000, 0.5, 30.0, 0.5  # of a spectrogram
-BLOCK_SAMPLES = 2**19  # of a recording, worked on at a time
-WINDOWS = 8  # at most, that a column of a spectrogram is the mean of
+BLOCK_SAMPLES = 2**19  # of a recording, processed at a time
+WINDOWS = 8  # a column of a spectrogram is the mean of at most this many windows
 KEPT_SPECTROGRAMS = 8
-PERCENTILES = (2.0, 99.0)  # between which a spectrogram's bytes run
+PERCENTILES = (2.0, 99.0)  # of the power, at bytes 0 and 255 of a spectrogram
 
-# Electrodes and the mastoid they are referred to: the other side's, as the AASM recommends.
+# Electrodes and their reference, the mastoid of the other side, as the AASM recommends.
 DERIVED = {
     **{"F4": ("M1", "A1"), "C4": ("M1", "A1"), "O2": ("M1", "A1"), "E2": ("M1", "A1", "M2", "A2")},
     **{"F3": ("M2", "A2"), "C3": ("M2", "A2"), "O1": ("M2", "A2"), "E1": ("M2", "A2")},
@@ -52,7 +52,7 @@ SLEEP, EVERYTHING = "Sleep", "All channels"
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Limits in Hz; None where a filter is off. Only voltages are filtered."""
+    """Frequencies in Hz; None turns a filter off. Only voltages are filtered."""
 
     low: float | None = None
     high: float | None = None
@@ -60,7 +60,7 @@ class Filters:
 
     @classmethod
     def parsed(cls, said: Mapping[str, str]) -> Filters:
-        """Return what texts from outside say."""
+        """Return filters from the texts of a query."""
         values = {name: _hertz(said[name], name) for name in ("low", "high", "notch") if said.get(name)}
         filters = cls(**values)
         if filters.low is not None and filters.high is not None and filters.low >= filters.high:
@@ -69,12 +69,10 @@ class Filters:
 
 
 class NightSignals:
-    """A recording that is laid under a night."""
+    """A recording, aligned with a night."""
 
     def __init__(self, path: Path, night: Hypnogram) -> None:
-        library(
-            "scipy.signal", "filters", "review"
-        )  # it takes a second to load: before a window is asked for
+        library("scipy.signal", "filters", "review")  # loaded now, as it takes a second
         recording = read_recording(path)
         self._epoch_seconds, self._n_epochs = night.epoch_seconds, night.n_epochs
         self._begins = _begins(path, recording, night)
@@ -91,7 +89,7 @@ class NightSignals:
     def window(
         self, first: int, count: int, names: Sequence[str], montage: str, filters: Filters
     ) -> dict[str, Any]:
-        """Return the samples of epochs as the page takes them; NaN where the recording has none."""
+        """Return the samples of some epochs for the page; NaN outside the recording."""
         if not 0 <= first < self._n_epochs or not 1 <= count <= MOST_EPOCHS:
             raise InputError(
                 f"first is {first} and count {count}, expected epochs 0 to {self._n_epochs - 1}, "
@@ -162,7 +160,7 @@ def _hertz(text: str, name: str) -> float:
 
 
 def _begins(path: Path, recording: Recording, night: Hypnogram) -> float:
-    """Return seconds from the recording's start to the first epoch; refuse one of another night."""
+    """Return seconds from the recording's start to the first epoch; refuse the recording of another night."""
     epoch, seconds = night.epoch_seconds, night.n_epochs * night.epoch_seconds
     has_clocks = night.start is not None and recording.start not in (None, NO_DATE)
     begins = begins_after(night, recording) if has_clocks else night.offset_seconds
@@ -196,7 +194,7 @@ def _channels(recording: Recording) -> dict[str, Signal]:
 
 
 def _derived(channels: Mapping[str, Signal]) -> dict[str, tuple[Signal, tuple[str, str]]]:
-    """Return differences of electrodes that are recorded apart, each with the two it is made of."""
+    """Return differences of electrodes that were recorded separately, each with its two channels."""
     by_site = {_site(name): name for name in reversed(list(channels))}
     made: dict[str, tuple[Signal, tuple[str, str]]] = {}
     for site, references in DERIVED.items():
@@ -216,14 +214,14 @@ def _derived(channels: Mapping[str, Signal]) -> dict[str, tuple[Signal, tuple[st
 
 
 def _site(name: str) -> str:
-    """Return the electrode that a label names alone: "EEG F4" is F4, "F4-M1" is none."""
+    """Return the electrode of a label, such as F4 of "EEG F4"; "F4-M1" is returned unchanged."""
     return re.sub(r"^(EEG|EOG)[ _-]*", "", name.strip().upper())
 
 
 def _montages(
     recording: Recording, channels: Mapping[str, Signal], derived: Mapping[str, tuple[str, str]]
 ) -> dict[str, list[str]]:
-    """Return the channels of each montage by name; differences go before what they are made of."""
+    """Return the channels of each montage by name; differences replace the channels they are made of."""
     parts = {part for pair in derived.values() for part in pair}
     labels = {id(signal): name for name, signal in channels.items()}
     sleep: list[str] = []
@@ -240,7 +238,7 @@ def _montages(
 
 
 def _samples(signal: Signal, begin: float, n_samples: int) -> Floats:
-    """Return samples from a time on; NaN before the recording and after it."""
+    """Return samples from a time on; NaN before and after the recording."""
     first = round(begin * signal.rate_hz)
     values = np.full(n_samples, np.nan)
     low, high = max(first, 0), min(first + n_samples, signal.n_samples)
@@ -260,7 +258,7 @@ def _filtered(signal: Signal, begin: float, seconds: float, filters: Filters) ->
     missing = ~np.isfinite(values)
     if missing.all():
         return values[margin : margin + n_samples]
-    if missing.any():  # a filter would spread them over the window
+    if missing.any():  # a filter would spread NaN over the window
         known = np.flatnonzero(~missing)
         values[missing] = np.interp(np.flatnonzero(missing), known, values[known])
     scipy_signal = library("scipy.signal", "filters", "review")
@@ -272,7 +270,7 @@ def _filtered(signal: Signal, begin: float, seconds: float, filters: Filters) ->
 
 
 def _sections(filters: Filters, rate_hz: float) -> Floats | None:
-    """Return second-order sections; limits beyond what the rate can hold do nothing."""
+    """Return second-order sections; frequencies above half the rate are ignored."""
     scipy_signal = library("scipy.signal", "filters", "review")
     half = rate_hz / 2
     parts = []
@@ -287,20 +285,20 @@ def _sections(filters: Filters, rate_hz: float) -> Floats | None:
 
 
 def _powers(signal: Signal, begins: float, seconds: float, n_columns: int) -> Floats:
-    """Return log power (rows from low to high, columns in order of time); NaN where there is no signal."""
+    """Return log power (rows by frequency, columns by time); NaN where there is no signal."""
     size = max(2, round(signal.rate_hz / ROW_HZ))
     window = np.hanning(size + 1)[:-1]
     frequencies = np.fft.rfftfreq(size, 1 / signal.rate_hz)
     rows = (frequencies >= LOWEST_HZ - 1e-9) & (frequencies <= HIGHEST_HZ + 1e-9)
     n_rows = round((HIGHEST_HZ - LOWEST_HZ) / ROW_HZ) + 1
     powers = np.full((n_rows, n_columns), np.nan)
-    each = seconds / n_columns * signal.rate_hz  # samples in a column
-    n_windows = int(min(WINDOWS, max(1, each // size)))
-    step = max(1, int(BLOCK_SAMPLES // each))
-    middles = (np.arange(n_windows) + 0.5) * each / n_windows
+    column_samples = seconds / n_columns * signal.rate_hz  # samples in a column
+    n_windows = int(min(WINDOWS, max(1, column_samples // size)))
+    step = max(1, int(BLOCK_SAMPLES // column_samples))
+    middles = (np.arange(n_windows) + 0.5) * column_samples / n_windows
     for first in range(0, n_columns, step):
         columns = np.arange(first, min(first + step, n_columns))
-        starts = np.rint(columns[:, None] * each + middles - size / 2).astype(np.int64)
+        starts = np.rint(columns[:, None] * column_samples + middles - size / 2).astype(np.int64)
         low = int(starts[0, 0])
         block = _samples(signal, begins + low / signal.rate_hz, int(starts[-1, -1]) - low + size)
         pieces = block[(starts - low)[..., None] + np.arange(size)]  # (columns, windows, samples)

@@ -1,4 +1,4 @@
-"""The state of a review, and what each action makes of it: fields and functions, no files and no clock."""
+"""The state of a review, and the effect of each action on it: pure functions without files and clock."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from stageguard.base.errors import InputError
 from stageguard.base.records import dataclass
 from stageguard.night.stages import StageScheme
 
-StrengthChoice = float | Literal["off"] | None  # None: as the profile sets it
+StrengthChoice = float | Literal["off"] | None  # None: as in the profile
 MOST_WHY = 500  # characters of a reason
-MOST_TOGETHER = 8  # actions in one
-MOST_WEIGHT = 100.0  # of transitions; nothing changes beyond a few
+MOST_TOGETHER = 8  # actions in one action "several"
+MOST_WEIGHT = 100.0  # of transitions; weights above a few change nothing more
 SETTINGS = ("profile", "strength", "clock")
-TOGETHER = ("set", "clear", *SETTINGS)  # what may be done in one action
+TOGETHER = ("set", "clear", *SETTINGS)  # actions allowed in "several"
 ACTIONS = (*TOGETHER, "several", "looked", "undo", "redo", "blind", "reveal")
 
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """The stage a person gave to an epoch."""
+    """The stage that a person gave to an epoch."""
 
     stage: int
     who: str
@@ -36,12 +36,12 @@ class Settings:
 
     profile: str
     strength: StrengthChoice = None
-    clock: bool | None = None  # None: as the profile has it
+    clock: bool | None = None  # None: as in the profile
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What an action changed, before and after, so that it can be taken back exactly."""
+    """The changes of an action, before and after, so that it can be undone exactly."""
 
     does: str
     pins: Mapping[int, tuple[Pin | None, Pin | None]] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class ReviewState:
-    """All that a person has decided about a night.
+    """All decisions of a person about a night.
 
     Attributes
     ----------
@@ -62,11 +62,11 @@ class ReviewState:
     looked : frozenset of int
         Epochs that a person looked at and agreed with.
     is_blind, is_revealed : bool
-        Whether stager and guard are withheld; whether they were, and have been shown since.
+        Whether stager and guard are hidden; whether they were hidden and have been revealed.
     done, undone : tuple of Step
-        What can be taken back, the last one last, and what can be done again.
+        Steps that can be undone, and steps that can be redone; the next one is last.
     revision : int
-        How many actions there were, those that took back others included.
+        Number of actions, including undo and redo.
     """
 
     settings: Settings
@@ -85,13 +85,13 @@ class ReviewState:
 
     @property
     def n_stretches_done(self) -> int:
-        """How many stretches of epochs were given a stage or agreed with."""
+        """Number of stretches of epochs that were given a stage or agreed with."""
         return sum(step.does in ("set", "looked", "several") for step in self.done)
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One thing a person does; which fields count depends on `do`."""
+    """One action of a person; `do` decides which fields are used."""
 
     do: str
     first: int = 0
@@ -102,7 +102,7 @@ class Action:
     actions: tuple[Action, ...] = ()
 
     def to_dict(self, scheme: StageScheme) -> dict[str, Any]:
-        """Return what a journal records of it; stages by name, epochs counted from 0."""
+        """Return the action's record in a journal: stages by name, epochs counted from 0."""
         record: dict[str, Any] = {"do": self.do}
         if self.do in ("set", "clear", "looked"):
             record |= {"first": self.first, "last": self.last}
@@ -120,7 +120,7 @@ class Action:
 
 
 def parse_action(said: object, scheme: StageScheme, n_epochs: int, profiles: Iterable[str]) -> Action:
-    """Return the action that JSON from outside means; anything unknown is refused in one line."""
+    """Return an action from JSON that comes from outside; refuse anything unknown."""
     if not isinstance(said, Mapping):
         raise InputError(f"the action is {checks.shown(said)}, expected an object with the key 'do'.")
     do = said.get("do")
@@ -149,7 +149,7 @@ def parse_action(said: object, scheme: StageScheme, n_epochs: int, profiles: Ite
 
 
 def act(state: ReviewState, action: Action, who: str, n_epochs: int, when: str = "") -> ReviewState:
-    """Return the state after what somebody did at some time."""
+    """Return the state after an action."""
     revision = state.revision + 1
     if action.do == "blind":
         if state.pins or state.looked or state.is_revealed:
@@ -171,7 +171,7 @@ def act(state: ReviewState, action: Action, who: str, n_epochs: int, when: str =
 
 
 def _step(state: ReviewState, action: Action, who: str, when: str) -> Step:
-    """Return what an action changes."""
+    """Return the changes of an action."""
     epochs = range(action.first, action.last + 1)
     if action.do == "several":
         together = Step(action.do)
@@ -194,7 +194,7 @@ def _step(state: ReviewState, action: Action, who: str, when: str) -> Step:
 
 
 def _joined(one: Step, other: Step) -> Step:
-    """Return two steps, one after the other, as one."""
+    """Return two consecutive steps as one."""
     pins = dict(one.pins)
     for epoch, (before, after) in other.pins.items():
         pins[epoch] = (pins[epoch][0] if epoch in pins else before, after)
@@ -238,8 +238,8 @@ def _several(said: object, scheme: StageScheme, n_epochs: int, profiles: Iterabl
         raise InputError(f"actions is {checks.shown(said)}, expected a list of 1 to {MOST_TOGETHER}.")
     known = tuple(profiles)
     actions = []
-    for one in said:
-        action = parse_action(one, scheme, n_epochs, known)
+    for item in said:
+        action = parse_action(item, scheme, n_epochs, known)
         if action.do not in TOGETHER:
             raise InputError(f"the action {action.do!r} stands alone, expected {', '.join(TOGETHER)}.")
         actions.append(action)

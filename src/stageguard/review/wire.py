@@ -1,4 +1,4 @@
-"""A night under review as JSON for the page: arrays as base64 of their bytes, sentences counted from 1."""
+"""A night under review as JSON for the page: arrays as base64; sentences count epochs from 1."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from stageguard.review.session import ConflictError, Moment, Review, pinned
 from stageguard.review.worth import Worth
 
 NO_EVIDENCE = 255
-STEPS = 200  # of a probability in a byte
-# What sets a stage; the page has n for the next change, so that sleep that is not REM is s.
+STEPS = 200  # of a probability from 0 to 1, in a byte
+# Keys that set a stage. NREM has s, because n goes to the next change.
 KEYS = {"W": "w", "N1": "1", "N2": "2", "N3": "3", "R": "r", "N": "s", "S": "s", "Light": "l", "Deep": "d"}
 FULL = {"W": "Wake", "R": "REM", "N": "NREM", "S": "Sleep", "Light": "Light sleep", "Deep": "Deep sleep"}
 
@@ -35,13 +35,13 @@ def encoded(array: npt.NDArray[Any]) -> str:
 
 
 def shares(probabilities: Floats) -> str:
-    """Return probabilities as bytes: 200 for 1, 255 where there is no evidence."""
+    """Return probabilities as bytes: 200 for probability 1, 255 without evidence."""
     steps = np.where(np.isnan(probabilities), NO_EVIDENCE, np.rint(probabilities * STEPS))
     return encoded(np.clip(steps, 0, NO_EVIDENCE).astype(np.uint8))
 
 
 def stages_of(scheme: StageScheme) -> list[dict[str, Any]]:
-    """Return each stage with the key that sets it, its colours and its row from the top."""
+    """Return each stage with its key, colours and row from the top."""
     known = [canonical_name(name) for name in scheme.names]
     keys = [KEYS.get(name or "", "") for name in known]
     if "" in keys or len(set(keys)) < len(keys):
@@ -63,7 +63,7 @@ def stages_of(scheme: StageScheme) -> list[dict[str, Any]]:
 
 
 def fixed_part(review: Review, at: Moment) -> dict[str, Any]:
-    """Return what no action changes, but for hiding it."""
+    """Return the part of the state that no action changes; blind scoring hides some of it."""
     night, blind = review.night, at.state.is_blind
     density = night.density
     off, on = night.statistics.lights
@@ -88,7 +88,7 @@ def fixed_part(review: Review, at: Moment) -> dict[str, Any]:
 
 
 def moving_part(review: Review, at: Moment) -> dict[str, Any]:
-    """Return what an action changes, but for what takes long."""
+    """Return the part of the state that actions change, without the slow `worth_part`."""
     state, night = at.state, review.night
     answer: dict[str, Any] = {
         "name": night.name,
@@ -125,12 +125,12 @@ def moving_part(review: Review, at: Moment) -> dict[str, Any]:
 
 
 def _cycles(review: Review, at: Moment) -> list[tuple[int, int]]:
-    """Return first and last epoch of each NREM-REM cycle; none where they are not defined."""
+    """Return first and last epoch of each NREM-REM cycle; empty if cycles are not defined."""
     night = review.night
     if isnan(night.statistics.measure(night.hypnogram(at.outcome.labels)).cycles):
         return []
-    found = cycles_of(at.outcome.labels.tobytes(), night.scheme, night.density.epoch_seconds)
-    return [(first, stop - 1) for first, stop in found]
+    cycles = cycles_of(at.outcome.labels.tobytes(), night.scheme, night.density.epoch_seconds)
+    return [(first, stop - 1) for first, stop in cycles]
 
 
 def _why(outcome: Outcome) -> str:
@@ -138,7 +138,7 @@ def _why(outcome: Outcome) -> str:
 
 
 def worth_part(review: Review, at: Moment) -> dict[str, Any]:
-    """Return what was changed and what is worth a look."""
+    """Return the changes and the stretches that are worth a look."""
     if at.state.is_blind:
         return {"changes": None, "queue": None, "early_rem": None, "agreement": None}
     found, decoding = review.worth(at), at.outcome.decoding
@@ -179,7 +179,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 def change_row(change: Change) -> dict[str, Any]:
-    """Return a change of the guard's."""
+    """Return a change by the guard."""
     return {
         "first": change.first_epoch,
         "last": change.first_epoch + change.n_epochs - 1,
@@ -192,7 +192,7 @@ def change_row(change: Change) -> dict[str, Any]:
 
 
 def change_text(change: Change) -> str:
-    """Return a change as one sentence, epochs counted from 1."""
+    """Return a change as one sentence; epochs count from 1."""
     first, n = change.first_epoch + 1, change.n_epochs
     where = f"Epoch {first}" if n == 1 else f"Epochs {first} to {first + n - 1}"
     when = "" if change.clock is None else f" ({change.clock:%H:%M:%S})"
@@ -203,7 +203,7 @@ def change_text(change: Change) -> str:
 
 
 def conflict_part(error: ConflictError, scheme: StageScheme) -> dict[str, Any]:
-    """Return why an action was refused, and what can be done instead."""
+    """Return why an action was refused, and the actions to offer instead."""
     blamed = ", ".join(f"{epoch + 1} ({stage})" for epoch, stage in error.error.pins)
     return {
         "text": f"Epochs {blamed} cannot all hold under the profile's shortest bouts and forbidden changes.",
@@ -250,6 +250,6 @@ def _row(values: Floats) -> list[float] | None:
 
 
 def whole_state(review: Review, index: int) -> dict[str, Any]:
-    """Return all that the page shows of a night."""
+    """Return the whole state of a night for the page."""
     at = review.now
     return {"index": index} | fixed_part(review, at) | moving_part(review, at) | worth_part(review, at)

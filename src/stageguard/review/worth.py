@@ -1,20 +1,20 @@
-"""Which epochs of a night are worth a look, and how many errors are left where nobody looked.
+"""The epochs of a night that are worth a look, and the errors expected in epochs that nobody looked at.
 
-An epoch is worth a look, unless a person has set it or agreed with it, for one of three reasons:
+An epoch that nobody has set or agreed with is worth a look for one of three reasons:
 
 ========  ===============================================================================================
-rule      a shortest bout, the flip-flop window or the clock overruled a stager that was `SURE` or more
-given up  the guard took another stage than the stager, `GIVEN_UP_NATS` or more of evidence against it
-unsure    the posterior of the stage it has is below `DOUBTFUL`
+rule      minimum bout, flip-flop window or clock overruled a stager that was `SURE` or more
+given up  the guard chose another stage than the stager, against `GIVEN_UP_NATS` or more of evidence
+unsure    the posterior of the epoch's stage is below `DOUBTFUL`
 ========  ===============================================================================================
 
-Neighbours with the same reason and the same stages are one stretch. Stretches are ordered by the change in
-minutes that is to be expected from correcting them: `d` x `m`. `d` is the doubt, averaged over the epochs of
-the stretch: of each, the larger of what the posterior and what the stager's probabilities leave to stages
-other than the one it has. `m` is how far the statistic that moves most, of the minutes of each stage, total
-sleep time, sleep onset latency, wake after sleep onset and REM latency, moves when every epoch of the stretch
-gets the stage that is the most probable of the others: by the stager where the guard overruled it, else by
-the posterior. A statistic that appears or disappears moves by what it was or is.
+Adjacent epochs with the same reason and the same stages are one stretch. Stretches are ordered by the
+expected change in minutes from correcting them: `d` x `m`. `d` is the mean doubt over the epochs of the
+stretch. The doubt of an epoch is the probability of all stages but its own, by the posterior or by the
+stager, whichever is larger. `m` is the largest change of a statistic if every epoch of the stretch gets its
+most probable other stage: that of the stager where the guard overruled it, else that of the posterior. The
+statistics are the minutes of each stage, total sleep time, sleep onset latency, wake after sleep onset and
+REM latency. A statistic that appears or disappears changes by its value.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from stageguard.night.quantities import quantity_of
 from stageguard.review.night import NightUnderReview, Outcome
 from stageguard.review.state import ReviewState
 
-# Our choices; of a simulated night of 840 epochs they leave some 90 stretches.
+# Our choices; they give some 90 stretches for a simulated night of 840 epochs.
 SURE = 0.8
 GIVEN_UP_NATS = log(4.0)
 DOUBTFUL = 0.75
-REASONS = ("", "unsure", "given up", "rule")  # the last that holds
+REASONS = ("", "unsure", "given up", "rule")  # of several, the last one counts
 MOVED = ("tst_minutes", "sol_minutes", "waso_minutes", "rem_latency_minutes")
 HARD_RULES = ("minimum bout", "flip-flop", "clock")
 UNCALIBRATED = (
@@ -49,17 +49,17 @@ CALIBRATED = "Expected errors rest on probabilities that were calibrated on scor
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Neighbouring epochs that are worth a look for one reason."""
+    """Adjacent epochs that are worth a look for one reason."""
 
     first: int
     last: int
-    epoch: int  # the one with most doubt
+    epoch: int  # the epoch with most doubt
     reason: str
     gain_minutes: float
-    moves: str  # the statistic that moves most, as people call it
+    moves: str  # name of the statistic that changes most
 
     def text(self, names: Sequence[str], labels: Labels, argmax: Labels) -> str:
-        """Return why it is worth a look, epochs counted from 1."""
+        """Return why the stretch is worth a look; epochs count from 1."""
         n = self.last - self.first + 1
         where = f"Epoch {self.first + 1}" if n == 1 else f"Epochs {self.first + 1} to {self.last + 1}"
         stage = names[labels[self.first]]
@@ -73,17 +73,17 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """What was changed in a night, what is worth a look, and how many errors are expected to be left."""
+    """The changes of a night, the stretches that are worth a look, and the expected remaining errors."""
 
     changes: tuple[Change, ...]
-    stretches: tuple[Stretch, ...]  # most worth first
-    expected_errors: float | None  # in epochs nobody looked at; None where there are no probabilities
-    expected_errors_if_done: float | None  # and outside the stretches
+    stretches: tuple[Stretch, ...]  # largest gain first
+    expected_errors: float | None  # in epochs that nobody looked at; None without probabilities
+    expected_errors_if_done: float | None  # likewise, after all stretches were reviewed
     note: str
 
     @property
     def is_finished(self) -> bool:
-        """Whether all that is worth a look was looked at; without probabilities, nobody can tell."""
+        """Whether no stretch is left; False without probabilities, as nobody can tell."""
         return self.expected_errors is not None and not self.stretches
 
 
@@ -137,7 +137,7 @@ def _reasons(night: NightUnderReview, changes: Sequence[Change], errors: Floats)
 
 
 def _others(night: NightUnderReview, labels: Labels, posterior: Floats) -> Labels:
-    """Return the most probable other stage: the stager's where it was overruled, else the posterior's."""
+    """Return the most probable other stage: the stager's if it was overruled, else the posterior's."""
     left = np.nan_to_num(posterior).copy()
     scored = labels != UNSCORED
     left[np.flatnonzero(scored), labels[scored]] = -1.0
@@ -149,13 +149,13 @@ def _others(night: NightUnderReview, labels: Labels, posterior: Floats) -> Label
 def _stretches(
     night: NightUnderReview, labels: Labels, reasons: np.ndarray, doubt: Floats, others: Labels
 ) -> list[Stretch]:
-    """Return the stretches with what is expected from correcting each."""
+    """Return the stretches with the expected gain from correcting each."""
     measure = night.statistics.measure
     before = measure(night.hypnogram(labels))
     breaks: Mask = np.ones(len(labels) + 1, dtype=bool)
     breaks[1:-1] = (reasons[1:] != reasons[:-1]) | (labels[1:] != labels[:-1]) | (others[1:] != others[:-1])
     edges = np.flatnonzero(breaks)
-    found = []
+    stretches = []
     for first, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
         if not reasons[first]:
             continue
@@ -165,12 +165,12 @@ def _stretches(
         here = doubt[first:end]
         gain = float(here.mean()) * minutes
         epoch = first + int(here.argmax())
-        found.append(Stretch(first, end - 1, epoch, REASONS[reasons[first]], gain, moves))
-    return found
+        stretches.append(Stretch(first, end - 1, epoch, REASONS[reasons[first]], gain, moves))
+    return stretches
 
 
 def largest_move(before: SleepStatistics, after: SleepStatistics) -> tuple[float, str]:
-    """Return by how many minutes the statistic moves that moves most, and what it is called."""
+    """Return the largest change of a statistic in minutes, and the statistic's name."""
     moves = {
         f"Time in {stage}": (minutes, after.stage_minutes[stage])
         for stage, minutes in before.stage_minutes.items()

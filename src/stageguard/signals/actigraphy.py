@@ -1,4 +1,4 @@
-"""Wrist actigraphy: activity around each epoch, heart rate of a watch, time, and whether it was worn."""
+"""Features and quality of wrist actigraphy: activity, a watch's heart rate, time, and wear detection."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from stageguard.signals.windows import (
 )
 
 GROUPS = ("epoch", "windows", "sadeh", "cole-kripke", "still", "gaussian")
-MINUTES = np.arange(-5, 6)  # around the epoch, as Sadeh's window
+MINUTES = np.arange(-5, 6)  # offsets from the epoch: Sadeh's window of 11 min
 SADEH_LOW, SADEH_HIGH = 50.0, 100.0
 COLE_KRIPKE_WEIGHTS = np.array([106.0, 54.0, 58.0, 76.0, 230.0, 74.0, 67.0])  # from 4 min before to 2 after
 STILL_LIMIT_MINUTES = 60.0
@@ -39,13 +39,13 @@ GAUSSIAN_SECONDS, GAUSSIAN_MARGIN_SECONDS = 50.0, 285.0
 class Settings:
     """Options of a recipe for actigraphy."""
 
-    # how counts are made from raw acceleration; counts that a device gives are taken as they are
+    # how to compute counts from raw acceleration; a device's own counts are used unchanged
     counts: str = schema.choice("actigraph", *METHODS)
     axis: str = schema.choice("vector", "vector", "x", "y", "z")  # of the ActiGraph counts
     groups: tuple[str, ...] = schema.words(*GROUPS)  # of features of activity
-    # lengths of the windows of "windows"
+    # window lengths of the group "windows"
     windows_minutes: tuple[float, ...] = schema.numbers(5.0, 15.0, 60.0, low=0.5, high=1440.0)
-    # Sadeh's and Cole and Kripke's indices see no more, as ActiLife has it; 0 for no limit
+    # limit on the counts in Sadeh's and Cole and Kripke's indices, as in ActiLife; 0 for no limit
     cap_counts_per_minute: float = schema.number(300.0, low=0.0)
     # counts are divided by it before Cole and Kripke's weights, as in ActiLife
     cole_kripke_divisor: float = schema.number(100.0, positive=True)
@@ -63,7 +63,7 @@ class Settings:
 
 
 def extract(recording: Recording, epochs: EpochGrid, recipe: Recipe) -> tuple[Floats32, tuple[str, ...]]:
-    """Return features (n_epochs, 1, n_features) and their names; an epoch without counts is NaN."""
+    """Return features (n_epochs, 1, n_features) and their names; NaN in epochs without counts."""
     settings: Settings = recipe.settings
     counts = find_counts(recording, settings.counts, settings.axis)
     columns = activity_features(counts, epochs, settings)
@@ -77,7 +77,7 @@ def activity_features(counts: Counts, epochs: EpochGrid, settings: Settings) -> 
     """Return the features of activity, by name, in the order of the settings' groups."""
     per_minute = counts.per_epoch(epochs) * (60.0 / epochs.epoch_seconds)
     middle = (epochs.edges[:-1] + epochs.edges[1:]) / 2
-    around = middle[:, None] + 60.0 * MINUTES  # (n_epochs, 11): the middles of the minutes around
+    around = middle[:, None] + 60.0 * MINUTES  # (n_epochs, 11): middle of each minute
     minutes = counts.between(around - 30.0, around + 30.0)
     if settings.cap_counts_per_minute:
         minutes = np.minimum(minutes, settings.cap_counts_per_minute)
@@ -102,7 +102,7 @@ def activity_features(counts: Counts, epochs: EpochGrid, settings: Settings) -> 
 def window_statistics(per_minute: Floats, epochs: EpochGrid, minutes: float) -> Columns:
     """Return log mean, spread of the log, and share of epochs without movement, in windows around epochs.
 
-    Whole epochs whose middle is in the window count; counts per minute are NaN where not known.
+    A window holds the epochs whose middle lies in it. ``per_minute`` is NaN in epochs without counts.
     """
     first, end = window_edges(epochs, 60.0 * minutes)
     middle = (epochs.edges[:-1] + epochs.edges[1:]) / 2
@@ -131,9 +131,10 @@ def window_statistics(per_minute: Floats, epochs: EpochGrid, minutes: float) -> 
 def sadeh(minutes: Floats) -> Columns:
     """Return the terms of Sadeh et al. (1994) and their index, which is 0 or above in sleep.
 
-    Of the counts of the minutes from 5 before to 5 after (n_epochs, 11), those that are NaN left out:
-    ``sadeh_mean`` of the 11 min, ``sadeh_moderate`` the number of them with 50 to 99 counts, ``sadeh_sd`` of
-    the minute and the five before it, ``sadeh_log`` of the minute plus 1, and ``sadeh_index``.
+    ``minutes`` has the counts of the minutes from 5 before to 5 after each epoch (n_epochs, 11); NaN is left
+    out. ``sadeh_mean`` is the mean of the 11 min, ``sadeh_moderate`` the number of minutes with 50 to 99
+    counts, ``sadeh_sd`` the standard deviation of the epoch's minute and the five before it, and
+    ``sadeh_log`` the log of 1 plus the count of the epoch's minute.
     """
     n = np.isfinite(minutes).sum(axis=1)
     some = np.where(n > 0, n, np.nan)
@@ -158,8 +159,8 @@ def sadeh(minutes: Floats) -> Columns:
 def cole_kripke(minutes: Floats, divisor: float) -> Floats:
     """Return the index of Cole, Kripke et al. (1992), which is below 1 in sleep.
 
-    Of the minutes around (n_epochs, 11) it weighs those from 4 before to 2 after; the weights of missing
-    minutes are given to the others.
+    Of the 11 minutes (n_epochs, 11) it weighs those from 4 before to 2 after the epoch. The weights of
+    missing minutes are spread over the others.
     """
     seven = minutes[:, (MINUTES >= -4) & (MINUTES <= 2)] / divisor
     known = np.isfinite(seven)
@@ -172,9 +173,9 @@ def cole_kripke(minutes: Floats, divisor: float) -> Floats:
 def still_times(per_minute: Floats, epoch_seconds: float) -> Columns:
     """Return the log of 1 plus the minutes without movement just before and just after each epoch.
 
-    At most 60; the recording's ends, and epochs without data, count as movement.
+    At most 60 min count. The recording's ends and epochs without data count as movement.
     """
-    moving = ~(per_minute == 0)  # NaN is not 0
+    moving = ~(per_minute == 0)  # True for NaN as well
     step = epoch_seconds / 60.0
     epoch = np.arange(len(moving))
     last = np.maximum.accumulate(np.where(moving, epoch, -1))
@@ -188,7 +189,7 @@ def still_times(per_minute: Floats, epoch_seconds: float) -> Columns:
 
 
 def gaussian_activity(counts: Counts, middle: Floats) -> Floats:
-    """Return counts per 15 s around given times, weighted by a Gaussian of 50 s (Walch et al. 2019).
+    """Return counts per 15 s around the times ``middle``, weighted by a 50 s Gaussian (Walch et al. 2019).
 
     Counts of successive 15 s are interpolated to every second; the weights reach 300 s to either side.
     """
@@ -207,21 +208,21 @@ def gaussian_activity(counts: Counts, middle: Floats) -> Floats:
 
 
 PAPER_ZERO_EPOCHS = 3
-STUCK_SECONDS = 600.0  # one and the same count for so long is a stuck sensor
+STUCK_SECONDS = 600.0  # the same count for this long means a stuck sensor
 STUCK_BINS = 10
 
-# Minutes without any movement after which nobody is taken to wear the device, where nothing else is known.
-# Of 31 people asleep in Sleep-Accel the stillest had no count for 92 min on end.
+# Minutes without movement after which the device counts as not worn, if neither temperature nor pulse help.
+# The stillest of 31 sleepers in Sleep-Accel had no count for 92 min.
 STILL_COUNTS_MINUTES = 120.0
 STILL_ACCELERATION_MINUTES = 90.0
-SURE_MINUTES = 15.0  # where a thermometer shows it cooling, or a pulse is lost
+SURE_MINUTES = 15.0  # the limit if a thermometer shows the device cooling, or the pulse is lost
 
 STILL_G = 0.013  # standard deviation of each axis (van Hees et al. 2011)
 STILL_WINDOW_SECONDS = 10
-COLD_DEGREES = 26.0  # colder than skin ever is under a cover (Zhou et al. 2015)
+COLD_DEGREES = 26.0  # covered skin is never this cold (Zhou et al. 2015)
 WARM_DEGREES = 30.0
 FALL_DEGREES = 3.0
-USUAL_PULSE_MINUTES = 1.0  # a device that finds a pulse so often as a rule, and then none at all, is off
+USUAL_PULSE_MINUTES = 1.0  # a device that usually finds a pulse this often is not worn when it finds none
 
 COLD, PULSELESS, TOO_LONG = "device: still and cold", "device: still, no pulse", "device: still too long"
 REASONS = (COLD, PULSELESS, TOO_LONG)
@@ -230,13 +231,13 @@ REASONS = (COLD, PULSELESS, TOO_LONG)
 def assess(recording: Recording, epochs: EpochGrid, rules: str) -> Assessed:
     """Return beta and reasons per epoch.
 
-    "kdd2026" marks three or more epochs in a row without a count, as the paper does; that is half of a
-    healthy sleeper's night. "graded" marks the share of the epoch in which nothing was recorded, the device
-    was not worn, or its number was stuck; temperature and heart rate help to tell a device on a table from a
+    "kdd2026" marks three or more epochs in a row with zero counts, as the paper does; that is half of a
+    healthy sleeper's night. "graded" gives the share of the epoch in which nothing was recorded, the device
+    was not worn, or its count was stuck. Temperature and heart rate help to tell a device on a table from a
     quiet sleeper.
     """
     counts = find_counts(recording)
-    if rules == "kdd2026":  # an epoch without counts is lost too, and ends a row
+    if rules == "kdd2026":  # an epoch without counts is lost too, and interrupts a run of zeros
         each = counts.per_epoch(epochs)
         zero = runs_of(each == 0, PAPER_ZERO_EPOCHS)
         return from_epochs({"counts: zero": zero, "counts: missing": np.isnan(each)})
@@ -245,7 +246,7 @@ def assess(recording: Recording, epochs: EpochGrid, rules: str) -> Assessed:
 
 
 def _missing(counts: Counts, epochs: EpochGrid) -> tuple[Floats, Floats]:
-    """Return stretches without data, before the first count and after the last included."""
+    """Return stretches without data, including those before the first count and after the last."""
     first, end = runs(~counts.has_data)
     starts = np.concatenate([[min(0.0, counts.edges[0])], counts.edges[first], [counts.edges[-1]]])
     ends = np.concatenate([[counts.edges[0]], counts.edges[end], [max(epochs.edges[-1], counts.edges[-1])]])
@@ -253,7 +254,7 @@ def _missing(counts: Counts, epochs: EpochGrid) -> tuple[Floats, Floats]:
 
 
 def _stuck(counts: Counts) -> tuple[Floats, Floats]:
-    """Return stretches in which the device gave one and the same number, which is not 0."""
+    """Return stretches in which the device repeats the same count above 0."""
     moving = (counts.counts > 0).any(axis=1) & counts.has_data
     same = (counts.counts[1:] == counts.counts[:-1]).all(axis=1) & moving[1:] & moving[:-1]
     first, end = runs(same)
@@ -263,11 +264,11 @@ def _stuck(counts: Counts) -> tuple[Floats, Floats]:
 
 
 def _removals(recording: Recording, counts: Counts) -> Stretches:
-    """Return when the device was off, from all the recording has.
+    """Return when the device was not worn, judged by movement, temperature and pulse.
 
-    Every movement ends a stretch, and so does every pulse: sleepers have both now and then, tables neither. A
-    stretch counts when it is longer than any sleeper lies still, when the device cools down in it, or when
-    the device finds no pulse although it finds one every minute elsewhere; never while it stays warm.
+    Every movement and every pulse ends a stretch: a sleeper has both now and then, a table neither. A stretch
+    counts if it is longer than any sleeper lies still, if the device cools down in it, or if the device finds
+    no pulse although it usually finds one every minute. It never counts while the device stays warm.
     """
     starts, ends, least_minutes = _still_stretches(recording, counts)
     temperature = None
@@ -290,7 +291,7 @@ def _removals(recording: Recording, counts: Counts) -> Stretches:
 
 
 def _without_pulses(starts: Floats, ends: Floats, pulses: Floats) -> list[tuple[float, float]]:
-    """Return the parts of stretches between pulses, those of a quarter of an hour or more."""
+    """Split stretches at each pulse, and return the parts of a quarter of an hour or more."""
     parts: list[tuple[float, float]] = []
     for first, end in zip(starts, ends, strict=True):
         inside = pulses[np.searchsorted(pulses, first) : np.searchsorted(pulses, end)]
@@ -301,7 +302,7 @@ def _without_pulses(starts: Floats, ends: Floats, pulses: Floats) -> list[tuple[
 
 
 def _still_stretches(recording: Recording, counts: Counts) -> tuple[Floats, Floats, float]:
-    """Return starts and ends of stretches without movement, and the minutes beyond which one is suspect."""
+    """Return starts and ends of stretches without movement, and the minutes after which they are suspect."""
     acceleration = find_acceleration(recording)
     if acceleration is not None:
         spread, has_data = stillness(acceleration, STILL_WINDOW_SECONDS)
@@ -313,7 +314,7 @@ def _still_stretches(recording: Recording, counts: Counts) -> tuple[Floats, Floa
 
 
 def _warmth(temperature: tuple[Floats, Floats] | None, first: float, end: float) -> str:
-    """Return "cold", "warm", or "" where the thermometer does not tell.
+    """Return "cold", "warm", or "" if the temperature does not decide.
 
     Cold: below 26 degrees at the end, or fallen by 3 degrees to below 30. Warm: 30 or more at the end.
     """

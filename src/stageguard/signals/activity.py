@@ -1,4 +1,4 @@
-"""Activity of a wrist: raw acceleration, counts made from it or brought along, and how still it is."""
+"""Wrist activity: raw acceleration, counts (computed from it or recorded), and stillness."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AXES = ("x", "y", "z")
 BLOCK_SECONDS = 1800
 WARM_UP_SECONDS = 60  # the slowest pole of the ActiGraph filter falls below 1e-9 in 19 s
 LEAST_RATE_HZ = 10.0  # counts need the movements below 3 Hz
-MOST_G = 3.0  # a wrist at rest feels 1 g; a larger median is another unit
+MOST_G = 3.0  # a wrist at rest feels 1 g; a larger median means another unit
 
 # Rates that the ActiGraph procedure brings to 30 Hz, with the factors up and down.
 ACTIGRAPH_RATES = {
@@ -33,8 +33,8 @@ ACTIGRAPH_RATES = {
     100: (3, 10),
 }
 
-# Neishabouri et al. (2022): the band-pass filter at 30 Hz, by coefficients of input and output, and behind
-# it a gain, a dead band and a ceiling.
+# Neishabouri et al. (2022): input and output coefficients of the band-pass filter at 30 Hz, followed by a
+# gain, a dead band and a ceiling.
 ACTIGRAPH_INPUT = (
     *(-0.009341062898525, -0.02547028965936, -0.004235264826105, 0.04415241545642),
     *(0.03649371834776, -0.01189396193474, -0.02291739062315, -0.00678816386231),
@@ -52,12 +52,12 @@ TE_LINDERT_SECONDS = 15
 TE_LINDERT_EDGES_G = np.linspace(0.0, 5.0, 129)
 
 METHODS = ("actigraph", "te-lindert")
-LEAST_SHARE = 0.5  # of a stretch that must have data for its counts to be known
+LEAST_SHARE = 0.5  # a stretch's counts are known if at least this share of it has data
 
 
 @dataclass(frozen=True, slots=True)
 class Acceleration:
-    """Three axes of acceleration that can be read on any even grid, a stretch at a time."""
+    """Three axes of acceleration that can be read on any even grid, stretch by stretch."""
 
     source: Series | tuple[Signal, ...]  # time stamped rows (n, 3), or one signal per axis
     unit: str  # "" stands for g
@@ -72,7 +72,7 @@ class Acceleration:
     def read(self, first: float, end: float, rate_hz: float) -> Floats:
         """Return acceleration in g at even times from ``first`` to ``end`` (exclusive), shape (n, 3).
 
-        Between samples and over gaps it is interpolated linearly; beyond the first and the last it stays.
+        Acceleration is interpolated linearly between samples and over gaps, and constant beyond the ends.
         """
         times = first + np.arange(round((end - first) * rate_hz)) / rate_hz
         stamps, values = self._stretch(first, end)
@@ -93,7 +93,7 @@ class Acceleration:
         return np.asarray(n_samples >= self.rate_hz / 2)
 
     def blocks(self, margin: int = WARM_UP_SECONDS) -> Iterator[tuple[int, int, int, int]]:
-        """Yield seconds ``(first, end, from, to)``: a block, and what to read around it."""
+        """Yield seconds ``(first, end, from, to)``: a block, and the wider stretch to read for it."""
         for first in range(0, self.seconds, BLOCK_SECONDS):
             end = min(first + BLOCK_SECONDS, self.seconds)
             yield first, end, max(first - margin, 0), min(end + margin, self.seconds)
@@ -112,7 +112,7 @@ class Acceleration:
 
 
 def find_acceleration(recording: Recording) -> Acceleration | None:
-    """Return a recording's raw acceleration, or None; what cannot be acceleration in g is an error."""
+    """Return a recording's raw acceleration, or None; implausible acceleration is an error."""
     series = recording.signals.get("acceleration")
     if isinstance(series, Series):
         if series.values.ndim != 2 or series.values.shape[1] != 3:
@@ -142,8 +142,8 @@ def find_acceleration(recording: Recording) -> Acceleration | None:
 def actigraph_counts(acceleration: Acceleration) -> tuple[Floats, Mask]:
     """Return ActiGraph counts of each axis in every second (seconds, 3), and which seconds have data.
 
-    The published algorithm (Neishabouri et al. 2022), in blocks. Counts of a longer epoch are the sum of its
-    seconds, zero where there is no data.
+    This is the published algorithm (Neishabouri et al. 2022), computed in blocks. Counts of a longer epoch
+    are the sum over its seconds; seconds without data count zero.
     """
     grid_hz = min(ACTIGRAPH_RATES, key=lambda rate: abs(rate - acceleration.rate_hz))
     counts = np.zeros((acceleration.seconds, 3))
@@ -161,9 +161,10 @@ def actigraph_counts(acceleration: Acceleration) -> tuple[Floats, Mask]:
 def te_lindert_counts(acceleration: Acceleration) -> tuple[Floats, Mask]:
     """Return the counts of te Lindert and Van Someren (2013) in every 15 s, as Walch et al. (2019) used them.
 
-    The third axis at 50 Hz, filtered to 3-11 Hz, in 128 steps up to 5 g; the largest step of each second
-    summed over 15 s, less 18, times 3.07, at least 0. Shape (stretches, 1), zero where there is no data, and
-    whether half of the seconds of each have some.
+    The third axis at 50 Hz is filtered to 3-11 Hz and digitized in 128 steps up to 5 g. The largest step of
+    each second is summed over 15 s; then 18 is subtracted, the result multiplied by 3.07 and raised to at
+    least 0. Counts have shape (stretches, 1) and are zero without data. The mask says whether half of the
+    seconds of each stretch have data.
     """
     signal = library("scipy.signal", "activity counts from raw acceleration")
     sections = signal.butter(5, TE_LINDERT_BAND_HZ, "bandpass", fs=TE_LINDERT_HZ, output="sos")
@@ -200,7 +201,7 @@ def stillness(acceleration: Acceleration, window_seconds: int) -> tuple[Floats, 
 
 
 def _to_30_hz(values: Floats, rate_hz: int) -> Floats:
-    """Return acceleration at 30 Hz by ActiGraph's own resampling: fill with zeros, smooth, pick."""
+    """Return acceleration at 30 Hz by ActiGraph's resampling: insert zeros, smooth, decimate."""
     up, down = ACTIGRAPH_RATES[rate_hz]
     if up == down:
         return values
@@ -230,8 +231,8 @@ def _counts_of_seconds(at_30_hz: Floats) -> Floats:
 
 
 def _checked(recording: Recording, acceleration: Acceleration) -> Acceleration:
-    """Refuse acceleration that is too slow, or not in the unit it is said to be in."""
-    if acceleration.rate_hz < 0.99 * LEAST_RATE_HZ:  # stamps are rounded
+    """Refuse acceleration that is sampled too slowly, or whose unit is wrong."""
+    if acceleration.rate_hz < 0.99 * LEAST_RATE_HZ:  # 0.99 because time stamps are rounded
         raise InputError(
             f"acceleration of recording {recording.id!r} has {acceleration.rate_hz:.3g} samples per second, "
             f"expected at least {LEAST_RATE_HZ:g}. Map activity counts as 'counts' instead."
@@ -248,17 +249,17 @@ def _checked(recording: Recording, acceleration: Acceleration) -> Acceleration:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Activity counts in bins that follow each other."""
+    """Activity counts in contiguous bins."""
 
     edges: Floats  # (n_bins + 1,) seconds since the recording's start, increasing
     counts: Floats  # (n_bins, n_axes), 0 where there is no data
-    has_data: Mask  # (n_bins,) whether the sensor gave anything
+    has_data: Mask  # (n_bins,) whether the sensor recorded anything
 
     def between(self, first: npt.ArrayLike, end: npt.ArrayLike) -> Floats:
-        """Return the counts of stretches of time, which begin and end at arrays of one shape, in seconds.
+        """Return the counts between ``first`` and ``end``, arrays of the same shape in seconds.
 
-        Counts are spread evenly over their bin. A stretch that has data in part is scaled to its whole
-        length; one with data in less than half is NaN. Of three axes it is the length of their vector.
+        Counts are spread evenly over their bin. A stretch with data in part of it is scaled to its whole
+        length; with data in less than half of it, it is NaN. Three axes give the length of their vector.
         """
         begin, stop = np.asarray(first, dtype=np.float64), np.asarray(end, dtype=np.float64)
         seconds = self._covered(stop) - self._covered(begin)
@@ -277,18 +278,18 @@ class Counts:
         return self.between(epochs.edges[:-1], epochs.edges[1:])
 
     def _covered(self, at: Floats) -> Floats:
-        """Return the seconds with data before given times."""
+        """Return the number of seconds with data before each of some times."""
         seconds = np.append(0.0, np.cumsum(np.where(self.has_data, np.diff(self.edges), 0.0)))
         return np.asarray(np.interp(at, self.edges, seconds))
 
 
 def find_counts(recording: Recording, method: str = "actigraph", axis: str = "vector") -> Counts:
-    """Return a recording's activity counts: those it brings, else of its acceleration, by one axis or all."""
+    """Return a recording's activity counts: its channel 'counts', else computed from its acceleration."""
     if "counts" in recording.signals:
         return _given(recording, recording.signals["counts"])
     acceleration = find_acceleration(recording)
     if acceleration is None:
-        recording.channel("counts")  # its error says what is there and how to map it
+        recording.channel("counts")  # raises: the error lists the channels and how to map them
         raise AssertionError("unreachable")
     if method == "te-lindert":
         counts, has_data = te_lindert_counts(acceleration)
@@ -307,7 +308,7 @@ def find_counts(recording: Recording, method: str = "actigraph", axis: str = "ve
 
 
 def _given(recording: Recording, channel: Signal | Series) -> Counts:
-    """Return counts as a device gave them; negative ones are its code for no data."""
+    """Return the counts that a device recorded; negative counts are its code for no data."""
     if channel.unit and known_unit(channel.unit) != "counts":
         raise InputError(
             f"channel 'counts' of recording {recording.id!r} is in {channel.unit!r}, expected counts. Map "
@@ -325,10 +326,10 @@ def _given(recording: Recording, channel: Signal | Series) -> Counts:
 
 
 def _binned(recording: Recording, series: Series) -> tuple[Floats, Floats]:
-    """Return edges and counts of a series; a value belongs to the time from its stamp on.
+    """Return edges and counts of a series; each value belongs to the time after its stamp.
 
-    A bin lasts as long as the usual step, or up to the next stamp if that comes sooner. Where the next comes
-    more than half a step late there is a bin without data.
+    A bin ends at the next stamp. If that comes more than half a step late, the bin lasts one usual step and a
+    bin without data follows.
     """
     values = series.values[:, 0] if series.values.ndim == 2 else series.values
     if len(values) < 2 or series.times[0] == series.times[-1]:
@@ -341,7 +342,7 @@ def _binned(recording: Recording, series: Series) -> tuple[Floats, Floats]:
     following = np.append(begin[1:], begin[-1] + step)
     end = np.where(following - begin > 1.5 * step, begin + step, following)
     is_gap = np.append(end[:-1] < begin[1:], False)
-    # each gap is a bin of its own, between the end of a value and the next stamp
+    # each gap becomes a bin, from the end of a value to the next stamp
     edges = np.append(np.sort(np.concatenate([begin, end[is_gap]])), end[-1])
     filled = np.full(len(edges) - 1, np.nan)
     filled[np.arange(len(begin)) + np.append(0, np.cumsum(is_gap[:-1]))] = values

@@ -1,4 +1,4 @@
-"""Breathing, heartbeat and body movement from a radar's phase, per epoch, and which epochs can be trusted."""
+"""Features and quality of radar: breathing, heartbeat and body movement from the phase of the echo."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from stageguard.signals.radar_phase import (
 )
 from stageguard.signals.windows import Columns
 
-SECOND = 1.0  # movement is told second by second
+SECOND = 1.0  # movement is detected second by second
 LONGEST_STILL_MINUTES = 30.0
 LEAST_PRESENT = 0.5  # of an epoch
 
@@ -42,22 +42,22 @@ LEAST_PRESENT = 0.5  # of an epoch
 class Settings:
     """Options of a recipe for radar."""
 
-    rate_hz: float = schema.number(25.0, low=4.0, high=1000.0)  # lowest rate the phase is worked on at
+    rate_hz: float = schema.number(25.0, low=4.0, high=1000.0)  # lowest rate at which the phase is processed
     # how I and Q become a phase; see `radar_phase`
     demodulation: str = schema.choice("auto", "auto", "arctangent", "linear")
-    breathing_band: tuple[float, float] = schema.band(0.1, 0.6)  # where to look for it, in Hz
-    heart_band: tuple[float, float] = schema.band(0.8, 2.2)  # likewise
-    # rates are those of a window of this length around the epoch's middle
+    breathing_band: tuple[float, float] = schema.band(0.1, 0.6)  # Hz
+    heart_band: tuple[float, float] = schema.band(0.8, 2.2)  # Hz
+    # rates are measured in a window of this length around the epoch's middle
     window_seconds: float = schema.number(60.0, low=20.0, high=600.0)
     # a second counts as movement when the phase runs this many times faster than usual
     movement_times: float = schema.number(4.0, low=1.5, high=100.0)
-    # windows of the features that tell of change
+    # windows of the features of variability and movement
     variability_minutes: float = schema.number(5.0, low=1.0, high=60.0)
     movement_minutes: float = schema.number(10.0, low=1.0, high=120.0)
 
 
 def extract(recording: Recording, epochs: EpochGrid, recipe: Recipe) -> tuple[Floats32, tuple[str, ...]]:
-    """Return features (n_epochs, 1, n_features) and their names; an epoch mostly without an echo is NaN."""
+    """Return features (n_epochs, 1, n_features) and their names; NaN in epochs mostly without an echo."""
     settings = cast(Settings, recipe.settings)
     if settings.rate_hz < 2.5 * settings.heart_band[1]:
         raise InputError(
@@ -74,12 +74,12 @@ def extract(recording: Recording, epochs: EpochGrid, recipe: Recipe) -> tuple[Fl
 
 
 def separate(phase: Phase, still: Mask, settings: Settings) -> tuple[Floats, Floats]:
-    """Return breathing and heartbeat in rad; what the phase ran while not still is left out."""
+    """Return breathing and heartbeat in rad; changes of phase during movement are left out."""
     steps = np.diff(phase.values, prepend=phase.values[0])
     calm = np.cumsum(np.where(still & phase.is_present, steps, 0.0))
     calm -= calm.mean()
     low, high = settings.breathing_band
-    # a little wider than where the rate is sought, so that a rhythm at the edge keeps its amplitude
+    # a little wider than the band searched for the rate, so that a rhythm at its edge keeps its amplitude
     breathing = band_pass(calm, phase.rate_hz, (0.8 * low, 1.2 * high), seconds=4 / low)
     heart = band_pass(calm, phase.rate_hz, settings.heart_band, seconds=8.0)
     return breathing, heart
@@ -88,8 +88,8 @@ def separate(phase: Phase, still: Mask, settings: Settings) -> tuple[Floats, Flo
 def find_movement(phase: Phase, times: float) -> tuple[Mask, Floats]:
     """Return per second whether the body moved, and the root mean square speed of the phase in rad/s.
 
-    A second without an echo has no movement and the speed NaN. The usual speed, which movement exceeds so
-    many times, is the median of all seconds.
+    Movement is a speed above ``times`` the median speed of all seconds. A second without an echo has no
+    movement, and its speed is NaN.
     """
     per_second = round(SECOND * phase.rate_hz)
     n_seconds = len(phase.values) // per_second
@@ -151,7 +151,7 @@ def _rhythms(
     band: tuple[float, float],
     name: str,
 ) -> Rhythm:
-    """Return the rhythm around each epoch, carried over epochs that are too restless to tell."""
+    """Return the rhythm around each epoch, interpolated over epochs with too much movement."""
     n_samples = round(min(settings.window_seconds, len(series) / rate_hz) * rate_hz)
     middles = (np.arange(epochs.n_epochs) + 0.5) * epochs.epoch_seconds * rate_hz
     starts = np.clip(np.rint(middles - n_samples / 2), 0, len(series) - n_samples).astype(np.int64)
@@ -169,7 +169,7 @@ def _rhythms(
 
 
 def _per_epoch(values: Floats, epochs: EpochGrid, step: float) -> Floats:
-    """Return the mean of evenly spaced values in each epoch; 0 where there is none."""
+    """Return the mean of evenly spaced values in each epoch; 0 in epochs without values."""
     owner = ((np.arange(len(values)) + 0.5) * step // epochs.epoch_seconds).astype(np.int64)
     kept = (owner < epochs.n_epochs) & np.isfinite(values)
     sums = np.bincount(owner[kept], values[kept], epochs.n_epochs)
@@ -178,7 +178,7 @@ def _per_epoch(values: Floats, epochs: EpochGrid, step: float) -> Floats:
 
 
 def _rolling_mean(values: Floats, width: float) -> Floats:
-    """Return the mean over an odd number of epochs around each; fewer at the ends."""
+    """Return the mean over an odd number of epochs around each epoch; fewer at the ends."""
     reach = max(1, round(width)) // 2
     sums = np.concatenate([[0.0], np.cumsum(values)])
     epochs = np.arange(len(values))
@@ -187,7 +187,7 @@ def _rolling_mean(values: Floats, width: float) -> Floats:
 
 
 def _rolling_sd(values: Floats, width: float) -> Floats:
-    centred = values - values.mean()  # so that squares do not swallow the differences
+    centred = values - values.mean()  # keeps the difference of squares accurate
     return np.sqrt(np.maximum(_rolling_mean(centred**2, width) - _rolling_mean(centred, width) ** 2, 0.0))
 
 
@@ -205,7 +205,8 @@ def _minutes_since(moving: Mask, epochs: EpochGrid, second: float) -> Floats:
 PAPER_Z = 5.0
 PAPER_DROPOUT_EPOCHS = 2
 SEGMENT_SECONDS = 5.0  # about a breath
-GRADED_Z, GRADED_TIMES = 5.0, 10.0  # robust deviations of the log range, and times the usual range; both
+# too large: beyond both this many robust deviations of the log range and this multiple of the usual range
+GRADED_Z, GRADED_TIMES = 5.0, 10.0
 FLAT = 0.001  # of the usual range
 
 
@@ -219,7 +220,7 @@ def assess(recording: Recording, epochs: EpochGrid, rules: str) -> Assessed:
 
 
 def _paper(signal: Signal, epochs: EpochGrid, role: str) -> Assessed:
-    """Peak-to-peak amplitude beyond 5 deviations of this recording, or two epochs without a signal."""
+    """Mark amplitudes beyond 5 deviations of this recording, and two or more epochs without a signal."""
     segments = measure_segments(signal, epochs, 1, spectra=False)
     return from_epochs(
         {
@@ -230,16 +231,16 @@ def _paper(signal: Signal, epochs: EpochGrid, role: str) -> Assessed:
 
 
 def _graded(signal: Signal, epochs: EpochGrid, role: str) -> Assessed:
-    """Share of the epoch that is missing, flat, clipped or too large, in pieces of 5 s."""
+    """Return the share of the epoch that is missing, flat, clipped or too large, in segments of 5 s."""
     per_epoch = max(1, round(epochs.epoch_seconds / SEGMENT_SECONDS))
     segments = measure_segments(signal, epochs, per_epoch, spectra=False)
-    if role == "radar_phase":  # an angle has no limits to hit
+    if role == "radar_phase":  # an angle has no limits at which it could clip
         segments = replace(segments, clipped=np.zeros_like(segments.clipped))
     return from_segments(segments.flags(role, GRADED_Z, GRADED_TIMES, FLAT))
 
 
 def _unwrapped(angles: Floats) -> Floats:
-    """Return angles without the jumps of a full turn, passing over those that are missing."""
+    """Return angles without jumps of a full turn; missing angles are skipped."""
     present = np.isfinite(angles)
     angles[present] = np.unwrap(angles[present])
     return angles

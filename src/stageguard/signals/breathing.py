@@ -27,7 +27,7 @@ from stageguard.signals.windows import (
 ROLES = ("thorax", "abdomen", "airflow")
 LEAST_RATE_HZ = 4.0
 WORK_RATE_HZ = 8.0
-FLAT_SECONDS = 10.0  # a belt that gives one and the same number for so long is not connected
+FLAT_SECONDS = 10.0  # a belt whose signal is constant for this long is not connected
 LEAST_SHARE = 0.5  # of a window that must have a signal
 LEAST_BREATHS = 3
 BREATH_SECONDS = (1.0, 15.0)
@@ -40,7 +40,7 @@ BLOCK_WINDOWS = 256
 class Breathing:
     """How breathing is measured."""
 
-    # those of the channels that are there, all that are named, or none
+    # "if present": the channels that were recorded; "always": all channels; "never": none
     use: str = schema.choice("if present", *IF_PRESENT)
     channels: tuple[str, ...] = schema.words("thorax", "abdomen")  # some of `ROLES`
     window_seconds: float = schema.number(90.0, low=20.0, high=3600.0)  # around each epoch
@@ -62,11 +62,11 @@ class Belt:
     """A belt's signal within the band of breathing, at a low rate."""
 
     values: Floats  # (n,) filtered; interpolated where nothing was recorded
-    is_there: Mask  # (n,) where something was
+    is_there: Mask  # (n,) whether the sample was recorded
     rate_hz: float
 
     def share(self, first: Floats, end: Floats) -> Floats:
-        """Return the share of windows in which something was recorded."""
+        """Return the share of each window that was recorded."""
         total = np.append(0, np.cumsum(self.is_there))
         last = len(self.values)
         a, b = (np.clip(np.rint(at * self.rate_hz).astype(np.int64), 0, last) for at in (first, end))
@@ -75,16 +75,16 @@ class Belt:
 
 @dataclass(frozen=True, slots=True)
 class Breaths:
-    """Breaths in order of time; those next to a gap or a long pause have no interval."""
+    """Breaths in order of time; a breath before a gap or a long pause has no interval."""
 
-    times: Floats  # (n,) when each is deepest, in seconds
-    intervals: Floats  # (n,) seconds to the next one, NaN if that does not follow
-    # (n,) from its top to the lowest point before the next one, in the belt's own unit, NaN likewise
+    times: Floats  # (n,) peak of each breath, in seconds
+    intervals: Floats  # (n,) seconds to the next breath, NaN if that does not follow directly
+    # (n,) from the peak to the lowest point before the next breath, in the belt's unit, NaN likewise
     depths: Floats
 
 
 def breathing_channels(recording: Recording, options: Breathing) -> tuple[str, ...]:
-    """Return the roles to measure: those that are there, or all that the options name."""
+    """Return the roles to measure, by the option ``use``."""
     return tuple(role for role in options.channels if is_wanted(options.use, role in recording.signals))
 
 
@@ -115,7 +115,7 @@ def read_belt(recording: Recording, role: str, band: tuple[float, float]) -> Bel
 
 
 def find_breaths(belt: Belt) -> Breaths:
-    """Return the breaths of a belt: peaks that stand out from the size of the signal in the minute around."""
+    """Return the breaths of a belt: peaks that stand out from the signal's size in the minute around them."""
     filters = library("scipy.signal", "breathing from a belt")
     usual = _running_size(belt, round(60 * belt.rate_hz))
     prominence = LEAST_PROMINENCE * usual
@@ -138,12 +138,12 @@ def find_breaths(belt: Belt) -> Breaths:
 
 
 def breathing_features(belts: Mapping[str, Belt], epochs: EpochGrid, options: Breathing) -> Columns:
-    """Return features of breathing, by name, for each belt, and how chest and belly move together.
+    """Return features of breathing by name, for each belt, and the correlation of chest and belly.
 
     ``_rate_per_min`` is 60 over the median interval between breaths, ``_rate_sd_per_min`` the standard
     deviation of 60 over the intervals, ``_depth_log`` the log of the median depth over that of the
-    recording, ``_depth_cv`` standard deviation of the depth over its mean, and ``_regularity`` the highest
-    later peak of the autocorrelation: 1 if every breath is like the next.
+    recording, ``_depth_cv`` the standard deviation of the depth over its mean, and ``_regularity`` the
+    highest peak of the autocorrelation at a later time: 1 if every breath is like the next.
     """
     first, end = window_edges(epochs, options.window_seconds)
     columns: Columns = {}
@@ -175,7 +175,7 @@ def _breath_measures(breaths: Breaths, first: Floats, end: Floats) -> Columns:
 
 
 def _regularity(belt: Belt, first: Floats, end: Floats) -> Floats:
-    """Return the highest peak of the autocorrelation at the intervals that breaths can have."""
+    """Return the highest peak of the autocorrelation within the possible intervals between breaths."""
     column = np.full(len(first), np.nan)
     n = min(round((end[0] - first[0]) * belt.rate_hz), len(belt.values))
     low, high = round(BREATH_SECONDS[0] * belt.rate_hz), min(round(12 * belt.rate_hz), n // 2)
@@ -195,7 +195,7 @@ def _regularity(belt: Belt, first: Floats, end: Floats) -> Floats:
 
 
 def _together(thorax: Belt, abdomen: Belt, first: Floats, end: Floats) -> Floats:
-    """Return the correlation of chest and belly in windows; -1 when they move against each other."""
+    """Return the correlation of chest and belly in windows; -1 if they move in opposite directions."""
     seconds = np.arange(len(thorax.values)) / thorax.rate_hz
     belly_seconds = np.arange(len(abdomen.values)) / abdomen.rate_hz
     belly = Belt(
@@ -218,7 +218,7 @@ def _together(thorax: Belt, abdomen: Belt, first: Floats, end: Floats) -> Floats
 
 
 def _windows(belt: Belt, first: Floats, n: int) -> Iterator[tuple[slice, Floats, Mask]]:
-    """Yield rows, their samples, and whether these are there, some windows at a time."""
+    """Yield a slice of the windows, their samples, and whether each sample was recorded."""
     starts = np.clip(np.rint(first * belt.rate_hz).astype(np.int64), 0, len(belt.values) - n)
     for a in range(0, len(starts), BLOCK_WINDOWS):
         samples = starts[a : a + BLOCK_WINDOWS, None] + np.arange(n)
@@ -226,7 +226,7 @@ def _windows(belt: Belt, first: Floats, n: int) -> Iterator[tuple[slice, Floats,
 
 
 def _running_size(belt: Belt, n: int) -> Floats:
-    """Return the root mean square of what is there in the n samples around each."""
+    """Return the root mean square of the recorded ones of the n samples around each sample."""
     weight = np.append(0.0, np.cumsum(belt.is_there))
     squares = np.append(0.0, np.cumsum(np.where(belt.is_there, belt.values**2, 0.0)))
     sample = np.arange(len(belt.values))

@@ -1,4 +1,4 @@
-"""Heart and breathing: variability, rate, depth, saturation around each epoch, and which epochs to trust."""
+"""Features and quality of heart and breathing: variability, rate, depth, oxygen saturation."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from stageguard.signals.windows import (
     window_edges,
 )
 
-LEAST_SHARE = 0.5  # of an epoch or window in which a sensor must have given something
-PLAUSIBLE_PERCENT = (50.0, 100.0)  # below, the probe is off the finger
+LEAST_SHARE = 0.5  # of an epoch or window that a sensor must have recorded
+PLAUSIBLE_PERCENT = (50.0, 100.0)  # below this the probe is off the finger
 MOST_FALL_PER_SECOND = 4.0  # a faster change is the probe, not the blood
 BASELINE_SECONDS = 120
 DESATURATION_SECONDS = 10
@@ -45,7 +45,7 @@ class Oxygen:
 
     use: str = schema.choice("if present", *IF_PRESENT)
     window_seconds: float = schema.number(300.0, low=60.0, high=3600.0)  # around each epoch
-    # a fall below the highest value of the 2 min before that counts, when it lasts 10 s
+    # a desaturation is a fall by this much below the highest value of the 2 min before, for 10 s or more
     desaturation_percent: float = schema.number(3.0, positive=True, high=50.0)
 
 
@@ -62,8 +62,8 @@ class Settings:
 def extract(recording: Recording, epochs: EpochGrid, recipe: Recipe) -> tuple[Floats32, tuple[str, ...]]:
     """Return the features of each epoch, shape (n_epochs, 1, n_features), and their names.
 
-    An epoch in which neither heart nor breathing was recorded is NaN throughout; in all others, what could
-    not be measured is interpolated between the epochs in which it could.
+    An epoch in which neither heart nor breathing was recorded is NaN throughout. In all others, a feature
+    that could not be measured is interpolated from the nearest epochs that have it.
     """
     settings: Settings = recipe.settings
     columns: Columns = {}
@@ -116,8 +116,9 @@ def read_oxygen(recording: Recording) -> Floats:
 def oxygen_features(seconds: Floats, epochs: EpochGrid, options: Oxygen) -> Columns:
     """Return features of saturation, by name.
 
-    ``spo2_percent`` is the mean of the epoch; in the window around it ``spo2_min_percent`` is the lowest
-    value, ``spo2_sd_percent`` the standard deviation, and ``desaturations_per_hour`` how many begin.
+    ``spo2_percent`` is the mean of the epoch. In the window around the epoch, ``spo2_min_percent`` is the
+    lowest value, ``spo2_sd_percent`` the standard deviation, and ``desaturations_per_hour`` the number of
+    desaturations that begin, per hour.
     """
     begins = desaturations(seconds, options.desaturation_percent)
     within = _in_windows(seconds, epochs.edges[:-1], epochs.edges[1:])
@@ -134,7 +135,7 @@ def oxygen_features(seconds: Floats, epochs: EpochGrid, options: Oxygen) -> Colu
 
 
 def desaturations(seconds: Floats, fall_percent: float) -> Ints:
-    """Return the seconds at which saturation falls by so much below the highest of the 2 min before."""
+    """Return the seconds at which saturation falls ``fall_percent`` below the maximum of the 2 min before."""
     if not len(seconds):
         return np.zeros(0, dtype=np.int64)
     known = np.where(np.isfinite(seconds), seconds, -np.inf)
@@ -157,7 +158,7 @@ def _means(times: Floats, values: Floats) -> Floats:
 
 
 def _in_windows(seconds: Floats, first: Floats, end: Floats) -> Columns:
-    """Return mean, standard deviation and lowest value of windows; NaN where less than half is known."""
+    """Return mean, standard deviation and minimum of windows; NaN where less than half is known."""
     columns = {name: np.full(len(first), np.nan) for name in ("mean", "spread", "lowest")}
     a, b = (np.clip(np.rint(at).astype(np.int64), 0, len(seconds)) for at in (first, end))
     for window in range(len(first)):
@@ -171,19 +172,19 @@ def _in_windows(seconds: Floats, first: Floats, end: Floats) -> Columns:
 
 
 BELTS = ("thorax", "abdomen")
-MISSING_SECONDS = 5.0  # no heartbeat, or no belt, for so long is a missing segment
-LEAST_OVERLAP_SECONDS = 1.0  # of such a segment with an epoch that it spoils
+MISSING_SECONDS = 5.0  # heartbeat or belt is missing if absent for this long
+LEAST_OVERLAP_SECONDS = 1.0  # of a missing segment with an epoch, to mark the epoch
 ECTOPIC_TOLERANCE = 0.2
-IRREGULAR_SHARE = 0.5  # of an epoch whose intervals jump about
-REGULAR_SHARE = 0.1  # a heart with more of its intervals out of step is not a regular one
-BELT_WEIGHT = 0.5  # of what is known, when there is no breathing
+IRREGULAR_SHARE = 0.5  # an epoch is irregular if more than this share of it has odd intervals
+REGULAR_SHARE = 0.1  # a heart with more odd intervals than this is irregular throughout
+BELT_WEIGHT = 0.5  # weight of lost breathing in beta, relative to lost heartbeats
 
 HEART_RATE = f"heart rate: outside {PLAUSIBLE_BPM[0]:g}-{PLAUSIBLE_BPM[1]:g} bpm"
 
 
 @dataclass(frozen=True, slots=True)
 class HeartRates:
-    """Stretches of time with a heart rate, in order and never overlapping; between them there is none."""
+    """Stretches of time with a heart rate, in order and without overlap; between them it is unknown."""
 
     starts: Floats  # (n,) seconds
     ends: Floats  # (n,)
@@ -203,11 +204,11 @@ class HeartRates:
 
 
 def assess(recording: Recording, epochs: EpochGrid, rules: str) -> Assessed:
-    """Return beta and reasons per epoch, from beats or heart rates, and the belts that are there.
+    """Return beta and reasons per epoch, from beats or heart rates, and from the belts recorded.
 
     "kdd2026" marks an epoch whose heart rate is outside 30-200 bpm, or in which a segment of 5 s or more of
     the heart or of a belt is missing. "graded" takes the share of the epoch without a plausible heartbeat,
-    or half of the share without breathing, whichever is more.
+    or half of the share without breathing, whichever is larger.
     """
     heart = _from_beats(recording) if has_beats(recording) else _from_rates(recording)
     present = [role for role in BELTS if role in recording.signals]
@@ -216,7 +217,7 @@ def assess(recording: Recording, epochs: EpochGrid, rules: str) -> Assessed:
 
 
 def _paper(heart: HeartRates, belts: Mapping[str, Belt], epochs: EpochGrid) -> Assessed:
-    """Judge the epoch's mean rate, and segments that are missing; an epoch is clean or lost."""
+    """Judge each epoch by its mean heart rate and by missing segments: clean or lost."""
     edges = epochs.edges
     seconds, beats = _within(heart, edges)
     rate = np.divide(beats, seconds, out=np.full(epochs.n_epochs, np.nan), where=seconds > 1e-6)
@@ -232,7 +233,7 @@ def _paper(heart: HeartRates, belts: Mapping[str, Belt], epochs: EpochGrid) -> A
 
 
 def _graded(heart: HeartRates, belts: Mapping[str, Belt], epochs: EpochGrid) -> Assessed:
-    """Take the share without a plausible beat, or half of that without breathing."""
+    """Return the share without a plausible beat, or half of the share without breathing if that is larger."""
     edges = epochs.edges
     odd = heart.is_implausible
     shares = {
@@ -254,7 +255,7 @@ def _graded(heart: HeartRates, belts: Mapping[str, Belt], epochs: EpochGrid) -> 
 
 
 def _within(heart: HeartRates, edges: Floats) -> tuple[Floats, Floats]:
-    """Return the seconds of each epoch that have a heart rate, and the beats in them, times 60."""
+    """Return the seconds of each epoch that have a heart rate, and 60 times the beats in them."""
     points = np.stack([heart.starts, heart.ends], axis=1).ravel()
     if not len(points):
         return np.zeros(len(edges) - 1), np.zeros(len(edges) - 1)
@@ -269,7 +270,10 @@ def _within(heart: HeartRates, edges: Floats) -> tuple[Floats, Floats]:
 
 
 def _gaps(heart: HeartRates, end: float) -> tuple[Floats, Floats]:
-    """Return all stretches without a heart rate; none where the start and the end cut an interval short."""
+    """Return all stretches without a heart rate, except short ones at the recording's start and end.
+
+    The start and the end cut an interval between beats short, so the rest of that interval is no gap.
+    """
     starts, ends = np.append(0.0, heart.ends), np.append(heart.starts, end)
     keep = ends - starts > 1e-6
     keep[[0, -1]] &= (ends - starts)[[0, -1]] >= 60.0 / PLAUSIBLE_BPM[0]
@@ -277,7 +281,7 @@ def _gaps(heart: HeartRates, end: float) -> tuple[Floats, Floats]:
 
 
 def _irregular(heart: HeartRates, edges: Floats) -> Floats:
-    """Return the share of odd intervals in epochs full of them, if the heart is a regular one elsewhere."""
+    """Return the share of odd intervals in epochs full of them; 0 if the heart is irregular all night."""
     odd = heart.is_odd & ~heart.is_implausible
     share = covered_share(edges, heart.starts[odd], heart.ends[odd])
     if not len(odd) or odd.mean() > REGULAR_SHARE:
@@ -286,7 +290,7 @@ def _irregular(heart: HeartRates, edges: Floats) -> Floats:
 
 
 def _belt_missing(belt: Belt, end: float, least_seconds: float) -> tuple[Floats, Floats]:
-    """Return the stretches without a belt's signal, up to the end of the epochs."""
+    """Return the stretches of ``least_seconds`` or more without a belt's signal, up to ``end``."""
     first, stop = runs(~belt.is_there)
     length = len(belt.is_there) / belt.rate_hz
     starts = np.append(first / belt.rate_hz, min(length, end))
@@ -296,7 +300,7 @@ def _belt_missing(belt: Belt, end: float, least_seconds: float) -> tuple[Floats,
 
 
 def _from_beats(recording: Recording) -> HeartRates:
-    """Return each interval between beats as a heart rate; those of 5 s or more are no intervals."""
+    """Return each interval between beats as a heart rate; intervals of 5 s or more are gaps."""
     beats = find_beats(recording)
     odd = ~beats.normal(ECTOPIC_TOLERANCE)
     keep = np.isfinite(beats.intervals) & (beats.intervals > 0) & (beats.intervals < MISSING_SECONDS)
@@ -306,14 +310,14 @@ def _from_beats(recording: Recording) -> HeartRates:
 
 
 def _from_rates(recording: Recording) -> HeartRates:
-    """Return each rate of a monitor or watch, which holds until the next one or for the usual time."""
+    """Return the rates of a monitor or watch; each holds until the next, or for the usual step at a gap."""
     if "heart_rate" not in recording.signals:
         raise InputError(
             f"recording {recording.id!r} has no channel 'ecg', 'beats' or 'heart_rate'; it has: "
             f"{', '.join(recording.signals) or 'none'}. Map one, for example with --channel ecg=NAME."
         )
     times, rate = raw_heart_rate(recording)
-    known = np.isfinite(rate) & (rate > 0)  # a sensor that finds no pulse says 0
+    known = np.isfinite(rate) & (rate > 0)  # a sensor that finds no pulse records 0
     step = float(np.median(np.diff(times))) if len(times) > 1 else 1.0
     following = np.append(times[1:], times[-1] + step)
     ends = np.where(following - times > max(3 * step, MISSING_SECONDS), times + step, following)

@@ -1,4 +1,4 @@
-"""EEG with EMG: log spectrogram frames with EMG power, or samples; and which epochs can be trusted."""
+"""Features and quality of EEG with EMG: log spectrogram frames with EMG power, or samples."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ from stageguard.signals.windows import (
 
 Edges = list[tuple[float, float]]
 
-SMALLEST_POWER = np.finfo(np.float32).tiny  # the log of nothing has no place in a table
+SMALLEST_POWER = np.finfo(np.float32).tiny  # keeps the log finite
 
 
 @dataclass(frozen=True, slots=True)
 class Spectrogram:
     """Power of some channels in frequency bins, frame by frame."""
 
-    channels: tuple[str, ...] = schema.words("eeg")  # roles, each with features of its own
+    channels: tuple[str, ...] = schema.words("eeg")  # roles; each role has its own features
     taper: str = schema.choice("multitaper", "multitaper", "hann")
     time_bandwidth: float = schema.number(2.0, low=1.0, high=20.0)  # of the multitaper's Slepian sequences
     n_tapers: int = schema.whole(3, low=1, high=40)
@@ -57,11 +57,11 @@ class Spectrogram:
     window_seconds: float = schema.number(4.0, positive=True, high=600.0)  # around the middle of each frame
     # runs of bins: low, high, width in Hz
     bins: tuple[tuple[float, float, float], ...] = schema.runs((0.5, 30.5, 1.0))
-    # share of a window; with more missing the epoch has no features
+    # an epoch has no features if a larger share of a window is missing
     max_missing: float = schema.number(0.3, low=0.0, high=0.9)
 
     def __post_init__(self) -> None:
-        """Check that there are no more tapers than are of use."""
+        """Check that no taper leaks."""
         if self.taper == "multitaper" and self.n_tapers > 2 * self.time_bandwidth:
             raise InputError(
                 f"spectrogram.n_tapers is {self.n_tapers}, expected at most 2 x time_bandwidth = "
@@ -84,16 +84,16 @@ class BandPower:
 
     channels: tuple[str, ...] = schema.words("emg")  # roles; an empty list leaves it out
     band: tuple[float, float] = schema.band(20.0, 50.0)  # Hz
-    repeat: int = schema.whole(1, low=1, high=100)  # so many rows of an image, lest filters overlook one
+    repeat: int = schema.whole(1, low=1, high=100)  # rows of an image; filters could miss a single row
 
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """The signals themselves at one rate, in place of spectra, for networks with filters of their own."""
+    """The signals themselves at one rate, instead of spectra, for networks that learn their filters."""
 
-    channels: tuple[str, ...] = schema.words()  # roles; an empty list leaves spectra
-    rate_hz: float = schema.number(100.0, positive=True, high=1000.0)  # others are resampled to it
-    # share of an epoch; with more missing it has no features, with less the gaps are interpolated
+    channels: tuple[str, ...] = schema.words()  # roles; an empty list means spectra
+    rate_hz: float = schema.number(100.0, positive=True, high=1000.0)  # signals are resampled to this rate
+    # an epoch has no features if a larger share of it is missing; smaller gaps are interpolated
     max_missing: float = schema.number(0.3, low=0.0, high=0.9)
 
 
@@ -110,7 +110,7 @@ def extract(recording: Recording, epochs: EpochGrid, recipe: Recipe) -> tuple[Fl
     """Return features (n_epochs, n_frames, n_features) and their names.
 
     EEG features are 10 log10 of the mean power density in a bin (dB re 1 uV2/Hz), EMG features 10 log10 of
-    the power within the band (dB re 1 uV2), so that a factor of 10 in amplitude is 20 wherever it occurs.
+    the power within the band (dB re 1 uV2): a factor of 10 in amplitude is always 20 dB.
     """
     settings = cast(Settings, recipe.settings)
     if settings.samples.channels:
@@ -135,7 +135,7 @@ def extract(recording: Recording, epochs: EpochGrid, recipe: Recipe) -> tuple[Fl
 
 
 def _joined(recording: Recording, roles: Sequence[str], parts: Sequence[Floats32]) -> Floats32:
-    """Return the features of all channels side by side; an epoch that lacks one of them has none."""
+    """Return the features of all channels side by side; an epoch that lacks one channel is NaN."""
     for role, part in zip(roles, parts, strict=True):
         if np.isnan(part).any(axis=(1, 2)).all():
             raise InputError(
@@ -149,11 +149,11 @@ def _joined(recording: Recording, roles: Sequence[str], parts: Sequence[Floats32
     return values
 
 
-MARGIN_SECONDS = 1.0  # on either side of what is resampled, so that no epoch is near an edge
+MARGIN_SECONDS = 1.0  # resampled on either side of a block as well, so that no epoch is near an edge
 
 
 def _samples(signal: Signal, epochs: EpochGrid, wanted: Samples, role: str) -> Floats32:
-    """Return samples in uV (n_epochs, n_samples, 1) at the rate wanted; NaN where too many are missing."""
+    """Return samples in uV (n_epochs, n_samples, 1) at the recipe's rate; NaN where too many are missing."""
     length, rate = epochs.epoch_seconds, signal.rate_hz
     n_samples = round(wanted.rate_hz * length)
     if abs(n_samples - wanted.rate_hz * length) > 1e-6:
@@ -186,7 +186,7 @@ def _samples(signal: Signal, epochs: EpochGrid, wanted: Samples, role: str) -> F
 
 
 def _lost_shares(samples: Floats, edges: Ints) -> Floats:
-    """Return the share of each epoch that is missing; one whose samples are all the same is missing whole."""
+    """Return the share of each epoch that is missing; an epoch of equal samples is missing as a whole."""
     pieces = [samples[a:b] for a, b in pairwise(edges)]
     flat = [np.isnan(piece).all() or np.nanmin(piece) == np.nanmax(piece) for piece in pieces]
     return np.where(flat, 1.0, [float(np.isnan(piece).mean()) for piece in pieces])
@@ -213,28 +213,28 @@ def _frames(
 PAPER_Z = 3.0
 PAPER_HIGH_SHARE = 0.5
 SEGMENT_SECONDS = 1.0
-SEGMENT_SAMPLES = 8  # at least: some files keep an EMG as one number a second
+SEGMENT_SAMPLES = 8  # the minimum: some files store an EMG as one value per second
 HUM_SHARE = 0.5
 PLAUSIBLE_UV = (0.5, 20_000.0)  # peak to peak within a second, from a quiet channel to a mouse's EMG
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the graded rules allow a channel."""
+    """Limits of the graded rules for a channel."""
 
-    z: float  # too large: a range beyond so many robust deviations of the log range,
-    times: float  # and beyond so many times the usual range
+    z: float  # a segment is too large beyond this many robust deviations of the log range,
+    times: float  # and beyond this multiple of the usual range
     flat: float  # a segment is flat when its range is below this share of the usual one
-    has_high: bool  # whether power above 45 Hz speaks against it
+    has_high: bool  # whether power above 45 Hz is an artefact
 
 
-# A tense muscle is up to a hundred times louder than a slack one, all above 20 Hz: wake, no artefact.
+# A tense muscle is up to a hundred times stronger than a slack one, all above 20 Hz: wake, no artefact.
 EEG = Limits(z=4.0, times=3.0, flat=0.02, has_high=True)
 EMG = Limits(z=6.0, times=100.0, flat=0.001, has_high=False)
 
 
 def assess(recording: Recording, epochs: EpochGrid, rules: str) -> Assessed:
-    """Return beta and reasons per epoch: the worst of the EEG channel and, where there is one, the EMG."""
+    """Return beta and reasons per epoch: the worse of the EEG and, if recorded, the EMG."""
     judge = _paper if rules == "kdd2026" else _graded
     parts = []
     for role, limits in (("eeg", EEG), ("emg", EMG)):
@@ -250,7 +250,7 @@ def assess(recording: Recording, epochs: EpochGrid, rules: str) -> Assessed:
 
 
 def _paper(signal: Signal, epochs: EpochGrid, role: str, limits: Limits) -> Assessed:
-    """Peak-to-peak amplitude beyond 3 deviations of this recording, or too much power above 45 Hz."""
+    """Mark amplitudes beyond 3 deviations of this recording, and too much power above 45 Hz."""
     segments = measure_segments(signal, epochs, 1, spectra=limits.has_high, unit="uV")
     _warn_unit(segments, signal, role)
     flags = {f"{role}: no signal": segments.lost(), f"{role}: amplitude": segments.is_extreme(PAPER_Z)}
@@ -260,7 +260,7 @@ def _paper(signal: Signal, epochs: EpochGrid, role: str, limits: Limits) -> Asse
 
 
 def _graded(signal: Signal, epochs: EpochGrid, role: str, limits: Limits) -> Assessed:
-    """Share of the epoch's seconds that are missing, flat, clipped, too large, or hum."""
+    """Return the share of the epoch's seconds that are missing, flat, clipped, too large or mains hum."""
     length = max(SEGMENT_SECONDS, SEGMENT_SAMPLES / signal.rate_hz)
     per_epoch = max(1, round(epochs.epoch_seconds / length))
     segments = measure_segments(signal, epochs, per_epoch, spectra=True, unit="uV")
@@ -274,7 +274,7 @@ def _graded(signal: Signal, epochs: EpochGrid, role: str, limits: Limits) -> Ass
 
 
 def _warn_unit(segments: Segments, signal: Signal, role: str) -> None:
-    """Warn when a voltage is so small or so large that its unit must be another one."""
+    """Warn if a voltage is so small or so large that its unit must be wrong."""
     usual, (low, high) = segments.usual_range, PLAUSIBLE_UV
     if not signal.unit or not np.isfinite(usual) or low <= usual <= high:
         return

@@ -1,4 +1,4 @@
-"""Heartbeats of a recording, and how much their intervals vary around epochs."""
+"""Heartbeats of a recording, and heart rate variability around epochs."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from stageguard.signals.windows import (
 
 PLAUSIBLE_SECONDS = (0.3, 2.0)  # 200 and 30 beats per minute
 BLOCK_SECONDS, OVERLAP_SECONDS = 300.0, 15.0  # an artefact upsets the detector for one block only
-LEAST_SECONDS = 5.0  # the detector learns its thresholds in the first two
+LEAST_SECONDS = 5.0  # the detector learns its thresholds in the first two seconds
 REFRACTORY_SECONDS = 0.2
-PEAK_REACH_SECONDS = 0.06  # how far the top of an R wave may be from where the detector puts the beat
+PEAK_REACH_SECONDS = 0.06  # largest distance of an R wave's peak from the detected beat
 LEAST_FIRST_HEIGHT = 0.4  # of the usual height
-FLAT_SECONDS = 2.0  # an ECG that does not change at all for so long is not connected
-PATCH_SECONDS = 0.1  # shorter holes are bridged
-LEAST_RATE_HZ = 61.0  # the detector looks at 5 to 30 Hz
+FLAT_SECONDS = 2.0  # an ECG that is constant for this long is not connected
+PATCH_SECONDS = 0.1  # gaps up to this length are interpolated
+LEAST_RATE_HZ = 61.0  # the detector uses 5 to 30 Hz
 LOCAL_BEATS = 11
 
 
@@ -47,12 +47,15 @@ class Beats:
 
     @property
     def is_plausible(self) -> Mask:
-        """Whether each interval is that of a heart rate from 30 to 200 beats per minute."""
+        """Whether each interval corresponds to a heart rate from 30 to 200 beats per minute."""
         low, high = PLAUSIBLE_SECONDS
         return np.asarray((self.intervals >= low) & (self.intervals <= high))
 
     def normal(self, tolerance: float) -> Mask:
-        """Whether each interval is plausible and within a share of the median of the 11 such ones around."""
+        """Whether each interval is plausible and near the median of the 11 plausible intervals around it.
+
+        ``tolerance`` is the largest distance from that median, as a share of it.
+        """
         kept = np.flatnonzero(self.is_plausible)
         normal = np.zeros(len(self.times), dtype=np.bool_)
         if len(kept):
@@ -68,7 +71,7 @@ def has_beats(recording: Recording) -> bool:
 
 
 def find_beats(recording: Recording) -> Beats:
-    """Return a recording's heartbeats: those it brings, else those `sleepecg` finds in its ECG by blocks."""
+    """Return a recording's heartbeats: its channel 'beats', else those `sleepecg` finds in its ECG."""
     if "beats" in recording.signals:
         return _given(recording, recording.signals["beats"])
     if "ecg" not in recording.signals:
@@ -90,7 +93,7 @@ def find_beats(recording: Recording) -> Beats:
         )
     times, lost = _detected(signal)
     intervals = np.append(np.nan, np.diff(times)) if len(times) else np.zeros(0)
-    for first, end in lost:  # no interval reaches over a lost stretch
+    for first, end in lost:  # no interval may span a lost stretch
         after = int(np.searchsorted(times, (first + end) / 2))
         if after < len(times):
             intervals[after] = np.nan
@@ -98,7 +101,7 @@ def find_beats(recording: Recording) -> Beats:
 
 
 def _given(recording: Recording, channel: Signal | Series) -> Beats:
-    """Return beats whose times, and perhaps intervals, a recording brings."""
+    """Return the beats of the channel 'beats'; intervals that it lacks are the steps between its times."""
     if not isinstance(channel, Series):
         raise InputError(
             f"channel 'beats' of recording {recording.id!r} is sampled at a steady rate, expected the times "
@@ -109,7 +112,7 @@ def _given(recording: Recording, channel: Signal | Series) -> Beats:
     steps = np.append(np.nan, np.diff(channel.times))
     intervals = np.where(known, intervals, steps)
     if abs(intervals[0] - channel.times[0]) < 1e-3:
-        intervals[0] = np.nan  # counted from the recording's start, where no beat was
+        intervals[0] = np.nan  # measured from the recording's start, which is no beat
     usual = float(np.nanmedian(intervals)) if np.isfinite(intervals).any() else 0.0
     if not PLAUSIBLE_SECONDS[0] <= usual <= PLAUSIBLE_SECONDS[1]:
         raise InputError(
@@ -120,7 +123,7 @@ def _given(recording: Recording, channel: Signal | Series) -> Beats:
 
 
 def _detected(signal: Signal) -> tuple[Floats, list[tuple[float, float]]]:
-    """Return times of beats, and stretches of time without a signal."""
+    """Return the times of beats that `sleepecg` finds block by block, and stretches without a signal."""
     sleepecg = library("sleepecg", "heartbeats from an ECG")
     beats: list[Floats] = []
     lost: list[tuple[float, float]] = []
@@ -142,13 +145,13 @@ def _detected(signal: Signal) -> tuple[Floats, list[tuple[float, float]]]:
             peaks = (_refined(piece, peaks, signal.rate_hz) + (a + begin)) / signal.rate_hz
             beats.append(peaks[(peaks >= first / signal.rate_hz) & (peaks < end / signal.rate_hz)])
     times = np.sort(np.concatenate(beats)) if beats else np.zeros(0)
-    # where two blocks meet, a beat may be seen by both
+    # where two blocks meet, both may find the same beat
     times = times[np.append(np.inf, np.diff(times)) >= REFRACTORY_SECONDS] if len(times) else times
     return times, lost
 
 
 def _usable(samples: Floats, rate_hz: float) -> Mask:
-    """Bridge short holes in place, and tell which samples are a signal: not missing, not a long flat line."""
+    """Fill short gaps in place; return which samples are a signal, not missing and not in a flat line."""
     there = np.isfinite(samples)
     if not there.all() and there.any():
         for a, b in zip(*runs(~there), strict=True):
@@ -164,10 +167,11 @@ def _usable(samples: Floats, rate_hz: float) -> Mask:
 
 
 def _refined(samples: Floats, peaks: npt.NDArray[np.integer], rate_hz: float) -> Floats:
-    """Return where the R waves near the beats found are highest, to a fraction of a sample.
+    """Return the positions of the R waves' peaks near the detected beats, to a fraction of a sample.
 
-    Whether they point up or down is decided for all of them together, so that no beat is taken at R and the
-    next at S. A first beat far lower than the others is none: the detector must find one within a second.
+    Whether R waves point up or down is decided for all of them together, so that no beat is placed at R and
+    the next at S. A first beat far lower than the others is dropped: the detector always reports a beat in
+    its first second.
     """
     reach = max(round(PEAK_REACH_SECONDS * rate_hz), 1)
     inner = np.clip(peaks, reach + 1, len(samples) - reach - 2)
@@ -186,7 +190,7 @@ def _refined(samples: Floats, peaks: npt.NDArray[np.integer], rate_hz: float) ->
 
 
 def _running_median(values: Floats, length: int) -> Floats:
-    """Return the median of the values around each; at the ends of the first and of the last of them."""
+    """Return the running median; at either end, that of the first or last full window."""
     length = min(length, len(values) - (len(values) + 1) % 2)
     half = length // 2
     windows = np.lib.stride_tricks.sliding_window_view(values, length)
@@ -199,9 +203,9 @@ Measures = Callable[[Floats, Floats], dict[str, float]]
 GROUPS = ("epoch", "time", "frequency", "nonlinear")
 BANDS = {"vlf": (0.0033, 0.04), "lf": (0.04, 0.15), "hf": (0.15, 0.4)}
 LEAST_BEATS = 20
-LEAST_SHARE = 0.5  # of a window that normal intervals must fill
+LEAST_SHARE = 0.5  # normal intervals must fill this share of a window
 BRIDGE_SECONDS = 5.0  # a longer time without a normal beat is a gap
-LEAST_POWER_MS2 = 1e-3  # a steady heart has no power at all, which has no logarithm
+LEAST_POWER_MS2 = 1e-3  # keeps the logarithm finite for a heart without variability
 BLOCK_WINDOWS = 256
 DFA_BEATS = np.arange(4, 17)
 MOST_BEATS = 1200  # of a window, for sample entropy: its cost grows with the square
@@ -214,15 +218,15 @@ class Heart:
     use: str = schema.choice("always", *IF_PRESENT)
     groups: tuple[str, ...] = schema.words(*GROUPS)
     window_seconds: float = schema.number(300.0, low=60.0, high=3600.0)  # around each epoch
-    # an interval further than this share from the median of the 11 around it is left out
+    # an interval that differs by more than this share from the median of the 11 around it is left out
     ectopic_tolerance: float = schema.number(0.2, low=0.01, high=1.0)
-    # rate at which intervals are read for their spectrum
+    # rate to which intervals are interpolated for their spectrum
     resample_hz: float = schema.number(4.0, low=1.0, high=20.0)
-    # Hz; shares of "lf" and "hf" where both are there
+    # Hz; if "lf" and "hf" are both here, their shares are features too
     bands: Mapping[str, tuple[float, float]] = schema.bands(BANDS)
 
     def __post_init__(self) -> None:
-        """Check the names of the groups, and that the bands can be seen."""
+        """Check the names of the groups, and that the bands are below half of the rate."""
         for name in self.groups:
             checks.choice(name, "heart.groups", GROUPS)
         if not self.groups:
@@ -241,7 +245,7 @@ class Normal:
 
     times: Floats  # (n,) when each ends, in seconds
     ms: Floats  # (n,) its length in milliseconds
-    follows: Mask  # (n,) whether it follows the one before directly, no beat left out
+    follows: Mask  # (n,) whether it directly follows the interval before, with no beat left out
 
     @classmethod
     def of(cls, beats: Beats, tolerance: float) -> Normal:
@@ -276,7 +280,7 @@ def epoch_measures(ms: Floats, steps: Floats) -> dict[str, float]:
 
 
 def time_measures(ms: Floats, steps: Floats) -> dict[str, float]:
-    """Return measures of the time domain (Task Force 1996); steps are between intervals that follow."""
+    """Return measures of the time domain (Task Force 1996); ``steps`` are between consecutive intervals."""
     low, high = np.percentile(ms, [25, 75])
     some = len(steps) > 0
     return {
@@ -305,10 +309,11 @@ def nonlinear_measures(ms: Floats, steps: Floats) -> dict[str, float]:
 
 
 def sample_entropy(values: Floats, length: int, tolerance: float) -> float:
-    """Return minus the log of the chance that runs alike for `length` values stay alike for one more.
+    """Return sample entropy (Richman and Moorman 2000).
 
-    Richman and Moorman (2000). Values are alike up to the tolerance. Where no run stays alike it is as if one
-    did, so that the number is finite.
+    This is minus the log of the chance that two runs that are alike for `length` values are alike for one
+    more. Values are alike if they differ by at most the tolerance. If no two runs stay alike, one pair is
+    assumed to, so that the result is finite.
     """
     n = len(values)
     if n < length + 2:
@@ -319,7 +324,7 @@ def sample_entropy(values: Floats, length: int, tolerance: float) -> float:
     for step in range(length):
         alike &= near[step : step + m, step : step + m]
     longer = alike & near[length : length + m, length : length + m]
-    # each pair stands twice in the table, and each run is like itself
+    # subtract the diagonal, where each run is compared with itself
     n_alike, n_longer = (int(np.count_nonzero(table)) - m for table in (alike, longer))
     return float(np.log(max(n_alike, 1) / max(n_longer, 1)))
 
@@ -327,7 +332,8 @@ def sample_entropy(values: Floats, length: int, tolerance: float) -> float:
 def dfa_exponent(values: Floats, sizes: Ints) -> float:
     """Return the exponent by which fluctuations around a local trend grow with the size of the box.
 
-    Peng et al. (1995): 0.5 for noise, 1.5 for its sum. Boxes are cut from both ends. 0 for a steady series.
+    As in Peng et al. (1995): 0.5 for white noise, 1.5 for its cumulative sum. Boxes are cut from both ends.
+    A constant series gives 0.
     """
     profile = np.cumsum(values - values.mean())
     sizes = sizes[sizes <= len(values) // 4]
@@ -353,10 +359,10 @@ def dfa_exponent(values: Floats, sizes: Ints) -> float:
 def frequency_measures(
     normal: Normal, first: Floats, end: Floats, rate_hz: float, bands: Mapping[str, tuple[float, float]]
 ) -> Columns:
-    """Return log power of the bands in windows, and where in "hf" the most of it is.
+    """Return the log power of each band in windows, and the peak within "hf".
 
-    The intervals are read at an even rate from a cubic spline; each window is freed of its linear trend,
-    tapered (Hann), and its periodogram summed over the bands, in ms2. Stretches without beats do not count.
+    The intervals are interpolated to an even rate by a cubic spline. Each window is detrended linearly and
+    tapered (Hann). Its periodogram is summed over the bands, in ms2. Stretches without beats do not count.
     """
     lines, density = _spectra(normal, first, end, rate_hz)
     inside = {name: (lines > low) & (lines <= high) for name, (low, high) in bands.items()}
@@ -399,7 +405,7 @@ def _spectra(normal: Normal, first: Floats, end: Floats, rate_hz: float) -> tupl
     interpolate = library("scipy.interpolate", "heart-rate variability by frequency")
     grid = np.arange(0.0, float(end[-1]) + 0.5 / rate_hz, 1.0 / rate_hz)
     smooth = interpolate.CubicSpline(normal.times, normal.ms)
-    series = np.clip(smooth(grid), normal.ms.min(), normal.ms.max())  # over a gap a spline may go anywhere
+    series = np.clip(smooth(grid), normal.ms.min(), normal.ms.max())  # a spline may overshoot over a gap
     after = np.clip(np.searchsorted(normal.times, grid), 1, len(normal.times) - 1)
     gap = normal.times[after] - normal.times[after - 1]
     covered = (gap <= BRIDGE_SECONDS) & (grid >= normal.times[0]) & (grid <= normal.times[-1])
@@ -411,7 +417,7 @@ def _spectra(normal: Normal, first: Floats, end: Floats, rate_hz: float) -> tupl
 
 
 def _periodograms(values: Floats, covered: Mask, rate_hz: float) -> Floats:
-    """Return one-sided power densities of rows without their trend; uncovered samples weigh nothing."""
+    """Return one-sided power densities of detrended rows; uncovered samples have weight 0."""
     n = values.shape[1]
     taper = np.hanning(n + 1)[:-1] * covered
     weight = covered.astype(np.float64)
@@ -432,7 +438,7 @@ def _periodograms(values: Floats, covered: Mask, rate_hz: float) -> Floats:
 def _per_window(
     normal: Normal, first: Floats, end: Floats, measures: Measures, least_beats: int = LEAST_BEATS
 ) -> Columns:
-    """Return what a function says of the intervals in each window; NaN where they are too few."""
+    """Return the measures of the intervals in each window; NaN where there are too few intervals."""
     a, b = np.searchsorted(normal.times, first), np.searchsorted(normal.times, end)
     filled = np.append(0.0, np.cumsum(normal.ms / 1000.0))
     enough = (b - a >= least_beats) & (filled[b] - filled[a] >= LEAST_SHARE * (end - first))
@@ -442,7 +448,7 @@ def _per_window(
     for window in np.flatnonzero(enough):
         i, j = a[window], b[window]
         follows = normal.follows[i:j].copy()
-        follows[0] = False  # its forerunner is outside
+        follows[0] = False  # the interval before is outside the window
         for name, value in measures(normal.ms[i:j], steps[i:j][follows]).items():
             columns[name][window] = value
     return columns

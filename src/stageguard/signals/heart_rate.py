@@ -20,14 +20,14 @@ READY_MADE = "heart_rate_variability"  # Walch's own feature, as the files of th
 
 
 def raw_heart_rate(recording: Recording) -> tuple[Floats, Floats]:
-    """Return times and values of a recording's heart rates, in beats per minute, as they come."""
+    """Return times and values of all heart rates of a recording, in beats per minute."""
     return timed_values(recording.channel("heart_rate"), "bpm", "channel 'heart_rate'")
 
 
 def read_heart_rate(recording: Recording) -> tuple[Floats, Floats]:
     """Return times and values of the plausible heart rates of a recording, in beats per minute."""
     times, values = raw_heart_rate(recording)
-    keep = (values >= PLAUSIBLE_BPM[0]) & (values <= PLAUSIBLE_BPM[1])  # a watch off the wrist says 0
+    keep = (values >= PLAUSIBLE_BPM[0]) & (values <= PLAUSIBLE_BPM[1])  # a watch off the wrist records 0
     return times[keep], values[keep]
 
 
@@ -38,7 +38,7 @@ def heart_rate_features(recording: Recording, epochs: EpochGrid, names: tuple[st
     around it, both of the rate interpolated to every second. ``heart_rate_change`` is Walch's: the standard
     deviation, from 285 s before the epoch to 285 s after it, of the rate filtered by a difference of two
     Gaussians (120 s less 0.75 times 600 s) and divided by the 90th percentile of its size in the recording.
-    It is the only one of a recording that brings it ready-made, as "heart_rate_variability".
+    A recording with a channel "heart_rate_variability" and no heart rate has only this feature, ready-made.
     """
     if "heart_rate" not in recording.signals and READY_MADE in recording.signals:
         return {"heart_rate_change": _ready_made(recording, epochs)}
@@ -58,7 +58,7 @@ def heart_rate_features(recording: Recording, epochs: EpochGrid, names: tuple[st
 
 
 def _each_second(recording: Recording, epochs: EpochGrid) -> tuple[Floats, Floats]:
-    """Return the seconds of the night between first and last heart rate, and the rate at each."""
+    """Return every second of the night between the first and last heart rate, and the rate at each."""
     times, values = read_heart_rate(recording)
     first = max(float(times[0]), 0.0) if len(times) else 0.0
     last = min(float(times[-1]), float(epochs.edges[-1])) if len(times) else 0.0
@@ -73,7 +73,7 @@ def _each_second(recording: Recording, epochs: EpochGrid) -> tuple[Floats, Float
 
 
 def _ready_made(recording: Recording, epochs: EpochGrid) -> Floats:
-    """Return a feature per epoch as a recording brings it."""
+    """Return the channel "heart_rate_variability", which has one value per epoch."""
     channel = recording.channel(READY_MADE)
     if not isinstance(channel, Signal) or abs(channel.rate_hz * epochs.epoch_seconds - 1) > 1e-6:
         raise InputError(
@@ -87,7 +87,7 @@ def _ready_made(recording: Recording, epochs: EpochGrid) -> Floats:
 
 
 def walch_filtered(rate: Floats) -> Floats:
-    """Return a heart rate of every second less its mean, filtered by the difference of two Gaussians."""
+    """Return a heart rate per second, minus its mean, filtered by the difference of two Gaussians."""
     offset = np.arange(KERNEL_SECONDS) - KERNEL_SECONDS // 2
     kernel = np.exp(-0.5 * (offset / NARROW_SECONDS) ** 2)
     kernel -= WIDE_WEIGHT * np.exp(-0.5 * (offset / WIDE_SECONDS) ** 2)
@@ -98,7 +98,7 @@ def walch_filtered(rate: Floats) -> Floats:
 def _moments(times: Floats, values: Floats, first: Floats, end: Floats) -> tuple[Floats, Floats]:
     """Return mean and standard deviation of values in stretches of time; NaN where there are none."""
     a, b = np.searchsorted(times, first), np.searchsorted(times, end)
-    centred = values - values.mean()  # sums of squares of a small number lose nothing
+    centred = values - values.mean()  # keeps the sums of squares accurate
     sums = np.append(0.0, np.cumsum(centred))
     squares = np.append(0.0, np.cumsum(centred**2))
     n = b - a

@@ -1,4 +1,4 @@
-"""The one table of modalities: what is recorded, the modules that know it, the cohorts that imitate it."""
+"""The table of modalities: channels, recipes, profiles, and the datasets that synthetic cohorts imitate."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from stageguard.base.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Modality:
-    """What is recorded, and how the dataset that the paper uses for it is imitated."""
+    """A kind of recording, and how synthetic cohorts imitate the dataset that the paper uses for it."""
 
     name: str  # as in ``signal_quality(recording, name)``, in recipes and in datasets
-    roles: tuple[str, ...]  # channels that show a recording to be of this modality
-    recipe: str  # built in; suits the imitated dataset
-    profile: str  # fitted; simulated adults have its bouts and transitions
-    dataset: str  # whose native layout is written; `stageguard.datasets` reads it by this name
+    roles: tuple[str, ...]  # channels by which a recording is recognised as this modality
+    recipe: str  # built-in recipe that suits the imitated dataset
+    profile: str  # fitted profile; simulated adults have its bouts and transitions
+    dataset: str  # imitated dataset; synthetic cohorts are written in its layout
     layouts: tuple[str, ...]  # kinds of files, the usual one first
     evening_minutes: float = 12.0  # mean time awake before lights off
     morning_minutes: float = 8.0  # mean time awake after lights on
-    hours: float = 8.0  # length of a simulated recording unless another is asked for
+    hours: float = 8.0  # default length of a simulated recording
     scheme: str = "wnr3"  # stages the paper uses for the dataset
     epoch_seconds: float = 30.0  # the paper's
-    # epoch length of signal quality where no scoring says it; None where it depends on the species
+    # epoch length of signal quality for a recording without a scoring; None if it depends on the species
     default_epoch_seconds: float | None = 30.0
     is_mouse: bool = False
     variants: tuple[str, ...] = ("adult", "narcolepsy", "infant")  # whose sleep can be simulated
 
     @property
     def module(self) -> str:
-        """Name of its module in `signals` and `synthetic`."""
+        """Name of the modality's module in `signals` and `synthetic`."""
         return self.name.replace("-", "_")
 
 

@@ -26,45 +26,45 @@ from stageguard.signals.windows import Windows, covered_share, frequencies, powe
 Assessed = tuple[Floats, tuple[str, ...]]  # beta (n_epochs,); the reasons, one per epoch, "" where clean
 Stretches = dict[str, tuple[Floats, Floats]]  # bad time by reason: starts and ends in seconds
 
-HIGH_HZ = 45.0  # the paper's: power above it is muscle or noise
+HIGH_HZ = 45.0  # from the paper: power above this is muscle or noise
 HUM_HZ = (50.0, 60.0)
 HUM_HALF_WIDTH_HZ = 1.5
-RAIL_SECONDS = 0.006  # a signal that stays this long at its utmost value has hit a limit
-RAIL_RUNS = 2  # and does so in at least so many segments; the highest peak of all does it once
+RAIL_SECONDS = 0.006  # a signal that stays at its extreme value for this long has hit a limit,
+RAIL_RUNS = 2  # if it does so in this many segments; one segment may just hold the highest peak
 MAD_TO_SD = 1.4826
-LEAST_SHARE = 1e-3  # of an epoch; less is rounding
+LEAST_SHARE = 1e-3  # of an epoch; smaller shares are rounding errors
 
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """What was measured, each an array (n_epochs, n_segments)."""
+    """Measurements of the segments of each epoch, as arrays (n_epochs, n_segments)."""
 
-    missing: Floats  # share of samples that are not there
-    range: Floats  # largest less smallest sample; NaN where none is there
-    clipped: Mask  # whether the signal rests at the utmost value of the whole recording
-    # share of power above 45 Hz, mains hum not counted; NaN where the rate or the signal does not tell
+    missing: Floats  # share of missing samples
+    range: Floats  # largest minus smallest sample; NaN if all are missing
+    clipped: Mask  # whether the signal rests at an extreme value of the whole recording
+    # share of power above 45 Hz without mains hum; NaN if the rate is too low or the signal is missing
     high: Floats
     hum: Floats  # share of power at 50 or 60 Hz that stands out from its surroundings; NaN likewise
 
     @property
     def usual_range(self) -> float:
-        """Median range of the segments that move at all; NaN where none does."""
+        """Median range of the segments that are not constant; NaN if all are constant."""
         moving = self.range[self.range > 0]
         return float(np.median(moving)) if moving.size else float("nan")
 
     def lost(self) -> Mask:
-        """Whether each epoch of one segment gives no amplitude: nothing is recorded, or nothing moves."""
+        """Whether each epoch (of one segment) has no amplitude: the signal is missing or constant."""
         return np.asarray(~(np.where(self.missing > 0.5, np.nan, self.range)[:, 0] > 0))
 
     def is_extreme(self, z: float) -> Mask:
-        """Whether each epoch of one segment is so many deviations from the recording's mean amplitude."""
+        """Whether each epoch (of one segment) is over z deviations from the recording's mean amplitude."""
         return np.asarray(np.abs(plain_z(np.where(self.lost(), np.nan, self.range[:, 0]))) > z)
 
     def flags(self, role: str, z: float, times: float, flat: float) -> dict[str, Mask]:
-        """Return which segments are missing, flat, clipped or too large, by reason; each for one of them.
+        """Return which segments are missing, flat, clipped or too large; each segment has at most one reason.
 
-        Flat is a range below a share of the usual one; too large is one beyond both so many robust deviations
-        of the log range and so many times the usual range.
+        A segment is flat if its range is below ``flat`` of the usual range. It is too large if its range is
+        beyond both ``z`` robust deviations of the log range and ``times`` the usual range.
         """
         missing = self.missing > 0.5
         is_flat = ~missing & ~(self.range > flat * self.usual_range)
@@ -83,7 +83,7 @@ class Segments:
 def measure_segments(
     signal: Signal, epochs: EpochGrid, per_epoch: int, *, spectra: bool, unit: str | None = None
 ) -> Segments:
-    """Return what can be measured of equal parts of each epoch, reading the signal once, piece by piece."""
+    """Return the measurements of equal parts of each epoch; the signal is read once, piece by piece."""
     windows = Windows.parts(signal, epochs, per_epoch)
     shape = (epochs.n_epochs, per_epoch)
     missing = np.empty(shape)
@@ -128,14 +128,14 @@ def plain_z(values: Floats) -> Floats:
     """Return distances from the mean in standard deviations; NaN where there is no value."""
     known = values[np.isfinite(values)]
     spread = float(known.std()) if known.size else 0.0
-    # rounding alone makes equal amplitudes differ in the last digits
+    # rounding makes equal amplitudes differ in the last digits
     if spread <= 1e-9 * float(np.abs(known).max(initial=0.0)):
         return np.where(np.isfinite(values), 0.0, np.nan)
     return np.asarray((values - known.mean()) / spread)
 
 
 def _rests(samples: Floats, ends: Floats, least_run: int) -> Mask:
-    """Whether a segment holds a run of samples at one of its ends."""
+    """Whether each segment has a run of samples at ``ends``, its smallest or largest value."""
     equal = samples == ends[..., None]
     at_end = equal.sum(axis=-1) >= least_run
     if at_end.any():
@@ -169,13 +169,13 @@ def _shares(power: Floats32, lines: Floats, known: Mask) -> tuple[Floats, Floats
 
 
 def from_epochs(flags: Mapping[str, Mask]) -> Assessed:
-    """Return beta 1 for every epoch that a rule flags (n_epochs,), and the names of the rules that do."""
+    """Return beta (n_epochs,), 1 for every epoch that a rule flags, and the names of these rules."""
     beta = np.any(list(flags.values()), axis=0).astype(np.float64)
     return beta, _names(flags)
 
 
 def from_segments(flags: Mapping[str, Mask]) -> Assessed:
-    """Return the share of segments (n_epochs, n_segments) that any rule flags, and the rules that do."""
+    """Return beta, the share of each epoch's segments that any rule flags, and the names of these rules."""
     beta = np.any(list(flags.values()), axis=0).mean(axis=1)
     return beta, _names({name: np.asarray(flag.any(axis=1)) for name, flag in flags.items()})
 
@@ -190,7 +190,7 @@ def worst(parts: list[Assessed]) -> Assessed:
 
 
 def runs_of(flags: Mask, at_least: int) -> Mask:
-    """Return the flags that stand in a row of at least so many."""
+    """Return the flags that are in a run of ``at_least`` or more."""
     kept = np.zeros(len(flags), dtype=bool)
     for first, end in zip(*runs(flags), strict=True):
         kept[first:end] = end - first >= at_least
@@ -211,7 +211,7 @@ def from_stretches(stretches: Stretches, edges: Floats) -> Assessed:
 
 
 def named(beta: Floats, shares: Mapping[str, Floats]) -> Assessed:
-    """Return beta, 0 where it is next to nothing, and the reasons that have a share in it."""
+    """Return beta, 0 where it is only a rounding error, and the reasons that contribute to it."""
     beta = np.where(beta < LEAST_SHARE, 0.0, np.clip(beta, 0.0, 1.0))
     names = list(shares)
     rows = np.stack(list(shares.values()), axis=1)
@@ -234,7 +234,7 @@ class SignalQuality:
     Parameters
     ----------
     beta : array (n_epochs,)
-        0 clean to 1 lost; what `decode` takes as `quality`.
+        From 0 (clean) to 1 (lost); pass it to `decode` as `quality`.
     reasons : tuple of str
         One per epoch, such as "eeg: amplitude"; empty where beta is 0. Several are joined by "; ".
     epoch_seconds : float
@@ -242,7 +242,7 @@ class SignalQuality:
     modality : str
         What was recorded.
     rules : {"kdd2026", "graded"}
-        Thresholds as the paper prints them, or the share of the epoch that is bad.
+        The paper's thresholds, or the share of the epoch that is bad.
     recording : str
         Name of the recording.
     """
@@ -270,7 +270,7 @@ class SignalQuality:
         object.__setattr__(self, "beta", checks.frozen_array(beta, np.float64))
 
     def __repr__(self) -> str:
-        """Return length, rules, how many epochs are bad, and the recording."""
+        """Return length, rules, number of bad epochs, and the recording."""
         return (
             f"<SignalQuality {self.n_epochs} epochs of {self.epoch_seconds:g} s, {self.modality}, rules "
             f"{self.rules}, {int(np.count_nonzero(self.beta))} bad, recording {self.recording!r}>"
@@ -283,11 +283,11 @@ class SignalQuality:
 
     @property
     def is_bad(self) -> Mask:
-        """Whether each epoch has anything against it."""
+        """Whether each epoch is bad at least in part."""
         return self.beta > 0
 
     def counts(self) -> dict[str, int]:
-        """Return how many epochs each reason concerns, the most frequent first."""
+        """Return the number of epochs with each reason, the most frequent first."""
         return dict(
             Counter(part for reason in self.reasons if reason for part in reason.split("; ")).most_common()
         )
@@ -305,10 +305,10 @@ def signal_quality(
     modality : {"eeg-emg", "actigraphy", "cardiorespiratory", "bioradar"}
         What was recorded.
     epoch_seconds : float, optional
-        Length of an epoch. Default: that of the scoring; without one 30 s, but EEG must say it.
+        Length of an epoch. Default: that of the scoring; without a scoring 30 s, but EEG has no default.
     rules : {"kdd2026", "graded"}
-        "kdd2026": the paper's thresholds, an epoch is clean (0) or lost (1). "graded": the share of the
-        epoch that is bad by robust thresholds, which also know flat lines, clipping and mains hum.
+        "kdd2026": the paper's thresholds; an epoch is clean (0) or lost (1). "graded": the share of the
+        epoch that is bad by robust thresholds, which also detect flat lines, clipping and mains hum.
 
     Returns
     -------
@@ -321,6 +321,6 @@ def signal_quality(
     if epoch_seconds is None:
         epoch_seconds = scored_epoch_seconds(recording) or recorded.default_epoch_seconds
     epochs = EpochGrid.of(recording, epoch_seconds)
-    # Each module: beta (n_epochs,) and the reasons, one per epoch and "" where clean.
+    # each module returns beta (n_epochs,) and the reasons, one per epoch, "" where clean
     beta, reasons = load(f"signals.{recorded.module}:assess")(recording, epochs, rules)
     return SignalQuality(beta, reasons, epochs.epoch_seconds, modality, rules, recording.id)

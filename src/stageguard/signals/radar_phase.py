@@ -1,4 +1,4 @@
-"""The phase of a continuous-wave radar's echo, from I/Q or as given, and the rhythms in it."""
+"""The phase of a continuous-wave radar's echo, from I/Q or as recorded, and the rhythms in it."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from stageguard.base.units import quantity_of, to_unit
 from stageguard.night.recording import Recording, Signal
 from stageguard.signals.windows import decimate, low_pass_taps, runs, steady_signal, vertex
 
-CENTRE_SECONDS = 300.0  # the circle is fitted anew to each such stretch
-FLAT_SECONDS = 2.0  # an echo that does not change for so long is no echo
+CENTRE_SECONDS = 300.0  # a circle is fitted to each stretch of this length
+FLAT_SECONDS = 2.0  # a constant signal for this long is no echo
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
     """Phase at a steady rate."""
 
-    values: Floats  # (n,) unwrapped, in rad; it stays where it is while nothing is recorded
+    values: Floats  # (n,) unwrapped, in rad; constant while nothing is recorded
     is_present: Mask  # (n,) whether anything was recorded
     rate_hz: float
 
 
 @dataclass(frozen=True, slots=True)
 class Circle:
-    """A circle fitted to points of the I/Q plane, and how far they are from it."""
+    """A circle fitted to points of the I/Q plane, with the error of the fit and the height of the arc."""
 
     i: float
     q: float
@@ -45,16 +45,16 @@ class Circle:
 
 
 def radar_phase(recording: Recording, rate_hz: float, demodulation: str = "auto") -> Phase:
-    """Return the phase of the echo at a rate or above, from "radar_phase" if it is there, else from I and Q.
+    """Return the phase of the echo at ``rate_hz`` or above, from "radar_phase" if recorded, else from I/Q.
 
-    "arctangent" takes the angle about the centre of the circle that I and Q move on, which is where
-    reflections of everything at rest put it. "linear" takes the way along their main axis, for arcs too short
-    to tell a circle; its unit is the mean distance from the origin, which is 1 rad if nothing else reflects.
-    "auto" takes the first where a circle is found, else the second, with a warning.
+    "arctangent" takes the angle about the centre of the circle on which I and Q move; reflections from
+    objects at rest determine the centre. "linear" takes the distance along the main axis of I and Q, for arcs
+    too short to fit a circle. Its unit is the mean distance from the origin, which is 1 rad if nothing else
+    reflects. "auto" takes "arctangent" if a circle is found, else "linear" with a warning.
     """
     channels = radar_channels(recording)
     if "radar_phase" in channels:
-        # as points on a circle, so that it makes no difference whether it was unwrapped before
+        # as points on a circle, so that unwrapped and wrapped phases give the same result
         signal = channels["radar_phase"]
         real, rate = decimate(phase_seen(signal, np.cos), rate_hz)
         imaginary, _ = decimate(phase_seen(signal, np.sin), rate_hz)
@@ -74,7 +74,7 @@ def radar_phase(recording: Recording, rate_hz: float, demodulation: str = "auto"
 
 
 def radar_channels(recording: Recording) -> dict[str, Signal]:
-    """Return "radar_phase", or "radar_i" and "radar_q"; the error says how to map what is missing."""
+    """Return "radar_phase", or "radar_i" and "radar_q"; the error says how to map missing channels."""
     if "radar_phase" in recording.signals:
         signal = steady_signal(recording, "radar_phase")
         if signal.unit and quantity_of(signal.unit) != "angle":
@@ -102,7 +102,7 @@ def radar_channels(recording: Recording) -> dict[str, Signal]:
 
 
 def fit_circle(i: Floats, q: Floats) -> Circle:
-    """Return the circle nearest to points by Taubin's fit (1991), which short arcs do not shrink."""
+    """Return the circle nearest to points by Taubin's fit (1991), which is not too small for short arcs."""
     mean_i, mean_q = i.mean(), q.mean()
     x, y = i - mean_i, q - mean_q
     square = x**2 + y**2
@@ -127,7 +127,7 @@ def fit_circle(i: Floats, q: Floats) -> Circle:
 def _steps(
     real: Floats, imaginary: Floats, present: Mask, rate: float, demodulation: str, name: str
 ) -> Floats:
-    """Return the change of phase from sample to sample, 0 where there is nothing to go by."""
+    """Return the change of phase from sample to sample, 0 where either sample is missing."""
     both = present & np.concatenate([[False], present[:-1]])
     points = np.where(present, real + 1j * imaginary, 0.0)
     centres = _centres(real, imaginary, present, rate) if demodulation in ("auto", "arctangent") else None
@@ -146,7 +146,7 @@ def _steps(
 
 
 def _linear_steps(points: npt.NDArray[np.complex128], present: Mask, both: Mask, rate: float) -> Floats:
-    """Return steps along the main axis of each stretch, in mean distances from the origin."""
+    """Return the steps along each stretch's main axis, in units of the mean distance from the origin."""
     length = max(2, round(CENTRE_SECONDS * rate))
     size = np.abs(points[present]).mean()
     steps = np.concatenate([[0.0], np.diff(points)])
@@ -159,7 +159,7 @@ def _linear_steps(points: npt.NDArray[np.complex128], present: Mask, both: Mask,
             continue
         spread = np.cov(echoes.real, echoes.imag)
         axis = np.linalg.eigh(spread)[1][:, 1]
-        axis = axis if axis @ before >= 0 else -axis  # the way there stays the way there
+        axis = axis if axis @ before >= 0 else -axis  # same direction as in the stretch before
         made[chosen] = (steps[chosen].real * axis[0] + steps[chosen].imag * axis[1]) / size
         before = axis
     return np.where(both, made, 0.0)
@@ -168,7 +168,7 @@ def _linear_steps(points: npt.NDArray[np.complex128], present: Mask, both: Mask,
 def _centres(
     real: Floats, imaginary: Floats, present: Mask, rate: float
 ) -> npt.NDArray[np.complex128] | None:
-    """Return the circle's centre at every sample, from the stretches that show one; None if none does."""
+    """Return the circle's centre at every sample, from stretches with a sound circle; None without any."""
     length = round(CENTRE_SECONDS * rate)
     middles: list[float] = []
     centres: list[complex] = []
@@ -201,7 +201,7 @@ def _is_still(real: Floats, imaginary: Floats, rate: float) -> Mask:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """Samples of a phase in rad, as a function of them; missing ones are NaN."""
+    """A function of a phase's samples in rad, computed when they are read; missing samples are NaN."""
 
     signal: Signal
     function: Callable[[Floats], Floats]
@@ -216,28 +216,29 @@ class _Seen:
 
 
 def phase_seen(signal: Signal, function: Callable[[Floats], Floats]) -> Signal:
-    """Return a phase through a function of its angles in rad, which is applied to each slice that is read."""
+    """Return a signal that applies a function to the angles (rad) of each slice that is read."""
     return Signal(signal.name, _Seen(signal, function), signal.rate_hz, "")
 
 
-FINER = 4  # spectral lines between those that the window tells apart
-LEAST_PRESENT = 0.5  # of a window, for a rate to be told
+FINER = 4  # zero padding: this many spectral lines per line that the window resolves
+LEAST_PRESENT = 0.5  # share of a window that must be present to measure a rate
 
 
 @dataclass(frozen=True, slots=True)
 class Rhythm:
-    """The strongest rhythm of each window; NaN where less than half of the window is there."""
+    """The strongest rhythm of each window; NaN where less than half of the window is present."""
 
     rate_hz: Floats
-    amplitude: Floats  # half its range, if it were a sine: the square root of twice the power in the band
-    # share of the band's power at this frequency: near 1 for a clock, near 0.2 for noise
+    amplitude: Floats  # of a sine with the same power: the square root of twice the power in the band
+    # share of the band's power at this frequency: near 1 for a steady rhythm, near 0.2 for noise
     concentration: Floats
 
 
 def band_pass(values: Floats, rate_hz: float, band: tuple[float, float], seconds: float) -> Floats:
-    """Return what of a series without NaN lies within a band in Hz, whose edges are halved, without delay.
+    """Return the part of a series (without NaN) within a band in Hz, without delay.
 
-    The filter lasts so many seconds; its edges are about 3.3 over that wide.
+    The gain is one half at the band's edges. The filter is ``seconds`` long, and its edges are about
+    3.3 / ``seconds`` Hz wide.
     """
     n_taps = min(round(seconds * rate_hz), 2 * len(values) - 3) | 1
     taps = low_pass_taps(band[1] / rate_hz, n_taps) - low_pass_taps(band[0] / rate_hz, n_taps)
@@ -246,14 +247,14 @@ def band_pass(values: Floats, rate_hz: float, band: tuple[float, float], seconds
     step = n_fft - n_taps + 1
     spectrum = np.fft.rfft(taps, n_fft)
     filtered = np.empty(len(values))
-    for first in range(0, len(values), step):  # by pieces, each the part that needs no padding of its own
+    for first in range(0, len(values), step):  # overlap-save: keep only the part free of wrap-around
         piece = np.fft.irfft(np.fft.rfft(padded[first : first + n_fft], n_fft) * spectrum, n_fft)
         filtered[first : first + step] = piece[n_taps - 1 :][: len(values) - first]
     return filtered
 
 
 def strongest_rhythm(windows: Floats, rate_hz: float, band: tuple[float, float]) -> Rhythm:
-    """Return the strongest rhythm within a band in Hz of windows (n, n_samples); NaN is nothing to go by."""
+    """Return the strongest rhythm within a band in Hz of windows (n, n_samples); NaN is a missing sample."""
     present = np.isfinite(windows)
     share = present.mean(axis=1)
     usable = share >= LEAST_PRESENT
@@ -279,7 +280,7 @@ def strongest_rhythm(windows: Floats, rate_hz: float, band: tuple[float, float])
 
 
 def _highest_peaks(power: Floats) -> Ints:
-    """Return the place of the highest line that is above both of its neighbours, else of the highest."""
+    """Return the index of the highest line that is above both of its neighbours, else of the highest line."""
     rises = power[:, 1:-1] > power[:, :-2]
     falls = power[:, 1:-1] >= power[:, 2:]
     peaks = np.where(rises & falls, power[:, 1:-1], -1.0)

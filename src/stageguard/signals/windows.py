@@ -1,4 +1,4 @@
-"""Long signals piece by piece, windows around epochs, their power spectra, runs, shares of time, columns."""
+"""Shared steps of feature extraction: reading windows, resampling, power spectra, runs, clock features."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from stageguard.night.recording import Recording, Series, Signal
 
 Columns = dict[str, Floats]  # features by name, each (n_epochs,)
 
-BLOCK_SAMPLES = 2**20  # samples worked on at a time: 8 MB
+BLOCK_SAMPLES = 2**20  # samples processed at a time: 8 MB
 IF_PRESENT = ("if present", "always", "never")
 
 
@@ -27,8 +27,8 @@ IF_PRESENT = ("if present", "always", "never")
 class Windows:
     """Windows of one length on a signal, `per_epoch` of them in each epoch, in order of time."""
 
-    starts: Ints  # (n_epochs, per_epoch) first samples; at either end of the recording moved inside
-    n_samples: int  # of each
+    starts: Ints  # (n_epochs, per_epoch) first samples; windows beyond the recording's ends are moved inside
+    n_samples: int  # of each window
 
     @classmethod
     def centred(cls, signal: Signal, epochs: EpochGrid, per_epoch: int, seconds: float) -> Windows:
@@ -51,10 +51,10 @@ class Windows:
         return cls(starts.reshape(epochs.n_epochs, per_epoch), n_samples)
 
     def read(self, signal: Signal, unit: str | None = None) -> Iterator[tuple[slice, Floats]]:
-        """Yield some epochs at a time and their windows' samples, fresh, (n_epochs, per_epoch, n_samples).
+        """Yield slices of epochs, and a copy of their windows' samples (n_epochs, per_epoch, n_samples).
 
-        NaN and infinite samples, and those beyond the signal's end, come as NaN. A signal that names no unit
-        is not converted.
+        Infinite samples, and samples beyond the signal's end, become NaN. A signal without a unit is not
+        converted.
         """
         n_epochs, per_epoch = self.starts.shape
         step = max(1, BLOCK_SAMPLES // (per_epoch * self.n_samples))
@@ -68,7 +68,7 @@ class Windows:
 
 
 def read_samples(signal: Signal, first: int, end: int, unit: str | None = None) -> Floats:
-    """Return samples ``first`` to ``end``, in a unit if the signal names one, NaN wherever there is none."""
+    """Return samples ``first`` to ``end``, NaN where missing; converted to ``unit`` if the signal has one."""
     known = signal.read(min(first, signal.n_samples), min(end, signal.n_samples))
     if unit is not None and signal.unit:
         known = to_unit(known, signal.unit, unit, what=f"channel {signal.name!r}")
@@ -80,7 +80,7 @@ def read_samples(signal: Signal, first: int, end: int, unit: str | None = None) 
 
 
 def interpolated(samples: Floats) -> Floats:
-    """Return samples with straight lines where there are none, and 0 where there are none at all."""
+    """Return samples with missing ones interpolated linearly, or 0 if all are missing."""
     present = np.isfinite(samples)
     if present.all() or not present.any():
         return np.asarray(np.where(present, samples, 0.0))
@@ -105,7 +105,10 @@ def is_wanted(use: str, is_there: bool) -> bool:
 
 
 def timed_values(channel: Signal | Series, unit: str, what: str) -> tuple[Floats, Floats]:
-    """Return times in seconds and values of a channel, the first column of several, in a unit or its own."""
+    """Return times in seconds and values of a channel's first column, in ``unit``.
+
+    The values of a channel without a unit are returned unchanged.
+    """
     if isinstance(channel, Series):
         times, values = channel.times, channel.values.reshape(len(channel.times), -1)[:, 0]
     else:
@@ -115,10 +118,11 @@ def timed_values(channel: Signal | Series, unit: str, what: str) -> tuple[Floats
 
 
 def decimate(signal: Signal, rate_hz: float, unit: str | None = None) -> tuple[Floats, float]:
-    """Return a signal at a lower rate, read piece by piece, and that rate: its own over a whole number.
+    """Return a signal at a lower rate, read piece by piece, and the new rate.
 
-    A windowed-sinc low-pass at 0.8 of the new Nyquist frequency comes first. Missing samples do not count;
-    where they weigh more than half the result is NaN. ``rate_hz`` is the lowest rate wanted.
+    The new rate is the signal's rate divided by a whole number, and at least ``rate_hz``. A windowed-sinc
+    low-pass at 0.8 of the new Nyquist frequency comes first. Missing samples are left out; where their weight
+    is more than half, the result is NaN.
     """
     factor = max(1, int(signal.rate_hz / rate_hz + 1e-9))
     if factor == 1:
@@ -138,7 +142,7 @@ def decimate(signal: Signal, rate_hz: float, unit: str | None = None) -> tuple[F
 
 
 def low_pass_taps(cutoff: float, n_taps: int) -> Floats:
-    """Return a Hamming-windowed sinc whose odd number of taps sum to 1; cutoff in cycles per sample."""
+    """Return the taps of a Hamming-windowed sinc, an odd number with sum 1; cutoff in cycles per sample."""
     n_taps |= 1
     offsets = np.arange(n_taps) - n_taps // 2
     taps = np.sinc(2 * cutoff * offsets) * np.hamming(n_taps)
@@ -146,7 +150,7 @@ def low_pass_taps(cutoff: float, n_taps: int) -> Floats:
 
 
 def _weighted(samples: Floats, taps: Floats, factor: int) -> Floats:
-    """Return every factor-th weighted mean of the samples that are there; NaN where few of them are."""
+    """Return every factor-th weighted mean of the present samples; NaN where at least half are missing."""
     present = np.isfinite(samples)
     views = np.lib.stride_tricks.sliding_window_view
     if present.all():
@@ -173,7 +177,7 @@ def covered_share(edges: Floats, starts: Floats, ends: Floats) -> Floats:
         return np.zeros(len(edges) - 1)
     order = np.argsort(starts, kind="stable")
     starts, ends = starts[order], np.maximum.accumulate(ends[order])
-    starts = np.maximum(starts, np.append(-np.inf, ends[:-1]))  # what overlaps counts once
+    starts = np.maximum(starts, np.append(-np.inf, ends[:-1]))  # overlaps count once
     ends = np.maximum(starts, ends)
     points = np.stack([starts, ends], axis=1).ravel()
     inside = np.append(0.0, np.cumsum(ends - starts))
@@ -189,7 +193,7 @@ def runs(flags: Mask) -> tuple[Ints, Ints]:
 
 
 def vertex(left: Floats, centre: Floats, right: Floats, where: Mask | bool = True) -> Floats:
-    """Return how far from each centre the parabola through three even samples is highest; 0 where nowhere."""
+    """Return the offset of a parabola's maximum from the middle of three even samples; 0 without one."""
     bend = left - 2 * centre + right
     return np.divide(0.5 * (left - right), bend, out=np.zeros(bend.shape), where=(bend < 0) & where)
 
@@ -197,8 +201,8 @@ def vertex(left: Floats, centre: Floats, right: Floats, where: Mask | bool = Tru
 def assemble(columns: Mapping[str, Floats], known: Mask, what: str) -> tuple[Floats32, tuple[str, ...]]:
     """Return columns of features as an array (n_epochs, 1, n_features), and their names.
 
-    An epoch that is not known to have a signal is NaN throughout. In all others, what is missing is
-    interpolated between the epochs that have it.
+    An epoch without a signal (``known`` is False) is NaN throughout. In all others, missing values are
+    interpolated from the epochs that have them.
     """
     rows = np.flatnonzero(known)
     if not len(rows):
@@ -222,8 +226,8 @@ Taper = Literal["multitaper", "hann"]
 def tapers(kind: Taper, n_samples: int, time_bandwidth: float = 2.0, n_tapers: int = 3) -> Floats32:
     """Return tapers (n_tapers, n_samples), each of energy 1: one Hann window, or Slepian sequences.
 
-    These average over several independent looks at the same window. ``time_bandwidth`` is half their
-    bandwidth times the length of the window.
+    Slepian sequences give several independent estimates of the same spectrum, which are averaged.
+    ``time_bandwidth`` is half their bandwidth times the length of the window.
     """
     if kind == "hann":
         made = np.hanning(n_samples + 1)[None, :-1]  # periodic
@@ -246,12 +250,12 @@ def frequencies(n_samples: int, rate_hz: float) -> Floats:
 def power_spectra(
     windows: Floats, rate_hz: float, using: Floats32, end: int | None = None
 ) -> tuple[Floats32, Floats]:
-    """Return one-sided power densities (..., n_frequencies) of windows, and the share that each is missing.
+    """Return one-sided power densities (..., n_frequencies) of windows, and the missing share of each window.
 
-    The mean is taken off first. Missing samples (NaN) count as 0 afterwards, and the power is divided by the
-    share of the taper's energy that is left, so that noise keeps its level. A window without a sample has no
-    power; one whose samples are all the same is missing as a whole. Windows may be overwritten; with ``end``
-    only the first so many frequencies are kept.
+    The mean is subtracted first. Missing samples (NaN) then count as 0, and the power is divided by the
+    remaining share of the taper's energy, so that noise keeps its level. A window without samples, or with
+    equal samples only, has no power and is missing as a whole. With ``end``, only the first ``end``
+    frequencies are kept.
     """
     lost, centred = _centred(windows)
     n_frequencies = windows.shape[-1] // 2 + 1
@@ -272,7 +276,7 @@ def power_spectra(
 
 
 def _centred(windows: Floats) -> tuple[Floats, Floats32]:
-    """Return the share of missing samples per window, and windows about 0 with nothing for the missing."""
+    """Return the share of missing samples per window, and the windows minus their mean, 0 where missing."""
     total = windows.sum(axis=-1)
     if np.isfinite(total).all():
         lost = np.zeros(windows.shape[:-1])
@@ -284,7 +288,7 @@ def _centred(windows: Floats) -> tuple[Floats, Floats32]:
         mean = np.where(present, windows, 0.0).sum(axis=-1) / np.maximum(n_present, 1)
         centred = np.where(present, windows - mean[..., None], 0.0).astype(np.float32)
     low, high = np.fmin.reduce(windows, axis=-1), np.fmax.reduce(windows, axis=-1)
-    flat = (low == high) | np.isnan(low)  # all samples there are one and the same, or there are none
+    flat = (low == high) | np.isnan(low)  # all present samples are equal, or all are missing
     lost[flat] = 1.0
     centred[flat] = 0.0
     return lost, centred
@@ -293,7 +297,7 @@ def _centred(windows: Floats) -> tuple[Floats, Floats32]:
 def bin_matrix(lines: Floats, edges: Sequence[tuple[float, float]], what: str) -> Floats32:
     """Return the matrix (n_lines, n_bins) that averages evenly spaced spectral lines into bins.
 
-    A line on the lower edge of a bin belongs to it, one on the upper does not. 0 Hz belongs to none.
+    A line on a bin's lower edge belongs to the bin, a line on its upper edge does not. 0 Hz is in no bin.
     """
     spacing = lines[1]
     matrix = np.zeros((len(lines), len(edges)), dtype=np.float32)
@@ -321,16 +325,16 @@ class Clock:
     """Which features of time to add."""
 
     elapsed: bool = schema.flag(True)  # hours since the start, and their cosine as in Walch et al. (2019)
-    # cosine and sine of the clock, where the recording says when it began
+    # cosine and sine of the time of day, if the recording's start is known
     time_of_day: str = schema.choice("if present", *IF_PRESENT)
 
 
 def clock_features(epochs: EpochGrid, options: Clock, recording: str) -> Columns:
-    """Return features of time, by name, each at the start of the epochs.
+    """Return features of time by name, each at the start of the epochs.
 
     ``elapsed_cosine`` is Walch's clock proxy: -cos(2 pi (t - 5 h) / 24 h) with t from the first epoch.
-    ``clock_cosine`` and ``clock_sine`` are the same wave and the one six hours later with t the time of day,
-    lowest at 5 and at 11 o'clock.
+    In ``clock_cosine``, t is the time of day: it is lowest at 5 o'clock. ``clock_sine`` is the same wave six
+    hours later, lowest at 11 o'clock.
     """
     hours = epochs.edges[:-1] / 3600.0
     columns: Columns = {}

@@ -1,1 +1,1 @@
-"""Studies: networks trained and tested fold by fold, guarded in several ways, as stored rows and tables."""
+"""Studies: train and test networks fold by fold, guard them in several ways, store and show the results."""

@@ -1,4 +1,4 @@
-"""The nights of a study as feature tables: simulated, public features, or one's own; kept in one file."""
+"""The nights of a study as feature tables: simulated, public or your own; stored in one file."""
 
 from __future__ import annotations
 
@@ -40,26 +40,26 @@ DATA_VARIABLE = "STAGEGUARD_DATA"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StudyNight:
-    """One recording: its features and expert stages, and what else is known."""
+    """One recording: features, the expert's stages, signal quality and covariates."""
 
     table: FeatureTable
     quality: Floats | None = field(default=None, repr=False)  # beta by the paper's thresholds, per row
     covariates: Mapping[str, float | str] = field(default_factory=dict)  # of the subject
-    scorings: Mapping[str, Ints] = field(default_factory=dict, repr=False)  # by scorer where several, per row
+    scorings: Mapping[str, Ints] = field(default_factory=dict, repr=False)  # by scorer, if several; per row
 
     @property
     def recording(self) -> str:
-        """Its name."""
+        """Name of the recording."""
         return self.table.recording
 
     @property
     def subject(self) -> str:
-        """Whose night it is."""
+        """Subject of the recording."""
         return str(self.table.subject)
 
     @property
     def index(self) -> Ints:
-        """Epoch of each row, counted from the first one."""
+        """Epoch of each row, counted from the first row's epoch."""
         assert self.table.epochs is not None
         return np.asarray(self.table.epochs - self.table.epochs[0])
 
@@ -69,7 +69,7 @@ class StudyNight:
         return self._hypnogram(self.table.labels)
 
     def panel(self) -> list[Hypnogram]:
-        """Return every scorer's stages, where the night has several scorers."""
+        """Return every scorer's stages, if the night has several scorers."""
         return [replace(self._hypnogram(rows), scorer=name) for name, rows in self.scorings.items()]
 
     def _hypnogram(self, rows: Ints) -> Hypnogram:
@@ -81,7 +81,7 @@ class StudyNight:
         return Hypnogram(labels, table.scheme, table.epoch_seconds, offset_seconds=offset)
 
     def beta(self) -> Floats | None:
-        """Return how far each epoch from the first to the last is lost; gaps are not judged."""
+        """Return how much of each epoch from the first to the last is lost; 0 in gaps."""
         if self.quality is None:
             return None
         beta = np.zeros(int(self.index[-1]) + 1)
@@ -98,12 +98,12 @@ class StudyCohort:
 
     @property
     def subjects(self) -> list[str]:
-        """Everybody, in the order of their names."""
+        """All subjects, sorted by name."""
         return sorted({night.subject for night in self.nights})
 
 
 def read_cohort(source: CohortSource, folder: Path) -> StudyCohort:
-    """Return the nights a configuration asks for; its folders are relative to `folder`."""
+    """Return the nights of a configuration; its folders are relative to `folder`."""
     scheme = SCHEMES[source.scheme]
     if source.source == "simulated":
         cohort = StudyCohort(tuple(_simulated(source, scheme)), is_synthetic=True)
@@ -152,34 +152,34 @@ def _from_recording(
 
 
 def _scorings(recording: Recording, table: FeatureTable, scheme: StageScheme) -> dict[str, Ints]:
-    """Return each scorer's stages of the table's epochs, where the recording has several scorers."""
+    """Return each scorer's stages of the table's epochs, if the recording has several scorers."""
     if len(recording.scorings) < 2:
         return {}
     assert table.epochs is not None
-    found = {}
+    rows = {}
     for name, scored in recording.scorings.items():
         labels = scored.merge(scheme).labels
         inside = table.epochs < len(labels)
-        found[name] = np.where(inside, labels[np.minimum(table.epochs, len(labels) - 1)], -1).astype(np.int64)
-    return found
+        rows[name] = np.where(inside, labels[np.minimum(table.epochs, len(labels) - 1)], -1).astype(np.int64)
+    return rows
 
 
 def _file(source: CohortSource, folder: Path, name: Path) -> Path:
-    """Return where a public feature file lies: in the folder that is said, or in STAGEGUARD_DATA."""
-    said = os.environ.get(DATA_VARIABLE)
-    if source.folder is None and not said:
+    """Return the path of a public feature file, in the configuration's folder or in STAGEGUARD_DATA."""
+    data_folder = os.environ.get(DATA_VARIABLE)
+    if source.folder is None and not data_folder:
         raise InputError(
             f"cohort {source.source!r} needs {name.name}. Set {DATA_VARIABLE} to the folder that holds "
             f"{name.parent}, or name one in the study: folder = ..."
         )
-    path = (folder / source.folder if source.folder else Path(str(said))) / name
+    path = (folder / source.folder if source.folder else Path(str(data_folder))) / name
     if not path.is_file():
         raise MissingFileError(f"{path}: no such file. See: stageguard data show {source.source}")
     return path
 
 
 def _sleep_accel(path: Path, scheme: StageScheme) -> Iterable[StudyNight]:
-    """31 subjects, one night each; five features per epoch from a watch on the wrist."""
+    """Yield 31 subjects, one night each, with five features per epoch from a watch."""
     with open_file(path, "an array") as file, np.load(file) as archive:
         for subject in archive.files:
             rows = archive[subject]
@@ -191,7 +191,7 @@ def _sleep_accel(path: Path, scheme: StageScheme) -> Iterable[StudyNight]:
 
 
 def _sleep_edf(path: Path, scheme: StageScheme) -> Iterable[StudyNight]:
-    """26 subjects, mostly two nights each; 80 features per epoch."""
+    """Yield the nights of 26 subjects, mostly two each, with 80 features per epoch."""
     parquet = library("pyarrow.parquet", "the Sleep-EDF features", "study")
     with open_file(path, "an array") as file:
         columns = parquet.read_table(file).to_pydict()
@@ -238,7 +238,7 @@ def _feature_night(
 
 
 def save_cohort(cohort: StudyCohort, path: Path) -> None:
-    """Write all nights into one file, which `load_cohort` reads back equal."""
+    """Write all nights into one file, from which `load_cohort` restores them."""
     first = cohort.nights[0].table
     assert first.scheme is not None
     about = {
@@ -276,7 +276,7 @@ def _plain(value: Any) -> Any:
 
 
 def load_cohort(path: Path) -> StudyCohort:
-    """Read what `save_cohort` wrote."""
+    """Read a cohort that `save_cohort` wrote."""
     with open_file(path, "an array") as file, np.load(file, allow_pickle=False) as archive:
         about = parse_json(str(archive["about"]))
         nights = []

@@ -33,15 +33,15 @@ class CohortSource:
 
     source: str = schema.choice(schema.REQUIRED, *SOURCES)
     scheme: str = schema.choice("wnr3", *SCHEMES)
-    # of a simulated cohort: what is recorded, how many subjects, how long each; its seed
+    # of a simulated cohort: modality, number of subjects, hours of each recording, seed
     modality: str | None = schema.choice(None, *MODALITIES)
-    subjects: int | None = schema.count(None, low=3)  # of the others the first so many, by default all
+    subjects: int | None = schema.count(None, low=3)  # of other cohorts, the first this many; by default all
     hours: float | None = schema.number(None, positive=True)
     seed: int = schema.count(0, low=0, high=LARGEST_SEED)
-    recipe: str | None = schema.text(None)  # of the features; by default the modality's
-    # of everything else: below STAGEGUARD_DATA, or relative to the configuration
+    recipe: str | None = schema.text(None)  # of the features; by default that of the modality
+    # of all other cohorts: below STAGEGUARD_DATA, or relative to the configuration
     folder: str | None = schema.text(None)
-    dataset: str | None = schema.text(None)  # whose layout the folder has
+    dataset: str | None = schema.text(None)  # dataset whose layout the folder has
     dataset_options: Mapping[str, Any] = field(default_factory=dict, metadata={"check": checks.mapping})
 
 
@@ -50,18 +50,18 @@ class Split:
     """How subjects are divided into training and test."""
 
     kind: str = schema.choice("leave-one-out", *SPLITS)
-    folds: int | None = schema.count(None, low=2)  # of "k-fold"; of "leave-one-out" the first so many
-    # a subject that is never trained or tested on: it chooses lambda and gamma, as in the paper
+    folds: int | None = schema.count(None, low=2)  # of "k-fold"; of "leave-one-out", only the first this many
+    # subject who is never in training or test; lambda and gamma are chosen on their nights, as in the paper
     tuning_subject: str | None = schema.text(None)
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """What the networks' probabilities are guarded with."""
+    """How the networks' probabilities are guarded."""
 
-    paper: str = schema.text()  # profile of the published rules; its transitions are counted anew per fold
+    paper: str = schema.text()  # profile of the published rules; its transitions are counted again per fold
     base: str = schema.text()  # profile that the calibrated guard starts from
-    # whether the base's clock may run: not where its curves were counted on this study's own subjects
+    # whether to use the base's clock: not if its curves were counted on subjects of this study
     clock: bool = schema.flag(True)
     penalty_weight: float = schema.number(0.5, low=0)  # lambda
     flip_flop_nats: float = schema.number(2.0, low=0)  # gamma
@@ -70,15 +70,15 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class Robustness:
-    """What is varied beside the main comparison; empty lists vary nothing."""
+    """Variations besides the main comparison; an empty list varies nothing."""
 
     penalty_weights: tuple[float, ...] = schema.numbers(low=0)  # lambda, of `backbone`
     label_noise: tuple[float, ...] = schema.numbers(low=0, high=0.5)  # share of relabelled epochs
     seeds: tuple[int, ...] = schema.declare((), lambda v, where: checks.items(v, where, checks.whole))
-    backbone: str | None = schema.declare(None, _backbone)  # which of them; by default the first
-    semi_markov: tuple[str, ...] = schema.words()  # backbones that are trained with that loss, too
+    backbone: str | None = schema.declare(None, _backbone)  # backbone to vary; by default the first
+    semi_markov: tuple[str, ...] = schema.words()  # backbones to train with the semi-Markov loss as well
     rare_probabilities: tuple[float, ...] = schema.numbers(low=1e-9, high=1)  # epsilon
-    minimum_scales: tuple[float, ...] = schema.numbers(low=0)  # of the minimum bouts
+    minimum_scales: tuple[float, ...] = schema.numbers(low=0)  # factors on the minimum bouts
     subgroups: tuple[str, ...] = schema.words()  # covariates of the subjects
 
 
@@ -101,12 +101,12 @@ class StudyConfig:
     seed: int = schema.count(42, low=0, high=LARGEST_SEED)  # of weights, order and folds
     split: Split = schema.table(Split)
     robustness: Robustness = schema.table(Robustness)
-    # options of every network, and in tables by backbone those of one
+    # options of all networks, and in a table per backbone the options of one
     training: Mapping[str, Any] = field(default_factory=dict, metadata={"check": checks.mapping})
     smoke: bool = schema.flag(False)  # whether this is the small version
 
     def __post_init__(self) -> None:
-        """Check what single keys do not tell."""
+        """Check conditions between keys."""
         source = self.cohort
         if source.source == "simulated":
             for key in ("modality", "subjects"):
@@ -142,16 +142,16 @@ class StudyConfig:
 
     @property
     def trained(self) -> tuple[str, ...]:
-        """Every backbone that is trained at all."""
+        """All backbones that are trained."""
         return tuple(dict.fromkeys(chain(self.backbones, [self.varied], self.robustness.semi_markov)))
 
     @property
     def has_penalty(self) -> bool:
-        """Whether the penalty has pairs to act on; without any, both networks would be the same."""
+        """Whether there are rare pairs to penalise; without them, both networks would be the same."""
         return bool(Profile.load(self.guard.paper).rare)
 
     def options(self, backbone: str, loss: Loss, *, seed: int, weight: float = 0.0) -> TrainingOptions:
-        """Return how a network is trained: the same for all losses."""
+        """Return the training options of a network; only the loss differs between losses."""
         common = {k: v for k, v in self.training.items() if not isinstance(v, Mapping) or k == "network"}
         own = self.training.get(backbone, {})
         for name in self.training.keys() - common.keys() - set(backbones()):
@@ -185,7 +185,7 @@ def _without_none(value: Any) -> Any:
 
 
 def read_study(path: str | Path, *, smoke: bool = False) -> StudyConfig:
-    """Read a study; with `smoke` what its table of that name says replaces the rest."""
+    """Read a study; with `smoke`, its table [smoke] replaces other keys."""
     path = Path(path)
     try:
         document = read_toml(path, "a study")
@@ -203,7 +203,7 @@ def read_study(path: str | Path, *, smoke: bool = False) -> StudyConfig:
 
 
 def study_of(document: Mapping[str, Any]) -> StudyConfig:
-    """Return the study that a document describes."""
+    """Return a study from its document."""
     return schema.read_table(StudyConfig, document)
 
 

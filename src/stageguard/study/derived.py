@@ -1,4 +1,4 @@
-"""What tables need of the predictions, counted once: joint scores, and how far networks agree."""
+"""Numbers that tables need from the predictions, computed once: joint scores, agreement of networks."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from stageguard.study.store import DERIVED, Results, read_predictions
 
 Nights = Mapping[str, Mapping[str, Any]]
 NOTHING: Mapping[str, Any] = {"joint": {}, "joint_threshold": None, "networks": [], "changed": {}}
-# Columns of predictions that are nobody's stages.
+# Prefixes of columns of predictions that are no stages.
 ABOUT = ("epoch", "p_")
 
 
 def predictions(results: Results, backbone: str) -> dict[str, dict[str, Any]]:
-    """Return, by recording, the columns of all variants of a backbone."""
+    """Return the columns of all variants of a backbone, by recording."""
     merged: dict[str, dict[str, Any]] = {}
     for record in results.of(backbone):
         columns = read_predictions(results.folder, record["key"])
@@ -33,14 +33,14 @@ def predictions(results: Results, backbone: str) -> dict[str, dict[str, Any]]:
             rows = recordings == name
             kept = {k: v[rows] for k, v in columns.items() if k != "recording"}
             night = merged.setdefault(str(name), {})
-            if record["loss"] != "base":  # the base network's probabilities are the ones shown
+            if record["loss"] != "base":  # keep only the base network's probabilities
                 kept = {k: v for k, v in kept.items() if not k.startswith("p_")}
             night |= kept
     return merged
 
 
 def derived_of(results: Results) -> Mapping[str, Any]:
-    """Return what was derived when the study ended, or derive it; nothing where predictions are not kept."""
+    """Return the derived numbers that the study stored, else derive them; empty without predictions."""
     path = results.folder / DERIVED
     stored: Mapping[str, Any] = load_json(path) if path.is_file() else {}
     if stored.keys() == NOTHING.keys():
@@ -52,11 +52,11 @@ def derived_of(results: Results) -> Mapping[str, Any]:
 
 
 def derive(results: Results) -> dict[str, Any]:
-    """Return joint scores and changed epochs by network, variant and recording, and how far networks agree.
+    """Return joint scores and changed epochs by network, variant and recording, and agreement of networks.
 
-    The joint score is that of the profile which the calibrated guard starts from, over the epochs that the
-    expert scored, and so are the epochs unlike the published method's. Agreement (kappa, and the share of
-    epochs) is by recording.
+    The joint score is that of the profile from which the calibrated guard starts. Changed epochs differ from
+    the published method. Both are counted over the epochs that the expert scored. Agreement (kappa, and the
+    share of equal epochs) is by recording.
     """
     nights = {name: predictions(results, name) for name in results.backbones}
     profile = Profile.load(results.study["guard"]["base"])
@@ -74,14 +74,14 @@ def derive(results: Results) -> dict[str, Any]:
 
 
 def write_derived(results: Results) -> None:
-    """Derive anew from the predictions of a study that ended."""
+    """Derive the numbers again from the predictions of a finished study."""
     path = results.folder / DERIVED
     path.unlink(missing_ok=True)
     write_together({path: derived_text(results)}, overwrite=True)
 
 
 def derived_text(results: Results) -> str:
-    """Return the file of what is derived."""
+    """Return the content of the file of derived numbers."""
     return json.dumps(derived_of(results), allow_nan=False) + "\n"
 
 
@@ -107,8 +107,8 @@ def _changed(nights: Nights) -> dict[str, dict[str, int]]:
 
 def _agreed(first: Nights, second: Nights, variant: str) -> dict[str, dict[str, float]]:
     both = [r for r in sorted(first.keys() & second.keys()) if variant in first[r] and variant in second[r]]
-    found = {r: agreement_between(first[r][variant], second[r][variant]) for r in both}
+    compared = {r: agreement_between(first[r][variant], second[r][variant]) for r in both}
     return {
-        "kappa": {r: float(f"{kappa:.6g}") for r, (kappa, _) in found.items() if not np.isnan(kappa)},
-        "agreement": {r: float(f"{share:.6g}") for r, (_, share) in found.items()},
+        "kappa": {r: float(f"{kappa:.6g}") for r, (kappa, _) in compared.items() if not np.isnan(kappa)},
+        "agreement": {r: float(f"{share:.6g}") for r, (_, share) in compared.items()},
     }

@@ -1,4 +1,4 @@
-"""The figures of a study, in colours that readers without red-green vision, and printers, tell apart."""
+"""The figures of a study, in colours for red-green blind readers and for printing in grey."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stageguard.study.names import BASE, CALIBRATED, EXPERT, PAPER, PENALTY, TIT
 from stageguard.study.store import Results, values, variants_in
 from stageguard.study.tables import signed_errors
 
-# Okabe and Ito's palette; each line has its own mark besides.
+# Okabe and Ito's palette; each variant also has its own mark.
 COLOURS = {EXPERT: "#000000", BASE: "#E69F00", PAPER: "#0072B2", CALIBRATED: "#009E73", PENALTY: "#CC79A7"}
 STAGE_COLOURS = ("#E69F00", "#0072B2", "#CC79A7", "#009E73", "#56B4E9")
 MARKS = {EXPERT: "o", BASE: "s", PAPER: "^", CALIBRATED: "D", PENALTY: "v"}
@@ -40,12 +40,12 @@ def _figure(results: Results, n_rows: int, n_columns: int, size: tuple[float, fl
 
 
 def _shown_in(nights: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the variants that all nights have, and the expert."""
+    """Return the variants, and the expert, that all nights have."""
     return [v for v in SHOWN if all(v in night for night in nights.values())]
 
 
 def bouts_figure(results: Results, night: str | None = None) -> Any:
-    """Draw how long bouts of every stage last: expert, argmax, guarded."""
+    """Draw the bout lengths of every stage: expert, argmax, guarded."""
     backbone = results.backbones[0]
     nights = predictions(results, backbone)
     record = results.records[0]
@@ -84,15 +84,15 @@ def matrices_figure(results: Results, night: str | None = None) -> Any:
 
 
 def reduction_figure(results: Results, night: str | None = None) -> Any:
-    """Draw TVR, FI and kappa of every network, before and after."""
+    """Draw TVR, FI, accuracy and kappa of every network, before and after."""
     metrics = {"tvr_percent": "TVR (%)", "fi": "FI", "accuracy": "accuracy", "kappa": "κ"}
     names = results.backbones
     metrics = {m: t for m, t in metrics.items() if values(results.of(names[0]), BASE, m)}
     figure, axes = _figure(results, 1, len(metrics), (2.5 * len(metrics) + 1, 0.5 * len(names) + 1.7))
     for ax, (metric, title) in zip(axes[0], metrics.items(), strict=True):
         for variant in (BASE, PAPER, CALIBRATED):
-            found = [values(results.of(name), variant, metric) for name in names]
-            points = [(np.mean(list(v.values())), k) for k, v in enumerate(found) if v]
+            by_network = [values(results.of(name), variant, metric) for name in names]
+            points = [(np.mean(list(v.values())), k) for k, v in enumerate(by_network) if v]
             if points:
                 x, y = zip(*points, strict=True)
                 ax.plot(x, y, MARKS[variant], color=COLOURS[variant], label=TITLES[variant], ms=6, alpha=0.9)
@@ -139,13 +139,13 @@ def night_figure(results: Results, night: str | None = None) -> Any:
 
 
 def _heights(stages: list[str]) -> list[float]:
-    """Return where each stage is drawn: wake above, REM below it, deeper sleep below."""
+    """Return the height of each stage: wake at the top, then REM, then deeper sleep."""
     depth = {"W": 0.0, "R": -1.0, "N1": -2.0, "N": -2.0, "Light": -2.0, "S": -2.0, "N2": -3.0, "N3": -4.0}
     return [depth.get(stage, -float(k)) for k, stage in enumerate(stages)]
 
 
 def curves_figure(results: Results, night: str | None = None) -> Any:
-    """Draw what lambda and the scale of the minimum bouts change."""
+    """Draw the effects of lambda and of the scale of the minimum bouts."""
     varied = str(results.study["robustness"].get("backbone") or results.study["backbones"][0])
     penalised = results.select(backbone=varied, loss="penalty", seed=results.study["seed"], label_noise=0.0)
     records = results.of(varied)
@@ -179,7 +179,7 @@ def _line(ax: Any, points: list[tuple[float, dict[str, float]]], variant: str) -
 
 
 def bland_altman_figure(results: Results, night: str | None = None) -> Any:
-    """Draw the error of total sleep time and REM latency, night by night."""
+    """Draw the errors of TST and WASO, night by night."""
     metrics = {"tst_minutes": "TST (min)", "waso_minutes": "WASO (min)"}
     backbone = results.backbones[0]
     records = results.of(backbone)
@@ -198,7 +198,7 @@ def bland_altman_figure(results: Results, night: str | None = None) -> Any:
     return figure
 
 
-# Every figure by its name, in the order of the report.
+# All figures by name, in the order of the report.
 FIGURES: Mapping[str, Callable[[Results, str | None], Any]] = {
     "reduction": reduction_figure,
     "bouts": bouts_figure,
@@ -210,12 +210,12 @@ FIGURES: Mapping[str, Callable[[Results, str | None], Any]] = {
 
 
 def image(figure: Any, form: str) -> bytes:
-    """Return a figure as a file of a format such as png, pdf or svg, the same bytes every time."""
+    """Return a figure as png, pdf or svg; the bytes are the same every time."""
     buffer = io.BytesIO()
     metadata = (
         {"Software": None} if form == "png" else {"CreationDate": None} if form == "pdf" else {"Date": None}
     )
     matplotlib = library("matplotlib", "figures of a study", "study")
-    with matplotlib.rc_context({"svg.hashsalt": "stageguard"}):  # names inside an SVG are random otherwise
+    with matplotlib.rc_context({"svg.hashsalt": "stageguard"}):  # otherwise ids inside an SVG are random
         figure.savefig(buffer, format=form, metadata=metadata)
     return buffer.getvalue()

@@ -1,4 +1,4 @@
-"""One fold of one network as one job: trained, predicted, guarded in every way, measured."""
+"""One fold of one network as one job: train, predict, guard in every way, measure."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from stageguard.study.names import EXPERT, MAJORITY_CLASS, PAPER
 from stageguard.study.splits import Fold, check_leaks, make_folds
 from stageguard.study.variants import Learned, Variant, calibrate, learn, variants_of
 
-FLIP_FLOP_NATS = (1.0, 2.0, 4.0)  # gamma, of which the tuning subject chooses
-PENALTY_WEIGHTS = (0.1, 0.25, 0.5, 1.0, 2.0)  # lambda, likewise; the paper's
-CALIBRATION_SUBJECTS = 2  # fewer cannot be cross-validated: then there is no calibrated guard
+FLIP_FLOP_NATS = (1.0, 2.0, 4.0)  # values of gamma to choose from on the tuning subject
+PENALTY_WEIGHTS = (0.1, 0.25, 0.5, 1.0, 2.0)  # values of lambda, likewise; from the paper
+CALIBRATION_SUBJECTS = 2  # with fewer, cross-validation is impossible and there is no calibrated guard
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +49,14 @@ class Job:
 
     @property
     def key(self) -> str:
-        """Name of its files."""
+        """Name of the job's files."""
         noise = f"-noise{self.label_noise:g}" if self.label_noise else ""
         weight = f"{self.weight:g}" if self.loss == "penalty" else ""
         return f"{self.backbone}-{self.loss}{weight}-seed{self.seed}{noise}-fold{self.fold:02d}"
 
 
 def jobs_of(config: StudyConfig, n_folds: int) -> list[Job]:
-    """Return every job, fold after fold, so that a study cut short has a bit of everything."""
+    """Return every job, fold after fold, so that an interrupted study has some results of every kind."""
     varied, robust = config.varied, config.robustness
     lam = config.guard.penalty_weight
     losses: list[tuple[Loss, float]] = [("base", 0.0)]
@@ -84,10 +84,10 @@ def count_jobs(study: Mapping[str, Any], cohort: Path) -> int:
 
 @dataclass(frozen=True, slots=True)
 class FoldTask:
-    """A job with what a worker needs to do it; reaches other processes and machines."""
+    """A job with everything that a worker needs; it can be sent to other processes and machines."""
 
     study: Mapping[str, Any]  # the configuration's document
-    cohort: Path  # the file of nights, which every worker must see
+    cohort: Path  # the file of nights, which every worker must be able to read
     job: Job
     error: str | None = None
 
@@ -98,13 +98,13 @@ class FoldTask:
 
     @property
     def file(self) -> str:
-        """What a failure is called by."""
+        """Name of the job in an error."""
         return self.job.key
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FoldResult:
-    """What a job found: plain types for JSON, and a Parquet table of its predictions."""
+    """The result of a job: a record in JSON types, and a Parquet table of its predictions."""
 
     record: dict[str, Any]
     predictions: bytes
@@ -116,7 +116,7 @@ def _nights(path: Path, modified: float) -> StudyCohort:
 
 
 def run_fold(task: FoldTask) -> FoldResult:
-    """Do one job. The same job gives the same numbers, times apart, wherever it runs."""
+    """Do one job. Apart from times, the same job gives the same numbers wherever it runs."""
     config, job = study_of(task.study), task.job
     try:
         cohort = _nights(task.cohort, task.cohort.stat().st_mtime)
@@ -134,12 +134,12 @@ def run_fold(task: FoldTask) -> FoldResult:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Network:
-    """A trained network, and how it came about."""
+    """A trained network, and how it was trained."""
 
     model: TrainedModel
-    config: StudyConfig  # with lambda and gamma as chosen
+    config: StudyConfig  # with the chosen lambda and gamma
     job: Job
-    validation: Sequence[StudyNight]  # training subjects whom the weights were not fitted to
+    validation: Sequence[StudyNight]  # nights of training subjects on which the weights were not fitted
     seconds: float
     chosen: Mapping[str, float]
 
@@ -150,7 +150,7 @@ class _Network:
 def _train(
     config: StudyConfig, job: Job, training: Sequence[StudyNight], tuning: Sequence[StudyNight]
 ) -> _Network:
-    """Train the network, or with a tuning subject one per lambda, of which that subject chooses."""
+    """Train the network; with a tuning subject, train one per lambda and keep the best for that subject."""
     if not tuning or job.loss != "penalty" or job.weight != config.guard.penalty_weight:
         return _train_one(config, job, training)
     learned = learn(config, training)
@@ -186,7 +186,7 @@ def _train_one(config: StudyConfig, job: Job, training: Sequence[StudyNight]) ->
 
 
 def _relabelled(table: FeatureTable, job: Job) -> FeatureTable:
-    """Return a table with some stages replaced by others at random; the same for every network of a fold."""
+    """Return a table with some stages replaced at random, in the same way for every network of a fold."""
     if not job.label_noise:
         return table
     assert table.labels is not None and table.scheme is not None
@@ -206,7 +206,7 @@ def _judge(
     test: Sequence[StudyNight],
     network: _Network,
 ) -> FoldResult:
-    """Predict the test nights, guard them in every way, and measure them all."""
+    """Predict the test nights, guard them in every way, and measure the results."""
     began = time.perf_counter()
     densities = network.densities(test)
     forward_seconds = time.perf_counter() - began
@@ -239,7 +239,7 @@ def _judge(
             row = measure(expert, predicted, pairs)
             row |= measure_panel(panel, None if name == EXPERT else predicted)
             rows.append(about | {"variant": name} | _rounded(row))
-    said = network.model.card.training
+    training_card = network.model.card.training
     record = asdict(job) | {
         "key": job.key,
         "test": list(fold.test),
@@ -253,7 +253,7 @@ def _judge(
         "calibrated_by": _rule_of(learned.calibrated),
         "temperature": network.model.card.temperature,
         "n_parameters": sum(p.numel() for p in network.model.network.parameters()),
-        "steps": said["stopped_at"],
+        "steps": training_card["stopped_at"],
         "costs": {
             "training_seconds": round(network.seconds, 3),
             "forward_seconds": round(forward_seconds / len(test), 5),
@@ -267,7 +267,10 @@ def _judge(
 def _with_references(
     labels: Mapping[str, Sequence[Labels]], expert: Labels, learned: Learned, number: int, job: Job
 ) -> Iterator[tuple[str, Labels]]:
-    """Return the variants' stages of one night; beside the base network's the expert and one stage."""
+    """Yield the stages of one night by variant.
+
+    The base network's job also yields the expert's stages, and the most frequent stage in every epoch.
+    """
     if job.loss == "base":
         common = np.argmax(list(learned.shares.values()))
         yield EXPERT, expert
@@ -277,12 +280,12 @@ def _with_references(
 
 
 def _rounded(row: Mapping[str, float]) -> dict[str, float | None]:
-    """Return numbers as JSON has them: six digits, and null for what does not exist."""
+    """Return numbers for JSON, with six digits; NaN becomes null."""
     return {key: None if np.isnan(value) else float(f"{value:.6g}") for key, value in row.items()}
 
 
 def _rule_of(fitted: Profile | None) -> str | None:
-    """Return which way to guard the calibrated profile chose."""
+    """Return the name of the rule that the calibrated profile chose."""
     if fitted is None:
         return None
     chosen = fitted.provenance.get("chosen") or fitted.provenance.get("choice")
@@ -294,7 +297,7 @@ def _parquet(
     densities: Sequence[Hypnodensity],
     labels: Mapping[str, Sequence[Labels]],
 ) -> bytes:
-    """Return what was predicted: a row per epoch with the expert's stage, probabilities and variants."""
+    """Return the predictions: a row per epoch with the expert's stage, probabilities and variants."""
     arrow = library("pyarrow", "predictions of a study", "study")
     parquet = library("pyarrow.parquet", "predictions of a study", "study")
     names = [np.repeat(n.recording, d.n_epochs) for n, d in zip(nights, densities, strict=True)]
@@ -312,7 +315,7 @@ def _parquet(
 
 
 def peak_memory_mb() -> float:
-    """Return the most memory this process ever had; NaN where the system does not say."""
+    """Return the peak memory of this process; NaN if the system does not report it."""
     try:
         import resource
     except ImportError:  # Windows
@@ -322,7 +325,7 @@ def peak_memory_mb() -> float:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Compute in one thread: as many workers as cores fill a machine, and sums are the same everywhere."""
+    """Compute in one thread: one worker per core fills a machine, and sums are the same everywhere."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -1,4 +1,4 @@
-"""One row of numbers for one night under one variant."""
+"""The row of numbers of one night under one variant."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from stageguard.measures.bouts import contingency, pair_counts
 from stageguard.measures.experts import among_experts
 from stageguard.night.hypnogram import Hypnogram
 
-# The 90th percentile of the ratio of two experts' fragmentation indices on one night (DOD), by stages.
+# 90th percentile of the ratio of two experts' fragmentation indices on one night (DOD), by number of stages.
 TWO_EXPERTS = {2: 2.00, 3: 1.97, 5: 2.25}
 
 
 def measure(expert: Hypnogram, labels: Labels, pairs: Sequence[tuple[str, str]]) -> dict[str, float]:
-    """Return agreement, validity and sleep architecture of a night, on the epochs the expert scored."""
+    """Return agreement, validity and sleep architecture of a night, on the epochs that the expert scored."""
     scheme = expert.scheme
     seen = np.where(expert.labels < 0, np.int8(-1), labels)
     night = replace(expert, labels=seen)
@@ -43,19 +43,19 @@ def measure(expert: Hypnogram, labels: Labels, pairs: Sequence[tuple[str, str]])
 
 
 def measure_panel(panel: Sequence[Hypnogram], labels: Labels | None) -> dict[str, float]:
-    """Return a scoring's agreement with each of several scorers; of None that of the scorers themselves."""
+    """Return the mean agreement of labels with several scorers; for None, of the scorers with each other."""
     if len(panel) < 2:
         return {}
     night = panel[0] if labels is None else replace(panel[0], labels=labels, scorer=None)
-    found = among_experts(night, panel)
+    compared = among_experts(night, panel)
     if labels is None:
-        kappa, soft = np.nanmean(found.scorer_kappa), np.nanmean(found.scorer_soft_agreement)
+        kappa, soft = np.nanmean(compared.scorer_kappa), np.nanmean(compared.scorer_soft_agreement)
         return {"scorers_kappa": float(kappa), "scorers_soft": float(soft)}
-    return {"scorers_kappa": found.mean_kappa, "scorers_soft": found.soft_agreement}
+    return {"scorers_kappa": compared.mean_kappa, "scorers_soft": compared.soft_agreement}
 
 
 def agreement_between(first: Labels, second: Labels) -> tuple[float, float]:
-    """Return Cohen's kappa of two scorings, and the share of equal epochs, over those that both have."""
+    """Return Cohen's kappa of two scorings, and the share of equal epochs, over epochs scored in both."""
     counted = contingency(first, second, int(max(first.max(), second.max())) + 1)
     n_both = int(counted.sum())
     return cohen_kappa(counted), float(np.trace(counted)) / n_both if n_both else NAN

@@ -1,4 +1,4 @@
-"""What the ways from probabilities to stages are called, in rows and in tables."""
+"""Names of the variants (ways from probabilities to stages), in records and in tables."""
 
 from __future__ import annotations
 

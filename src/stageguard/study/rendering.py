@@ -1,4 +1,4 @@
-"""A table, and its text in Markdown, LaTeX and CSV."""
+"""Tables, and their text in Markdown, LaTeX and CSV."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Table:
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...] = field(repr=False)
-    decimals: tuple[int, ...] = ()  # one per column; 3 where not said
+    decimals: tuple[int, ...] = ()  # per column; 3 for further columns
     notes: tuple[str, ...] = ()
 
     def text(self, form: str) -> str:
@@ -61,7 +61,7 @@ class Table:
         )
 
     def _csv(self) -> str:
-        """Return full numbers; what is compared has its standard deviation, p and effect beside it."""
+        """Return full numbers; estimates have further columns for standard deviation, n, p and effect."""
         wide = [any(isinstance(row[k], Estimate) for row in self.rows) for k in range(len(self.columns))]
         head = []
         for column, is_wide in zip(self.columns, wide, strict=True):

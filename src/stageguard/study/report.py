@@ -1,4 +1,4 @@
-"""Everything a study shows, as files: tables in three formats, figures, and one page with all of them."""
+"""The report of a study as files: tables in three formats, figures, and one page with all of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAGE = "report.md"
 
 
 def check_results(results: Results) -> None:
-    """Refuse a study without anything to show."""
+    """Refuse a study without results of the main comparison."""
     if not results.records or not results.backbones:
         why = f" The first error: {results.failures[0]['error']}" if results.failures else ""
         raise InputError(f"{results.folder}: no job of the main comparison is done.{why}")
@@ -40,7 +40,7 @@ def write_figures(
     night: str | None = None,
     folder: Path | None = None,
 ) -> list[Path]:
-    """Write figures, by default all of them; returns their files."""
+    """Write figures, by default all; return their files."""
     check_results(results)
     contents: dict[Path, str | bytes] = {}
     for name in names or FIGURES:
@@ -62,9 +62,10 @@ def write_report(results: Results, night: str | None = None) -> Path:
 
 
 def publish(results: Results, folder: Path, night: str | None = None) -> Path:
-    """Write what may be shown without the nights: records, tables, figures, and a page; returns the page.
+    """Write everything that can be published without the nights, and return the page.
 
-    `stageguard study table` works there as well; figures, which need the predictions, are drawn now.
+    These are records, tables, figures and a page. `stageguard study table` works in that folder as well.
+    Figures are drawn now, because they need the predictions.
     """
     check_results(results)
     check_folder(folder)

@@ -1,4 +1,4 @@
-"""The tables of robustness: what changes with rules, lambda, seeds, labels and networks."""
+"""The tables of robustness: effects of rules, lambda, seeds, labels and networks."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ METRICS = {
 ERRORS = {"tst_minutes": ("TST error (min)", 1), "rem_latency_minutes": ("REM latency error (min)", 1)}
 OVER_SUBJECTS = "Mean ± SD over subjects."
 
-# The words that begin a row, the records it is about, and the variant.
+# First cells of a row, its records, and its variant.
 Group = tuple[tuple[str, ...], Records, str]
 
 
 def numbers_of(results: Results, records: Records, variant: str) -> list[Estimate]:
     """Return the numbers of one row."""
-    found = [estimate(values(records, variant, metric)) for metric in METRICS]
-    return found + [estimate(errors_of(results, records, variant, metric)) for metric in ERRORS]
+    estimates = [estimate(values(records, variant, metric)) for metric in METRICS]
+    return estimates + [estimate(errors_of(results, records, variant, metric)) for metric in ERRORS]
 
 
 def _measured(
     results: Results, name: str, title: str, heads: tuple[str, ...], groups: Iterator[Group], *notes: str
 ) -> Table:
-    """Return a table with a row of numbers for every group that has any, and the columns that any has."""
+    """Return a table with a row per group; rows and columns without numbers are left out."""
     measured = [(words, numbers_of(results, records, variant)) for words, records, variant in groups]
     columns = [*METRICS.values(), *ERRORS.values()]
     kept = [k for k in range(len(columns)) if any(numbers[k].n for _, numbers in measured)]
@@ -92,7 +92,7 @@ def _varied(results: Results) -> str:
 
 
 def penalty_table(results: Results) -> Table:
-    """Return what lambda changes, in training alone and with the published decoder."""
+    """Return the effect of lambda, in training alone and with the published decoder."""
     name, seed = _varied(results), results.study["seed"]
 
     def groups() -> Iterator[Group]:
@@ -110,7 +110,7 @@ def penalty_table(results: Results) -> Table:
 
 
 def seeds_table(results: Results) -> Table:
-    """Return the same with other seeds of weights and order, and how far their means spread."""
+    """Return the results with other seeds of weights and order, and the spread of their means."""
     name = _varied(results)
     seeds = sorted({r["seed"] for r in results.select(backbone=name, label_noise=0.0)})
     records = {seed: _of_both(results, name, seed=seed, label_noise=0.0) for seed in seeds}
@@ -128,22 +128,22 @@ def seeds_table(results: Results) -> Table:
 
 
 def _spread(table: Table, title: str) -> tuple[Cell, ...]:
-    """Return a row with the standard deviation, over a table's rows of a title, of their means."""
+    """Return a row with the standard deviation of the means of a table's rows of one title."""
     columns = zip(*(row[2:] for row in table.rows if row[1] == title), strict=True)
     means = [[cell.mean for cell in column if isinstance(cell, Estimate)] for column in columns]
     return ("SD over seeds", title, *(float(np.std(column, ddof=1)) for column in means))
 
 
 def resampling_table(results: Results) -> Table:
-    """Return between what the means lie when other subjects are drawn."""
+    """Return bootstrap intervals of the means over subjects."""
     metrics = ("tvr_percent", "fi", "accuracy", "kappa")
     rows: list[tuple[Cell, ...]] = []
     for name in results.backbones:
         records = results.of(name)
         for variant in SHOWN:
-            found = [list(values(records, variant, metric).values()) for metric in metrics]
-            if found[1]:
-                ends = [end for numbers in found for end in bootstrap_interval(numbers)]
+            by_metric = [list(values(records, variant, metric).values()) for metric in metrics]
+            if by_metric[1]:
+                ends = [end for numbers in by_metric for end in bootstrap_interval(numbers)]
                 rows.append((name, TITLES[variant], *ends))
     heads = [f"{METRICS[metric][0]} {end}" for metric in metrics for end in ("low", "high")]
     return Table(
@@ -166,7 +166,7 @@ def _of_both(results: Results, name: str, **wanted: Any) -> list[Mapping[str, An
 
 
 def noise_table(results: Results) -> Table:
-    """Return what wrong training labels change."""
+    """Return the effect of wrong training labels."""
     name, seed = _varied(results), results.study["seed"]
 
     def groups() -> Iterator[Group]:
@@ -238,12 +238,12 @@ def transitions_table(results: Results) -> Table:
 
 
 def agreement_table(results: Results) -> Table:
-    """Return how far every two networks agree with each other, before and after."""
-    found = derived_of(results)["networks"]
+    """Return the agreement of every two networks with each other, before and after."""
+    agreements = derived_of(results)["networks"]
     rows: list[tuple[Cell, ...]] = []
-    for pair in dict.fromkeys(tuple(each["pair"]) for each in found):
-        own = {each["variant"]: each for each in found if tuple(each["pair"]) == pair}
-        cells = [estimate(own[v][what]) for v in SHOWN for what in ("kappa", "agreement")]
+    for pair in dict.fromkeys(tuple(each["pair"]) for each in agreements):
+        by_variant = {each["variant"]: each for each in agreements if tuple(each["pair"]) == pair}
+        cells = [estimate(by_variant[v][what]) for v in SHOWN for what in ("kappa", "agreement")]
         rows.append((" and ".join(pair), *cells))
     if rows:
         means = np.array([[cell.mean for cell in row[1:] if isinstance(cell, Estimate)] for row in rows])
@@ -261,7 +261,7 @@ def agreement_table(results: Results) -> Table:
     )
 
 
-# Every table by its name, in the order of the report.
+# All tables by name, in the order of the report.
 TABLES: Mapping[str, Callable[[Results], Table]] = {
     "main": main_table,
     "architecture": architecture_table,

@@ -23,17 +23,17 @@ from stageguard.study.splits import LeakError, make_folds
 
 @dataclass(frozen=True, slots=True)
 class StudyProgress:
-    """How far a run is; `error` is that of the job just done."""
+    """Progress of a run; `error` is that of the job that just ended."""
 
     done: int
     total: int
     key: str
-    seconds: float  # that the job took
+    seconds: float  # duration of the job
     error: str | None = None
 
 
 def prepare_study(config: StudyConfig, folder: Path, *, data: Path = Path()) -> list[Job]:
-    """Write a study's nights and description, or find them as they were left; return all of its jobs.
+    """Write a study's nights and description, or check those of an earlier run; return all jobs.
 
     Folders in the configuration are relative to `data`.
     """
@@ -43,7 +43,7 @@ def prepare_study(config: StudyConfig, folder: Path, *, data: Path = Path()) -> 
         if folder.exists() and any(path.name != store.LOCK for path in folder.iterdir()):
             raise OutputExistsError(f"{folder} holds other files. Choose a new or empty folder.")
         cohort = read_cohort(config.cohort, data)
-        make_folds(cohort.subjects, config.split, config.seed)  # its errors come before hours of work
+        make_folds(cohort.subjects, config.split, config.seed)  # raises its errors before hours of work
         folder.mkdir(parents=True, exist_ok=True)
         save_cohort(cohort, nights)
     cohort = load_cohort(nights)
@@ -56,7 +56,7 @@ def prepare_study(config: StudyConfig, folder: Path, *, data: Path = Path()) -> 
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Hold a study's folder while the block runs; another run of it is an error."""
+    """Lock a study's folder while the block runs; a second run in it is an error."""
     check_folder(folder)
     is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
@@ -74,7 +74,7 @@ def _alone(folder: Path) -> Iterator[None]:
         finally:
             lock.unlink(missing_ok=True)
             if is_new:
-                with suppress(OSError):  # has results
+                with suppress(OSError):  # not empty: it has results
                     folder.rmdir()
 
 
@@ -88,26 +88,26 @@ def run_study(
     overwrite: bool = False,
     report: Callable[[StudyProgress], None] | None = None,
 ) -> store.Results:
-    """Run what is not done yet of a study, and return its results.
+    """Run all jobs of a study that are not done yet, and return its results.
 
-    A job that fails is a record with its error, and is tried again by the next run; a leak ends the run.
+    A failed job is stored with its error, and tried again by the next run. A leak ends the run.
 
     Parameters
     ----------
     config : StudyConfig
-        What to run, from `read_study`.
+        The study, from `read_study`.
     folder : str or Path
-        New, empty, or that of an earlier run of the same study, which goes on.
+        A new or empty folder, or that of an earlier run of the same study, which is resumed.
     data : Path
-        What folders in the configuration are relative to.
+        Base of relative folders in the configuration.
     jobs : int
-        Processes of this computer, each with one thread; 0 means one per core.
+        Number of processes on this computer, each with one thread; 0 means one per core.
     executor : Executor, optional
-        Where to run instead. All workers must see the folder.
+        Where to run the jobs instead. All workers must be able to read the folder.
     overwrite : bool
-        Remove an earlier study from the folder first.
+        Whether to remove an earlier study from the folder first.
     report : callable, optional
-        Is called after every job.
+        Called after every job.
     """
     folder = Path(folder).absolute()
     with _alone(folder):

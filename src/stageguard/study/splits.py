@@ -1,4 +1,4 @@
-"""Who is trained on and who is tested, fold by fold, and the check that nothing crosses."""
+"""Training and test subjects of each fold, and the check that nothing leaks between them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stageguard.study.config import Split
 
 
 class LeakError(StageGuardError, ValueError):
-    """Something of a test subject reached the training side of its fold."""
+    """Data of a test subject was used in training."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Fold:
 
 
 def make_folds(subjects: Sequence[str], split: Split, seed: int) -> tuple[Fold, ...]:
-    """Return the folds: each subject is tested once, apart from the one that tunes."""
+    """Return the folds: each subject is tested once, except the tuning subject."""
     names = sorted(set(subjects))
     tuning = split.tuning_subject
     if tuning is not None:
@@ -63,10 +63,10 @@ def check_leaks(
     test: Sequence[StudyNight],
     learned: Mapping[str, Iterable[str]],
 ) -> None:
-    """Fail if a subject, a recording or a learned number crosses the split.
+    """Raise an error if a subject, a recording or something learned is on both sides of the split.
 
-    `learned` has the subjects that each learned thing was counted on, by what it is. A recording is also
-    found under another name, by its features.
+    `learned` has the subjects from whom each thing was learned, by its name. A recording is also recognised
+    under another name, by its features.
     """
     for what, of_training, of_test in (
         ("subject", {n.subject for n in training}, {n.subject for n in test}),

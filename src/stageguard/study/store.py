@@ -2,10 +2,10 @@
 
 study.json             configuration, versions, commit, fingerprint of the nights
 cohort.npz             the nights; not to be published
-jobs/KEY.json          what a job found, or the error in its place
+jobs/KEY.json          the record of a job, or its error
 predictions/KEY.parquet
-results.jsonl          all records in one file, which is read where there are no jobs
-derived.json           what tables need of the predictions: see `derived`
+results.jsonl          all records in one file, read if there is no folder jobs
+derived.json           numbers that tables need from the predictions: see `derived`
 lock                   only during a run
 """
 
@@ -37,12 +37,12 @@ VERSIONED = ("numpy", "torch", "scipy")
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """Everything a study stored, as tables and figures need it."""
+    """All stored results of a study, for tables and figures."""
 
     folder: Path
     about: Mapping[str, Any]  # study.json
-    records: tuple[Mapping[str, Any], ...] = field(repr=False)  # jobs that were done
-    failures: tuple[Mapping[str, Any], ...] = ()  # jobs that were not, with their error
+    records: tuple[Mapping[str, Any], ...] = field(repr=False)  # jobs that are done
+    failures: tuple[Mapping[str, Any], ...] = ()  # jobs that failed, with their error
 
     @property
     def study(self) -> Mapping[str, Any]:
@@ -52,12 +52,12 @@ class Results:
 
     @property
     def is_synthetic(self) -> bool:
-        """Whether nobody slept these nights."""
+        """Whether the nights are simulated."""
         return bool(self.about.get("synthetic", False))
 
     @property
     def n_jobs(self) -> int | None:
-        """How many jobs the whole study has; None where nothing tells."""
+        """Number of jobs of the whole study; None if unknown."""
         return self.about.get("n_jobs")
 
     @property
@@ -67,21 +67,21 @@ class Results:
 
     @property
     def progress(self) -> str:
-        """How many jobs are done, as in `4 of 80 jobs`."""
+        """Number of jobs that are done, as in `4 of 80 jobs`."""
         total = "" if self.n_jobs is None else f" of {self.n_jobs}"
         return f"{len(self.records)}{total} job{'s' * ((self.n_jobs or len(self.records)) != 1)}"
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Why these results are not those of a whole study of sleepers."""
-        found = []
+        """Reasons why these are not the results of a complete study of real sleepers."""
+        reasons = []
         if self.is_unfinished:
-            found.append(f"UNFINISHED: {self.progress} done.")
+            reasons.append(f"UNFINISHED: {self.progress} done.")
         if self.study.get("smoke"):
-            found.append("SMOKE version: small, to see that everything works; its numbers say nothing.")
+            reasons.append("SMOKE version: small, to see that everything works; its numbers say nothing.")
         if self.is_synthetic:
-            found.append("SYNTHETIC nights: nobody slept them, and they are no evidence about sleepers.")
-        return tuple(found)
+            reasons.append("SYNTHETIC nights: nobody slept them, and they are no evidence about sleepers.")
+        return tuple(reasons)
 
     def select(self, **wanted: Any) -> list[Mapping[str, Any]]:
         """Return the records whose fields have these values."""
@@ -103,13 +103,13 @@ class Results:
         return [r for loss in ("base", "penalty", "semi-markov") for r in self.main(backbone, loss)]
 
     def experts(self) -> dict[str, Mapping[str, Any]]:
-        """Return the row of the expert's own stages by recording."""
+        """Return the row of the expert's stages by recording."""
         rows = (row for record in self.records if record["loss"] == "base" for row in record["rows"])
         return {row["recording"]: row for row in rows if row["variant"] == EXPERT}
 
 
 def values(records: Iterable[Mapping[str, Any]], variant: str, metric: str) -> dict[str, float]:
-    """Return a metric by subject, nights of one subject averaged; what does not exist is left out."""
+    """Return a metric by subject, averaged over nights; missing values are left out."""
     by_subject: dict[str, list[float]] = {}
     for record in records:
         for row in record["rows"]:
@@ -129,12 +129,12 @@ def night_values(records: Iterable[Mapping[str, Any]], variant: str, metric: str
 
 
 def variants_in(records: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the variants that rows have, in their order."""
+    """Return the variants of the records' rows, in order."""
     return list(dict.fromkeys(row["variant"] for record in records for row in record["rows"]))
 
 
 def describe(study: Mapping[str, Any], cohort_sha256: str, *, n_jobs: int, synthetic: bool) -> dict[str, Any]:
-    """Return what study.json holds."""
+    """Return the content of study.json."""
     return {
         "study": study,
         "n_jobs": n_jobs,
@@ -147,18 +147,18 @@ def describe(study: Mapping[str, Any], cohort_sha256: str, *, n_jobs: int, synth
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of what computed the numbers."""
-    found = {"python": platform.python_version()}
+    """Return the versions of Python and of the libraries that computed the numbers."""
+    installed = {"python": platform.python_version()}
     for name in ("stageguard", *VERSIONED):
         try:
-            found[name] = version(name)
+            installed[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 def commit() -> str | None:
-    """Return the commit of the source this package runs from; None where it is installed otherwise."""
+    """Return the commit of the source from which this package runs; None if it is installed otherwise."""
     command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
@@ -173,7 +173,7 @@ def file_sha256(path: Path) -> str:
 
 
 def open_study(folder: Path, about: Mapping[str, Any]) -> None:
-    """Begin a study in a folder, or go on with the same one; another one is an error."""
+    """Start a study in a folder, or continue the same study; another study is an error."""
     path = folder / STUDY
     if not path.exists():
         write_together({path: _text(about)}, make_folders=True)
@@ -191,7 +191,7 @@ def open_study(folder: Path, about: Mapping[str, Any]) -> None:
 
 
 def save_record(folder: Path, record: Mapping[str, Any], predictions: bytes | None) -> None:
-    """Keep what a job found, or its error; both files or none."""
+    """Store the record of a job, or its error, with its predictions; both files or neither."""
     contents: dict[Path, str | bytes] = {folder / JOBS / f"{record['key']}.json": _text(record, indent=None)}
     if predictions is not None:
         contents[folder / PREDICTIONS / f"{record['key']}.parquet"] = predictions
@@ -199,7 +199,7 @@ def save_record(folder: Path, record: Mapping[str, Any], predictions: bytes | No
 
 
 def done_keys(folder: Path) -> set[str]:
-    """Return the jobs that need not be done again: those that did not fail."""
+    """Return the keys of the jobs that are done and did not fail."""
     return {record["key"] for record in _records(folder) if "error" not in record}
 
 
@@ -223,17 +223,17 @@ def read_results(folder: str | Path) -> Results:
 
 
 def write_results(folder: Path) -> None:
-    """Write all records into one file, for a study that is to be kept without its nights."""
+    """Write all records into one file, to keep a study without its nights."""
     write_together({folder / RESULTS: results_text(folder)}, overwrite=True)
 
 
 def study_text(results: Results) -> str:
-    """Return study.json."""
+    """Return the text of study.json."""
     return _text(results.about)
 
 
 def results_text(folder: Path) -> str:
-    """Return all records, a line each; the keys of their rows are written once."""
+    """Return all records, one per line; the keys of a record's rows are written once."""
     return "".join(_text(_packed(record), indent=None) for record in _records(folder))
 
 

@@ -41,7 +41,7 @@ Records = Sequence[Mapping[str, Any]]
 
 
 def notes_of(results: Results, *notes: str) -> tuple[str, ...]:
-    """Return notes, with why they are not those of a whole study first and failed jobs last."""
+    """Return notes, with the results' warnings first and failed jobs last."""
     failed = len(results.failures)
     about = (f"{failed} jobs failed and are missing here: see jobs/*.json.",) if failed else ()
     return (*results.warnings, *notes, *about)
@@ -53,7 +53,7 @@ def _present(records: Records, variants: Iterable[str]) -> list[str]:
 
 
 def main_table(results: Results) -> Table:
-    """Return networks × {argmax, published, calibrated}: TVR, FI, accuracy, kappa; the expert first."""
+    """Return TVR, FI, accuracy and kappa of the expert, and of each network by argmax and guarded."""
     names = results.backbones
     records = {name: results.of(name) for name in names}
     guarded = {name: _present(records[name], GUARDED) for name in names}
@@ -81,7 +81,7 @@ def main_table(results: Results) -> Table:
 
 
 def errors_of(results: Results, records: Records, variant: str, metric: str) -> dict[str, float]:
-    """Return the absolute error of a sleep statistic by subject, over the nights where the expert has it."""
+    """Return the absolute error of a sleep statistic by subject, over nights where the expert has it."""
     by_subject: dict[str, list[float]] = {}
     for subject, error in signed_errors(results, records, variant, metric):
         by_subject.setdefault(subject, []).append(abs(error))
@@ -89,10 +89,10 @@ def errors_of(results: Results, records: Records, variant: str, metric: str) -> 
 
 
 def signed_errors(results: Results, records: Records, variant: str, metric: str) -> list[tuple[str, float]]:
-    """Return subject and error of every night: what a variant has less what the expert has.
+    """Return subject and error of every night: the variant's statistic minus the expert's.
 
-    REM that the expert scored and a variant never shows is charged: see `never_shown`. Other statistics that
-    a night lacks are left out.
+    If the expert scored REM and the variant has none, `never_shown` gives the value. Other missing statistics
+    are left out.
     """
     experts = results.experts()
     errors = []
@@ -110,7 +110,7 @@ def signed_errors(results: Results, records: Records, variant: str, metric: str)
 
 
 def architecture_table(results: Results) -> Table:
-    """Return the mean absolute errors of sleep architecture, and how much less they are guarded."""
+    """Return the mean absolute errors of sleep architecture, and the improvement by each guard."""
     names = results.backbones
     metrics = [m for m in ARCHITECTURE if errors_of(results, results.of(names[0]), BASE, m)]
     rows: list[tuple[Cell, ...]] = []
@@ -174,7 +174,7 @@ def consolidated_table(results: Results) -> Table:
 
 
 def groups_of(results: Results, covariate: str) -> dict[str, str]:
-    """Return each subject's group: the level of a text, or below and above the median of a number."""
+    """Return each subject's group: the value of a text, or up to and above the median of a number."""
     facts = {s: c.get(covariate) for r in results.records for s, c in r["covariates"].items()}
     known = {subject: value for subject, value in sorted(facts.items()) if value is not None}
     numbers = [value for value in known.values() if not isinstance(value, str)]
@@ -186,7 +186,7 @@ def groups_of(results: Results, covariate: str) -> dict[str, str]:
 
 
 def subgroup_table(results: Results) -> Table:
-    """Return differences between subgroups as the expert, argmax and the guarded stages have them."""
+    """Return differences between subgroups, by the stages of the expert, argmax and each guard."""
     rows: list[tuple[Cell, ...]] = []
     records = results.of(results.backbones[0])
     for covariate in results.study["robustness"]["subgroups"]:
@@ -271,7 +271,7 @@ def _over_networks(results: Results, names: Sequence[str], variant: str, metric:
 
 
 def _changed_share(changed: Mapping[str, Any], names: Sequence[str], variant: str) -> float:
-    """Return the percentage of recordings with an epoch unlike the whole method's."""
+    """Return the percentage of recordings with an epoch that differs from the whole method."""
     counts = [n for name in names for n in changed.get(name, {}).get(variant, {}).values()]
     return 100 * float(np.mean(np.array(counts) > 0)) if counts else NAN
 
@@ -283,7 +283,7 @@ COMPARED = (
 
 
 def guards_table(results: Results) -> Table:
-    """Return every way to stages side by side, with the errors of sleep architecture as one ratio."""
+    """Return all variants side by side, with the errors of sleep architecture as one ratio."""
     rows: list[tuple[Cell, ...]] = []
     for name in results.backbones:
         records = results.of(name)
@@ -307,7 +307,7 @@ def guards_table(results: Results) -> Table:
 
 
 def error_ratio(results: Results, records: Records, variant: str) -> float:
-    """Return the geometric mean, over the statistics, of a variant's mean error by that of argmax."""
+    """Return the geometric mean over statistics of a variant's mean error divided by that of argmax."""
     logs = []
     for metric in ARCHITECTURE:
         before, after = (errors_of(results, records, name, metric) for name in (BASE, variant))
@@ -319,7 +319,7 @@ def error_ratio(results: Results, records: Records, variant: str) -> float:
 
 
 def experts_table(results: Results) -> Table:
-    """Return which nights look like an expert's: by fragmentation, and by the joint score."""
+    """Return the share of nights that look like an expert's, by fragmentation and by the joint score."""
     derived = derived_of(results)
     threshold = derived["joint_threshold"]
     factor = TWO_EXPERTS.get(len(results.records[0]["stages"]), TWO_EXPERTS[3])
@@ -359,7 +359,7 @@ def experts_table(results: Results) -> Table:
 
 
 def scorers_table(results: Results) -> Table:
-    """Return the agreement with every scorer of a night, where nights have several, and the scorers' own."""
+    """Return the agreement with the scorers of nights that have several, and of the scorers themselves."""
     rows: list[tuple[Cell, ...]] = []
     for name in results.backbones:
         records = results.of(name)
@@ -404,7 +404,7 @@ def bland_altman_table(results: Results) -> Table:
 
 
 def cost_table(results: Results) -> Table:
-    """Return what a network and the guard cost, per recording and per step of training."""
+    """Return the cost of a network and the guard, per recording and per training step."""
     rows: list[tuple[Cell, ...]] = []
     for name in results.backbones:
         base, penalty = results.main(name, "base"), results.main(name, "penalty")

@@ -1,7 +1,7 @@
-"""The ways from a network's probabilities to stages that a study compares, each learned on one fold.
+"""Variants: the ways from a network's probabilities to stages that a study compares, learned per fold.
 
-A variant belongs to the network of one loss: the base network's probabilities are guarded by everything that
-needs no training of its own, the penalised network's by the published rules and by parts of them.
+A variant belongs to the network of one loss. The base network's probabilities are guarded by everything that
+needs no training, the penalised network's by the published rules and by parts of them.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from stageguard.study.names import BASE, CALIBRATED, PAPER, PENALTY, SEMI_MARKOV
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """What one fold's training subjects taught."""
+    """Everything learned from one fold's training subjects."""
 
-    paper: Profile  # the published rules with transitions counted anew
-    base: Profile  # the calibrated guard's beginning, its numbers counted anew
+    paper: Profile  # the published rules, with transitions counted on the fold
+    base: Profile  # the start of the calibrated guard, with numbers counted on the fold
     shares: Mapping[str, float]  # of stages
-    subjects: tuple[str, ...]  # whom transitions and shares were counted on
+    subjects: tuple[str, ...]  # on whom transitions and shares were counted
     calibrated: Profile | None = None
-    calibrated_on: tuple[str, ...] = ()  # whom the calibrated guard was fitted on
+    calibrated_on: tuple[str, ...] = ()  # subjects on whom the calibrated guard was fitted
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One way to stages; a profile of None is the most probable stage, or the majority in a window."""
+    """One way to stages; without a profile, the most probable stage or the majority in a window."""
 
     name: str
     profile: Profile | None = None
@@ -57,7 +57,7 @@ class Variant:
         quality = [night.beta() for night in nights] if self.uses_quality else None
         options: dict[str, Any] = {"quality": quality} if quality and quality[0] is not None else {}
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", StageGuardWarning)  # rows say how much was changed
+            warnings.simplefilter("ignore", StageGuardWarning)  # the rows have the changes
             decoded = decode(
                 list(densities),
                 self.profile,
@@ -85,9 +85,8 @@ def learn(config: StudyConfig, training: Sequence[StudyNight]) -> Learned:
         if p.sum()
     ]
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", StageGuardWarning
-        )  # of transitions nobody scored; records hold them all
+        # about transitions that nobody scored; the records have all of them
+        warnings.simplefilter("ignore", StageGuardWarning)
         paper = Profile.load(config.guard.paper).recounted(experts)
         base = Profile.load(config.guard.base).recounted(experts)
     flip_flop = paper.to_dict().get("flip_flop")
@@ -115,7 +114,7 @@ def calibrate(
     name: str,
     stager: str,
 ) -> Learned:
-    """Fit the calibrated guard on nights that the network was not trained on, of training subjects."""
+    """Fit the calibrated guard on nights of training subjects on which the network was not trained."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StageGuardWarning)
         fitted = fit(
@@ -131,7 +130,7 @@ def calibrate(
 
 
 def variants_of(loss: Loss, config: StudyConfig, learned: Learned, trained_as: Profile) -> Iterator[Variant]:
-    """Return what is done with the probabilities of the network of a loss."""
+    """Yield the variants of the network of one loss."""
     if loss == "semi-markov":
         yield Variant(f"{SEMI_MARKOV}, argmax")
         yield Variant(SEMI_MARKOV, trained_as)
@@ -162,7 +161,7 @@ def variants_of(loss: Loss, config: StudyConfig, learned: Learned, trained_as: P
 
 
 def _one_relaxed(paper: Profile, probability: float) -> Iterator[Variant]:
-    """Return the published rules with one rare pair at a time relaxed to a probability; to 0 none is."""
+    """Yield the published rules with one rare pair at a time relaxed to a probability; none for 0."""
     for relaxed in paper.rare if probability else ():
         pairs = [(p.source, p.target, probability if p is relaxed else p.probability) for p in paper.rare]
         name = f"paper, relaxed {relaxed.source}→{relaxed.target} {probability:g}"
@@ -170,7 +169,7 @@ def _one_relaxed(paper: Profile, probability: float) -> Iterator[Variant]:
 
 
 def ablations(paper: Profile) -> dict[str, dict[str, Any]]:
-    """Return what is changed in the published rules, by what it is called."""
+    """Return changes of the published rules, by name."""
     flip_flop = paper.to_dict().get("flip_flop", {})
     return {
         "transitions alone": {"min_bout_seconds": None, "flip_flop": None},
@@ -182,7 +181,7 @@ def ablations(paper: Profile) -> dict[str, dict[str, Any]]:
 
 
 def plain_hmm(learned: Learned) -> Profile:
-    """Return a hidden Markov model: counted transitions, evidence divided by the stages' shares."""
+    """Return a hidden Markov model: counted transitions, and evidence divided by the shares of stages."""
     return learned.paper.replace(
         stay="self",
         ends="censored",
@@ -196,12 +195,12 @@ def plain_hmm(learned: Learned) -> Profile:
 
 
 def majority_filter(labels: Labels, window: int) -> Labels:
-    """Return the most frequent stage of a centred window; a tie keeps the epoch's own, as do gaps."""
+    """Return the most frequent stage of a centred window; in a tie the epoch keeps its stage. Gaps stay."""
     half = window // 2
     padded = np.pad(labels, half, constant_values=-1)
     windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * half + 1)
     n_stages = int(labels.max(initial=0)) + 1
     votes = np.stack([(windows == stage).sum(axis=1) for stage in range(n_stages)], axis=1)
-    own = np.take_along_axis(votes, np.maximum(labels, 0)[:, None].astype(np.intp), axis=1)[:, 0]
-    chosen = np.where(votes.max(axis=1) > own, votes.argmax(axis=1), labels)
+    own_votes = np.take_along_axis(votes, np.maximum(labels, 0)[:, None].astype(np.intp), axis=1)[:, 0]
+    chosen = np.where(votes.max(axis=1) > own_votes, votes.argmax(axis=1), labels)
     return np.where(labels < 0, labels, chosen).astype(np.int8)

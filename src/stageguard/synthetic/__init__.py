@@ -1,4 +1,4 @@
-"""Made-up cohorts with a known truth, in the layouts of real datasets. No evidence about real sleepers.
+"""Synthetic cohorts with a known truth, in the layouts of real datasets. No evidence about real sleepers.
 
 >>> from stageguard.synthetic import Plan, simulate_cohort, simulate_recording
 >>> made = simulate_recording("cardiorespiratory", hours=2, seed=1)

@@ -1,4 +1,4 @@
-"""A watch on the wrist: acceleration and heart rate that follow the stages; in files as in Sleep-Accel."""
+"""Synthetic actigraphy: acceleration and heart rate of a watch that follow the stages; Sleep-Accel files."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from stageguard.synthetic.noise import Scatter, appearances, at_times, drift, le
 from stageguard.synthetic.sleepers import LIGHTS_OFF_HOUR, Night, Sleeper
 
 RATE_HZ = 50.0
-HEART_RATE_SECONDS = 5.0  # between two values of a watch that is told to watch the heart
+HEART_RATE_SECONDS = 5.0  # between two values of a watch that measures continuously
 STEPS_SECONDS = 600.0
-DAYS_BEFORE = 7.0  # of steps, as in Sleep-Accel
+DAYS_BEFORE = 7.0  # days of steps before the night, as in Sleep-Accel
 
 HEART_RATE = {"W": 68.0, "N1": 64.0, "N2": 61.0, "N3": 59.0, "R": 64.0}
 
 HEART_SCATTER = Scatter(7.0, 2.0, 2.5)
 
-# Chance that an epoch looks like one of another stage: lying still awake, turning over in sleep. Set so that
-# staging is as hard as in the paper (studies/simulator).
+# Chance that an epoch looks like another stage: lying still awake, turning over in sleep. Set so that staging
+# is as hard as in the paper (studies/simulator).
 ALIKE = {
     "W": {"N2": 0.28},
     "N1": {"W": 0.08},
@@ -32,13 +32,13 @@ ALIKE = {
     "R": {"W": 0.05},
 }
 
-LINGER = 0.6  # lying still lasts
+LINGER = 0.6  # high, because lying still lasts
 
 EVENTS = (("sensor loss", "", 0.12, (20, 400)), ("device removed", "", 0.05, (600, 2400)))
 
 
 def simulate(night: Night, sleeper: Sleeper, seed: int, name: str) -> Simulated:
-    """Return the night of somebody with a watch: acceleration in g, heart rate in bpm, steps before."""
+    """Return a night recorded by a watch: acceleration in g, heart rate in bpm, steps of the days before."""
     truth, who = night.hypnogram, sleeper.number
     looks = appearances(stream(seed, "looks", who), truth, ALIKE, linger=LINGER)
     events = scatter_events(stream(seed, "events", who), night.seconds, EVENTS)
@@ -75,7 +75,7 @@ def _acceleration(rng: np.random.Generator, move: Floats, seconds: float) -> Ser
 
 
 def _posture(rng: np.random.Generator, move: Floats, n_samples: int) -> Floats32:
-    """Return the direction of gravity, which turns with large movements only."""
+    """Return the direction of gravity, which changes only with large movements."""
     turns = turn_seconds(move)
     directions = rng.normal(0, 1, (len(turns) + 1, 3))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
@@ -98,7 +98,7 @@ def _heart_rate(rng: np.random.Generator, looks: Floats, epoch_seconds: float, m
 
 
 def _steps(rng: np.random.Generator) -> Series:
-    """Return the steps of the days before, counted every ten minutes; none at night."""
+    """Return the steps of the days before the night, counted every ten minutes; none at night."""
     times = np.arange(-DAYS_BEFORE * 86400, 0, STEPS_SECONDS)
     hour = (LIGHTS_OFF_HOUR + times / 3600) % 24
     walking = (hour > 7.5) & (hour < 22) & (rng.random(len(times)) < 0.35)
@@ -106,7 +106,7 @@ def _steps(rng: np.random.Generator) -> Series:
 
 
 def _without(series: Series, events: list[Event]) -> Series:
-    """Drop what a sensor did not deliver."""
+    """Drop the values during events."""
     keep: Mask = np.ones(len(series.times), dtype=bool)
     for event in events:
         keep &= ~((series.times >= event.start_seconds) & (series.times < event.end_seconds))
@@ -129,7 +129,7 @@ FILES = {  # role -> folder, ending, format
 
 
 def name_of(number: int, layout: str) -> str:
-    """Return a subject's name, which begins the names of the files."""
+    """Return a subject's name, which is the prefix of the file names."""
     return f"synthetic{number:03d}"
 
 

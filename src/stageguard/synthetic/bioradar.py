@@ -1,6 +1,6 @@
-"""The echo of a sleeper in a radar's beam: I and Q of breathing, heartbeat and movement.
+"""Synthetic radar: I and Q of a sleeper's breathing, heartbeat and movement.
 
-In files: npz with a mapping file, or, as PhysioNet has SLEEPBRL, EDF with WFDB annotations.
+Files: npz with a mapping file, or EDF with WFDB annotations as in PhysioNet's SLEEPBRL.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from stageguard.synthetic.sleepers import Night, Sleeper
 RATE_HZ = 50.0
 CARRIER_HZ = 3.8e9  # middle of the band of SLEEPBRL's radar
 LIGHT_SPEED = 299_792_458.0
-CHEST_MM = (4.0, 8.0)  # way of the chest wall in a breath
+CHEST_MM = (4.0, 8.0)  # range of the chest wall's motion in a breath
 PULSE_MM = (0.20, 0.45)  # in a heartbeat
-MOVE_MM_PER_G = 60.0  # a movement of so much at the wrist moves the body so far
+MOVE_MM_PER_G = 60.0  # motion of the body per size of the movement at the wrist
 POSTURE_MM = 30.0  # a turn in bed
 
-# Share of a stage's epochs that look like another stage. The radar sees breath and movement from afar, and
-# staging from it is the hardest of the four: set to be as hard as in the paper (studies/simulator).
+# Share of a stage's epochs that look like another stage. The radar sees breath and movement from afar, so
+# staging is the hardest of the four modalities. Set to be as hard as in the paper (studies/simulator).
 ALIKE = {
     "W": {"N2": 0.15, "R": 0.11},
     "N1": {"W": 0.12, "R": 0.13},
@@ -53,7 +53,7 @@ BURSTS = (("interference", "", 0.15, (5, 40)),)
 
 
 def simulate(night: Night, sleeper: Sleeper, seed: int, name: str) -> Simulated:
-    """Return the night of somebody in front of a radar."""
+    """Return a night recorded by a radar."""
     who = sleeper.number
     body = body_of(night.hypnogram, sleeper, seed, ALIKE)
     rng = stream(seed, "radar", who)
@@ -67,7 +67,7 @@ def simulate(night: Night, sleeper: Sleeper, seed: int, name: str) -> Simulated:
 
 
 def _way(rng: np.random.Generator, body: Body, n: int) -> Floats:
-    """Return the distance of the body's surface from where it was, in mm."""
+    """Return the displacement of the body's surface in mm."""
     breath, beats, move = body.breath, body.beats, body.move
     times = moments(n, RATE_HZ)
     slow_times = moments(len(breath.phase), BREATH_HZ)
@@ -78,7 +78,7 @@ def _way(rng: np.random.Generator, body: Body, n: int) -> Floats:
     moving = np.interp(times, np.arange(len(move)) + 0.5, move)
     way += MOVE_MM_PER_G * moving * drift(rng, n, 0.5 * RATE_HZ)
     shift = np.zeros(n)
-    for at in turn_seconds(move):  # within two seconds to another place
+    for at in turn_seconds(move):  # a turn takes two seconds
         first = min(round(at * RATE_HZ), n - 1)
         length = min(round(2 * RATE_HZ), n - first)
         step = rng.normal(0, POSTURE_MM)
@@ -88,7 +88,7 @@ def _way(rng: np.random.Generator, body: Body, n: int) -> Floats:
 
 
 def _echo(rng: np.random.Generator, way: Floats) -> tuple[Floats32, Floats32]:
-    """Return I and Q of a direct-conversion receiver: an arc around the echo of the room, and noise."""
+    """Return I and Q of a direct-conversion receiver: an arc around the echo of the room, plus noise."""
     phase = 4 * np.pi * CARRIER_HZ / LIGHT_SPEED * way / 1000 + rng.uniform(0, 2 * np.pi)
     size = rng.uniform(0.6, 1.2)
     room = rng.normal(0, 1.0, 2)
@@ -149,7 +149,7 @@ def write(made: Simulated, folder: Path, layout: str) -> None:
 
 
 def finish(subjects: Sequence[Any], folder: Path, layout: str) -> None:
-    """Write what is known of the subjects."""
+    """Write the table of subjects, or the mapping file."""
     if layout == "edf":
         (folder / "subjects-synthetic.csv").write_text(_table(subjects), encoding="utf-8")
         return
@@ -175,7 +175,7 @@ def _table(subjects: Sequence[Any]) -> str:
 
 
 def stage_annotations(night: Hypnogram) -> bytes:
-    """Return stages as WFDB annotations in the MIT format: a note per epoch, the stage in its text."""
+    """Return stages as WFDB annotations in MIT format: one note per epoch, with the stage as its text."""
     made, before = bytearray(), 0
     for epoch, label in enumerate(night.labels.tolist()):
         sample = round(epoch * night.epoch_seconds * RATE_HZ)

@@ -1,6 +1,6 @@
-"""What a sleeper's body does: movements, breathing with apnoeas, heartbeats and the ECG they make.
+"""A sleeper's body: movements, breathing with apnoeas, heartbeats and their ECG.
 
-`looks` (n_epochs, 5) is the share of each AASM stage in the look of every epoch, see `appearances`.
+`looks` (n_epochs, 5) is how much every epoch looks like each AASM stage, see `appearances`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from stageguard.synthetic.events import Event
 from stageguard.synthetic.noise import Scatter, appearances, at_times, drift, levels, moments, stream
 from stageguard.synthetic.sleepers import Sleeper
 
-# Logarithms of the movements per minute and of their size, in g at the wrist. The order of the stages is that
-# of Wilde-Frenz & Schulz 1983 (Percept Mot Skills 56:275-283), levels are our choice.
+# Logarithms of the movements per minute and of their size, in g at the wrist. The order of the stages is from
+# Wilde-Frenz & Schulz 1983 (Percept Mot Skills 56:275-283); levels are our choice.
 MOVES_PER_MINUTE = {"W": 1.5, "N1": -0.9, "N2": -2.6, "N3": -3.6, "R": -2.0}
 MOVE_SIZE = {"W": -2.1, "N1": -2.5, "N2": -2.7, "N3": -2.9, "R": -3.0}
 MOVES_SCATTER = Scatter(0.25, 0.3, 0.5)
@@ -27,7 +27,7 @@ TURN_SIZE = 0.12  # a larger movement changes the posture
 
 
 def movement(rng: np.random.Generator, looks: Floats, epoch_seconds: float) -> Floats:
-    """Return the size of the movement in every second: bouts of some seconds, as the looks have them."""
+    """Return the size of the movement in every second: bursts of some seconds, by stage."""
     rate = np.exp(levels(rng, looks, MOVES_PER_MINUTE, MOVES_SCATTER, epoch_seconds))
     size = np.exp(levels(rng, looks, MOVE_SIZE, SIZE_SCATTER, epoch_seconds))
     n_seconds = int(np.ceil(len(looks) * epoch_seconds))
@@ -43,20 +43,20 @@ def movement(rng: np.random.Generator, looks: Floats, epoch_seconds: float) -> F
 
 
 def turn_seconds(move: Floats) -> Ints:
-    """Return the seconds in which the posture begins to change, from the movement in every second."""
+    """Return the seconds in which the posture begins to change, given the movement in every second."""
     large = np.flatnonzero(move > TURN_SIZE)
     return np.asarray(large[np.diff(large, prepend=-10) > 5])
 
 
 def effort_of(move: Floats, memory: float) -> Floats:
-    """Return what the heart feels of the movement in every second, which fades over some seconds."""
+    """Return the effort of movement in every second, which fades over ``memory`` seconds."""
     return np.convolve(move, np.exp(-np.arange(40) / memory), mode="full")[: len(move)]
 
 
 BREATH_HZ = 10.0
 
-# Breaths per minute; logarithm of how much length and depth of breaths scatter; after the order of stages in
-# Rostig et al. 2005 (Sleep 28:411-417) and Douglas et al. 1982 (Thorax 37:840-844). Levels are our choice.
+# Breaths per minute; logarithm of the scatter of breath length and depth. The order of the stages is from
+# Rostig et al. 2005 (Sleep 28:411-417) and Douglas et al. 1982 (Thorax 37:840-844); levels are our choice.
 BREATHS_PER_MINUTE = {"W": 16.0, "N1": 15.2, "N2": 14.8, "N3": 15.0, "R": 15.6}
 LENGTH_SCATTER = {"W": -1.6, "N1": -2.0, "N2": -2.6, "N3": -3.0, "R": -1.75}
 DEPTH_SCATTER = {"W": -1.0, "N1": -1.5, "N2": -2.1, "N3": -2.5, "R": -1.3}
@@ -70,23 +70,23 @@ BREATH_MEMORY = 4.0  # seconds
 
 APNOEA = "Obstructive apnea"
 HYPOPNOEA = "Hypopnea"
-FLOW_LEFT = {APNOEA: 0.06, HYPOPNOEA: 0.45}  # share of the airflow
-EFFORT_LEFT = {APNOEA: 0.40, HYPOPNOEA: 0.65}  # share of the movement of chest and belly
+FLOW_LEFT = {APNOEA: 0.06, HYPOPNOEA: 0.45}  # remaining share of the airflow
+EFFORT_LEFT = {APNOEA: 0.40, HYPOPNOEA: 0.65}  # remaining share of the movement of chest and belly
 
 
 @dataclass(frozen=True, slots=True)
 class Breath:
     """Breathing at 10 Hz, arrays (n,)."""
 
-    phase: Floats  # breaths since the beginning, in turns
-    depth: Floats  # of the breath without any event; about 1
-    flow: Floats  # share of airflow that events leave
-    effort: Floats  # share of effort that events leave
-    paradox: Floats  # 1 where chest and belly move against each other
+    phase: Floats  # number of breaths since the beginning
+    depth: Floats  # of the breath without events; about 1
+    flow: Floats  # share of the airflow that remains during events
+    effort: Floats  # share of the effort that remains during events
+    paradox: Floats  # 1 where chest and belly move in opposite directions
 
     @property
     def wave(self) -> Floats:
-        """Air in the lungs: faster in than out."""
+        """Volume of the lungs; breathing in is faster than out."""
         turn = 2 * np.pi * self.phase
         return np.asarray(np.sin(turn + 0.35 * np.sin(turn)))
 
@@ -116,13 +116,13 @@ def breathe(rng: np.random.Generator, looks: Floats, epoch_seconds: float, apnoe
         samples = event.samples(BREATH_HZ, n)
         flow[samples], effort[samples] = FLOW_LEFT[event.kind], EFFORT_LEFT[event.kind]
         paradox[samples] = float(event.kind == APNOEA)
-    ramp = np.ones(10) / 10  # a second to fade in and out
+    ramp = np.ones(10) / 10  # events fade in and out within a second
     flow, effort, paradox = (np.convolve(part, ramp, mode="same") for part in (flow, effort, paradox))
     return Breath(phase, np.interp(times, seconds, np.clip(deep, 0.05, 6)), flow, effort, paradox)
 
 
 def draw_apnoeas(rng: np.random.Generator, night: Hypnogram, per_hour: float) -> list[Event]:
-    """Return apnoeas and hypopnoeas in sleep, so many per hour of it, more in REM and hardly any in N3."""
+    """Return apnoeas and hypopnoeas, ``per_hour`` of sleep; more in REM and fewer in N3."""
     weight = np.array([{"W": 0.0, "N3": 0.3, "R": 1.5}.get(name, 1.0) for name in night.scheme.names])
     per_epoch = weight[night.labels]
     hours = float(np.isin(night.labels, np.flatnonzero(weight > 0)).sum()) * night.epoch_seconds / 3600
@@ -143,8 +143,8 @@ def draw_apnoeas(rng: np.random.Generator, night: Hypnogram, per_hour: float) ->
     return made
 
 
-# Beats per minute; swing with each breath (high frequency) and with blood pressure (low frequency), in beats
-# per minute. The order of stages is that of Task Force 1996 (Circulation 93:1043) and Vaughn et al. 1995
+# Beats per minute, and their swing with each breath (high frequency) and with blood pressure (low frequency).
+# The order of the stages is from Task Force 1996 (Circulation 93:1043) and Vaughn et al. 1995
 # (Electroencephalogr Clin Neurophysiol 94:155); levels are our choice.
 BEATS_PER_MINUTE = {"W": 69.0, "N1": 64.0, "N2": 61.0, "N3": 60.0, "R": 64.5}
 BREATH_SWING = {"W": 1.6, "N1": 2.2, "N2": 2.8, "N3": 3.2, "R": 1.7}
@@ -172,7 +172,7 @@ def beat_times(
     apnoeas: list[Event],
     move: Floats,
 ) -> Floats:
-    """Return when the heart beats, in seconds; it follows breath, apnoeas and movement."""
+    """Return the times of heartbeats in seconds; the rate follows breath, apnoeas and movement."""
     times = moments(len(breath.phase), BREATH_HZ)
     mean = levels(rng, looks, BEATS_PER_MINUTE, RATE_SPREAD, epoch_seconds)
     swing = np.maximum(levels(rng, looks, BREATH_SWING, BREATH_SPREAD, epoch_seconds), 0.2)
@@ -193,7 +193,7 @@ def beat_times(
 def ecg_of(
     rng: np.random.Generator, beats: Floats, breath: Breath, rate_hz: float, n_samples: int
 ) -> Floats32:
-    """Return an ECG in mV: a sum of waves around every beat, on a base line that breathes."""
+    """Return an ECG in mV: a sum of waves around every beat, on a baseline that follows breathing."""
     made = np.zeros(n_samples + 2 * round(rate_hz), dtype=np.float32)
     reach = np.arange(round(-0.30 * rate_hz), round(0.45 * rate_hz) + 1)
     whole = np.floor(beats * rate_hz).astype(np.int64)
@@ -214,7 +214,7 @@ def ecg_of(
 
 
 def _slow_wave(rng: np.random.Generator, times: Floats) -> Floats:
-    """Return noise around 0.1 Hz, of variance 1."""
+    """Return noise around 0.1 Hz with variance 1."""
     n_seconds = int(np.ceil(times[-1])) + 2
     seconds = np.arange(n_seconds)
     turn = 2 * np.pi * (0.1 * seconds + 0.15 * np.cumsum(drift(rng, n_seconds, 30)) / 30)
@@ -223,7 +223,7 @@ def _slow_wave(rng: np.random.Generator, times: Floats) -> Floats:
 
 
 def _eased(values: Floats) -> Floats:
-    """Pass from level to level within some seconds."""
+    """Smooth the steps between levels over 8 s."""
     width = round(8 * BREATH_HZ)
     padded = np.pad(values, width, mode="edge")
     sums = np.cumsum(np.insert(padded, 0, 0.0))
@@ -239,16 +239,16 @@ def _add_bump(values: Floats, times: Floats, height: float, centre: float, width
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What the body of a sleeper does in one night."""
+    """A sleeper's apnoeas, breathing, movements and heartbeats in one night."""
 
     apnoeas: list[Event]  # and hypopnoeas
     breath: Breath
     move: Floats  # (n_seconds,) size of the movement in every second
-    beats: Floats  # (n_beats,) when the heart beats, in seconds
+    beats: Floats  # (n_beats,) times of heartbeats, in seconds
 
 
 def body_of(night: Hypnogram, sleeper: Sleeper, seed: int, alike: Mapping[str, Mapping[str, float]]) -> Body:
-    """Return what a body does that follows the stages, as far as epochs look like their stage."""
+    """Return a body that follows the stages that epochs look like."""
     who, epoch_seconds = sleeper.number, night.epoch_seconds
     looks = appearances(stream(seed, "looks", who), night, alike)
     per_hour = float(sleeper.covariates.get("ahi", 0.0))

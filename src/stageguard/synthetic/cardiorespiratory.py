@@ -1,6 +1,6 @@
-"""ECG, belts, airflow and oxygen saturation of a night, following stages and apnoeas.
+"""Synthetic ECG, belts, airflow and oxygen saturation of a night, following stages and apnoeas.
 
-In files as the NSRR has SHHS: EDF, scorings in XML, and a table of covariates.
+Files as in SHHS at the NSRR: EDF, scorings in XML, and a table of covariates.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from stageguard.synthetic.events import (
 from stageguard.synthetic.noise import drift, moments, stream
 from stageguard.synthetic.sleepers import Night, Sleeper
 
-ECG_HZ = 125.0  # as in the first visit of SHHS, like the other rates
+ECG_HZ = 125.0  # this and the other rates are those of the first visit of SHHS
 BELT_HZ = 10.0
-CLIP_MV = 1.25  # where the amplifier of SHHS ends
+CLIP_MV = 1.25  # limit of the amplifier of SHHS
 
 # Share of a stage's epochs that look like another stage: calm wake, restless NREM, quiet REM. Set so that
 # staging is as hard as in the paper (studies/simulator).
@@ -48,12 +48,12 @@ ALIKE = {
 
 
 class Channel(NamedTuple):
-    """A channel as SHHS has it."""
+    """A channel as in SHHS."""
 
     label: str
     rate_hz: float
     unit: str  # belts and airflow have none
-    limits: tuple[float, float]  # in the file, where what is in uV is in mV
+    limits: tuple[float, float]  # in the unit of the file, which has mV instead of uV
 
 
 CHANNELS = {  # by role, in the order of the file
@@ -64,7 +64,7 @@ CHANNELS = {  # by role, in the order of the file
     "abdomen": Channel("ABDO RES", BELT_HZ, "", (-1.0, 1.0)),
     "airflow": Channel("NEW AIR", BELT_HZ, "", (-1.0, 1.0)),
 }
-EVENTS = (  # kind, channel, how many per hour, from how many seconds to how many
+EVENTS = (  # kind, channel, number per hour, shortest and longest duration in seconds
     ("sensor loss", "ecg", 0.12, (20, 300)),
     ("clipping", "ecg", 0.15, (5, 40)),
     ("sensor loss", "thorax", 0.08, (30, 400)),
@@ -76,7 +76,7 @@ DELAY_SECONDS = 18.0  # from the lung to the finger
 
 
 def simulate(night: Night, sleeper: Sleeper, seed: int, name: str) -> Simulated:
-    """Return the night of somebody at a sleep laboratory, without EEG."""
+    """Return a night recorded at a sleep laboratory, without EEG."""
     seconds, who = night.seconds, sleeper.number
     body = body_of(night.hypnogram, sleeper, seed, ALIKE)
     ecg = ecg_of(stream(seed, "ecg", who), body.beats, body.breath, ECG_HZ, round(seconds * ECG_HZ))
@@ -131,7 +131,7 @@ def _saturation(rng: np.random.Generator, apnoeas: list[Event], n_seconds: int) 
     return np.asarray(np.clip(np.rint(level + rng.normal(0, 0.2, n_seconds)), 60, 100), dtype=np.float32)
 
 
-FIRST_ID = 900_000  # the study's own ids end at 205804
+FIRST_ID = 900_000  # the ids of SHHS end at 205804
 STAGES = {
     "W": "Wake|0",
     "N1": "Stage 1 sleep|1",
@@ -151,7 +151,7 @@ datasets/shhs1-dataset-0.0.0-synthetic.csv      age, sex, BMI, AHI""",
 
 
 def name_of(number: int, layout: str) -> str:
-    """Return a subject's id of six digits, none of the study's own."""
+    """Return a subject's id of six digits, which is no id of SHHS."""
     return f"{FIRST_ID + number}"
 
 
@@ -171,7 +171,7 @@ def write(made: Simulated, folder: Path, layout: str) -> None:
 
 
 def finish(subjects: Sequence[Any], folder: Path, layout: str) -> None:
-    """Write the table of covariates, of those columns that StageGuard reads."""
+    """Write the table of covariates, with the columns that StageGuard reads."""
     (folder / "datasets").mkdir()
     with (folder / TABLE).open("x", encoding="utf-8", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
@@ -185,7 +185,7 @@ def finish(subjects: Sequence[Any], folder: Path, layout: str) -> None:
 
 
 def nsrr_xml(night: Hypnogram, events: Sequence[Event]) -> str:
-    """Return stages and respiratory events as the NSRR annotates them."""
+    """Return stages and respiratory events in the NSRR's XML format."""
     seconds = night.n_epochs * night.epoch_seconds
     start = night.start or datetime(2000, 1, 1)
     clock = start.strftime("%d.%m.%y %H.%M.%S")

@@ -1,4 +1,4 @@
-"""Bouts as a chain: brief or long bouts per stage, exits that a clock opens and closes."""
+"""Bouts as a Markov chain: brief or long bouts per stage, with exits that a clock makes likely or not."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ import numpy as np
 from stageguard.base.arrays import Floats, Indices, Labels
 from stageguard.base.records import dataclass
 
-# A brief bout ends with this chance after each epoch. A long one passes through two phases, so that it lasts
-# two epochs at least and its length scatters less than a memoryless one's.
+# A brief bout ends with this chance after each epoch. A long bout passes through two phases, so that it lasts
+# at least two epochs and its length varies less than that of a memoryless bout.
 BRIEF_LEAVE = 0.75
 N_PHASES = 3  # of a stage: brief, long, late
-SHORTEST_LONG = 2.1  # epochs a long bout lasts on average at the least
+SHORTEST_LONG = 2.1  # smallest mean length of long bouts, in epochs
 MAX_LEAVE = 0.95
 ROUNDS = 60  # of the calibration
-EAGERNESS = 0.7  # how much of the difference each round makes up
+EAGERNESS = 0.7  # share of the difference that each round removes
 
 
 @dataclass(frozen=True, slots=True)
 class BoutLaw:
-    """How long bouts last and where they lead, before a clock or a person changes it."""
+    """Lengths of bouts and the stages that follow, before the effects of a clock or a sleeper."""
 
-    brief_share: Floats  # (n_stages,) of the bouts
-    long_leave: Floats  # (n_stages,) chance per epoch of passing on, in each phase of a long bout
-    exits: Floats  # (n_stages, n_stages) where a bout leads; rows sum to 1, nothing on the diagonal
+    brief_share: Floats  # (n_stages,) share of brief bouts
+    long_leave: Floats  # (n_stages,) chance per epoch of leaving each phase of a long bout
+    exits: Floats  # (n_stages, n_stages) chance of the next stage; rows sum to 1, the diagonal is 0
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """What the hour does, slot by slot."""
+    """Effects of the time of night or day, slot by slot."""
 
-    gate: Floats  # (n_slots, n_stages) multiplies the hazard of going into each stage
+    gate: Floats  # (n_slots, n_stages) multiplies the hazard of entering each stage
     stretch: Floats  # (n_slots, n_stages) multiplies the mean length of the long bouts of each stage
     slot_epochs: int  # length of a slot
 
@@ -49,7 +49,7 @@ def step_matrices(law: BoutLaw, clock: Clock) -> Floats:
     targets = pull / np.where(total > 0, total, 1)[:, :, None]
     leave = np.minimum(law.long_leave * total / clock.stretch, MAX_LEAVE)  # competing hazards
     enter = np.concatenate([law.brief_share, 1 - law.brief_share, np.zeros(k)])  # (3k,)
-    into = np.concatenate([targets, targets, np.zeros_like(targets)], axis=2) * enter
+    into = np.concatenate([targets, targets, np.zeros_like(targets)], axis=2) * enter  # (slot, k, 3k)
     steps = np.zeros((len(clock.gate), N_PHASES * k, N_PHASES * k))
     brief, long, late = (np.arange(k) + phase * k for phase in range(N_PHASES))
     steps[:, brief, :] = BRIEF_LEAVE * into
@@ -62,9 +62,10 @@ def step_matrices(law: BoutLaw, clock: Clock) -> Floats:
 
 
 def expected_transitions(law: BoutLaw, clock: Clock, start: Floats | None = None) -> Floats:
-    """Return how often each stage is expected to be followed by each, from epoch to epoch of all slots.
+    """Return the expected number of transitions between stages (n_stages, n_stages), over all slots.
 
-    The first epoch is at `start` (n_phases * n_stages,), or where a sleeper is on average, day after day.
+    The first epoch has the distribution `start` (n_phases * n_stages,), or by default the stationary one of
+    repeated days.
     """
     steps = step_matrices(law, clock)
     within, across = _powers(steps, clock.slot_epochs)
@@ -79,17 +80,17 @@ def expected_transitions(law: BoutLaw, clock: Clock, start: Floats | None = None
 
 
 def calibrated(target: Floats, one_epoch: Floats, clock: Clock, start: Floats | None = None) -> BoutLaw:
-    """Find the law whose transitions, under the clock of a whole night or day, are those of a matrix.
+    """Find the law whose transitions, under the clock of a whole night or day, match a matrix.
 
-    `target` (n_stages, n_stages) is the chance that an epoch is followed by each stage, `one_epoch`
-    (n_stages,) the share of bouts to last one epoch, less where the mean leaves no room for it.
+    `target` (n_stages, n_stages) is the chance of each next stage. `one_epoch` (n_stages,) is the share of
+    bouts of one epoch; it is lowered where the mean length of bouts does not allow it.
     """
     off = ~np.eye(len(target), dtype=bool)
     leaving = np.where(off, target, 0.0)
     wanted_exits = leaving / leaving.sum(axis=1, keepdims=True)
     wanted_mean = 1 / leaving.sum(axis=1)
     brief_mean = 1 / BRIEF_LEAVE
-    # share at which long bouts are shortest
+    # share of brief bouts at which long bouts have their smallest mean length
     room = (wanted_mean - SHORTEST_LONG) / (brief_mean - SHORTEST_LONG)
     room = np.where(wanted_mean > SHORTEST_LONG, 1.0, room)
     brief = np.clip(np.minimum(one_epoch / BRIEF_LEAVE, room), 0, 0.9)
@@ -98,7 +99,7 @@ def calibrated(target: Floats, one_epoch: Floats, clock: Clock, start: Floats | 
     for _ in range(ROUNDS):
         counts = expected_transitions(law, clock, start)
         bouts = counts.sum(axis=1, where=off)
-        is_seen = bouts > 0  # a stage that is never entered keeps what it has
+        is_seen = bouts > 0  # a stage that is never entered keeps its law
         bouts = np.where(is_seen, bouts, 1.0)
         exits = np.where(is_seen[:, None] & (counts > 0), counts / bouts[:, None], wanted_exits)
         ratio = np.divide(wanted_exits, exits, out=np.zeros_like(exits), where=off & (wanted_exits > 0))
@@ -111,7 +112,7 @@ def calibrated(target: Floats, one_epoch: Floats, clock: Clock, start: Floats | 
 
 
 def draw(rng: np.random.Generator, law: BoutLaw, clock: Clock, n_epochs: int, start: Floats) -> Labels:
-    """Draw the stage of each epoch; slots beyond the clock's last one are like the last."""
+    """Draw the stage of each epoch; the clock's last slot holds until the end."""
     cumulated = np.cumsum(step_matrices(law, clock), axis=2)
     cumulated[:, :, -1] = 1.0
     rows = cumulated.tolist()
@@ -127,10 +128,10 @@ def draw(rng: np.random.Generator, law: BoutLaw, clock: Clock, n_epochs: int, st
 
 
 def lifted(fine: Floats, coarse: Floats, merge: Indices) -> Floats:
-    """Bend a matrix of fine stages (n, n) so that, merged by `merge` (n,), it is a coarser one (m, m).
+    """Change a matrix of fine stages (n, n) so that, merged by `merge` (n,), it equals a coarse one (m, m).
 
-    Where a fine stage leads within its group, and how the fine stages of another group share a way into it,
-    is as in `fine`; how often a group is left, and for which, is as in `coarse`.
+    Transitions within a group, and the shares of another group's fine stages among transitions into it, are
+    as in `fine`. Transitions between groups are as often as in `coarse`.
     """
     bent = fine.copy()
     groups = range(len(coarse))

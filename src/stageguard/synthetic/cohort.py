@@ -1,4 +1,4 @@
-"""Simulated cohorts: one subject after another, a folder of them in a dataset's layout."""
+"""Simulated cohorts: subjects, and folders of their recordings in a dataset's layout."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ Run = Callable[[Callable[[int], "Subject"], Sequence[int]], Iterable["Subject"]]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to simulate; checked at construction."""
+    """A cohort to simulate; checked at construction."""
 
     modality: str  # one of `MODALITIES`
     n_subjects: int  # subject 3 is the same in a cohort of 3 and of 30
     hours: float | None = None  # of each recording; by default 4 for mice, 8 for people
-    seed: int = 0  # same seed, same cohort, to the byte
-    variant: str = "adult"  # whose sleep: or "narcolepsy", "infant"
-    layout: str | None = None  # kind of files, where the dataset has several
+    seed: int = 0  # the same seed gives the same files, byte by byte
+    variant: str = "adult"  # kind of sleeper: "adult", "narcolepsy" or "infant"
+    layout: str | None = None  # kind of files, if the dataset has several
 
     def __post_init__(self) -> None:
-        """Check every option, and fill in those left out."""
+        """Check every option, and fill in defaults."""
         modality = modality_of(self.modality)
         if isinstance(self.n_subjects, bool) or not 1 <= self.n_subjects <= MOST_SUBJECTS:
             raise InputError(f"subjects is {self.n_subjects!r}, expected 1 to {MOST_SUBJECTS}.")
@@ -82,7 +82,7 @@ class Plan:
         return modality_of(self.modality)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain types, for the file that marks the folder."""
+        """Return plain types, for the file that marks the folder as synthetic."""
         profile = Profile.load(self.recorded.profile)
         shifts = known_shifts(self.modality) if self.variant == "adult" else {}
         return {
@@ -102,14 +102,14 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is true about one simulated recording, once it is written."""
+    """The truth about one simulated recording that was written."""
 
     subject: str
     covariates: Mapping[str, float | str]
     start: datetime | None
     statistics: Mapping[str, float]  # of the true stages, between lights off and lights on
     stage_percent: Mapping[str, float]  # of the whole recording
-    events: tuple[Event, ...] = field(repr=False)  # artefacts, losses, apnoeas
+    events: tuple[Event, ...] = field(repr=False)  # artefacts, sensor losses, apnoeas
 
 
 def simulate_recording(
@@ -121,7 +121,7 @@ def simulate_recording(
     variant: str = "adult",
     sleeper: Sleeper | None = None,
 ) -> Simulated:
-    """Return the recording of a cohort's subject, or of a sleeper of one's own, in memory."""
+    """Return the recording of a cohort's subject, or of your own sleeper, in memory."""
     plan = Plan(modality, number, hours, seed, variant)
     return _simulate(plan, number if sleeper is None else sleeper)
 
@@ -131,8 +131,8 @@ def simulate_cohort(
 ) -> tuple[Subject, ...]:
     """Write a cohort into a folder, which appears when it is complete; return the truth about each subject.
 
-    The folder must not exist, or be empty, or with `overwrite` hold an earlier simulation; anything else is
-    never replaced. `run` makes the subjects as `map` does, for progress and processes.
+    The folder must be new or empty. With `overwrite` it may contain an earlier simulation; anything else is
+    never replaced. `run` replaces `map`, to show progress or use several processes.
     """
     folder = Path(folder)
     _check_place(folder, overwrite)
@@ -157,7 +157,7 @@ def simulate_cohort(
 
 
 def _check_place(folder: Path, overwrite: bool) -> None:
-    """Refuse a folder that holds anything but an earlier simulation which may be replaced."""
+    """Refuse a folder that contains anything but an earlier simulation that may be replaced."""
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"cannot write {folder}: it is a file, expected a folder.")
     if not folder.exists() or next(folder.iterdir(), None) is None:
@@ -173,7 +173,7 @@ def _check_place(folder: Path, overwrite: bool) -> None:
 
 
 def write_subject(plan: Plan, folder: Path, number: int) -> Subject:
-    """Simulate one subject of a plan and write the files; returns what is true about it."""
+    """Simulate one subject of a plan and write its files; return the truth about it."""
     made = _simulate(plan, number)
     module_of(plan.recorded).write(made, folder, plan.layout)
     recording, night = made.recording, made.night
@@ -203,12 +203,12 @@ def _simulate(plan: Plan, who: int | Sleeper) -> Simulated:
 
 
 def module_of(modality: Modality) -> Any:
-    """Return the module of a modality, which makes its signals and writes them in its dataset's layouts.
+    """Return the module of a modality, which simulates its signals and writes them in its dataset's layouts.
 
-    It offers ``simulate(night, sleeper, seed, name)``; ``name_of(number, layout)``, the subject's name;
-    ``write(made, folder, layout)`` for one recording; where a cohort has tables once,
-    ``finish(subjects, folder, layout)``; ``FILE_LIST``, what a README says of the files of each layout; and
-    ``READ_OPTIONS``, what `stageguard features` needs to read them.
+    Every module has ``simulate(night, sleeper, seed, name)``; ``name_of(number, layout)``, the subject's
+    name; ``write(made, folder, layout)`` for one recording; ``FILE_LIST``, the README's text on the files of
+    each layout; and ``READ_OPTIONS``, the options with which `stageguard features` reads them. A module whose
+    cohorts have tables has ``finish(subjects, folder, layout)``.
     """
     return import_module(f"stageguard.synthetic.{modality.module}")
 
@@ -243,7 +243,7 @@ def _sibling(folder: Path, what: str) -> Path:
 
 
 def _put(staging: Path, folder: Path) -> None:
-    """Give the finished folder its name; an earlier one is removed once the new one is there."""
+    """Rename the finished folder; an earlier one is removed when the new one is in place."""
     if not folder.exists():
         staging.rename(folder)
         return

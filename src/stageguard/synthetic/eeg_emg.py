@@ -1,4 +1,4 @@
-"""Mouse EEG and EMG whose spectra follow the stages; in files as AccuSleep and AccuSleePy have them."""
+"""Synthetic mouse EEG and EMG whose spectra follow the stages; files as in AccuSleep and AccuSleePy."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from stageguard.synthetic.noise import Scatter, appearances, levels, shaped_nois
 from stageguard.synthetic.sleepers import Night, Sleeper
 
 RATE_HZ = 512.0
-EEG_HOP = 512  # spectra change from second to second
+EEG_HOP = 512  # samples: spectra change every second
 EMG_HOP = 128
 
 # Power of each part of the EEG in dB re 1 uV2/Hz at its peak, by stage: slow waves in NREM, theta in REM and
-# active wake. Shapes after Franken et al. 1998 (Am J Physiol 275:R1127), levels are our choice.
+# active wake. Shapes are from Franken et al. 1998 (Am J Physiol 275:R1127); levels are our choice.
 EEG_PARTS = {
     "background": ({"W": 13.0, "N": 14.0, "R": 12.0}, Scatter(1.5, 0.8, 1.0)),
     "delta": ({"W": 15.0, "N": 26.0, "R": 12.0}, Scatter(1.5, 1.0, 2.0)),
@@ -34,15 +34,15 @@ EEG_PARTS = {
 EMG_TONE = {"W": 5.0, "N": -5.0, "R": -9.0}
 EMG_SCATTER = Scatter(3.0, 1.0, 2.0)
 
-# Chance that an epoch looks like one of another stage: quiet wake, brief arousals, NREM that is turning into
-# REM, twitches in REM. Set so that staging is as hard as in the paper (studies/simulator).
+# Chance that an epoch looks like another stage: quiet wake, brief arousals, NREM that turns into REM,
+# twitches in REM. Set so that staging is as hard as in the paper (studies/simulator).
 ALIKE = {
     "W": {"N": 0.030, "R": 0.055},
     "N": {"W": 0.020, "R": 0.062},
     "R": {"W": 0.080, "N": 0.100},
 }
 
-EVENTS = (  # kind, channel, how many per hour, from how many seconds to how many
+EVENTS = (  # kind, channel, number per hour, shortest and longest duration in seconds
     ("movement artefact", "eeg", 1.0, (2, 10)),
     ("electrode pop", "eeg", 0.6, (0.5, 2)),
     ("muscle artefact", "eeg", 0.5, (2, 8)),
@@ -50,7 +50,7 @@ EVENTS = (  # kind, channel, how many per hour, from how many seconds to how man
     ("sensor loss", "emg", 0.06, (20, 240)),
 )
 MAINS_HZ = 60.0
-MAINS_CHANCE = 0.15  # of an animal whose leads pick up the mains
+MAINS_CHANCE = 0.15  # that an animal's leads pick up mains hum
 
 
 def simulate(night: Night, sleeper: Sleeper, seed: int, name: str) -> Simulated:
@@ -109,7 +109,7 @@ def _emg(rng: np.random.Generator, looks: Floats, epoch_seconds: float, n_sample
 
 
 def _per_hop(values: Floats, epoch_seconds: float, hop: int, n_samples: int) -> Floats:
-    """Return the values of the epoch that each hop begins in."""
+    """Return, for each hop, the values of the epoch in which it begins."""
     times = np.arange(-(-n_samples // hop) + 1) * hop / RATE_HZ
     epochs = np.minimum((times / epoch_seconds + 1e-9).astype(np.int64), len(values) - 1)
     return np.asarray(values[epochs])
@@ -184,7 +184,7 @@ def write(made: Simulated, folder: Path, layout: str) -> None:
 
 
 def label_codes(night: Hypnogram) -> Ints:
-    """Return codes of every 2.5 s: the stage in its middle, from which epochs of 4 s come back unchanged."""
+    """Return a code per 2.5 s: the stage at its middle. Epochs of 4 s can be restored from these codes."""
     codes = np.array([CODES[name] for name in night.scheme.names])
     middles = (np.arange(int(night.n_epochs * night.epoch_seconds / LABEL_SECONDS)) + 0.5) * LABEL_SECONDS
     return np.asarray(codes[night.labels[(middles / night.epoch_seconds).astype(np.int64)]], dtype=np.int64)
@@ -204,11 +204,11 @@ def _write_parquet(path: Path, columns: dict[str, Floats32]) -> None:
 
 INT8, INT32, UINT32, SINGLE, DOUBLE, MATRIX = 1, 5, 6, 7, 9, 14  # element types
 CLASSES = {np.dtype(np.float32): (7, SINGLE), np.dtype(np.float64): (6, DOUBLE)}  # array class, element type
-HEADER_BYTES = 116  # of text that a file begins with and MATLAB shows
+HEADER_BYTES = 116  # of text at the beginning of a file, which MATLAB shows
 
 
 def write_mat(path: Path, name: str, values: npt.NDArray[np.floating]) -> None:
-    """Write values (n,) of float32 or float64 as a variable that is a row vector."""
+    """Write values (n,) of float32 or float64 as a MATLAB row vector."""
     kind, element = CLASSES[values.dtype]
     flags = struct.pack("<IIII", UINT32, 8, kind, 0)
     dimensions = struct.pack("<IIii", INT32, 8, 1, len(values))

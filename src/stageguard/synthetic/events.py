@@ -1,4 +1,4 @@
-"""Things that happen to signals, the recording they happen to, and files that several datasets have alike."""
+"""Events in signals, simulated recordings, and writers of files that several datasets share."""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ from stageguard.base.version import __version__
 from stageguard.night.recording import Recording, Series, Signal
 from stageguard.synthetic.sleepers import SCORER, Night, Sleeper
 
-LARGEST_SHARE = 0.15  # of a short recording that one event may take
+LARGEST_SHARE = 0.15  # of a recording that one event may take
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that happened."""
+    """An artefact, a loss of a sensor or an apnoea."""
 
     kind: str  # such as "sensor loss"
-    channel: str  # role of the signal concerned; "" for all of them
+    channel: str  # role of the affected signal; "" for all signals
     start_seconds: float  # since the recording's start
     seconds: float
 
     @property
     def end_seconds(self) -> float:
-        """When it ends."""
+        """End of the event, since the recording's start."""
         return self.start_seconds + self.seconds
 
     def samples(self, rate_hz: float, n_samples: int) -> slice:
-        """Return the samples of a signal that it concerns."""
+        """Return the samples of a signal during the event."""
         first = min(n_samples, round(self.start_seconds * rate_hz))
         return slice(first, min(n_samples, round(self.end_seconds * rate_hz)))
 
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """A made-up recording, and what is true about it."""
+    """A simulated recording, and the truth about it."""
 
-    recording: Recording  # what a reader would give, the truth as the only scoring
-    night: Night  # the truth in the stages it was drawn in
-    events: tuple[Event, ...]  # artefacts, losses and apnoeas, in the order of their time
+    recording: Recording  # as read from files, with the truth as its only scoring
+    night: Night  # the truth, in the stages in which it was drawn
+    events: tuple[Event, ...]  # artefacts, sensor losses and apnoeas, in order of time
 
 
 def simulated(
     name: str, signals: Mapping[str, Signal | Series], night: Night, sleeper: Sleeper, events: list[Event]
 ) -> Simulated:
-    """Return the recording of a sleeper with its truth; events are put into the order of their time."""
+    """Return the recording of a sleeper with its truth; events are sorted by time."""
     truth = night.hypnogram
     recording = Recording(
         name,
@@ -71,7 +71,7 @@ def simulated(
 def scatter_events(
     rng: np.random.Generator, seconds: float, kinds: Iterable[tuple[str, str, float, tuple[float, float]]]
 ) -> list[Event]:
-    """Return events at random times, of kinds with channel, number per hour and range of seconds."""
+    """Return events at random times; ``kinds`` are kind, channel, number per hour, range of seconds."""
     made = []
     for kind, channel, per_hour, lengths in kinds:
         for _ in range(int(rng.poisson(per_hour * seconds / 3600))):
@@ -83,11 +83,11 @@ def scatter_events(
 if TYPE_CHECKING:
     import edfio
 
-ROWS = 1 << 16  # formatted at once
+ROWS = 1 << 16  # rows to format at once
 
 
 def signal_of(made: Simulated, role: str) -> Signal:
-    """Return a channel that was simulated as evenly sampled."""
+    """Return a channel that is evenly sampled."""
     signal = made.recording.signals[role]
     assert isinstance(signal, Signal)
     return signal
@@ -103,7 +103,7 @@ def write_rows(path: Path, rows: npt.NDArray[np.floating], row_format: str, *, h
 
 
 def edf_signal(signal: Signal, label: str, limits: tuple[float, float]) -> edfio.EdfSignal:
-    """Return a channel for EDF, cut off at its limits as by an amplifier; what is in uV is written in mV."""
+    """Return a channel for EDF, clipped at its limits as by an amplifier; uV are written as mV."""
     import edfio
 
     factor, unit = (1000.0, "mV") if signal.unit == "uV" else (1.0, signal.unit)

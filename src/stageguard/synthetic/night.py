@@ -19,7 +19,7 @@ SOURCE = "synthetic"
 
 @dataclass(frozen=True, slots=True)
 class SimulatedNight:
-    """A made-up night: the truth, and what a stager without context made of it."""
+    """A synthetic night: the truth, and the hypnodensity of a stager without context."""
 
     density: Hypnodensity
     expert: Hypnogram
@@ -27,7 +27,7 @@ class SimulatedNight:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A stretch of sleep: mean bout length per stage, and where each stage leads (weights)."""
+    """A stretch of sleep: mean bout length per stage, and weights of the next stages."""
 
     mean_bout_seconds: Mapping[str, float]
     leads_to: Mapping[str, Mapping[str, float]]
@@ -62,12 +62,13 @@ CYCLES = ((14, 48, 10), (28, 36, 20), (42, 18, 28), (50, 8, 34), (52, 0, 40))
 
 LONG_AWAKENING_CHANCE = 0.45  # after each cycle
 
-# Where each stage lies in the stager's feature plane, in units of its noise: neighbours get confused.
+# Position of each stage in the stager's feature plane, in units of its noise: neighbours are confused.
 HUMAN_FEATURES = {"W": (0.0, 3.4), "N1": (0.2, 1.2), "N2": (2.3, 0.2), "N3": (4.9, 0.6), "R": (-1.0, -1.2)}
 MOUSE_FEATURES = {"W": (0.0, 3.2), "N": (3.0, 0.4), "R": (0.0, 0.0)}
-# Signals that tell fewer stages apart (heart and breath, movement) tell them apart less well.
+# Stages per scheme -> separation: signals scored in fewer stages (heart and breath, movement) separate them
+# worse.
 SEPARATION = {5: 0.95, 3: 0.74, 2: 0.55}
-SLOW_SHARE = 0.3  # of the noise variance: errors come in short runs too, not only singly
+SLOW_SHARE = 0.3  # of the noise variance: errors also come in short runs
 
 
 def simulate_night(
@@ -77,26 +78,26 @@ def simulate_night(
     seed: int | np.random.Generator = 0,
     sharpness: float = 1.0,
 ) -> SimulatedNight:
-    """One synthetic recording in a profile's scheme and epoch length.
+    """Return a synthetic night in a profile's scheme and epoch length.
 
-    A semi-Markov sleeper (adult cycles of about 90 minutes, or a mouse's short bouts when the profile's
-    species is mouse) is watched by a stager that looks at each epoch alone, so that its argmax flickers.
+    A semi-Markov sleeper (adult cycles of about 90 minutes, or a mouse's short bouts if the profile's species
+    is mouse) is scored by a stager that sees each epoch alone, so that its argmax flickers.
 
     Parameters
     ----------
     profile : Profile or str
-        Gives scheme and epoch length; schemes that five AASM stages (or W, N, R for mice) merge into.
+        Gives scheme and epoch length. The five AASM stages (W, N, R for mice) must merge into the scheme.
     hours : float
         Length of the recording.
     seed : int or numpy Generator
-        Same seed, same night.
+        The same seed gives the same night.
     sharpness : float
-        1 makes the stager's probabilities calibrated on balanced stages, more makes it overconfident.
+        With 1 the stager's probabilities are calibrated on balanced stages; more makes it overconfident.
 
     Returns
     -------
     SimulatedNight
-        `density`, what the stager says, and `expert`, the truth.
+        `density`, the stager's probabilities, and `expert`, the truth.
     """
     profile = as_profile(profile)
     if not (np.isfinite(hours) and hours * 3600 >= profile.epoch_seconds):
@@ -159,7 +160,7 @@ def _length(bouts: Bouts) -> float:
 
 
 def _sample(bouts: Bouts, scheme: StageScheme, n_epochs: int, epoch_seconds: float) -> Indices:
-    """Stage at the middle of each epoch; bouts that miss every middle vanish, as arousals do in scoring."""
+    """Return the stage at the middle of each epoch; shorter bouts may vanish, as arousals do in scoring."""
     ends = np.cumsum([length for _, length in bouts])
     stages = np.array([scheme.index(stage) for stage, _ in bouts])
     middles = (np.arange(n_epochs) + 0.5) * epoch_seconds
@@ -172,7 +173,7 @@ def _stager(
     features: Floats,
     sharpness: float,
 ) -> Floats:
-    """Softmax of a stager that knows the stages' places in the feature plane and sees each epoch alone."""
+    """Return the softmax of a stager that knows the stages' positions and sees each epoch alone."""
     n_epochs = len(labels)
     slow = rng.standard_normal((n_epochs, 2))
     keep = 0.9
@@ -180,7 +181,7 @@ def _stager(
         slow[t] = keep * slow[t - 1] + np.sqrt(1 - keep**2) * slow[t]
     noise = np.sqrt(SLOW_SHARE) * slow + np.sqrt(1 - SLOW_SHARE) * rng.standard_normal((n_epochs, 2))
     seen = features[labels] + noise
-    distance = ((seen[:, None, :] - features[None, :, :]) ** 2).sum(axis=2)
+    distance = ((seen[:, None, :] - features[None, :, :]) ** 2).sum(axis=2)  # (epochs, stages)
     logits = -0.5 * sharpness * distance
     weights = np.exp(logits - logits.max(axis=1, keepdims=True))
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))

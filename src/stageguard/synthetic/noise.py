@@ -1,4 +1,4 @@
-"""Random numbers by seed and purpose, noise and drifts, and how epochs look: the difficulty of staging."""
+"""Random generators by seed and purpose, noise, drifts, and the look of epochs (how hard staging is)."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from stageguard.night.hypnogram import Hypnogram
 
 
 def stream(seed: int, purpose: str, number: int = 0) -> np.random.Generator:
-    """Return the generator for one purpose and one subject.
+    """Return the random generator for one purpose and one subject.
 
-    Two purposes never share numbers, so that a change to one signal leaves the others as they were, and a
-    subject is the same in a cohort of any size, made by any number of processes.
+    Two purposes never share random numbers, so a change to one signal leaves the others unchanged. A subject
+    is the same in a cohort of any size, made by any number of processes.
     """
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(crc32(purpose.encode()), number)))
 
 
-BLOCK_FRAMES = 1024  # frames made at once, so that a day at 512 Hz needs no more memory than an hour
+BLOCK_FRAMES = 1024  # frames to make at once, so that a day at 512 Hz needs no more memory than an hour
 
 
 def shaped_noise(
     rng: np.random.Generator, power: Floats, templates: Floats, rate_hz: float, hop: int, n_samples: int
 ) -> Floats32:
-    """Return noise whose power spectrum is a sum of templates, weighted anew every `hop` samples.
+    """Return noise whose power spectrum is a sum of templates, with new weights every `hop` samples.
 
-    Frames of two hops with independent coefficients are added half overlapping under a window whose squares
-    sum to one, so that the expected spectrum passes smoothly from frame to frame. `power` (n_hops + 1,
-    n_templates) weighs the frame that is centred on each hop's beginning; frames beyond the last are like it.
+    Frames of two hops with independent coefficients overlap by half, under a window whose squares sum to one.
+    The expected spectrum therefore changes smoothly from frame to frame. `power` (n_hops + 1, n_templates)
+    has the weights of the frame that is centred on each hop's beginning; its last row holds for later frames.
     `templates` (n_templates, hop + 1) are one-sided power densities from 0 to half the rate.
     """
     length = 2 * hop
@@ -53,7 +53,7 @@ def shaped_noise(
 
 
 def drift(rng: np.random.Generator, n: int, memory: float) -> Floats:
-    """Return slow noise of variance 1 that forgets a share 1/e of itself in `memory` steps."""
+    """Return slow noise of variance 1 whose autocorrelation falls to 1/e in `memory` steps."""
     keep = np.exp(-1 / memory) if memory > 0 else 0.0
     gain = np.sqrt(1 - keep**2)
     fresh = rng.standard_normal(n).tolist()
@@ -61,24 +61,24 @@ def drift(rng: np.random.Generator, n: int, memory: float) -> Floats:
 
 
 def moments(n: int, rate_hz: float) -> Floats:
-    """Return the middles of so many samples, in seconds."""
+    """Return the middles of n samples, in seconds."""
     return np.asarray((np.arange(n, dtype=np.float64) + 0.5) / rate_hz)
 
 
 def at_times(values: Floats, seconds_per_value: float, times: Floats) -> Floats:
-    """Return values at some times; each holds for a stretch, with steps between the stretches."""
+    """Return values at some times; each value holds for ``seconds_per_value``, without interpolation."""
     indices = np.clip((times / seconds_per_value).astype(np.int64), 0, len(values) - 1)
     return np.asarray(values[indices])
 
 
-DRIFT_MINUTES = 20.0  # how long a drift remembers itself
+DRIFT_MINUTES = 20.0  # memory of a drift
 HAZE = 0.08  # spread of the small share of other stages in every epoch
-STRONG_LIKENESS = (0.75, 1.0)  # how far an epoch that looks like another stage does so
+STRONG_LIKENESS = (0.75, 1.0)  # share of the other stage in an epoch that looks like it
 
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """How a number varies around what its stage makes it, as standard deviations."""
+    """Variation of a quantity around the mean of its stage, as standard deviations."""
 
     subject: float  # between sleepers
     slow: float  # of a drift within a night
@@ -92,20 +92,20 @@ def appearances(
     *,
     linger: float = 0.15,
 ) -> Floats:
-    """Return the share of each stage in the look of every epoch (n_epochs, n_stages).
+    """Return how much every epoch looks like each stage, as shares (n_epochs, n_stages).
 
     Real epochs resemble other stages for physiological reasons: quiet wake is still and slow, a twitch in REM
-    looks like an arousal, NREM before REM has theta already. A stager without context gets these wrong.
-    `alike` is the share of the epochs of one stage that look like another; with the chance `linger` the next
-    epoch of the same stage goes on looking alike.
+    looks like an arousal, NREM before REM already has theta. A stager without context gets these wrong.
+    `alike` is the share of a stage's epochs that look like another stage. With the chance `linger`, the next
+    epoch of the same stage looks like that other stage again.
     """
     names, labels = night.scheme.names, night.labels
     n_epochs, n_stages = len(labels), len(names)
     chance = np.array([[alike.get(source, {}).get(goal, 0.0) for goal in names] for source in names])
-    chance *= (1 - linger) / (1 - linger * chance.sum(axis=1, keepdims=True))  # those that linger count too
+    chance *= (1 - linger) / (1 - linger * chance.sum(axis=1, keepdims=True))  # correct for lingering epochs
     edges = np.cumsum(chance, axis=1)  # (from, to)
     hit, again, strength = rng.random(n_epochs), rng.random(n_epochs), rng.uniform(*STRONG_LIKENESS, n_epochs)
-    # n_stages: like itself
+    # stage that each epoch looks like; n_stages means its own stage
     seen = np.where(hit[:, None] < edges[labels], np.arange(n_stages), n_stages).min(axis=1)
     for epoch in range(1, n_epochs):
         if again[epoch] < linger and labels[epoch] == labels[epoch - 1] and seen[epoch - 1] < n_stages:
@@ -127,7 +127,7 @@ def levels(
     scatter: Scatter,
     epoch_seconds: float,
 ) -> Floats:
-    """Return a number for every epoch: what the look makes it, the sleeper's own, a drift, and chance."""
+    """Return a level per epoch: the mean of its look, plus effects of the sleeper, a drift and noise."""
     table = np.array(list(by_stage.values()))
     of_sleeper = rng.normal(0, scatter.subject)
     slow = scatter.slow * drift(rng, len(looks), DRIFT_MINUTES * 60 / epoch_seconds)

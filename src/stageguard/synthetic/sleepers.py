@@ -1,4 +1,4 @@
-"""Made-up people and mice, and how they sleep: bouts from the fitted profiles, clocks, nights."""
+"""Synthetic people and mice, and how they sleep: bouts from the fitted profiles, clocks, nights."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from stageguard.synthetic.noise import stream
 AGE_GROUPS = {"40-55": (40, 55, 8), "55-70": (55, 70, 10), "70+": (70, 86, 7)}
 OSA_GROUPS = {"none": (0.3, 4.9, 12), "mild": (5.0, 14.9, 8), "moderate/severe": (15.0, 55.0, 5)}
 
-# How far along its effect each group is.
+# Share of the full effect (below) that each group has.
 AGE_STEP = {"40-55": 0.0, "55-70": 0.5, "70+": 1.0}
 OSA_STEP = {"none": 0.0, "mild": 0.4, "moderate/severe": 1.0}
 
-# Logarithms of the factors a whole step multiplies onto a sleeper's gates and stretches (see sleepers.py).
-# They are our choice, set so that the group differences come near those the paper's experts found.
+# Full effects: logarithms of the factors on a sleeper's gates and stretches (see `chain.Clock`). They are our
+# choice, set so that the group differences come near those that the paper's experts found.
 OSA_EFFECT = {"gate W": 0.26, "stretch W": 0.24, "gate N1": 0.30, "gate N3": -0.35, "gate R": -0.10}
 AGE_EFFECT = {"gate W": 0.10, "stretch W": 0.10, "gate N3": -0.55, "gate N1": 0.15, "early R": 0.40}
 
@@ -54,19 +54,20 @@ Covariates = Mapping[str, float | str]
 
 @dataclass(frozen=True, slots=True)
 class Sleeper:
-    """Somebody who does not exist."""
+    """A synthetic person or mouse."""
 
     number: int  # from 1
     covariates: Covariates  # age, sex, AHI, groups; for mice sex and weight
-    factors: Mapping[str, float] = field(default_factory=dict)  # on the gates and stretches of the nights
+    factors: Mapping[str, float] = field(default_factory=dict)  # on the gates and stretches of the clock
 
 
 @cache
 def known_shifts(modality: str) -> Mapping[str, Mapping[str, float]]:
-    """Return by how much groups differ on average from sleepers aged 40-55 without apnoea.
+    """Return the mean differences of groups from sleepers aged 40-55 without apnoea.
 
-    Group, such as "osa mild" or "age 70+", -> statistic -> minutes, or percent; of nights of 8 h from lights
-    off to lights on, with the other covariate at its reference. Empty for mice, whose covariates do nothing.
+    Group, such as "osa mild" or "age 70+" -> statistic -> minutes or percent. They hold for nights of 8 h
+    from lights off to lights on, with the other covariate at its reference. Empty for mice, whose covariates
+    have no effect on sleep.
     """
     shifts: dict[str, dict[str, dict[str, float]]] = tomllib.loads(read_text(SHIFTS_FILE, "TOML"))
     return shifts.get(modality, {})
@@ -75,7 +76,10 @@ def known_shifts(modality: str) -> Mapping[str, Mapping[str, float]]:
 def draw_adult(
     seed: int, number: int, *, age_group: str | None = None, osa_group: str | None = None
 ) -> Sleeper:
-    """Return an adult of some groups, or of those whose turn it is; the same however many there are."""
+    """Return an adult of the named groups, by default those whose turn it is.
+
+    A subject is the same in a cohort of any size.
+    """
     rng = stream(seed, "people", number)
     turn = _groups(number)
     age_group, osa_group = age_group or turn[0], osa_group or turn[1]
@@ -105,7 +109,7 @@ def draw_infant(seed: int, number: int) -> Sleeper:
 
 
 def draw_mouse(seed: int, number: int) -> Sleeper:
-    """Return a mouse. Its covariates do nothing to its sleep."""
+    """Return a mouse. Its covariates have no effect on its sleep."""
     rng = stream(seed, "people", number)
     sex = "F" if rng.random() < 0.5 else "M"
     weight = round(float(rng.normal(22 if sex == "F" else 27, 2)), 1)
@@ -117,9 +121,10 @@ def _spread(rng: np.random.Generator, deviations: Mapping[str, float]) -> dict[s
 
 
 def _groups(number: int) -> tuple[str, str]:
-    """Return age and OSA group of the n-th sleeper: the pair that is furthest behind, alone and in sum.
+    """Return age and OSA group of the n-th sleeper: the pair most behind its share, with its margins.
 
-    So the first few differ already, and after 25 the groups have the paper's sizes without going together.
+    The first few sleepers therefore differ already, and after 25 the groups have the paper's sizes and are
+    uncorrelated.
     """
     sizes = [np.array([size for *_, size in groups.values()]) for groups in (AGE_GROUPS, OSA_GROUPS)]
     share = np.outer(*(size / size.sum() for size in sizes))  # (age, severity)
@@ -134,46 +139,46 @@ def _groups(number: int) -> tuple[str, str]:
 
 
 FINE_PROFILE = "human-psg-5"
-NIGHT_HOURS = 8.0  # a night whose transitions, counted from its beginning to its end, are the profile's
+NIGHT_HOURS = 8.0  # length of the nominal night, over which transitions match the profile
 ONSET_MINUTES = 10.0  # from lights off to the first cycle of the nominal night
-ONSET_REM_MINUTES = 20.0  # from the first cycle's beginning
+ONSET_REM_MINUTES = 20.0  # end of the early gate into REM, from the first cycle's beginning
 NO_FACTORS: Mapping[str, float] = MappingProxyType({})
-ONSET_STRETCH = 4.0  # on bouts of Wake in these minutes: falling asleep takes longer than falling back
+ONSET_STRETCH = 4.0  # on bouts of Wake before the first cycle: falling asleep takes longer than falling back
 
 
 @dataclass(frozen=True, slots=True)
 class Cycles:
-    """The cycles of a night: how long, and what each opens the way to; later ones are like the last."""
+    """The cycles of a night: lengths, gates, stretches. The last value of a tuple holds for later cycles."""
 
     minutes: float  # mean length of a cycle
-    spread_minutes: float  # its standard deviation from cycle to cycle
+    spread_minutes: float  # standard deviation of the length
     deep: tuple[float, ...]  # height of the gate into N3
     rem: tuple[float, ...]  # height of the gate into REM
     deep_stretch: tuple[float, ...]  # factor on the mean bouts of N3
     rem_stretch: tuple[float, ...]  # factor on the mean bouts of REM
     deep_centre: float = 0.38  # where in a cycle, from 0 to 1, the gate into N3 is most open
     rem_centre: float = 0.87
-    onset_rem: float = 0.0  # height of a gate into REM in the first half hour, before any cycle comes to it
+    onset_rem: float = 0.0  # height of an early gate into REM, up to `ONSET_REM_MINUTES`
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
     """A kind of sleeper."""
 
-    scheme: StageScheme  # the hypnogram is drawn in
+    scheme: StageScheme  # in which the hypnogram is drawn
     epoch_seconds: float
     law: BoutLaw  # bouts before any clock
     cycles: Cycles | None  # of a night; None for mice, whose clock is the light
 
     @property
     def begin(self) -> Floats:
-        """Where a night begins: in a long bout of Wake."""
+        """Distribution at the start of a night: a long bout of Wake."""
         start = np.zeros(N_PHASES * self.scheme.n_stages)
         start[self.scheme.n_stages] = 1.0
         return start
 
 
-# Heights and places are our choice: deep sleep early, REM late and longer from cycle to cycle.
+# Heights and centres are our choice: deep sleep early, REM late and longer from cycle to cycle.
 ADULT_CYCLES = Cycles(
     90,
     12,
@@ -182,8 +187,8 @@ ADULT_CYCLES = Cycles(
     (1.5, 1.2, 0.8, 0.5, 0.4),
     (0.5, 0.9, 1.1, 1.3, 1.4),
 )
-# Narcolepsy: REM may open a night (within 15 minutes of sleep onset in half the nights of people with type 1,
-# Andlauer et al. 2013, JAMA Neurol 70:891-902), and opens more evenly through it. Amounts are our choice.
+# Narcolepsy: REM may come first (within 15 minutes of sleep onset in half the nights of people with type 1,
+# Andlauer et al. 2013, JAMA Neurol 70:891-902), and is spread more evenly. Amounts are our choice.
 NARCOLEPSY_CYCLES = Cycles(
     90,
     20,
@@ -202,7 +207,7 @@ INFANT_TRANSITIONS = {  # of W, quiet (N2) and active sleep (R) per 30 s; our ch
     "R": {"W": 0.022, "N2": 0.028, "R": 0.95},
 }
 INFANT_ONE_EPOCH = {"W": 0.25, "N2": 0.05, "R": 0.08}
-# Factors on the hazards of going from one stage to another in narcolepsy; our choice.
+# Factors on the hazards of transitions in narcolepsy; our choice.
 NARCOLEPSY_EXITS = {("W", "R"): 10.0, ("N1", "R"): 3.0, ("N2", "R"): 1.3, ("R", "W"): 1.6}
 NARCOLEPSY_EXITS |= {(source, "W"): 1.7 for source in ("N1", "N2", "N3")}
 NARCOLEPTIC_MOUSE_EXITS = {("W", "R"): 60.0, ("N", "W"): 1.5, ("W", "N"): 1.3}  # as in orexin-deficient mice
@@ -210,7 +215,7 @@ NARCOLEPTIC_MOUSE_EXITS = {("W", "R"): 60.0, ("N", "W"): 1.5, ("W", "N"): 1.3}  
 
 @cache
 def kind_of(profile_name: str, variant: str = "adult") -> Kind:
-    """Return the sleepers whose mean transitions over a night, or a mouse's day, are a profile's."""
+    """Return sleepers whose mean transitions over a night, or a mouse's day, are those of a profile."""
     profile = Profile.load(profile_name)
     if profile.scheme == WNR3 and profile.species == "mouse":
         kind = _calibrated(WNR3, profile.epoch_seconds, _matrix(profile), _one_epoch(profile), None)
@@ -237,7 +242,7 @@ def _calibrated(
 def night_clock(
     kind: Kind, rng: np.random.Generator | None, hours: float, factors: Mapping[str, float] = NO_FACTORS
 ) -> Clock:
-    """Return the clock of one night, its cycles drawn or (without a generator) all of the mean length."""
+    """Return the clock of one night, with random cycles or (without a generator) cycles of mean length."""
     cycles = kind.cycles
     assert cycles is not None
     slot_epochs = max(1, round(300 / kind.epoch_seconds))
@@ -268,7 +273,7 @@ def day_clock(
     slot_epochs = max(1, round(900 / kind.epoch_seconds))
     n_slots = max(1, int(np.ceil(hours * 3600 / kind.epoch_seconds / slot_epochs)))
     hour = start_hour + (np.arange(n_slots) + 0.5) * slot_epochs * kind.epoch_seconds / 3600
-    light = 1 / (1 + np.exp(-8 * np.sin(2 * np.pi * hour / 24)))  # 1 by day, 0 by night, half an hour between
+    light = 1 / (1 + np.exp(-8 * np.sin(2 * np.pi * hour / 24)))  # 1 by day, 0 by night, with smooth changes
     gate = np.ones((n_slots, kind.scheme.n_stages))
     stretch = np.ones_like(gate)
     wake, nrem, rem = (kind.scheme.index(name) for name in ("W", "N", "R"))
@@ -282,7 +287,7 @@ def day_clock(
 def _clock(
     kind: Kind, gate: Floats, stretch: Floats, slot_epochs: int, factors: Mapping[str, float]
 ) -> Clock:
-    """Return the clock of a sleeper, whose own gates and stretches come on top."""
+    """Return a clock with the sleeper's factors on gates and stretches."""
     names = kind.scheme.names
     gate_factors = np.array([factors.get(f"gate {name}", 1.0) for name in names])
     stretch_factors = np.array([factors.get(f"stretch {name}", 1.0) for name in names])
@@ -290,7 +295,7 @@ def _clock(
 
 
 def _cycle_of(minutes: Floats, cycles: Cycles, rng: np.random.Generator | None) -> tuple[Floats, Floats]:
-    """Return the number of each moment's cycle, -1 before the first, and the moment in it, from 0 to 1."""
+    """Return the cycle of each time, -1 before the first, and the position in the cycle, from 0 to 1."""
     n_cycles = max(2, int(np.ceil(max(float(minutes[-1]), 0.0) / cycles.minutes * 2)) + 2)
     lengths = np.full(n_cycles, cycles.minutes)
     if rng is not None:
@@ -313,7 +318,7 @@ def _bump(moment: Floats, centre: float, width: float) -> Floats:
 
 
 def _infant_bouts() -> tuple[Floats, Floats]:
-    """Return transitions of infants and their shares of one-epoch bouts."""
+    """Return the transitions of infants, and the share of one-epoch bouts per stage."""
     target, one_epoch = np.eye(AASM5.n_stages), np.zeros(AASM5.n_stages)
     for source, row in INFANT_TRANSITIONS.items():
         one_epoch[AASM5.index(source)] = INFANT_ONE_EPOCH[source]
@@ -326,7 +331,7 @@ def _infant_bouts() -> tuple[Floats, Floats]:
 
 
 def _urged(kind: Kind, factors: Mapping[tuple[str, str], float], cycles: Cycles | None) -> Kind:
-    """Return sleepers with some ways multiplied, each as a hazard that competes with the others."""
+    """Return sleepers with factors on the hazards of some transitions; hazards compete with each other."""
     law, pull = kind.law, kind.law.exits.copy()
     for (source, goal), factor in factors.items():
         pull[kind.scheme.index(source), kind.scheme.index(goal)] *= factor
@@ -350,7 +355,7 @@ SCORER = "synthetic truth"
 DATE = datetime(2000, 1, 1)  # of every simulated recording
 LIGHTS_OFF_HOUR = 22.75  # usual hour at which people go to sleep
 LIGHTS_ON_PHASE = 7.0  # hour at which a mouse's lights go on
-LARGEST_WAKEFUL_SHARE = 0.15  # of a short recording, before lights off and after lights on each
+LARGEST_WAKEFUL_SHARE = 0.15  # of a recording, before lights off and after lights on, each
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,7 +375,7 @@ class Night:
 def draw_night(
     kind: Kind, sleeper: Sleeper, seed: int, hours: float, awake_minutes: tuple[float, float] = (0.0, 0.0)
 ) -> Night:
-    """Return a night of somebody; `awake_minutes` are means, before lights off and after lights on."""
+    """Return a night; `awake_minutes` are the means before lights off and after lights on."""
     rng = stream(seed, "hypnogram", sleeper.number)
     n_epochs = max(1, int(hours * 3600 / kind.epoch_seconds))
     evening, morning = (
@@ -387,7 +392,7 @@ def draw_night(
 
 
 def draw_day(kind: Kind, sleeper: Sleeper, seed: int, hours: float, *, start_hour: float = 0.0) -> Night:
-    """Return a stretch of a mouse's life; `start_hour` is counted from the moment the lights go on."""
+    """Return some hours of a mouse; `start_hour` counts from lights on."""
     rng = stream(seed, "hypnogram", sleeper.number)
     n_epochs = max(1, int(hours * 3600 / kind.epoch_seconds))
     clock = day_clock(kind, hours, start_hour, sleeper.factors)

@@ -1,4 +1,4 @@
-"""Sleep-staging networks by name, built-in ones and those of other packages.
+"""Sleep-staging networks by name: built in, or from other packages.
 
 >>> from stageguard.nn.backbones import build_backbone
 >>> network = build_backbone("usleep", n_frames=1, n_features=80, n_stages=5, small=True)
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TrainingRecipe", "backbones", "build_backbone", "training_recipe"]
 
-# Another package adds its own with an entry point of this group: a name, and what builds the network.
+# Entry points of this group add networks of other packages: a name, and a function that builds the network.
 GROUP = "stageguard.backbones"
 BUILT_IN = {
     "accusleep": "AccuSleep",
@@ -35,13 +35,13 @@ BUILT_IN = {
 }
 _DEFAULTS = {"width": 1.0, "depth": None, "small": False}
 CONTRACT = ("n_frames", "n_features", "n_stages", "training_length")
-# What a network is told by the features it is built for, and by no option of its own.
+# Arguments that follow from the features and cannot be options of a network.
 SET_BY_FEATURES = ("name", "n_frames", "n_features", "n_stages", "epoch_seconds")
 WIDEST = 100
 
 
 def backbones() -> list[str]:
-    """Return the names `build_backbone` knows, sorted: the six built in and those other packages add."""
+    """Return the names that `build_backbone` knows, sorted: six built in, and those of other packages."""
     return sorted({*BUILT_IN, *_added()})
 
 
@@ -59,26 +59,27 @@ def build_backbone(
 ) -> nn.Module:
     """Build a network that takes (batch, epochs, frames, features) to (batch, epochs, stages).
 
-    Weights are drawn from torch's global generator: call ``torch.manual_seed`` first to draw the same again.
+    Weights come from torch's global generator: call ``torch.manual_seed`` first to get the same weights
+    again.
 
     Parameters
     ----------
     name : str
         One of `backbones`; case, spaces and dashes do not matter.
     n_frames, n_features, n_stages : int
-        Frames per epoch, features per frame and stages. One feature vector per epoch has one frame; of
-        raw samples the frames are the samples of an epoch and the features are the channels.
+        Frames per epoch, features per frame, and stages. One feature vector per epoch is one frame. For
+        raw samples, frames are the samples of an epoch and features are the channels.
     width : float
         Multiplies the numbers of filters and units.
     depth : int, optional
-        Layers or levels of the part each network is made deeper by; its own default otherwise.
+        Number of layers or levels, see each network. Default: the network's own.
     small : bool
-        The size for a computer without a GPU. Width multiplies it further.
+        Whether to build the small size for a computer without a GPU. ``width`` multiplies it further.
     epoch_seconds : float, optional
-        Length of an epoch, 30 by default, for the networks that measure filters and windows in seconds;
-        the others do without.
+        Length of an epoch, 30 by default, for networks that measure filters and windows in seconds. The
+        others ignore it.
     **options
-        What else the network of that name takes: see its class.
+        Further options of the network: see its class.
 
     Returns
     -------
@@ -116,13 +117,13 @@ def build_backbone(
 
 
 def _added() -> dict[str, EntryPoint]:
-    """Return what other packages provide."""
+    """Return the entry points of other packages by plain name."""
     return {plain_name(entry.name): entry for entry in entry_points(group=GROUP)}
 
 
 def _find(name: str) -> tuple[str, Callable[..., nn.Module]]:
     plain = plain_name(checks.text(name, "the name of a backbone"))
-    if plain in BUILT_IN:  # first, so that a name of ours stays ours
+    if plain in BUILT_IN:  # first, so that no other package can replace a built-in network
         return plain, getattr(import_module(f"{__name__}.{plain}"), BUILT_IN[plain])
     if (entry := _added().get(plain)) is not None:
         return plain, _loaded(plain, entry)
@@ -131,7 +132,7 @@ def _find(name: str) -> tuple[str, Callable[..., nn.Module]]:
 
 
 def _loaded(name: str, entry: EntryPoint) -> Callable[..., nn.Module]:
-    """Return what another package provides, or say which package cannot."""
+    """Load the network of another package; the error names the package."""
     try:
         return cast("Callable[..., nn.Module]", entry.load())
     except (ImportError, AttributeError) as error:
@@ -161,30 +162,30 @@ OPTIMISERS, SCHEDULES = get_args(Optimiser), get_args(Schedule)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRecipe:
-    """One way to train one network."""
+    """How to train a network."""
 
     optimiser: Optimiser
-    learning_rate: float  # the first one, or the highest one of a one-cycle schedule
+    learning_rate: float  # the first, or the highest of a one-cycle schedule
     batch_size: int  # sequences per step
     sequence_epochs: int
-    source: str  # where the numbers come from, and what differs
-    # for a loss that is the mean over epochs; decoupled from the gradient for "adamw" alone
+    source: str  # source of the numbers, and differences from it
+    # for a loss that is the mean over epochs; decoupled from the gradient only for "adamw"
     weight_decay: float = 0.0
     decayed: tuple[str, ...] = ("*",)  # parameters that decay, by name, wildcards allowed
-    # "decay" multiplies the rate by the factor every so many rounds, "drop" does so once
+    # "decay" multiplies the rate by `schedule_factor` every `schedule_rounds`, "drop" does so once
     schedule: Schedule = "constant"
-    rounds: int | None = None  # passes over the training data at most, or
-    steps: int | None = None  # optimiser steps
-    early_stopping_rounds: int | None = None  # validations without improvement that end the training
-    gradient_clip: float | None = None  # largest norm
-    validate_every_steps: int | None = None  # None for once per round
+    rounds: int | None = None  # largest number of passes over the training data, or
+    steps: int | None = None  # of optimiser steps
+    early_stopping_rounds: int | None = None  # stop after this many validations without improvement
+    gradient_clip: float | None = None  # largest norm of the gradient
+    validate_every_steps: int | None = None  # None: once per round
     momentum: float = 0.0  # of "sgd"
-    balanced: bool = False  # whether stages count alike, by weights or by resampling, however rare they are
+    balanced: bool = False  # whether rare and frequent stages count alike, by weights or by resampling
     schedule_factor: float = 1.0
     schedule_rounds: int = 1
 
 
-# What the code of Phan et al. has in common.
+# Common to the code of Phan et al.
 _by_phan = partial(
     TrainingRecipe, optimiser="adam", learning_rate=1e-4, batch_size=32, validate_every_steps=100
 )
@@ -194,7 +195,7 @@ PUBLISHED = {
         learning_rate=0.015,
         momentum=0.9,
         weight_decay=1e-4,
-        decayed=("*.weight", "picture.[159].bias"),  # no bias but those of normalisation, as in MATLAB
+        decayed=("*.weight", "picture.[159].bias"),  # of biases only those of normalisation, as in MATLAB
         schedule="decay",
         schedule_factor=0.85,
         batch_size=4,
@@ -282,13 +283,13 @@ def _small(learning_rate: float) -> TrainingRecipe:
     )
 
 
-# Also for a network of another package, which has no recipe of its own.
+# Also for networks of other packages, which have no recipe here.
 GENERIC = _small(3e-3)
 SMALL = dict.fromkeys(PUBLISHED, GENERIC) | {"sleeptransformer": _small(1e-3), "usleep": _small(1e-2)}
 
 
 def training_recipe(name: str, *, small: bool = False) -> TrainingRecipe:
-    """Return the recipe of a built-in network: its authors', or the one for its small size."""
+    """Return the recipe of a built-in network: the authors' recipe, or ours for the small size."""
     recipes = SMALL if small else PUBLISHED
     plain = plain_name(checks.text(name, "the name of a backbone"))
     if plain not in recipes:
@@ -298,5 +299,5 @@ def training_recipe(name: str, *, small: bool = False) -> TrainingRecipe:
 
 
 def plain_name(name: str) -> str:
-    """Return a network's name as the registry has it: lower case, without spaces and dashes."""
+    """Return a network's name in lower case, without spaces, dashes and underscores."""
     return "".join(letter for letter in name.lower() if letter not in " -_")

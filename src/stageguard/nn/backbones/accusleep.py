@@ -1,4 +1,4 @@
-"""AccuSleep: a compact convolutional network on a picture of the epochs around each.
+"""AccuSleep: a compact convolutional network on a picture of the epochs around each epoch.
 
 Z. Barger, C. G. Frye, D. Liu, Y. Dan, K. E. Bouchard (2019). Robust, automated sleep scoring by a compact
 neural network with distributional shift correction. PLOS ONE 14(12): e0224642.
@@ -22,12 +22,12 @@ class AccuSleep(Backbone):
     depth : int, optional
         Number of convolutions, 3 by default.
     small : bool
-        Half the filters, unless the features are a spectrum: the network is small as published.
+        Half the filters, unless the features are a spectrum: the published network is already small.
     window_epochs : int
-        Epochs in the picture, odd; the middle one is scored.
+        Number of epochs in the picture, odd; the middle epoch is scored.
     spectrum : bool
         Whether the features are neighbouring frequency bins, so that filters slide over them too, as
-        published. Otherwise every feature is a channel and filters slide over time alone.
+        published. Otherwise every feature is a channel and filters slide over time only.
     """
 
     def __init__(self, *, window_epochs: int = 13, spectrum: bool = False, **sizes: Any) -> None:
@@ -48,7 +48,7 @@ class AccuSleep(Backbone):
         convolve = nn.Conv2d if spectrum else nn.Conv1d
         normalise = nn.BatchNorm2d if spectrum else nn.BatchNorm1d
         pool = nn.MaxPool2d if spectrum else nn.MaxPool1d
-        # What is pooled: rows of features, if they have an order, and columns of frames.
+        # lengths that pooling shortens: features if they are a spectrum, and frames
         size = [n_features, self.window_epochs * n_frames] if spectrum else [self.window_epochs * n_frames]
         n_in, n_out = (1, scaled(8, width)) if spectrum else (n_features, scaled(64, width))
         layers: list[nn.Module] = []
@@ -64,13 +64,14 @@ class AccuSleep(Backbone):
         self.output = nn.Linear(n_in * torch.Size(size).numel(), self.n_stages)
 
     def logits(self, x: Tensor) -> Tensor:
-        """Return logits for an input that was checked."""
+        """Return logits (batch, epochs, stages) for a checked input."""
         if self.spectrogram is not None:
             x = self.spectrogram(x).mean(dim=2, keepdim=True)
         n_batch, n_epochs = x.shape[:2]
-        beside = self.window_epochs // 2  # at the ends the first and last epochs are repeated, as published
+        beside = self.window_epochs // 2  # the first and last epochs are repeated at the ends, as published
         x = torch.cat([x[:, :1].expand(-1, beside, -1, -1), x, x[:, -1:].expand(-1, beside, -1, -1)], dim=1)
         windows = x.unfold(1, self.window_epochs, 1)  # (batch, epochs, frames, features, window)
+        # (batch * epochs, features, window * frames)
         windows = windows.permute(0, 1, 3, 4, 2).reshape(n_batch * n_epochs, x.shape[3], -1)
         pictures = self.picture(windows.unsqueeze(1) if self.spectrum else windows)
         result: Tensor = self.output(pictures.flatten(1))

@@ -12,8 +12,8 @@ from typing import Any
 from stageguard.nn.backbones.shared import Backbone, sampling_rate, scaled
 from stageguard.nn.pytorch import Tensor, functional, nn, torch
 
-# Features attend to each other by what they are at the places that pooling leaves of an epoch. Where those
-# are fewer than this, a dense layer makes so many: two for each of the five heads.
+# Features attend to each other by their values at the places that pooling leaves of an epoch. If there are
+# fewer places than this, a dense layer makes this many: two for each of the five heads.
 FEWEST_PLACES = 10
 
 
@@ -25,7 +25,7 @@ class AttnSleep(Backbone):
     depth : int, optional
         Encoder layers, 2 as published; small 1.
     small : bool
-        Half the width; of one feature vector per epoch, whose convolutions are small, only behind them.
+        Half the width. For one feature vector per epoch, only the layers after the convolutions are halved.
     """
 
     def __init__(self, **sizes: Any) -> None:
@@ -36,7 +36,7 @@ class AttnSleep(Backbone):
         filters = [scaled(64, width), scaled(128, width)]
         behind = self.width / 2 if self.small else self.width
         n_kept, n_hidden = scaled(30, behind), scaled(120, behind)
-        drop = 0.5 if n_frames > 1 else 0.1  # half the numbers of a single vector are too many to lose
+        drop = 0.5 if n_frames > 1 else 0.1  # half of a single vector is too much to drop
         self.fine = _Branch(
             n_frames,
             [n_features, *filters],
@@ -44,7 +44,7 @@ class AttnSleep(Backbone):
             pools=((8, 2), (4, 4)),
             kernel=8,
             drop=drop,
-            less=1,  # 24 of 50, as in the authors' code
+            less=1,  # padding 24 for a kernel of 50, as in the authors' code
         )
         self.coarse = _Branch(
             n_frames,
@@ -68,17 +68,18 @@ class AttnSleep(Backbone):
         self.output = nn.Linear(n_places * n_kept, self.n_stages)
 
     def logits(self, x: Tensor) -> Tensor:
-        """Return logits for an input that was checked."""
+        """Return logits (batch, epochs, stages) for a checked input."""
         epochs = x.flatten(0, 1).transpose(1, 2)  # (batch * epochs, features, frames)
+        # (batch * epochs, filters, places)
         places = self.dropout(torch.cat([self.fine(epochs), self.coarse(epochs)], dim=2))
         result: Tensor = self.output(self.encoder(self.spread(self.recalibration(places))))
         return result.view(*x.shape[:2], self.n_stages)
 
 
 class _Branch(nn.Sequential):
-    """One resolution; kernels and pools never exceed what is left of the epoch.
+    """One resolution; kernels and pools never exceed the remaining length of the epoch.
 
-    All are padded by half a kernel, but the first, if it is even, by `less` than that.
+    All layers are padded by half a kernel. If the first kernel is even, its padding is smaller by `less`.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class _Branch(nn.Sequential):
         less: int = 0,
     ) -> None:
         def slide(kernel: int, step: int, less: int = 0) -> tuple[int, int, int]:
-            """Kernel, step and padding for what is left of the epoch, which becomes shorter."""
+            """Return kernel, step and padding for the remaining length, and shorten it."""
             nonlocal length
             kernel, step = min(kernel, length), min(step, length)
             padding = kernel // 2 - (less if kernel % 2 == 0 else 0)
@@ -114,7 +115,7 @@ class _Branch(nn.Sequential):
 
 
 class _Recalibration(nn.Module):
-    """Residual block whose features are weighted by squeeze and excitation."""
+    """Residual block with features weighted by squeeze and excitation."""
 
     def __init__(self, n_in: int, n_out: int) -> None:
         super().__init__()
@@ -140,7 +141,7 @@ class _Recalibration(nn.Module):
 
 
 class _EncoderLayer(nn.Module):
-    """Attention among the features of an epoch, through causal convolutions over its places; two layers."""
+    """Attention among the features of an epoch, through causal convolutions over its places; dense layers."""
 
     def __init__(self, n_places: int, n_kept: int, n_hidden: int) -> None:
         super().__init__()
@@ -151,7 +152,7 @@ class _EncoderLayer(nn.Module):
         self.feed = _Residual(n_places, _feed_forward(n_places, n_hidden))
 
     def forward(self, x: Tensor) -> Tensor:
-        past = functional.pad(x, (6, 0))  # a causal convolution sees this place and six before it
+        past = functional.pad(x, (6, 0))  # a causal convolution sees a place and the six before it
         query = self.query(past)
         attended = functional.scaled_dot_product_attention(
             self._heads(query),
@@ -164,9 +165,8 @@ class _EncoderLayer(nn.Module):
         return result
 
     def _heads(self, x: Tensor) -> Tensor:
-        return x.view(*x.shape[:2], self.n_heads, -1).transpose(
-            1, 2
-        )  # (n, heads, features, places of a head)
+        # (n, heads, features, places of a head)
+        return x.view(*x.shape[:2], self.n_heads, -1).transpose(1, 2)
 
 
 def _feed_forward(n_in: int, n_hidden: int) -> nn.Sequential:

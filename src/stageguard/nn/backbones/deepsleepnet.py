@@ -48,27 +48,27 @@ class DeepSleepNet(Backbone):
         self.shortcut = nn.Sequential(
             nn.Linear(n_epoch, 2 * n_units, bias=False), nn.BatchNorm1d(2 * n_units), nn.ReLU()
         )
-        # Two separate stacks: the upper layer of one direction never sees the other, as published.
+        # Two separate stacks: the upper layer of one direction never sees the other direction, as published.
         between = 0.5 if depth > 1 else 0.0
         self.forwards = nn.LSTM(n_epoch, n_units, depth, batch_first=True, dropout=between)
         self.backwards = nn.LSTM(n_epoch, n_units, depth, batch_first=True, dropout=between)
         self.output = nn.Linear(2 * n_units, self.n_stages)
 
     def logits(self, x: Tensor) -> Tensor:
-        """Return logits for an input that was checked."""
+        """Return logits (batch, epochs, stages) for a checked input."""
         epochs = x.flatten(0, 1).transpose(1, 2)  # (batch * epochs, features, frames)
         features = self.dropout(torch.cat([self.fine(epochs), self.coarse(epochs)], dim=1))
-        sequence = features.view(*x.shape[:2], -1)
+        sequence = features.view(*x.shape[:2], -1)  # (batch, epochs, filters)
         onward, _ = self.forwards(sequence)
         back, _ = self.backwards(sequence.flip(1))
-        context = self.dropout(torch.cat([onward, back.flip(1)], dim=2))
+        context = self.dropout(torch.cat([onward, back.flip(1)], dim=2))  # (batch, epochs, 2 * units)
         shortcut = self.shortcut(features).view_as(context)
         result: Tensor = self.output(self.dropout(shortcut + context))
         return result
 
 
 class _Branch(nn.Sequential):
-    """One of the two convolutional networks; kernels and pools never exceed what is left of the epoch."""
+    """One of the two convolutional networks; kernels and pools never exceed the remaining epoch length."""
 
     def __init__(
         self, length: int, channels: list[int], *, first: tuple[int, int], pools: tuple[int, int], kernel: int
@@ -92,7 +92,7 @@ def _convolution(n_in: int, n_out: int, kernel: int, stride: int) -> list[nn.Mod
 
 
 class _SameConvolution(nn.Conv1d):
-    """A convolution whose output has one place per stride, whatever the kernel."""
+    """A convolution with one output per stride, whatever the kernel ("same" padding)."""
 
     def forward(self, x: Tensor) -> Tensor:
         kernel, stride, length = self.kernel_size[0], self.stride[0], x.shape[-1]

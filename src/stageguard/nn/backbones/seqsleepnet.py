@@ -23,12 +23,12 @@ class SeqSleepNet(Backbone):
     depth : int, optional
         GRU layers over the sequence, 1 as published.
     small : bool
-        The network is small as published; True changes nothing.
+        The published network is already small; True changes nothing.
     spectrum : bool
-        Whether the features are the bins of ``n_channels`` spectra, so that the filter bank is made of
+        Whether the features are the bins of ``n_channels`` spectra, so that the filter bank consists of
         triangles, as published. Otherwise it is a plain linear layer.
     n_channels : int
-        Channels whose spectra lie one after the other in the features.
+        Number of channels whose spectra follow each other in the features.
     """
 
     def __init__(self, *, spectrum: bool = False, n_channels: int = 1, **sizes: Any) -> None:
@@ -62,7 +62,7 @@ class SeqSleepNet(Backbone):
         self.output = nn.Linear(2 * n_units, self.n_stages)
 
     def logits(self, x: Tensor) -> Tensor:
-        """Return logits for an input that was checked."""
+        """Return logits (batch, epochs, stages) for a checked input."""
         if self.spectrogram is not None:
             x = self.spectrogram(x)
         epochs = self.within(x.flatten(0, 1)).view(*x.shape[:2], -1)  # (batch, epochs, 2 * units)
@@ -88,7 +88,7 @@ class _FrameRecurrence(nn.Module):
 
 
 class _Filterbank(nn.Module):
-    """Learned positive weights within fixed triangles over the frequency axis, one bank per channel."""
+    """Learned positive weights in fixed triangles over the frequency axis, one bank per channel."""
 
     def __init__(self, n_features: int, n_channels: int, n_filters: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The contract of the networks, its checks, and what several of them are built of."""
+"""The base class of networks with its checks, and parts that several networks share."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from stageguard.base import checks
 from stageguard.base.errors import InputError
 from stageguard.nn.pytorch import Tensor, functional, nn, torch
 
-# An epoch of at least this many frames is taken for raw samples, of fewer for a spectrogram's columns.
+# Epochs with at least this many frames are raw samples; with fewer, frames are columns of a spectrogram.
 RAW_FRAMES = 200
 
 
 class Backbone(nn.Module):
-    """A network from the epochs of a recording to the logits of their stages.
+    """A network that maps the epochs of a recording to the logits of their stages.
 
-    Subclasses implement ``logits``; ``forward`` checks the input and calls it. Their constructors take
-    the sizes that this one takes, besides options of their own; each says what depth and small are to it.
+    Subclasses implement ``logits``; ``forward`` checks the input and calls it. Their constructors take the
+    sizes of this constructor and their own options. Each class says what ``depth`` and ``small`` mean for it.
 
     Attributes
     ----------
     n_frames, n_features, n_stages : int
-        What it was built for: frames per epoch, features per frame (channels, for raw samples), and stages.
+        Frames per epoch, features per frame (channels, for raw samples), and stages of the network.
     training_length : int or None
-        The number of epochs it must be run at, as it was trained; None for any number.
+        Number of epochs of a training sequence, the most the network takes; None for any number.
     """
 
     __signature__: ClassVar[inspect.Signature]
 
     def __init_subclass__(cls, **keywords: Any) -> None:
-        """Spell the sizes out in the signature, which `build_backbone` checks options by."""
+        """Write the sizes into the class's signature, by which `build_backbone` checks options."""
         super().__init_subclass__(**keywords)
         _, *sizes, seconds = inspect.signature(Backbone.__init__).parameters.values()
         _, *options, _ = inspect.signature(cls.__init__).parameters.values()
@@ -56,7 +56,7 @@ class Backbone(nn.Module):
         self.training_length: int | None = None
 
     def depth_or(self, default: int, high: float = inf) -> int:
-        """Return the depth that was asked for, or the network's own."""
+        """Return the depth option, or the network's default."""
         return checks.count(default if self.depth is None else self.depth, "depth", high=high)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -65,7 +65,7 @@ class Backbone(nn.Module):
         return self.logits(x)
 
     def logits(self, x: Tensor) -> Tensor:
-        """Return logits for an input that was checked."""
+        """Return logits (batch, epochs, stages) for a checked input."""
         raise NotImplementedError
 
     def _check(self, x: Tensor) -> None:
@@ -104,16 +104,16 @@ class Backbone(nn.Module):
             )
 
     def _fewest_values(self, x: Tensor) -> int:
-        """Return over how many values batch normalisation averages where they are fewest."""
+        """Return the smallest number of values over which any batch normalisation averages."""
         return x.shape[0] * x.shape[1]
 
 
 class Spectrogram(nn.Module):
     """Log-power spectra of raw samples in windows of two seconds, one second apart.
 
-    Hamming windows, padded to the next power of two, as SeqSleepNet and SleepTransformer were given: 29
-    frames of 129 bins for 30 s at 100 Hz. Every bin is standardised by running means over the training
-    batches, where the originals used the whole training set.
+    Hamming windows are padded to the next power of two, as in the input of SeqSleepNet and SleepTransformer:
+    29 frames of 129 bins for 30 s at 100 Hz. Every bin is standardised by running means over training
+    batches; the originals used the whole training set.
     """
 
     def __init__(
@@ -132,8 +132,9 @@ class Spectrogram(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return (batch, epochs, windows, channels * bins) for samples (batch, epochs, samples, channels)."""
-        # Fourier transforms are made in single precision at least
+        # Fourier transforms need at least single precision
         samples = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+        # (batch, epochs, channels, windows, samples of a window)
         pieces = samples.transpose(2, 3).unfold(-1, self.length, self.hop) * self.window.to(samples)
         spectra = torch.fft.rfft(pieces, n=self.n_fft)[..., self.first_bin :]
         spectra = spectra.abs().square().clamp_min(1e-20).log().to(x.dtype)
@@ -143,7 +144,7 @@ class Spectrogram(nn.Module):
 
 
 class AttentionPool(nn.Module):
-    """Weighted mean over the frames of an epoch, the weights learned (Yang et al. 2016)."""
+    """Weighted mean over the frames of an epoch, with learned weights (Yang et al. 2016)."""
 
     def __init__(self, n_features: int, n_hidden: int) -> None:
         super().__init__()

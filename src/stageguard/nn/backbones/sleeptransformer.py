@@ -43,7 +43,7 @@ class SleepTransformer(Backbone):
         if n_frames >= RAW_FRAMES:
             self.spectrogram = Spectrogram(n_frames, n_features, self.epoch_seconds, skip_zero=True)
             n_frames, n_features = self.spectrogram.n_frames, n_features * self.spectrogram.n_bins
-        # The original attends to the 128 bins of a spectrum themselves, so 128 features need no projection.
+        # The original attends to the 128 bins of a spectrum directly, so 128 features need no projection.
         embed = nn.Identity() if n_features == size else nn.Linear(n_features, size)
         if n_frames == 1:
             self.within = nn.Sequential(
@@ -52,7 +52,8 @@ class SleepTransformer(Backbone):
         else:
             pool = AttentionPool(size, scaled(64, width))
             self.within = nn.Sequential(embed, _Encoder(size, n_hidden, depth, sqrt(size)), pool)
-        # As published, features outweigh positions; too much so for one vector per epoch and few recordings.
+        # As published, features outweigh positions. That is too much for one vector per epoch and few
+        # recordings.
         self.between = _Encoder(size, n_hidden, depth, 1.0 if n_frames == 1 else sqrt(size))
         self.output = nn.Sequential(
             nn.Linear(size, n_hidden),
@@ -65,10 +66,10 @@ class SleepTransformer(Backbone):
         )
 
     def logits(self, x: Tensor) -> Tensor:
-        """Return logits for an input that was checked."""
+        """Return logits (batch, epochs, stages) for a checked input."""
         if self.spectrogram is not None:
             x = self.spectrogram(x)
-        epochs = self.within(x.flatten(0, 1)).view(*x.shape[:2], -1)
+        epochs = self.within(x.flatten(0, 1)).view(*x.shape[:2], -1)  # (batch, epochs, size)
         result: Tensor = self.output(self.between(epochs))
         return result
 
@@ -97,6 +98,7 @@ class _Block(nn.Module):
         self.dense_norm = nn.Sequential(nn.LayerNorm(size), nn.Dropout(DROPOUT))
 
     def forward(self, x: Tensor) -> Tensor:
+        # (3, batch, heads, length, size of a head)
         heads = self.projections(x).unflatten(2, (3, N_HEADS, -1)).permute(2, 0, 3, 1, 4)
         drop = DROPOUT if self.training else 0.0
         attended = functional.scaled_dot_product_attention(heads[0], heads[1], heads[2], dropout_p=drop)
@@ -106,7 +108,7 @@ class _Block(nn.Module):
 
 
 def _positions(x: Tensor) -> Tensor:
-    """Sines and cosines of the position, (length, size)."""
+    """Return sines and cosines of the position, (length, size)."""
     length, size = x.shape[1:]
     position = torch.arange(length, device=x.device, dtype=x.dtype)[:, None]
     rate = torch.exp(torch.arange(0, size, 2, device=x.device, dtype=x.dtype) * (-log(10_000) / size))

@@ -13,9 +13,9 @@ from stageguard.nn.backbones.shared import Backbone, scaled
 from stageguard.nn.pytorch import Tensor, functional, nn, torch
 
 KERNEL = 9
-LEVELS = 12  # of the published network, which halves 3,840 samples to about one place per epoch
+LEVELS = 12  # of the published network: halving 3,840 samples this often leaves about one place per epoch
 COMPLEXITY = sqrt(1.67)
-# Of the 12 levels and of the bottom: 5 filters times COMPLEXITY, then sqrt(2) times as many in each.
+# Of the 12 levels and of the bottom: 5 filters times COMPLEXITY, then sqrt(2) times more per level.
 FILTERS = (6, 9, 11, 15, 20, 28, 40, 55, 77, 108, 152, 214, 302)
 
 
@@ -25,8 +25,8 @@ class USleep(Backbone):
     Parameters
     ----------
     depth : int, optional
-        Levels, at most the published 12; by default as many as halve an epoch to one place, at least 4.
-        Fewer levels are the innermost of the 12: what the outer ones do is to shorten the epoch.
+        Number of levels, at most the published 12. By default as many as halve an epoch to one place, at
+        least 4. Fewer levels are the innermost of the 12, as the outer ones only shorten the epoch.
     small : bool
         Half the width.
     """
@@ -49,7 +49,7 @@ class USleep(Backbone):
         self.apply(_initialise)
 
     def logits(self, x: Tensor) -> Tensor:
-        """Return logits for an input that was checked."""
+        """Return logits (batch, epochs, stages) for a checked input."""
         n_epochs, n_frames = x.shape[1:3]
         places = x.flatten(1, 2).transpose(1, 2)  # (batch, features, epochs * frames)
         places = functional.pad(places, (0, -places.shape[2] % (1 << self.n_levels)))
@@ -60,8 +60,8 @@ class USleep(Backbone):
         places = self.down[-1](places)
         for up, beside in zip(self.up, reversed(levels), strict=True):
             places = up(places, beside)
-        votes = self.vote(places[:, :, : n_epochs * n_frames])
-        result: Tensor = self.output(functional.avg_pool1d(votes, n_frames))
+        votes = self.vote(places[:, :, : n_epochs * n_frames])  # (batch, votes, epochs * frames)
+        result: Tensor = self.output(functional.avg_pool1d(votes, n_frames))  # (batch, stages, epochs)
         return result.transpose(1, 2)
 
     def _fewest_values(self, x: Tensor) -> int:
@@ -69,7 +69,7 @@ class USleep(Backbone):
 
 
 class _UpLevel(nn.Module):
-    """Double the length, join with the encoder's level, convolve."""
+    """Double the length, concatenate with the encoder's level, and convolve."""
 
     def __init__(self, n_in: int, n_out: int) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class _UpLevel(nn.Module):
 
 
 def _convolution(n_in: int, n_out: int, kernel: int = KERNEL) -> nn.Sequential:
-    padding = KERNEL // 2 if kernel == KERNEL else 0  # the kernel of 2 is padded on its right
+    padding = KERNEL // 2 if kernel == KERNEL else 0  # a kernel of 2 is padded on the right, in `_UpLevel`
     return nn.Sequential(nn.Conv1d(n_in, n_out, kernel, padding=padding), nn.ELU(), nn.BatchNorm1d(n_out))
 
 

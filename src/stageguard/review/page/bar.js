@@ -67,7 +67,7 @@ export class Bar {
     const text = night.pending.length ? "Saving …" : saved?.when ? `Saved ${whenText(saved.when)}` : "Nothing to save yet";
     if (byId("saved").textContent !== text) byId("saved").textContent = text;
     byId("saved").title = saved?.file || "";
-    document.body.dataset.revision = night.pending.length ? "" : night.revision; // what is drawn, for whoever waits for it
+    document.body.dataset.revision = night.pending.length ? "" : night.revision; // the revision on screen, for tests that wait for it
   }
 
   fillSettings(night) {
@@ -83,13 +83,13 @@ export class Bar {
 
   // ---- banners
 
-  /** A line that goes with the next action; null hides it. */
+  /** Show a message until the next action; null hides it. */
   notice(text) {
     byId("notice").hidden = !text;
     byId("notice").textContent = text || "";
   }
 
-  /** Something that stays until it is mended. */
+  /** Show a problem until it is solved; null hides it. */
   trouble(text) {
     byId("trouble").hidden = !text;
     byId("trouble").textContent = text || "";
@@ -175,7 +175,7 @@ export class Bar {
     try {
       await post("/api/close", {});
     } catch {
-      // it may end before it has answered
+      // the server may end before it answers
     }
     desk.finished = true;
     const { saved } = desk.night;

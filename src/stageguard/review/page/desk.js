@@ -1,4 +1,4 @@
-// The scorer's desk: which night, epoch, stretch and window, and what the scorer may do with them.
+// The scorer's desk: the current night, epoch, stretch and window, and the scorer's commands.
 
 import { Night } from "./night.js";
 import { agreementText } from "./sheets.js";
@@ -13,14 +13,14 @@ export class Desk {
   constructor() {
     this.night = null;
     this.cursor = 0;
-    this.anchor = null; // where a stretch begins, null without one
+    this.anchor = null; // first epoch of the selected stretch, null without a selection
     this.window = [0, 1];
     this.zoomLevel = 2;
     this.order = "gain"; // of the queue: "gain" or "time"
     this.gone = false;
     this.finished = false;
     this.tellsAgreement = false; // a blind scoring was just revealed
-    this.parts = []; // have refresh(), when the night has changed, and move(), at each step
+    this.parts = []; // parts of the page: refresh() runs when the night has changed, move() in every frame
     this.fresh = false;
     this.frame = 0;
     this.keyTime = null;
@@ -29,7 +29,7 @@ export class Desk {
 
   // ---- drawing
 
-  /** Draw in the next frame; `fresh` also draws what only a new state changes. */
+  /** Draw in the next frame; `fresh` also redraws the parts that depend on the night's state. */
   draw(fresh = false) {
     this.fresh ||= fresh;
     if (this.frame || !this.night) return;
@@ -42,7 +42,7 @@ export class Desk {
     });
   }
 
-  /** Milliseconds from a key to the frame after its drawing, for whoever measures. */
+  /** Record the milliseconds from a key press to the frame after its drawing, for measurements. */
   tellRedraw() {
     if (this.keyTime === null) return;
     const began = this.keyTime;
@@ -53,7 +53,7 @@ export class Desk {
     });
   }
 
-  // ---- which night
+  // ---- night
 
   async open(entry) {
     const state = await get(`/api/nights/${entry.index}`);
@@ -85,12 +85,12 @@ export class Desk {
     };
   }
 
-  /** What is worth a look takes the server longest, so it is asked for once the scorer pauses. */
+  /** Fetch what is worth a look. This takes the server longest, so it waits until the scorer pauses. */
   async askWorth(night) {
     if (night.blind || this.gone) return;
     try {
       const worth = await get(`/api/nights/${night.index}/worth`);
-      if (worth.revision !== night.revision || this.actions.busy) return; // the next answer asks again
+      if (worth.revision !== night.revision || this.actions.busy) return; // outdated: fetched again after the next answer
       night.take(worth);
       if (this.tellsAgreement) this.bar.notice(agreementText(night) || "Revealed.");
       this.tellsAgreement = false;
@@ -101,7 +101,7 @@ export class Desk {
     }
   }
 
-  /** Another tab may have gone on with this night, or the server may have ended. */
+  /** Check whether another tab has changed this night, or the server has ended. */
   async lookForOthers() {
     const { night } = this;
     if (!night || this.finished || this.actions.busy || document.hidden) return;
@@ -134,7 +134,7 @@ export class Desk {
     this.bar.trouble(null);
   }
 
-  // ---- where
+  // ---- position
 
   moveTo(epoch, { centre = false, stay = false } = {}) {
     this.cursor = Math.min(this.night.epochs - 1, Math.max(0, epoch));
@@ -146,7 +146,7 @@ export class Desk {
     this.moveTo(this.cursor + epochs);
   }
 
-  /** Keep the window until the epoch nears its edge, then centre it: pictures that always slide tire the eye. */
+  /** Keep the window until the epoch nears its edge, then centre it: constant sliding tires the eye. */
   placeWindow(centre, stay) {
     const { epochs } = this.night;
     const size = Math.min(epochs, WINDOWS[this.zoomLevel]);
@@ -189,7 +189,7 @@ export class Desk {
 
   // ---- the queue
 
-  /** What is still worth a look, in the order the scorer chose. */
+  /** Return the stretches that are still worth a look, in the order the scorer chose. */
   inQueueOrder() {
     const { night } = this;
     const ticked = new Set(night.pending.filter((action) => action.do === "looked").map((action) => action.first));
@@ -213,7 +213,7 @@ export class Desk {
     else this.moveTo(epoch, { centre: true });
   }
 
-  // ---- what
+  // ---- commands
 
   act(action) {
     if (this.gone || this.finished) {
@@ -282,7 +282,7 @@ export class Desk {
     this.bar.help();
   }
 
-  /** The line that says where one is: "Epoch 412 of 960, 03:26:00, guard N2, stager REM, posterior 61 %". */
+  /** The status line: "Epoch 412 of 960, 03:26:00, guard N2, stager REM, posterior 61 %". */
   get line() {
     const { night, cursor } = this;
     const [first, last] = this.selected;

@@ -1,6 +1,6 @@
-// One table of keys: what each does, which is also what the help dialog lists.
+// The table of keys, which the help dialog lists as well.
 
-/** `shown` is what the help says, `match` what the keyboard sends, `run` what happens. */
+/** `shown` and `about` are for the help; `match` and `shift` map keys, without and with shift, to commands. */
 export function keysOf(desk) {
   const step = (by) => () => desk.moveBy(by);
   const { stages, epochs } = desk.night;
@@ -29,16 +29,16 @@ export function keysOf(desk) {
   ];
 }
 
-/** What a key press does, or null: fields and buttons keep the keys they need themselves. */
+/** Return the command of a key press, or null: fields and buttons keep the keys they need. */
 export function meaningOf(event, keys) {
   if (event.metaKey || ((event.ctrlKey || event.altKey) && !event.getModifierState("AltGraph"))) return null;
   const tag = event.target.tagName;
   if (tag === "INPUT" && event.target.type !== "checkbox" || tag === "SELECT" || tag === "TEXTAREA") return null;
-  if (document.querySelector("dialog[open]")) return null; // the page behind it is out of reach
+  if (document.querySelector("dialog[open]")) return null; // the page behind a dialog takes no keys
   if (["BUTTON", "SUMMARY", "INPUT"].includes(tag) && [" ", "Enter"].includes(event.key)) return null;
   if (event.target.getAttribute?.("role") === "tab" && event.key.startsWith("Arrow")) return null;
-  const key = event.key.length === 1 ? event.key.toLowerCase() : event.key; // caps lock changes nothing
-  const shifted = event.shiftKey && /^([a-z]|.{2,})$/.test(key); // for signs, shift is only how they are typed
+  const key = event.key.length === 1 ? event.key.toLowerCase() : event.key; // ignore caps lock
+  const shifted = event.shiftKey && /^([a-z]|.{2,})$/.test(key); // not for symbols, which may need shift to be typed
   for (const entry of keys) {
     const table = shifted ? entry.shift : entry.match;
     if (table && Object.hasOwn(table, key)) return table[key];

@@ -7,7 +7,7 @@ const CELL_PIXELS = 13; // an epoch at least this wide is a cell with its stage'
 const AXIS_HEIGHT = 20;
 const TICK_SECONDS = [10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 14400, 21600];
 
-/** What a canvas needs to know of the page's colours. */
+/** Return the page's colours for a canvas. */
 export function themeOf(night) {
   const style = getComputedStyle(document.documentElement);
   const dark = matchMedia("(prefers-color-scheme: dark)").matches;
@@ -17,9 +17,9 @@ export function themeOf(night) {
     stages: night ? night.stages.map((stage) => (dark ? stage.dark : stage.colour)) : [] };
 }
 
-/** Which lanes this night has; `height` is in CSS pixels. */
+/** Return the lanes of a night; `height` is in CSS pixels. */
 export function lanesOf(night, { cells }) {
-  const tall = !night.hasSignals && innerHeight > 820; // signals need the room
+  const tall = !night.hasSignals && innerHeight > 820; // signals need the space
   const rows = cells ? (tall ? 24 : 20) : Math.max(tall ? 76 : 50, night.stages.length * 10);
   const shares = tall ? 44 : cells ? 28 : 22;
   const lanes = [];
@@ -34,7 +34,7 @@ export function lanesOf(night, { cells }) {
   return lanes;
 }
 
-/** Give each lane its place below `top`; returns the height of all, the axis included. */
+/** Set the position of each lane below `top`; return the total height, with the axis. */
 export function placeLanes(lanes, top, titlesAbove) {
   let y = top;
   for (const lane of lanes) {
@@ -45,10 +45,10 @@ export function placeLanes(lanes, top, titlesAbove) {
   return y + AXIS_HEIGHT;
 }
 
-/** A stretch of epochs and the pixels it is drawn on. */
+/** A stretch of epochs, and the pixels on which it is drawn. */
 export class Span {
   constructor(first, last, x, width) {
-    Object.assign(this, { first, last, x, width }); // `last` is excluded
+    Object.assign(this, { first, last, x, width }); // `last` is exclusive
     this.pixels = width / (last - first);
   }
 
@@ -123,7 +123,7 @@ function paintCells(ctx, night, lane, span, theme) {
   }
 }
 
-/** Black or white, whichever is read better on a colour. */
+/** Return black or white, whichever is more readable on a colour. */
 export function readableOn(colour) {
   const channels = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16) / 255);
   const [red, green, blue] = channels.map((c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
@@ -161,7 +161,7 @@ function paintSteps(ctx, night, lane, span, theme) {
   ctx.stroke(connectors);
 }
 
-/** Several epochs on a pixel: each stage's row is as opaque as its share of the column. */
+/** Paint several epochs per pixel: each stage is as opaque as its share of the column. */
 function paintBinned(ctx, night, lane, span, theme) {
   const stages = night.stages.length;
   const rows = lane.height / stages;
@@ -181,7 +181,7 @@ function paintBinned(ctx, night, lane, span, theme) {
   ctx.globalAlpha = 1;
 }
 
-/** Call `paint(x, from, to)` for each column of pixels and the epochs that fall on it, at least one. */
+/** Call `paint(x, from, to)` for each column of pixels with its epochs, at least one. */
 function forColumns(span, paint) {
   for (let column = 0; column < span.width; column += 1) {
     const from = Math.min(span.last - 1, span.first + Math.floor(column / span.pixels));
@@ -190,7 +190,7 @@ function forColumns(span, paint) {
   }
 }
 
-/** What the guard changed is underlined, what a scorer pinned has a notch above. */
+/** Underline the guard's changes, and mark the scorer's pins with a notch above. */
 function paintOwnMarks(ctx, night, lane, span, theme) {
   ctx.fillStyle = theme.accent;
   const below = lane.y + lane.height;
@@ -241,7 +241,7 @@ function paintShares(ctx, night, lane, span, theme) {
   };
   if (span.pixels < 1) forColumns(span, (x, from, to) => bar(x, 1, from, to));
   else {
-    const gap = span.pixels >= CELL_PIXELS ? 1 : -0.3; // overlap hides seams between narrow bars
+    const gap = span.pixels >= CELL_PIXELS ? 1 : -0.3; // narrow bars overlap, to hide the seams between them
     for (let epoch = span.first; epoch < span.last; epoch += 1) {
       bar(span.at(epoch) + Math.max(gap, 0) / 2, span.pixels - gap, epoch, epoch + 1);
     }
@@ -270,7 +270,7 @@ function paintMarks(ctx, lane, span, theme) {
   }
 }
 
-/** Ticks with times below the lanes, and the lights where they are known. */
+/** Paint ticks with times below the lanes, and lights off and on if known. */
 export function paintAxis(ctx, night, span, bottom, theme, { lights }) {
   const seconds = (span.last - span.first) * night.seconds;
   const step = TICK_SECONDS.find((tick) => (tick / seconds) * span.width >= 66) || 21600;
@@ -303,7 +303,7 @@ export function paintAxis(ctx, night, span, bottom, theme, { lights }) {
   ctx.setLineDash([]);
 }
 
-/** Bars of the sleep cycles, numbered, above the lanes. */
+/** Paint numbered bars of the sleep cycles above the lanes. */
 export function paintCycles(ctx, night, span, y, theme) {
   ctx.font = "10px sans-serif";
   ctx.textBaseline = "middle";

@@ -1,4 +1,4 @@
-// Puts the page together and listens to the keyboard.
+// Assembles the page and listens to the keyboard.
 
 import { Bar } from "./bar.js";
 import { Desk } from "./desk.js";
@@ -10,7 +10,7 @@ import { Signals } from "./signals.js";
 import { Detail, Overview } from "./timeline.js";
 import { byId, make } from "./words.js";
 
-/** Buttons under the line: everything the keyboard does, for the mouse and for screen readers. */
+/** Buttons below the status line: all keyboard commands, for the mouse and for screen readers. */
 class Controls {
   constructor(desk) {
     this.desk = desk;

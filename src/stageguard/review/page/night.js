@@ -1,4 +1,4 @@
-// One night as the server last told it, with the scorer's unanswered corrections laid over it.
+// One night: the last state from the server, with the scorer's unanswered corrections on top.
 
 import { secondsOfDay } from "./words.js";
 
@@ -16,11 +16,11 @@ export function bytesOf(base64) {
 
 export class Night {
   constructor(state) {
-    this.pending = []; // actions sent or waiting, oldest first
+    this.pending = []; // actions that are sent or waiting, oldest first
     this.take(state);
   }
 
-  /** Take a state of the server; what it leaves out has not changed. */
+  /** Take a state from the server; fields that it lacks are unchanged. */
   take(state) {
     for (const [name, value] of Object.entries(state)) {
       if (!(name in ARRAYS)) this[name] = value;
@@ -34,7 +34,7 @@ export class Night {
     this.overlay();
   }
 
-  /** Draw unanswered corrections at once: `shown` is the guard's (or, blind, the scorer's own) lane. */
+  /** Apply unanswered corrections at once; `shown` is the lane of the guard, or of a blind scorer. */
   overlay() {
     this.pins = this.pinned ? this.pinned.slice() : new Int8Array(this.epochs).fill(-1);
     this.shown = this.blind || !this.guard ? this.pins.slice() : this.guard.slice();
@@ -46,7 +46,7 @@ export class Night {
     }
   }
 
-  /** The server also names a stage where it says what could be done. */
+  /** Return the index of a stage; actions that the server offers have the stage's name. */
   stageIndex(stage) {
     return typeof stage === "number" ? stage : this.stages.findIndex(({ name }) => name === stage);
   }
@@ -55,14 +55,14 @@ export class Night {
     return stage === null || stage === undefined || stage < 0 ? "unscored" : this.stages[stage].name;
   }
 
-  /** Share of a stage in one epoch of `probabilities` or `posterior`; null where there is none. */
+  /** Return the share of a stage in one epoch of `probabilities` or `posterior`, or null. */
   share(array, epoch, stage) {
     if (!array || stage < 0) return null;
     const value = array[epoch * this.stages.length + stage];
     return value === NO_EVIDENCE ? null : value / STEPS;
   }
 
-  /** The change that covers an epoch, or null. */
+  /** Return the change that covers an epoch, or null. */
   changeAt(epoch) {
     let low = 0;
     let high = this.changes.length;
@@ -75,12 +75,12 @@ export class Night {
     return change && change.last >= epoch ? change : null;
   }
 
-  /** The stretch of the queue that covers an epoch, or null. */
+  /** Return the stretch of the queue that covers an epoch, or null. */
   queuedAt(epoch) {
     return (this.queue?.epochs || []).find((entry) => entry.first <= epoch && epoch <= entry.last) || null;
   }
 
-  /** Scored epochs of the scorer's own, for blind scoring. */
+  /** Number of epochs that the scorer has set. */
   get scored() {
     return this.pins.reduce((sum, stage) => sum + (stage >= 0), 0);
   }

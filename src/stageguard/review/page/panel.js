@@ -16,7 +16,7 @@ export class EpochPanel {
     this.reason.placeholder = "optional, goes to the log";
   }
 
-  /** The scorer's reason for the next correction; it is used once. */
+  /** Return and clear the scorer's reason for the next correction. */
   takeReason() {
     const text = this.reason.value.trim();
     this.reason.value = "";
@@ -73,7 +73,7 @@ export class EpochPanel {
     if (night.blind) return "";
     const change = night.changeAt(cursor);
     const queued = night.queuedAt(cursor);
-    const isExplained = this.explained?.epoch === cursor; // which says what the change was
+    const isExplained = this.explained?.epoch === cursor; // the explanation includes the change
     const texts = [change && !isExplained ? change.text : "", queued ? queued.text : ""];
     if (night.quality && night.quality[cursor] < 50) texts.push(`Signal quality ${night.quality[cursor]} of 100.`);
     return texts.filter(Boolean).join(" ");

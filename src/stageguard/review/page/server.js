@@ -1,4 +1,4 @@
-// Talks to the server: one action after the other, each with the revision it was meant for.
+// Talks to the server: one action at a time, each with the revision to which it refers.
 
 export class ServerGone extends Error {}
 
@@ -24,7 +24,7 @@ export async function post(path, body) {
   return ask(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
 }
 
-/** Sends the actions of one night in order, and tells `listener` what became of each. */
+/** Send the actions of one night in order, and tell `listener` the outcome of each. */
 export class ActionQueue {
   constructor(night, listener) {
     this.night = night;
@@ -62,7 +62,7 @@ export class ActionQueue {
     const { night, listener } = this;
     const state = status === 200 ? body : body.state;
     if (status === 200) night.pending.shift();
-    else night.pending.length = 0; // what followed was meant for a night that is not there
+    else night.pending.length = 0; // the actions behind it refer to an outdated night
     if (state) night.take(state);
     else night.overlay();
     if (status === 200) listener.done(action);

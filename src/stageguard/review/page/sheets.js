@@ -1,8 +1,8 @@
-// The side panel's lower part: the queue, statistics and indicators beside their bands, and the night's facts.
+// The lower part of the side panel: the queue, statistics and indicators with their bands, facts of the night.
 
 import { byId, count, make, numberText, option, paragraph, pushButton, timeAt } from "./words.js";
 
-const LISTED = 100; // entries of the queue that are written out
+const LISTED = 100; // entries of the queue to show
 
 const REASONS = {
   rule: "a rule overruled a stager that was sure",
@@ -10,7 +10,7 @@ const REASONS = {
   unsure: "uncertain",
 };
 
-// `needs` is what a sheet is made of: it is made anew only when one of these has changed.
+// `needs` are the values that a sheet depends on: it is rebuilt only when one of them has changed.
 const TABS = [
   { id: "queue", title: "To look at", fill: queueSheet,
     needs: ({ night, order }) => [night.queue, order, night.pending.length, night.blind && night.revision] },
@@ -75,8 +75,8 @@ export class Sheets {
     row?.setAttribute("aria-current", "true");
     this.marked = row;
     const sheet = row?.closest("[role=tabpanel]");
-    if (!sheet || sheet.scrollHeight <= sheet.clientHeight) return; // the page scrolls, and is not to jump
-    const top = row.offsetTop - sheet.scrollTop; // the sheet is what offsets count from
+    if (!sheet || sheet.scrollHeight <= sheet.clientHeight) return; // without its own scroll bar, the whole page would jump
+    const top = row.offsetTop - sheet.scrollTop; // offsetTop is relative to the sheet
     if (top < 0 || top + row.offsetHeight > sheet.clientHeight) sheet.scrollTop = row.offsetTop - sheet.clientHeight / 2;
   }
 }
@@ -92,7 +92,7 @@ function queueSheet(desk) {
   progress.setAttribute("aria-label", "Looked at");
   const left = queue.expected_errors;
   const after = numberText(queue.expected_errors_if_done);
-  const expects = Number.isFinite(left);  // not where there are no probabilities
+  const expects = Number.isFinite(left);  // false without probabilities
   const errors = paragraph(expects ? `About ${numberText(left)} of ${night.epochs} epochs may still be wrong; `
     + `${after} once all are looked at. ${queue.note}` : queue.note, "quiet");
   return [
@@ -166,7 +166,7 @@ function bandRow(row, columns) {
   return make("tbody", {}, first, make("tr", { className: "picture" }, picture));
 }
 
-/** A band with the marks of stager, guard and expert on one scale. */
+/** Draw a band with the marks of stager, guard and expert on one scale. */
 function bandPicture(row) {
   const [low, high] = row.band;
   const values = [row.stager, row.guard, row.expert].filter((value) => Number.isFinite(value));
@@ -211,7 +211,7 @@ function factSheet(desk) {
     paragraph(night.saved?.file ? `Saved in ${night.saved.file}` : "", "quiet")];
 }
 
-/** Kappa of a blind scoring with everything it was blind to; empty before it is revealed. */
+/** Return kappa of a blind scoring with stager, guard and expert; empty before it is revealed. */
 export function agreementText(night) {
   const known = Object.entries(night.agreement || {}).filter(([, kappa]) => kappa !== null);
   if (!known.length) return "";

@@ -1,4 +1,4 @@
-// The signals of the epoch and its neighbours; fetched ahead in blocks, so that moving never waits.
+// The signals around the current epoch, fetched ahead in blocks so that moving need not wait.
 
 import { bytesOf } from "./night.js";
 import { get } from "./server.js";
@@ -7,8 +7,8 @@ import { themeOf } from "./lanes.js";
 import { fitCanvas } from "./timeline.js";
 import { pictureOf } from "./spectrogram.js";
 
-const BLOCK = 8; // epochs fetched at a time
-const KEPT = 16; // blocks kept
+const BLOCK = 8; // epochs to fetch at a time
+const KEPT = 16; // blocks to keep
 const LANE_HEIGHT = 58;
 const SCALES = [10, 20, 35, 50, 75, 100, 150, 200, 350, 500, 1000]; // µV from the middle of a lane to its edge
 const TO_MICROVOLT = { V: 1e6, mV: 1e3, uV: 1, "µV": 1, "μV": 1, nV: 1e-3 };
@@ -25,7 +25,7 @@ export class Signals {
     this.blocks = new Map(); // block number -> { channels } or { waiting } or { error }, least recent first
     this.chosen = null; // channel names, null for the montage
     this.montage = "";
-    this.scaleAt = null; // place in SCALES, null for automatic
+    this.scaleAt = null; // index in SCALES, null for automatic
     this.makeControls();
     byId("channel-choice").addEventListener("toggle", () => desk.draw());
   }
@@ -70,7 +70,7 @@ export class Signals {
 
   forget() {
     this.blocks.clear();
-    this.automatic = new Map(); // channel -> its scale, kept so that it does not jump from epoch to epoch
+    this.automatic = new Map(); // channel -> scale, kept so that it does not jump from epoch to epoch
   }
 
   async loadSpectrogram(night) {
@@ -107,7 +107,7 @@ export class Signals {
     blocks.set(block, mine);
     try {
       const answer = await get(this.query(block));
-      if (blocks.get(block) !== mine || night !== this.desk.night) return; // asked for something else meanwhile
+      if (blocks.get(block) !== mine || night !== this.desk.night) return; // another request came in the meantime
       const samples = (text) => new Float32Array(bytesOf(text).buffer);
       blocks.set(block, { channels: answer.channels.map((channel) => ({ ...channel, values: samples(channel.values) })) });
       this.listChannels(answer);
@@ -240,7 +240,7 @@ export class Signals {
   }
 }
 
-/** The line of one epoch: every sample where there is room, else lowest and highest of each pixel. */
+/** Trace one epoch: every sample if there is space, else the lowest and highest of each pixel. */
 function traceEpoch(ctx, part, placeInBlock, seconds, { x, width, y, scale, middle }) {
   const size = part.rate * seconds;
   const from = Math.round(placeInBlock * size);

@@ -1,10 +1,10 @@
-// The whole night's spectrogram as a picture under the lanes of the overview.
+// The spectrogram of the whole night, a picture below the lanes of the overview.
 
 import { bytesOf } from "./night.js";
 
 export const SPECTROGRAM_HEIGHT = 48;
 
-/** Turn the server's bytes into an offscreen picture, once. */
+/** Return the server's bytes as an offscreen picture. */
 export function pictureOf(answer) {
   const { columns, rows } = answer;
   const values = bytesOf(answer.values);
@@ -23,7 +23,7 @@ export function pictureOf(answer) {
   return { canvas, hz: answer.hz, channel: answer.channel };
 }
 
-// From dark violet over red to pale yellow: brightness grows throughout.
+// From dark violet through red to pale yellow, with steadily growing brightness.
 const HEAT = [[13, 8, 35], [74, 16, 98], [151, 38, 101], [216, 78, 62], [248, 154, 42], [250, 240, 164]];
 
 function heat(value) {

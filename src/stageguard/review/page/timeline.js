@@ -1,13 +1,13 @@
-// The two pictures of the night: all of it with a window on it, and what lies around the current epoch.
+// The two pictures of the night: the overview with a window on it, and the detail around the current epoch.
 
 import { lanesOf, paintAxis, paintCycles, paintLanes, placeLanes, Span, themeOf } from "./lanes.js";
 import { byId, count } from "./words.js";
 import { paintSpectrogram, SPECTROGRAM_HEIGHT } from "./spectrogram.js";
 
 const RIGHT = 10;
-const NARROW = 560; // below this width lane titles stand above the lanes
+const NARROW = 560; // below this width, titles are above the lanes
 
-/** A base canvas that is drawn when the night changes and one above it that is drawn at each move. */
+/** A base canvas, drawn when the night changes, and one above it, drawn at each move. */
 export class Stack {
   constructor(box) {
     this.box = box;
@@ -108,7 +108,7 @@ export class Overview {
     ctx.fillRect(span.at(desk.cursor + 0.5) - 1, top - 4, 2, height + 8);
   }
 
-  /** Press on the window to drag it, anywhere else to go there. */
+  /** Pressing on the window drags it; pressing elsewhere goes there. */
   listen() {
     const { desk } = this;
     const canvas = this.stack.over;
@@ -177,7 +177,7 @@ export class Detail {
     stack.base.setAttribute("aria-label", `Epochs ${from + 1} to ${to} of ${night.epochs}.`);
   }
 
-  /** Press to go to an epoch, drag (or hold shift) to select a stretch. */
+  /** Pressing goes to an epoch; dragging (or holding shift) selects a stretch. */
   listen() {
     const { desk } = this;
     const canvas = this.stack.over;
@@ -212,7 +212,7 @@ function paintSelection(ctx, desk, span, top, height, theme) {
   ctx.globalAlpha = 1;
 }
 
-/** Corrections that the server has not answered yet, above the picture that was drawn before them. */
+/** Paint corrections that the server has not answered yet on top of the old picture. */
 function paintPending(ctx, night, lane, span, theme) {
   const rows = lane.height / night.stages.length;
   for (const action of night.pending) {

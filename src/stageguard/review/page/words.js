@@ -1,4 +1,4 @@
-// Texts for people, and the one way elements are made: text is always text, never markup.
+// Texts for people, and the only function that makes elements: text is always text, never markup.
 
 export function make(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
@@ -11,7 +11,7 @@ export function make(tag, properties = {}, ...children) {
   return element;
 }
 
-/** A button that is no submit. */
+/** Return a button that does not submit. */
 export const pushButton = (text, run, more = {}) => make("button", { type: "button", textContent: text, onclick: run, ...more });
 
 export const option = (value, text) => make("option", { value, textContent: text });
@@ -22,7 +22,7 @@ export const byId = (id) => document.getElementById(id);
 
 const two = (number) => String(number).padStart(2, "0");
 
-/** Time of day at which an epoch begins, or the time since the first where no clock is known. */
+/** Return the time of day at which an epoch begins, or without a clock the time since the first epoch. */
 export function timeAt(night, epoch) {
   return timeText(night, epoch * night.seconds);
 }
@@ -33,7 +33,7 @@ export function timeText(night, seconds) {
   return `${two(night.hasClock ? hours % 24 : hours)}:${two(Math.floor(total / 60) % 60)}:${two(total % 60)}`;
 }
 
-/** Seconds of the day in an ISO time, as it is written there: the recording's own clock. */
+/** Return the second of the day of an ISO time as written, by the recording's clock, or null. */
 export function secondsOfDay(iso) {
   const found = /T(\d\d):(\d\d)(?::(\d\d))?/.exec(iso || "");
   return found ? Number(found[1]) * 3600 + Number(found[2]) * 60 + Number(found[3] || 0) : null;
@@ -46,7 +46,7 @@ export function whenText(iso) {
 
 export const percent = (share) => (share === null ? "none" : `${Math.round(100 * share)} %`);
 
-/** A number with as many digits as a reader uses, or as many as are said; a dash where there is none. */
+/** Return a number as text, with `decimals` or a suitable number of them; a dash if it is missing. */
 export function numberText(value, decimals = null) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   if (Number.isInteger(decimals)) return value.toFixed(decimals);
@@ -57,7 +57,7 @@ export function numberText(value, decimals = null) {
 
 export const count = (number, one, many = `${one}s`) => `${number} ${number === 1 ? one : many}`;
 
-/** The epoch a person means by "412" or "03:26" or "3:26:30", or null. */
+/** Return the epoch that "412", "03:26" or "3:26:30" stands for, or null. */
 export function epochMeant(night, text) {
   const words = text.trim();
   if (/^\d+$/.test(words)) return inside(night, Number(words) - 1);

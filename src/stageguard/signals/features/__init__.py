@@ -1,4 +1,4 @@
-"""What a network sees of a recording: features by a recipe, epoch by epoch.
+"""Features of a recording, epoch by epoch, as a recipe defines them: the input of a network.
 
 >>> made = sg.features(recording, "mouse-eeg-emg")
 >>> made.values.shape, made.names[:2]
@@ -39,15 +39,15 @@ class Features:
     values : array (n_epochs, n_frames, n_features)
         An epoch without a signal is NaN throughout.
     names : tuple of str
-        Name of each feature; a unit ends the name where there is one.
+        Name of each feature; it ends in the unit if there is one.
     epoch_seconds : float
         Length of an epoch.
     recipe : Recipe
-        How they were computed.
+        How the features were computed.
     scaling : {"robust", "mixture", "none"}
-        What was done to all but the absolute features.
+        How all features but the absolute ones were scaled.
     recording, subject : str
-        Which recording it was, and whose.
+        Names of the recording and of the subject.
     """
 
     values: Floats32
@@ -95,7 +95,7 @@ class Features:
 
     @property
     def absolute(self) -> tuple[str, ...]:
-        """Features whose level means the same in every recording, so that no later step may rescale them."""
+        """Features whose level means the same in every recording; no later step may rescale them."""
         if self.scaling == "mixture":
             return self.names
         return _absolute(self.names, self.recipe)
@@ -108,7 +108,7 @@ def features(
     epoch_seconds: float | None = None,
     calibration: Hypnogram | None = None,
 ) -> Features:
-    """Return what a network sees of a recording.
+    """Return the features of a recording, which are the input of a network.
 
     Parameters
     ----------
@@ -119,9 +119,9 @@ def features(
     epoch_seconds : float, optional
         Length of an epoch. Default: the recipe's.
     calibration : Hypnogram, optional
-        Stages of some epochs of this very recording, from its start; the others are unscored. Features are
-        then scaled by the mean and spread of a mixture of the stages in fixed shares, so that a recording
-        with little sleep is not stretched to look like any other.
+        Stages of some epochs of this recording, counted from its start; the others are unscored. Features
+        are then scaled by the mean and spread of a mixture of the stages in fixed shares. Without it, a
+        recording with little sleep is stretched until it looks like any other.
 
     Returns
     -------
@@ -145,7 +145,7 @@ def _absolute(names: tuple[str, ...], recipe: Recipe) -> tuple[str, ...]:
     return tuple(name for name in names if any(fnmatchcase(name, pattern) for pattern in recipe.absolute))
 
 
-MIN_CALIBRATION_EPOCHS = 3  # of each stage, as AccuSleep asks for
+MIN_CALIBRATION_EPOCHS = 3  # of each stage, as in AccuSleep
 MAD_TO_SD = 1.4826  # of a normal distribution
 
 
@@ -157,7 +157,7 @@ def scale(
     epochs: EpochGrid,
     calibration: Hypnogram | None,
 ) -> tuple[Floats32, str]:
-    """Return the features on a common scale, but for absolute ones, and the name of what was done."""
+    """Return the features, all but the absolute ones on a common scale, and the name of the scaling."""
     has_signal = ~np.isnan(values[:, 0, 0])
     if calibration is None and (scaling.method == "none" or not has_signal.any()):
         return values, "none"
@@ -177,11 +177,11 @@ def scale(
 
 
 def robust_moments(values: npt.NDArray[np.floating]) -> tuple[Floats, Floats]:
-    """Return median and 1.4826 times the median distance from it, per feature; a constant one spreads 1."""
+    """Return median and 1.4826 times the median distance from it, per feature; 1 for a constant feature."""
     flat = values.reshape(-1, values.shape[-1]).astype(np.float64)
     centre = np.median(flat, axis=0)
     spread = MAD_TO_SD * np.median(np.abs(flat - centre), axis=0)
-    usual = flat.std(axis=0)  # more than half of the values are one and the same
+    usual = flat.std(axis=0)  # the fallback if more than half of the values are equal
     spread = np.where(spread > 1e-9 * np.maximum(1.0, np.abs(centre)), spread, usual)
     return centre, np.where(spread > 1e-9 * np.maximum(1.0, np.abs(centre)), spread, 1.0)
 
@@ -189,11 +189,11 @@ def robust_moments(values: npt.NDArray[np.floating]) -> tuple[Floats, Floats]:
 def mixture_moments(
     values: npt.NDArray[np.floating], labels: npt.NDArray[np.integer], weights: npt.ArrayLike
 ) -> tuple[Floats, Floats]:
-    """Return mean and standard deviation of a mixture of the stages in given shares.
+    """Return mean and standard deviation of a mixture of the stages, with weights as their shares.
 
     The mean is the weighted mean of the stages' means; the variance is the weighted mean of their variances
     plus the weighted squared distance of their means from it (the law of total variance), as in AccuSleep
-    (Barger et al. 2019). Labels are the stages' places among the weights, which are relative to their sum.
+    (Barger et al. 2019). Labels index the weights. The weights need not sum to 1.
     """
     share = np.asarray(weights, dtype=np.float64)
     share = share / share.sum()
@@ -212,7 +212,7 @@ def _calibrated(
     epochs: EpochGrid,
     calibration: Hypnogram,
 ) -> tuple[Floats, Floats]:
-    """Return the moments of the mixture that labelled epochs make."""
+    """Return mean and spread of the mixture of stages, from the epochs scored in the calibration."""
     if calibration.epoch_seconds != epochs.epoch_seconds:
         raise InputError(
             f"calibration has epochs of {calibration.epoch_seconds:g} s, the features have "
@@ -241,7 +241,7 @@ def _calibrated(
 
 
 def _stage_indices(calibration: Hypnogram, stages: tuple[str, ...]) -> Ints:
-    """Return the place of each of the calibration's stages among the mixture's; -1 where it has none."""
+    """Return the index of each stage of the calibration among the mixture's stages, or -1."""
     scheme = calibration.scheme
     wanted = {canonical_name(stage) or stage: index for index, stage in enumerate(stages)}
     indices = np.array(
@@ -267,9 +267,9 @@ def write_features(
     is_synthetic: bool = False,
     overwrite: bool = False,
 ) -> Path:
-    """Write the features of one recording as .npz or .tsv, with its stages, complete or not at all.
+    """Write the features of one recording, with its stages, to a .npz or .tsv file, completely or not at all.
 
-    A scoring must have epochs of the same length; those it does not reach are unscored.
+    A scoring must have epochs of the same length. Epochs after its end are unscored.
     """
     path = Path(path)
     if path.suffix.lower() not in SUFFIXES:

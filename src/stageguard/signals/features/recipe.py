@@ -1,4 +1,4 @@
-"""A recipe: all that decides what the features of a recording are, from one document."""
+"""A recipe: one document that defines how the features of a recording are computed."""
 
 from __future__ import annotations
 
@@ -28,31 +28,31 @@ _REQUIRED = ("name", "modality", "epoch_seconds")
 class Scaling:
     """How features of different recordings are brought to one scale.
 
-    "robust" is less the median, over 1.4826 times the median distance from it, of this recording; with
-    labelled epochs for calibration it becomes the mixture's z-score instead.
+    "robust" subtracts the recording's median and divides by 1.4826 times the median distance from it. With
+    scored epochs for calibration, the z-score of a mixture of stages is used instead.
     """
 
     method: str = schema.choice("robust", "robust", "none")
-    clip: float = schema.number(0.0, low=0.0)  # largest distance from 0 afterwards; 0 leaves it open
-    # share of each stage in the mixture that calibration epochs are weighted to
+    clip: float = schema.number(0.0, low=0.0)  # largest scaled value, positive or negative; 0 for no limit
+    # share of each stage in the mixture of calibration epochs
     weights: Mapping[str, float] = schema.shares({"W": 0.35, "N": 0.55, "R": 0.10})
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)
 class Recipe(schema.Document):
-    """How to turn a recording into what a network sees.
+    """How to turn a recording into the input of a network.
 
-    A recipe has one way in, a document of the keys a recipe file has: see `load` and `from_dict`. All of it
-    is checked at once. Two recipes are equal when their documents are, defaults filled in.
+    A recipe is made from a document with the keys of a recipe file: see `load` and `from_dict`. The whole
+    document is checked at once. Two recipes are equal if their documents, with defaults filled in, are equal.
     """
 
     name: str
     summary: str
     modality: str  # what must have been recorded
-    epoch_seconds: float  # unless another is asked for
-    absolute: tuple[str, ...]  # features, wildcards allowed, that mean the same everywhere and are not scaled
-    scaling: Scaling  # of all others
-    settings: Any  # the modality's own options
+    epoch_seconds: float  # default length of an epoch
+    absolute: tuple[str, ...]  # features that mean the same everywhere and are not scaled; wildcards allowed
+    scaling: Scaling  # of all other features
+    settings: Any  # the modality's options
     provenance: Mapping[str, Any]  # where the choices come from
     _cache: dict[str, Any]
 
@@ -62,12 +62,12 @@ class Recipe(schema.Document):
 
     @classmethod
     def from_dict(cls, document: Mapping[str, object]) -> Recipe:
-        """Return the recipe a mapping describes; its keys are those of a recipe file."""
+        """Return a recipe from a mapping with the keys of a recipe file."""
         return cls(document)
 
     @classmethod
     def load(cls, name_or_path: str | Path) -> Recipe:
-        """Return a built-in recipe by name, or one's own by the path of its TOML file."""
+        """Return a built-in recipe by name, or your own by the path of its TOML file."""
         if isinstance(name_or_path, str) and name_or_path in recipes():
             return _built_in(name_or_path)
         path = Path(name_or_path)
@@ -79,7 +79,7 @@ class Recipe(schema.Document):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the document in plain TOML types, with every default: it says all there is to say."""
+        """Return the complete document in plain TOML types, with every default."""
         return {
             "name": self.name,
             "summary": self.summary,
@@ -141,7 +141,7 @@ def _from_file(path: Path) -> Recipe:
     try:
         document = tomllib.loads(read_text(path, "TOML", encoding="utf-8-sig"))
         return Recipe(document)
-    except FileFormatError:  # names the file itself
+    except FileFormatError:  # already names the file
         raise
     except InputError as error:
         raise InputError(f"{path.name}: {error}") from None
