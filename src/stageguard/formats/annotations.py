@@ -1,4 +1,4 @@
-"""Texts with times: which of them are stages, one per epoch of a grid, and which are other annotations."""
+"""Sort texts with times into stages, put on a grid of epochs, and other annotations."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ _PREFIX = re.compile(r"(sleep[ _])?stage\b", re.IGNORECASE)
 _LONG_PREFIX = re.compile(r"sleep[ _]stage\b", re.IGNORECASE)
 MOVING = ("Movement time", "Movement Time", "movement time", "MT", "mt")
 BARE_UNSCORED = ("?", "unscored", "unknown", "undefined", "movement time", "mt")
-COARSE = frozenset(("N", "S"))  # alone they may be the beginning of another word
+COARSE = frozenset(("N", "S"))  # alone, these may stand for something else
 USUAL_SECONDS = (30.0, 20.0)  # epochs of AASM and of Rechtschaffen and Kales; runs of equal stages are joined
 LONGEST_SECONDS = 62 * 86_400.0
-LONGEST_GUESS = 60.0  # equal durations beyond this are joined epochs rather than epochs
+LONGEST_GUESS = 60.0  # longer equal durations are joined epochs rather than epochs
 SHORTEST_GUESS = 1.0
 
-Chosen = tuple[Event, str | None]  # an annotation that is a stage, and its name where that is known
+Chosen = tuple[Event, str | None]  # an annotation that is a stage, and its name if known
 
 
 def annotated(
@@ -57,21 +57,21 @@ def annotated(
     end_seconds: float | None = None,
     may_lack_end: bool = False,
 ) -> RawHypnogram:
-    """Return the sleep stages among annotations, which count from a recording's start, in any order.
+    """Return the sleep stages among annotations in any order, whose onsets count from a recording's start.
 
-    Stages without the words "Sleep stage" (W, N2, REM) count where no annotation has them, and for whole
-    epochs that no other stage covers. Unknown stages are unscored, with a warning; texts of another kind are
-    left out, with a note. Where all stages are unknown, that is an error.
+    Stages without the words "Sleep stage" (W, N2, REM) count if no annotation has these words, or for whole
+    epochs that no other stage covers. Unknown stages are unscored, with a warning. Other texts are left out,
+    with a note. If all stages are unknown, that is an error.
 
-    `start` is told by a clock of the file. `only_stages`: one kind of stage is enough, and other texts are
-    worth a remark. `end_seconds`: when the recording ends, for a last stage without a duration.
-    `may_lack_end`: names alone are stages also where nothing says how long they last.
+    `start` is from a clock of the file. With `only_stages`, one kind of stage is enough, and other texts are
+    worth a remark. `end_seconds` is the end of the recording, for a last stage without a duration. With
+    `may_lack_end`, bare names are stages even if nothing says how long they last.
     """
     chosen = stage_annotations(annotations, least=1 if only_stages else 2, may_lack_end=may_lack_end)
     if not chosen:
         texts = [text for text, _ in Counter(each.text for each in annotations).most_common()]
-        found = f"its annotations are: {listed(texts)}" if texts else "it has no annotations"
-        raise file_error(path, f"holds no sleep stages: {found}. Expected {expected}.", code="no-stages")
+        content = f"its annotations are: {listed(texts)}" if texts else "it has no annotations"
+        raise file_error(path, f"holds no sleep stages: {content}. Expected {expected}.", code="no-stages")
     remarks = _remarks(path, chosen)
     chosen += _unscored_ends(annotations, chosen)
     left_out = _left_out(annotations, chosen) if only_stages else ()
@@ -91,7 +91,7 @@ def raw_of(
     notes: tuple[str, ...] = (),
     scorer: str | None = None,
 ) -> RawHypnogram:
-    """Return staged epochs with what else a file says; `start` is the recording's, by a clock of the file."""
+    """Return staged epochs with start, scheme, notes and scorer; `start` is that of the recording."""
     if start is not None:
         start += timedelta(seconds=staged.offset_seconds)
     return replace(staged, start=start, scheme=scheme, notes=staged.notes + notes, scorer=scorer)
@@ -100,12 +100,12 @@ def raw_of(
 def stage_annotations(
     annotations: Sequence[Event], *, least: int = 2, may_lack_end: bool = False
 ) -> list[Chosen]:
-    """Annotations that are sleep stages, each with its name, "?" or None where the name is not known.
+    """Return the annotations that are sleep stages, each with its name, "?", or None if not known.
 
-    Names alone ("W", "N2") are stages where at least so many different ones are there.
+    Bare names ("W", "N2") are stages only if there are `least` different ones.
     """
     prefixed = [(each, _stage(_words(each))) for each in annotations if _PREFIX.match(each.text)]
-    # what is merely called "Stage ..." may be anything
+    # an unknown text that begins with just "Stage" may be anything
     chosen = [(each, stage) for each, stage in prefixed if stage or _LONG_PREFIX.match(each.text)]
     if chosen:
         moving = [each for each in annotations if _words(each).casefold() in ("movement time", "mt")]
@@ -120,12 +120,12 @@ def stage_annotations(
 
 
 def _words(annotation: Event) -> str:
-    """Return a text without the channel that EDF+ puts behind it: "Sleep stage W@@C3"."""
+    """Return a text without the channel that EDF+ may append: "Sleep stage W@@C3"."""
     return annotation.text.partition("@@")[0].strip()
 
 
 def _bare_stages(annotations: Sequence[Event], chosen: Sequence[Chosen]) -> list[Chosen]:
-    """Stages that are names alone, where they are whole epochs that no other stage covers."""
+    """Return stages that are bare names, for whole epochs that no other stage covers."""
     others = _whole_epochs(annotations, chosen)
     if not others:
         return []
@@ -143,12 +143,12 @@ def _bare_stages(annotations: Sequence[Event], chosen: Sequence[Chosen]) -> list
 
 
 def _shortest(chosen: Sequence[Chosen]) -> float:
-    """Return the seconds of the shortest stage that lasts, 0 where none does."""
+    """Return the seconds of the shortest stage with a duration, or 0."""
     return min((each.seconds for each, _ in chosen if each.seconds), default=0.0)
 
 
 def _whole_epochs(annotations: Sequence[Event], chosen: Sequence[Chosen]) -> list[Event]:
-    """Annotations that are not among the chosen, and are whole epochs on their grid."""
+    """Return annotations other than the chosen ones that are whole epochs on their grid."""
     step = _shortest(chosen)
     if not step:
         return []
@@ -164,7 +164,7 @@ def _whole_epochs(annotations: Sequence[Event], chosen: Sequence[Chosen]) -> lis
 
 
 def _intervals(chosen: Sequence[Chosen]) -> tuple[list[Event], tuple[str, ...]]:
-    """Stages with their times; of those that last, without others of no length, which cropping leaves."""
+    """Return stages with their times, without stages of no length if others last: cropping leaves them."""
     lasting = [each.seconds for each, _ in chosen if each.seconds]
     shortest = TOLERANCE * median(lasting) if lasting else 0.0
     kept, n_left = [], 0
@@ -179,7 +179,7 @@ def _intervals(chosen: Sequence[Chosen]) -> tuple[list[Event], tuple[str, ...]]:
 
 @lru_cache(maxsize=1024)
 def _stage(text: str) -> str | None:
-    """Name of a stage, "?" where it says that there is none, None where it is not known."""
+    """Return the name of a stage, "?" if the text says unscored, or None if it is not known."""
     bare = _PREFIX.sub("", text).strip(" -:_")
     if not bare:
         return None
@@ -189,7 +189,7 @@ def _stage(text: str) -> str | None:
 
 
 def _unscored_ends(annotations: Sequence[Event], chosen: Sequence[Chosen]) -> list[Chosen]:
-    """Whole epochs before the first and after the last stage that say that nobody scored them."""
+    """Return whole epochs before the first and after the last stage that are marked as unscored."""
     first = min(each.onset for each, _ in chosen)
     end = max(each.onset + (each.seconds or 0.0) for each, _ in chosen)
     margin = TOLERANCE * _shortest(chosen)
@@ -202,7 +202,7 @@ def _unscored_ends(annotations: Sequence[Event], chosen: Sequence[Chosen]) -> li
 
 
 def _remarks(path: Path, chosen: Sequence[Chosen]) -> tuple[str, ...]:
-    """Say what is unscored because nobody knows the stage, which is warned of too; and what was a guess."""
+    """Return remarks on unknown stages, with a warning, or on stages that are bare names among others."""
     unknown = sorted({each.text for each, stage in chosen if stage is None})
     if not unknown:
         bare = sorted({each.text for each, stage in chosen if not _PREFIX.match(each.text)} - {*MOVING})
@@ -220,7 +220,7 @@ def _remarks(path: Path, chosen: Sequence[Chosen]) -> tuple[str, ...]:
 
 
 def _left_out(annotations: Sequence[Event], chosen: Sequence[Chosen]) -> tuple[str, ...]:
-    """Say which texts are no stages."""
+    """Return a remark on texts that are not stages."""
     taken = {id(each) for each, _ in chosen}
     texts = {each.text for each in annotations if id(each) not in taken}
     others = sorted(text for text in texts if text.casefold() not in UNSCORED_WORDS)
@@ -238,7 +238,7 @@ def staged_rows(
     notes: tuple[str, ...] = (),
     scorer: str | None = None,
 ) -> RawHypnogram:
-    """Return rows of line, onset, duration and stage; a text that is no stage is an error with its line."""
+    """Return stages from rows of line, onset, duration and text; any other text is an error with its line."""
     known = options.scheme or options.default_scheme
     stages = []
     for line, onset, seconds, text in rows:
@@ -249,7 +249,7 @@ def staged_rows(
 
 
 def events_among(annotations: Iterable[Event]) -> Iterator[Event]:
-    """Yield annotations that no reader of stages takes."""
+    """Yield annotations that a reader of stages does not take for stages."""
     texts = list(annotations)
     taken = {id(each) for each, _ in stage_annotations(texts, least=1)}
     for each in texts:
@@ -273,14 +273,14 @@ def are_taken_by_text(night: Outgoing) -> list[bool]:
 
 
 def row_events(path: Path) -> Iterable[Event]:
-    """Return annotations besides stages of a table with the columns onset and duration."""
+    """Return annotations other than stages from a table with the columns onset and duration."""
     table = read_rows(path, ("onset", "duration"))
     column = next((name for name in STAGE_COLUMNS if name in table.header), None)
     if column is None:
         return ()
     onsets, lasting = ([as_number(cell) for cell in table.column(n)] for n in ("onset", "duration"))
     rows = zip(onsets, lasting, table.column(column), strict=True)
-    # a number is a stage that the JSON beside the table explains
+    # numbers are stages, which the JSON beside the table explains
     return events_among(
         Event(onset, seconds or None, text)
         for onset, seconds, text in rows
@@ -289,7 +289,7 @@ def row_events(path: Path) -> Iterable[Event]:
 
 
 def cells_of(*names: str) -> Callable[[Path], Sequence[str]]:
-    """Return what reads the cells of the first column of these that a table with onsets has."""
+    """Return a reader of the first of these columns in a table with onsets."""
 
     def cells(path: Path) -> Sequence[str]:
         table = read_rows(path, ("onset",))
@@ -306,11 +306,12 @@ def stage_epochs(
     may_be_cut: bool = False,
     end_seconds: float | None = None,
 ) -> RawHypnogram:
-    """Put stages, until the next where they tell no duration, on a grid of epochs; others are unscored.
+    """Put stages on a grid of epochs; epochs without a stage are unscored.
 
-    Without `epoch_seconds` epochs are what onsets and durations are multiples of. Only the last interval may
-    end within an epoch, which is then dropped, with a note; so is a first one that begins within an epoch if
-    it `may_be_cut`, since recordings are cropped. A last stage without a duration lasts until `end_seconds`.
+    A stage without a duration lasts until the next, and the last one until `end_seconds`. The epoch length is
+    `epoch_seconds`, else one that all onsets and durations are multiples of. Only the last interval may end
+    within an epoch, which is then dropped, with a note. So is a first part of an epoch if it `may_be_cut`,
+    since recordings are cropped.
     """
     ordered = sorted(intervals, key=lambda each: each.onset)
     onsets = np.array([each.onset for each in ordered])
@@ -350,9 +351,9 @@ def stage_epochs(
 
 
 def _until_end(onsets: Floats, lasting: Floats, end_seconds: float | None) -> tuple[Floats, tuple[str, ...]]:
-    """Return durations with that of a last stage that has none, where stages change, and a remark on it.
+    """Return durations, completed for a last stage without one, and a remark.
 
-    Stages at equal distances are epochs, and so is the last of them.
+    Nothing is done if stages are at equal distances: then they are epochs, and so is the last one.
     """
     steps = lasting[:-1]
     if not np.isnan(lasting[-1]) or (len(steps) > 1 and np.ptp(steps) <= TOLERANCE * steps[0]):
@@ -365,9 +366,9 @@ def _until_end(onsets: Floats, lasting: Floats, end_seconds: float | None) -> tu
 def _without_cut(
     onsets: Floats, lasting: Floats, epoch_seconds: float | None
 ) -> tuple[int, Floats, Floats, float | None, tuple[str, ...]]:
-    """Return times from the first whole epoch on, where all but the first stage's fit a usual epoch length.
+    """Cut a first part of an epoch, if all other times fit the epoch length, or a usual one.
 
-    That is: how many intervals are dropped, onsets, durations, the epoch length if that told it, and a note.
+    Return how many intervals were dropped, onsets, durations, the epoch length if now known, and a note.
     """
     unchanged = (0, onsets, lasting, epoch_seconds, ())
     lengths = USUAL_SECONDS if epoch_seconds is None else (epoch_seconds,)
@@ -393,7 +394,7 @@ def _fits(steps: Floats, seconds: float) -> bool:
 
 
 def _durations(path: Path, ordered: Sequence[Event], onsets: Floats) -> Floats:
-    """Seconds of each interval; NaN for a last one that has none."""
+    """Return the seconds of each interval; NaN for a last one without a duration."""
     until_next = np.append(np.diff(onsets), np.nan)
     lasting = np.array(
         [until_next[i] if each.seconds is None else each.seconds for i, each in enumerate(ordered)]
@@ -411,7 +412,7 @@ def _durations(path: Path, ordered: Sequence[Event], onsets: Floats) -> Floats:
 
 
 def _grid_seconds(path: Path, onsets: Floats, lasting: Floats) -> float:
-    """Epoch length that all times are multiples of."""
+    """Return an epoch length that all times are multiples of."""
     known = lasting[~np.isnan(lasting)]
     if len(known) > 1 and np.ptp(known) <= 1e-6 * known[0] and SHORTEST_EPOCH <= known[0] <= LONGEST_GUESS:
         return float(known[0])
@@ -435,7 +436,7 @@ def _grid_seconds(path: Path, onsets: Floats, lasting: Floats) -> float:
 
 
 def _places(path: Path, onsets: Floats, lasting: Floats, epoch_seconds: float) -> tuple[Ints, Ints]:
-    """First epoch of each interval and the one after its last; times between two epochs are refused."""
+    """Return the first epoch of each interval and the epoch after its last; refuse times within epochs."""
     first, end = onsets / epoch_seconds, (onsets + lasting) / epoch_seconds
     first_place, end_place = np.rint(first).astype(np.int64), np.rint(end).astype(np.int64)
     odd = (np.abs(first - first_place) > TOLERANCE) | (np.abs(end - end_place) > TOLERANCE)
