@@ -1,4 +1,4 @@
-"""Print text and tables as wide as the terminal, in colour if it is one."""
+"""Print text and tables as wide as the terminal, and in colour on a terminal."""
 
 from __future__ import annotations
 

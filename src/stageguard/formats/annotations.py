@@ -69,13 +69,13 @@ def annotated(
     """
     chosen = stage_annotations(annotations, least=1 if only_stages else 2, may_lack_end=may_lack_end)
     if not chosen:
-        texts = [text for text, _ in Counter(each.text for each in annotations).most_common()]
+        texts = [text for text, _ in Counter(event.text for event in annotations).most_common()]
         content = f"its annotations are: {listed(texts)}" if texts else "it has no annotations"
         raise file_error(path, f"holds no sleep stages: {content}. Expected {expected}.", code="no-stages")
     remarks = _remarks(path, chosen)
     chosen += _unscored_ends(annotations, chosen)
     left_out = _left_out(annotations, chosen) if only_stages else ()
-    prefixed = any(_LONG_PREFIX.match(each.text) for each, _ in chosen)
+    prefixed = any(_LONG_PREFIX.match(event.text) for event, _ in chosen)
     intervals, without_length = _intervals(chosen)
     staged = stage_epochs(path, intervals, options.epoch_seconds, may_be_cut=True, end_seconds=end_seconds)
     remarks += without_length
@@ -104,19 +104,21 @@ def stage_annotations(
 
     Bare names ("W", "N2") are stages only if there are `least` different ones.
     """
-    prefixed = [(each, _stage(_words(each))) for each in annotations if _PREFIX.match(each.text)]
+    prefixed = [(event, _stage(_words(event))) for event in annotations if _PREFIX.match(event.text)]
     # an unknown text that begins with just "Stage" may be anything
-    chosen = [(each, stage) for each, stage in prefixed if stage or _LONG_PREFIX.match(each.text)]
+    chosen = [(event, stage) for event, stage in prefixed if stage or _LONG_PREFIX.match(event.text)]
     if chosen:
-        moving = [each for each in annotations if _words(each).casefold() in ("movement time", "mt")]
-        return chosen + _bare_stages(annotations, chosen) + [(each, UNSCORED_NAME) for each in moving]
-    lasting = [each for each in annotations if each.seconds or (may_lack_end and each.seconds is None)]
-    named = [(each, canonical_name(_words(each))) for each in lasting]
-    stages: list[Chosen] = [(each, stage) for each, stage in named if stage]
+        moving = [event for event in annotations if _words(event).casefold() in ("movement time", "mt")]
+        return chosen + _bare_stages(annotations, chosen) + [(event, UNSCORED_NAME) for event in moving]
+    lasting = [event for event in annotations if event.seconds or (may_lack_end and event.seconds is None)]
+    named = [(event, canonical_name(_words(event))) for event in lasting]
+    stages: list[Chosen] = [(event, stage) for event, stage in named if stage]
     kinds = {stage for _, stage in stages}
     if len(kinds) < least or kinds <= COARSE:
         return []
-    return stages + [(each, UNSCORED_NAME) for each, _ in named if _words(each).casefold() in BARE_UNSCORED]
+    return stages + [
+        (event, UNSCORED_NAME) for event, _ in named if _words(event).casefold() in BARE_UNSCORED
+    ]
 
 
 def _words(annotation: Event) -> str:
@@ -130,21 +132,21 @@ def _bare_stages(annotations: Sequence[Event], chosen: Sequence[Chosen]) -> list
     if not others:
         return []
     step = _shortest(chosen)
-    spans = sorted((each.onset, each.onset + (each.seconds or step)) for each, _ in chosen)
+    spans = sorted((event.onset, event.onset + (event.seconds or step)) for event, _ in chosen)
     begins, ends = [begin for begin, _ in spans], list(accumulate((end for _, end in spans), max))
     bare: list[Chosen] = []
-    for each in others:
-        stage = canonical_name(_words(each))
-        n_before = bisect_left(begins, each.onset + (each.seconds or step) - TOLERANCE * step)
-        is_free = not n_before or ends[n_before - 1] <= each.onset + TOLERANCE * step
+    for event in others:
+        stage = canonical_name(_words(event))
+        n_before = bisect_left(begins, event.onset + (event.seconds or step) - TOLERANCE * step)
+        is_free = not n_before or ends[n_before - 1] <= event.onset + TOLERANCE * step
         if stage is not None and stage not in COARSE and is_free:
-            bare.append((each, stage))
+            bare.append((event, stage))
     return bare
 
 
 def _shortest(chosen: Sequence[Chosen]) -> float:
     """Return the seconds of the shortest stage with a duration, or 0."""
-    return min((each.seconds for each, _ in chosen if each.seconds), default=0.0)
+    return min((event.seconds for event, _ in chosen if event.seconds), default=0.0)
 
 
 def _whole_epochs(annotations: Sequence[Event], chosen: Sequence[Chosen]) -> list[Event]:
@@ -152,27 +154,27 @@ def _whole_epochs(annotations: Sequence[Event], chosen: Sequence[Chosen]) -> lis
     step = _shortest(chosen)
     if not step:
         return []
-    taken = {id(each) for each, _ in chosen}
-    first = min(each.onset for each, _ in chosen)
+    taken = {id(event) for event, _ in chosen}
+    first = min(event.onset for event, _ in chosen)
     return [
-        each
-        for each in annotations
-        if id(each) not in taken
-        and each.seconds
-        and all(abs(n - round(n)) <= TOLERANCE for n in ((each.onset - first) / step, each.seconds / step))
+        event
+        for event in annotations
+        if id(event) not in taken
+        and event.seconds
+        and all(abs(n - round(n)) <= TOLERANCE for n in ((event.onset - first) / step, event.seconds / step))
     ]
 
 
 def _intervals(chosen: Sequence[Chosen]) -> tuple[list[Event], tuple[str, ...]]:
     """Return stages with their times, without stages of no length if others last: cropping leaves them."""
-    lasting = [each.seconds for each, _ in chosen if each.seconds]
+    lasting = [event.seconds for event, _ in chosen if event.seconds]
     shortest = TOLERANCE * median(lasting) if lasting else 0.0
     kept, n_left = [], 0
-    for each, stage in chosen:
-        if lasting and each.seconds is not None and each.seconds <= shortest:
+    for event, stage in chosen:
+        if lasting and event.seconds is not None and event.seconds <= shortest:
             n_left += 1
             continue
-        kept.append(Event(each.onset, each.seconds or None, stage or UNSCORED_NAME))
+        kept.append(Event(event.onset, event.seconds or None, stage or UNSCORED_NAME))
     what = "stage of no length" if n_left == 1 else "stages of no length"
     return kept, (f"{n_left} {what} left out, as cropping leaves them",) if n_left else ()
 
@@ -190,23 +192,23 @@ def _stage(text: str) -> str | None:
 
 def _unscored_ends(annotations: Sequence[Event], chosen: Sequence[Chosen]) -> list[Chosen]:
     """Return whole epochs before the first and after the last stage that are marked as unscored."""
-    first = min(each.onset for each, _ in chosen)
-    end = max(each.onset + (each.seconds or 0.0) for each, _ in chosen)
+    first = min(event.onset for event, _ in chosen)
+    end = max(event.onset + (event.seconds or 0.0) for event, _ in chosen)
     margin = TOLERANCE * _shortest(chosen)
     return [
-        (each, UNSCORED_NAME)
-        for each in _whole_epochs(annotations, chosen)
-        if _words(each).casefold() in (*UNSCORED_WORDS, "m")
-        and not end > each.onset > first - (each.seconds or 0.0) + margin
+        (event, UNSCORED_NAME)
+        for event in _whole_epochs(annotations, chosen)
+        if _words(event).casefold() in (*UNSCORED_WORDS, "m")
+        and not end > event.onset > first - (event.seconds or 0.0) + margin
     ]
 
 
 def _remarks(path: Path, chosen: Sequence[Chosen]) -> tuple[str, ...]:
     """Return remarks on unknown stages, with a warning, or on stages that are bare names among others."""
-    unknown = sorted({each.text for each, stage in chosen if stage is None})
+    unknown = sorted({event.text for event, stage in chosen if stage is None})
     if not unknown:
-        bare = sorted({each.text for each, stage in chosen if not _PREFIX.match(each.text)} - {*MOVING})
-        is_mixed = any(_PREFIX.match(each.text) for each, _ in chosen)
+        bare = sorted({event.text for event, stage in chosen if not _PREFIX.match(event.text)} - {*MOVING})
+        is_mixed = any(_PREFIX.match(event.text) for event, _ in chosen)
         return (
             (f"{listed(bare)} read as stages without the words 'Sleep stage'",) if bare and is_mixed else ()
         )
@@ -221,8 +223,8 @@ def _remarks(path: Path, chosen: Sequence[Chosen]) -> tuple[str, ...]:
 
 def _left_out(annotations: Sequence[Event], chosen: Sequence[Chosen]) -> tuple[str, ...]:
     """Return a remark on texts that are not stages."""
-    taken = {id(each) for each, _ in chosen}
-    texts = {each.text for each in annotations if id(each) not in taken}
+    taken = {id(event) for event, _ in chosen}
+    texts = {event.text for event in annotations if id(event) not in taken}
     others = sorted(text for text in texts if text.casefold() not in UNSCORED_WORDS)
     return (f"no stages, left out: {listed(others)}",) if others else ()
 
@@ -251,24 +253,24 @@ def staged_rows(
 def events_among(annotations: Iterable[Event]) -> Iterator[Event]:
     """Yield annotations that a reader of stages does not take for stages."""
     texts = list(annotations)
-    taken = {id(each) for each, _ in stage_annotations(texts, least=1)}
-    for each in texts:
-        if id(each) not in taken and each.text and each.text.casefold() not in UNSCORED_WORDS:
-            yield replace(each, seconds=each.seconds or None)
+    taken = {id(event) for event, _ in stage_annotations(texts, least=1)}
+    for event in texts:
+        if id(event) not in taken and event.text and event.text.casefold() not in UNSCORED_WORDS:
+            yield replace(event, seconds=event.seconds or None)
 
 
 def are_taken_by_text(night: Outgoing) -> list[bool]:
     """Whether each other annotation reads as a stage of the night, or as an unscored epoch next to it."""
     seconds, onsets = night.epoch_seconds, night.onsets
     stages = [Event(onset, seconds, "Sleep stage W") for onset in onsets]
-    taken = {id(each) for each, _ in stage_annotations([*stages, *night.events], least=1)}
+    taken = {id(event) for event, _ in stage_annotations([*stages, *night.events], least=1)}
     return [
-        id(each) in taken
+        id(event) in taken
         or (
-            (each.text.strip().casefold() in (*UNSCORED_WORDS, "m") and bool(each.seconds))
-            and (each.onset >= onsets[-1] + seconds or each.onset + (each.seconds or 0.0) <= onsets[0])
+            (event.text.strip().casefold() in (*UNSCORED_WORDS, "m") and bool(event.seconds))
+            and (event.onset >= onsets[-1] + seconds or event.onset + (event.seconds or 0.0) <= onsets[0])
         )
-        for each in night.events
+        for event in night.events
     ]
 
 
@@ -397,7 +399,7 @@ def _durations(path: Path, ordered: Sequence[Event], onsets: Floats) -> Floats:
     """Return the seconds of each interval; NaN for a last one without a duration."""
     until_next = np.append(np.diff(onsets), np.nan)
     lasting = np.array(
-        [until_next[i] if each.seconds is None else each.seconds for i, each in enumerate(ordered)]
+        [until_next[i] if event.seconds is None else event.seconds for i, event in enumerate(ordered)]
     )
     bad = ~np.isnan(lasting) & ~((lasting > 0) & (lasting <= LONGEST_SECONDS))
     bad[:-1] |= np.isnan(lasting[:-1])
@@ -463,17 +465,17 @@ def _filled(path: Path, ordered: Sequence[Event], first: Ints, end: Ints, onsets
     n_epochs = int(end.max())
     if n_epochs < 1:
         raise file_error(path, "has no stage that lasts a whole epoch.")
-    names = [UNSCORED_NAME, *sorted({each.text for each in ordered} - {UNSCORED_NAME})]
+    names = [UNSCORED_NAME, *sorted({event.text for event in ordered} - {UNSCORED_NAME})]
     codes = np.full(n_epochs, -1, dtype=np.int64)
-    for each, low, high, onset in zip(ordered, first, end, onsets, strict=True):
-        code = names.index(each.text)
+    for event, low, high, onset in zip(ordered, first, end, onsets, strict=True):
+        code = names.index(event.text)
         part = codes[low:high]
         clash = (part >= 0) & (part != code)
         if clash.any():
             other = names[int(part[int(np.argmax(clash))])]
             raise file_error(
                 path,
-                f"the stage at {onset:g} s is {each.text}, but another one there is {other}. Expected one "
+                f"the stage at {onset:g} s is {event.text}, but another one there is {other}. Expected one "
                 "stage per epoch. Are there two scorings in the file?",
             )
         part[:] = code

@@ -219,7 +219,7 @@ def _column(name: str) -> str:
 
 
 def _check_list_header(path: Path, header: Sequence[str], files: Sequence[str]) -> None:
-    twice = next((name for place, name in enumerate(header) if name in header[:place]), None)
+    twice = next((name for index, name in enumerate(header) if name in header[:index]), None)
     if twice is not None:
         raise file_error(path, f"has the column {twice!r} twice. Keep one.")
     if not any(column in header for column in files):

@@ -447,17 +447,17 @@ def _lost_offset(back: Hypnogram | Hypnodensity, wanted: Hypnogram | Hypnodensit
 
 
 def _lost_probabilities(copy: _Copy, content: Content) -> list[str]:
-    given = copy.night.density
-    assert given is not None
-    standard, places = standard_scheme(given.scheme)
-    options = DensityOptions(scheme=given.scheme, format=copy.form.name, epoch_seconds=None)
+    density = copy.night.density
+    assert density is not None
+    standard, places = standard_scheme(density.scheme)
+    options = DensityOptions(scheme=density.scheme, format=copy.form.name, epoch_seconds=None)
     try:
         back = read_density_file(copy.path, options).density
     except (FileFormatError, InputError):
-        back = read_density_file(copy.path, replace(options, epoch_seconds=given.epoch_seconds)).density
-    given = part_of(given, -_n_added(back, given), given.n_epochs)
-    is_own = back.scheme.names == given.scheme.names
-    expected = given.probabilities if is_own else given.probabilities[:, np.argsort(places)]
+        back = read_density_file(copy.path, replace(options, epoch_seconds=density.epoch_seconds)).density
+    density = part_of(density, -_n_added(back, density), density.n_epochs)
+    is_own = back.scheme.names == density.scheme.names
+    expected = density.probabilities if is_own else density.probabilities[:, np.argsort(places)]
     if not is_own and back.scheme.names != standard.names:
         raise OutputError(
             f"{copy.path.name}: other stages than given would come back. Choose another format."
@@ -472,11 +472,11 @@ def _lost_probabilities(copy: _Copy, content: Content) -> list[str]:
     if not np.allclose(back.probabilities, expected, rtol=0, atol=1e-12, equal_nan=True):
         lost.append("digits of the probabilities")
     if copy.night.hypnogram is None or not content.has_stages:
-        if back.start != given.start:
+        if back.start != density.start:
             lost.append("start time")
-        if back.epoch_seconds != given.epoch_seconds:
-            lost.append(_lost_epoch_length(given.epoch_seconds))
-        lost += _lost_offset(back, given)
+        if back.epoch_seconds != density.epoch_seconds:
+            lost.append(_lost_epoch_length(density.epoch_seconds))
+        lost += _lost_offset(back, density)
     return lost
 
 

@@ -109,20 +109,22 @@ def build_hypnogram(path: Path, raw: RawHypnogram, options: HypnogramOptions) ->
     if epoch_seconds is None:
         epoch_seconds = options.default_epoch_seconds or DEFAULT_EPOCH_SECONDS
         notes.append(f"the file does not say how long an epoch is: {epoch_seconds:g} s assumed")
-    own = raw.profile.scheme if raw.profile is not None else _scheme_of(path, raw, options)
+    file_scheme = raw.profile.scheme if raw.profile is not None else _scheme_of(path, raw, options)
     try:
         lines = range(len(raw.stages)) if raw.lines is None else raw.lines
-        labels = _labels(path, raw.stages, lines, own)
+        labels = _labels(path, raw.stages, lines, file_scheme)
         scorer = raw.scorer or path.name
-        scored = Hypnogram(labels, own, epoch_seconds, raw.start, scorer, tuple(notes), raw.offset_seconds)
-        wanted = options.scheme or own
+        scored = Hypnogram(
+            labels, file_scheme, epoch_seconds, raw.start, scorer, tuple(notes), raw.offset_seconds
+        )
+        scheme = options.scheme or file_scheme
         argmax = None
         if raw.argmax is not None:
-            best = _labels(path, raw.argmax, lines, own)
-            argmax = (replace(scored, labels=best, scorer="argmax", assumed=())).merge(wanted)
-        night = scored.merge(wanted)
+            best = _labels(path, raw.argmax, lines, file_scheme)
+            argmax = (replace(scored, labels=best, scorer="argmax", assumed=())).merge(scheme)
+        night = scored.merge(scheme)
         has_clock = raw.has_clock and raw.start is not None
-        recorded = raw.recorded if raw.recorded is not None and wanted == own else NOTHING_RECORDED
+        recorded = raw.recorded if raw.recorded is not None and scheme == file_scheme else NOTHING_RECORDED
         return HypnogramFile(night, argmax, raw.profile, tuple(notes), has_clock, raw.left_out, recorded)
     except InputError as error:
         raise file_error(path, message_of(error)) from None

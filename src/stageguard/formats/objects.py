@@ -184,8 +184,8 @@ def _numbering(options: HypnogramOptions) -> str | None:
 
 def _refuse_format(source: Path | str, options: HypnogramOptions | DensityOptions) -> None:
     if options.format is not None:
-        given = Argument("format", options.format)
-        raise InputError(Message(f"{source}: says itself what it is, got ", given, ". Leave it out."))
+        argument = Argument("format", options.format)
+        raise InputError(Message(f"{source}: says itself what it is, got ", argument, ". Leave it out."))
 
 
 def _is_tuple_of(length: int) -> Callable[[Any], bool]:

@@ -97,7 +97,7 @@ class Outgoing:
         """Seconds from the recording's start to each epoch."""
         seconds = self.epoch_seconds
         # rounded to nanoseconds, to remove rounding errors of floating point
-        return [round(self.offset_seconds + place * seconds, 9) for place in range(self.any.n_epochs)]
+        return [round(self.offset_seconds + epoch * seconds, 9) for epoch in range(self.any.n_epochs)]
 
     def stages(self, tool: str) -> Hypnogram:
         """Return the stages for a format that holds only stages; refuse a night without them."""

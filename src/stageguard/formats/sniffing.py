@@ -65,8 +65,8 @@ def xml_root(head: bytes) -> str | None:
     if not text.startswith("<"):
         return None
     plain = re.sub(r"<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^<>[]*(\[.*?\]\s*)?>", "", text, flags=re.DOTALL)
-    found = re.match(r"\s*<([^\s<>/!?]+)", plain)
-    return found[1].rpartition(":")[2] if found is not None else ""
+    element = re.match(r"\s*<([^\s<>/!?]+)", plain)
+    return element[1].rpartition(":")[2] if element is not None else ""
 
 
 def stranger(head: bytes) -> str | None:

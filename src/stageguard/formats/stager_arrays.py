@@ -383,7 +383,7 @@ def _stages(
         named = {canonical_name(label) for label in labels if label.casefold() not in NO_LABEL}
         fitting = [scheme for scheme in SCHEMES.values() if named <= set(scheme.names)]
         names = tuple(options.stages or (fitting[0] if fitting else AASM5).names)
-        meaning = {str(canonical_name(name) or name): place for place, name in enumerate(names)}
+        meaning = {str(canonical_name(name) or name): index for index, name in enumerate(names)}
         expected = ", ".join(names)
     places = np.full(len(labels), -1, dtype=np.intp)
     for row, label in enumerate(labels):

@@ -115,5 +115,5 @@ def scored_event(event: Element, text: str, kind: str = "") -> Event:
 
 def details_of(event: Element, known: Iterable[str]) -> tuple[tuple[str, str], ...]:
     """Return the other entries of an event, such as the lowest oxygen saturation."""
-    found = ((local_name(child), (child.text or "").strip()) for child in event)
-    return tuple((name, text) for name, text in found if name not in known and text)
+    entries = ((local_name(child), (child.text or "").strip()) for child in event)
+    return tuple((name, text) for name, text in entries if name not in known and text)

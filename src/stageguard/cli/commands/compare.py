@@ -155,9 +155,9 @@ class Scoring:
 def print_comparison(outcomes: Sequence[Outcome[ComparedNight]]) -> None:
     """Print all measures of a few scorings, or the main measures of many with their means."""
     scorings = [
-        Scoring(name, kind, own)
+        Scoring(name, kind, result)
         for name, outcome in zip(short_names(outcomes), outcomes, strict=True)
-        for kind, own in outcome.result.agreement.items()
+        for kind, result in outcome.result.agreement.items()
     ]
     agreements = [one.agreement for one in scorings]
     out = console()

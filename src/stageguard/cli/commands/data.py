@@ -309,9 +309,9 @@ def print_files(files: Sequence[RemoteFile], out: Console) -> None:
 def print_got(dataset: Dataset, folder: Path, got: Sequence[Got], out: Console) -> None:
     """Print the outcome of fetching."""
     states = [each.state for each in got]
-    new, there = sum(state in ("fetched", "unpacked") for state in states), states.count("there")
+    new, n_there = sum(state in ("fetched", "unpacked") for state in states), states.count("there")
     out.print(
-        f"{count(new, 'file')} fetched into {folder}" + (f", {there:,} there already." if there else ".")
+        f"{count(new, 'file')} fetched into {folder}" + (f", {n_there:,} there already." if n_there else ".")
     )
     failed = [(each.file.path, each.problem) for each in got if each.state == "failed"]
     if failed:

@@ -313,8 +313,8 @@ def _run_table(task: TableTask, jobs: int, executor: Executor | None, *, as_json
             raise
     with JsonList(wanted=as_json) as printed:
         if as_json and not result.tally.n_nights:
-            for said in load("runner.decode_table:nights_before")(task):
-                printed.add(said)
+            for night in load("runner.decode_table:nights_before")(task):
+                printed.add(night)
         for row in result.tally.nights:
             printed.add({"ok": True} | row.to_dict())
         for outcome in result.tally.failures:

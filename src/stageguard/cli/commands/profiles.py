@@ -76,8 +76,8 @@ def show(name: Name, as_json: AsJson = False) -> None:
         _print_bands(profile, out)
     if profile.joint is not None:
         print_heading(out, f"Joint score of {len(profile.joint.indicators)} indicators")
-        told = f": {profile.joint.source}" if profile.joint.source else ""
-        out.print(escaped(f"experts stay under {profile.joint.threshold:.2f}{told}"))
+        source = f": {profile.joint.source}" if profile.joint.source else ""
+        out.print(escaped(f"experts stay under {profile.joint.threshold:.2f}{source}"))
     if profile.provenance:
         print_heading(out, "Provenance")
         _print_nested(profile.provenance, out, 0)

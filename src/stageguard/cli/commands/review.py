@@ -128,12 +128,12 @@ def _serve(desk: Desk, port: int, *, opens: bool) -> None:
         desk.signals(readable[0])  # refuses the recording of another night before anything is shown
     server = ReviewServer(desk, port)
     out = console()
-    found = first.journal.found
+    resumed = first.journal.found
     out.print(f"Review of {count(len(readable), 'night')} by {desk.scorer}: {server.url}", whole_line=True)
-    if found.actions:
-        print_list(out, "Resumed", [f"{first.journal.path.name}, {count(len(found.actions), 'action')}"])
-    if found.n_dropped:
-        print_list(out, "Dropped", [f"a last line of {found.n_dropped} bytes that was never completed"])
+    if resumed.actions:
+        print_list(out, "Resumed", [f"{first.journal.path.name}, {count(len(resumed.actions), 'action')}"])
+    if resumed.n_dropped:
+        print_list(out, "Dropped", [f"a last line of {resumed.n_dropped} bytes that was never completed"])
     print_list(out, "Saved in", [first.journal.path])
     out.print("Ctrl-C ends it; nothing is lost.")
     sys.stdout.flush()

@@ -195,17 +195,17 @@ def _check_record(path: Path, record_seconds: float, signals: tuple[EdfSignal, .
 
 def _count_records(path: Path, said: int, n_bytes: int, n_samples: int) -> tuple[int, tuple[str, ...]]:
     """Return the number of records; check the header's number against the size of the file."""
-    there = n_bytes // (2 * n_samples)
+    n_there = n_bytes // (2 * n_samples)
     if said == -1:  # the recorder stopped before it could write the number
-        if there < 1:
+        if n_there < 1:
             raise file_error(path, "has a header but no data record.")
-        return there, (f"the header does not say how many records there are: {there:,} were counted",)
+        return n_there, (f"the header does not say how many records there are: {n_there:,} were counted",)
     if said < 1:
         raise file_error(path, f"its header counts {said} data records, expected at least 1.")
-    if there < said:
+    if n_there < said:
         raise file_error(
             path,
-            f"holds {there:,} of the {said:,} data records its header counts. Was it copied completely?",
+            f"holds {n_there:,} of the {said:,} data records its header counts. Was it copied completely?",
         )
     spare = n_bytes - said * 2 * n_samples
     return said, (f"{spare:,} bytes after the last data record were ignored",) if spare else ()

@@ -185,8 +185,8 @@ def _reader(path: Path) -> Callable[[Path], RawRecording]:
         head = file.read(8)
     kind = "wfdb" if path.suffix.lower() == ".hea" else "edf"
     if kind == "edf" and not head.startswith((b"0       ", b"\xffBIOSEMI")):
-        found = "is empty (0 bytes)" if not head else f"begins with {head!r}"
-        raise file_error(path, f"{found}, expected EDF or EDF+, or the header (.hea) of a WFDB record.")
+        content = "is empty (0 bytes)" if not head else f"begins with {head!r}"
+        raise file_error(path, f"{content}, expected EDF or EDF+, or the header (.hea) of a WFDB record.")
     reader: Callable[[Path], RawRecording] = load(RECORDING_READERS[kind])
     return reader
 

@@ -90,8 +90,8 @@ def find_label(wanted: str, labels: Sequence[str], role: str, name: str) -> str 
     key = _plain(wanted).replace(" ", "")
     if key in plain:
         return plain[key]
-    for place in (i for i, letter in enumerate(key) if letter == "-"):
-        pair = key[:place], key[place + 1 :]
+    for dash in (i for i, letter in enumerate(key) if letter == "-"):
+        pair = key[:dash], key[dash + 1 :]
         if all(part in plain for part in pair):
             return plain[pair[0]], plain[pair[1]]
     raise InputError(

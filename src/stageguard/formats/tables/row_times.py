@@ -387,11 +387,11 @@ def _count_notes(where: Where, index: Any) -> tuple[str, ...]:
             "time. Sort them (sort_index), or drop the index if they are in order (reset_index(drop=True)).",
         )
     if (steps != 1).any():
-        said = "the index does not count by 1: rows are read one after the other. Name it epoch if"
-        return (f"{said} epochs are missing",)
+        remark = "the index does not count by 1: rows are read one after the other. Name it epoch if"
+        return (f"{remark} epochs are missing",)
     if counts[0] > 1:
-        said = f"the index begins at {counts[0]}: read as the first epoch"
-        return (f"{said}. If epochs before it are missing, add a column onset in seconds",)
+        remark = f"the index begins at {counts[0]}: read as the first epoch"
+        return (f"{remark}. If epochs before it are missing, add a column onset in seconds",)
     return ()
 
 

@@ -169,9 +169,9 @@ def _unpacked(path: Path, packed: bytes, order: str) -> _Element:
 
 
 def _matrix(path: Path, data: bytes, order: str) -> _Matrix:
-    flags, place = _element(path, data, 0, order)
-    dimensions, place = _element(path, data, place, order)
-    name, place = _element(path, data, place, order)
+    flags, position = _element(path, data, 0, order)
+    dimensions, position = _element(path, data, position, order)
+    name, position = _element(path, data, position, order)
     if flags.kind != UINT32 or len(flags.data) != 8 or dimensions.kind != INT32 or name.kind != INT8:
         raise _damaged(path, "a variable does not begin with its class, size and name")
     n_dimensions = len(dimensions.data) // 4
@@ -181,7 +181,7 @@ def _matrix(path: Path, data: bytes, order: str) -> _Matrix:
     if min(shape) < 0:
         raise _damaged(path, f"a variable has the shape {shape}")
     text = name.data.rstrip(b"\x00").decode("latin-1")
-    return _Matrix(text, struct.unpack_from(f"{order}I", flags.data)[0], shape, data[place:])
+    return _Matrix(text, struct.unpack_from(f"{order}I", flags.data)[0], shape, data[position:])
 
 
 def _values(path: Path, matrix: _Matrix, order: str) -> npt.NDArray[Any]:

@@ -70,9 +70,9 @@ def read_annot(path: Path, options: HypnogramOptions) -> RawHypnogram:
         for row, time in zip(rows, times, strict=True)
     ]
     stages = [
-        each
-        for each in annotations
-        if canonical_name(each.text) is not None or each.text.casefold() in UNSCORED_WORDS
+        event
+        for event in annotations
+        if canonical_name(event.text) is not None or event.text.casefold() in UNSCORED_WORDS
     ]
     raw = annotated(
         path,
