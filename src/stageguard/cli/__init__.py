@@ -1,4 +1,4 @@
-"""The `stageguard` command. Each command parses and prints; the work is done elsewhere."""
+"""The command line, `stageguard`. Commands parse and print; other folders do the work."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from stageguard.runner.stopping import Stopped, stoppable
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    """Print a warning that no command has caught, such as that of a missing core, as one line."""
+    """Print a warning that no command has caught on one line, such as a missing compiled core."""
     print_warning(message)
 
 
 def _open_streams() -> None:
-    """Open the streams that were closed when this process began: what is printed there is lost."""
+    """Open the null device for streams that were closed when this process began."""
     if None not in (sys.stdin, sys.stdout, sys.stderr):
         return
-    while (number := os.open(os.devnull, os.O_WRONLY)) <= 2:  # else the next file would be one of them
+    while (number := os.open(os.devnull, os.O_WRONLY)) <= 2:  # or the next open file would be a stream
         pass
     os.close(number)
     sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
@@ -36,12 +36,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     warnings.showwarning = _show_warning
     _open_streams()
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a name, or a line of a table, that it has no letters for
+        if isinstance(stream, io.TextIOWrapper):  # for characters that its encoding lacks
             stream.reconfigure(errors="backslashreplace")
     try:
         with stoppable():
             sys.exit(run(sys.argv[1:] if arguments is None else arguments))
-    except BrokenPipeError:  # whoever reads has seen enough, as `head` has
+    except BrokenPipeError:  # the reader has closed the pipe, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except Stopped as stopped:

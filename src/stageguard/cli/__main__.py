@@ -1,4 +1,4 @@
-"""Run the command line as a module. Holds nothing else."""
+"""Run the command line as a module."""
 
 from stageguard.cli import main
 

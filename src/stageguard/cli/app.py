@@ -12,8 +12,8 @@ from stageguard.cli.console import width_of
 from stageguard.cli.parser import HELP, Command, Exit, UsageError, page
 from stageguard.cli.terminal import print_error
 
-# Commands by what they are about, and the line about each in the help: `decode` is the function `decode` of
-# `stageguard.cli.commands.decode`, or there is an `app` with commands of its own.
+# Commands by heading, each with its line in the help: `decode` is the function `decode` of
+# `stageguard.cli.commands.decode`. A module with `SUBCOMMANDS` has commands below its own.
 COMMANDS = {
     "Guard": {
         "decode": "Turn stage probabilities into plausible hypnograms.",
@@ -60,11 +60,11 @@ SHORT_HELP = {name: text for commands in COMMANDS.values() for name, text in com
 ABOUT = "Physiologically constrained sleep staging: stage probabilities in, a plausible hypnogram out."
 GENERAL = {"    --version": "Print the version and exit.", "-h, --help": "Show this message and exit."}
 EXAMPLES = ("stageguard demo", "stageguard decode night.csv --profile human-psg-5")
-HELP_WIDTH = 100  # lines that are longer are hard to read
+HELP_WIDTH = 100  # longer lines are hard to read
 
 
 def run(words: Sequence[str]) -> int:
-    """Run the command that the words name; returns the exit code."""
+    """Run the command that the words name; return the exit code."""
     path = "stageguard"
     try:
         if not words or words[0] in HELP:
@@ -89,7 +89,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def find_command(words: Sequence[str]) -> tuple[Command, Sequence[str]]:
-    """Return the command that the first words name, imported now, and the words that are left."""
+    """Import the command that the first words name; return it and the remaining words."""
     name, *rest = words
     if name not in SHORT_HELP:
         what = "option" if name.startswith("-") else "command"
@@ -108,7 +108,7 @@ def find_command(words: Sequence[str]) -> tuple[Command, Sequence[str]]:
 
 
 def asks_for_help(words: Sequence[str]) -> bool:
-    """Return whether help is asked for, before what may follow ``--``."""
+    """Whether the words before any ``--`` ask for help."""
     return any(word in HELP for word in (words[: words.index("--")] if "--" in words else words))
 
 

@@ -1,4 +1,4 @@
-"""The nights of a cohort, read and measured one by one: scorings, lights, groups, the expert's."""
+"""Read and measure the nights of a cohort one by one, with their lights, groups and expert scorings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class NightOfCohort:
 
     @property
     def estimates(self) -> Estimates | None:
-        """What its probabilities say beyond its stages."""
+        """Estimates from the probabilities of the night, if they are known."""
         return self.scorings.estimates
 
 
@@ -69,7 +69,7 @@ class NightReader:
 def grouping(
     nights: Iterable[tuple[str, ListedNight | None]], groups: Groups
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the group and the subject of nights by their ids, in the order of the table of groups."""
+    """Return groups and subjects by night id, in the order of the table of groups."""
     id_of = {row.night_id: name for name, row in nights if row is not None}
     rows = {id_of[name]: row for name, row in groups.items() if name in id_of}
     subjects = {name: row.subject for name, row in rows.items() if row.subject}
@@ -77,7 +77,7 @@ def grouping(
 
 
 def listed_nights(what: str, names: Iterable[str]) -> list[str]:
-    """Return a remark on some nights, or none."""
+    """Return a remark that names some nights, or nothing if there are none."""
     names = sorted(names)
     if not names:
         return []

@@ -1,4 +1,4 @@
-"""The report of a cohort: a folder, a list or a table of nights as one page, one bad file as one row."""
+"""Report a folder, a list or a table of nights as one page, on which a failed night is a row."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Reports = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class CohortGiven:
-    """What goes with many nights alone."""
+    """Options for cohorts only."""
 
     HEADING: ClassVar = "Of a cohort"
 
@@ -50,16 +50,16 @@ class CohortGiven:
     jobs: Jobs = 1
 
     def refuse(self, night: Path) -> None:
-        """Refuse these options of one night."""
-        given = [name for name in ("by", "reports") if getattr(self, name) is not None]
-        if given or self.jobs != 1:
-            option = given[0] if given else "jobs"
+        """Refuse these options for a single night."""
+        names = [name for name in ("by", "reports") if getattr(self, name) is not None]
+        if names or self.jobs != 1:
+            option = names[0] if names else "jobs"
             raise UsageError(f"--{option} goes with a cohort, and {night.name} is one night. Leave it out.")
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedNight:
-    """What became of a night: its row, and what the table of groups says of it."""
+    """A night's row, and its row in the table of groups."""
 
     row: CohortRow
     group: ListedNight | None
@@ -81,7 +81,7 @@ class ReportedNight:
 
 @dataclass(frozen=True, slots=True)
 class RowMaker:
-    """Makes rows of nights, here or in another process."""
+    """Makes rows of nights; can be sent to another process."""
 
     reader: NightReader
 
@@ -93,7 +93,7 @@ class RowMaker:
 
 @dataclass(frozen=True, slots=True)
 class CohortRequest:
-    """Which nights, and what is known of them."""
+    """The nights of a cohort, and how to read and measure them."""
 
     source: Path  # a folder, a pattern, a list or a table
     table: Mapping[str, Path]  # the nights of a table
@@ -104,7 +104,7 @@ class CohortRequest:
     title: str | None
 
     def reader(self) -> NightReader:
-        """Return what reads the nights."""
+        """Return the reader of the nights."""
         groups = {} if self.given.by is None else read_groups(self.given.by)
         named = {name: row.expert for name, row in groups.items() if row.expert is not None}
         experts = Experts(self.expert, named)
@@ -115,17 +115,17 @@ class CohortRequest:
         return NightReader(self.reading, self.measuring, groups, experts)
 
     def inputs(self) -> Inputs:
-        """Return the nights; the second of a name fails."""
+        """Return the nights; a second night of the same name fails."""
         if self.table:
             return Inputs(tuple(Input(path, name, table=self.source) for name, path in self.table.items()))
-        found = with_table_nights(find_inputs([self.source], None, self.reading.wanted))
-        return replace(found, nights=tuple(_named_once(found.nights)))
+        inputs = with_table_nights(find_inputs([self.source], None, self.reading.wanted))
+        return replace(inputs, nights=tuple(_named_once(inputs.nights)))
 
 
 def cohort_at(path: Path) -> dict[str, Path] | None:
-    """Return the files by night that a table of many became; none of a folder, a pattern or a sample list.
+    """Return a file per night for a table of many nights, or None for a single night.
 
-    What is one night is None.
+    The result is empty for a folder, a pattern or a sample list.
     """
     if not path.exists():
         return {} if MAGIC.search(str(path)) else None
@@ -133,7 +133,7 @@ def cohort_at(path: Path) -> dict[str, Path] | None:
 
 
 def scored_reading(given: DecodingGiven, scoring_format: str | None) -> ScoredReading:
-    """Return how the files of a cohort are read; what belongs to one night is refused."""
+    """Return how to read the files of a cohort; refuse options that belong to one night."""
     shared = {each.name: getattr(given, each.name) for each in fields(Reading)}
     if given != DecodingGiven(**shared):
         raise UsageError("--quality, --pins, --cohort, --stager and --trained go with one night's decoding.")
@@ -141,7 +141,7 @@ def scored_reading(given: DecodingGiven, scoring_format: str | None) -> ScoredRe
 
 
 def report_cohort(request: CohortRequest, output: Path | None, *, overwrite: bool, as_json: bool) -> None:
-    """Measure the nights, write the page, and say what failed."""
+    """Measure the nights, write the page, and print failures."""
     source, page = request.source, output or _default_page(request.source)
     check_places([page], overwrite=overwrite)  # before minutes of work
     reader, inputs = request.reader(), request.inputs()
@@ -171,14 +171,14 @@ def report_cohort(request: CohortRequest, output: Path | None, *, overwrite: boo
 
 
 def _default_page(source: Path) -> Path:
-    """Return where the page goes: into the folder of the nights, or beside their table."""
+    """Return the default path of the page: in the folder of the nights, or beside their table."""
     if source.is_dir():
         return source / f"cohort{REPORT_SUFFIX}"
     return source.with_name(f"{source.name}{REPORT_SUFFIX}")
 
 
 def _named_once(nights: Sequence[Input]) -> list[Input]:
-    """Return nights of which the second of a name fails."""
+    """Return the nights, with an error for each whose name occurred before."""
     first: dict[str, Input] = {}
     named = []
     for night in nights:
@@ -213,38 +213,38 @@ def _group_notes(nights: Sequence[tuple[str, ListedNight | None]], groups: Group
 
 
 def _failed_before(source: Path) -> tuple[list[Failure], list[str]]:
-    """Return the nights that `decode` could not decode, as its own table lists them, and a remark on it."""
+    """Return the failures listed in the table of `decode`, and a remark if it cannot be read."""
     path = source / FAILURES_TABLE if source.is_dir() else source.with_name(f"{source.name}.failures.tsv")
     try:
         rows = read_table(path)
-    except (StageGuardError, OSError, ValueError) as error:  # of another shape, or no text
+    except (StageGuardError, OSError, ValueError) as error:  # another layout, or not text
         return [], [
             f"{path.name} cannot be read ({type(error).__name__}): what decode failed on is not listed"
         ]
-    own = set(FAILURE_COLUMNS) - {"file"}
+    columns = set(FAILURE_COLUMNS) - {"file"}
     return [
         Failure(row["id"], f"decode: {row['error']}", row.get("file", ""))
         for row in rows
-        if own <= row.keys()
+        if columns <= row.keys()
     ], []
 
 
 def _links(names: Sequence[str], source: Path, page: Path, reports: Path | None) -> dict[str, str]:
-    """Return the addresses of the nights' own pages, from where the cohort's is, as far as there are any."""
+    """Return links from the cohort's page to the existing pages of nights, by night."""
     if reports is not None and not reports.is_dir():
         raise file_error(reports, "is no folder, expected the one with the nights' reports.")
     beside = source if source.is_dir() else source.parent
     folders = [reports] if reports is not None else list(dict.fromkeys((beside, page.parent)))
     links: dict[str, str] = {}
-    for folder in reversed(folders):  # the first one goes before the others
+    for folder in reversed(folders):  # so that links to the first folder replace the others
         there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
         if folder.resolve() == page.parent.resolve():
             there.discard(page.name)
         start = os.path.relpath(folder, page.parent)
         for name in names:
-            found = next((file for file in (name + REPORT_SUFFIX, f"{name}.html") if file in there), None)
-            if found is not None:
-                links[name] = "./" + quote(Path(start, found).as_posix())
+            file_name = next((file for file in (name + REPORT_SUFFIX, f"{name}.html") if file in there), None)
+            if file_name is not None:
+                links[name] = "./" + quote(Path(start, file_name).as_posix())
     return links
 
 

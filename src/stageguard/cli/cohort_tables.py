@@ -1,4 +1,4 @@
-"""The tables `stats` prints of nights: one in full, a row for each, and what they have in common."""
+"""Tables of nights that `stats` prints: one night in full, a row per night, means and errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _column_titles(cohort: CohortTable) -> dict[str, str]:
 
 
 def print_one(cohort: Cohort, out: Console) -> None:
-    """Every measure of the only night."""
+    """Print every measure of a single night."""
     (night,), (facts,), measures = cohort.nights, cohort.facts, cohort.table
     out.print(f"{one_line(night.night_id)}: {length_words(facts.n_epochs, facts.epoch_seconds)}")
     titles = [_column_titles(measures)[name] for name in measures.columns_of(measures.names[0])]
@@ -50,7 +50,7 @@ def _flagged(quantity: Quantity, value: float, column: str) -> str:
 
 
 def _print_early(cohort: CohortTable, out: Console) -> None:
-    """Say what early means where a latency is."""
+    """Explain the word early if a latency is."""
     names = [name for name in cohort.names if not isnan(quantity_of(name).early_below)]
     if any(
         (values[:, cohort.names.index(name)] < quantity_of(name).early_below).any()
@@ -67,7 +67,7 @@ def _number(value: float, decimals: int, column: str) -> str:
 
 
 def print_nights(cohort: CohortTable, out: Console) -> None:
-    """One short row per night: what counts, and how far decoding changed it."""
+    """Print one row per night: the main quantities, and how far decoding changed them."""
     rows = [quantity for quantity in shown_rows(cohort) if "night row" in quantity.shown]
     titles = [titled(quantity, quantity.short_heading, cohort) for quantity in rows]
     made = table("night", *titles, right=tuple(titles))
@@ -92,7 +92,7 @@ def _night_cell(cohort: CohortTable, quantity: Quantity, number: int) -> str:
 
 
 def print_means(cohort: CohortTable, out: Console) -> None:
-    """One row per quantity: its mean and spread over the nights."""
+    """Print one row per quantity: its mean and standard deviation over the nights."""
     print_heading(out, f"Mean ± standard deviation over {len(cohort.night_ids)} nights")
     rows = shown_rows(cohort)
     known = [
@@ -114,7 +114,7 @@ def print_means(cohort: CohortTable, out: Console) -> None:
 
 
 def print_errors(errors: Sequence[ArchitectureError], out: Console) -> None:
-    """One row per quantity: how far its scorings are off, and whether decoding brought them nearer."""
+    """Print one row per quantity: its error against the expert, and whether decoding reduced it."""
     n_subjects = max(row.n_subjects for row in errors)
     print_heading(out, f"Mean absolute error against the expert ({count(n_subjects, 'subject')})")
     has_before = any(row.before for row in errors)

@@ -1,4 +1,4 @@
-"""Text and tables as wide as the terminal, in colour where somebody is watching."""
+"""Print text and tables as wide as the terminal, and in colour on a terminal."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import sys
 from collections.abc import Sequence
 
 PIPE_WIDTH = 110
-LONGEST_WORD = 40  # that a column makes room for; longer ones, such as paths, are broken
-GAP = 3  # blanks between columns
+LONGEST_WORD = 40  # longest word that a column makes room for; longer ones, such as paths, are broken
+GAP = 3  # spaces between columns
 CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 
 
 class Text:
-    """A text of pieces that may have a style: words of `CODES`."""
+    """A text of pieces, each with or without a style: one or more words of `CODES`."""
 
     def __init__(self, *pieces: str | tuple[str, str] | Text) -> None:
         self.pieces: list[tuple[str, str]] = []
@@ -25,11 +25,11 @@ class Text:
                 self.pieces.append((piece, "") if isinstance(piece, str) else piece)
 
     def __str__(self) -> str:
-        """Return the text alone."""
+        """Return the text without styles."""
         return "".join(text for text, _ in self.pieces)
 
     def lines(self, width: int, style: str, *, coloured: bool) -> list[tuple[str, int]]:
-        """Return the lines of the text and their widths, of which none is wider than `width`."""
+        """Return the lines of the text, none wider than `width`, with their widths."""
         text = str(self)
         spans = _spans(text, width)
         if not coloured:
@@ -38,10 +38,10 @@ class Text:
 
     def _styled(self, start: int, end: int, style: str) -> str:
         shown, begin = "", 0
-        for text, own in self.pieces:
+        for text, piece_style in self.pieces:
             part = text[max(start - begin, 0) : max(end - begin, 0)]
             begin += len(text)
-            codes = ";".join(CODES[word] for word in f"{style} {own}".split())
+            codes = ";".join(CODES[word] for word in f"{style} {piece_style}".split())
             shown += f"\x1b[{codes}m{part}\x1b[0m" if codes and part else part
         return shown
 
@@ -61,7 +61,7 @@ def wrapped(text: str, width: int) -> list[str]:
 
 
 def _spans(text: str, width: int) -> list[tuple[int, int]]:
-    """Return where the lines of a text begin and end, without the blanks at their ends."""
+    """Return where the lines of a text begin and end, without spaces at their ends."""
     if "\n" not in text and cells(text) <= width:
         return [(0, len(text.rstrip()))]
     spans = []
@@ -72,7 +72,7 @@ def _spans(text: str, width: int) -> list[tuple[int, int]]:
             if cells(shown) > room and begin > start:
                 spans.append((start, begin))
                 start, room = begin, width
-            while cells(shown) > width:  # a word that no line has room for
+            while cells(shown) > width:  # a word that is longer than a line
                 n_letters = _n_fitting(shown, width)
                 spans.append((start, start + n_letters))
                 start, shown, room = start + n_letters, shown[n_letters:], width
@@ -83,7 +83,7 @@ def _spans(text: str, width: int) -> list[tuple[int, int]]:
 
 
 def _n_fitting(word: str, width: int) -> int:
-    """Return how many letters of a word have room, one at least."""
+    """Return how many letters of a word fit, at least one."""
     n_letters = width
     while n_letters > 1 and cells(word[:n_letters]) > width:
         n_letters -= 1
@@ -91,7 +91,7 @@ def _n_fitting(word: str, width: int) -> int:
 
 
 class Table:
-    """Columns under their names, unless it is not `headed`; those named in `right` are numbers."""
+    """A table, `headed` by the names of its columns or not; columns in `right` are numbers."""
 
     def __init__(self, *columns: str, right: Sequence[str] = (), headed: bool = True) -> None:
         self._columns, self._headed = columns, headed
@@ -103,7 +103,7 @@ class Table:
         self._rows.append(([cell if isinstance(cell, Text) else Text(cell) for cell in row], style))
 
     def lines(self, width: int, *, coloured: bool, rule: str) -> list[str]:
-        """Return the lines of the table; wider than `width` where a column has no room for its words."""
+        """Return the lines of the table, wider than `width` only if the words do not fit."""
         widths = self._widths(width)
         body = [self._row(row, style, widths, coloured=coloured) for row, style in self._rows]
         ruled = rule * (sum(widths) + GAP * (len(widths) - 1))
@@ -126,17 +126,17 @@ class Table:
         return made
 
     def _widths(self, width: int) -> list[int]:
-        """Return the widths of the columns, the widest of which give way to the width of the terminal."""
+        """Return the widths of the columns; the widest are narrowed until the table fits."""
         widths, least = [], []
         for k, (name, right) in enumerate(zip(self._columns, self._right, strict=True)):
             texts = [str(row[k]) for row, _ in self._rows]
-            # a number stays on its line, with its sign and its unit
+            # a number is not broken from its sign or its unit
             words = texts if right else [word for text in texts for word in text.split()]
             lengths = [*map(cells, words), *map(cells, name.split()), 1]
             widths.append(max(*map(cells, texts), cells(name), 1) if texts else max(cells(name), 1))
             least.append(min(max(lengths), LONGEST_WORD))
         too_much = sum(widths) + GAP * (len(widths) - 1) - width
-        while too_much > 0 and (yielding := [k for k, one in enumerate(widths) if one > least[k]]):
+        while too_much > 0 and (yielding := [k for k, size in enumerate(widths) if size > least[k]]):
             widths[max(yielding, key=lambda k: widths[k])] -= 1
             too_much -= 1
         return widths
@@ -171,10 +171,10 @@ class Console:
 
 
 def width_of(stream: object, otherwise: int = PIPE_WIDTH) -> int:
-    """Return how wide a stream is: what COLUMNS says, the terminal's width, or that of no terminal."""
-    said = os.environ.get("COLUMNS", "")
-    if said.isdecimal() and int(said) > 0:
-        return int(said)
+    """Return the width of a stream: COLUMNS, else the terminal's width, else `otherwise`."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) > 0:
+        return int(columns)
     try:
         return os.get_terminal_size(stream.fileno()).columns or otherwise  # type: ignore[attr-defined]
     except (AttributeError, OSError, ValueError):  # not a terminal
@@ -182,7 +182,7 @@ def width_of(stream: object, otherwise: int = PIPE_WIDTH) -> int:
 
 
 def is_coloured(stream: object) -> bool:
-    """Return whether a stream shows styles: a terminal that can, and nobody who has asked for none."""
+    """Whether to print styles: the stream is a terminal that supports them, and NO_COLOR is not set."""
     is_terminal: bool = stream.isatty()  # type: ignore[attr-defined]
     can = os.name != "nt" or "WT_SESSION" in os.environ or "TERM" in os.environ
     return is_terminal and can and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -1,4 +1,4 @@
-"""Tables that `stats` prints of groups: differences, and estimates from scored and unscored nights."""
+"""Tables of groups that `stats` prints: differences, and estimates from scored and unscored nights."""
 
 from __future__ import annotations
 
@@ -16,49 +16,49 @@ from stageguard.measures.summary import shown, shown_rows, titled
 
 
 def print_groups(cohort: CohortTable, differences: Sequence[GroupDifference], out: Console) -> None:
-    """One table per pair of groups."""
+    """Print one table per pair of groups."""
     names = scoring_names(cohort.values)
-    for first, second in dict.fromkeys((found.first, found.second) for found in differences):
-        own = [d for d in differences if (d.first, d.second) == (first, second)]
-        sizes = max(d.result.n_first for d in own), max(d.result.n_second for d in own)
+    for first, second in dict.fromkeys((row.first, row.second) for row in differences):
+        of_pair = [d for d in differences if (d.first, d.second) == (first, second)]
+        sizes = max(d.result.n_first for d in of_pair), max(d.result.n_second for d in of_pair)
         print_heading(out, one_line(f"{first} (n = {sizes[0]}) minus {second} (n = {sizes[1]})"))
         titles = (one_line(first), one_line(second), "difference [95 % CI]", "Cohen's d [95 % CI]")
         made = table("", "stages", *titles, right=titles)
         for quantity in shown_rows(cohort):
             shown_title = titled(quantity, quantity.short_heading, cohort)
-            for found in own:
-                if found.measure == quantity.key and found.result.n_first + found.result.n_second:
-                    cells = _difference_cells(found, max(1, quantity.decimals), sizes)
-                    made.add_row(shown_title, names[found.scoring], *cells)
+            for row in of_pair:
+                if row.measure == quantity.key and row.result.n_first + row.result.n_second:
+                    cells = _difference_cells(row, max(1, quantity.decimals), sizes)
+                    made.add_row(shown_title, names[row.scoring], *cells)
                     shown_title = ""
         out.print(made)
     print_list(out, "Method", [METHOD])
 
 
 def _difference_cells(found: GroupDifference, decimals: int, sizes: tuple[int, int]) -> list[str]:
-    own = found.result
+    result = found.result
 
     def sample(mean: float, sd: float, n: int, size: int) -> str:
         text = shown(mean, decimals) if isnan(sd) else f"{mean:.{decimals}f} ± {sd:.{decimals}f}"
         return text if n == size else f"{text} (n = {n})"
 
     return [
-        sample(own.mean_first, own.sd_first, own.n_first, sizes[0]),
-        sample(own.mean_second, own.sd_second, own.n_second, sizes[1]),
-        _interval(own.difference, own.low, own.high, decimals),
-        _interval(own.d, own.d_low, own.d_high, 2),
+        sample(result.mean_first, result.sd_first, result.n_first, sizes[0]),
+        sample(result.mean_second, result.sd_second, result.n_second, sizes[1]),
+        _interval(result.difference, result.low, result.high, decimals),
+        _interval(result.d, result.d_low, result.d_high, 2),
     ]
 
 
 def print_estimates(cohort: CohortTable, estimates: Sequence[CohortEstimate], out: Console) -> None:
-    """One table per group, pair of groups or covariate."""
+    """Print one table per group, pair of groups or covariate."""
     reasons: dict[str, list[str]] = {}
-    for title in dict.fromkeys(each.title for each in estimates):
-        by_measure = {each.measure: each for each in estimates if each.title == title}
+    for title in dict.fromkeys(item.title for item in estimates):
+        by_measure = {item.measure: item for item in estimates if item.title == title}
         result = next(iter(by_measure.values())).result
         people = f"{result.n_scored} scored by experts, {result.n_unscored} not"
         print_heading(out, one_line(f"{title} ({people})"))
-        if all(isnan(each.result.scored_estimate) for each in by_measure.values()):
+        if all(isnan(item.result.scored_estimate) for item in by_measure.values()):
             out.print(f"{result.reason[:1].upper()}{result.reason[1:]}.")
             continue
         titles = ("estimate [95 % CI]", "scored alone [95 % CI]", "width", "λ")

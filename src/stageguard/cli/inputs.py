@@ -1,4 +1,4 @@
-"""Which nights a command is given: files, patterns, folders by the content of their files, sample lists."""
+"""Find the nights that a command line names: files, patterns, folders and sample lists."""
 
 from __future__ import annotations
 
@@ -59,29 +59,29 @@ class Input:
     edf: Path | None = None
     lights_off: Moment | None = None
     lights_on: Moment | None = None
-    error: str | None = None  # why it cannot be read
+    error: str | None = None  # why the night cannot be read
     source: Path | None = None  # the probabilities an output was decoded from
     is_listed: bool = False
-    start: datetime | None = None  # when it began, where neither its file nor its edf says so
-    table: Path | None = None  # of many nights that it stands in
+    start: datetime | None = None  # start of the recording, if neither `path` nor `edf` says
+    table: Path | None = None  # the table of many nights that holds this one
 
     @property
     def file(self) -> str:
-        """The file."""
+        """The file, or the table and the night in it."""
         return str(self.path) if self.table is None else f"{self.table}, night {self.id}"
 
     @property
     def files(self) -> list[Path]:
-        """All files that are read of it."""
+        """All files that are read for this night."""
         paths = (self.table or self.path, self.scoring, self.edf, self.source)
         return [path for path in paths if path is not None]
 
     def output(self, folder: Path | None) -> Path:
-        """Return folder and name of its outputs, which lie beside it where no folder was named."""
+        """Return folder and name of the outputs; without a folder they go beside the night."""
         return (self.path.parent if folder is None else folder) / self.id
 
     def refuse(self) -> None:
-        """Raise what is wrong with it, if anything is."""
+        """Raise the error of this night, if there is one."""
         if self.error is not None:
             raise InputError(self.error)
 
@@ -103,16 +103,16 @@ def night_id(path: Path) -> str:
 
 
 def natural(path: Path) -> tuple[Any, ...]:
-    """Sort key by which n2 comes before n10, and that depends on nothing but the path."""
-    pieces = re.split(r"(\d+)", str(path))
-    return tuple((int(one), one) if one.isdecimal() else (0, one.casefold()) for one in pieces), str(path)
+    """Return a sort key that puts n2 before n10 and depends only on the path."""
+    parts = re.split(r"(\d+)", str(path))
+    return tuple((int(part), part) if part.isdecimal() else (0, part.casefold()) for part in parts), str(path)
 
 
 def find_inputs(arguments: Sequence[Path] | None, samples: Path | None, wanted: Wanted) -> Inputs:
     """Return the nights that arguments and a sample list name.
 
-    A file is a night, or a sample list by its header; a pattern stands for the files it matches, a folder for
-    those in it whose content is known. A list alone names the nights; with files it says more about them.
+    A file is a night, or a sample list if its header says so. A pattern stands for the files it matches, and
+    a folder for its files with known content. A list alone names the nights; beside files it describes them.
     """
     if not arguments:
         if samples is None:
@@ -154,9 +154,9 @@ def _input(path: Path) -> Input:
 
 
 def _once(nights: Sequence[Input]) -> tuple[list[Input], list[str]]:
-    """Return nights without those whose file was there before by another name, and a remark on them.
+    """Return nights without files that occur again under another name, and a remark on those.
 
-    A file goes before a link to it. Rows of a sample list stay: each says something of its own.
+    A file is preferred to a link to it. Rows of a sample list stay, because each may say something else.
     """
     first, kept = dict[Path, int](), list[Input]()
     twice: dict[str, None] = {}
@@ -177,7 +177,7 @@ def _once(nights: Sequence[Input]) -> tuple[list[Input], list[str]]:
 def _is_there(path: Path) -> bool:
     try:
         return path.exists()
-    except OSError:  # a name too long, for one
+    except OSError:  # for example if the name is too long
         return False
 
 
@@ -186,17 +186,17 @@ def _is_file(path: Path) -> bool:
 
 
 def _matching(pattern: Path, wanted: Wanted) -> list[Path]:
-    """Return the files a pattern matches, except hidden ones and what no command of this kind reads.
+    """Return the files a pattern matches, except hidden ones and outputs that this command does not read.
 
-    Outputs are among them where the pattern itself ends like one: `*.posterior.csv`.
+    Such outputs are included if the pattern ends like one: `*.posterior.csv`.
     """
     import glob
 
-    asked = tuple(suffix for suffix in OWN_SUFFIXES if pattern.name.endswith(suffix))
+    own_suffixes = tuple(suffix for suffix in OWN_SUFFIXES if pattern.name.endswith(suffix))
     paths = map(Path, glob.glob(str(pattern), recursive=True))  # noqa: PTH207 - pathlib's matches hidden files
     files = [
         path for path in paths
-        if not path.is_dir() and (not is_own(path, wanted.kind) or path.name.endswith(asked))
+        if not path.is_dir() and (not is_own(path, wanted.kind) or path.name.endswith(own_suffixes))
     ]  # fmt: skip
     if not files:
         raise InputError(f"no file matches {str(pattern)!r}. Check the folder and the pattern.")
@@ -204,7 +204,7 @@ def _matching(pattern: Path, wanted: Wanted) -> list[Path]:
 
 
 def is_own(path: Path, kind: Kind = "hypnogram") -> bool:
-    """Whether `decode` or `report` wrote it and commands that want this kind do not read it."""
+    """Whether `decode` or `report` wrote a file, and commands for this kind of night do not read it."""
     if path.name.endswith(TSV_SUFFIX):
         return kind == "density"
     if path.name.endswith(OWN_SUFFIXES) or path.name in (COHORT_TABLE, FAILURES_TABLE):
@@ -216,32 +216,32 @@ def is_own(path: Path, kind: Kind = "hypnogram") -> bool:
 
 
 def _in_folder(folder: Path, wanted: Wanted) -> tuple[list[Path], list[str]]:
-    """Return the nights in a folder, and a remark on files that are something else.
+    """Return the nights in a folder, and a remark on other files.
 
-    What is no such file at all is a night nevertheless where it is called like one: a night that was cut off
-    or is empty, a pipe, or a link to nothing, must be seen to fail.
+    A file of unknown content counts as a night if it has the suffix of one: a file that is cut off or empty,
+    a pipe or a broken link must be seen to fail.
     """
     files = [path for path in folder.iterdir() if not path.name.startswith(".") and not path.is_dir()]
     candidates = [path for path in sorted(files, key=natural) if not is_own(path, wanted.kind)]
     known = {path: is_night(path, wanted) for path in candidates}
-    suffixes = {path.suffix.lower() for path, is_one in known.items() if is_one}
-    found = [
-        path for path, is_one in known.items()
-        if is_one or (is_one is None and path.suffix.lower() in suffixes)
+    suffixes = {path.suffix.lower() for path, answer in known.items() if answer}
+    nights = [
+        path for path, answer in known.items()
+        if answer or (answer is None and path.suffix.lower() in suffixes)
     ]  # fmt: skip
-    if wanted.kind == "hypnogram":  # an output says more about a night than what it was decoded from
-        decoded = {night_id(path) for path in found if path.name.endswith(TSV_SUFFIX)}
-        found = [path for path in found if path.name.endswith(TSV_SUFFIX) or night_id(path) not in decoded]
-        known = {path: is_one for path, is_one in known.items() if night_id(path) not in decoded}
-    if not found:
+    if wanted.kind == "hypnogram":  # an output is preferred to the probabilities it was decoded from
+        decoded = {night_id(path) for path in nights if path.name.endswith(TSV_SUFFIX)}
+        nights = [path for path in nights if path.name.endswith(TSV_SUFFIX) or night_id(path) not in decoded]
+        known = {path: answer for path, answer in known.items() if night_id(path) not in decoded}
+    if not nights:
         raise file_error(folder, f"this folder holds no {NOUNS[wanted.kind]}. Name files, or another folder.")
-    taken = set(found)
-    left = [path.name for path in known if path not in taken]
-    return found, [f"left out in {folder}, no {NOUNS[wanted.kind]}: {listed(left, 5)}"] if left else []
+    chosen = set(nights)
+    left = [path.name for path in known if path not in chosen]
+    return nights, [f"left out in {folder}, no {NOUNS[wanted.kind]}: {listed(left, 5)}"] if left else []
 
 
 def scoring_of(night: Input) -> Path | None:
-    """Return where the expert's scoring of a listed night is: in a file, else in the recording's notes."""
+    """Return the file with the expert's scoring of a listed night: its scoring, else the recording."""
     if night.path in (night.scoring, night.edf):
         return None
     if night.scoring is not None or night.edf is None:
@@ -250,7 +250,7 @@ def scoring_of(night: Input) -> Path | None:
         if not is_hypnogram(night.edf):
             return None
         read_hypnogram_file(night.edf, HypnogramOptions())
-    except FileFormatError:  # annotations there may be, but they are no stages
+    except FileFormatError:  # there may be annotations, but no stages
         return None
     return night.edf
 
@@ -261,7 +261,7 @@ LIST_SUFFIXES = (".tsv", ".csv")
 
 
 def is_sample_list(path: Path) -> bool:
-    """Whether a table is a sample list: its header has `id` and a column that names files."""
+    """Whether a table is a sample list: its header has `id` and a column of files."""
     if path.suffix.lower() not in LIST_SUFFIXES or not path.is_file():
         return False
     head = read_head(path)
@@ -272,12 +272,12 @@ def is_sample_list(path: Path) -> bool:
 
 
 def read_samples(path: Path, kind: Kind) -> list[Input]:
-    """Return the nights of a list: probabilities to decode, or these or else scorings to judge."""
+    """Return the nights of a list; a density is in `probabilities`, a hypnogram in any column of files."""
     columns = ("probabilities",) if kind == "density" else FILE_COLUMNS
-    used = ("probabilities", "edf") if kind == "density" else FILE_COLUMNS  # no scoring is decoded
+    used = ("probabilities", "edf") if kind == "density" else FILE_COLUMNS  # scorings are not decoded
     nights = [_sample(path, number, row, columns, used) for number, row in numbered_rows(path, columns)]
     first: dict[str, str] = {}
-    for night in nights:  # outputs of ids that differ in case only would be one file on many systems
+    for night in nights:  # on many systems, names that differ only in case are one file
         other = first.setdefault(night.id.casefold(), night.id)
         if other != night.id:
             raise file_error(path, f"the ids {other!r} and {night.id!r} differ in case only. Rename one.")
@@ -285,7 +285,7 @@ def read_samples(path: Path, kind: Kind) -> list[Input]:
 
 
 def describe_by(path: Path, nights: Sequence[Input]) -> tuple[list[Input], list[str]]:
-    """Return nights with what a list says of them by their ids, and a remark on rows without a night."""
+    """Return nights as a list describes them, matched by id, and a remark on rows without a night."""
     rows = {}
     for number, row in numbered_rows(path, ("id", *FILE_COLUMNS)):
         name = row.get("id") or night_id(Path(next(row[column] for column in FILE_COLUMNS if column in row)))
@@ -304,7 +304,7 @@ def describe_by(path: Path, nights: Sequence[Input]) -> tuple[list[Input], list[
 def _sample(
     path: Path, number: int, row: Mapping[str, str], columns: Sequence[str], used: Sequence[str]
 ) -> Input:
-    """Return the night of a row: the first of `columns` is its file, and those `used` must be there."""
+    """Return the night of a row: its file is the first of `columns`; all files in `used` must exist."""
     files = {column: path.parent / row[column] for column in used if column in row}
     file = next((files[column] for column in columns if column in files), Path())
     name = row.get("id") or night_id(file)
@@ -338,16 +338,16 @@ def _sample(
 
 @dataclass(frozen=True, slots=True)
 class Lights:
-    """When lights went off and on in a night, and what was set aside for it."""
+    """When lights went off and on in a night, and remarks on times that were overruled."""
 
     off: Moment | None
     on: Moment | None
-    is_listed: bool  # by the sample list alone
+    is_listed: bool  # whether they are from the sample list alone
     notes: tuple[str, ...] = ()
 
 
 def lights_of(night: Input, off: Moment | None = None, on: Moment | None = None) -> Lights:
-    """Return the lights of a night: by the command's options, else by its list, else as `decode` recorded."""
+    """Return the lights of a night: from the options, else from the list, else as `decode` recorded."""
     options = off, on
     listed_lights = night.lights_off, night.lights_on
     recorded = _recorded_lights(night.path)
@@ -355,14 +355,14 @@ def lights_of(night: Input, off: Moment | None = None, on: Moment | None = None)
     for key, option, by_list in zip(("lights_off", "lights_on"), options, listed_lights, strict=True):
         if option is not None and by_list is not None and option != by_list:
             notes.append(f"--{key.replace('_', '-')} is taken, not the {by_list} of the list")
-        said = by_list if option is None else option
-        chosen.append(recorded.get(key) if said is None else said)
+        stated = by_list if option is None else option
+        chosen.append(recorded.get(key) if stated is None else stated)
     is_listed = options == (None, None) and listed_lights != (None, None)
     return Lights(chosen[0], chosen[1], is_listed, tuple(notes))
 
 
 def _recorded_lights(path: Path) -> dict[str, Moment]:
-    """Return the lights that the sidecar of an output of `decode` tells."""
+    """Return the lights recorded in the sidecar of an output of `decode`."""
     sidecar = output_paths(path).sidecar
     if not path.name.endswith((TSV_SUFFIX, JSON_SUFFIX)) or not sidecar.is_file():
         return {}
@@ -387,7 +387,7 @@ def density_options(reading: Reading) -> DensityOptions:
 
 
 def decode_options(given: DecodingGiven) -> DecodeOptions:
-    """Return what the command line said, with the files it names read."""
+    """Return the options of decoding, with the files they name read."""
     return DecodeOptions(
         density_options(given),
         quality=None if given.quality is None else read_quality(given.quality),
@@ -401,6 +401,6 @@ def decode_options(given: DecodingGiven) -> DecodeOptions:
 def find_densities(
     files: Sequence[Path] | None, samples: Path | None, profile: Profile, options: DecodeOptions
 ) -> Inputs:
-    """Return the nights of probabilities that are to be decoded with a profile."""
+    """Return the nights of probabilities to decode with a profile."""
     names = (*profile.scheme.names, *(options.density.stages or ()))
     return find_inputs(files, samples, Wanted("density", options.density.format, names))

@@ -1,4 +1,4 @@
-"""Which files of a folder are nights, by their content."""
+"""Decide by content which files of a folder are nights."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from stageguard.night.stages import canonical_name
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What counts as a night: of which kind, in a named format, with stage names of one's own."""
+    """What counts as a night: its kind, its format if named, and additional stage names."""
 
     kind: Kind
     format: str | None = None
     stages: Collection[str] = ()
 
     def check(self) -> None:
-        """Refuse a format that there is not, once and not for every file."""
+        """Refuse an unknown format, once instead of for every file."""
         name = self.format
         if name is not None and not any(form.name == name and form.does(self.kind) for form in formats()):
             named(name, "density")
 
 
 def is_night(path: Path, wanted: Wanted) -> bool | None:
-    """Whether the content is that of a night; None where it is of no kind that is known."""
+    """Whether a file is a night by its content; None if the content is of no known kind."""
     if path.name.endswith(TSV_SUFFIX):
         return True
     if wanted.format is not None:
@@ -58,11 +58,11 @@ def _is_of_kind(path: Path, kind: Kind, stages: Collection[str]) -> bool | None:
         return True
     name = (
         path.name.lower()
-    )  # of a program or a page, which may name stages, too, unless it ends like a table
+    )  # programs and web pages may name stages, too, so names without a table's suffix need more proof
     if not name.endswith(form.suffixes) and not any(name.endswith(each.suffixes) for each in formats()):
         return _is_surely(path, kind, stages)
     if any(sum(_names_stage(cell, stages) for cell in head) > 1 for head in _heads(path)):
-        return True  # mostly in the first line, so that most lines are not looked at
+        return True  # mostly found in the first line, so the other lines are not read
     if kind == "density":
         return False
     heads = list(_heads(path))
@@ -71,7 +71,7 @@ def _is_of_kind(path: Path, kind: Kind, stages: Collection[str]) -> bool | None:
 
 
 def _is_scored(path: Path) -> bool:
-    """Whether a recording holds stages; what is wrong with one that says so is told when it is read."""
+    """Whether a recording holds stages; if they cannot be read, reading the night will raise the error."""
     try:
         read_hypnogram_file(path, HypnogramOptions())
     except FileFormatError as error:
@@ -82,7 +82,7 @@ def _is_scored(path: Path) -> bool:
 
 
 def _is_surely(path: Path, kind: Kind, stages: Collection[str]) -> bool:
-    """Whether a text of an unknown name is a table of numbers below stages, or stages line by line."""
+    """Whether a text file with an unknown suffix has numbers below stage names, or a stage per line."""
     lines = _head_lines(path)
     if kind == "hypnogram" and len(lines) > 1 and all(is_stage(line.strip(), None) for line in lines[:-1]):
         return True
@@ -109,7 +109,7 @@ def _head_lines(path: Path) -> list[str]:
 
 
 def _heads(path: Path) -> Iterator[tuple[str, ...]]:
-    """Yield the cells of each line that may be a header, by each delimiter."""
+    """Yield the cells of each line that may be a header, split by each delimiter."""
     for line in _head_lines(path):
         yield from (split_line(line, mark) for mark in DELIMITERS if mark in line or mark == ",")
 

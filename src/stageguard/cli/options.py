@@ -1,4 +1,4 @@
-"""Options that several commands share, one by one and in groups."""
+"""Options that several commands share, single and in groups."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def profile_option(help: str) -> Option:
 
 
 def seconds_option(help: str) -> Option:
-    """Return an option that is a length of epochs."""
+    """Return an option for an epoch length."""
     return Option(metavar="SECONDS", min=0.1, max=3600, help=help)
 
 
 def text_option(metavar: str, help: str, *names: str) -> Option:
-    """Return an option that is a text, or something that is read from it."""
+    """Return an option for a text, or for a value that is read from a text."""
     return Option(*names, metavar=metavar, help=help)
 
 
@@ -121,12 +121,12 @@ Device = Literal["auto", "cpu", "cuda"]
 
 
 def column_names(stages: str | None) -> tuple[str, ...] | None:
-    """Return the names between commas."""
+    """Return the names in a comma-separated list."""
     return None if stages is None else tuple(part.strip() for part in stages.split(","))
 
 
 def parse_pairs(texts: Sequence[str] | None, option: str, example: str) -> dict[str, str]:
-    """Return what ``KEY=VALUE`` options say."""
+    """Return the pairs of ``KEY=VALUE`` options."""
     pairs: dict[str, str] = {}
     for text in texts or ():
         key, mark, value = (part.strip() for part in text.partition("="))
@@ -138,7 +138,7 @@ def parse_pairs(texts: Sequence[str] | None, option: str, example: str) -> dict[
 
 
 def parse_dataset_options(texts: Sequence[str] | None, option: str) -> dict[str, str | int | float | bool]:
-    """Return the options of a dataset's reader: true, false and numbers as what they are."""
+    """Return the options of a dataset's reader, with booleans and numbers converted."""
     pairs = parse_pairs(texts, option, "KEY=VALUE, such as scheme=wnr3")
     return {key: _typed(text) for key, text in pairs.items()}
 
@@ -161,7 +161,7 @@ class LightsTimes:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What rows of probabilities are: logits, log-probabilities or neither, of which epoch length."""
+    """What rows of probabilities hold: logits, log-probabilities or neither; and their epoch length."""
 
     HEADING: ClassVar = "How files are read"
 
@@ -170,7 +170,7 @@ class Rows:
     log: Log = False
 
     def __post_init__(self) -> None:
-        """Refuse what contradicts itself."""
+        """Refuse options that contradict each other."""
         if self.logits and self.log:
             raise UsageError("--logits and --log exclude each other: give the one the files hold.")
 
@@ -195,7 +195,7 @@ class ScoredReading(Reading):
 
 @dataclass(frozen=True, slots=True)
 class DecodingGiven(Reading):
-    """How files of probabilities are read, and what goes into their decoding besides."""
+    """How files of probabilities are read, and what else is known for their decoding."""
 
     HEADING: ClassVar = "What else is known of a night"
 
@@ -207,11 +207,11 @@ class DecodingGiven(Reading):
 
     @property
     def files(self) -> list[Path]:
-        """The files among them, as far as they are there."""
-        given = [*([] if self.quality is None else [self.quality]), *map(Path, self.pins or ())]
-        return [path for path in given if path.is_file()]
+        """The existing files that the options name."""
+        paths = [*([] if self.quality is None else [self.quality]), *map(Path, self.pins or ())]
+        return [path for path in paths if path.is_file()]
 
     def check_one_file(self, n_files: int) -> None:
-        """Refuse several files where something belongs to one of them."""
+        """Refuse several files with options that belong to one file."""
         if n_files > 1 and (self.quality is not None or self.pins):
             raise UsageError("--quality and --pins belong to one file: take the files one by one.")

@@ -1,4 +1,4 @@
-"""The parser of the command line: a command is a function, its annotated parameters what may be typed."""
+"""The parser of the command line: a command is a function with annotated parameters."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ OPTIONS_HEADING = "Options"
 
 
 class UsageError(Exception):
-    """What was typed cannot be what was meant: one line, and exit code 2."""
+    """Wrong usage of the command line: one line, and exit code 2."""
 
 
 class Exit(Exception):
-    """The command is done before its end, with an exit code."""
+    """Raised to end a command early, with an exit code."""
 
     def __init__(self, code: int = 0) -> None:
         super().__init__(code)
@@ -33,19 +33,18 @@ class Exit(Exception):
 
 @dataclass(frozen=True)
 class Argument:
-    """What stands on the command line by its place."""
+    """A positional argument."""
 
     metavar: str
     help: str
 
 
 class Option:
-    """What is given by its name: a flag where the parameter is a bool, else a name and a value.
+    """An option: a flag if the parameter is a bool, else a name and a value.
 
-    Without names it is called like the parameter; ``--x/--no-x`` is a flag that can be taken back.
-    `choices` are the values there are, where they stand in a table and not in a `Literal`; a `Literal` beside
-    a number, as in ``float | Literal["off"]``, is what may stand in its place. `at_once` prints
-    something instead of running the command.
+    Without names, the option is named after the parameter; ``--x/--no-x`` is a flag that can be undone.
+    `choices` are the allowed values, if a table lists them and not a `Literal`. With a type such as
+    ``float | Literal["off"]``, the value is a number or the word. `at_once` is called instead of the command.
     """
 
     def __init__(
@@ -64,7 +63,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a command, as it is typed."""
+    """One parameter of a command, as an argument or option."""
 
     name: str
     declared: Argument | Option
@@ -76,12 +75,12 @@ class Parameter:
 
     @property
     def is_required(self) -> bool:
-        """Whether the command cannot do without."""
+        """Whether the parameter has no default."""
         return self.default is Signed.empty
 
     @property
     def is_flag(self) -> bool:
-        """Whether it has no value."""
+        """Whether it is an option without a value."""
         return self.kind is bool
 
     @property
@@ -93,13 +92,13 @@ class Parameter:
 
     @property
     def negation(self) -> str:
-        """The name that takes a flag back, or nothing."""
+        """The name that undoes a flag, or nothing."""
         assert isinstance(self.declared, Option)
         return next((name.partition("/")[2] for name in self.declared.names if "/" in name), "")
 
     @property
     def metavar(self) -> str:
-        """What stands for the value in the help."""
+        """The placeholder for the value in the help."""
         if self.declared.metavar or self.is_flag:
             return self.declared.metavar
         return (
@@ -109,7 +108,7 @@ class Parameter:
         )
 
     def read(self, text: str, called: str) -> Any:
-        """Return the value that a text stands for."""
+        """Return the value of a text; `called` is the argument or option in error messages."""
         known = ", ".join(map(repr, self.choices))
         if text in self.choices and self.kind is float:
             return text
@@ -118,7 +117,7 @@ class Parameter:
             raise UsageError(f"{called} is {text!r}, expected one of {known}.{hint}")
         if (
             self.kind is Path and not text.strip()
-        ):  # such as a variable that was never set: no folder to work in
+        ):  # as from an unset shell variable: Path("") would be the current folder
             raise UsageError(f"{called} is an empty name, expected a file or a folder.")
         try:
             value = self.kind(text.replace("_", "?") if self.kind in (int, float) else text)
@@ -132,7 +131,7 @@ class Parameter:
         return value
 
     def _is_allowed(self, value: Any) -> bool:
-        """Return whether a number lies within its bounds, which NaN never does."""
+        """Whether a number lies within its bounds; NaN never does."""
         if not isinstance(self.declared, Option):
             return True
         least, most = self.declared.least, self.declared.most
@@ -149,18 +148,18 @@ class Parameter:
 
     @property
     def help(self) -> str:
-        """What it is for, and what holds where it is not given."""
-        said = []
+        """The text in the help, with default and bounds."""
+        remarks = []
         if isinstance(self.declared, Option):
             if self.is_required:
-                said.append("required")
+                remarks.append("required")
             elif self.default is True and self.negation:
-                said.append(f"default: {self.names[-1].lstrip('-')}")
+                remarks.append(f"default: {self.names[-1].lstrip('-')}")
             elif self.default not in (None, False):
-                said.append(f"default: {self.default}")
+                remarks.append(f"default: {self.default}")
             if self.bounds:
-                said.append(self.bounds)
-        return f"{self.declared.help}  [{'; '.join(said)}]" if said else self.declared.help
+                remarks.append(self.bounds)
+        return f"{self.declared.help}  [{'; '.join(remarks)}]" if remarks else self.declared.help
 
 
 def _plain(number: float) -> str:
@@ -172,32 +171,32 @@ def _dashed(name: str) -> str:
 
 
 def parameters_of(command: Callable[..., None]) -> tuple[list[Parameter], dict[str, type]]:
-    """Return what a command takes, and the groups among its parameters.
+    """Return the parameters of a command, and its groups of parameters by name.
 
     A parameter whose type is a dataclass of annotated fields stands for all of them: commands share such
-    groups and pass them on together. The attribute `HEADING` of the class is their heading in the help.
+    groups and pass them on together. The class attribute `HEADING` is the heading of the group in the help.
     """
-    found: list[Parameter] = []
+    parameters: list[Parameter] = []
     groups: dict[str, type] = {}
     hints = get_type_hints(command, include_extras=True)
     for signed in signature(command).parameters.values():
         hint = hints[signed.name]
         if not is_dataclass(hint):
-            found.append(_parameter(signed.name, hint, signed.default, OPTIONS_HEADING))
+            parameters.append(_parameter(signed.name, hint, signed.default, OPTIONS_HEADING))
             continue
         assert isinstance(hint, type)
         groups[signed.name] = hint
         kinds = get_type_hints(hint, include_extras=True)
-        found += [
+        parameters += [
             _parameter(item.name, kinds[item.name], item.default, _heading(hint, item.name))
             for item in fields(hint)
         ]
-    return found, groups
+    return parameters, groups
 
 
 def _heading(group: type, name: str) -> str:
     """Return the heading of the class that declares a field."""
-    owner = next(each for each in group.__mro__ if name in vars(each).get("__annotations__", {}))
+    owner = next(cls for cls in group.__mro__ if name in vars(cls).get("__annotations__", {}))
     return getattr(owner, "HEADING", OPTIONS_HEADING)
 
 
@@ -219,7 +218,7 @@ def _parameter(name: str, hint: Any, default: Any, heading: str) -> Parameter:
 
 
 class Command:
-    """A function with what may be typed for its parameters."""
+    """A function with the arguments and options of its parameters."""
 
     def __init__(
         self,
@@ -237,7 +236,7 @@ class Command:
 
     @property
     def option_names(self) -> list[str]:
-        """Every name of an option, for those who complete what is typed."""
+        """All names of options, for shell completion."""
         return [*self._named, *HELP]
 
     def run(self, words: Sequence[str]) -> None:
@@ -250,22 +249,22 @@ class Command:
     def read(self, words: Sequence[str]) -> dict[str, Any]:
         """Return a value for each parameter."""
         values: dict[str, Any] = {}
-        places: list[str] = []
+        positional: list[str] = []
         rest = list(reversed(words))
         while rest:
             word = rest.pop()
             if word == "--":
-                places += reversed(rest)
+                positional += reversed(rest)
                 break
             if word.startswith("-") and word != "-":
                 self._take_option(word, rest, values)
             else:
-                places.append(word)
-        self._take_places(places, values)
-        for one in (*self.arguments, *self.options):
-            if one.name not in values and one.is_required:
-                raise UsageError(_missing(one))
-            values.setdefault(one.name, one.default)
+                positional.append(word)
+        self._take_places(positional, values)
+        for parameter in (*self.arguments, *self.options):
+            if parameter.name not in values and parameter.is_required:
+                raise UsageError(_missing(parameter))
+            values.setdefault(parameter.name, parameter.default)
         return values
 
     def _take_option(self, word: str, rest: list[str], values: dict[str, Any]) -> None:
@@ -275,55 +274,56 @@ class Command:
                 word.partition("=")[0], [name for name in self._named if name.startswith("--")]
             )
             raise UsageError(f"there is no option {word.partition('=')[0]}.{known}")
-        one = self._named[called]
-        assert isinstance(one.declared, Option)
-        if one.is_flag:
+        parameter = self._named[called]
+        assert isinstance(parameter.declared, Option)
+        if parameter.is_flag:
             if mark:
                 raise UsageError(f"{called} takes no value, got {word!r}.")
-            if one.declared.at_once is not None:
-                one.declared.at_once()
+            if parameter.declared.at_once is not None:
+                parameter.declared.at_once()
                 raise Exit
-            values[one.name] = called != one.negation
+            values[parameter.name] = called != parameter.negation
             return
         if not mark:
             if not rest or rest[-1] in self._named or rest[-1] in HELP:
-                raise UsageError(f"{called} needs a value: {called} {one.metavar}.")
+                raise UsageError(f"{called} needs a value: {called} {parameter.metavar}.")
             text = rest.pop()
-        value = one.read(text, called)
-        values[one.name] = [*values.get(one.name, ()), value] if one.is_list else value
+        value = parameter.read(text, called)
+        values[parameter.name] = [*values.get(parameter.name, ()), value] if parameter.is_list else value
 
     def _take_places(self, places: list[str], values: dict[str, Any]) -> None:
-        for one in self.arguments:
-            if one.is_list and places:
-                values[one.name] = [one.read(text, one.metavar) for text in places]
+        for parameter in self.arguments:
+            if parameter.is_list and places:
+                values[parameter.name] = [parameter.read(text, parameter.metavar) for text in places]
                 places = []
             elif places:
-                values[one.name] = one.read(places[0], one.metavar)
+                values[parameter.name] = parameter.read(places[0], parameter.metavar)
                 places = places[1:]
         if places:
-            expected = ", ".join(one.metavar for one in self.arguments)
+            expected = ", ".join(parameter.metavar for parameter in self.arguments)
             raise UsageError(
                 f"{places[0]!r} is one argument too many, expected {expected or 'options only'}."
             )
 
     def help(self, width: int) -> str:
-        """Return what `--help` prints."""
-        signs = [f"{one.metavar}{'...' * one.is_list}" for one in self.arguments]
+        """Return the text that `--help` prints."""
+        signs = [f"{parameter.metavar}{'...' * parameter.is_list}" for parameter in self.arguments]
         typed = [
-            sign if one.is_required else f"[{sign}]" for sign, one in zip(signs, self.arguments, strict=True)
+            sign if parameter.is_required else f"[{sign}]"
+            for sign, parameter in zip(signs, self.arguments, strict=True)
         ]
         sections: dict[str, dict[str, str]] = {}
-        for one in self.arguments:
-            sections.setdefault("Arguments", {})[one.metavar] = one.help
+        for parameter in self.arguments:
+            sections.setdefault("Arguments", {})[parameter.metavar] = parameter.help
         sections[OPTIONS_HEADING] = {}
-        for one in self.options:
-            names = ", ".join((*one.names, *([one.negation] if one.negation else [])))
+        for parameter in self.options:
+            names = ", ".join((*parameter.names, *([parameter.negation] if parameter.negation else [])))
             left = (
-                f"{names} {one.metavar}".rstrip()
-                if one.names[0] != one.names[-1]
-                else f"    {names} {one.metavar}"
+                f"{names} {parameter.metavar}".rstrip()
+                if parameter.names[0] != parameter.names[-1]
+                else f"    {names} {parameter.metavar}"
             )
-            sections.setdefault(one.heading, {})[left.rstrip()] = one.help
+            sections.setdefault(parameter.heading, {})[left.rstrip()] = parameter.help
         sections[OPTIONS_HEADING]["-h, --help"] = "Show this message and exit."
         if self.subcommands:
             sections["Commands"] = {name: _first_line(each) for name, each in self.subcommands.items()}
@@ -348,7 +348,7 @@ def page(
     examples: Sequence[str],
     width: int,
 ) -> str:
-    """Return a page of help: usage, what it is about, examples, and sections of names with their texts."""
+    """Return a page of help: usage, description, examples, and sections of names with their texts."""
     from stageguard.cli.console import wrapped
 
     lines = [f"Usage: {usage}", ""]

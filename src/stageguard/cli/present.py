@@ -1,4 +1,4 @@
-"""What commands print about many files: one night in full, many as a table, failures as rows."""
+"""Print the outcomes of files: one night in full, many as a table, failures as rows."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
     from stageguard.guard.explain import Change
 
-MOST_NOTES = 8  # of many files, in one line
-MOST_BOUTS = 3  # of removed early REM that are named of a night
+MOST_NOTES = 8  # remarks on many files in one line
+MOST_BOUTS = 3  # bouts of removed early REM that are listed for a night
 MOST_ROWS = MOST_IN_FULL  # nights that are shown one by one
-MOST_PROBLEMS = 20  # different ones that are printed
+MOST_PROBLEMS = 20  # different problems that are printed
 PLACE_STYLE = {"below": "yellow", "inside": "green", "above": "yellow", "early": "red"}
 
 Outcomes = Sequence[Outcome[Any]]
@@ -55,16 +55,18 @@ def run_shown(
     jobs: int = 1,
     scheduler: str | None = None,
 ) -> list[Outcome[Value]]:
-    """Return what became of each file, with a progress bar on a terminal."""
+    """Run files with a progress bar on a terminal; return their outcomes."""
     with executor_on(scheduler) as executor:
-        found = run_files(work, tasks, output_of=output_of, jobs=jobs, executor=executor, fatal=(UsageError,))
-        return list(with_bar(found, what, len(tasks), quiet=quiet))
+        results = run_files(
+            work, tasks, output_of=output_of, jobs=jobs, executor=executor, fatal=(UsageError,)
+        )
+        return list(with_bar(results, what, len(tasks), quiet=quiet))
 
 
 def with_bar(
     outcomes: Iterable[Outcome[Value]], what: str, n_files: int, *, quiet: bool
 ) -> Iterable[Outcome[Value]]:
-    """Return outcomes that move a bar as they come; a single file needs none, nor what draws it."""
+    """Return outcomes that move a progress bar as they come, if there are several files."""
     if n_files < 2:
         return outcomes
     moving: Iterable[Outcome[Value]] = load("cli.progress:progress")(outcomes, what, n_files, quiet=quiet)
@@ -72,7 +74,7 @@ def with_bar(
 
 
 def executor_on(scheduler: str | None) -> AbstractContextManager[Executor | None]:
-    """Return what runs tasks on a Dask cluster, or nothing without one."""
+    """Return an executor on a Dask cluster, or None without a scheduler, as a context manager."""
     if scheduler is None:
         return nullcontext()
     on_cluster: AbstractContextManager[Executor] = load("runner.executors:executor_for")(scheduler)
@@ -92,7 +94,7 @@ def run_and_show(
     scheduler: str | None = None,
     notes: Sequence[str] = (),
 ) -> list[Outcome[Value]]:
-    """Do something with each file, and `finish`; returns what became of them where none failed."""
+    """Run files and `finish`; return the outcomes if no file failed."""
     outcomes = run_shown(
         work, tasks, what, quiet=as_json, output_of=output_of, jobs=jobs, scheduler=scheduler
     )
@@ -108,7 +110,7 @@ def finish(
     show_one: Callable[[Outcome[Value]], None] | None = None,
     as_json: bool,
 ) -> None:
-    """Print all as JSON, or show those that did not fail, the only file by `show_one`; then what failed."""
+    """Print all outcomes as JSON, or `show` the successful ones (`show_one` a single file); then failures."""
     done = succeeded(outcomes)
     if as_json:
         print_json([outcome.to_dict() for outcome in outcomes])
@@ -121,7 +123,7 @@ def finish(
 
 
 def end(outcomes: Outcomes, *, as_json: bool) -> None:
-    """Print what failed, and exit with 1 where anything did."""
+    """Print failures, and exit with 1 if there are any."""
     print_problems(outcomes, as_json=as_json)
     if not all(outcome.ok for outcome in outcomes):
         raise Exit(1)
@@ -130,7 +132,7 @@ def end(outcomes: Outcomes, *, as_json: bool) -> None:
 def print_night(
     outcome: Outcome[DecodedNight], out: Console | None = None, more: Sequence[Sequence[str]] = ()
 ) -> None:
-    """Before/after table of one file, why, on what assumptions, and where the outputs are."""
+    """Print the before/after table of one file, the changes, assumptions, warnings and outputs."""
     out = out or console()
     night = outcome.result
     summary = night.summary
@@ -147,9 +149,9 @@ def print_night(
 
 
 def is_worth_saying(note: str) -> bool:
-    """Whether a remark on how a night was read or decoded is more than what holds of nearly every night.
+    """Whether to print a remark on reading or decoding a night: not if it holds for nearly every night.
 
-    That nobody says how the stager was trained is told by the advice, where it matters.
+    That the stager's training is unknown is left to the advice, which says so where it matters.
     """
     return note != UNSAID_TRAINING and not is_said_by_file(note)
 
@@ -173,7 +175,7 @@ def _first_few(texts: Iterable[str], noun: str, most: int = MOST_NOTES) -> list[
 
 
 def print_notes(notes: Sequence[str], *, as_json: bool, heading: str = "Note") -> None:
-    """Print what was left out of files and lists; beside JSON on stderr, since it belongs to no night."""
+    """Print remarks on the run; with JSON on stderr, since they belong to no night."""
     if not as_json:
         print_list(console(), heading, notes)
         return
@@ -188,8 +190,8 @@ def print_warnings(outcomes: Outcomes, out: Console) -> None:
 
 
 def print_changes(changes: Sequence[Change], out: Console) -> None:
-    """Every change of a night, with the rule that decided and what keeping the original would cost."""
-    from stageguard.guard.explain import in_bouts  # the rest of a night is printed without it
+    """Print every change of a night, the rule that decided, and the cost of keeping the original."""
+    from stageguard.guard.explain import in_bouts  # only changes need it
 
     numbers = ("epoch", "p before", "p after", "cost (nats)")
     shown = table("epoch", "time", "before", "after", "rule", *numbers[1:], right=numbers)
@@ -211,7 +213,7 @@ def print_changes(changes: Sequence[Change], out: Console) -> None:
 
 
 def print_headline(file: str, night: NightFacts, out: Console, link: str, lights: str = "") -> None:
-    """Name the file, the profile and what was recorded."""
+    """Print the file, the profile, and the length and stages of the night."""
     length = length_words(night.n_epochs, night.epoch_seconds)
     about = f" {link} {one_line(night.profile_name)}: {length}, stages {one_line(' '.join(night.stages))}"
     out.print(Text((one_line(Path(file).name), "bold"), about))
@@ -225,7 +227,7 @@ def length_words(n_epochs: int, epoch_seconds: float) -> str:
 
 
 def print_summary(file: str, summary: NightSummary, out: Console, more: Sequence[Sequence[str]] = ()) -> None:
-    """Print what changed, as a before/after table with `more` rows and in a sentence, and what to look at."""
+    """Print what changed, as a before/after table with `more` rows and in sentences."""
     print_headline(file, summary.facts, out, "with", summary.lights)
     print_verdict(summary.verdict, out, looks_like_experts=summary.joint.looks_like_experts)
     shown = table("", "before", "after", "expert range", right=("before", "after"))
@@ -254,7 +256,7 @@ def print_summary(file: str, summary: NightSummary, out: Console, more: Sequence
 
 
 def _print_early_rem(summary: NightSummary, out: Console) -> None:
-    """Name early REM that was removed, and say to look at what is left or was much."""
+    """List early REM that was removed, and advise to look at the night if much was, or if some is left."""
     if summary.early_rem_removed:
         removed = _first_few(summary.early_rem_removed, "bout", MOST_BOUTS)
         print_list(out, "Early REM removed", ["; ".join(removed)])
@@ -266,23 +268,23 @@ def _print_early_rem(summary: NightSummary, out: Console) -> None:
 
 
 def print_verdict(verdict: str, out: Console, *, looks_like_experts: bool | None) -> None:
-    """Say whether a night looks like expert scoring."""
+    """Print whether a night looks like expert scoring."""
     colour = {True: "green", False: "yellow", None: "dim"}[looks_like_experts]
     out.print(f"The night {verdict}.", style=f"bold {colour}")
 
 
 def marked(cell: str) -> Text:
-    """Return a cell in the colour of the place it ends with."""
+    """Return a cell in the colour of its last word, such as above or below."""
     return Text((cell, PLACE_STYLE.get(cell.rpartition(" ")[2], "")))
 
 
 def print_review(out: Console) -> None:
-    """Say who has to look at it."""
+    """Print that a person has to review the result."""
     out.print(REVIEW_SENTENCE, style="dim")
 
 
 def print_cohort(outcomes: Sequence[Outcome[DecodedNight]], out: Console | None = None) -> None:
-    """One row per decoded file."""
+    """Print one row per decoded file, and what to look at."""
     if not outcomes:
         return
     out = out or console()
@@ -321,7 +323,10 @@ def print_cohort(outcomes: Sequence[Outcome[DecodedNight]], out: Console | None 
 
 
 def print_early_rem_kept(nights: Mapping[str, float], out: Console) -> None:
-    """Name, of nights and how soon each keeps REM that its estimated latency passes over, those that do."""
+    """List the nights that keep early REM which the estimate of REM latency passes over.
+
+    `nights` are the minutes from sleep onset to that REM, NaN without any.
+    """
     kept = [name for name, minutes in nights.items() if not isnan(minutes)]
     if kept:
         text = f"{some_nights(kept, len(nights))}: the best estimate of REM latency passes over it"
@@ -329,19 +334,19 @@ def print_early_rem_kept(nights: Mapping[str, float], out: Console) -> None:
 
 
 def some_nights(names: Sequence[str], n_nights: int) -> str:
-    """Return on how many nights something is so, and the first of them."""
+    """Return how many of all nights these are, and the names of the first."""
     more = f" and {len(names) - MOST_NOTES:,} more" if len(names) > MOST_NOTES else ""
     named = ", ".join(map(one_line, names[:MOST_NOTES]))
     return f"on {len(names):,} of {count(n_nights, 'night')}: {named}{more}"
 
 
 def look_at(names: Sequence[str]) -> str:
-    """Ask to look at one night, or at several."""
+    """Return the request to look at one night, or at several."""
     return "Look at it." if len(names) == 1 else "Look at them."
 
 
 def _early_rem_advice(outcomes: Sequence[Outcome[DecodedNight]]) -> Iterator[str]:
-    """Yield what to do where much early REM was removed, after the file."""
+    """Yield the advice for each night from which much early REM was removed, with its file."""
     for outcome in outcomes:
         summary = outcome.result.summary
         assert summary is not None
@@ -357,10 +362,10 @@ def print_problems(
     listed_in: Path | None = None,
     in_one_table: bool = False,
 ) -> None:
-    """Write what failed to stderr: one line for the only file, of many a row per problem.
+    """Print failures on stderr: one line for a single file, a row per problem for many.
 
-    A row names the file, or the first and how many more. `n_files` is how many files there were, where
-    `outcomes` are the failures only; `listed_in` is a file with them all; nights may be `in_one_table`.
+    A row names the file, or the first and how many more. `n_files` is the number of all files, if `outcomes`
+    are only the failures. `listed_in` is a file that lists them all. With `in_one_table`, they are nights.
     """
     failed = [outcome for outcome in outcomes if not outcome.ok]
     n_files = len(outcomes) if n_files is None else n_files
@@ -390,12 +395,12 @@ def print_problems(
 
 
 def in_tables(outcomes: Outcomes) -> bool:
-    """Whether all of these are nights of tables of many."""
-    return all(each.file.endswith(f", night {each.id}") for each in outcomes)
+    """Whether all outcomes are nights of tables of many nights."""
+    return all(outcome.file.endswith(f", night {outcome.id}") for outcome in outcomes)
 
 
 def short_names(outcomes: Outcomes) -> list[str]:
-    """Return how a table names the files: without their folders where that tells them apart.
+    """Return the names of the files for a table: without folders if they stay unique.
 
     Nights of tables are named by their ids.
     """

@@ -1,4 +1,4 @@
-"""A bar on standard error that moves while something long is done, and disappears with it."""
+"""A progress bar on standard error, which disappears at the end."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from stageguard.cli.console import width_of
 Item = TypeVar("Item")
 
 BAR_WIDTH = 30
-SECONDS_BETWEEN = 0.1  # two drawings
+SECONDS_BETWEEN = 0.1  # between two drawings
 
 
 class Bar:
-    """One line of the terminal: what is done, a bar, how much of how much, and the time that is left."""
+    """One line of the terminal: a description, a bar, how much of how much, and the time left."""
 
     def __init__(self, what: str, words: Callable[[int], str] = "{:,}".format) -> None:
         self._what, self._words = what, words
@@ -28,7 +28,7 @@ class Bar:
     def update(
         self, *, total: int | None = None, completed: int | None = None, description: str | None = None
     ) -> None:
-        """Say how far it has come."""
+        """Set what is known of the progress, and draw the bar now and then."""
         self._total = self._total if total is None else total
         self._completed = self._completed if completed is None else completed
         self._what = self._what if description is None else description
@@ -39,7 +39,7 @@ class Bar:
             print(f"\r\x1b[2K{line}", end="", file=sys.stderr, flush=True)
 
     def line(self, seconds: float) -> str:
-        """Return the bar after so many seconds."""
+        """Return the line to show after a number of seconds."""
         if not self._total:
             return f"{self._what}  {self._words(self._completed)}"
         share = min(self._completed / self._total, 1.0)
@@ -55,7 +55,7 @@ class Bar:
 
 @contextmanager
 def progress_bar(what: str, *, quiet: bool) -> Iterator[Callable[..., None] | None]:
-    """Yield what moves a bar (total, completed, description), or None where nobody is watching."""
+    """Yield a function that moves a bar (total, completed, description), or None without a terminal."""
     if quiet or not sys.stderr.isatty():
         yield None
         return
@@ -68,7 +68,7 @@ def progress_bar(what: str, *, quiet: bool) -> Iterator[Callable[..., None] | No
 
 
 def progress(items: Iterable[Item], what: str, n_items: int, *, quiet: bool) -> Iterable[Item]:
-    """Yield the items, with a bar when there are several and a person is watching."""
+    """Yield the items, with a bar if there are several and standard error is a terminal."""
     with progress_bar(what, quiet=quiet or n_items < 2) as move_bar:
         for number, item in enumerate(items, 1):
             yield item

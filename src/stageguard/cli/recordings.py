@@ -1,4 +1,4 @@
-"""Recordings as commands are given them: files, or a dataset's folder."""
+"""Find the recordings that a command line names: files, or a dataset's folder."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Jobs = Annotated[int, Option(min=0, metavar="N", help="Recordings at a time; 0 m
 
 @dataclass(frozen=True, slots=True)
 class RecordingOptions:
-    """What recordings are, besides their paths."""
+    """Options for reading recordings."""
 
     channel: Channel = None
     dataset: DatasetName = None
@@ -56,20 +56,20 @@ class RecordingOptions:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A recording that is read when its turn comes; can be sent to another process.
+    """A recording that is read when needed, possibly in another process.
 
     Parameters
     ----------
     file : str
-        The file, or the dataset's id of it.
+        The file, or the dataset's id of the recording.
     id : str
-        Name of its outputs.
+        Name of the outputs.
     folder : Path
-        For its outputs.
+        Folder of the outputs.
     read : callable
         Returns the recording and remarks on how it was read.
     modality : str
-        The dataset's, where it has one.
+        The dataset's modality, if it has one.
     """
 
     file: str
@@ -81,11 +81,11 @@ class Source:
 
     @property
     def output(self) -> Path:
-        """Folder and name of its outputs."""
+        """Folder and name of the outputs."""
         return self.folder / self.id
 
     def new_file(self, suffix: str, *, overwrite: bool) -> Path:
-        """Return the path of an output, and refuse one that is there: before the work, not after it."""
+        """Return the path of an output; refuse an existing one now, before the work."""
         path = self.folder / (self.id + suffix)
         if path.exists() and not overwrite:
             raise OutputExistsError(f"{path} exists already. Use --overwrite to replace it.")
@@ -93,7 +93,7 @@ class Source:
 
 
 def find_sources(paths: Sequence[Path], given: RecordingOptions, output: Path | None) -> list[Source]:
-    """Return what there is to read, in order, checked against the options that go together."""
+    """Return the recordings to read, in order; refuse options that do not go together."""
     dataset, scoring = given.dataset, given.scoring
     channels = parse_pairs(given.channel, "--channel", "a role and a channel's name, such as eeg=C4-M1")
     options = parse_dataset_options(given.dataset_option, "--dataset-option")
@@ -114,49 +114,49 @@ def find_sources(paths: Sequence[Path], given: RecordingOptions, output: Path | 
 
     about = described(dataset)
     modality = "" if about.modality == "any" else about.modality
-    found = []
+    sources = []
     for folder in paths:
         for entry in about.entries(folder, **options):
             read = partial(_read_entry, entry, channels)
-            found.append(Source(entry.id, _file_name(entry.id), output, read, modality))
-    if not found:
+            sources.append(Source(entry.id, _file_name(entry.id), output, read, modality))
+    if not sources:
         raise InputError(f"{paths[0]} holds no recording of {dataset}. See: stageguard data show {dataset}")
-    return found
+    return sources
 
 
 def with_channels(recording: Recording, channels: Mapping[str, str]) -> Recording:
-    """Return a recording in which roles are played by the channels named, by their name or their old role."""
+    """Return a recording whose roles have other channels, which are given by name or by their old role."""
     if not channels:
         return recording
     signals = dict(recording.signals)
     by_name = {signal.name: signal for signal in signals.values()}
     for role, name in channels.items():
-        found = recording.signals.get(name) or by_name.get(name)
-        if found is None:
-            recording.channel(name)  # raises, and lists what there is
-        assert found is not None
-        signals[role] = found
+        channel = recording.signals.get(name) or by_name.get(name)
+        if channel is None:
+            recording.channel(name)  # raises an error that lists the channels
+        assert channel is not None
+        signals[role] = channel
     return dataclasses.replace(recording, signals=signals)
 
 
 def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    found = sorted(file for file in path.iterdir() if file.suffix.lower() in SUFFIXES)
-    if not found:
+    files = sorted(file for file in path.iterdir() if file.suffix.lower() in SUFFIXES)
+    if not files:
         raise InputError(
             f"{path} holds no recording. Expected files named {', '.join(SUFFIXES)}; for a dataset in its "
             "own layout, name it with --dataset."
         )
-    return found
+    return files
 
 
 def _read_file(
     path: Path, channels: Mapping[str, str], scoring: Path | None
 ) -> tuple[Recording, tuple[str, ...]]:
 
-    found = read_recording_file(path, channels=channels or None, scoring=scoring)
-    return found.recording, found.notes
+    file = read_recording_file(path, channels=channels or None, scoring=scoring)
+    return file.recording, file.notes
 
 
 def _read_entry(entry: Any, channels: Mapping[str, str]) -> tuple[Recording, tuple[str, ...]]:
@@ -164,5 +164,5 @@ def _read_entry(entry: Any, channels: Mapping[str, str]) -> tuple[Recording, tup
 
 
 def _file_name(name: str) -> str:
-    """Return a recording's name as one for a file."""
+    """Return a recording's name with characters that are safe in a file name."""
     return re.sub(r"[^\w.+-]+", "_", name).strip("._") or "recording"

@@ -1,4 +1,4 @@
-"""Files as scored nights: hypnograms, probabilities by their argmax or decoded, and experts' scorings."""
+"""Read files as scored nights: hypnograms, probabilities (argmax or decoded) and experts' scorings."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ KINDS: tuple[Kind, ...] = ("density", "hypnogram")
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How to read the files, as the command line said it."""
+    """How to read the files."""
 
     profile: Profile | None = None
     scheme: StageScheme | None = None
     density: DensityOptions = field(default_factory=DensityOptions)
     scoring_format: str | None = None
     start: datetime | None = None
-    decode: bool = False  # probabilities with the profile, instead of taking their argmax only
+    decode: bool = False  # whether to decode probabilities instead of taking only their argmax
 
     @property
     def wanted(self) -> Wanted:
-        """What in a folder counts as a night."""
+        """Which files in a folder count as nights."""
         names = () if self.profile is None else self.profile.scheme.names
         return Wanted("hypnogram", self.density.format, (*names, *(self.density.stages or ())))
 
@@ -70,9 +70,9 @@ def read_options(
     start: str | None = None,
     decode: bool = False,
 ) -> ReadOptions:
-    """Return what the command line said, checked and loaded."""
+    """Return the options of the command line, checked and with the profile loaded."""
     if reading.scoring_format is not None:
-        named(reading.scoring_format, "hypnogram")  # an unknown one is said once, not for every file
+        named(reading.scoring_format, "hypnogram")  # refuse an unknown format once, not for every file
     loaded = None if profile is None else Profile.load(profile)
     density = density_options(reading)
     return ReadOptions(
@@ -87,23 +87,23 @@ def read_options(
 
 @dataclass(frozen=True, slots=True)
 class ScoredFile:
-    """What a file says about a night: the stager's argmax, the final scoring, or both."""
+    """A night in a file: the stager's argmax, the final scoring, or both."""
 
     path: Path
     before: Hypnogram | None
     after: Hypnogram | None
     profile: Profile | None
     notes: tuple[str, ...] = ()
-    decoding: Decoding | None = None  # where probabilities were decoded now
-    recorded: Recorded = NOTHING_RECORDED  # what `decode` recorded, where it wrote the file
+    decoding: Decoding | None = None  # if probabilities were decoded now
+    recorded: Recorded = NOTHING_RECORDED  # by `decode`, if it wrote the file
 
     @property
     def is_steered(self) -> bool:
-        """Whether the rule that set the strength brought the fragmentation to what it aims at."""
+        """Whether the strength rule steered the fragmentation index to its target."""
         return self.recorded.is_steered if self.decoding is None else self.decoding.strength.steers
 
     def estimates(self, options: StatisticsOptions) -> Estimates | None:
-        """Return what the probabilities say beyond the stages, if they are known as the options ask."""
+        """Return estimates from the probabilities, if they are known for these options."""
         if self.decoding is not None:
             return estimates_of(self.decoding.replaced(hypnogram=self.final), options)
         known = self.recorded.estimates
@@ -117,14 +117,14 @@ class ScoredFile:
 
     @property
     def final(self) -> Hypnogram:
-        """The scoring that counts: the decoded or scored stages where there are any, else the argmax."""
+        """The final scoring: the decoded or scored stages if there are any, else the argmax."""
         final = self.after if self.after is not None else self.before
         assert final is not None
         return final
 
 
 def read_scored(path: Path, options: ReadOptions) -> ScoredFile:
-    """Read a hypnogram, or the probabilities' argmax, in the profile's scheme where there is one."""
+    """Read a hypnogram or probabilities, in the profile's scheme if there is a profile."""
     if path.is_dir():
         raise file_error(path, "is a folder, expected a file. Name the files in it.")
     refuse_special(path)
@@ -139,13 +139,13 @@ def read_scored(path: Path, options: ReadOptions) -> ScoredFile:
 
 
 def read_night(night: Input, options: ReadOptions) -> ScoredFile:
-    """Read a night of a command's inputs; a listed recording says when it began."""
+    """Read a night of a command's inputs; it begins when its recording or the sample list says."""
     start = start_of(night.edf, night.start)
     return read_scored(night.path, options if start is None else replace(options, start=start))
 
 
 def _is_scored(path: Path, scheme: StageScheme | None, format: str | None) -> bool:
-    """Whether a file holds stages: by the format that was named, else by its content."""
+    """Whether a file holds stages, by the named format, else by its content."""
     of_name = [form for form in formats() if form.name == format]
     has_densities, has_stages = (any(form.does(kind) for form in of_name) for kind in KINDS)
     if format is None or (has_densities and has_stages):
@@ -171,7 +171,7 @@ def _read_hypnogram(path: Path, options: ReadOptions) -> ScoredFile:
 
 
 def read_scoring(path: Path, options: HypnogramOptions) -> HypnogramFile:
-    """Read a hypnogram; what `decode` wrote needs no format, and errors ask for it as --scoring-format."""
+    """Read a hypnogram; errors name the option --scoring-format, which outputs of `decode` do not need."""
     if path.name.endswith(TSV_SUFFIX):
         options = replace(options, format=None)
 
@@ -208,7 +208,7 @@ def _read_probabilities(path: Path, options: ReadOptions) -> ScoredFile:
 
 
 def read_lights(times: LightsTimes) -> tuple[Moment | None, Moment | None]:
-    """Return when lights went off and on, as the options say it."""
+    """Return when lights went off and on, from the options."""
     return _moment(times.lights_off, "--lights-off"), _moment(times.lights_on, "--lights-on")
 
 
@@ -220,7 +220,7 @@ def _moment(text: str | None, option: str) -> Moment | None:
 
 
 def read_start(text: str | None) -> datetime | None:
-    """Return when a recording begins, as --start says it."""
+    """Return when a recording begins, from --start."""
     try:
         return None if text is None else parse_start(text)
     except ValueError:
@@ -254,7 +254,7 @@ class Experts:
         for path in files:
             if path.suffix.lower() in plain:
                 self._folder.setdefault(night_id(path), []).append(path)
-        for path in files:  # other formats, of nights that have none of those
+        for path in files:  # other formats, for nights without a file in a plain format
             if path.name.lower().endswith(known) and night_id(path) not in self._folder:
                 self._others.setdefault(night_id(path), []).append(path)
         self._folder |= self._others
@@ -263,7 +263,7 @@ class Experts:
 
     @property
     def kind(self) -> str:
-        """Where scorings are looked for, in a word."""
+        """Where the scorings are, in one word for messages."""
         return ("table" if self._is_table else "folder") if self._folder else "list"
 
     @property
@@ -287,7 +287,7 @@ class Experts:
 
 
 def read_expert(path: Path, night: Hypnogram, options: ReadOptions) -> Hypnogram:
-    """Read an expert's scoring; what its file does not say, scheme to start, is taken from the night."""
+    """Read an expert's scoring; scheme, epoch length and start default to those of the night."""
     hypnogram_options = HypnogramOptions(
         options.scheme,
         options.density.epoch_seconds,
@@ -299,11 +299,11 @@ def read_expert(path: Path, night: Hypnogram, options: ReadOptions) -> Hypnogram
 
 
 def read_annotations(path: Path, format: str | None) -> tuple[Event, ...]:
-    """Return what an expert's file tells besides stages, such as arousals."""
-    if path.name.endswith(TSV_SUFFIX):  # what `decode` wrote holds stages alone
+    """Return the annotations in an expert's file that are not stages, such as arousals."""
+    if path.name.endswith(TSV_SUFFIX):  # outputs of `decode` hold only stages
         return ()
-    found: tuple[Event, ...] = load("formats.sources:read_events")(path, format)
-    return found
+    events: tuple[Event, ...] = load("formats.sources:read_events")(path, format)
+    return events
 
 
 def decode_night(
@@ -313,9 +313,9 @@ def decode_night(
     start: datetime | None,
     source: Path | None = None,
 ) -> tuple[Decoding, tuple[str, ...]]:
-    """Decode probabilities with a profile, or an output of `decode` as it records; also returns remarks.
+    """Decode probabilities with a profile, or an output of `decode` as recorded; also return remarks.
 
-    `source` is where the probabilities of an output are, when they are not beside it.
+    `source` holds the probabilities of an output if they are not beside it.
     """
     if night.name.endswith((TSV_SUFFIX, JSON_SUFFIX)):
         if profile is not None or options.to_dict() != DecodeOptions().to_dict():

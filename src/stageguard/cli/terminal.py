@@ -1,4 +1,4 @@
-"""What every command says to the user: errors, lists, tables, JSON."""
+"""Print what all commands print in the same way: errors, lists, tables, JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from stageguard.base.errors import (
 from stageguard.cli.console import Console, Table, Text
 from stageguard.runner.stopping import unstopped
 
-# Arguments whose option is not called like them.
+# Options that are not named after their argument.
 _OPTIONS = {
     "target_format": "--to",
     "reepoch_to": "--reepoch",
@@ -30,7 +30,7 @@ _OPTIONS = {
 
 
 def in_options(message: object, names: Sequence[str] = ()) -> str:
-    """Text of a message with options for its arguments, and names for the numbers of its nights."""
+    """Return a message as text, with options for its arguments and names for its numbered nights."""
 
     def say(part: object) -> object:
         if isinstance(part, Argument):
@@ -44,7 +44,7 @@ def in_options(message: object, names: Sequence[str] = ()) -> str:
 
 @contextmanager
 def naming_nights(names: Sequence[str]) -> Iterator[None]:
-    """Name the nights of a refusal that numbers them."""
+    """Replace the numbers of nights in an error by their names."""
     try:
         yield
     except InputError as error:
@@ -64,12 +64,12 @@ def _option(argument: Argument) -> str:
 
 
 def one_line(text: object) -> str:
-    """Text on one line, without control characters, with options for a message's arguments."""
+    """Return a text on one line, without control characters, with options for a message's arguments."""
     return " ".join("".join(c if c.isprintable() else " " for c in in_options(text)).split())
 
 
 def escaped(text: object) -> str:
-    """Text on one line, with characters that do not show, or turn a line around, written as escapes."""
+    """Return a text on one line; characters that are invisible or reverse the line become escapes."""
     line = " ".join(str(text).split())
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
 
@@ -80,7 +80,7 @@ def count(number: int, noun: str) -> str:
 
 
 def error_text(error: object, path: Path | None = None) -> str:
-    """One line for an error, beginning with the file it is about."""
+    """Return an error as one line that begins with its file."""
     return one_line(error_message(error, path))
 
 
@@ -100,7 +100,7 @@ def print_json(value: Any) -> None:
 
 
 def json_text(value: Any) -> str:
-    """Return JSON that standard output can show, whatever its encoding; messages speak of options."""
+    """Return JSON that standard output can encode; messages name options instead of arguments."""
     from stageguard.base.json_text import json_lines
     from stageguard.formats.outputs import plain
 
@@ -122,7 +122,7 @@ def _said(value: Any) -> Any:
 
 
 class JsonList:
-    """A JSON list on stdout, item by item as they come; closed whatever happens, so that it stays JSON."""
+    """A JSON list, printed item by item and always closed, so that the output stays valid JSON."""
 
     def __init__(self, *, wanted: bool = True) -> None:
         self._wanted, self._n_items = wanted, 0
@@ -132,11 +132,11 @@ class JsonList:
         return self
 
     def add(self, value: Any) -> None:
-        """Print one more."""
+        """Print one more item."""
         if not self._wanted:
             return
         text = "\n".join(f"  {line}" for line in json_text(value).split("\n"))
-        with unstopped():  # whoever stops it gets whole items
+        with unstopped():  # a signal must not cut an item in two
             print(f"[\n{text}" if self._n_items == 0 else f",\n{text}", end="")
             self._n_items += 1
 
@@ -147,7 +147,7 @@ class JsonList:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return standard output, or standard error, as it is now."""
+    """Return a console on the current standard output or standard error."""
     return Console(stderr=stderr)
 
 
@@ -163,9 +163,9 @@ def print_heading(out: Console, heading: str) -> None:
 
 
 def print_list(out: Console, heading: str, items: Any, *, whole_lines: bool = False) -> None:
-    """Print a heading and its items, or nothing when there are none.
+    """Print a heading and its items, or nothing if there are no items.
 
-    `whole_lines` leaves it to the terminal to break long lines, so that a command in them can be copied.
+    With `whole_lines`, the terminal breaks long lines, so that a command in them can be copied.
     """
     items = [one_line(item) for item in items]
     if not items:

@@ -1,1 +1,1 @@
-"""File formats and objects of other tools: `registry` knows them, `read` and `convert` are what to call."""
+"""Files and objects of other tools: `read` reads them, `convert` writes files, `registry` lists formats."""

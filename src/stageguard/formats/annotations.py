@@ -1,4 +1,4 @@
-"""Texts with times: which of them are stages, one per epoch of a grid, and which are other annotations."""
+"""Sort texts with times into stages, put on a grid of epochs, and other annotations."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ _PREFIX = re.compile(r"(sleep[ _])?stage\b", re.IGNORECASE)
 _LONG_PREFIX = re.compile(r"sleep[ _]stage\b", re.IGNORECASE)
 MOVING = ("Movement time", "Movement Time", "movement time", "MT", "mt")
 BARE_UNSCORED = ("?", "unscored", "unknown", "undefined", "movement time", "mt")
-COARSE = frozenset(("N", "S"))  # alone they may be the beginning of another word
+COARSE = frozenset(("N", "S"))  # alone, these may stand for something else
 USUAL_SECONDS = (30.0, 20.0)  # epochs of AASM and of Rechtschaffen and Kales; runs of equal stages are joined
 LONGEST_SECONDS = 62 * 86_400.0
-LONGEST_GUESS = 60.0  # equal durations beyond this are joined epochs rather than epochs
+LONGEST_GUESS = 60.0  # longer equal durations are joined epochs rather than epochs
 SHORTEST_GUESS = 1.0
 
-Chosen = tuple[Event, str | None]  # an annotation that is a stage, and its name where that is known
+Chosen = tuple[Event, str | None]  # an annotation that is a stage, and its name if known
 
 
 def annotated(
@@ -57,25 +57,25 @@ def annotated(
     end_seconds: float | None = None,
     may_lack_end: bool = False,
 ) -> RawHypnogram:
-    """Return the sleep stages among annotations, which count from a recording's start, in any order.
+    """Return the sleep stages among annotations in any order, whose onsets count from a recording's start.
 
-    Stages without the words "Sleep stage" (W, N2, REM) count where no annotation has them, and for whole
-    epochs that no other stage covers. Unknown stages are unscored, with a warning; texts of another kind are
-    left out, with a note. Where all stages are unknown, that is an error.
+    Stages without the words "Sleep stage" (W, N2, REM) count if no annotation has these words, or for whole
+    epochs that no other stage covers. Unknown stages are unscored, with a warning. Other texts are left out,
+    with a note. If all stages are unknown, that is an error.
 
-    `start` is told by a clock of the file. `only_stages`: one kind of stage is enough, and other texts are
-    worth a remark. `end_seconds`: when the recording ends, for a last stage without a duration.
-    `may_lack_end`: names alone are stages also where nothing says how long they last.
+    `start` is from a clock of the file. With `only_stages`, one kind of stage is enough, and other texts are
+    worth a remark. `end_seconds` is the end of the recording, for a last stage without a duration. With
+    `may_lack_end`, bare names are stages even if nothing says how long they last.
     """
     chosen = stage_annotations(annotations, least=1 if only_stages else 2, may_lack_end=may_lack_end)
     if not chosen:
-        texts = [text for text, _ in Counter(each.text for each in annotations).most_common()]
-        found = f"its annotations are: {listed(texts)}" if texts else "it has no annotations"
-        raise file_error(path, f"holds no sleep stages: {found}. Expected {expected}.", code="no-stages")
+        texts = [text for text, _ in Counter(event.text for event in annotations).most_common()]
+        content = f"its annotations are: {listed(texts)}" if texts else "it has no annotations"
+        raise file_error(path, f"holds no sleep stages: {content}. Expected {expected}.", code="no-stages")
     remarks = _remarks(path, chosen)
     chosen += _unscored_ends(annotations, chosen)
     left_out = _left_out(annotations, chosen) if only_stages else ()
-    prefixed = any(_LONG_PREFIX.match(each.text) for each, _ in chosen)
+    prefixed = any(_LONG_PREFIX.match(event.text) for event, _ in chosen)
     intervals, without_length = _intervals(chosen)
     staged = stage_epochs(path, intervals, options.epoch_seconds, may_be_cut=True, end_seconds=end_seconds)
     remarks += without_length
@@ -91,7 +91,7 @@ def raw_of(
     notes: tuple[str, ...] = (),
     scorer: str | None = None,
 ) -> RawHypnogram:
-    """Return staged epochs with what else a file says; `start` is the recording's, by a clock of the file."""
+    """Return staged epochs with start, scheme, notes and scorer; `start` is that of the recording."""
     if start is not None:
         start += timedelta(seconds=staged.offset_seconds)
     return replace(staged, start=start, scheme=scheme, notes=staged.notes + notes, scorer=scorer)
@@ -100,86 +100,88 @@ def raw_of(
 def stage_annotations(
     annotations: Sequence[Event], *, least: int = 2, may_lack_end: bool = False
 ) -> list[Chosen]:
-    """Annotations that are sleep stages, each with its name, "?" or None where the name is not known.
+    """Return the annotations that are sleep stages, each with its name, "?", or None if not known.
 
-    Names alone ("W", "N2") are stages where at least so many different ones are there.
+    Bare names ("W", "N2") are stages only if there are `least` different ones.
     """
-    prefixed = [(each, _stage(_words(each))) for each in annotations if _PREFIX.match(each.text)]
-    # what is merely called "Stage ..." may be anything
-    chosen = [(each, stage) for each, stage in prefixed if stage or _LONG_PREFIX.match(each.text)]
+    prefixed = [(event, _stage(_words(event))) for event in annotations if _PREFIX.match(event.text)]
+    # an unknown text that begins with just "Stage" may be anything
+    chosen = [(event, stage) for event, stage in prefixed if stage or _LONG_PREFIX.match(event.text)]
     if chosen:
-        moving = [each for each in annotations if _words(each).casefold() in ("movement time", "mt")]
-        return chosen + _bare_stages(annotations, chosen) + [(each, UNSCORED_NAME) for each in moving]
-    lasting = [each for each in annotations if each.seconds or (may_lack_end and each.seconds is None)]
-    named = [(each, canonical_name(_words(each))) for each in lasting]
-    stages: list[Chosen] = [(each, stage) for each, stage in named if stage]
+        moving = [event for event in annotations if _words(event).casefold() in ("movement time", "mt")]
+        return chosen + _bare_stages(annotations, chosen) + [(event, UNSCORED_NAME) for event in moving]
+    lasting = [event for event in annotations if event.seconds or (may_lack_end and event.seconds is None)]
+    named = [(event, canonical_name(_words(event))) for event in lasting]
+    stages: list[Chosen] = [(event, stage) for event, stage in named if stage]
     kinds = {stage for _, stage in stages}
     if len(kinds) < least or kinds <= COARSE:
         return []
-    return stages + [(each, UNSCORED_NAME) for each, _ in named if _words(each).casefold() in BARE_UNSCORED]
+    return stages + [
+        (event, UNSCORED_NAME) for event, _ in named if _words(event).casefold() in BARE_UNSCORED
+    ]
 
 
 def _words(annotation: Event) -> str:
-    """Return a text without the channel that EDF+ puts behind it: "Sleep stage W@@C3"."""
+    """Return a text without the channel that EDF+ may append: "Sleep stage W@@C3"."""
     return annotation.text.partition("@@")[0].strip()
 
 
 def _bare_stages(annotations: Sequence[Event], chosen: Sequence[Chosen]) -> list[Chosen]:
-    """Stages that are names alone, where they are whole epochs that no other stage covers."""
+    """Return stages that are bare names, for whole epochs that no other stage covers."""
     others = _whole_epochs(annotations, chosen)
     if not others:
         return []
     step = _shortest(chosen)
-    spans = sorted((each.onset, each.onset + (each.seconds or step)) for each, _ in chosen)
+    spans = sorted((event.onset, event.onset + (event.seconds or step)) for event, _ in chosen)
     begins, ends = [begin for begin, _ in spans], list(accumulate((end for _, end in spans), max))
     bare: list[Chosen] = []
-    for each in others:
-        stage = canonical_name(_words(each))
-        n_before = bisect_left(begins, each.onset + (each.seconds or step) - TOLERANCE * step)
-        is_free = not n_before or ends[n_before - 1] <= each.onset + TOLERANCE * step
+    for event in others:
+        stage = canonical_name(_words(event))
+        n_before = bisect_left(begins, event.onset + (event.seconds or step) - TOLERANCE * step)
+        is_free = not n_before or ends[n_before - 1] <= event.onset + TOLERANCE * step
         if stage is not None and stage not in COARSE and is_free:
-            bare.append((each, stage))
+            bare.append((event, stage))
     return bare
 
 
 def _shortest(chosen: Sequence[Chosen]) -> float:
-    """Return the seconds of the shortest stage that lasts, 0 where none does."""
-    return min((each.seconds for each, _ in chosen if each.seconds), default=0.0)
+    """Return the seconds of the shortest stage with a duration, or 0."""
+    return min((event.seconds for event, _ in chosen if event.seconds), default=0.0)
 
 
 def _whole_epochs(annotations: Sequence[Event], chosen: Sequence[Chosen]) -> list[Event]:
-    """Annotations that are not among the chosen, and are whole epochs on their grid."""
+    """Return annotations other than the chosen ones that are whole epochs on their grid."""
     step = _shortest(chosen)
     if not step:
         return []
-    taken = {id(each) for each, _ in chosen}
-    first = min(each.onset for each, _ in chosen)
+    taken = {id(event) for event, _ in chosen}
+    first = min(event.onset for event, _ in chosen)
     return [
-        each
-        for each in annotations
-        if id(each) not in taken
-        and each.seconds
-        and all(abs(n - round(n)) <= TOLERANCE for n in ((each.onset - first) / step, each.seconds / step))
+        event
+        for event in annotations
+        if id(event) not in taken
+        and event.seconds
+        and all(abs(n - round(n)) <= TOLERANCE for n in ((event.onset - first) / step, event.seconds / step))
     ]
 
 
 def _intervals(chosen: Sequence[Chosen]) -> tuple[list[Event], tuple[str, ...]]:
-    """Stages with their times; of those that last, without others of no length, which cropping leaves."""
-    lasting = [each.seconds for each, _ in chosen if each.seconds]
+    """Return stages with their times, without stages of no length if others last: cropping leaves them."""
+    lasting = [event.seconds for event, _ in chosen if event.seconds]
     shortest = TOLERANCE * median(lasting) if lasting else 0.0
     kept, n_left = [], 0
-    for each, stage in chosen:
-        if lasting and each.seconds is not None and each.seconds <= shortest:
+    for event, stage in chosen:
+        if lasting and event.seconds is not None and event.seconds <= shortest:
             n_left += 1
             continue
-        kept.append(Event(each.onset, each.seconds or None, stage or UNSCORED_NAME))
+        kept.append(Event(event.onset, event.seconds or None, stage or UNSCORED_NAME))
     what = "stage of no length" if n_left == 1 else "stages of no length"
     return kept, (f"{n_left} {what} left out, as cropping leaves them",) if n_left else ()
 
 
 @lru_cache(maxsize=1024)
 def _stage(text: str) -> str | None:
-    """Name of a stage, "?" where it says that there is none, None where it is not known."""
+    """Return the name of a stage, "?" if the text says unscored, or None if it is not known."""
     bare = _PREFIX.sub("", text).strip(" -:_")
     if not bare:
         return None
@@ -189,24 +191,24 @@ def _stage(text: str) -> str | None:
 
 
 def _unscored_ends(annotations: Sequence[Event], chosen: Sequence[Chosen]) -> list[Chosen]:
-    """Whole epochs before the first and after the last stage that say that nobody scored them."""
-    first = min(each.onset for each, _ in chosen)
-    end = max(each.onset + (each.seconds or 0.0) for each, _ in chosen)
+    """Return whole epochs before the first and after the last stage that are marked as unscored."""
+    first = min(event.onset for event, _ in chosen)
+    end = max(event.onset + (event.seconds or 0.0) for event, _ in chosen)
     margin = TOLERANCE * _shortest(chosen)
     return [
-        (each, UNSCORED_NAME)
-        for each in _whole_epochs(annotations, chosen)
-        if _words(each).casefold() in (*UNSCORED_WORDS, "m")
-        and not end > each.onset > first - (each.seconds or 0.0) + margin
+        (event, UNSCORED_NAME)
+        for event in _whole_epochs(annotations, chosen)
+        if _words(event).casefold() in (*UNSCORED_WORDS, "m")
+        and not end > event.onset > first - (event.seconds or 0.0) + margin
     ]
 
 
 def _remarks(path: Path, chosen: Sequence[Chosen]) -> tuple[str, ...]:
-    """Say what is unscored because nobody knows the stage, which is warned of too; and what was a guess."""
-    unknown = sorted({each.text for each, stage in chosen if stage is None})
+    """Return remarks on unknown stages, with a warning, or on stages that are bare names among others."""
+    unknown = sorted({event.text for event, stage in chosen if stage is None})
     if not unknown:
-        bare = sorted({each.text for each, stage in chosen if not _PREFIX.match(each.text)} - {*MOVING})
-        is_mixed = any(_PREFIX.match(each.text) for each, _ in chosen)
+        bare = sorted({event.text for event, stage in chosen if not _PREFIX.match(event.text)} - {*MOVING})
+        is_mixed = any(_PREFIX.match(event.text) for event, _ in chosen)
         return (
             (f"{listed(bare)} read as stages without the words 'Sleep stage'",) if bare and is_mixed else ()
         )
@@ -220,9 +222,9 @@ def _remarks(path: Path, chosen: Sequence[Chosen]) -> tuple[str, ...]:
 
 
 def _left_out(annotations: Sequence[Event], chosen: Sequence[Chosen]) -> tuple[str, ...]:
-    """Say which texts are no stages."""
-    taken = {id(each) for each, _ in chosen}
-    texts = {each.text for each in annotations if id(each) not in taken}
+    """Return a remark on texts that are not stages."""
+    taken = {id(event) for event, _ in chosen}
+    texts = {event.text for event in annotations if id(event) not in taken}
     others = sorted(text for text in texts if text.casefold() not in UNSCORED_WORDS)
     return (f"no stages, left out: {listed(others)}",) if others else ()
 
@@ -238,7 +240,7 @@ def staged_rows(
     notes: tuple[str, ...] = (),
     scorer: str | None = None,
 ) -> RawHypnogram:
-    """Return rows of line, onset, duration and stage; a text that is no stage is an error with its line."""
+    """Return stages from rows of line, onset, duration and text; any other text is an error with its line."""
     known = options.scheme or options.default_scheme
     stages = []
     for line, onset, seconds, text in rows:
@@ -249,38 +251,38 @@ def staged_rows(
 
 
 def events_among(annotations: Iterable[Event]) -> Iterator[Event]:
-    """Yield annotations that no reader of stages takes."""
+    """Yield annotations that a reader of stages does not take for stages."""
     texts = list(annotations)
-    taken = {id(each) for each, _ in stage_annotations(texts, least=1)}
-    for each in texts:
-        if id(each) not in taken and each.text and each.text.casefold() not in UNSCORED_WORDS:
-            yield replace(each, seconds=each.seconds or None)
+    taken = {id(event) for event, _ in stage_annotations(texts, least=1)}
+    for event in texts:
+        if id(event) not in taken and event.text and event.text.casefold() not in UNSCORED_WORDS:
+            yield replace(event, seconds=event.seconds or None)
 
 
 def are_taken_by_text(night: Outgoing) -> list[bool]:
     """Whether each other annotation reads as a stage of the night, or as an unscored epoch next to it."""
     seconds, onsets = night.epoch_seconds, night.onsets
     stages = [Event(onset, seconds, "Sleep stage W") for onset in onsets]
-    taken = {id(each) for each, _ in stage_annotations([*stages, *night.events], least=1)}
+    taken = {id(event) for event, _ in stage_annotations([*stages, *night.events], least=1)}
     return [
-        id(each) in taken
+        id(event) in taken
         or (
-            (each.text.strip().casefold() in (*UNSCORED_WORDS, "m") and bool(each.seconds))
-            and (each.onset >= onsets[-1] + seconds or each.onset + (each.seconds or 0.0) <= onsets[0])
+            (event.text.strip().casefold() in (*UNSCORED_WORDS, "m") and bool(event.seconds))
+            and (event.onset >= onsets[-1] + seconds or event.onset + (event.seconds or 0.0) <= onsets[0])
         )
-        for each in night.events
+        for event in night.events
     ]
 
 
 def row_events(path: Path) -> Iterable[Event]:
-    """Return annotations besides stages of a table with the columns onset and duration."""
+    """Return annotations other than stages from a table with the columns onset and duration."""
     table = read_rows(path, ("onset", "duration"))
     column = next((name for name in STAGE_COLUMNS if name in table.header), None)
     if column is None:
         return ()
     onsets, lasting = ([as_number(cell) for cell in table.column(n)] for n in ("onset", "duration"))
     rows = zip(onsets, lasting, table.column(column), strict=True)
-    # a number is a stage that the JSON beside the table explains
+    # numbers are stages, which the JSON beside the table explains
     return events_among(
         Event(onset, seconds or None, text)
         for onset, seconds, text in rows
@@ -289,7 +291,7 @@ def row_events(path: Path) -> Iterable[Event]:
 
 
 def cells_of(*names: str) -> Callable[[Path], Sequence[str]]:
-    """Return what reads the cells of the first column of these that a table with onsets has."""
+    """Return a reader of the first of these columns in a table with onsets."""
 
     def cells(path: Path) -> Sequence[str]:
         table = read_rows(path, ("onset",))
@@ -306,11 +308,12 @@ def stage_epochs(
     may_be_cut: bool = False,
     end_seconds: float | None = None,
 ) -> RawHypnogram:
-    """Put stages, until the next where they tell no duration, on a grid of epochs; others are unscored.
+    """Put stages on a grid of epochs; epochs without a stage are unscored.
 
-    Without `epoch_seconds` epochs are what onsets and durations are multiples of. Only the last interval may
-    end within an epoch, which is then dropped, with a note; so is a first one that begins within an epoch if
-    it `may_be_cut`, since recordings are cropped. A last stage without a duration lasts until `end_seconds`.
+    A stage without a duration lasts until the next, and the last one until `end_seconds`. The epoch length is
+    `epoch_seconds`, else one that all onsets and durations are multiples of. Only the last interval may end
+    within an epoch, which is then dropped, with a note. So is a first part of an epoch if it `may_be_cut`,
+    since recordings are cropped.
     """
     ordered = sorted(intervals, key=lambda each: each.onset)
     onsets = np.array([each.onset for each in ordered])
@@ -350,9 +353,9 @@ def stage_epochs(
 
 
 def _until_end(onsets: Floats, lasting: Floats, end_seconds: float | None) -> tuple[Floats, tuple[str, ...]]:
-    """Return durations with that of a last stage that has none, where stages change, and a remark on it.
+    """Return durations, completed for a last stage without one, and a remark.
 
-    Stages at equal distances are epochs, and so is the last of them.
+    Nothing is done if stages are at equal distances: then they are epochs, and so is the last one.
     """
     steps = lasting[:-1]
     if not np.isnan(lasting[-1]) or (len(steps) > 1 and np.ptp(steps) <= TOLERANCE * steps[0]):
@@ -365,9 +368,9 @@ def _until_end(onsets: Floats, lasting: Floats, end_seconds: float | None) -> tu
 def _without_cut(
     onsets: Floats, lasting: Floats, epoch_seconds: float | None
 ) -> tuple[int, Floats, Floats, float | None, tuple[str, ...]]:
-    """Return times from the first whole epoch on, where all but the first stage's fit a usual epoch length.
+    """Cut a first part of an epoch, if all other times fit the epoch length, or a usual one.
 
-    That is: how many intervals are dropped, onsets, durations, the epoch length if that told it, and a note.
+    Return how many intervals were dropped, onsets, durations, the epoch length if now known, and a note.
     """
     unchanged = (0, onsets, lasting, epoch_seconds, ())
     lengths = USUAL_SECONDS if epoch_seconds is None else (epoch_seconds,)
@@ -393,10 +396,10 @@ def _fits(steps: Floats, seconds: float) -> bool:
 
 
 def _durations(path: Path, ordered: Sequence[Event], onsets: Floats) -> Floats:
-    """Seconds of each interval; NaN for a last one that has none."""
+    """Return the seconds of each interval; NaN for a last one without a duration."""
     until_next = np.append(np.diff(onsets), np.nan)
     lasting = np.array(
-        [until_next[i] if each.seconds is None else each.seconds for i, each in enumerate(ordered)]
+        [until_next[i] if event.seconds is None else event.seconds for i, event in enumerate(ordered)]
     )
     bad = ~np.isnan(lasting) & ~((lasting > 0) & (lasting <= LONGEST_SECONDS))
     bad[:-1] |= np.isnan(lasting[:-1])
@@ -411,7 +414,7 @@ def _durations(path: Path, ordered: Sequence[Event], onsets: Floats) -> Floats:
 
 
 def _grid_seconds(path: Path, onsets: Floats, lasting: Floats) -> float:
-    """Epoch length that all times are multiples of."""
+    """Return an epoch length that all times are multiples of."""
     known = lasting[~np.isnan(lasting)]
     if len(known) > 1 and np.ptp(known) <= 1e-6 * known[0] and SHORTEST_EPOCH <= known[0] <= LONGEST_GUESS:
         return float(known[0])
@@ -435,7 +438,7 @@ def _grid_seconds(path: Path, onsets: Floats, lasting: Floats) -> float:
 
 
 def _places(path: Path, onsets: Floats, lasting: Floats, epoch_seconds: float) -> tuple[Ints, Ints]:
-    """First epoch of each interval and the one after its last; times between two epochs are refused."""
+    """Return the first epoch of each interval and the epoch after its last; refuse times within epochs."""
     first, end = onsets / epoch_seconds, (onsets + lasting) / epoch_seconds
     first_place, end_place = np.rint(first).astype(np.int64), np.rint(end).astype(np.int64)
     odd = (np.abs(first - first_place) > TOLERANCE) | (np.abs(end - end_place) > TOLERANCE)
@@ -462,17 +465,17 @@ def _filled(path: Path, ordered: Sequence[Event], first: Ints, end: Ints, onsets
     n_epochs = int(end.max())
     if n_epochs < 1:
         raise file_error(path, "has no stage that lasts a whole epoch.")
-    names = [UNSCORED_NAME, *sorted({each.text for each in ordered} - {UNSCORED_NAME})]
+    names = [UNSCORED_NAME, *sorted({event.text for event in ordered} - {UNSCORED_NAME})]
     codes = np.full(n_epochs, -1, dtype=np.int64)
-    for each, low, high, onset in zip(ordered, first, end, onsets, strict=True):
-        code = names.index(each.text)
+    for event, low, high, onset in zip(ordered, first, end, onsets, strict=True):
+        code = names.index(event.text)
         part = codes[low:high]
         clash = (part >= 0) & (part != code)
         if clash.any():
             other = names[int(part[int(np.argmax(clash))])]
             raise file_error(
                 path,
-                f"the stage at {onset:g} s is {each.text}, but another one there is {other}. Expected one "
+                f"the stage at {onset:g} s is {event.text}, but another one there is {other}. Expected one "
                 "stage per epoch. Are there two scorings in the file?",
             )
         part[:] = code

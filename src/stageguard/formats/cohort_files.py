@@ -1,4 +1,4 @@
-"""The files `stats` writes: nights, group differences, hours, each with a codebook."""
+"""Write the files of `stats`: nights, group differences, estimates, errors, hours, each with a codebook."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cohort:
-    """Everything `stats` found."""
+    """All results of `stats`."""
 
     nights: Sequence[MeasuredNight]
     facts: Sequence[Facts]
@@ -138,13 +138,13 @@ class Cohort:
 
 
 def scoring_names(scorings: Iterable[str]) -> dict[str, str]:
-    """Return how a table calls the scorings; stages that nothing was decoded from are no guard's."""
+    """Return the names of scorings in a table; stages without a before are scored, not the guard's."""
     present = set(scorings)
     return SCORING_NAMES | ({} if "before" in present else {"after": "scored"})
 
 
 def write_cohort(cohort: Cohort, path: Path, *, overwrite: bool, spare: Iterable[Path] = ()) -> list[Path]:
-    """Write the tables and their codebooks, all or none and none over a file to spare; returns the paths."""
+    """Write the tables and codebooks, all or none, and never over a file in `spare`; return the paths."""
     names = scoring_names(cohort.table.values)
     header, rows = _nights(cohort)
     contents = _with_codebook(path, header, rows, _nights_origin(cohort))

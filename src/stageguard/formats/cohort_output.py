@@ -1,4 +1,4 @@
-"""The decoded nights of a cohort as one table, Parquet or text: written in parts, put together at the end."""
+"""Write the decoded nights of a cohort as one table, Parquet or text: in parts that are joined at the end."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ PART_SUFFIX = {True: ".rows", False: ".txt"}  # by whether the output is Parquet
 
 
 def column_meanings(stages: Sequence[str]) -> dict[str, Any]:
-    """Return what the columns of the table mean, as BIDS has it."""
+    """Return the meanings of the table's columns, in the form of BIDS."""
     meanings = {ID: ID_MEANING, **{name: dict(COLUMNS[name]) for name in OWN_COLUMNS}}
     meanings["label"]["Levels"] = {str(i): name for i, name in enumerate(stages)} | {"-1": "?"}
     return meanings
 
 
 def part_suffix(output: Path) -> str:
-    """Return how the name of a part of this output ends."""
+    """Return the suffix for parts of this output."""
     return PART_SUFFIX[output.suffix.lower() in PARQUET_SUFFIXES]
 
 
@@ -48,7 +48,7 @@ def part_bytes(output: Path, nights: Sequence[tuple[str, Decoding]]) -> bytes:
 
 @contextmanager
 def joining(output: Path, stream: BinaryIO) -> Iterator[Callable[[Path], None]]:
-    """Yield what adds a part to the table, which is whole when the block ends; parts come in their order."""
+    """Yield a function that appends a part to the table, which is complete when the block ends."""
     if output.suffix.lower() not in PARQUET_SUFFIXES:
         delimiter = TEXT_DELIMITERS[output.suffix.lower()]
         stream.write((delimiter.join((ID, *OWN_COLUMNS)) + "\n").encode())
@@ -75,7 +75,7 @@ def joining(output: Path, stream: BinaryIO) -> Iterator[Callable[[Path], None]]:
             writer.close()
 
 
-# Statistics are for whoever looks for a night; those of the other columns take as long as writing them.
+# Statistics of ids help to find a night; those of the other columns would take as long as writing them.
 _PARQUET_OPTIONS: dict[str, Any] = {
     "compression": "zstd",
     "use_dictionary": [ID, "onset", "duration", "stage", "argmax_stage"],
@@ -84,7 +84,7 @@ _PARQUET_OPTIONS: dict[str, Any] = {
 
 
 def _packed(nights: Sequence[tuple[str, Decoding]]) -> bytes:
-    """Return what the rows of a Parquet table are made of by `part_table`, a description and four arrays."""
+    """Return a description and four arrays, from which `part_table` makes the rows of a Parquet table."""
     decodings = [decoding for _, decoding in nights]
     labels = np.concatenate([each.hypnogram.labels for each in decodings])
     chosen = np.concatenate([_chosen_probabilities(each) for each in decodings])
@@ -103,7 +103,7 @@ def _packed(nights: Sequence[tuple[str, Decoding]]) -> bytes:
 
 
 def _chosen_probabilities(decoding: Decoding) -> Floats:
-    """Return the probability of the chosen stage of each epoch; anything where there is none."""
+    """Return the probability of the chosen stage of each epoch; meaningless if unscored."""
     labels, probabilities = decoding.hypnogram.labels, decoding.night.probabilities
     n_epochs, n_stages = probabilities.shape
     return probabilities.take(np.arange(0, n_epochs * n_stages, n_stages) + np.maximum(labels, 0))
@@ -111,20 +111,20 @@ def _chosen_probabilities(decoding: Decoding) -> Floats:
 
 @lru_cache(8)
 def _onsets(n_epochs: int, offset_seconds: float, epoch_seconds: float) -> Floats:
-    """Return when each epoch begins; nights of a cohort are often of one length."""
+    """Return when each epoch begins; cached, as nights of a cohort often have the same length."""
     return np.asarray(offset_seconds + epoch_seconds * np.arange(n_epochs), dtype=np.float64)
 
 
 def part_table(output: Path, part: bytes) -> Any:
-    """Return the rows, as the output has them, of a part of a Parquet output."""
+    """Return the rows of a part, as a table of the Parquet output."""
     arrow, _ = pyarrow_modules(output, "writing")
-    place = part.index(b"\n") + 1
-    about = parse_json(part[:place])
+    position = part.index(b"\n") + 1
+    about = parse_json(part[:position])
     words, (ids, n_epochs, offsets, seconds) = (*about["stages"], "?"), zip(*about["nights"], strict=True)
     arrays: list[Any] = []
     for kind in (np.int8, np.int8, np.bool_, np.float32):
-        arrays.append(np.frombuffer(part, kind, sum(n_epochs), place))
-        place += arrays[-1].nbytes
+        arrays.append(np.frombuffer(part, kind, sum(n_epochs), position))
+        position += arrays[-1].nbytes
     labels, argmax, filled, probability = arrays
 
     def coded(codes: Any, words: Sequence[str], kind: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A cohort's table as one file per night, for verbs that read nights one by one."""
+"""Split a cohort's table into one file per night, for commands that read nights one by one."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ from stageguard.formats.tools.parquet import pyarrow_modules
 from stageguard.profile.profile import Profile
 
 Cells = list[str]
-FEW = 3  # nights of one row each: then the ids count epochs
+FEW = 3  # this many nights of one row each at the beginning mean that the ids number epochs
 _PLAIN_NAME = re.compile(r"[\w.@+=-]{1,100}")
 
 
 def split_table(path: Path, folder: Path) -> dict[str, Path]:
-    """Write each night of a table into a file of its own in a folder; return the files by id.
+    """Write each night of a table to its own file in a folder; return the files by id.
 
-    Nothing is returned of a file that is no table of several nights. What `decode` wrote becomes tables as
-    it writes them of single files.
+    The result is empty if the file is not a table of several nights. Nights of a table that `decode` wrote
+    become outputs as `decode` writes them for single files.
     """
     if path.suffix.lower() not in TABLE_SUFFIXES:
         return {}
@@ -66,31 +66,31 @@ def split_table(path: Path, folder: Path) -> dict[str, Path]:
     (column,) = columns
     is_decoded = {*OWN_COLUMNS} <= {*header}
     suffix, delimiter = (TSV_SUFFIX, "\t") if is_decoded else (".csv", ",")
-    ids, found, n_rows, n_short = NightIds(path), dict[str, Path](), 0, 0
+    ids, files, n_rows, n_short = NightIds(path), dict[str, Path](), 0, 0
     for name, of_night in groupby(rows, key=lambda row: row[column] if column < len(row) else ""):
         ids.check(name, n_rows + 1)
         night = [[cell for number, cell in enumerate(row) if number != column] for row in (header, *of_night)]
         n_rows += len(night) - 1
         n_short += len(night) == 2
-        if n_short == FEW == len(found) + 1:
+        if n_short == FEW == len(files) + 1:
             return {}
         ids.finished.add(name)
         if is_decoded and not is_parquet(path):
             name = read_cell(name)
-        stem = name if _PLAIN_NAME.fullmatch(name) else f"night {len(found) + 1}"
-        found[name] = folder / f"{stem}{suffix}"
-        write_text_atomic(found[name], _text(night, delimiter), overwrite=True)
-    if len(found) < 2:
+        stem = name if _PLAIN_NAME.fullmatch(name) else f"night {len(files) + 1}"
+        files[name] = folder / f"{stem}{suffix}"
+        write_text_atomic(files[name], _text(night, delimiter), overwrite=True)
+    if len(files) < 2:
         return {}
-    for name in found:
+    for name in files:
         ids.check_blanks(name)
     if is_decoded:
-        _write_sidecars(path, found)
-    return found
+        _write_sidecars(path, files)
+    return files
 
 
 def _write_sidecars(path: Path, found: Mapping[str, Path]) -> None:
-    """Write beside the files of a decoded table's nights what is recorded beside the table, if it is."""
+    """Write sidecars for the nights of a decoded table, from the records beside the table, if any."""
     sidecar, nights = (path.with_name(f"{path.name}.{what}") for what in ("json", "nights.tsv"))
     if not sidecar.is_file() or not nights.is_file():
         return
@@ -126,7 +126,7 @@ def _write_sidecars(path: Path, found: Mapping[str, Path]) -> None:
 
 
 def _estimates(row: Mapping[str, str], profile: Profile, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what `Estimates.from_dict` takes, of a row beside a decoded table, which has the best alone."""
+    """Return a row of a decoded table's nights for `Estimates.from_dict`; it has only the best estimates."""
 
     def number(key: str) -> float | None:
         return None if row.get(key, "n/a") == "n/a" else float(row[key])
@@ -153,7 +153,7 @@ def table_rows(path: Path) -> Iterator[Cells]:
 
 
 def part_rows(output: Path, part: bytes) -> Iterator[Cells]:
-    """Yield the cells of what `part_bytes` made for an output, as `table_rows` yields those of the output."""
+    """Yield the cells of a part that `part_bytes` made for an output, as `table_rows` yields the output's."""
     if output.suffix.lower() not in PARQUET_SUFFIXES:
         return csv.reader(io.StringIO(part.decode()), delimiter=TEXT_DELIMITERS[output.suffix.lower()])
     return _batch_rows(part_table(output, part))
@@ -167,7 +167,7 @@ def _text(rows: Iterable[Cells], delimiter: str) -> str:
 
 
 def _text_rows(path: Path) -> Iterator[Cells]:
-    """Yield the cells of each line that has any, the header first."""
+    """Yield the cells of each non-empty line, the header first."""
     with open_text(path, "a recording", encoding="utf-8-sig") as file:
         lines = (line for line in file if line.strip())
         first = next(lines, "").rstrip("\r\n")

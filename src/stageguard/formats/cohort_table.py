@@ -1,4 +1,4 @@
-"""A cohort in one table: the rows of many nights below each other, named by the column `id`.
+"""Read a cohort from one table: the rows of many nights one after the other, named by the column `id`.
 
 Parquet and delimited text are read a block of rows at a time, so that memory does not grow with the number
 of nights.
@@ -46,7 +46,7 @@ from stageguard.formats.tools.parquet import pyarrow_modules
 from stageguard.night.hypnodensity import Hypnodensity
 
 ID = "id"
-BLOCK_ROWS = 2**16  # read at a time: of five stages some 3 MB
+BLOCK_ROWS = 2**16  # rows read at a time: about 3 MB for five stages
 PARQUET_SUFFIXES = (".parquet", ".pq")
 TEXT_DELIMITERS = {".csv": ",", ".tsv": "\t"}
 TABLE_SUFFIXES = (*PARQUET_SUFFIXES, *TEXT_DELIMITERS)
@@ -63,12 +63,12 @@ class TableNight:
     density: Hypnodensity | None = None
     notes: tuple[str, ...] = ()
     error: Message | None = None
-    has_negative: bool = False  # so that its numbers were read as logits or log-probabilities
+    has_negative: bool = False  # then its numbers were read as logits or log-probabilities
 
 
 @dataclass(frozen=True, slots=True)
 class NightBlock:
-    """Nights whose rows are read together; `nights` makes them, in whichever process wants them."""
+    """Nights whose rows are read together; `nights` makes them, in any process."""
 
     ids: tuple[str, ...]
     nights: Callable[[], list[TableNight]]  # can be sent to another process
@@ -76,13 +76,13 @@ class NightBlock:
 
 @dataclass(slots=True)
 class NightIds:
-    """The ids that were there so far: rows of one night stand together."""
+    """The ids seen so far, to check that the rows of a night are together."""
 
     path: Path
     finished: set[str] = field(default_factory=set)
 
     def check(self, name: str, row: int) -> None:
-        """Refuse a row without an id, and an id that other nights stand between; rows count from 1."""
+        """Refuse a row without an id, and an id that occurs again after other nights; rows count from 1."""
         if name.strip().casefold() in MISSING_WORDS:
             raise file_error(
                 self.path,
@@ -97,14 +97,14 @@ class NightIds:
             )
 
     def check_blanks(self, name: str) -> None:
-        """Refuse an id with a blank at an end, which may make two nights of one, or hide a second one."""
+        """Refuse an id that begins or ends with a space, which may split a night in two without notice."""
         if name != name.strip():
             raise file_error(
                 self.path, f"the {ID} {name[:40]!r} has a blank at an end, expected none. Remove it."
             )
 
     def check_length(self, name: str, n_rows: int) -> None:
-        """Refuse a night that nobody recorded, before it fills the memory."""
+        """Refuse a night that is impossibly long, before it fills the memory."""
         if n_rows > MOST_EPOCHS:
             raise file_error(
                 self.path,
@@ -119,17 +119,17 @@ def is_parquet(path: Path) -> bool:
 
 
 def read_nights(path: Path, options: DensityOptions) -> Iterator[NightBlock]:
-    """Yield the nights of a cohort's table, those of a block of rows at a time.
+    """Yield the nights of a cohort's table, a block of rows at a time.
 
-    A night whose rows are wrong has an error in its place. What is wrong with the table itself, such as a
-    row without an id, is a FileFormatError.
+    A night with wrong rows has an error instead of probabilities. A fault of the table itself, such as a row
+    without an id, raises FileFormatError.
     """
     blocks = _parquet_nights(path, options) if is_parquet(path) else _text_nights(path, options)
     return blocks if options.logits or options.log else _of_one_kind(path, blocks)
 
 
 def _of_one_kind(path: Path, blocks: Iterator[NightBlock]) -> Iterator[NightBlock]:
-    """Refuse the nights of numbers of another kind than those of the first: one stager wrote the table."""
+    """Refuse nights whose numbers are of another kind than the first's, since one stager wrote the table."""
     first: TableNight | None = None
     for block in blocks:
         if first is None:
@@ -158,7 +158,7 @@ def _same_kind(path: Path, night: TableNight, first: TableNight) -> TableNight:
 
 
 def id_column(path: Path, header: Sequence[str]) -> int:
-    """Return which column names the nights; a table without one, or with two, is refused."""
+    """Return the index of the column of ids; refuse a table without one or with two."""
     _refuse_decoded(path, header)
     columns = [column for column, name in enumerate(header) if name.strip().casefold() == ID]
     if len(columns) == 1:
@@ -186,7 +186,7 @@ def _night(
     options: DensityOptions,
     remarks: tuple[str, ...] = (),
 ) -> TableNight:
-    """Return the night that `read` finds, or what is wrong with it."""
+    """Return the night that `read` finds, or its error."""
     try:
         raw = read()
         density = build_density(path, raw, options)
@@ -205,11 +205,11 @@ def _night(
 def _parquet_nights(path: Path, options: DensityOptions) -> Iterator[NightBlock]:
     arrow, parquet = pyarrow_modules(path, "reading")
     try:
-        place = checked_file(path, "a recording")
-        with parquet.ParquetFile(place, memory_map=True) as file:
+        checked_path = checked_file(path, "a recording")
+        with parquet.ParquetFile(checked_path, memory_map=True) as file:
             header = tuple(file.schema_arrow.names)
         id_name = header[id_column(path, header)]
-        with parquet.ParquetFile(place, memory_map=True, read_dictionary=[id_name]) as file:
+        with parquet.ParquetFile(checked_path, memory_map=True, read_dictionary=[id_name]) as file:
             yield from _batched_nights(path, arrow, file, header, id_name, options)
     except StageGuardError:
         raise
@@ -266,10 +266,10 @@ class _Columns:
     header: tuple[str, ...]
     options: DensityOptions
     remarks: tuple[str, ...]
-    example: TableNight | None = None  # of rows that have 1 in one column: what becomes of plain rows
+    example: TableNight | None = None  # read from an identity matrix: how plain rows are read
 
     def with_example(self, n_stages: int) -> _Columns:
-        """Return the same with an example, where all columns are stages and numbers are left as they are."""
+        """Return a copy with an example, if all columns are stages and numbers are used as they are."""
         options, n_columns = self.options, len(self.header)
         if n_columns > n_stages or options.logits or options.log or options.pool_to_seconds is not None:
             return self
@@ -280,7 +280,7 @@ class _Columns:
     def block(
         self, ids: Sequence[str], bounds: Sequence[int], columns: Sequence[npt.NDArray[Any]]
     ) -> NightBlock:
-        """Return nights that begin, and end, at `bounds`."""
+        """Return a block of nights that begin and end at `bounds`."""
         return NightBlock(tuple(ids), partial(self._nights, ids, bounds, columns))
 
     def _nights(
@@ -299,9 +299,9 @@ class _Columns:
         ]
 
     def _plain_rows(self, columns: Sequence[npt.NDArray[Any]]) -> Floats | None:
-        """Return the rows of all nights, where each is probabilities as it stands; else None.
+        """Return the rows of all nights if every row already is probabilities, else None.
 
-        Then nothing is assumed of a night that is not of another, and all of them are checked at once.
+        Then all nights are read with the same assumptions, and are checked at once.
         """
         density = None if self.example is None else self.example.density
         if density is None or any(values.dtype.kind != "f" for values in columns):
@@ -310,7 +310,7 @@ class _Columns:
         for stage, column in enumerate(density.probabilities.argmax(axis=0).tolist()):
             matrix[:, stage] = columns[column]
             off += columns[column]
-        # rows at the edge of the tolerance are left to the check of single nights; so is NaN
+        # rows at the edge of the tolerance, and rows with NaN, are left to the check of single nights
         is_sum = np.abs(off, out=off).max() <= (1.0 - 1e-6) * SUM_TOLERANCE
         return matrix if is_sum and min(values.min() for values in columns) >= 0.0 else None
 
@@ -321,7 +321,7 @@ class _Columns:
 
 
 def _batches(arrow: Any, file: Any, columns: list[str]) -> Iterator[Any]:
-    """Yield the rows a block at a time, however many row groups it spans."""
+    """Yield blocks of rows, each from one or more row groups."""
     waiting, n_rows = list[Any](), 0
     for batch in file.iter_batches(batch_size=BLOCK_ROWS, columns=columns, use_threads=False):
         waiting.append(batch)
@@ -341,7 +341,7 @@ def _together(arrow: Any, batches: list[Any]) -> Any:
 
 
 def _runs(ids: NightIds, column: Any, first_row: int) -> tuple[list[str], list[int]]:
-    """Return the name of each night in a column of ids, and the row of the column that it begins at."""
+    """Return the name of each night in a column of ids, and the row of the column at which it begins."""
     if column.null_count:
         ids.check("", first_row + 1 + int(np.argmax(column.is_null().to_numpy(zero_copy_only=False))))
     encoded = column if hasattr(column, "dictionary") else column.dictionary_encode()
@@ -381,12 +381,12 @@ def _line_nights(
     layout = find_layout(path, head, options)
     column = id_column(path, layout.header)
     ids, carried, n_rows = NightIds(path), None, 0
-    number = layout.header_line + 2  # of the next line, as editors count
+    number = layout.header_line + 2  # of the next line, counted from 1
     waiting = head[layout.header_line + 1 :]
     while waiting:
         more = list(islice(lines, BLOCK_ROWS))
         block, waiting = [*waiting, *more], []
-        while more and sum(line.count('"') for line in block) % 2:  # a cell that goes on in the next line
+        while more and sum(line.count('"') for line in block) % 2:  # a cell continues in the next line
             more = list(islice(lines, 1))
             block += more
         rows, begins = split_rows(
@@ -421,7 +421,7 @@ def _line_nights(
 
 @dataclass(slots=True)
 class _Rows:
-    """The rows of a night that may go on."""
+    """The rows of a night so far; the next block may continue it."""
 
     name: str
     rows: list[Row] = field(default_factory=list)

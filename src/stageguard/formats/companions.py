@@ -1,4 +1,4 @@
-"""What may accompany nights: quality per epoch, pins, tables of groups and subjects, lists of their files."""
+"""Read what may accompany nights: quality per epoch, pins, tables of groups and subjects, sample lists."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from stageguard.formats.tables.delimited import is_number, read_delimited
 from stageguard.night.moments import Moment
 
 QUALITY_COLUMNS = ("quality", "beta", "sqi")
-MOST_DIGITS = 9  # of an epoch's index: a recording of 30 years in epochs of 1 s has as many
+MOST_DIGITS = 9  # of an epoch's index: enough for 30 years in epochs of 1 s
 
 
-NO_GROUP = MISSING_WORDS - {"none"}  # which is a group, as in apnoea: none, mild, severe
+NO_GROUP = MISSING_WORDS - {"none"}  # "none" may be a group, as in apnoea: none, mild, severe
 
 
 @dataclass(frozen=True, slots=True)
 class ListedNight:
-    """A line of a table of groups or subjects; what has no column or cell is empty or None."""
+    """A row of a table of groups or subjects; missing cells are empty or None."""
 
     night_id: str
     group: str
@@ -37,7 +37,7 @@ class ListedNight:
 
 
 def read_quality(path: Path) -> Floats:
-    """One number per epoch (0 clean, 1 lost): a 1-D .npy, a bare column, or a table's `quality` column."""
+    """Read one number per epoch (0 clean, 1 lost) from a 1-D .npy, a bare column, or a `quality` column."""
     if path.suffix.lower() == ".npy":
         try:
             with open_file(path, "an array") as file:
@@ -67,7 +67,7 @@ def read_quality(path: Path) -> Floats:
 
 
 def parse_pins(texts: Sequence[str]) -> dict[int, str]:
-    """Pins from `120=R` items or from tables with the columns epoch and stage.
+    """Return pins from `120=R` items or from tables with the columns epoch and stage.
 
     Epochs count from 0. An epoch pinned twice to different stages is an error.
     """
@@ -110,16 +110,16 @@ def _pin_table(path: Path) -> list[tuple[str, str]]:
 
 
 def read_groups(path: Path) -> dict[str, ListedNight]:
-    """Nights by id from a table with the columns id and group, and optionally subject and expert.
+    """Return nights by id from a table with the columns id and group, and optionally subject and expert.
 
-    `expert` is the path of an expert's hypnogram, from the table's own folder. A night that is said to have
-    no group is left out.
+    `expert` is the path of an expert's hypnogram, relative to the table's folder. A night whose group is n/a
+    is left out.
     """
     return _nights(path, "group", leaves_out=True)
 
 
 def read_column(path: Path, name: str) -> dict[str, float]:
-    """Numbers by id from a column of such a table; NaN where one is missing."""
+    """Return numbers by id from a column of a table of groups; NaN if missing."""
     column, values = name.casefold(), {}
     for line, cells in _records(path, ("id", column)):
         cell = read_cell(cells[column])
@@ -131,15 +131,15 @@ def read_column(path: Path, name: str) -> dict[str, float]:
 
 
 def read_subjects(path: Path) -> dict[str, ListedNight]:
-    """Like `read_groups` with the column subject for group, and optionally group and expert.
+    """Return nights by id from a table with the columns id and subject, and optionally group and expert.
 
-    `group` is what must stay together when nights are split, if that is more than the subject.
+    Nights of one `group` stay together when nights are split, if that is more than the subject.
     """
     return _nights(path, "subject")
 
 
 def _nights(path: Path, key: str, *, leaves_out: bool = False) -> dict[str, ListedNight]:
-    """Nights by id; those whose `key` is missing are left out, or an error."""
+    """Return nights by id; nights without `key` are left out if `leaves_out`, else an error."""
     nights: dict[str, ListedNight] = {}
     for line, cells in _records(path, ("id", key)):
         cells |= {column: read_cell(cells[column]) for column in ("id", key)}
@@ -160,7 +160,7 @@ def _nights(path: Path, key: str, *, leaves_out: bool = False) -> dict[str, List
 
 
 def _records(path: Path, columns: Sequence[str]) -> list[tuple[int, dict[str, str]]]:
-    """Line and cells of each row of a table that has these columns, in any case."""
+    """Return line and cells of each row of a table that has these columns, in upper or lower case."""
     table = read_delimited(path)
     header = tuple(name.casefold() for name in table.header)
     if not all(name in header for name in columns):
@@ -169,8 +169,8 @@ def _records(path: Path, columns: Sequence[str]) -> list[tuple[int, dict[str, st
     return list(zip(table.lines, replace(table, header=header).records(), strict=True))
 
 
-# Sample lists: a TSV or CSV with a row per night, which names its files, and its start and lights.
-SOME_DAY = date(2000, 1, 1)  # a time of day without a date; which day matters to no statistic
+# Sample lists: a TSV or CSV with a row per night, with its files, start and lights.
+SOME_DAY = date(2000, 1, 1)  # for a time of day without a date; no statistic depends on the day
 START_WORDS = "a time such as 22:30 or 2024-05-01T22:30"
 MOMENT_WORDS = f"seconds since the beginning of the recording, or {START_WORDS}"
 COLUMN_WORDS = {
@@ -181,7 +181,7 @@ COLUMN_WORDS = {
 
 
 def numbered_rows(path: Path, files: Sequence[str] = ("edf",)) -> list[tuple[int, dict[str, str]]]:
-    """Read the lines of a list with their numbers, as editors count; each names one of `files` at least."""
+    """Return the rows of a list with their line numbers; each must name at least one of `files`."""
     columns = ", ".join(dict.fromkeys(("id", "subject", *files, "scoring")))
     table = read_delimited(path, comments=True, utf16=True, expected=f"a header such as: {columns}")
     header = [_column(name) for name in table.header]
@@ -219,7 +219,7 @@ def _column(name: str) -> str:
 
 
 def _check_list_header(path: Path, header: Sequence[str], files: Sequence[str]) -> None:
-    twice = next((name for place, name in enumerate(header) if name in header[:place]), None)
+    twice = next((name for index, name in enumerate(header) if name in header[:index]), None)
     if twice is not None:
         raise file_error(path, f"has the column {twice!r} twice. Keep one.")
     if not any(column in header for column in files):
@@ -233,7 +233,7 @@ def _check_list_header(path: Path, header: Sequence[str], files: Sequence[str]) 
 
 
 def parse_moment(text: str) -> Moment:
-    """Return a time as `sleep_statistics` takes it, or raise ValueError: see `MOMENT_WORDS`."""
+    """Return a time for `sleep_statistics`, or raise ValueError: see `MOMENT_WORDS`."""
     text = text.strip()
     if re.fullmatch(r"\d+(\.\d*)?s?", text):
         return float(text.removesuffix("s"))
@@ -244,7 +244,7 @@ def parse_moment(text: str) -> Moment:
 
 
 def parse_start(text: str) -> datetime:
-    """Return when a recording begins, or raise ValueError; a bare time of day is put on some day."""
+    """Return when a recording begins, or raise ValueError; a time without a date gets `SOME_DAY`."""
     text = text.strip()
     return datetime.fromisoformat(text) if "-" in text else datetime.combine(SOME_DAY, _time_of_day(text))
 
@@ -256,7 +256,7 @@ def _time_of_day(text: str) -> time:
 
 
 def in_list_words(error: InputError) -> InputError:
-    """Return what is wrong with lights as a matter of the list's columns, not of options."""
+    """Return an error about lights that names columns of the list instead of options."""
 
     def say(part: object) -> object:
         return COLUMN_WORDS.get(part.name, part) if isinstance(part, Argument) else part
@@ -266,7 +266,7 @@ def in_list_words(error: InputError) -> InputError:
 
 @contextmanager
 def by_the_list() -> Iterator[None]:
-    """Say in words of the list what is wrong with its lights."""
+    """Turn errors about lights into errors that name columns of the list."""
     try:
         yield
     except InputError as error:

@@ -1,7 +1,7 @@
 """Write nights in any tool's format, and convert from one to another.
 
-Files appear whole or not at all, never over one that was read; what was made for a format is read back, which
-tells what it cannot store.
+Files appear complete or not at all, and never replace a file that was read. The written content is read back,
+to find what the format cannot store.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ ARGMAX_NOTE = "stages are the most probable ones, not decoded"
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What was written: the files, the main one first, and what their format could not store.
+    """What was written: the files, the main file first, and what their format could not store.
 
     Attributes
     ----------
     files : tuple of Path
-        Where it is.
+        The written files.
     format : str
         Name of the format.
     lost : tuple of str
@@ -65,7 +65,7 @@ class Written:
         return self.files[0]
 
     def __str__(self) -> str:
-        """Say it in one line."""
+        """Return files, format and losses in one line."""
         more = f" and {', '.join(path.name for path in self.files[1:])}" if self.files[1:] else ""
         lost = f"; lost: {', '.join(self.lost)}" if self.lost else "; nothing lost"
         return f"{self.path}{more} ({self.format}){lost}"
@@ -89,15 +89,15 @@ def save(
     path : path-like
         The file.
     format : str, optional
-        Name of the format (see docs/formats.md); by default the only one that files of this name have.
+        Name of the format (see docs/formats.md); by default the only format with the suffix of `path`.
     overwrite : bool
         Replace an existing file, which is an error otherwise.
     annotations_from : path-like, optional
-        A file whose other annotations (arousals, apnoeas, lights) are written too: EDF+, NSRR or Profusion
-        XML, Luna .annot, BIDS events. The night is put where it lies in that recording by their clocks:
-        epochs before its first are unscored.
+        A file whose other annotations (arousals, apnoeas, lights) are written, too: EDF+, NSRR or Profusion
+        XML, Luna .annot, BIDS events. The night is aligned with that recording by their clocks; epochs before
+        the night are unscored.
     spare : iterable of Path
-        Files that were read, which are never written over.
+        Files that were read, which are never replaced.
 
     Returns
     -------
@@ -114,12 +114,12 @@ def save(
         spare.append(source)
     try:
         return _write(form, replace(outgoing, id=target.stem), target, overwrite=overwrite, spare=spare)
-    except InputError as error:  # `convert` can merge stages, and is what writers think of
+    except InputError as error:  # errors of writers name an argument of `convert`
         raise InputError(message_of(error).replace_parts(_merging_by_hand)) from None
 
 
 def _merging_by_hand(part: object) -> object:
-    """Return how to merge stages without `convert`."""
+    """Replace the argument `merge_to` of `convert` by a call of `merge_stages`."""
     if isinstance(part, Argument) and part.name == "merge_to":
         return Argument("merge_to", part.value, f"sg.merge_stages(night, {part.value!r})")
     return part
@@ -148,12 +148,12 @@ def convert(
     Parameters
     ----------
     source : path-like, object, or list of these
-        Anything `read_hypnogram` or `read_density` takes, or a decoding. Its arousals, apnoeas and other
-        annotations go with it where the target can hold them. A list becomes one Parquet file.
+        Anything that `read_hypnogram` or `read_density` reads, or a decoding. Arousals, apnoeas and other
+        annotations are converted, too, if the target can hold them. A list becomes one Parquet file.
     target : path-like
         The file to write.
     format, target_format : str, optional
-        Names of the formats, where content or name leave several.
+        Names of the formats, if content or name are ambiguous.
     stages, scheme, epoch_seconds : optional
         What the source does not say about itself: names of its columns, its scheme, its epoch length.
     merge_to : StageScheme or str, optional
@@ -161,7 +161,7 @@ def convert(
     reepoch_to : float, optional
         Another epoch length for the target, in seconds.
     annotations_from : path-like, optional
-        Another file whose annotations besides stages are written too, in whose recording the night is put.
+        Another file whose annotations other than stages are written, too; see `save`.
     overwrite : bool
         Replace an existing target, which is an error otherwise.
     logits, log, pool_to_seconds, normalize : optional
@@ -172,8 +172,8 @@ def convert(
     Written
         The files, what the target's format could not carry, and what was assumed.
     """
-    place = as_path(target, "target")
-    form = _format_for(place, target_format, "target_format")
+    path = as_path(target, "target")
+    form = _format_for(path, target_format, "target_format")
     options = density_options(
         format,
         stages,
@@ -191,13 +191,13 @@ def convert(
     beside = None if annotations_from is None else as_path(annotations_from, "annotations_from")
     if isinstance(source, list) and all(map(_is_night, source)):
         _refuse_list(source, form, has_annotations=beside is not None)
-        return _write_cohort(form, source, reading, place, overwrite=overwrite)
+        return _write_cohort(form, source, reading, path, overwrite=overwrite)
     night = outgoing_of(source, reading)
     spare = [Path(source)] if isinstance(source, str | os.PathLike) else []
     if beside is not None:
         night = with_events_of(night, beside, is_placed=not form.holds_decoding)
         spare.append(beside)
-    return _write(form, replace(night, id=night.id or place.stem), place, overwrite=overwrite, spare=spare)
+    return _write(form, replace(night, id=night.id or path.stem), path, overwrite=overwrite, spare=spare)
 
 
 def _write(
@@ -228,9 +228,9 @@ def _write_cohort(
     from stageguard.formats.tools.parquet import write_cohort
 
     nights = []
-    for place, source in enumerate(sources, start=1):
+    for number, source in enumerate(sources, start=1):
         night = outgoing_of(source, reading)
-        nights.append(replace(night, id=night.id or f"night-{place}"))
+        nights.append(replace(night, id=night.id or f"night-{number}"))
     ids = [night.id for night in nights]
     twice = next((name for name in ids if ids.count(name) > 1), None)
     if twice is not None:
@@ -267,14 +267,14 @@ def _refuse_list(sources: Sequence[Any], form: FileFormat, *, has_annotations: b
 
 
 def _is_night(source: Any) -> bool:
-    """Whether this is a night of a list of them, rather than the stage of an epoch."""
+    """Whether an item of a list is a night, rather than the stage of an epoch."""
     if isinstance(source, str):
         return Path(source).exists()
     return isinstance(source, os.PathLike | Decoding | Hypnogram | Hypnodensity)
 
 
 def _format_for(path: Path, name: str | None, argument: str, *, is_density: bool = False) -> FileFormat:
-    """Return the format to write: the one that was named, or the only one that files of this name have."""
+    """Return the format to write: the named one, or the only one with the suffix of the file."""
     if name is not None:
         return registry.named(name, "write")
     able = [form for form in registry.formats() if form.does("write")]
@@ -307,7 +307,7 @@ def _format_for(path: Path, name: str | None, argument: str, *, is_density: bool
 
 
 def _longest_match(path: Path, able: Sequence[FileFormat]) -> list[FileFormat]:
-    """Return the formats that have the longest of the suffixes a name ends with."""
+    """Return the formats with the longest suffix that a name ends with."""
     lower = path.name.lower()
     lengths = [max((len(s) for s in form.suffixes if lower.endswith(s)), default=0) for form in able]
     longest = max(lengths)
@@ -316,14 +316,14 @@ def _longest_match(path: Path, able: Sequence[FileFormat]) -> list[FileFormat]:
 
 @dataclass(frozen=True, slots=True)
 class _Copy:
-    """A written night in a temporary folder, and what should come back from it."""
+    """A written night in a temporary folder, and the night that reading it should return."""
 
     path: Path
     form: FileFormat
     night: Outgoing
 
     def read(self, options: HypnogramOptions) -> Hypnogram | FileFormatError | InputError:
-        """Return the stages that come back, or why none do."""
+        """Return the stages in the copy, or the error of reading it."""
         try:
             return read_hypnogram_file(self.path, replace(options, format=self.form.name)).hypnogram
         except (FileFormatError, InputError) as error:
@@ -331,12 +331,12 @@ class _Copy:
 
 
 def lost_in(form: FileFormat, night: Outgoing, content: Content) -> tuple[str, ...]:
-    """Return what the files cannot give back, in words for the user.
+    """Return what is lost when the files are read back, in words for the user.
 
     Raises
     ------
     OutputError
-        Other stages or probabilities would come back than those that were given.
+        Reading the files would return other stages or probabilities.
     """
     lost = [*night.left, *content.lost]
     if night.density is not None and not content.has_probabilities:
@@ -359,7 +359,7 @@ def lost_in(form: FileFormat, night: Outgoing, content: Content) -> tuple[str, .
 
 
 def lost_events(night: Outgoing, content: Content) -> list[str]:
-    """Say how many other annotations are not in the files, and what they are."""
+    """Return how many other annotations are lost, and what is lost of those in the files."""
     n_lost = len(night.events) - content.n_events
     kept = night.events if content.n_events else ()
     words = {"kind": "type", "channel": "channel", "details": "details"}
@@ -397,7 +397,7 @@ def _lost_stages(copy: _Copy, given: Hypnogram) -> list[str]:
         if isinstance(back, Hypnogram) and _is_same(back, wanted):
             return [*[names] * (wanted is not given), *lost, *_lost_words(back, wanted)]
         is_read = is_read or isinstance(back, Hypnogram)
-    if not is_read:  # too little for a reader that takes nothing for a stage unless it is sure
+    if not is_read:  # too little content for a reader that does not guess
         reason = str(back).removeprefix(f"{copy.path.name}: ").partition(". ")[0].rstrip(".")
         return [f"the way back: stageguard will not read it ({reason})"]
     raise OutputError(
@@ -407,20 +407,20 @@ def _lost_stages(copy: _Copy, given: Hypnogram) -> list[str]:
 
 
 def _is_same(back: Hypnogram, wanted: Hypnogram) -> bool:
-    """Whether stages and epochs are the same, apart from digits of the epoch length."""
+    """Whether stages and epochs are the same, apart from rounding of the epoch length."""
     wanted = part_of(wanted, -_n_added(back, wanted), wanted.n_epochs)
     is_near = abs(back.epoch_seconds - wanted.epoch_seconds) <= 1e-3 * wanted.epoch_seconds
     return is_near and back.scheme == wanted.scheme and np.array_equal(back.labels, wanted.labels)
 
 
 def _n_added(back: Hypnogram | Hypnodensity, wanted: Hypnogram | Hypnodensity) -> int:
-    """Return how many epochs from the recording's start to the first a reader has added as unscored."""
+    """Return how many unscored epochs the reader has added before the first, from the recording's start."""
     n_before = int(wanted.offset_seconds / wanted.epoch_seconds + TOLERANCE)
     return n_before if back.n_epochs == wanted.n_epochs + n_before else 0
 
 
 def _lost_words(back: Hypnogram, wanted: Hypnogram) -> list[str]:
-    """Say what is lost besides stages: of the start, the scorer, the epoch length and the offset."""
+    """Return what is lost besides stages: of start, scorer, epoch length and offset."""
     lost = []
     wanted = part_of(wanted, -_n_added(back, wanted), wanted.n_epochs)
     start = wanted.start
@@ -447,17 +447,17 @@ def _lost_offset(back: Hypnogram | Hypnodensity, wanted: Hypnogram | Hypnodensit
 
 
 def _lost_probabilities(copy: _Copy, content: Content) -> list[str]:
-    given = copy.night.density
-    assert given is not None
-    standard, places = standard_scheme(given.scheme)
-    options = DensityOptions(scheme=given.scheme, format=copy.form.name, epoch_seconds=None)
+    density = copy.night.density
+    assert density is not None
+    standard, places = standard_scheme(density.scheme)
+    options = DensityOptions(scheme=density.scheme, format=copy.form.name, epoch_seconds=None)
     try:
         back = read_density_file(copy.path, options).density
     except (FileFormatError, InputError):
-        back = read_density_file(copy.path, replace(options, epoch_seconds=given.epoch_seconds)).density
-    given = part_of(given, -_n_added(back, given), given.n_epochs)
-    is_own = back.scheme.names == given.scheme.names
-    expected = given.probabilities if is_own else given.probabilities[:, np.argsort(places)]
+        back = read_density_file(copy.path, replace(options, epoch_seconds=density.epoch_seconds)).density
+    density = part_of(density, -_n_added(back, density), density.n_epochs)
+    is_own = back.scheme.names == density.scheme.names
+    expected = density.probabilities if is_own else density.probabilities[:, np.argsort(places)]
     if not is_own and back.scheme.names != standard.names:
         raise OutputError(
             f"{copy.path.name}: other stages than given would come back. Choose another format."
@@ -472,11 +472,11 @@ def _lost_probabilities(copy: _Copy, content: Content) -> list[str]:
     if not np.allclose(back.probabilities, expected, rtol=0, atol=1e-12, equal_nan=True):
         lost.append("digits of the probabilities")
     if copy.night.hypnogram is None or not content.has_stages:
-        if back.start != given.start:
+        if back.start != density.start:
             lost.append("start time")
-        if back.epoch_seconds != given.epoch_seconds:
-            lost.append(_lost_epoch_length(given.epoch_seconds))
-        lost += _lost_offset(back, given)
+        if back.epoch_seconds != density.epoch_seconds:
+            lost.append(_lost_epoch_length(density.epoch_seconds))
+        lost += _lost_offset(back, density)
     return lost
 
 

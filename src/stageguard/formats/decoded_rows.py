@@ -1,7 +1,8 @@
-"""The rows of a decoded night's table as bytes, all at once; `formats.outputs.COLUMNS` says what they mean.
+"""Make the rows of a decoded night's table as bytes, all at once; `formats.outputs.COLUMNS` explains them.
 
-Each column is a block of bytes as wide as its widest cell, filled up with zeros, which are left out at the
-end. Cells of few values are taken from a list of them, and so are the digits of a probability, by threes.
+Each column is a block of bytes as wide as its widest cell, padded with zeros that are removed at the end.
+Cells with few possible values are looked up in a list, and so are the digits of a probability, three at a
+time.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ if TYPE_CHECKING:
 
 Block = npt.NDArray[np.uint8]  # (n_rows, n_bytes)
 
-_SCALES = np.array([1e6, 1e7, 1e8, 1e9])  # to six digits: of 0.1 to 1, 0.01 to 0.1, and so on down to 0.0001
+_SCALES = np.array([1e6, 1e7, 1e8, 1e9])  # for six digits of 0.1 to 1, 0.01 to 0.1, ... down to 0.0001
 _BEFORE_DIGITS = ("0.", "0.0", "0.00", "0.000")
-_TIE = 1e-6  # a product of two floats is nearer than this to the exact one
+_TIE = 1e-6  # more than the rounding error of a product of two floats
 _LONGEST_NUMBER = 12  # 1.23457e-300
 
 
 def decoded_rows(decoding: Decoding, quality: npt.ArrayLike | None) -> bytes:
-    """Return the rows of a decoding, each behind a line end, quality as the last column where it is given."""
+    """Return the rows of a decoding, each after a line end, with quality as the last column if given."""
     hypnogram = decoding.hypnogram
     labels, names = hypnogram.labels, hypnogram.scheme.names
     after, before = _words(names)
@@ -46,24 +47,24 @@ def decoded_rows(decoding: Decoding, quality: npt.ArrayLike | None) -> bytes:
 
 
 def seconds_text(value: float) -> str:
-    """Return seconds without the noise of a sum of floats."""
+    """Return seconds as text, without the rounding error of a sum of floats."""
     return f"{value:.9g}" if abs(value) < 1e8 else repr(value)
 
 
 def probability_texts(probabilities: Floats, labels: Labels) -> list[str]:
-    """Return the probability of each epoch's stage as text, n/a where there is none."""
+    """Return the probability of each epoch's stage as text, n/a if there is none."""
     chosen = _chosen(probabilities, labels).tolist()
     return ["n/a" if p != p else f"{p:.6g}" for p in chosen]
 
 
 def _chosen(probabilities: Floats, labels: Labels) -> Floats:
-    """Return the probability of each epoch's stage, NaN where there is none."""
+    """Return the probability of each epoch's stage, NaN if there is none."""
     chosen = probabilities[np.arange(len(labels)), np.maximum(labels, 0)]
     return np.where(labels >= 0, chosen, np.nan)
 
 
 def _probabilities(probabilities: Floats, labels: Labels) -> Block:
-    """Return what `probability_texts` does, which is asked for rare ones, and those between two texts."""
+    """Return the same as `probability_texts`, which is called only for rare values and near rounding ties."""
     chosen = _chosen(probabilities, labels)
     n_zeros = (chosen < 0.1).astype(np.int8) + (chosen < 0.01) + (chosen < 0.001)
     scaled = chosen * _SCALES.take(n_zeros)
@@ -83,9 +84,10 @@ def _probabilities(probabilities: Floats, labels: Labels) -> Block:
 
 @cache
 def _digits() -> tuple[Block, Block, Block]:
-    """Return what is before the digits of a number below 1; the first three of six digits, and the last.
+    """Return blocks for a number below 1: the text before its six digits, the first and the last three.
 
-    No zeros stand at the end: the first three are there once more for numbers that end with them.
+    Zeros at the end are left out. So the first three digits are listed a second time without their final
+    zeros, for numbers whose last three digits are zeros.
     """
     three = [f"{number:03d}" for number in range(1000)]
     ends = [digits.rstrip("0") for digits in three]
@@ -95,7 +97,7 @@ def _digits() -> tuple[Block, Block, Block]:
 
 @lru_cache(maxsize=4)
 def _times(n_epochs: int, epoch_seconds: float, offset_seconds: float) -> Block:
-    """Return a line end, onset and duration of every epoch; nights of a cohort are often of one length."""
+    """Return a line end, onset and duration of every epoch; cached, as nights often have the same length."""
     duration = seconds_text(epoch_seconds)
     onsets = (seconds_text(offset_seconds + index * epoch_seconds) for index in range(n_epochs))
     return _block([f"\n{onset}\t{duration}\t" for onset in onsets])
@@ -103,7 +105,7 @@ def _times(n_epochs: int, epoch_seconds: float, offset_seconds: float) -> Block:
 
 @lru_cache(maxsize=4)
 def _words(names: Sequence[str]) -> tuple[Block, Block]:
-    """Return stage and label; and the stager's stage, changed and filled, in all that they can be."""
+    """Return all possible cells of stage and label, and all of argmax stage, changed and filled."""
     stages = [*enumerate(names), (-1, "?")]
     after = [f"{stage}\t{label}\t" for label, stage in stages]
     flags = [f"{changed}\t{filled}\t" for changed, filled in product((0, 1), (0, 1))]

@@ -1,4 +1,4 @@
-"""From a plain matrix and column names to a Hypnodensity."""
+"""Make a Hypnodensity from a plain matrix and column names."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DEFAULT_EPOCH_SECONDS = 30.0
 MOST_LISTED = 8
 MOST_EPOCHS = 1_000_000  # of a hypnogram: almost a year at 30 s, six weeks at 4 s
 
-Where = Path | str  # a file, or what an object in memory is called
+Where = Path | str  # a file, or the name of an object's type
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +42,13 @@ class DensityOptions:
 
     stages: tuple[str, ...] | None = None
     epoch_seconds: float | None = None
-    default_epoch_seconds: float | None = None  # of the profile or the night it goes with
+    default_epoch_seconds: float | None = None  # of the profile or night that the file goes with
     logits: bool = False
     log: bool = False
     scheme: StageScheme | None = None  # the profile's: columns with exactly its names are its stages
     format: str | None = None
     pool_to_seconds: float | None = None
-    normalize: bool = False  # divide rows that rounding took away from a sum of 1
+    normalize: bool = False  # divide rows whose sum is off 1 only by rounding
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,26 +61,26 @@ class DensityFile:
 
 @dataclass(frozen=True, slots=True)
 class RawDensity:
-    """What a format found in a file: numbers, their column names, and its remarks."""
+    """What a reader found in a file: numbers, their column names, and remarks."""
 
     values: npt.ArrayLike
     names: tuple[str, ...]
     epoch_seconds: float | None = None
     start: datetime | None = None
     notes: tuple[str, ...] = field(default=())
-    lines: Sequence[int] | None = None  # where each row stands, as editors count, where rows are lines
+    lines: Sequence[int] | None = None  # line of each row, counted from 1, if rows are lines
     epoch_source: str = ""  # the columns that tell the epoch length
-    places: Indices | None = None  # epoch of each row where some epochs have none
-    is_told: bool = False  # the file tells the epoch length, in a way that is not read
-    usual_seconds: float | None = None  # epoch length of the tool where its files tell none
-    tool: str = ""  # who usually writes epochs of `usual_seconds`
+    places: Indices | None = None  # epoch of each row, if some epochs have no row
+    is_told: bool = False  # the file tells the epoch length, but in a way that could not be read
+    usual_seconds: float | None = None  # the tool's epoch length, if its files do not tell
+    tool: str = ""  # the tool that usually writes epochs of `usual_seconds`
     is_chosen: bool = False  # users of the tool choose the epoch length, and `usual_seconds` is its default
-    source: str | None = None  # where it came from, in place of the file's name
+    source: str | None = None  # of the night, instead of the file's name
     offset_seconds: float = 0.0  # from the recording's start to the first epoch
 
 
 def existing_file(source: str | os.PathLike[str]) -> Path:
-    """Return the path of a file that is there; anything else is one line that says what to do."""
+    """Return the path of an existing file; anything else is an error that says what to do."""
     path = Path(source)
     if "\x00" in str(path):
         raise InputError(f"the path {str(path)[:60]!r} has a NUL in it, expected the name of a file.")
@@ -97,7 +97,7 @@ def existing_file(source: str | os.PathLike[str]) -> Path:
 
 
 def listed(names: Sequence[str], most: int = MOST_LISTED) -> str:
-    """Names for a line of text; of very many only the first ones, and how many more there are."""
+    """Return names for a line of text: the first ones, and how many more there are."""
     shown = ", ".join(name[:40] for name in names[:most])
     return f"{shown} and {len(names) - most:,} more" if len(names) > most else shown
 
@@ -105,7 +105,7 @@ def listed(names: Sequence[str], most: int = MOST_LISTED) -> str:
 def settle_epoch_seconds(
     path: Where, given: float | None, found: float | None, source: str = ""
 ) -> float | None:
-    """Epoch length the caller or the file says; both must say the same, or there is an error."""
+    """Return the epoch length from the caller or the file, or None; refuse it if they disagree."""
     if found is None:
         return given
     owner = "the file" if isinstance(path, Path) else "the object"
@@ -127,7 +127,7 @@ def settle_epoch_seconds(
 
 
 def build_density(path: Where, raw: RawDensity, options: DensityOptions) -> DensityFile:
-    """Check and order a raw matrix; every complaint names the file."""
+    """Check and order a raw matrix; every error names the file."""
     if options.logits and options.log:
         raise InputError("logits and log exclude each other: give the one the file holds.")
     epoch_seconds, notes = _epoch_seconds(path, raw, options)
@@ -159,12 +159,12 @@ def build_density(path: Where, raw: RawDensity, options: DensityOptions) -> Dens
 
 
 def is_said_by_file(note: str) -> bool:
-    """Whether a remark repeats what a file says itself, so that nothing was assumed."""
+    """Whether a remark only repeats what the file says, so that nothing was assumed."""
     return note.startswith("epochs last ") and ": from the file's " in note
 
 
 def _epoch_seconds(path: Where, raw: RawDensity, options: DensityOptions) -> tuple[float, list[str]]:
-    """Epoch length that the caller, the file, the tool or the default says, and who said it."""
+    """Return the epoch length from the caller, the file, the tool or the default, and remarks on it."""
     notes = list(raw.notes)
     owner = "the file" if isinstance(path, Path) else "the object"
     seconds = settle_epoch_seconds(path, options.epoch_seconds, raw.epoch_seconds, raw.epoch_source)
@@ -186,7 +186,7 @@ def _epoch_seconds(path: Where, raw: RawDensity, options: DensityOptions) -> tup
 
 
 def check_usual(path: Where, usual: float, expected: float | None, tool: str) -> None:
-    """Refuse to guess between a tool's default epoch length and that of the profile or night beside it."""
+    """Refuse to guess if a tool's default epoch length differs from that of the profile or night."""
     if expected is not None and abs(usual - expected) > 1e-3 * usual:
         raise file_error(
             path,
@@ -198,7 +198,7 @@ def check_usual(path: Where, usual: float, expected: float | None, tool: str) ->
 
 
 def _with_line(message: Message, raw: RawDensity) -> Message:
-    """Rows count from 0 like array indices; say the line of the file too."""
+    """Add the line of the file to row numbers in a message, which count from 0 like array indices."""
     lines = raw.lines
     if lines is None:
         return message
@@ -213,7 +213,7 @@ def _with_line(message: Message, raw: RawDensity) -> Message:
 
 
 def _stage_columns(raw: RawDensity, options: DensityOptions) -> tuple[StageScheme, Indices]:
-    """Return scheme and columns of the stages; where they are none, say which columns were ignored."""
+    """Return scheme and columns of the stages; an error also says which columns were ignored."""
     try:
         return match_columns(raw.names, options.scheme, is_given=options.stages is not None)
     except InputError as error:
@@ -224,10 +224,10 @@ def _stage_columns(raw: RawDensity, options: DensityOptions) -> tuple[StageSchem
 def match_columns(
     names: Sequence[str], preferred: StageScheme | None = None, *, is_given: bool = False
 ) -> tuple[StageScheme, Indices]:
-    """Scheme of these names and the column of each of its stages; a custom scheme where none fits.
+    """Return the scheme of these names and the column of each stage; a custom scheme if none fits.
 
-    `preferred` is a scheme that goes before all others when the names are exactly its stages. Known stages
-    that are no standard scheme together are an error, unless the caller has given them (`is_given`).
+    A `preferred` scheme is used before all others if the names are exactly its stages. Known stages that form
+    no standard scheme are an error, unless the caller named them (`is_given`).
     """
     if preferred is not None and sorted(names) == sorted(preferred.names):
         return preferred, np.array([list(names).index(name) for name in preferred.names], dtype=np.intp)
@@ -242,19 +242,19 @@ def match_columns(
     return scheme, np.arange(len(names), dtype=np.intp)
 
 
-# Probabilities that something shook (interpolation, a smoother) stay near [0, 1], and their sums near 1.
+# Probabilities that were disturbed (by interpolation or smoothing) stay near [0, 1], and their sums near 1.
 SHAKEN_VALUES = (-0.5, 1.5)
 SHAKEN_SUMS = (0.5, 1.5)
-EDGE = 1e-9  # of the sum of decimals
+EDGE = 1e-9  # rounding error of a sum of decimals
 
 
 def to_probabilities(
     matrix: Floats, names: Sequence[str], *, logits: bool = False, log: bool = False
 ) -> tuple[Floats, tuple[str, ...]]:
-    """Probabilities (n_epochs, n_stages) of what was read, and what was assumed to make them.
+    """Return a matrix as probabilities (n_epochs, n_stages), and what was assumed.
 
-    A row of NaN is an epoch without evidence. Unless the caller knows them to be `logits` or `log`
-    probabilities, the three are told apart.
+    A row of NaN is an epoch without evidence. Unless the caller says `logits` or `log`, probabilities, logits
+    and log-probabilities are told apart by their values.
     """
     if logits:
         _refuse_probabilities(matrix)
@@ -267,14 +267,14 @@ def to_probabilities(
         return matrix, ()
     scored = np.asarray(~np.isnan(matrix).all(axis=1))
     if not scored.any() or np.isnan(matrix[scored]).any():
-        return matrix, ()  # whoever checks probabilities names the row that is NaN in part
+        return matrix, ()  # Hypnodensity refuses rows that are partly NaN
     if matrix[scored].min() >= -ROUNDING:
         return _same_sums(matrix, names)
     return _with_negative(matrix, names, scored)
 
 
 def _normalized(matrix: Floats) -> tuple[Floats, tuple[str, ...]]:
-    """Rows divided by their sum where that is off by no more than rounding makes it; others as they are."""
+    """Divide rows by their sum if it is off 1 only by rounding; leave other rows as they are."""
     with np.errstate(invalid="ignore", over="ignore"):
         sums = matrix.sum(axis=1)
         is_rounded = (np.abs(sums - 1) > SUM_TOLERANCE) & (np.abs(sums - 1) <= ROUNDED + EDGE)
@@ -286,7 +286,7 @@ def _normalized(matrix: Floats) -> tuple[Floats, tuple[str, ...]]:
 
 
 def _refuse_probabilities(matrix: Floats) -> None:
-    """Refuse to take the softmax of what plainly are probabilities already."""
+    """Refuse to take the softmax of values that are clearly probabilities already."""
     rows = matrix[~np.isnan(matrix).all(axis=1)]
     if len(rows) > 1 and rows.min() >= 0.0 and (np.abs(rows.sum(axis=1) - 1.0) <= SUM_TOLERANCE).all():
         raise InputError(
@@ -300,7 +300,7 @@ def _refuse_probabilities(matrix: Floats) -> None:
 
 
 def _same_sums(matrix: Floats, names: Sequence[str]) -> tuple[Floats, tuple[str, ...]]:
-    """Rows divided by their sum where that is the same for all of them."""
+    """Divide rows by their sum if it is the same for all rows."""
     with np.errstate(invalid="ignore", over="ignore"):
         sums = matrix.sum(axis=1)
     known = sums[~np.isnan(sums)]
@@ -332,7 +332,7 @@ def _same_sums(matrix: Floats, names: Sequence[str]) -> tuple[Floats, tuple[str,
 
 
 def _with_negative(matrix: Floats, names: Sequence[str], scored: Mask) -> tuple[Floats, tuple[str, ...]]:
-    """Logits or log-probabilities, where it is clear which of them."""
+    """Return probabilities from logits or log-probabilities; refuse if it is not clear which they are."""
     values = matrix[scored]
     with np.errstate(invalid="ignore", over="ignore"):
         sums = values.sum(axis=1)
@@ -385,7 +385,7 @@ def _softmax(matrix: Floats, kind: str) -> Floats:
 
 
 def _peaks(matrix: Floats, kind: str) -> Floats:
-    """Largest value of each row, 0 where there is no evidence; rows without a finite one are refused."""
+    """Return the largest value of each row, 0 without evidence; refuse a largest value that is not finite."""
     missing = np.isnan(matrix).all(axis=1)
     peak = np.asarray(matrix.max(axis=1, where=~np.isnan(matrix), initial=-np.inf))
     bad = ~missing & ~np.isfinite(peak)
@@ -402,11 +402,11 @@ def _peaks(matrix: Floats, kind: str) -> Floats:
 
 
 def pool(density: Hypnodensity, seconds: float) -> tuple[Hypnodensity, tuple[str, ...]]:
-    """Mean probabilities over epochs of `seconds`, counted from the first row, and what was left out.
+    """Average probabilities over epochs of `seconds`, counted from the first row; also return remarks.
 
-    The rule is that of `night.timing.reepoch`: where some rows of a longer epoch have no evidence, the
-    mean is over the others, and an epoch with less than half of it has none. Rows that do not fill a last
-    epoch are dropped.
+    The rule is that of `night.timing.reepoch`: if some rows of a longer epoch have no evidence, the mean is
+    over the others, and an epoch with evidence in less than half of its rows has none. Rows that do not fill
+    a last epoch are dropped.
     """
     ratio = seconds / density.epoch_seconds
     n_joined = round(ratio)
@@ -425,7 +425,7 @@ def pool(density: Hypnodensity, seconds: float) -> tuple[Hypnodensity, tuple[str
     has_evidence = ~np.isnan(density.probabilities[: n_epochs * n_joined, 0])
     n_known = has_evidence.reshape(n_epochs, n_joined).sum(axis=1)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", StageGuardWarning)  # what is left out is a note here
+        warnings.simplefilter("ignore", StageGuardWarning)  # remarks say it instead
         pooled = reepoch(density, seconds)
     notes = [f"{n_joined} rows of {density.epoch_seconds:g} s averaged to one epoch of {seconds:g} s"]
     is_kept = ~np.isnan(pooled.probabilities[:, 0])

@@ -1,4 +1,4 @@
-"""From stage names to a Hypnogram: what readers of scored nights return, and what is made of it."""
+"""Make a Hypnogram from the stage names that readers of scored nights return."""
 
 from __future__ import annotations
 
@@ -34,27 +34,27 @@ UNSCORED_WORDS = frozenset(
         *("art", "artefact", "artifact", "movement", "movement time", "mt", "sleep stage ?", "unsure"),
     )
 )
-DIGITS = {"1": "N1", "2": "N2", "3": "N3", "4": "N3"}  # what they are beside the letters W and R
+DIGITS = {"1": "N1", "2": "N2", "3": "N3", "4": "N3"}  # if the other stages are the letters W and R
 NPY = b"\x93NUMPY"
 
 
 @dataclass(frozen=True, slots=True)
 class HypnogramOptions:
-    """What the caller says about a file; the defaults fill in what neither caller nor file says."""
+    """What the caller says about a file; defaults are used if neither caller nor file says."""
 
     scheme: StageScheme | None = None
     epoch_seconds: float | None = None
     default_scheme: StageScheme | None = None
     format: str | None = None
-    default_epoch_seconds: float | None = None  # of the profile or the night it goes with
+    default_epoch_seconds: float | None = None  # of the profile or night that the file goes with
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What `decode` recorded of a night beside its table."""
+    """What `decode` recorded about a night in the sidecar."""
 
     estimates: Estimates | None = None
-    is_steered: bool = False  # whether a rule brought its fragmentation to what it aims at
+    is_steered: bool = False  # whether the strength rule steered the fragmentation index to its target
 
 
 NOTHING_RECORDED = Recorded()
@@ -62,44 +62,44 @@ NOTHING_RECORDED = Recorded()
 
 @dataclass(frozen=True, slots=True)
 class RawHypnogram:
-    """What a format found in a file: one name per epoch, and what it says about them."""
+    """What a reader found in a file: one name per epoch, and more about the night."""
 
     stages: tuple[str, ...]
-    lines: Sequence[int] | None = None  # where each of them stands, as editors count; by default from 0
+    lines: Sequence[int] | None = None  # line of each epoch, counted from 1; by default epochs from 0
     epoch_seconds: float | None = None
     start: datetime | None = None
     profile: Profile | None = None
     recorded: Recorded | None = None
     argmax: tuple[str, ...] | None = None
-    scheme: StageScheme | None = None  # the format's own, where it has one
+    scheme: StageScheme | None = None  # of the format, if it has one
     offset_seconds: float = 0.0  # from the recording's start to the first epoch
-    has_clock: bool = True  # `start`, if there is one, was told by a clock of the file's own
+    has_clock: bool = True  # whether `start`, if any, is from a clock in the file
     notes: tuple[str, ...] = ()
     scorer: str | None = None  # by default the file's name
-    left_out: tuple[str, ...] = ()  # remarks on annotations that are no stages
+    left_out: tuple[str, ...] = ()  # remarks on annotations that are not stages
 
 
 @dataclass(frozen=True, slots=True)
 class HypnogramFile:
-    """A file's hypnogram, what it came from where `decode` wrote it, and what was assumed."""
+    """A file's hypnogram, what was assumed, and argmax, profile and record if `decode` wrote the file."""
 
     hypnogram: Hypnogram
     argmax: Hypnogram | None = None
     profile: Profile | None = None
     notes: tuple[str, ...] = ()
     has_clock: bool = False
-    left_out: tuple[str, ...] = ()  # those of the notes that are about annotations besides stages
+    left_out: tuple[str, ...] = ()  # the notes that are about annotations other than stages
     recorded: Recorded = NOTHING_RECORDED
 
 
 def stage_column(header: Sequence[str]) -> int | None:
-    """Place of the column that holds stages, or None."""
+    """Return the index of the column that holds stages, or None."""
     names = [cell.casefold() for cell in header]
     return next((names.index(name) for name in STAGE_COLUMNS if name in names), None)
 
 
 def build_hypnogram(path: Path, raw: RawHypnogram, options: HypnogramOptions) -> HypnogramFile:
-    """Check a raw hypnogram and turn names into labels; every complaint names the file."""
+    """Check a raw hypnogram and turn names into labels; every error names the file."""
     if len(raw.stages) > MOST_EPOCHS:
         raise file_error(path, f"has {len(raw.stages):,} epochs, expected at most {MOST_EPOCHS:,}.")
     stages, remarks = _with_digits(raw.stages)
@@ -109,43 +109,45 @@ def build_hypnogram(path: Path, raw: RawHypnogram, options: HypnogramOptions) ->
     if epoch_seconds is None:
         epoch_seconds = options.default_epoch_seconds or DEFAULT_EPOCH_SECONDS
         notes.append(f"the file does not say how long an epoch is: {epoch_seconds:g} s assumed")
-    own = raw.profile.scheme if raw.profile is not None else _scheme_of(path, raw, options)
+    file_scheme = raw.profile.scheme if raw.profile is not None else _scheme_of(path, raw, options)
     try:
         lines = range(len(raw.stages)) if raw.lines is None else raw.lines
-        labels = _labels(path, raw.stages, lines, own)
+        labels = _labels(path, raw.stages, lines, file_scheme)
         scorer = raw.scorer or path.name
-        scored = Hypnogram(labels, own, epoch_seconds, raw.start, scorer, tuple(notes), raw.offset_seconds)
-        wanted = options.scheme or own
+        scored = Hypnogram(
+            labels, file_scheme, epoch_seconds, raw.start, scorer, tuple(notes), raw.offset_seconds
+        )
+        scheme = options.scheme or file_scheme
         argmax = None
         if raw.argmax is not None:
-            best = _labels(path, raw.argmax, lines, own)
-            argmax = (replace(scored, labels=best, scorer="argmax", assumed=())).merge(wanted)
-        night = scored.merge(wanted)
+            best = _labels(path, raw.argmax, lines, file_scheme)
+            argmax = (replace(scored, labels=best, scorer="argmax", assumed=())).merge(scheme)
+        night = scored.merge(scheme)
         has_clock = raw.has_clock and raw.start is not None
-        recorded = raw.recorded if raw.recorded is not None and wanted == own else NOTHING_RECORDED
+        recorded = raw.recorded if raw.recorded is not None and scheme == file_scheme else NOTHING_RECORDED
         return HypnogramFile(night, argmax, raw.profile, tuple(notes), has_clock, raw.left_out, recorded)
     except InputError as error:
         raise file_error(path, message_of(error)) from None
 
 
 def _with_digits(stages: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return names of stages where W and R are letters and the others digits, which leave no doubt."""
+    """Replace digits by stage names if W and R are letters, so that the digits are clear; add a note."""
     kinds = {name for name in stages if name.casefold() not in UNSCORED_WORDS}
     digits = kinds & DIGITS.keys()
     if not digits or {canonical_name(name) for name in kinds - digits} != {"W", "R"}:
         return stages, ()
-    said = ", ".join(f"{digit} as {DIGITS[digit]}" for digit in sorted(digits))
-    return tuple(DIGITS.get(name, name) for name in stages), (f"beside letters, {said}",)
+    replaced = ", ".join(f"{digit} as {DIGITS[digit]}" for digit in sorted(digits))
+    return tuple(DIGITS.get(name, name) for name in stages), (f"beside letters, {replaced}",)
 
 
 def is_stage(text: str, scheme: StageScheme | None) -> bool:
-    """Whether this is the name of a stage, or says that there is none."""
+    """Whether a text is the name of a stage, or means unscored."""
     known = scheme is not None and text in scheme.names
     return bool(text) and (known or text.casefold() in UNSCORED_WORDS or canonical_name(text) is not None)
 
 
 def _scheme_of(path: Path, raw: RawHypnogram, options: HypnogramOptions) -> StageScheme:
-    """Scheme the names belong to: the one given if they fit it, else the standard one they name."""
+    """Return the scheme of the names: the caller's or default scheme if they fit, else a standard one."""
     names = {name for name in raw.stages if name.casefold() not in UNSCORED_WORDS}
     for scheme in (options.scheme, options.default_scheme):
         if scheme is not None and all(_label(name, scheme) is not None for name in names):
@@ -156,7 +158,7 @@ def _scheme_of(path: Path, raw: RawHypnogram, options: HypnogramOptions) -> Stag
     if None in meanings:
         return (
             options.scheme or options.default_scheme or AASM5
-        )  # `_labels` names the line of the unknown one
+        )  # `_labels` names the line of the unknown stage
     fitting = [scheme for scheme in SCHEMES.values() if meanings <= set(scheme.names)]
     if not fitting:
         raise file_error(
@@ -197,7 +199,7 @@ def _label(stage: str, scheme: StageScheme) -> int | None:
 
 
 def unknown_stage(stage: str, scheme: StageScheme) -> str:
-    """Say why a cell is no stage."""
+    """Return the message for a cell that is not a stage."""
     expected = f"expected {', '.join(scheme.names)}, or ? for unscored"
     if stage.lstrip("+-").replace(".", "", 1).isdecimal():
         return Message(
@@ -209,13 +211,13 @@ def unknown_stage(stage: str, scheme: StageScheme) -> str:
     return f"{stage[:40]!r} is not a stage: {expected}.{did_you_mean(stage, scheme.names)}"
 
 
-# How tools number stages: the same number is another stage in another tool.
+# How tools number stages: the same number means different stages in different tools.
 _AASM = {0: "W", 1: "N1", 2: "N2", 3: "N3", 4: "R"}
 
 
 @dataclass(frozen=True, slots=True)
 class Numbering:
-    """What numbers mean: the stage of each, whose they are, and the scheme they belong to."""
+    """A numbering of stages: the stage of each number, the tools that use it, and the scheme."""
 
     codes: Mapping[int, str]
     whose: str
@@ -243,26 +245,26 @@ NUMBERINGS: Mapping[str, Numbering] = {
         WNR3,
     ),
 }
-BOAS = {**_AASM, 8: UNSCORED_NAME, -2: UNSCORED_NAME}  # 8 where the recorder was unplugged
+BOAS = {**_AASM, 8: UNSCORED_NAME, -2: UNSCORED_NAME}  # 8: the recorder was unplugged
 
 
 def names_of(
     path: Path, codes: Iterable[float], numbering: Mapping[int, str], *, what: str, first: int = 1
 ) -> tuple[str, ...]:
-    """Return the stages of whole numbers, NaN unscored; one that the numbering does not have is an error.
+    """Return the stages of whole numbers, unscored for NaN; a number not in the numbering is an error.
 
-    `what` is counted from `first` on, for the error: "line", "epoch".
+    The error names a `what`, such as "line" or "epoch", counted from `first`.
     """
     stages = []
-    for place, code in enumerate(codes, start=first):
+    for position, code in enumerate(codes, start=first):
         if code != code:
             stages.append(UNSCORED_NAME)
             continue
         if code not in numbering:
             known = ", ".join(f"{number} {name}" for number, name in sorted(numbering.items()))
-            text = str(code) if isinstance(code, int) else f"{code:g}"  # JSON may have very long ones
+            text = str(code) if isinstance(code, int) else f"{code:g}"  # JSON may hold very long numbers
             text = text if len(text) <= 20 else f"{text[:20]}..."
-            raise file_error(path, f"{what} {place} is {text}, expected one of: {known}.")
+            raise file_error(path, f"{what} {position} is {text}, expected one of: {known}.")
         stages.append(numbering[int(code)])
     return tuple(stages)
 
@@ -270,7 +272,7 @@ def names_of(
 def numbered_stages(
     path: Path, codes: Iterable[float], numbering: Numbering, *, what: str, first: int = 0
 ) -> RawHypnogram:
-    """Return the stages of numbers, which are counted as `what` from `first` on."""
+    """Return the stages of numbers; errors and lines count `what` from `first`."""
     stages = names_of(path, codes, numbering.codes, what=what, first=first)
     return RawHypnogram(stages, range(first, first + len(stages)), scheme=numbering.scheme)
 
@@ -278,7 +280,7 @@ def numbered_stages(
 def stage_numbers(
     path: Path, cells: Sequence[str], lines: Sequence[int], missing: Collection[str] = ()
 ) -> list[float]:
-    """Return the numbers that cells hold, NaN for words that mean a missing one."""
+    """Return the numbers in cells, NaN for words that mean missing."""
     codes = [nan if cell.strip().casefold() in missing else as_number(cell.strip()) for cell in cells]
     if None in codes:
         row = codes.index(None)

@@ -1,4 +1,4 @@
-"""Objects of other libraries as nights, recognised by package and class: none of these libraries is imported.
+"""Read nights from objects of other libraries, recognised by package and class without importing these.
 
 A new kind is one row of `OBJECTS`, the functions that read it, and one test.
 """
@@ -43,7 +43,7 @@ NUMBERS = "numbers-"
 
 
 def is_a(package: str, *classes: str) -> Callable[[Any], bool]:
-    """Return the test for objects of these classes, or of classes made from them."""
+    """Return the test for objects of these classes or their subclasses."""
     return lambda source: any(
         base.__module__.partition(".")[0] == package and base.__name__ in classes
         for base in type(source).__mro__
@@ -51,7 +51,7 @@ def is_a(package: str, *classes: str) -> Callable[[Any], bool]:
 
 
 def read_hypnogram_object(source: Any, options: HypnogramOptions) -> tuple[Path, RawHypnogram]:
-    """Return what to call an object, and its stages; those of this package and decodings are objects too."""
+    """Return the name of an object for messages, and its stages; it may be a hypnogram or a decoding."""
     path = Path(type_name(source))
     night = source if isinstance(source, Hypnogram) else getattr(source, "hypnogram", None)
     if isinstance(night, Hypnogram):
@@ -80,7 +80,7 @@ def _stages_of_yasa(path: Path, source: Any, options: HypnogramOptions) -> RawHy
 
 
 def _stages_of_mne(path: Path, source: Any, options: HypnogramOptions) -> RawHypnogram:
-    """Stages of annotations of MNE, alone or of a `Raw`."""
+    """Return the stages in annotations of MNE, alone or in a `Raw`."""
     numbering = GSSC if options.format == "gssc-fif" else _numbering(options)
     if numbering is None:
         _refuse_format(path, options)
@@ -90,7 +90,7 @@ def _stages_of_mne(path: Path, source: Any, options: HypnogramOptions) -> RawHyp
 
 
 def _stages_of_sleepecg(path: Path, source: Any, options: HypnogramOptions) -> RawHypnogram:
-    """Stages of a `SleepRecord`, whose time of day without a date is no start."""
+    """Return the stages of a `SleepRecord`; its start is dropped, because it has no date."""
     _refuse_format(path, options)
     if source.sleep_stages is None or not len(source.sleep_stages):
         raise file_error(path, "has no sleep_stages.")
@@ -111,7 +111,7 @@ def _stages_of_sleepecg(path: Path, source: Any, options: HypnogramOptions) -> R
 def _stages_of_columns(
     path: Path, columns: Columns, index: IndexColumns, options: HypnogramOptions
 ) -> RawHypnogram:
-    """Stages of a table: of lunapi, of YASA's events, or with a column of stages."""
+    """Return the stages of a table: of lunapi, of YASA's events, or with a column of stages."""
     taken = {name.casefold() for name, _ in columns}
     columns = [*(each for each in index.columns if each[0].casefold() not in taken), *columns]
     table = stage_table(path, columns, index.notes)
@@ -132,7 +132,7 @@ def _stages_of_columns(
 
 
 def _stages_of_sequence(path: Path, source: Any, options: HypnogramOptions) -> RawHypnogram:
-    """Stages of a list, an array or a `Series`; an index of times of pandas says when they are."""
+    """Return the stages of a list, an array or a `Series`, timed by a pandas index if it holds times."""
     if is_a("pandas", "Series")(source):
         index = index_columns(str(path), source.index)
         raw = _stages_of_values(path, source.to_numpy().tolist(), options)
@@ -156,7 +156,7 @@ def _stages_of_sequence(path: Path, source: Any, options: HypnogramOptions) -> R
 
 
 def _stages_of_values(path: Path, values: list[Any], options: HypnogramOptions) -> RawHypnogram:
-    """One stage per value: names, or numbers of the numbering that the caller said."""
+    """Return one stage per value: names, or numbers in the numbering that the caller named."""
     if not values:
         raise file_error(path, "is empty, expected one stage per epoch.")
     values = [value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in values]
@@ -177,15 +177,15 @@ def _stages_of_values(path: Path, values: list[Any], options: HypnogramOptions) 
 
 
 def _numbering(options: HypnogramOptions) -> str | None:
-    """Return whose numbers the caller says stages are, or None."""
+    """Return the numbering of stages that the caller named, or None."""
     name = (options.format or "").removeprefix(NUMBERS)
     return name if name in NUMBERINGS else None
 
 
 def _refuse_format(source: Path | str, options: HypnogramOptions | DensityOptions) -> None:
     if options.format is not None:
-        given = Argument("format", options.format)
-        raise InputError(Message(f"{source}: says itself what it is, got ", given, ". Leave it out."))
+        argument = Argument("format", options.format)
+        raise InputError(Message(f"{source}: says itself what it is, got ", argument, ". Leave it out."))
 
 
 def _is_tuple_of(length: int) -> Callable[[Any], bool]:
@@ -198,11 +198,11 @@ class ObjectKind:
 
     name: str
     title: str
-    is_it: Callable[[Any], bool]  # the first kind that says so is it
+    is_it: Callable[[Any], bool]  # the first kind that returns True is used
     density: Callable[[Any, DensityOptions], RawDensity] | None = None
     hypnogram: Callable[[Path, Any, HypnogramOptions], RawHypnogram] | None = None
     loses: tuple[str, ...] = ()
-    takes_format: bool = False  # of a density: `format` names the tool whose order its columns have
+    takes_format: bool = False  # for a density, `format` may name the tool that ordered the columns
 
 
 OBJECTS: tuple[ObjectKind, ...] = (
@@ -300,7 +300,7 @@ OBJECTS: tuple[ObjectKind, ...] = (
 
 
 def raw_density(source: Any, options: DensityOptions) -> RawDensity:
-    """Return what an object says about stage probabilities."""
+    """Return the stage probabilities in an object."""
     kind = next((each for each in OBJECTS if each.is_it(source)), None)
     if kind is None or kind.density is None:
         hint = "" if kind is None else " It is read by read_hypnogram."
@@ -312,7 +312,7 @@ def raw_density(source: Any, options: DensityOptions) -> RawDensity:
 
 
 def pass_density(density: Hypnodensity, options: DensityOptions) -> DensityFile:
-    """Return a hypnodensity as it is, or pooled; options that contradict it are an error."""
+    """Return a hypnodensity as it is, or pooled; refuse options that contradict it."""
     name = type_name(density)
     if options.format is not None or options.logits or options.log or options.stages is not None:
         raise InputError(

@@ -1,4 +1,4 @@
-"""A night on its way to a file: what a writer gets, and what it returns."""
+"""The night that a writer gets, and the files that it returns."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _PREFIX = "Sleep stage "
 class Event:
     """A text at a time: a stage, an arousal, an apnoea, lights off.
 
-    `onset` counts from the recording's start; `seconds` is None where nothing says how long it lasts. `kind`
-    and `concept` are what the source files it under, `details` what else it says, by name.
+    `onset` counts from the recording's start; `seconds` is None if the duration is unknown. `kind` and
+    `concept` are categories of the source, `details` its other entries by name.
     """
 
     onset: float
@@ -53,11 +53,11 @@ class Outgoing:
     profile: Profile | None = None
     id: str = ""
     notes: tuple[str, ...] = ()
-    left: tuple[str, ...] = ()  # what its source told besides, which is lost in any format
+    left: tuple[str, ...] = ()  # other content of its source, which is lost in any format
 
     @property
     def any(self) -> Hypnogram | Hypnodensity:
-        """The stages, or the probabilities where there are none."""
+        """The stages, or without stages the probabilities."""
         night = self.hypnogram if self.hypnogram is not None else self.density
         assert night is not None
         return night
@@ -78,29 +78,29 @@ class Outgoing:
         return self.any.offset_seconds
 
     def changed(self, change: Callable[[Any], Any]) -> Outgoing:
-        """Return the night with stages and probabilities that something was done to."""
+        """Return the night with `change` applied to stages and probabilities."""
         parts = (None if part is None else change(part) for part in (self.hypnogram, self.density))
         hypnogram, density = parts
         return replace(self, hypnogram=hypnogram, density=density)
 
     def from_recording_start(self) -> Outgoing:
-        """Return the night for a format without onsets: whole epochs before its first are unscored."""
+        """Return the night for a format without onsets, with unscored epochs from the recording's start."""
         return self.changed(from_recording_start)
 
     @property
     def recording_start(self) -> datetime | None:
-        """When the recording began, which onsets count from."""
+        """When the recording began, from which onsets count."""
         return recording_start(self.any)
 
     @property
     def onsets(self) -> list[float]:
         """Seconds from the recording's start to each epoch."""
         seconds = self.epoch_seconds
-        # rounded to nanoseconds, which floating point cannot tell apart over a night
-        return [round(self.offset_seconds + place * seconds, 9) for place in range(self.any.n_epochs)]
+        # rounded to nanoseconds, to remove rounding errors of floating point
+        return [round(self.offset_seconds + epoch * seconds, 9) for epoch in range(self.any.n_epochs)]
 
     def stages(self, tool: str) -> Hypnogram:
-        """Return the stages, which a format that holds nothing else needs."""
+        """Return the stages for a format that holds only stages; refuse a night without them."""
         if self.hypnogram is None:
             raise InputError(f"{tool} holds stages, but there are only probabilities. Decode them first.")
         return self.hypnogram
@@ -108,22 +108,22 @@ class Outgoing:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a writer made: files and their contents, the main one first, and what is in them."""
+    """What a writer made: files and their contents, the main file first, and what they hold."""
 
     files: Mapping[Path, str | bytes]
     has_stages: bool = True
     has_probabilities: bool = False
     has_profile: bool = False
     n_events: int = 0
-    keeps: frozenset[str] = frozenset()  # of events, besides time and text: "kind", "channel", "details"
+    keeps: frozenset[str] = frozenset()  # kept fields of events besides time and text, such as "channel"
     lost: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 def standard_scheme(scheme: StageScheme) -> tuple[StageScheme, np.ndarray[tuple[int], np.dtype[np.intp]]]:
-    """Return the standard scheme that tells the same stages apart, and the label there of each own one.
+    """Return the standard scheme with the same stages, and its label for each stage of this scheme.
 
-    A scheme that no standard one equals is returned as it is.
+    A scheme without a standard equivalent is returned as it is.
     """
     for standard in SCHEMES.values():
         if standard.n_stages == scheme.n_stages:
@@ -141,8 +141,8 @@ def stage_words(
 ) -> list[str]:
     """Return each epoch's stage in the words of a tool.
 
-    `words` has each scheme that the tool knows, by its name, and the tool's word for a stage where it is
-    another.
+    `words` has each scheme that the tool knows, by its name, and the tool's words for stages if they differ
+    from the scheme's.
     """
     hypnogram = night.stages(tool)
     standard, places = standard_scheme(hypnogram.scheme)
@@ -189,7 +189,7 @@ def plain_text(text: str) -> str:
 
 
 def number(value: float) -> str:
-    """Return a number in the shortest digits that mean exactly it, whole ones without a point."""
+    """Return a number in the shortest digits that read back exactly; whole numbers have no point."""
     return str(int(value)) if float(value).is_integer() and abs(value) < 1e15 else repr(float(value))
 
 

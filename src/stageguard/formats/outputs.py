@@ -1,4 +1,4 @@
-"""A decoding as TSV with a JSON sidecar, written both or none, and read back; a table of its changes."""
+"""Write a decoding as TSV with a JSON sidecar, both or neither, and read it back; table its changes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 REVIEW_SENTENCE = "A trained scorer must review this output before any clinical decision."
 LAYOUT_VERSION = 1
 OWN_FORMAT = "stageguard-tsv"
-OWN_HEAD = ("onset", "duration", "time", "stage")  # columns that this package's own CSV begins with
+OWN_HEAD = ("onset", "duration", "time", "stage")  # first columns of this package's own CSV
 TSV_SUFFIX = ".hypnogram.tsv"
 JSON_SUFFIX = ".hypnogram.json"
 SVG_SUFFIX = ".hypnogram.svg"
@@ -81,7 +81,7 @@ class WrittenFiles:
 
 @dataclass(frozen=True, slots=True)
 class HypnogramTable:
-    """Rows of a written hypnogram; `quality` is None unless the column is there."""
+    """Rows of a written hypnogram; `quality` is None without that column."""
 
     labels: Labels
     stages: tuple[str, ...]
@@ -89,12 +89,12 @@ class HypnogramTable:
 
 
 def is_own_table(head: bytes, path: Path) -> bool:
-    """Whether `decode` wrote it: named after what it holds, or with the columns it has."""
+    """Whether `decode` wrote a file, by its name or by its columns."""
     return path.name.endswith(TSV_SUFFIX) or header_cells(head) >= DECODED_COLUMNS
 
 
 def output_paths(path: Path) -> WrittenFiles:
-    """TSV, sidecar, picture and changes for an output named `path`, for example `out/night`."""
+    """Return the paths of TSV, sidecar, picture and changes for an output such as `out/night`."""
     name = path.name
     suffixes = (TSV_SUFFIX, JSON_SUFFIX, SVG_SUFFIX, CHANGES_SUFFIX)
     for suffix in suffixes:
@@ -124,24 +124,24 @@ def write_decoding(
     Parameters
     ----------
     decoding, path
-        What to write; folder and stem of the outputs, such as `out/night`, where missing folders are made.
+        What to write; folder and stem of the outputs, such as `out/night`. Missing folders are made.
     source_path, source_text : optional
-        The probabilities' file, whose name, path from the output's folder and SHA-256 go into the sidecar,
-        so that the output can be verified; its text, where it is an output too and is written with them.
+        The file of probabilities, whose name, path from the output's folder and SHA-256 go into the sidecar,
+        so that the output can be verified; its text, if this file is to be written, too.
     overwrite : bool
         Replace existing outputs; otherwise they are an OutputExistsError.
     options, quality, notes, joint_score : optional
         How the file was read and decoded, in JSON types; the quality index used, written as a column; what
-        was assumed or ignored while reading; whether it looks like expert scoring.
+        was assumed or ignored while reading; the joint scores before and after.
     svg, changes : str, optional
-        A picture and a table of changes to write beside them.
+        A picture and a table of changes to write beside the output.
     measured : mapping, optional
-        What was measured of the night, in JSON types, for tables that are made from the sidecar.
+        Measures of the night, in JSON types, for tables that are made from the sidecar.
     durable : bool
-        Wait until the disk has them. Whoever writes thousands and looks at them again need not.
+        Wait until the files are on the disk. Not needed if thousands are written and checked again later.
     shares_profile : bool
-        Write the profile to a file of its own in the folder, once for all its nights, and its hash into the
-        sidecar; by default the sidecar holds it.
+        Write the profile to its own file, once for all nights in the folder, and only its hash into the
+        sidecar; by default the sidecar holds the profile.
     """
     files = output_paths(Path(path))
     source = None if source_path is None else Path(source_path)
@@ -163,10 +163,10 @@ def write_decoding(
         measured,
         shares_profile,
     )
-    texts |= beside | main  # the sidecar comes last: where it is, all the others are
+    texts |= beside | main  # the sidecar comes last: if it exists, all other files do
     spare = () if source is None or data is not None else (source,)
     if shares_profile:
-        from stageguard.formats.shared_profile import keep_profile  # one night keeps its own
+        from stageguard.formats.shared_profile import keep_profile  # only cohorts need it
 
         keep_profile(decoding.profile, files.sidecar.parent)
     write_together(texts, overwrite=overwrite, make_folders=True, spare=spare, durable=durable)
@@ -186,7 +186,7 @@ def output_texts(
     measured: Mapping[str, Any] | None = None,
     shares_profile: bool = False,
 ) -> dict[Path, str | bytes]:
-    """Table and sidecar of a decoding; the sidecar tells what is beside it."""
+    """Return table and sidecar of a decoding; the sidecar lists the files beside it."""
     table = _table(decoding, quality)
     sidecar = _sidecar(decoding, files, table, source, options, notes, shares_profile=shares_profile)
     if beside:
@@ -201,9 +201,9 @@ def output_texts(
 
 
 def sidecar_sha256(content: Mapping[str, Any]) -> str:
-    """Return the hash of all that a sidecar says but this hash, however it is indented."""
-    own = {key: value for key, value in content["stageguard"].items() if key != "sha256"}
-    text = json.dumps({**content, "stageguard": own}, sort_keys=True, separators=(",", ":"))
+    """Return the hash of a sidecar's content without this hash, however it is indented."""
+    content_part = {key: value for key, value in content["stageguard"].items() if key != "sha256"}
+    text = json.dumps({**content, "stageguard": content_part}, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -215,7 +215,7 @@ def derived_sidecar(
     *,
     shares_profile: bool = False,
 ) -> dict[str, Any]:
-    """Return what a sidecar says of a decoding by itself: not of files, options and versions."""
+    """Return the part of a sidecar that follows from the decoding alone: not files, options and versions."""
     table = _table(decoding, quality)
     content = _sidecar(decoding, files, table, None, {}, notes, shares_profile=shares_profile)
     for key in ("input", "options", "provenance"):
@@ -263,13 +263,13 @@ def table_columns(decoding: Decoding, quality: npt.ArrayLike | None) -> dict[str
 
 @lru_cache(maxsize=4)
 def _onsets(n_epochs: int, epoch_seconds: float, offset_seconds: float) -> list[str]:
-    """Return when each epoch begins; nights of a cohort are often of one length."""
+    """Return when each epoch begins; cached, as nights of a cohort often have the same length."""
     return [seconds_text(offset_seconds + index * epoch_seconds) for index in range(n_epochs)]
 
 
 @lru_cache(maxsize=4)
 def _definition(profile: Profile) -> dict[str, Any]:
-    """Return a profile in JSON types; of a cohort every night has the same."""
+    """Return a profile in JSON types; cached, because all nights of a cohort have the same one."""
     definition: dict[str, Any] = plain(profile.to_dict())
     return definition
 
@@ -284,7 +284,7 @@ def _sidecar(
     *,
     shares_profile: bool,
 ) -> dict[str, Any]:
-    """Column meanings at the top level, as BIDS has them; everything else under "stageguard"."""
+    """Return a sidecar: column meanings at the top level, as in BIDS; the rest under "stageguard"."""
     header = table[: table.index(b"\n")].decode().split("\t")
     hypnogram = decoding.hypnogram
     columns = {name: dict(COLUMNS[name]) for name in header}
@@ -311,7 +311,7 @@ def _sidecar(
 
 
 def describe_night(night: Hypnogram | Posterior, path: Path, data: bytes) -> dict[str, Any]:
-    """Say which file holds a night, and what its rows mean."""
+    """Return which file holds a night, and what its rows mean."""
     return {
         "file": path.name,
         "sha256": hashlib.sha256(data).hexdigest(),
@@ -324,13 +324,13 @@ def describe_night(night: Hypnogram | Posterior, path: Path, data: bytes) -> dic
 
 
 def describe_profile(profile: Profile, definition: Any) -> dict[str, Any]:
-    """Return what a sidecar says about a profile; without its definition, that is beside it."""
+    """Return a sidecar's entry for a profile; without a definition, the profile is in a file beside it."""
     head = {"name": profile.name, "sha256": profile.sha256}
     return head if definition is None else head | {"definition": definition}
 
 
 def describe_file(path: Path, data: bytes | None = None) -> dict[str, Any]:
-    """Name, size and SHA-256 of a file, or of what it is about to hold."""
+    """Return name, size and SHA-256 of a file, or of the data it is about to hold."""
     data = read_file(path, "an array") if data is None else data
     return {"file": path.name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
@@ -339,8 +339,8 @@ _PLAIN = (str, int, bool, type(None))
 
 
 def plain(value: Any) -> Any:
-    """Only JSON types: NumPy scalars and arrays become numbers and lists, NaN and infinities null."""
-    kind = type(value)  # most are of these very types, and to ask for others takes most of the time
+    """Return only JSON types: NumPy scalars and arrays become numbers and lists, NaN and infinities null."""
+    kind = type(value)  # checked first, since most values have exactly these types and isinstance is slow
     if kind in _PLAIN:
         return value
     if kind is float:
@@ -357,7 +357,7 @@ def plain(value: Any) -> Any:
 
 
 def read_hypnogram_tsv(path: str | os.PathLike[str]) -> HypnogramTable:
-    """Rows of a TSV that `write_decoding` wrote; anything else is a FileFormatError naming the line."""
+    """Return the rows of a TSV that `write_decoding` wrote; anything else is a FileFormatError."""
     path = Path(path)
     table = read_delimited(path, kind="text", delimiter="\t", quotes=False)
     missing = [name for name in ("stage", "label") if name not in table.header]
@@ -381,7 +381,7 @@ def read_sidecar(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def read_whole_sidecar(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return all of a sidecar: the meaning of columns, and the "stageguard" part."""
+    """Return a whole sidecar: the meanings of columns, and the "stageguard" part."""
     path = Path(path)
     try:
         content = parse_json(read_file(path, "JSON"))
@@ -401,7 +401,7 @@ NOT_AS_WRITTEN = "is not what decode wrote (another SHA-256)"
 
 
 def check_recorded(path: Path, record: Mapping[str, Any], n_rows: int) -> None:
-    """Refuse a table that is not as long as its sidecar says; warn of one that is not what was written."""
+    """Refuse a table that is not as long as its sidecar says; warn if it was changed since it was written."""
     recorded = record["hypnogram"]
     n_epochs = int(recorded["n_epochs"])
     if n_rows != n_epochs:
@@ -417,7 +417,7 @@ def check_recorded(path: Path, record: Mapping[str, Any], n_rows: int) -> None:
 
 
 def change_row(change: Change) -> dict[str, Any]:
-    """Return one change in JSON types: unknown clock and infinite cost are None."""
+    """Return one change in JSON types; an unknown clock and an infinite cost are None."""
     margin = change.margin_nats
     return {
         "first_epoch": change.first_epoch,
@@ -444,7 +444,7 @@ CHANGE_COLUMNS = (
 
 
 def changes_text(changes: Sequence[Change]) -> str:
-    """Return a TSV with one row per change; n/a where there is no clock or no path keeps the original."""
+    """Return a TSV with one row per change; n/a if there is no clock, or no path keeps the original."""
     return "".join("\t".join(line) + "\n" for line in [CHANGE_COLUMNS, *map(change_cells, changes)])
 
 
@@ -462,9 +462,9 @@ def table_with_codebook(
     *,
     digits: int,
 ) -> dict[Path, str | bytes]:
-    """Return a table and its codebook, the same name with .json, by their paths.
+    """Return a table and its codebook, which has the same name with .json, by their paths.
 
-    Numbers have as many significant digits; None, NaN and empty text are `n/a`.
+    Numbers have `digits` significant digits; None, NaN and empty text are `n/a`.
     """
     lines = ["\t".join(columns), *("\t".join(_cell(value, digits) for value in row) for row in rows)]
     text = json.dumps(plain(codebook), indent=2, ensure_ascii=False, allow_nan=False)

@@ -1,4 +1,4 @@
-"""A posterior as a table that `read_density` reads back, with a sidecar and draws beside it."""
+"""Write a posterior as a table that `read_density` reads, with a sidecar and draws beside it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class WrittenPosterior:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Draws:
-    """Nights drawn from a posterior, (n, n_epochs), and the seed that gives them again."""
+    """Nights drawn from a posterior, (n, n_epochs), and the seed to draw them again."""
 
     labels: Labels
     seed: int
@@ -65,9 +65,9 @@ def write_posterior(
     options: Mapping[str, Any] | None = None,
     notes: Sequence[str] = (),
 ) -> WrittenPosterior:
-    """Write `<path>.posterior.csv`, its sidecar and, where there are any, `<path>.draws.npz`, or nothing.
+    """Write `<path>.posterior.csv`, its sidecar and, with draws, `<path>.draws.npz`: all or nothing.
 
-    The marginals have the strength of the decoding; the other arguments are those of `write_decoding`.
+    The posterior was made with the strength of the decoding; the other arguments are as in `write_decoding`.
     """
     stem, source = Path(path), Path(source_path)
     table, sidecar, drawn = (stem.with_name(stem.name + suffix) for suffix in POSTERIOR_SUFFIXES)
@@ -116,7 +116,7 @@ def table_text(posterior: Posterior) -> str:
 
 
 def _drawn(posterior: Posterior, draws: Draws, path: Path) -> tuple[bytes, dict[str, Any]]:
-    """Return the file of draws, and what the sidecar says about it."""
+    """Return the file of draws, and its entry in the sidecar."""
     buffer = io.BytesIO()
     np.savez_compressed(
         buffer,

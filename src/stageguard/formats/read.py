@@ -1,4 +1,4 @@
-"""Read one night, probabilities or stages, from any file or object that there is a reader for."""
+"""Read one night, as probabilities or stages, from any supported file or object."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def read_density(
     pool_to_seconds: float | None = None,
     normalize: bool = False,
 ) -> Hypnodensity:
-    """Stage probabilities of one recording, from a file or from what a stager returned.
+    """Read the stage probabilities of one recording, from a file or an object that a stager returned.
 
     Parameters
     ----------
@@ -49,17 +49,17 @@ def read_density(
         hypnodensity, ...), or an object in memory: a `yasa.Hypnogram`, a pandas, polars or xarray table, an
         array or tensor of numbers, or `(probabilities, classes)` of a scikit-learn classifier.
     format : str, optional
-        Which format or tool it is, where content cannot tell: for example ``"usleep-npy"`` for an array
-        whose columns are in U-Sleep's order. See `stageguard.formats.registry` for the names.
+        The format or tool, if the content does not tell: for example ``"usleep-npy"`` for an array whose
+        columns are in U-Sleep's order. See `stageguard.formats.registry` for the names.
     stages : sequence of str, optional
         Names of the columns. Needed for bare arrays; in a table it selects columns by name.
     epoch_seconds : float, optional
         Epoch length in seconds; by default what the file says, else 30. Must not contradict the file.
     logits, log : bool
-        It holds logits (a softmax is taken) or natural log-probabilities. By default probabilities, logits
-        and log-probabilities are told apart, and what could be either is an error.
+        The source holds logits (a softmax is taken) or natural log-probabilities. By default, probabilities,
+        logits and log-probabilities are told apart by their values; ambiguous values are an error.
     pool_to_seconds : float, optional
-        Average rows to epochs of this length: a whole multiple of the rows' own, for stagers that write
+        Average rows to epochs of this length, a whole multiple of the row length, for stagers that write
         several rows per epoch.
     normalize : bool
         Divide rows that sum to 0.98 to 1.02, as rounded probabilities do, by their sums; by default more than
@@ -75,7 +75,7 @@ def read_density(
     FileFormatError
         With one line that names the file, the row or column, and what was expected.
     InputError
-        The same for an object, or for an option.
+        The same for an object or an option.
     """
     options = density_options(
         format,
@@ -101,7 +101,7 @@ def density_options(
     pool_to_seconds: float | None,
     normalize: bool,
 ) -> DensityOptions:
-    """Check what a caller of `read_density` or `convert` says about a source."""
+    """Return the checked options of a call of `read_density` or `convert`."""
     if isinstance(stages, str):
         stages = [part.strip() for part in stages.split(",")]
     if pool_to_seconds is not None:
@@ -118,7 +118,7 @@ def density_options(
 
 
 def read_density_file(path: str | os.PathLike[str], options: DensityOptions) -> DensityFile:
-    """Like `read_density` of a file, with remarks on what was assumed or ignored."""
+    """Like `read_density` for a file, with remarks on what was assumed or ignored."""
     path = existing_file(path)
     form = registry.chosen(path, "density", options.format)
     assert form.density is not None
@@ -127,7 +127,7 @@ def read_density_file(path: str | os.PathLike[str], options: DensityOptions) -> 
 
 
 def read_density_object(source: Any, options: DensityOptions) -> DensityFile:
-    """Like `read_density` of an object in memory, with remarks on what was assumed or ignored."""
+    """Like `read_density` for an object, with remarks on what was assumed or ignored."""
     from stageguard.formats import objects
 
     if isinstance(source, Hypnodensity):
@@ -145,33 +145,33 @@ def read_hypnogram(
     scheme: StageScheme | str | None = None,
     epoch_seconds: float | None = None,
 ) -> Hypnogram:
-    """One scored night from a file or from another library's object.
+    """Read one scored night from a file or from another library's object.
 
     Parameters
     ----------
     source : path-like or object
         A file of any format in docs/formats.md, or a hypnogram of YASA, annotations of MNE, a `SleepRecord`
-        of SleepECG, a table of lunapi, pandas or polars, or a sequence of stage names. Movement and what
-        nobody scored is -1.
+        of SleepECG, a table of lunapi, pandas or polars, or a sequence of stage names. Movement and unscored
+        epochs are -1.
     format : str, optional
-        Name of the format, where the content leaves several; by default it is found from the content.
+        Name of the format, if the content is ambiguous; by default it is found from the content.
     scheme : StageScheme or str, optional
-        The scheme to return; finer stages are merged into it. By default the one the names belong to.
+        The scheme to return; finer stages are merged into it. By default the scheme of the names.
     epoch_seconds : float, optional
         Epoch length in seconds; by default what the file says, else 30. Must not contradict the file.
 
     Returns
     -------
     Hypnogram
-        With what was assumed while reading in `assumed`.
+        Its attribute `assumed` says what was assumed while reading.
 
     Raises
     ------
     FileFormatError
         With one line that names the file, the line in it, and what was expected.
     """
-    given = None if scheme is None else as_scheme(scheme)
-    return read_hypnogram_file(source, HypnogramOptions(given, epoch_seconds, format=format)).hypnogram
+    wanted = None if scheme is None else as_scheme(scheme)
+    return read_hypnogram_file(source, HypnogramOptions(wanted, epoch_seconds, format=format)).hypnogram
 
 
 def read_hypnogram_file(source: str | os.PathLike[str] | Any, options: HypnogramOptions) -> HypnogramFile:
@@ -191,7 +191,7 @@ def read_hypnogram_file(source: str | os.PathLike[str] | Any, options: Hypnogram
 
 
 def _refuse_array(path: Path) -> None:
-    """Refuse an array of NumPy, which says nothing about its numbers."""
+    """Refuse a NumPy array, which does not say what its numbers mean."""
     if not read_head(path).startswith(NPY):
         return
     able = [form for form in registry.formats() if form.does("hypnogram") and ".npy" in form.suffixes]
@@ -206,7 +206,7 @@ def _refuse_array(path: Path) -> None:
 
 
 def is_hypnogram(path: Path, scheme: StageScheme | None = None) -> bool:
-    """Whether a file holds stages, also those of a scheme of one's own, rather than probabilities."""
+    """Whether a file holds stages rather than probabilities; a custom `scheme` adds names of stages."""
     if path.name.endswith(TSV_SUFFIX):
         return True
     try:
@@ -216,10 +216,10 @@ def is_hypnogram(path: Path, scheme: StageScheme | None = None) -> bool:
         lines = read_text(path).split("\n")
     except FileFormatError as error:
         return error.code == "ambiguous-format"
-    own = () if scheme is None else scheme.names
+    custom_names = () if scheme is None else scheme.names
     for line in lines[:HEADER_SEARCH_LINES]:
         heads = [split_line(line, mark) for mark in DELIMITERS]
-        named = [[canonical_name(cell) or cell in own for cell in head] for head in heads]
+        named = [[canonical_name(cell) or cell in custom_names for cell in head] for head in heads]
         if any(sum(map(bool, names)) > 1 for names in named):
             return False  # several columns named after stages are probabilities
         if any(stage_column(head) is not None for head in heads):
@@ -229,7 +229,7 @@ def is_hypnogram(path: Path, scheme: StageScheme | None = None) -> bool:
 
 
 def night_name(path: Path) -> str:
-    """Return what a night is called: the file's name without what tells its format."""
+    """Return the name of a night: the file's name without the ending that tells its format."""
     for suffix in (TSV_SUFFIX, *BIDS_ENDINGS, *MNE_ENDINGS):
         if path.name.endswith(suffix) and path.name != suffix:
             return path.name.removesuffix(suffix)

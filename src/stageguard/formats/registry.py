@@ -1,4 +1,4 @@
-"""Every file format there is. Each module of `tools` lists its own in `FORMATS`; here they come together.
+"""All file formats, collected from `FORMATS` in each module of `tools`.
 
 A new format is one module there, and one test.
 """
@@ -27,7 +27,7 @@ PURPOSES = {"density": "probabilities", "hypnogram": "hypnograms", "write": "wri
 @cache
 def formats() -> tuple[FileFormat, ...]:
     """Return all formats; the first call loads the modules of all tools."""
-    from pkgutil import iter_modules  # not needed where a table is known at sight
+    from pkgutil import iter_modules  # not needed if `_known_at_sight`
 
     tools = import_module("stageguard.formats.tools")
     names = [module.name for module in iter_modules(tools.__path__)]
@@ -36,7 +36,7 @@ def formats() -> tuple[FileFormat, ...]:
 
 
 def named(name: str, kind: Kind) -> FileFormat:
-    """Return the format a caller named, which must be read as this, or written."""
+    """Return the format a caller named; refuse one that cannot be read as this kind, or written."""
     able = {form.name: form for form in formats() if form.does(kind)}
     if name in able:
         return able[name]
@@ -47,9 +47,9 @@ def named(name: str, kind: Kind) -> FileFormat:
 
 
 def detect(path: Path, kind: Kind, among: Sequence[FileFormat] | None = None) -> FileFormat:
-    """Return the format of a file: by its content, then by its name; what stays open is an error.
+    """Return the format of a file, by its content, then by its name; an ambiguous file is an error.
 
-    A name that promises another format than the content is an error too; an unknown name is not.
+    A name that belongs to another format than the content is an error, too; an unknown name is not.
     """
     head = sniffing.read_head(path)
     if not head:
@@ -77,12 +77,12 @@ def detect(path: Path, kind: Kind, among: Sequence[FileFormat] | None = None) ->
     form = fitting[0]
     if form.is_general and head.startswith(sniffing.UTF16_MARKS):
         raise file_error(path, "is UTF-16 text. Save it as UTF-8.")
-    if form.name == OWN_FORMAT:  # says itself what it is, under any name
+    if form.name == OWN_FORMAT:  # recognised under any name
         return form
-    # text by any name for text is text
+    # text may have the suffix of any text format
     is_alike = any(set(form.suffixes) & set(other.suffixes) for other in by_name)
     if by_name and not is_alike:
-        if path.suffix.lower() == ".txt":  # a name that promises no format in particular
+        if path.suffix.lower() == ".txt":  # a suffix of no particular format
             raise file_error(
                 path,
                 f"holds {form.title}, which is not called .txt. Say ",
@@ -96,12 +96,12 @@ def detect(path: Path, kind: Kind, among: Sequence[FileFormat] | None = None) ->
 
 
 def chosen(path: Path, kind: Kind, name: str | None) -> FileFormat:
-    """Return the format that a caller named, else the one that the content of a file tells."""
+    """Return the format that a caller named, else the one found from the content."""
     return detect(path, kind) if name is None else named(name, kind)
 
 
 def is_own_table(path: Path) -> bool:
-    """Whether `decode` wrote a table, whatever it is called."""
+    """Whether `decode` wrote a table, whatever its name."""
     try:
         return has_own_columns(sniffing.read_head(path), path)
     except (FileFormatError, OSError):
@@ -109,7 +109,7 @@ def is_own_table(path: Path) -> bool:
 
 
 def _known_at_sight(head: bytes, path: Path) -> FileFormat | None:
-    """Return the format of a table of stages and times alone, which no tool has: none need be loaded."""
+    """Return the format of a table with only stages and times, or None; this saves loading all tools."""
     cells = sniffing.first_row(head)
     is_own = cells[:3] == OWN_HEAD[:3]
     form: FileFormat = load("formats.tools.stageguard:STAGE_TABLE") if is_own else TABLES[0]

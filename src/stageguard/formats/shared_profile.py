@@ -1,4 +1,4 @@
-"""The profile of a cohort's outputs: one file in their folder, which their sidecars name by its hash."""
+"""The profile that a cohort's outputs share: one file in their folder, named in sidecars by its hash."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from stageguard.base.errors import OutputExistsError
 from stageguard.base.files import file_error, remove_leftovers
 from stageguard.profile.profile import Profile
 
-PROFILE_DIGITS = 12  # of its hash, in its name
-MOST_WRITERS = 64  # every worker of a run that begins may write it
+PROFILE_DIGITS = 12  # digits of the profile's hash in its file name
+MOST_WRITERS = 64  # every worker that starts may write the profile
 
 
 def profile_path(folder: Path, sha256: str) -> Path:
-    """Return the file of the profile that nights of a folder share."""
+    """Return the file of the profile that the nights of a folder share."""
     return folder / f"profile-{sha256[:PROFILE_DIGITS]}.toml"
 
 
 def keep_profile(profile: Profile, folder: Path) -> None:
-    """Write a profile that nights of a folder share, unless it is there."""
+    """Write the profile that the nights of a folder share, unless it exists."""
     path = profile_path(folder, profile.sha256)
     if path.exists():
         _tidy(path)
         return
     folder.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(OutputExistsError):  # by another process, in the meantime
+    with contextlib.suppress(OutputExistsError):  # another process has just written it
         profile.save(path)
 
 
 @lru_cache(maxsize=4)
 def _tidy(path: Path) -> None:
-    """Remove what other processes left that were killed while they wrote a profile; once will do."""
+    """Remove temporary files of processes that were killed while writing a profile; cached to do it once."""
     remove_leftovers([path], n_writers=MOST_WRITERS)
 
 
 def recorded_profile(sidecar: Path, recorded: Mapping[str, Any]) -> Profile:
-    """Return the profile that a sidecar records: its own, or the one beside it."""
+    """Return the profile that a sidecar records: in itself, or in a file beside it."""
     if "definition" in recorded:
         return Profile.from_dict(recorded["definition"])
     path = profile_path(sidecar.parent, str(recorded["sha256"]))
@@ -54,5 +54,5 @@ def recorded_profile(sidecar: Path, recorded: Mapping[str, Any]) -> Profile:
 
 @lru_cache(maxsize=4)
 def _loaded(path: Path, _: int) -> Profile:
-    """Return a profile that many nights share, read once until its file changes."""
+    """Return a profile that many nights share, read again only if its file changes."""
     return Profile.load(path)

@@ -1,4 +1,4 @@
-"""Tests whether a file may be of a format, by its first `HEAD_BYTES` and its path."""
+"""Test whether a file may have a format, by its first `HEAD_BYTES` and its path."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 Sniff = Callable[[bytes, Path], bool]
 
-# Contents that are told apart only to say what was found.
+# Contents that are not read, and what to call them in messages.
 STRANGERS = (
     (b"\x1f\x8b", "gzip-compressed data"),
     (b"%PDF", "a PDF document"),
@@ -29,18 +29,18 @@ STRANGERS = (
 
 
 def read_head(path: Path) -> bytes:
-    """Return the first bytes of a file, which tests are made for."""
+    """Return the first bytes of a file, for the tests below."""
     with open_file(path, "a recording") as file:
         return file.read(HEAD_BYTES)
 
 
 def begins_with(*magic: bytes) -> Sniff:
-    """Return the test for content that begins with one of these."""
+    """Return the test for content that begins with one of these bytes."""
     return lambda head, path: head.startswith(magic)
 
 
 def is_text(head: bytes, path: Path) -> bool:
-    """Whether this may be a text table: no binary data, no XML, no JSON."""
+    """Whether content may be a text table: no binary data, no XML, no JSON."""
     if head[:2] in UTF16_MARKS:
         return True
     if b"\x00" in head or stranger(head) is not None:
@@ -49,7 +49,7 @@ def is_text(head: bytes, path: Path) -> bool:
 
 
 def is_json(head: bytes) -> bool:
-    """Whether this begins like a JSON object."""
+    """Whether content begins like a JSON object."""
     return head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{"
 
 
@@ -59,24 +59,24 @@ def has_xml_root(name: str) -> Sniff:
 
 
 def xml_root(head: bytes) -> str | None:
-    """Return the name of the first element of an XML file from its first bytes, or None for anything else."""
+    """Return the name of the first element of XML, or None for other content."""
     encoding = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}.get(head[:2], "utf-8-sig")
     text = head.decode(encoding, errors="replace").lstrip("\ufeff \t\r\n")
     if not text.startswith("<"):
         return None
     plain = re.sub(r"<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^<>[]*(\[.*?\]\s*)?>", "", text, flags=re.DOTALL)
-    found = re.match(r"\s*<([^\s<>/!?]+)", plain)
-    return found[1].rpartition(":")[2] if found is not None else ""
+    element = re.match(r"\s*<([^\s<>/!?]+)", plain)
+    return element[1].rpartition(":")[2] if element is not None else ""
 
 
 def stranger(head: bytes) -> str | None:
-    """Return what a content is that nobody here reads, or None."""
+    """Return the name of a kind of content that is not read here, or None."""
     return next((name for magic, name in STRANGERS if head.startswith(magic)), None)
 
 
 @lru_cache(maxsize=4)
 def first_lines(head: bytes) -> tuple[str, ...]:
-    """Return the first lines of a text, without its byte order mark; none of anything but UTF-8."""
+    """Return the first lines of a text without byte order mark; none for binary data or UTF-16."""
     if b"\x00" in head or head[:2] in UTF16_MARKS:
         return ()
     text = head.decode("utf-8-sig", errors="replace").replace("\r\n", "\n").replace("\r", "\n")
@@ -85,20 +85,20 @@ def first_lines(head: bytes) -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def first_cells(line: str) -> tuple[str, ...]:
-    """Return the cells of a line under the mark that gives most of them, in lower case and without quotes."""
+    """Return the cells of a line by its most frequent delimiter, in lower case and without quotes."""
     mark = max("\t;,", key=line.count)
     return tuple(cell.strip().strip('"').strip().casefold() for cell in line.split(mark))
 
 
 def first_row(head: bytes) -> tuple[str, ...]:
-    """Return `first_cells` of the first line; none of anything but UTF-8."""
+    """Return `first_cells` of the first line; none for binary data or UTF-16."""
     lines = first_lines(head)
     return first_cells(lines[0]) if lines else ()
 
 
 @lru_cache(maxsize=4)
 def header_cells(head: bytes) -> frozenset[str]:
-    """Return the names in the first line that has several, in lower case."""
+    """Return the cells, in lower case, of the first of three lines that has several."""
     for line in first_lines(head)[:3]:
         cells = first_cells(line)
         if len(cells) > 1:
@@ -116,12 +116,12 @@ def all_numbers(cells: tuple[str, ...] | list[str]) -> bool:
 
 
 def never(head: bytes, path: Path) -> bool:
-    """Say no: content does not tell this format, and its user must name it."""
+    """Return False: the content does not tell this format, so the user must name it."""
     return False
 
 
 def whole_lines(head: bytes) -> tuple[str, ...]:
-    """Return the first lines without a last one that may be cut, and without empty ones at both ends."""
+    """Return the first lines, without a last one that may be cut and empty ones at both ends."""
     lines = [line.strip() for line in first_lines(head)]
     if len(head) >= HEAD_BYTES and len(lines) > 1:
         lines.pop()
@@ -138,7 +138,7 @@ def has_columns(*names: str) -> Sniff:
 
 
 def integers(head: bytes) -> set[int] | None:
-    """Return the whole numbers of a text that has one of them per line, or None."""
+    """Return the whole numbers of a text with one per line, or None for other text."""
     lines = whole_lines(head)
     if not lines or not all(map(_INTEGER.fullmatch, lines)):
         return None
@@ -146,12 +146,12 @@ def integers(head: bytes) -> set[int] | None:
 
 
 def is_number_list(head: bytes, path: Path) -> bool:
-    """Whether it is a list of numbers in JSON."""
+    """Whether content is a list of numbers in JSON."""
     return re.match(rb"\[\s*-?\d", head.removeprefix(b"\xef\xbb\xbf").lstrip()) is not None
 
 
 def holds_words(words: Collection[str], suffix: str) -> Sniff:
-    """Return the test for text of that name with one of these words per line, in any case."""
+    """Return the test for a text file with this suffix and one of these words per line."""
     return lambda head, path: (
         path.name.lower().endswith(suffix)
         and bool(whole_lines(head))

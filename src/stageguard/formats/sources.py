@@ -1,4 +1,4 @@
-"""From anything that can be read to a night to write: stages, probabilities and other annotations."""
+"""Make a night to write from anything that can be read: stages, probabilities and other annotations."""
 
 from __future__ import annotations
 
@@ -45,33 +45,33 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the caller says about a source, and what to do with it on the way."""
+    """How to read a source, and what to change before it is written."""
 
     options: DensityOptions = field(default_factory=DensityOptions)
     merge_to: StageScheme | None = None
     reepoch_to: float | None = None
 
     def stages(self, source: Any, format: str | None) -> HypnogramFile:
-        """Read stages of a source in a format."""
+        """Read the stages of a source in a format."""
         options = HypnogramOptions(self.options.scheme, self.options.epoch_seconds, format=format)
         return read_hypnogram_file(source, options)
 
 
 @dataclass(frozen=True, slots=True)
 class NamedNight(os.PathLike[str]):
-    """A file whose night a list gives a name, and a start where the file tells none."""
+    """A file whose night gets its name from a sample list, and its start if the file tells none."""
 
     path: Path
     id: str
     start: datetime | None = None
-    has_date: bool = True  # else only the time of day of the start is known
+    has_date: bool = True  # if not, only the time of day of the start is known
 
     def __fspath__(self) -> str:
         """Return the path."""
         return os.fspath(self.path)
 
     def name(self, night: Outgoing) -> Outgoing:
-        """Return a night of this name and start."""
+        """Return a night with this name and start."""
         notes = night.notes
         known = [part.start for part in (night.hypnogram, night.density) if part is not None]
         if self.start is not None and not self.has_date and None in known:
@@ -80,7 +80,7 @@ class NamedNight(os.PathLike[str]):
 
 
 def outgoing_of(source: Any, reading: Reading | None = None) -> Outgoing:
-    """Return a night to write, of a file, of an object of this package or of another library's."""
+    """Return a night to write from a file, or from an object of this package or another library."""
     reading = reading or Reading()
     if isinstance(source, str | os.PathLike):
         night = _of_file(Path(source), reading)
@@ -104,11 +104,11 @@ def _of_file(path: Path, reading: Reading) -> Outgoing:
         stages = _or_none(lambda: reading.stages(path, form.name)) if form.holds_both else None
         night = Outgoing(None if stages is None else replace(stages.hypnogram, scorer=None))
         return replace(_with_density(night, density), id=night_name(path))
-    scored = reading.stages(path, reading.options.format)  # unnamed, so that numbers ask whose they are
+    scored = reading.stages(path, reading.options.format)  # not form.name: refuse bare numbers
     options = replace(reading.options, format=form.name)
     beside = _or_none(lambda: read_density_file(path, options)) if form.holds_both else None
     hypnogram = scored.hypnogram
-    if hypnogram.scorer == path.name:  # nobody said who scored it
+    if hypnogram.scorer == path.name:  # the file does not say who scored it
         hypnogram = replace(hypnogram, scorer=None)
     texts = {text.strip() for text in _told(form.stage_texts, path)}
     has_stage_4 = "4" in texts if form.has_numbers else any(map(_STAGE_4.fullmatch, texts))
@@ -125,18 +125,18 @@ def _of_file(path: Path, reading: Reading) -> Outgoing:
 
 
 def _format_of(path: Path, options: DensityOptions) -> FileFormat | None:
-    """Return the format that a file's stages are read in, or None where its probabilities are meant."""
+    """Return the format to read a file's stages in, or None if its probabilities are meant."""
     name = options.format
     by_name = next((form for form in registry.formats() if form.name == name), None)
     kinds = [] if by_name is None else [kind for kind in READ_AS if by_name.does(kind)]
     if name is not None and not kinds:
-        registry.named(name, "density")  # says what there is
+        registry.named(name, "density")  # raises an error that lists the formats
     is_scored = kinds == ["hypnogram"] if len(kinds) == 1 else is_hypnogram(path, options.scheme)
     return registry.chosen(path, "hypnogram", name) if is_scored else None
 
 
 def _told(read: Callable[[Path], Iterable[str]] | None, path: Path) -> list[str]:
-    """Return what else a format tells about a file; what is wrong with it, its reader says."""
+    """Return texts that a format's function reads from a file, or none if the file is damaged."""
     try:
         return [] if read is None else list(read(path))
     except FileFormatError:
@@ -153,7 +153,7 @@ def _of_object(source: Any, reading: Reading) -> Outgoing:
         scored = _or_none(lambda: reading.stages(source, options.format))
         if density is not None or scored is not None:
             return _with_density(Outgoing(None if scored is None else scored.hypnogram), density)
-        read_density_object(source, options)  # says why
+        read_density_object(source, options)  # raises the error again
     read = reading.stages(source, options.format)
     return Outgoing(read.hypnogram, notes=read.notes)
 
@@ -166,7 +166,7 @@ def _or_none(read: Callable[[], Result]) -> Result | None:
 
 
 def _with_density(night: Outgoing, read: DensityFile | None) -> Outgoing:
-    """Return a night with its probabilities, which must be of the same epochs and stages as its labels."""
+    """Return a night with its probabilities if they have the same epochs and stages as its labels."""
     if read is None:
         return night
     density, hypnogram = read.density, night.hypnogram
@@ -183,7 +183,7 @@ def _epochs(night: Hypnogram | Hypnodensity) -> tuple[int, float]:
 
 
 def _changed(night: Outgoing, reading: Reading) -> Outgoing:
-    """Return a night in the scheme and the epochs that are wanted; this package's warnings become notes."""
+    """Return a night in the wanted scheme and epoch length; this package's warnings become notes."""
     merge_to, reepoch_to = reading.merge_to, reading.reepoch_to
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", StageGuardWarning)
@@ -200,7 +200,7 @@ def _changed(night: Outgoing, reading: Reading) -> Outgoing:
 
 
 def _gone(before: Hypnogram | None, after: Hypnogram | None) -> tuple[str, ...]:
-    """Say which stages longer epochs have no room for."""
+    """Return a remark on stages that vanish in longer epochs."""
     if before is None or after is None:
         return ()
     left = [name for name in before.scheme.names if name in before.stages and name not in after.stages]
@@ -209,16 +209,16 @@ def _gone(before: Hypnogram | None, after: Hypnogram | None) -> tuple[str, ...]:
 
 
 def read_events(path: Path, format: str | None = None) -> tuple[Event, ...]:
-    """Return what a file tells besides stages, in the order of time; nothing for formats without it."""
+    """Return the annotations other than stages in a file, by onset; none if the format has none."""
     form = registry.chosen(path, "hypnogram", format)
     events = () if form.events is None else form.events(path)
     return tuple(sorted(events, key=lambda event: event.onset))
 
 
 def with_events_of(night: Outgoing, path: Path, *, is_placed: bool = True) -> Outgoing:
-    """Return a night with the annotations of another file, in the place it has there by their clocks.
+    """Return a night with the annotations of another file, aligned by their clocks.
 
-    `is_placed` adds epochs from the recording's start to the night's, which nobody scored.
+    With `is_placed`, unscored epochs are added from the recording's start to the night's.
     """
     form = registry.detect(path, "hypnogram")
     if form.events is None:
@@ -241,13 +241,13 @@ def with_events_of(night: Outgoing, path: Path, *, is_placed: bool = True) -> Ou
         if begins < 0:
             notes += (f"the night begins {-begins:g} s before {path.name}: times count from its first epoch",)
         return _with(night, _moved(events, night.offset_seconds - begins), notes)
-    own = _moved(night.events, begins - night.offset_seconds)
-    placed, more = _placed(replace(night, events=own), begins, path)
+    night_events = _moved(night.events, begins - night.offset_seconds)
+    placed, more = _placed(replace(night, events=night_events), begins, path)
     return _with(placed, events, notes + more)
 
 
 def _begins(path: Path, theirs: datetime, ours: datetime) -> tuple[float, tuple[str, ...]]:
-    """Seconds from the recording's start to the night's; a start without zone is of the other one's."""
+    """Return the seconds from the recording's start to the night's; a missing time zone is the other's."""
     notes: tuple[str, ...] = ()
     if theirs.tzinfo is None and ours.tzinfo is not None:
         theirs = theirs.replace(tzinfo=ours.tzinfo)
@@ -259,7 +259,7 @@ def _begins(path: Path, theirs: datetime, ours: datetime) -> tuple[float, tuple[
 
 
 def _ends(form: FileFormat, path: Path, events: Sequence[Event]) -> float:
-    """Seconds of a recording: what its signals last, else a day more than its annotations."""
+    """Return the length of a recording: that of its signals, else a day more than its annotations."""
     seconds = None if form.recording_seconds is None else form.recording_seconds(path)
     if seconds is not None:
         return seconds
@@ -267,12 +267,12 @@ def _ends(form: FileFormat, path: Path, events: Sequence[Event]) -> float:
 
 
 def _placed(night: Outgoing, begins: float, path: Path) -> tuple[Outgoing, tuple[str, ...]]:
-    """Return a night with unscored epochs before it, so that less than an epoch is left before the first."""
+    """Return a night with unscored epochs before it, so that less than one epoch of offset is left."""
     seconds = night.epoch_seconds
     n_before = int(begins / seconds + TOLERANCE)
     rest = round(begins - n_before * seconds, 9)
     notes: tuple[str, ...] = ()
-    if rest < 0:  # too near to the next epoch for any reader to tell
+    if rest < 0:  # closer to the next epoch than readers distinguish
         notes = (f"epochs begin {-rest:g} s later, with the epochs of {path.name}",)
         rest = 0.0
     if n_before:
@@ -292,7 +292,7 @@ def _with(night: Outgoing, events: Sequence[Event], notes: tuple[str, ...]) -> O
 
 
 def with_plain_events(form: FileFormat, night: Outgoing) -> tuple[Outgoing, tuple[str, ...]]:
-    """Return a night whose other annotations no reader of this format takes for stages, and what is lost."""
+    """Rename other annotations that a reader of this format takes for stages; also return what is lost."""
     is_taken = [] if form.are_taken is None else form.are_taken(night)
     if not any(is_taken):
         return night, ()

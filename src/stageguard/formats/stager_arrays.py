@@ -1,8 +1,8 @@
-"""Bare arrays, and tables of one stage and its confidence per epoch.
+"""Read bare arrays, and tables of one stage and its confidence per epoch.
 
-What columns are is said by the caller, or by the tool that made them, never guessed. AccuSleePy writes
+The meaning of columns is never guessed: the caller names the stages, or the tool. AccuSleePy writes
 `brain_state,confidence_score`: digits, and the sigmoid of the largest logit. YASA's FAQ writes
-`Stage,Confidence`: names, and the largest probability. What the other stages had is lost in both.
+`Stage,Confidence`: names, and the largest probability. Both lose the values of the other stages.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ NO_LABEL = MISSING_WORDS | {"-1", "?", "art", "uns"}
 
 @dataclass(frozen=True, slots=True)
 class ArrayTool:
-    """A tool that returns arrays: the order of its columns where it has one, and its epoch length."""
+    """A tool that returns arrays: the order of its columns, if fixed, and its epoch length."""
 
     name: str
     title: str
     order: tuple[str, ...] | None = None
     usual_seconds: float | None = None
-    stage_axes: tuple[int, ...] = (1, 2)  # of windows: where the stages may be
+    stage_axes: tuple[int, ...] = (1, 2)  # axes of windows on which the stages may be
 
 
-# By the name of the format. The order of braindecode is its user's, that of SleepECG depends on the number.
+# By name of the format. In braindecode, users choose the order; in SleepECG it depends on the number.
 TOOLS = {
     "usleep-npy": ArrayTool("U-Sleep", "an array of U-Time or U-Sleep", FIVE, 30.0),
     "gssc": ArrayTool("GSSC", "an array of GSSC", FIVE, 30.0),
@@ -53,20 +53,20 @@ TOOLS = {
 }
 UNKNOWN = ArrayTool("", "")
 UNDEFINED = "UNDEFINED"
-# SleepECG's columns behind UNDEFINED, by their number: from deep sleep to wake.
+# SleepECG's columns after UNDEFINED, by their number: from deep sleep to wake.
 SLEEPECG = {
     2: ("S", "W"),
     3: ("N", "R", "W"),
     4: ("DEEP", "LIGHT", "R", "W"),
     5: ("N3", "N2", "N1", "R", "W"),
 }
-SOFT, LEAST_SOFT, LEAST_SOFT_ROWS = 0.01, 0.1, 3  # probabilities, part and number of rows of a stage's column
+SOFT, LEAST_SOFT, LEAST_SOFT_ROWS = 0.01, 0.1, 3  # margin from 0 and 1; share and number of rows
 
 
 def density_of_torch(source: Any, options: DensityOptions) -> RawDensity:
-    """Probabilities or logits of a `torch.Tensor`, wherever it lives and whatever its precision."""
+    """Return the probabilities or logits of a `torch.Tensor`, on any device and of any precision."""
     plain = source.detach().cpu()
-    if str(plain.layout) != "torch.strided":  # sparse ones
+    if str(plain.layout) != "torch.strided":  # a sparse tensor
         plain = plain.to_dense()
     if plain.is_floating_point():
         plain = plain.double()
@@ -74,13 +74,13 @@ def density_of_torch(source: Any, options: DensityOptions) -> RawDensity:
 
 
 def density_of_array(source: Any, options: DensityOptions) -> RawDensity:
-    """Probabilities or logits of an array, or of anything NumPy makes one of."""
+    """Return the probabilities or logits of an array, or of anything that NumPy converts to one."""
     where = type_name(source)
     return array_density(where, array_of(source, f"{where}: probabilities", "read_hypnogram"), options)
 
 
 def density_of_gssc(source: tuple[Any, Any, Any], options: DensityOptions) -> RawDensity:
-    """Probabilities of what `EEGInfer.mne_infer` of GSSC returns: stages, times and probabilities."""
+    """Return the probabilities from GSSC's `EEGInfer.mne_infer`: stages, times and probabilities."""
     where = type_name(source)
     stages, times, probabilities = (array_of(part, where, "read_hypnogram") for part in source)
     if stages.ndim != 1 or probabilities.ndim != 2 or probabilities.shape != (len(stages), len(FIVE)):
@@ -100,7 +100,7 @@ def density_of_gssc(source: tuple[Any, Any, Any], options: DensityOptions) -> Ra
             "probabilities). Pass the array of probabilities alone, with stages.",
         )
     raw = array_density(where, probabilities, replace(options, format="gssc"))
-    if times.shape != stages.shape or times.dtype.kind not in "fiu":  # GSSC may return too few
+    if times.shape != stages.shape or times.dtype.kind not in "fiu":  # GSSC may return too few times
         return raw
     timing = read_timing(where, RowTimes(times.astype(np.float64)), None, given=options.epoch_seconds)
     return replace(
@@ -113,7 +113,7 @@ def density_of_gssc(source: tuple[Any, Any, Any], options: DensityOptions) -> Ra
 
 
 def density_of_pair(source: tuple[Any, Any], options: DensityOptions) -> RawDensity:
-    """Probabilities and classes of a classifier; or labels and confidences of AccuSleePy, if so named."""
+    """Read a classifier's (probabilities, classes), or AccuSleePy's (labels, confidences) if named so."""
     where = type_name(source)
     values, classes = (array_of(part, where, "read_hypnogram") for part in source)
     if values.ndim == 1 and values.shape == classes.shape:
@@ -166,7 +166,7 @@ def _labels_and_confidences(
 
 
 def array_density(where: Where, array: npt.NDArray[Any], options: DensityOptions) -> RawDensity:
-    """Rows of an array of (epochs, stages), or of windows of epochs that are joined end to end."""
+    """Return the rows of an array of (epochs, stages), or of windows of epochs, joined end to end."""
     tool = TOOLS.get(options.format or "", UNKNOWN)
     if options.format is not None and tool is UNKNOWN and options.format not in ("npy", "npz"):
         hint = did_you_mean(options.format, TOOLS)
@@ -185,7 +185,7 @@ def array_density(where: Where, array: npt.NDArray[Any], options: DensityOptions
 
 
 def _names(where: Where, tool: ArrayTool, options: DensityOptions) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of the columns, and what was assumed."""
+    """Return the names of the columns, and what was assumed."""
     if options.stages is not None:
         return tuple(options.stages), ()
     if tool.order is not None:
@@ -205,7 +205,7 @@ def _names(where: Where, tool: ArrayTool, options: DensityOptions) -> tuple[tupl
 def _in_rows(
     where: Where, array: npt.NDArray[Any], n_stages: int, tool: ArrayTool
 ) -> tuple[npt.NDArray[Any], tuple[str, ...]]:
-    """Rows of epochs, from windows of (epochs, stages) or of (stages, epochs)."""
+    """Return rows of epochs from windows of (epochs, stages) or of (stages, epochs)."""
     if array.ndim != 3:
         return array, ()
     axes = [axis for axis in tool.stage_axes if array.shape[axis] == n_stages]
@@ -227,7 +227,7 @@ def _in_rows(
 
 
 def _sleepecg(where: Where, array: npt.NDArray[Any], options: DensityOptions, tool: ArrayTool) -> RawDensity:
-    """Probabilities of SleepECG's `stage(..., return_mode="prob")`: column 0 is UNDEFINED."""
+    """Return the probabilities of SleepECG's `stage(..., return_mode="prob")`: column 0 is UNDEFINED."""
     n_stages = array.shape[1] - 1 if array.ndim == 2 else 0
     if n_stages not in SLEEPECG or array.dtype.kind not in "fiu":
         raise file_error(
@@ -261,7 +261,7 @@ def _sleepecg(where: Where, array: npt.NDArray[Any], options: DensityOptions, to
 
 
 def _refuse_soft_undefined(where: Where, undefined: Floats, names: Sequence[str]) -> None:
-    """Refuse a first column that looks like a stage's: SleepECG itself is sure of what is undefined."""
+    """Refuse a first column that looks like a stage's, since SleepECG's UNDEFINED is always near 0 or 1."""
     n_soft = int(np.count_nonzero((undefined > SOFT) & (undefined < 1 - SOFT)))
     if n_soft >= LEAST_SOFT_ROWS and n_soft >= LEAST_SOFT * len(undefined):
         raise file_error(
@@ -275,7 +275,7 @@ def _refuse_soft_undefined(where: Where, undefined: Floats, names: Sequence[str]
 
 
 def without_undefined(values: Floats, undefined: Floats, names: Sequence[str]) -> tuple[Floats, str]:
-    """Probabilities given that the stage is defined; where it never is, there is no evidence."""
+    """Return probabilities given that the stage is defined; rows without any such stage have no evidence."""
     left = values.sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         kept = np.where((left > 0)[:, None], values * ((left + undefined) / left)[:, None], np.nan)
@@ -284,13 +284,13 @@ def without_undefined(values: Floats, undefined: Floats, names: Sequence[str]) -
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """Who writes such a table, and what its columns and numbers mean."""
+    """A tool that writes a table of confidences, and what its columns and numbers mean."""
 
     name: str
     format: str
     label: str
     confidence: str
-    digits: tuple[str, ...]  # stages of the digits from 1 on; none where labels are names
+    digits: tuple[str, ...]  # stages of the digits from 1; empty if labels are names
     usual_seconds: float
     meaning: str
 
@@ -305,7 +305,7 @@ YASA = Tool(
 
 
 def read_confidences(path: Path, options: DensityOptions, *, tool: Tool) -> RawDensity:
-    """Labels and confidences of a tool's table, where the caller named the format."""
+    """Read labels and confidences from a tool's table; refuse unless the caller named the format."""
     table = find_rows(path, text_lines(path), lambda header: tool.label in header)
     if table is None:
         raise file_error(path, f"has no column {tool.label}, so it is not a table of {tool.name}.")
@@ -336,9 +336,9 @@ def spread(
     tool: Tool,
     lines: Sequence[int] | None,
 ) -> RawDensity:
-    """Give the label its confidence and the other stages equal parts of the rest, and warn of it.
+    """Give the label its confidence and the other stages equal parts of the rest, with a warning.
 
-    A confidence that does not exceed an equal part says nothing for the label: no evidence.
+    A confidence that does not exceed an equal share does not support the label: no evidence.
     """
     names, places = _stages(where, labels, options, tool, lines)
     n_stages = len(names)
@@ -374,7 +374,7 @@ def spread(
 def _stages(
     where: Where, labels: Sequence[str], options: DensityOptions, tool: Tool, lines: Sequence[int] | None
 ) -> tuple[tuple[str, ...], Indices]:
-    """Stage names, and the place of each label among them, -1 where undefined."""
+    """Return stage names, and the index of each label among them, -1 if undefined."""
     if tool.digits:
         names = tool.digits if options.stages is None else tuple(options.stages)
         meaning = {str(digit): digit - 1 for digit in range(1, len(names) + 1)}
@@ -383,7 +383,7 @@ def _stages(
         named = {canonical_name(label) for label in labels if label.casefold() not in NO_LABEL}
         fitting = [scheme for scheme in SCHEMES.values() if named <= set(scheme.names)]
         names = tuple(options.stages or (fitting[0] if fitting else AASM5).names)
-        meaning = {str(canonical_name(name) or name): place for place, name in enumerate(names)}
+        meaning = {str(canonical_name(name) or name): index for index, name in enumerate(names)}
         expected = ", ".join(names)
     places = np.full(len(labels), -1, dtype=np.intp)
     for row, label in enumerate(labels):

@@ -1,4 +1,4 @@
-"""XML that comes from outside (no entities, bounded size), scored events in it, and XML that is made."""
+"""Read untrusted XML (no entities, bounded size) and scored events in it, and write XML."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from stageguard.formats.tables.delimited import as_number
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
-MOST_ELEMENTS = 1_000_000  # a night has some thousands; each takes some 100 bytes of memory
+MOST_ELEMENTS = 1_000_000  # a night has some thousands; each takes about 100 bytes of memory
 
 
 def read_xml(path: Path, root: str) -> Element:
-    """Return the first element, which must have this name."""
+    """Return the root element of a file, which must have the name `root`."""
     from xml.etree.ElementTree import ParseError, TreeBuilder
 
     from defusedxml import DefusedXmlException  # type: ignore[import-untyped]
     from defusedxml.ElementTree import DefusedXMLParser, parse  # type: ignore[import-untyped]
 
     class Builder(TreeBuilder):
-        """A tree that stops growing before it fills the memory."""
+        """A tree of limited size, so that it cannot fill the memory."""
 
         n_elements = 0
 
@@ -39,7 +39,7 @@ def read_xml(path: Path, root: str) -> Element:
 
     try:
         with open_file(path, "XML") as file:
-            found: Element = parse(file, DefusedXMLParser(target=Builder())).getroot()
+            element: Element = parse(file, DefusedXMLParser(target=Builder())).getroot()
     except FileFormatError:
         raise
     except DefusedXmlException:
@@ -48,9 +48,9 @@ def read_xml(path: Path, root: str) -> Element:
         ) from None
     except (ParseError, LookupError, ValueError) as error:
         raise file_error(path, f"is not readable XML ({error}). Was it copied completely?") from None
-    if local_name(found) != root:
-        raise file_error(path, f"is XML that begins with <{local_name(found)}>, expected <{root}>.")
-    return found
+    if local_name(element) != root:
+        raise file_error(path, f"is XML that begins with <{local_name(element)}>, expected <{root}>.")
+    return element
 
 
 def local_name(element: Element) -> str:
@@ -59,18 +59,18 @@ def local_name(element: Element) -> str:
 
 
 def children(element: Element, name: str) -> Iterator[Element]:
-    """Yield the children of a name, whatever their namespace."""
+    """Yield the children with a name, whatever their namespace."""
     return (child for child in element if local_name(child) == name)
 
 
 def text_of(element: Element, name: str) -> str | None:
-    """Return the text of the first child of a name, without the space around it, or None."""
+    """Return the stripped text of the first child with a name, or None."""
     child = next(children(element, name), None)
     return None if child is None else (child.text or "").strip()
 
 
 def epoch_length(path: Path, element: Element) -> float | None:
-    """Return what <EpochLength> says, or None where there is none."""
+    """Return the seconds in <EpochLength>, or None without it."""
     text = text_of(element, "EpochLength")
     if not text:
         return None
@@ -83,7 +83,7 @@ def epoch_length(path: Path, element: Element) -> float | None:
 def xml_document(
     root: str, head: Mapping[str, str], lists: Mapping[str, tuple[str, Sequence[str | Mapping[str, str]]]]
 ) -> str:
-    """Return a document: single texts, then lists of elements that hold a text, or texts by name."""
+    """Return an XML document: single texts, then lists of elements that hold a text, or texts by name."""
     from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
     top = Element(root)
@@ -108,12 +108,12 @@ def _legal(text: str) -> str:
 
 
 def scored_event(event: Element, text: str, kind: str = "") -> Event:
-    """Return an annotation that tells its <Start> and <Duration> in seconds."""
+    """Return an annotation from an element with <Start> and <Duration> in seconds."""
     onset, seconds = (as_number(text_of(event, name) or "") for name in ("Start", "Duration"))
     return Event(onset or 0.0, seconds or None, text, kind)
 
 
 def details_of(event: Element, known: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Return what else an event says, such as how low oxygen fell."""
-    found = ((local_name(child), (child.text or "").strip()) for child in event)
-    return tuple((name, text) for name, text in found if name not in known and text)
+    """Return the other entries of an event, such as the lowest oxygen saturation."""
+    entries = ((local_name(child), (child.text or "").strip()) for child in event)
+    return tuple((name, text) for name, text in entries if name not in known and text)

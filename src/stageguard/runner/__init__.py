@@ -1,1 +1,1 @@
-"""Many files: which outputs they claim, one loop over them, resuming, stopping, failures as rows."""
+"""Work on many files: claim outputs, run in processes or on a cluster, resume, stop, list failures."""

@@ -1,4 +1,4 @@
-"""What is kept of each decoded night of a run, and the tables `cohort.tsv` and `failures.tsv` about them."""
+"""The row of each decoded night of a run, and the tables `cohort.tsv` and `failures.tsv` made from them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from stageguard.runner.decode_files import DecodedNight, StrengthUsed
 from stageguard.runner.run import Outcome
 
 COHORT_TABLE, FAILURES_TABLE = "cohort.tsv", "failures.tsv"
-MOST_IN_FULL = 40  # nights that are kept with everything said of them
-# The last column tells the table from one that somebody else keeps under the same name.
+MOST_IN_FULL = 40  # nights that are kept with their whole outcome
+# The last column distinguishes the table from a user's table of the same name.
 FAILURE_COLUMNS = ("id", "file", "error", "stageguard")
 
 
@@ -46,8 +46,8 @@ class NightRow(NamedTuple):
     early_rem_removed: int
     rem_latency_estimate_minutes: float
     rem_latency_estimator: str
-    early_rem_kept_minutes: float  # after sleep onset; NaN where the estimate passes over none
-    expected: Mapping[str, float]  # a column each: minutes by probabilities, of sleep and of every stage
+    early_rem_kept_minutes: float  # after sleep onset; NaN if the estimate passes over no early REM
+    expected: Mapping[str, float]  # expected minutes of sleep and of every stage, one column each
 
     @classmethod
     def of(
@@ -91,21 +91,21 @@ class NightRow(NamedTuple):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON types, as `from_dict` takes them."""
-        expected = {key: None if each != each else each for key, each in self.expected.items()}
-        values = (None if each != each else each for each in self[:-1])  # NaN is not itself
+        """Return JSON types for `from_dict`."""
+        expected = {key: None if value != value else value for key, value in self.expected.items()}
+        values = (None if value != value else value for value in self[:-1])  # only NaN differs from itself
         return dict(zip(self._fields, (*values, expected), strict=True))
 
     @classmethod
     def from_dict(cls, recorded: Mapping[str, Any]) -> NightRow:
-        """Return what `to_dict` gave."""
+        """Return the row that `to_dict` described."""
         values: dict[str, Any] = {key: NAN if value is None else value for key, value in recorded.items()}
         expected = {key: NAN if value is None else value for key, value in recorded["expected"].items()}
         return cls(**{**values, "expected": expected})
 
     @classmethod
     def from_cells(cls, cells: Mapping[str, str]) -> NightRow:
-        """Return the row whose text `cells` gave, as far as its digits go."""
+        """Return the row that `cells` wrote, with its rounded numbers."""
         kinds = get_type_hints(cls)
         values = {name: _value(cells[name], kinds[name]) for name in cls._fields[:-1]}
         expected = {key: _value(text, float) for key, text in cells.items() if key not in values}
@@ -123,17 +123,17 @@ class NightRow(NamedTuple):
         return {column: _text(value) for column, value in values.items()}
 
 
-# A table that begins with these is decode's own; what comes after them differs with the stages.
+# A table that begins with these columns was written by `decode`; later columns depend on the stages.
 OWN_COLUMNS = NightRow._fields[: NightRow._fields.index("fi_after") + 1]
 
 
 @dataclass(slots=True)
 class Tally:
-    """All that is remembered of the nights of a run: a row of numbers each, and the first few in full."""
+    """The nights of a run: one row each, and the first few in full."""
 
     nights: list[NightRow] = field(default_factory=list)
     failures: list[Outcome[DecodedNight]] = field(default_factory=list)
-    first: list[Outcome[DecodedNight]] = field(default_factory=list)  # the decoded ones, while they are few
+    first: list[Outcome[DecodedNight]] = field(default_factory=list)  # decoded nights in full, up to a limit
     notes: Counter[str] = field(default_factory=Counter)
     warnings: Counter[str] = field(default_factory=Counter)
     n_decoded: int = 0
@@ -141,11 +141,11 @@ class Tally:
 
     @property
     def n_nights(self) -> int:
-        """How many there were."""
+        """How many nights there were, failed ones included."""
         return len(self.nights) + len(self.failures)
 
     def add(self, outcome: Outcome[DecodedNight]) -> None:
-        """Take what is needed of a night."""
+        """Add a night."""
         if outcome.error is not None:
             self.failures.append(outcome)
             return
@@ -171,23 +171,23 @@ class Tally:
 def write_tables(
     tally: Tally, folder: Path, say: Callable[[object], str] = str
 ) -> tuple[list[Path], list[str], list[Message]]:
-    """Write the cohort's table and the failures, in the words of `say`, into a folder.
+    """Write the cohort's table and the table of failures, worded by `say`, into a folder.
 
-    A table of the same name that `decode` did not write stays as it is. Returns what was written, remarks,
-    and what could not be written: by then the nights are, and their results must not go untold.
+    A table of the same name that `decode` did not write stays as it is. Return the written files, remarks and
+    errors. Errors are not raised: the nights are written by now, and their results must still be shown.
     """
     written: list[Path] = []
     remarks: list[str] = []
     problems: list[Message] = []
     failures = [
         dict(zip(FAILURE_COLUMNS, map(_text, cells), strict=True))
-        for cells in ((each.id, each.file, say(each.error), __version__) for each in tally.failures)
+        for cells in ((night.id, night.file, say(night.error), __version__) for night in tally.failures)
     ]
-    for name, own in ((COHORT_TABLE, OWN_COLUMNS), (FAILURES_TABLE, FAILURE_COLUMNS)):
+    for name, own_columns in ((COHORT_TABLE, OWN_COLUMNS), (FAILURES_TABLE, FAILURE_COLUMNS)):
         path = folder / name
         try:
             rows = failures if name == FAILURES_TABLE else _with_earlier(tally, folder)
-            if path.exists() and _header(path)[: len(own)] != own:
+            if path.exists() and _header(path)[: len(own_columns)] != own_columns:
                 remarks.append(f"{path} is no table of decode's, so it was left as it is")
             elif rows:
                 folder.mkdir(parents=True, exist_ok=True)
@@ -201,9 +201,9 @@ def write_tables(
 
 
 def _with_earlier(tally: Tally, folder: Path) -> list[dict[str, str]]:
-    """Rows of this run, behind those of earlier ones whose outputs are still there.
+    """Return the rows of earlier runs whose outputs still exist, then the rows of this run.
 
-    A night that failed now keeps the row of its output from before, which nothing has touched.
+    A night that failed now keeps its earlier row, because its earlier output is unchanged.
     """
     path = folder / COHORT_TABLE
     rows: list[dict[str, str]] = []
@@ -220,7 +220,7 @@ def _with_earlier(tally: Tally, folder: Path) -> list[dict[str, str]]:
 
 
 def _header(path: Path) -> tuple[str, ...]:
-    """Return the columns of a table, or none where it cannot be read."""
+    """Return the columns of a table, or none if it cannot be read."""
     try:
         with open_text(path, "text") as file:
             return tuple(file.readline().rstrip("\n").split("\t"))
@@ -229,7 +229,7 @@ def _header(path: Path) -> tuple[str, ...]:
 
 
 def table_text(rows: Sequence[Mapping[str, str]]) -> str:
-    """Return rows, as a TSV, under every column that one of them has; nothing of none."""
+    """Return rows as a TSV with every column that any row has; an empty text without rows."""
     if not rows:
         return ""
     columns = list(dict.fromkeys(column for row in (*rows[-1:], *rows) for column in row))
@@ -238,7 +238,7 @@ def table_text(rows: Sequence[Mapping[str, str]]) -> str:
 
 
 def read_table(path: Path) -> list[dict[str, str]]:
-    """Return the rows that `table_text` wrote, by column; none where there is no such file."""
+    """Return the rows that `table_text` wrote, by column; none if there is no such file."""
     if not path.is_file():
         return []
     header, *rows = (line.split("\t") for line in read_text(path, "text").rstrip("\n").split("\n"))
@@ -257,4 +257,4 @@ def _text(value: Any) -> str:
     return _cell(value) if isinstance(value, str) else str(value)
 
 
-_cell = lru_cache(64)(write_cell)  # rows have all their words in common but for the id
+_cell = lru_cache(64)(write_cell)  # apart from ids, the rows share their few texts

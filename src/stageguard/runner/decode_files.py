@@ -1,4 +1,4 @@
-"""Files of probabilities, decoded and written unless their sidecars record that they were."""
+"""Decode files of probabilities and write the hypnograms, except those that are already there."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ from stageguard.profile.profile import Profile
 if TYPE_CHECKING:
     from stageguard.guard.explain import Change
 
-# What reading a record raises when its values are not what `decode` wrote.
+# Exceptions that reading a record may raise when its values are not what `decode` wrote.
 MALFORMED = (KeyError, TypeError, AttributeError, ValueError, OverflowError)
 _MISSING = object()
 
 
 @dataclass(frozen=True, slots=True)
 class DecodeOptions:
-    """Everything that shapes a result besides the file and the profile."""
+    """Everything that affects a result besides the file and the profile."""
 
     density: DensityOptions = field(default_factory=DensityOptions)
     quality: Floats | None = None
@@ -71,11 +71,11 @@ class DecodeOptions:
     cohort: str | None = None
     stager: str | None = None
     trained: Training | None = None
-    strength: float | Literal["off"] | None = None  # in place of the profile's own
-    lights_off: Moment | None = None  # recorded with the sample list's other moments
+    strength: float | Literal["off"] | None = None  # instead of the profile's strength
+    lights_off: Moment | None = None  # not in `to_dict`: `DecodeTask.to_dict` records it
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON types; the quality values themselves are a column of the output."""
+        """Return JSON types; quality values are left out, because they are a column of the output."""
         density, quality = self.density, self.quality
         content: dict[str, Any] = (
             {} if quality is None else {"quality_sha256": sha256(quality.tobytes()).hexdigest()}
@@ -98,7 +98,7 @@ class DecodeOptions:
 
     @classmethod
     def from_dict(cls, recorded: Mapping[str, Any], quality: Floats | None) -> DecodeOptions:
-        """Return the options that a record tells of; `quality` is the column of its output."""
+        """Return the recorded options; `quality` is that column of the output."""
         stages, pins, lights_off = (recorded.get(key) for key in ("stages", "pins", "lights_off"))
         density = DensityOptions(
             stages=None if stages is None else tuple(stages),
@@ -132,18 +132,18 @@ class DecodeTask:
     overwrite: bool = False
     draw: Callable[[Decoding], str] | None = None  # the picture to write beside the output
     explain: bool = False
-    edf: Path | None = None  # the recording, which knows when it began
+    edf: Path | None = None  # the recording, whose header says when it began
     lights_off: Moment | None = None
     lights_on: Moment | None = None
-    start: datetime | None = None  # when it began, where neither its file nor its edf says so
+    start: datetime | None = None  # start of the recording, if neither `path` nor `edf` says
     durable: bool = True
-    shares_profile: bool = False  # with the other nights in the folder of its outputs
-    in_full: bool = True  # whether all is measured that a person wants to see of a single night
-    error: str | None = None  # why it cannot be read
+    shares_profile: bool = False  # one copy of the profile serves all nights in the output folder
+    in_full: bool = True  # whether to measure everything that is shown of a single night
+    error: str | None = None  # why the file cannot be read
 
     @property
     def file(self) -> str:
-        """The file."""
+        """The path as text."""
         return str(self.path)
 
     @property
@@ -152,7 +152,7 @@ class DecodeTask:
         return self.output.name
 
     def to_dict(self, start: datetime | None) -> dict[str, Any]:
-        """Return what shapes the result besides file and profile, in JSON types."""
+        """Return everything that affects the result besides file and profile, in JSON types."""
         listed = {"start": start, "lights_off": self.lights_off, "lights_on": self.lights_on}
         return self.options.to_dict() | {
             key: value.isoformat() if isinstance(value, datetime) else value
@@ -163,7 +163,7 @@ class DecodeTask:
 
 @dataclass(frozen=True, slots=True)
 class StrengthUsed:
-    """The numbers of a strength that a row of a table has room for."""
+    """The parts of a strength that go into a row of the cohort's table."""
 
     rule: str
     step: str
@@ -173,18 +173,18 @@ class StrengthUsed:
 
     @classmethod
     def of(cls, strength: Strength) -> StrengthUsed:
-        """Return them from a strength."""
+        """Return the parts of a strength."""
         return cls(*(getattr(strength, item.name) for item in fields(cls)))
 
     @classmethod
     def from_dict(cls, strength: Mapping[str, Any]) -> StrengthUsed:
-        """Return them from a strength as a record has it."""
+        """Return the parts of a recorded strength."""
         return cls(**{item.name: strength[item.name] for item in fields(cls)})
 
 
 @dataclass(frozen=True, slots=True)
 class DecodedNight:
-    """A night that was decoded and written, now or before; only what is shown in full has a `summary`."""
+    """A night that was decoded and written, now or earlier; only nights shown in full have a `summary`."""
 
     facts: NightFacts
     n_changed: int
@@ -210,7 +210,7 @@ class DecodedNight:
         changes: Sequence[Change] | None = None,
         summary: NightSummary | None = None,
     ) -> DecodedNight:
-        """Return a night that was decoded now."""
+        """Return a night that was decoded in this run."""
         return cls(
             facts=NightFacts.of(decoding.hypnogram, decoding.profile),
             n_changed=int(np.count_nonzero(decoding.changed)),
@@ -229,20 +229,20 @@ class DecodedNight:
     def to_dict(self) -> dict[str, Any]:
         """Return plain types, apart from messages."""
         if self.summary is not None:
-            said = self.summary.to_dict() | {"done_before": False}
+            data = self.summary.to_dict() | {"done_before": False}
         else:
             counts = {"n_changed": self.n_changed, "n_filled": self.n_filled, "strength": self.strength}
-            said = {"done_before": self.is_done_before} | self.facts.to_dict() | counts
-        said |= {
+            data = {"done_before": self.is_done_before} | self.facts.to_dict() | counts
+        data |= {
             "strength_used": asdict(self.strength_used),
             "outputs": {kind: str(path) for kind, path in self.outputs.items()},
             "notes": list(self.notes),
         }
-        return said if self.changes is None else said | {"changes": [change_row(one) for one in self.changes]}
+        return data if self.changes is None else data | {"changes": [change_row(one) for one in self.changes]}
 
 
 def reading_with(profile: Profile, options: DensityOptions) -> DensityOptions:
-    """Return how to read a file that goes with a profile; it may use stage names of the profile's own."""
+    """Return the options for reading a file with a profile, whose stage names the file may use."""
     scheme = None if profile.scheme in SCHEMES.values() else profile.scheme
     return replace(options, default_epoch_seconds=profile.epoch_seconds, scheme=scheme)
 
@@ -250,7 +250,7 @@ def reading_with(profile: Profile, options: DensityOptions) -> DensityOptions:
 def decode_file(
     path: Path, profile: Profile, options: DecodeOptions, start: datetime | None = None
 ) -> tuple[Decoding, tuple[str, ...]]:
-    """Read and decode a file, which begins at `start` unless it says otherwise; also returns remarks."""
+    """Read and decode a file that begins at `start` unless it says otherwise; also return remarks."""
     refuse_output(path)
     read = read_density_file(path, reading_with(profile, options.density))
     density = begun(read.density, start)
@@ -269,23 +269,23 @@ def decode_file(
 
 
 def start_of(edf: Path | None, listed_start: datetime | None) -> datetime | None:
-    """Return when a recording began: by its header, else by the sample list."""
+    """Return when a recording began: from its header, else from the sample list."""
     if edf is None:
         return listed_start
-    from stageguard.formats.recordings.edf import read_edf_header  # no night without a recording needs it
+    from stageguard.formats.recordings.edf import read_edf_header  # only a recording needs it
 
     return read_edf_header(edf).start or listed_start
 
 
 def refuse_output(path: Path) -> None:
-    """Refuse what is no file, and what `decode` wrote: its stages are decoded already."""
+    """Refuse anything but a regular file, and outputs of `decode`, which hold decoded stages."""
     refuse_special(path)
     if path.is_file() and (path.name.endswith(TSV_SUFFIX) or is_own_table(path)):
         raise file_error(path, "is an output of decode, expected the stager's probabilities.")
 
 
 class Ready(NamedTuple):
-    """A night that is decoded and measured, and remarks on its file."""
+    """A decoded night, remarks on its file, and its measures if they are known already."""
 
     decoding: Decoding
     notes: tuple[str, ...]
@@ -293,7 +293,7 @@ class Ready(NamedTuple):
 
 
 def decode_task(task: DecodeTask, ready: Ready | None = None) -> DecodedNight:
-    """Decode, unless it is ready, and write one file, unless that was done before."""
+    """Decode one file unless it is `ready`, and write it unless an earlier run has."""
     if ready is None:
         refuse_output(task.path)
     start = start_of(task.edf, task.start)
@@ -305,8 +305,8 @@ def decode_task(task: DecodeTask, ready: Ready | None = None) -> DecodedNight:
         return _night_of(record, files)
     if ready is None:
         with by_the_list():
-            said = replace(task.options, lights_off=task.lights_off)
-            ready = Ready(*decode_file(task.path, task.profile, said, start))
+            listed_options = replace(task.options, lights_off=task.lights_off)
+            ready = Ready(*decode_file(task.path, task.profile, listed_options, start))
     decoding = ready.decoding
     may_replace = record is not None or (is_there and _may_complete(decoding, files))
     if is_there and not may_replace and not task.overwrite and not _is_torn(files):
@@ -314,7 +314,7 @@ def decode_task(task: DecodeTask, ready: Ready | None = None) -> DecodedNight:
     try:
         return _write(task, ready, options, record, may_replace=may_replace)
     except OutputExistsError:
-        # another run may have written the night in the meantime, or one that was killed a part of it
+        # another run may have written the night meanwhile, or part of it before being killed
         record = _recorded_before(task, files, options)
         if record is not None and not _lacks(task, files, record):
             return _night_of(record, files)
@@ -324,7 +324,7 @@ def decode_task(task: DecodeTask, ready: Ready | None = None) -> DecodedNight:
 
 
 def _night_of(record: Mapping[str, Any], files: WrittenFiles) -> DecodedNight:
-    """Return the night that a record is of."""
+    """Return the night that a record describes."""
     strength, hypnogram, measured = record["strength"], record["hypnogram"], record["measured"]
     known, beside = _written_beside(record), {"svg": files.svg, "changes": files.changes}
     written = {kind: path for kind, path in beside.items() if path is not None and path.name in known}
@@ -360,7 +360,7 @@ def _write(
 ) -> DecodedNight:
     decoding, notes, measured = ready
     lights = StatisticsOptions(lights_off=task.lights_off, lights_on=task.lights_on)
-    with by_the_list():  # before anything is written, for the list's lights may not fit the night
+    with by_the_list():  # before anything is written: the list's lights may not fit the night
         summary = summary_of(decoding, lights) if task.in_full else None
         measures = measured or (measures_of(decoding, lights) if summary is None else summary.measures)
     svg = None if task.draw is None else task.draw(decoding)
@@ -396,9 +396,9 @@ def _write(
 def _recorded_before(
     task: DecodeTask, files: WrittenFiles, options: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """Return the record of the same input, profile, options and version decoded before, or None.
+    """Return the record of an earlier run with the same input, profile, options and version, or None.
 
-    Outputs of anything else are an error that says what differs; half an output counts as none.
+    An output of any other run is an error that says what differs; half an output counts as none.
     """
     record = None if task.overwrite or _is_torn(files) else _record(files)
     if record is None:
@@ -415,12 +415,12 @@ def _recorded_before(
 
 
 def _is_torn(files: WrittenFiles) -> bool:
-    """Whether an output is not there, or only half of it, as after a power cut."""
+    """Whether an output is missing or only half there, as after a power cut."""
     return not all(_is_full(path) for path in (files.tsv, files.sidecar))
 
 
 def _may_complete(decoding: Decoding, files: WrittenFiles) -> bool:
-    """Whether half an output may be replaced: its table, if there is one, says what this decoding says."""
+    """Whether half an output may be replaced: its table, if any, has the stages of this decoding."""
     if not _is_torn(files) and _record(files) is not None:
         return False
     try:
@@ -437,7 +437,7 @@ def _may_complete(decoding: Decoding, files: WrittenFiles) -> bool:
 
 
 def _lacks(task: DecodeTask, files: WrittenFiles, record: Mapping[str, Any]) -> bool:
-    """Whether one of the files wanted beside an output is not there as it was written."""
+    """Whether a file wanted beside an output is missing, or has changed since it was written."""
     hashes = _written_beside(record)
     wanted = ((files.svg, task.draw is not None), (files.changes, task.explain))
     return any(
@@ -452,7 +452,7 @@ def _is_full(path: Path) -> bool:
 
 
 def _record(files: WrittenFiles) -> dict[str, Any] | None:
-    """Return what a sidecar records; None where it was cut off."""
+    """Return the record in a sidecar, or None if the sidecar was cut off."""
     try:
         return read_sidecar(files.sidecar)
     except FileFormatError as error:
@@ -466,15 +466,15 @@ def _record(files: WrittenFiles) -> dict[str, Any] | None:
 def _difference(
     task: DecodeTask, files: WrittenFiles, record: Mapping[str, Any], options: Mapping[str, Any]
 ) -> str:
-    """Return what is not as recorded, or nothing; the input, the largest, is looked at last."""
-    used, asked = record["profile"], plain(options)
+    """Return what differs from the record, or nothing; the input, the largest file, is compared last."""
+    used, options_now = record["profile"], plain(options)
     recorded = record["options"]
-    keys = sorted(asked.keys() | recorded.keys())
-    differing = [key for key in keys if asked.get(key, _MISSING) != recorded.get(key, _MISSING)]
+    keys = sorted(options_now.keys() | recorded.keys())
+    differing = [key for key in keys if options_now.get(key, _MISSING) != recorded.get(key, _MISSING)]
     if differing:
         return f"was decoded with other options ({', '.join(differing)})"
-    own = task.profile.at_strength(task.options.strength).for_cohort(task.options.cohort)
-    if used["sha256"] not in (own.sha256, own.for_other_stager().sha256):
+    profile = task.profile.at_strength(task.options.strength).for_cohort(task.options.cohort)
+    if used["sha256"] not in (profile.sha256, profile.for_other_stager().sha256):
         same = used["name"] == task.profile.name
         return f"was decoded with {'another version of ' * same}the profile {used['name']}"
     version = record["provenance"]["stageguard"]
@@ -491,8 +491,8 @@ def _difference(
 
 
 def _written_beside(record: Mapping[str, Any]) -> dict[str, str]:
-    """Return names and hashes of the files that were written with an output, as far as it tells them."""
+    """Return names and hashes of the files written beside an output, as far as they are recorded."""
     try:
-        return {str(one["file"]): str(one["sha256"]) for one in record.get("beside", ())}
+        return {str(file["file"]): str(file["sha256"]) for file in record.get("beside", ())}
     except MALFORMED:
         return {}

@@ -1,7 +1,8 @@
-"""A cohort in one table, decoded to one table: block by block, resumable, whole or not at all under its name.
+"""Decode a cohort's table into one table, block by block; an interrupted run can be resumed.
 
 Each block of nights becomes a part in a hidden folder beside the output. A run that is killed leaves its
-finished parts, and the same call goes on from there; the last step puts them together and removes them.
+finished parts, and the same call goes on from there. The last step joins the parts and removes them, so the
+output appears only once it is complete.
 """
 
 from __future__ import annotations
@@ -73,8 +74,8 @@ if TYPE_CHECKING:
 
 Block = tuple[int, NightBlock]  # its number, and its nights
 LOCK, RUN, JOINING = "lock", "run.json", "joining"
-PARTS_LAYOUT = 2  # parts of another layout are begun anew
-OTHER = {  # what differs in the identity of a run, in words
+PARTS_LAYOUT = 2  # parts of another layout are thrown away
+OTHER = {  # keys of a run's identity, and the words for a difference in them
     "stageguard": "another version",
     "input": "another input",
     "profile_sha256": "another profile",
@@ -94,7 +95,7 @@ class TableTask:
     options: DecodeOptions
     overwrite: bool = False
     explain: bool = False
-    only: tuple[str, ...] = ()  # the nights to decode, where not all
+    only: tuple[str, ...] = ()  # ids of the nights to decode; empty means all
 
     @property
     def parts(self) -> Path:
@@ -102,16 +103,16 @@ class TableTask:
         return self.output.with_name(f".{self.output.name}.parts")
 
     def beside(self, what: str) -> Path:
-        """Return a file beside the output; its name holds all of the output's, which may be out.csv too."""
+        """Return a file beside the output; its name keeps the suffix: out.csv and out.tsv may coexist."""
         return self.output.with_name(f"{self.output.name}.{what}")
 
     @property
     def sidecar(self) -> Path:
-        """What the output is and how it was made."""
+        """The file that says what the output is and how it was made."""
         return self.beside("json")
 
     def identity(self) -> dict[str, Any]:
-        """Return all that shapes the output, in JSON types."""
+        """Return everything that affects the output, in JSON types."""
         return {
             "stageguard": __version__,
             "input": {
@@ -127,16 +128,16 @@ class TableTask:
 
 @dataclass(frozen=True, slots=True)
 class TableResult:
-    """What became of the nights of a table, and the files that hold it."""
+    """The outcome of decoding a table, and the files that were written."""
 
     tally: Tally
     written: tuple[Path, ...]
-    n_failed_before: int = 0  # where an earlier call wrote all of it
+    n_failed_before: int = 0  # failures recorded by an earlier call that wrote the whole output
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Nights of one block: their rows for the tables; their epochs are in a file."""
+    """The nights of one block as rows of the tables; their epochs are in a file."""
 
     nights: list[NightRow]
     failures: list[tuple[str, str]]  # id and error
@@ -145,21 +146,21 @@ class Part:
     changes: list[list[str]]
 
     def to_json(self) -> str:
-        """Return what `from_dict` takes, as JSON."""
+        """Return JSON for `from_dict`."""
         content = {item.name: getattr(self, item.name) for item in fields(self)}
         content["nights"] = [row.to_dict() for row in self.nights]
         return json.dumps(content, allow_nan=False)
 
     @classmethod
     def from_dict(cls, recorded: dict[str, Any]) -> Part:
-        """Return what `to_json` wrote."""
+        """Return the part that `to_json` wrote."""
         nights = [NightRow.from_dict(row) for row in recorded["nights"]]
         failures = [(night, error) for night, error in recorded["failures"]]
         return cls(nights, failures, recorded["notes"], recorded["warnings"], recorded["changes"])
 
 
 def nights_before(task: TableTask) -> Iterator[dict[str, Any]]:
-    """Yield what an earlier call found, night by night, in plain types."""
+    """Yield the results of an earlier call, night by night, in plain types."""
     for cells in read_table(task.beside("nights.tsv")):
         yield {"ok": True} | NightRow.from_cells(cells).to_dict()
     for cells in read_table(task.beside("failures.tsv")):
@@ -168,7 +169,7 @@ def nights_before(task: TableTask) -> Iterator[dict[str, Any]]:
 
 
 def is_table_name(path: Path) -> bool:
-    """Whether an output is named as a table, and not as a folder."""
+    """Whether an output is meant as a table and not as a folder."""
     return path.suffix.lower() in TABLE_SUFFIXES and not path.is_dir()
 
 
@@ -180,16 +181,16 @@ def decode_table(
     say: Callable[[object], str] = str,
     on_block: Callable[[Tally], None] | None = None,
 ) -> TableResult:
-    """Decode a cohort's table; failures are in the words of `say`, `on_block` hears of every block.
+    """Decode a cohort's table; `say` words failures, and `on_block` is called after every block.
 
-    With several `jobs` this process reads blocks, and others decode them; 0 means one per core.
+    With several `jobs`, this process reads blocks and the others decode them; 0 means one per core.
 
     Raises
     ------
     OutputExistsError
-        The output is there, and is not what this call would write.
+        The output exists, and is not what this call would write.
     OutputError
-        It cannot be written, or another run is writing it.
+        The output cannot be written, or another run is writing it.
     """
     outputs = [task.output, task.sidecar, *map(task.beside, ("nights.tsv", "failures.tsv", "changes.tsv"))]
     check_apart(outputs, [task.path])
@@ -218,7 +219,7 @@ def decode_table(
 
 
 def table_blocks(task: TableTask) -> Iterator[Block]:
-    """Yield the blocks of nights, which are the same in every run."""
+    """Yield numbered blocks of nights, the same in every run."""
     blocks = read_nights(task.path, reading_with(task.profile, task.options.density))
     if task.only:
         blocks = _chosen(task, blocks)
@@ -226,7 +227,7 @@ def table_blocks(task: TableTask) -> Iterator[Block]:
 
 
 def _chosen(task: TableTask, blocks: Iterator[NightBlock]) -> Iterator[NightBlock]:
-    """Yield the nights that were named; one that is not there is refused when all were read."""
+    """Yield the nights in `task.only`; refuse a missing one after all were read."""
     missing = set(task.only)
     for block in blocks:
         chosen = tuple(name for name in block.ids if name in task.only)
@@ -246,18 +247,18 @@ def _results(
     if jobs == 1 and executor is None:
         yield from map(make, blocks)
         return
-    from stageguard.runner.processes import run_blocks  # loads what starts processes
+    from stageguard.runner.processes import run_blocks  # loads multiprocessing
 
     yield from run_blocks(make, blocks, jobs, executor)
 
 
 def _stem(task: TableTask, number: int) -> Path:
-    """Return the name of a part, less its suffix."""
+    """Return the path of a part without its suffix."""
     return task.parts / f"{number:06d}"
 
 
 def _done_before(task: TableTask, identity: dict[str, Any]) -> TableResult | None:
-    """Return what an earlier call wrote, if it is what this one would; refuse to replace anything else."""
+    """Return the result of an earlier identical call, or None without an output; refuse any other output."""
     if not task.output.exists() and not task.sidecar.exists():
         return None
     reason = "it is not known how it was made"
@@ -282,7 +283,7 @@ def _done_before(task: TableTask, identity: dict[str, Any]) -> TableResult | Non
 
 
 def _is_joining(task: TableTask, identity: dict[str, Any]) -> bool:
-    """Whether the same run was killed while it moved its outputs to their names."""
+    """Whether the same run was killed while it moved its outputs into place."""
     try:
         return (task.parts / JOINING).is_file() and load_json(task.parts / RUN) == _begun(identity)
     except (StageGuardError, OSError):
@@ -290,13 +291,13 @@ def _is_joining(task: TableTask, identity: dict[str, Any]) -> bool:
 
 
 def _begun(identity: dict[str, Any]) -> dict[str, Any]:
-    """Return what tells the parts of a run from those of others."""
+    """Return what identifies the parts of a run."""
     return identity | {"parts": PARTS_LAYOUT}
 
 
 @contextlib.contextmanager
 def _parts_folder(task: TableTask, identity: dict[str, Any]) -> Iterator[None]:
-    """Hold the folder of the parts, with those of the same run; remove it unless the run may go on later."""
+    """Lock the folder of parts and empty it of other runs'; remove it unless the run may be resumed."""
     folder, run = task.parts, _begun(identity)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -312,7 +313,7 @@ def _parts_folder(task: TableTask, identity: dict[str, Any]) -> Iterator[None]:
                 write_together({record: json.dumps(run)})
             try:
                 yield
-            except FileFormatError:  # of this table, whose parts lead nowhere
+            except FileFormatError:  # the table is wrong, so its parts are of no use
                 shutil.rmtree(folder, ignore_errors=True)
                 raise
             shutil.rmtree(folder)
@@ -327,7 +328,7 @@ def _parts_folder(task: TableTask, identity: dict[str, Any]) -> Iterator[None]:
 
 
 def _part(task: TableTask, say: Callable[[object], str], block: Block) -> tuple[Part, bool]:
-    """Return a part of this run, made now unless it was before, and whether it was."""
+    """Return the part of a block, and whether an earlier run made it; make it if not."""
     number, of_block = block
     stem = _stem(task, number)
     record, data = stem.with_suffix(".json"), stem.with_suffix(part_suffix(task.output))
@@ -349,7 +350,7 @@ def _part(task: TableTask, say: Callable[[object], str], block: Block) -> tuple[
 def decode_block(
     task: TableTask, nights: Sequence[TableNight], say: Callable[[object], str]
 ) -> tuple[Part, list[tuple[str, Decoding]]]:
-    """Decode the nights of a block, all at once where none of them fails."""
+    """Decode the nights of a block, all at once unless one of them fails."""
     part = Part([], [], {}, {}, [])
     readable = [night for night in nights if night.density is not None]
     decodings = _decode_nights(task, readable)
@@ -379,15 +380,15 @@ def decode_block(
 
 def _decode_nights(task: TableTask, nights: Sequence[TableNight]) -> list[Decoding | StageGuardError]:
     densities = [night.density for night in nights if night.density is not None]
-    said = task.options
+    options = task.options
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", StageGuardWarning)  # of many changes, which are counted by night
+        warnings.simplefilter("ignore", StageGuardWarning)  # about many changes: `decode_block` counts these
         try:
             names = ("cohort", "stager", "trained", "strength")
-            given: dict[str, Any] = {name: getattr(said, name) for name in names}
-            if len(densities) == 1:  # whose problem is not one of `night 0`
-                return [decode(densities[0], task.profile, **given)]
-            return [*decode(densities, task.profile, **given)]
+            arguments: dict[str, Any] = {name: getattr(options, name) for name in names}
+            if len(densities) == 1:  # not as a list, or an error would speak of a night's number
+                return [decode(densities[0], task.profile, **arguments)]
+            return [*decode(densities, task.profile, **arguments)]
         except StageGuardError as error:
             if len(nights) == 1:
                 return [error]
@@ -395,7 +396,7 @@ def _decode_nights(task: TableTask, nights: Sequence[TableNight]) -> list[Decodi
 
 
 def _rows(task: TableTask, decodings: Mapping[str, Decoding]) -> list[NightRow]:
-    """Return a row of every night: only what a table shows is measured."""
+    """Return a row for every night; only columns of the table are measured."""
     nights = [*decodings.values()]
     measured = (
         estimates_of_all(nights, StatisticsOptions()),
@@ -415,7 +416,7 @@ def _rows(task: TableTask, decodings: Mapping[str, Decoding]) -> list[NightRow]:
 
 
 def add_part(tally: Tally, part: Part, task: TableTask, *, is_old: bool) -> None:
-    """Count the nights of a part."""
+    """Add the nights of a part to the tally."""
     tally.nights += part.nights
     tally.failures += [Outcome(task.path.name, night, error=Message(error)) for night, error in part.failures]
     tally.notes.update(part.notes)
@@ -429,7 +430,7 @@ def add_part(tally: Tally, part: Part, task: TableTask, *, is_old: bool) -> None
 def _finish(
     task: TableTask, identity: dict[str, Any], tally: Tally, joined: Path, changes: list[list[str]]
 ) -> tuple[Path, ...]:
-    """Give the table of all parts and what belongs to it their names: the sidecar last."""
+    """Move the joined table into place and write the files beside it, the sidecar last."""
     texts = beside_texts(task, tally, changes)
     tables = {path: text for path, text in texts.items() if text}
     (task.parts / JOINING).touch()
@@ -441,17 +442,17 @@ def _finish(
     with open_file(joined, "a recording") as stream:
         os.fsync(stream.fileno())
     sidecar = _sidecar(task, identity, tally, file_sha256(joined, "a recording"))
-    task.sidecar.unlink(missing_ok=True)  # of what is replaced: where it is, the table is whole
+    task.sidecar.unlink(missing_ok=True)  # the old one: a sidecar means that its table is complete
     joined.replace(task.output)
     write_together({**tables, task.sidecar: sidecar}, overwrite=True)
     return task.output, *tables, task.sidecar
 
 
 def beside_texts(task: TableTask, tally: Tally, changes: list[list[str]]) -> dict[Path, str]:
-    """Return the tables that belong to the output; one that is empty is not written."""
+    """Return the texts of the tables beside the output; an empty one is not written."""
     failures = [
-        dict(zip(FAILURE_COLUMNS, (each.id, each.file, str(each.error), __version__), strict=True))
-        for each in tally.failures
+        dict(zip(FAILURE_COLUMNS, (outcome.id, outcome.file, str(outcome.error), __version__), strict=True))
+        for outcome in tally.failures
     ]
     return {
         task.beside("nights.tsv"): table_text([row.cells for row in tally.nights]),
@@ -461,7 +462,7 @@ def beside_texts(task: TableTask, tally: Tally, changes: list[list[str]]) -> dic
 
 
 def _sidecar(task: TableTask, identity: dict[str, Any], tally: Tally, sha256: str) -> str:
-    own = {
+    content = {
         "layout": LAYOUT_VERSION,
         "review": REVIEW_SENTENCE,
         "table": {
@@ -477,7 +478,7 @@ def _sidecar(task: TableTask, identity: dict[str, Any], tally: Tally, sha256: st
         "assumptions": dict(tally.notes),
     }
     meanings = column_meanings(task.profile.scheme.names)
-    return json_lines({**meanings, "stageguard": plain(own)}) + "\n"
+    return json_lines({**meanings, "stageguard": plain(content)}) + "\n"
 
 
 def _changes_text(changes: Sequence[Sequence[str]]) -> str:

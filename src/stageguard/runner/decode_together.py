@@ -1,7 +1,7 @@
-"""Files of probabilities, several decoded and measured in one go; each is written, or fails, by itself.
+"""Decode and measure several files of probabilities in one go; each is still written, or fails, alone.
 
-One call of the kernels on many nights costs less than many calls. Whatever is not plain is left to
-`decode_task`, as if nothing had been done before: errors, warnings, outputs that are there already.
+One call of the kernels on many nights costs less than many calls. Nights with an error, a warning or an
+existing output are left to `decode_task`, which starts anew with each of them.
 """
 
 from __future__ import annotations
@@ -33,62 +33,62 @@ from stageguard.runner.decode_files import (
 
 
 class DecodeTogether:
-    """`decode_task`, which knows of some tasks what comes out."""
+    """A `decode_task` that has decoded and measured some tasks ahead."""
 
     def __init__(self) -> None:
         self._ready: dict[Path, Ready] = {}
-        self._states: dict[Path, tuple[int, ...] | None] = {}  # of the files, before they were read
+        self._states: dict[Path, tuple[int, ...] | None] = {}  # of the inputs before reading, by output
 
     def __call__(self, task: DecodeTask) -> DecodedNight:
-        """Decode and write one file; one that has changed since it was read is read again."""
+        """Decode and write one file; read it again if it has changed since `ahead` read it."""
         ready = self._ready.pop(task.output, None)
         if ready is not None and _state(task.path) != self._states[task.output]:
             ready = None
         return decode_task(task, ready)
 
     def ahead(self, tasks: Sequence[DecodeTask]) -> None:
-        """Decode and measure what is plain of the tasks that come next."""
+        """Decode and measure the next tasks, except those that only `decode_task` can do."""
         self._ready = {}
         plain = [task for task in tasks if _is_plain(task, tasks[0])]
         self._states = {task.output: _state(task.path) for task in plain}
         with warnings.catch_warnings():
-            warnings.simplefilter("error", StageGuardWarning)  # `decode_task` warns of it
-            read = {task.output: found for task in plain if (found := _read(task)) is not None}
+            warnings.simplefilter("error", StageGuardWarning)  # `decode_task` reads the file and warns
+            read = {task.output: night for task in plain if (night := _read(task)) is not None}
             if len(read) > 1:
-                with suppress(Exception):  # of one of them: `decode_task` says of which
+                with suppress(Exception):  # `decode_task` fails again, and names the night
                     self._ready = _decoded(tasks[0], read)
 
 
 def _state(path: Path) -> tuple[int, ...] | None:
-    """Return what differs once a file is written to or replaced; None where there is none."""
+    """Return numbers that change once a file is written to or replaced, or None without a file."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _read(task: DecodeTask) -> tuple[Hypnodensity, tuple[str, ...]] | None:
-    """Return the probabilities of a night and remarks on its file, or nothing where anything is wrong."""
+    """Return the probabilities of a night and remarks on its file, or None if anything is wrong."""
     try:
         refuse_output(task.path)
         file = read_density_file(task.path, reading_with(task.profile, task.options.density))
         return begun(file.density, task.start), file.notes
-    except Exception:  # `decode_task` says what
+    except Exception:  # `decode_task` raises it again
         return None
 
 
 def _decoded(
     like: DecodeTask, read: Mapping[Path, tuple[Hypnodensity, tuple[str, ...]]]
 ) -> dict[Path, Ready]:
-    """Return nights decoded and measured, by their outputs."""
-    said = like.options
-    given: dict[str, Any] = {name: getattr(said, name) for name in ("stager", "trained", "strength")}
+    """Decode and measure nights; return those without a warning, by their outputs."""
+    options = like.options
+    arguments: dict[str, Any] = {name: getattr(options, name) for name in ("stager", "trained", "strength")}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", StageGuardWarning)
-        decodings = decode([density for density, _ in read.values()], like.profile, **given)
+        decodings = decode([density for density, _ in read.values()], like.profile, **arguments)
     is_changed = [each.changed_share > each.many_changes for each in decodings]
-    if len(caught) > any(is_changed):  # of something else
+    if len(caught) > any(is_changed):  # a warning that is not about many changes
         return {}
     measured = zip(
         joint_scores_of_all(decodings),
@@ -105,12 +105,12 @@ def _decoded(
 
 
 def _is_plain(task: DecodeTask, first: DecodeTask) -> bool:
-    """Whether it is to be done as the first one, nothing is said of its night alone, and no output there."""
-    said = task.options
-    if task.profile is not first.profile or said is not first.options or task.in_full:
+    """Whether a task shares the first one's options, has none of its own, and has no output yet."""
+    options = task.options
+    if task.profile is not first.profile or options is not first.options or task.in_full:
         return False
-    about_it = (said.cohort, said.quality, said.pins, task.edf, task.lights_off, task.lights_on)
-    if any(each is not None for each in about_it):
+    own_options = (options.cohort, options.quality, options.pins, task.edf, task.lights_off, task.lights_on)
+    if any(option is not None for option in own_options):
         return False
     files = output_paths(task.output)
     return not files.tsv.exists() and not files.sidecar.exists()

@@ -14,7 +14,7 @@ from stageguard.base.version import __version__
 
 LOCAL = "local"
 CONNECT_SECONDS = 10.0
-TASK_MINUTES = 120.0  # that one task may take unless another limit is said
+TASK_MINUTES = 120.0  # the default limit for one task
 
 
 class ClusterError(StageGuardError, RuntimeError):
@@ -25,8 +25,8 @@ class ClusterError(StageGuardError, RuntimeError):
 def executor_for(scheduler: str | None, timeout_minutes: float | None = None) -> Iterator[Executor | None]:
     """Yield an executor on a Dask scheduler, or None for processes of this computer.
 
-    `scheduler` is its address, or "local" for one of our own with a worker per core. Workers without this
-    package, or with another version of it, are an error. A task that takes longer than the limit is one, too.
+    `scheduler` is the scheduler's address, or "local" to start one here with a worker per core. Workers
+    without this package, or with another version of it, are an error. So is a task that exceeds the limit.
     """
     if scheduler is None:
         yield None
@@ -60,12 +60,12 @@ def _client(distributed: Any, scheduler: str) -> Iterator[Any]:
 
 
 def package_version() -> str:
-    """Return this package's version, where it is called."""
+    """Return the version of this package on the computer that runs the call."""
     return __version__
 
 
 def check_workers(client: Any) -> None:
-    """Refuse a cluster without workers, or whose workers have another version of this package, or none."""
+    """Refuse a cluster that has no workers, or workers without this version of the package."""
     if not client.scheduler_info(n_workers=-1)["workers"]:
         try:
             client.wait_for_workers(1, timeout=CONNECT_SECONDS)
@@ -74,8 +74,8 @@ def check_workers(client: Any) -> None:
                 f"the scheduler has no worker after {CONNECT_SECONDS:g} s ({type(error).__name__}). "
                 "Start some with: dask worker ADDRESS --nthreads 1"
             ) from None
-    found = client.run(_version_text, on_error="return")
-    for worker, text in found.items():
+    versions = client.run(_version_text, on_error="return")
+    for worker, text in versions.items():
         if text != __version__:
             has = f"stageguard {text}" if isinstance(text, str) else f"no stageguard ({type(text).__name__})"
             raise ClusterError(
@@ -91,20 +91,20 @@ def _version_text() -> str:
 
 
 class ClusterExecutor(Executor):
-    """A Dask client as an executor; a result that never comes is an error that says so."""
+    """A Dask client as an executor; waiting too long for a result is an error."""
 
     def __init__(self, client: Any, seconds: float) -> None:
         self._client, self._seconds = client, seconds
 
     def submit(self, function: Callable[..., Any], /, *items: Any, **options: Any) -> Future[Any]:
-        """Send a call to a worker; one whose worker dies is done again on another."""
+        """Send a call to a worker; if the worker dies, Dask repeats the call on another."""
         sent = self._client.submit(function, *items, pure=False, **options)
         future: Future[Any] = _ClusterFuture(sent, self._seconds)
         return future
 
 
 class _ClusterFuture(Future[Any]):
-    """What a worker will return."""
+    """The result that a worker will return."""
 
     def __init__(self, sent: Any, seconds: float) -> None:
         super().__init__()
@@ -131,6 +131,6 @@ class _ClusterFuture(Future[Any]):
             ) from None
 
     def cancel(self) -> bool:
-        """Ask the cluster not to begin it."""
+        """Ask the cluster not to begin the call."""
         self._sent.cancel()
         return True

@@ -1,4 +1,4 @@
-"""A function over many items: in this process, in several of this computer, or on a given executor."""
+"""Run a function over many items: in this process, in several processes, or on an executor."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from stageguard.runner.stopping import handled
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-MOST_IN_CHUNK = 16  # items sent at once, so that sending costs little beside the work
-CHUNKS_AHEAD = 4  # per worker, so that none waits while results are taken
-BLOCKS_AHEAD = 4  # the same of blocks, which are megabytes
-MOST_SUBMITTED = 1000  # items that wait on a given executor at a time
-LONGEST_END_SECONDS = 20.0  # that a worker may take over its last file
+MOST_IN_CHUNK = 16  # items sent at once, so that sending costs little compared with the work
+CHUNKS_AHEAD = 4  # chunks under way per worker, so that none waits while results are taken
+BLOCKS_AHEAD = 4  # the same for blocks, which are megabytes each
+MOST_SUBMITTED = 1000  # items that wait on an executor at a time
+LONGEST_END_SECONDS = 20.0  # time for a worker to finish its last file before it is killed
 LOST = "the process at work was killed: by hand, or for want of memory."
 UNSTARTED = (
     "processes to work in cannot start. In a script, call stageguard below `if __name__ == '__main__':`; "
     "else run it in one process (--jobs 1)."
 )
 
-_work: Callable[[Any], Any] | None = None  # in a worker: what it does with each item
-_is_stopping = False  # in a worker: SIGTERM has come
-_is_busy = False  # in a worker: a job is running, or tidying up
+_work: Callable[[Any], Any] | None = None  # in a worker: the function to call on each item
+_is_stopping = False  # in a worker: SIGTERM was received
+_is_busy = False  # in a worker: a job is running, or cleaning up
 
 
 def run_all(
@@ -47,17 +47,15 @@ def run_all(
     executor: Executor | None = None,
     at_once: int = MOST_IN_CHUNK,
 ) -> Generator[Result, None, None]:
-    """Results in the order of the items; `jobs` = 0 means one process per core.
+    """Yield results in the order of the items; `jobs` = 0 means one process per core.
 
-    At most `at_once` items go to a process together, and their results come back together.
+    At most `at_once` items go to a process together, and their results come back together. An `executor`
+    gets the items one by one and decides how many run at a time; the caller shuts it down.
 
-    A given `executor` takes the items one by one and decides how many run at a time; whoever gives it ends
-    it.
-
-    No more than a few chunks of items are under way or waiting to be taken at any time, however many there
-    are. When the caller is interrupted, nothing else is begun and the processes end. When a process is
-    killed, what it may have had in hand is done again one by one; an item that kills its process once more
-    has the result that `lost` gives it, or is a StageGuardError.
+    Only a few chunks of items are under way or waiting to be taken at any time. When the caller is
+    interrupted, no other item is begun and the processes end. When a process is killed, the items it may have
+    been working on are repeated one by one. An item that kills its process again gets its result from `lost`,
+    or without `lost` raises StageGuardError.
     """
     n_workers = min(jobs or os.cpu_count() or 1, len(items))
     if executor is not None:
@@ -75,7 +73,7 @@ def run_all(
                 n_done += 1
                 yield from results
         except BrokenProcessPool:
-            again = chunks[n_done : n_done + 2 * n_workers]  # those that were under way are among them
+            again = chunks[n_done : n_done + 2 * n_workers]  # includes all that were under way
             n_done += len(again)
             yield from _run_singly(function, [item for chunk in again for item in chunk], lost)
 
@@ -83,10 +81,10 @@ def run_all(
 def run_blocks(
     function: Callable[[Item], Result], blocks: Iterable[Item], jobs: int, executor: Executor | None = None
 ) -> Generator[Result, None, None]:
-    """Results in the order of large items, which are made in this process while others work on them.
+    """Yield results in the order of large items, which this process makes while others work on them.
 
-    This process is one of the `jobs`: it works on an item itself whenever the others have enough to do. No
-    more than a few are under way at any time. When a process is killed, the run ends.
+    This process is one of the `jobs`: it works on an item itself whenever the others have enough to do. Only
+    a few items are under way at any time. When a process is killed, the run ends.
     """
     n_workers = jobs or os.cpu_count() or 1
     if executor is not None:
@@ -109,9 +107,9 @@ def _in_order(
     most: int,
     work: Callable[[Item], Result] | None = None,
 ) -> Generator[Result, None, None]:
-    """Submit a window of items, and yield their results in order; cancel what was not begun at the end.
+    """Submit a window of items and yield their results in order; at the end, cancel items not begun.
 
-    With `work`, the next item is worked on here where the window is full and its first is not done.
+    With `work`, this process works on the next item itself while `most` items are unfinished.
     """
     waiting: deque[Future[Result]] = deque()
     try:
@@ -141,11 +139,11 @@ def _run_chunks(
     # a fresh interpreter per worker: a forked one may inherit locks held by NumPy's threads
     context = multiprocessing.get_context("spawn")
     has_begun = context.Event()
-    # the function goes to each worker once: with it goes what all items have in common
+    # each worker gets the function only once, with the data that all items share
     pool = ProcessPoolExecutor(n_workers, context, initializer=_begin, initargs=(has_begun, function))
 
     def submit(chunk: Sequence[Item]) -> Future[list[Result]]:
-        # a terminal sends Ctrl-C to the workers too, who inherit this
+        # a terminal sends Ctrl-C to the workers, too; they inherit that it is ignored
         with handled(signal.SIG_IGN, (signal.SIGINT,)):
             return pool.submit(_run_chunk, chunk)
 
@@ -157,7 +155,7 @@ def _run_chunks(
     except BaseException as error:
         pool.shutdown(wait=False, cancel_futures=True)
         _end(multiprocessing.active_children())
-        if isinstance(error, BrokenProcessPool) and not has_begun.is_set():  # the next ones would not, either
+        if isinstance(error, BrokenProcessPool) and not has_begun.is_set():  # new workers would fail, too
             raise StageGuardError(UNSTARTED) from None
         raise
     finally:
@@ -165,11 +163,11 @@ def _run_chunks(
 
 
 def _end(workers: Sequence[BaseProcess]) -> None:
-    """End processes, and wait until they have: until then one may finish the file it has in hand."""
+    """End processes; wait for them, since each may finish the file it is writing, then kill the rest."""
     deadline = time.monotonic() + LONGEST_END_SECONDS
     while workers and time.monotonic() < deadline:
         for worker in workers:
-            worker.terminate()  # the first ends a job, the next the wait for another one
+            worker.terminate()  # the first call ends the job, the next the wait for another job
         workers[0].join(0.2)
         workers = [worker for worker in workers if worker.is_alive()]
     for worker in workers:
@@ -180,7 +178,7 @@ def _end(workers: Sequence[BaseProcess]) -> None:
 def _run_singly(
     function: Callable[[Item], Result], items: Sequence[Item], lost: Callable[[Item], Result] | None
 ) -> Generator[Result, None, None]:
-    """Run items one after the other in one process, so that it is known which one a kill was about."""
+    """Run items one after the other in one process, so that a kill points to one item."""
     n_done = 0
     while n_done < len(items):
         try:
@@ -199,32 +197,32 @@ def _fewer() -> Message:
 
 
 def _begin(has_begun: Event, function: Callable[[Any], Any]) -> None:
-    """Prepare a worker: quiet, since what a job warns of comes back in its result, and easy to end."""
+    """Prepare a worker: silence warnings, which are part of results, and let it end with its parent."""
     global _work
     _work = function
     has_begun.set()
     warnings.simplefilter("ignore")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    signal.signal(signal.SIGTERM, _stop)  # last: until then a worker has nothing to tidy up, and ends at once
+    signal.signal(signal.SIGTERM, _stop)  # last: before this a worker has nothing to clean up, and just ends
 
 
 def _stop(*_: int | FrameType | None) -> None:
-    """End by an exception, so that half-written files are removed."""
+    """End the worker by an exception, so that half-written files are removed."""
     global _is_stopping
-    if _is_stopping and _is_busy:  # the first one is tidying up, and must not be disturbed
+    if _is_stopping and _is_busy:  # the cleanup after the first signal must not be disturbed
         return
     _is_stopping = True
     raise SystemExit(128 + signal.SIGTERM)
 
 
 def _end_with_parent() -> None:
-    """Wait for the end of the process that began this one, which may be killed without a word."""
+    """End this process when its parent has ended, even if the parent was killed."""
     parent = multiprocessing.parent_process()
     if parent is None:
         return
     parent.join()
-    while True:  # the first ends a job, the next the wait for another one
+    while True:  # the first signal ends the job, the next the wait for another job
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(0.2)
 
@@ -233,10 +231,10 @@ def _run_chunk(items: Sequence[Any]) -> list[Any]:
     global _is_busy
     assert _work is not None
     results = []
-    if len(items) > 1 and hasattr(_work, "ahead"):  # not of an item that may have killed its process
+    if len(items) > 1 and hasattr(_work, "ahead"):  # a single item may have killed its process before
         _work.ahead(items)
     for item in items:
-        if _is_stopping:  # the pool takes the exit of a job for its result, and goes on to the next
+        if _is_stopping:  # the pool takes a job's SystemExit for its result, and starts the next job
             raise SystemExit(128 + signal.SIGTERM)
         _is_busy = True
         try:

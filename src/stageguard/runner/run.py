@@ -1,4 +1,4 @@
-"""One loop over many files: outputs claimed before any work, a failure as an outcome, results in order."""
+"""Run a task on many files: outputs are claimed first, failures are outcomes, results come in order."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 
-AHEAD = 16  # tasks that are told of before they are done
+AHEAD = 16  # tasks passed to `ahead` at a time
 
 
 class Task(Protocol):
@@ -37,15 +37,15 @@ class Task(Protocol):
 
     @property
     def file(self) -> str:
-        """The file, or what a dataset calls the recording."""
+        """The file, or the dataset's name for the recording."""
 
     @property
     def id(self) -> str:
-        """What names the night."""
+        """The name of the night."""
 
     @property
     def error(self) -> str | None:
-        """Why it cannot be done, where that is known before."""
+        """Why the task cannot be done, if that is known beforehand."""
 
 
 TaskType = TypeVar("TaskType", bound=Task)
@@ -53,7 +53,7 @@ TaskType = TypeVar("TaskType", bound=Task)
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[Value]):
-    """What became of one file: a value, or the error in its place."""
+    """The outcome of one file: a value, or an error instead."""
 
     file: str
     id: str  # the name of its night
@@ -64,7 +64,7 @@ class Outcome(Generic[Value]):
 
     @property
     def ok(self) -> bool:
-        """Whether it did not fail."""
+        """Whether the file did not fail."""
         return self.error is None
 
     @property
@@ -94,7 +94,7 @@ def succeeded(outcomes: Iterable[Outcome[Value]]) -> list[Outcome[Value]]:
 
 @contextmanager
 def collect_warnings() -> Iterator[list[Message]]:
-    """Yield a list that holds, once the block ends, what this package warned of in it."""
+    """Yield a list that holds this package's warnings once the block has ended."""
     messages: list[Message] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", StageGuardWarning)
@@ -113,27 +113,27 @@ def run_files(
     singly: bool = False,
     ahead: Callable[[Sequence[TaskType]], None] | None = None,
 ) -> Generator[Outcome[Value], None, None]:
-    """Yield what became of each file, in order; a failure is an outcome, and the others go on.
+    """Yield the outcome of each file, in order; a failure is an outcome, and the other files go on.
 
     Parameters
     ----------
     work : callable
-        What to do with a task. Where it runs in another process, it and the tasks can be pickled.
+        What to do with a task. To run in another process, it and the tasks must be picklable.
     tasks : sequence
         One per file.
     output_of : callable, optional
-        The output of a task, which no other may claim: the first one has it, and the others fail.
+        Return the output of a task. If several tasks claim one output, the first gets it; the others fail.
     jobs : int
-        Processes of this computer; 0 means one per core. One means this process.
+        Processes of this computer; 0 means one per core, 1 means this process.
     executor : Executor, optional
         Where to run instead of in processes of this computer.
     fatal : tuple of exception types
-        Errors about the whole run and not about a file, which end it.
+        Errors that concern the whole run and end it.
     singly : bool
-        Each outcome comes as soon as it is there, for tasks of seconds or more; quick ones go to a process
-        several at a time, so that sending costs little.
+        Yield each outcome as soon as it is known, for tasks that take seconds or more. Otherwise several
+        tasks go to a process at a time, so that sending costs little.
     ahead : callable, optional
-        Hears of several tasks before they are done one by one, and must not fail.
+        Called with several tasks before they are done one by one; must not fail.
     """
     claimed = {} if output_of is None else claim_outputs(tasks, output_of)
     problems = [task.error or claimed.get(number) for number, task in enumerate(tasks)]
@@ -145,7 +145,7 @@ def run_files(
                 yield next(results)
             else:
                 yield Outcome(task.file, task.id, error=Message(problem))
-        next(results, None)  # to the end, where workers end by themselves; else they are ended in midst of it
+        next(results, None)  # run to the end, where the workers end by themselves instead of being ended
 
 
 def _results(
@@ -162,7 +162,7 @@ def _results(
                 ahead(tasks[first : first + AHEAD])
             yield from map(attempt, tasks[first : first + AHEAD])
         return
-    from stageguard.runner.processes import MOST_IN_CHUNK, run_all  # loads what starts processes
+    from stageguard.runner.processes import MOST_IN_CHUNK, run_all  # loads multiprocessing
 
     like = _Like(attempt, ahead, tasks[0])
     items = [like.difference(task) for task in tasks]
@@ -171,7 +171,7 @@ def _results(
 
 
 class _Like(Generic[TaskType, Value]):
-    """What is done with tasks that are sent as what they do not have in common with the first one."""
+    """Work on tasks that are sent as their differences from the first task, which saves sending the rest."""
 
     def __init__(
         self,
@@ -182,21 +182,21 @@ class _Like(Generic[TaskType, Value]):
         self._attempt, self._ahead, self._first = attempt, ahead, first
 
     def ahead(self, differences: Sequence[Mapping[str, Any]]) -> None:
-        """Tell of the tasks of these differences before each of them is done."""
+        """Pass the tasks with these differences to `ahead` before each is done."""
         if self._ahead is not None:
-            self._ahead([self._task(each) for each in differences])
+            self._ahead([self._task(difference) for difference in differences])
 
     def _task(self, difference: Mapping[str, Any]) -> TaskType:
         return replace(self._first, **difference)  # type: ignore[type-var]
 
     def difference(self, task: TaskType) -> dict[str, Any]:
         """Return the fields in which a task differs from the first."""
-        names = [one.name for one in fields(task)]  # type: ignore[arg-type]
+        names = [item.name for item in fields(task)]  # type: ignore[arg-type]
         pairs = {name: (getattr(task, name), getattr(self._first, name)) for name in names}
-        return {name: own for name, (own, common) in pairs.items() if own is not common}
+        return {name: value for name, (value, first) in pairs.items() if value is not first}
 
     def __call__(self, difference: Mapping[str, Any]) -> Outcome[Value]:
-        """Do it with the task of these differences."""
+        """Attempt the task with these differences."""
         return self._attempt(self._task(difference))
 
     def lost(self, difference: Mapping[str, Any]) -> Outcome[Any]:
@@ -205,9 +205,9 @@ class _Like(Generic[TaskType, Value]):
 
 
 def claim_outputs(tasks: Sequence[TaskType], output_of: Callable[[TaskType], Path]) -> dict[int, str]:
-    """Return what is wrong with tasks whose output an earlier one has, by their numbers.
+    """Return an error, by number, for each task whose output an earlier task has claimed.
 
-    Names that differ in case only are one file on many systems.
+    Names that differ only in case count as the same: on many systems they are one file.
     """
     owners: dict[str, str] = {}
     problems: dict[int, str] = {}
@@ -248,8 +248,8 @@ def _attempt(
             raise
         except Exception as error:
             problem = failure_message(error, task.file)
-    said = tuple(dict.fromkeys(warned))
-    return Outcome(task.file, task.id, value, problem, said, time.perf_counter() - began)
+    messages = tuple(dict.fromkeys(warned))
+    return Outcome(task.file, task.id, value, problem, messages, time.perf_counter() - began)
 
 
 def _lost(task: Task) -> Outcome[Any]:
@@ -260,10 +260,10 @@ def _lost(task: Task) -> Outcome[Any]:
 
 
 def failure_message(error: Exception, file: str | os.PathLike[str]) -> Message:
-    """Return one line for a file that failed, whatever it raised, so that the other files go on.
+    """Return one line for a file that failed, whatever the error, so that the other files go on.
 
-    A fault of this package's own names its type. Want of memory ends the run, and so does any fault where
-    STAGEGUARD_DEBUG asks for its traceback.
+    For an unexpected error, the line names its type. Running out of memory ends the run; so does any
+    unexpected error if STAGEGUARD_DEBUG asks for its traceback.
     """
     if isinstance(error, StageGuardError | OSError):
         return error_message(error, file)

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as one exception that says what was finished."""
+"""Turn Ctrl-C and SIGTERM into one exception that says what was finished."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Handler = Callable[[int, FrameType | None], object] | signal.Handlers
 
 
 class Stopped(BaseException):
-    """Somebody wants the command to end; `done` says what was finished until then."""
+    """Raised when a signal asks the command to end; `done` says what was finished until then."""
 
     def __init__(self, signal_number: int) -> None:
         super().__init__(signal_number)
@@ -22,7 +22,7 @@ class Stopped(BaseException):
 
     @property
     def exit_code(self) -> int:
-        """130 after Ctrl-C and 143 after SIGTERM, as shells have it."""
+        """The exit code that shells use: 130 after Ctrl-C, 143 after SIGTERM."""
         return 128 + self.signal_number
 
     def __str__(self) -> str:
@@ -31,7 +31,7 @@ class Stopped(BaseException):
 
 
 def _raise(signal_number: int, _: FrameType | None) -> None:
-    # a second one must not interrupt the tidying up that the first one began
+    # a second signal must not interrupt the cleanup that the first one began
     signal.signal(signal_number, signal.SIG_IGN)
     raise Stopped(signal_number)
 
@@ -43,7 +43,7 @@ def handled(
     *,
     replaces: Callable[[Any], bool] = lambda before: True,
 ) -> Iterator[None]:
-    """Handle signals while the block runs where it may: in the main thread, and by what stands before."""
+    """Handle signals while the block runs, if in the main thread and `replaces` accepts the old handler."""
     is_main = threading.current_thread() is threading.main_thread()
     before = {kind: signal.getsignal(kind) for kind in kinds if is_main}
     for kind, old in before.items():
@@ -63,11 +63,11 @@ def stoppable() -> AbstractContextManager[None]:
 
 @contextmanager
 def unstopped() -> Iterator[None]:
-    """Put off Ctrl-C and SIGTERM until the block is done."""
-    came: list[int] = []
+    """Delay Ctrl-C and SIGTERM until the block has ended."""
+    received: list[int] = []
     try:
-        with handled(lambda number, _: came.append(number), replaces=callable):
+        with handled(lambda number, _: received.append(number), replaces=callable):
             yield
     finally:
-        if came:
-            signal.raise_signal(came[0])
+        if received:
+            signal.raise_signal(received[0])

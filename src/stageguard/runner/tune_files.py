@@ -1,4 +1,4 @@
-"""Files of one stager's probabilities, measured one by one, and the profile that is tuned on them."""
+"""Measure files of one stager's probabilities one by one, and write the profile tuned on them."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ class TuneTask(NamedTuple):
     id: str
     profile: Profile
     options: DensityOptions
-    error: str | None = None  # why it cannot be read
+    error: str | None = None  # why the file cannot be read
 
     @property
     def file(self) -> str:
-        """The file."""
+        """The path as text."""
         return str(self.path)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MeasuredFile:
-    """What a file shows of its stager; nothing else of it is kept."""
+    """The features of one file that tell how its stager behaves; its probabilities are not kept."""
 
     features: Features
     notes: tuple[str, ...]
@@ -54,7 +54,7 @@ def measure_task(task: TuneTask) -> MeasuredFile:
 
 
 def keep_tuned(profile: Profile, folder: Path, *, overwrite: bool) -> Path:
-    """Write a tuned profile beside the nights decoded with it, unless it is there already."""
+    """Write a tuned profile beside the nights decoded with it, unless the same one is there already."""
     path = folder / TUNED_PROFILE
     if path.exists() and not overwrite:
         if Profile.load(path) == profile:

@@ -1,4 +1,4 @@
-"""A written hypnogram compared with a fresh decoding of its input."""
+"""Compare a written hypnogram with a fresh decoding of its input."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from stageguard.runner.decode_files import MALFORMED, DecodeOptions, decode_file
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding
 
-SCORE_TOLERANCE = 1e-6  # other processors may add up in another order
+SCORE_TOLERANCE = 1e-6  # other processors may add numbers in another order
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing compared."""
+    """The result of one comparison."""
 
     name: str
     ok: bool
@@ -52,7 +52,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """All checks of one output, and remarks that are no failures."""
+    """All checks of one output, and remarks that are not failures."""
 
     checks: tuple[Check, ...]
     notes: tuple[str, ...]
@@ -102,7 +102,7 @@ def verify_output(output: Path, source: Path | None = None) -> Verification:
 def decode_recorded(
     output: Path, start: datetime | None = None, source: Path | None = None
 ) -> tuple[Decoding, tuple[str, ...]]:
-    """Decode the input of an output again, as recorded; an output that this does not give is refused."""
+    """Decode the input of an output again, as recorded; refuse an output that differs from the result."""
     files = output_paths(output)
     record, table = read_sidecar(files.sidecar), read_hypnogram_tsv(files.tsv)
     with errors_of_record(files.sidecar):
@@ -125,7 +125,7 @@ def decode_recorded(
 
 @contextmanager
 def errors_of_record(sidecar: Path) -> Iterator[None]:
-    """Say that a record is wrong where its values are not what `decode` wrote."""
+    """Turn errors from malformed values in a record into one error that names the sidecar."""
     try:
         yield
     except StageGuardError:
@@ -135,13 +135,13 @@ def errors_of_record(sidecar: Path) -> Iterator[None]:
 
 
 def as_written(name: str, path: Path, *, same: bool) -> Check:
-    """Return whether a file is what was written."""
+    """Return the check that a file has not changed since it was written."""
     problem = "was changed after writing" if path.is_file() else "is missing"
     return Check(name, same, "as written" if same else f"{path.name} {problem}")
 
 
 def check_profile(sidecar: Path, record: dict[str, Any]) -> tuple[Profile, Check]:
-    """Return the recorded profile, and whether it is the one that its hash is of."""
+    """Return the recorded profile, and the check that its hash is the recorded one."""
     recorded = record["profile"]
     try:
         profile = recorded_profile(sidecar, recorded)
@@ -155,7 +155,7 @@ def check_profile(sidecar: Path, record: dict[str, Any]) -> tuple[Profile, Check
 
 
 def check_input(sidecar: Path, record: dict[str, Any], source: Path | None) -> tuple[Path | None, Check]:
-    """Return the input, if it is there, and whether it is the recorded one."""
+    """Return the input file, if it exists, and the check that it is the recorded one."""
     recorded = record["input"]
     if recorded is None and source is None:
         return None, Check("input", False, "no input file is recorded. Name it with --input.")
@@ -174,7 +174,7 @@ def check_input(sidecar: Path, record: dict[str, Any], source: Path | None) -> t
 
 
 def _recorded_input(folder: Path, recorded: dict[str, Any]) -> Path:
-    """Return the input's file: beside the output, or where it was then, if it is that file and no other."""
+    """Return the input: the file beside the output, else the one at the recorded path if its hash fits."""
     beside = folder / Path(recorded["file"]).name
     if beside.is_file() or not recorded.get("path"):
         return beside
@@ -186,7 +186,7 @@ def _recorded_input(folder: Path, recorded: dict[str, Any]) -> Path:
 def _check_again(
     path: Path, profile: Profile, content: dict[str, Any], table: HypnogramTable, files: WrittenFiles
 ) -> list[Check]:
-    """Decode once more, and compare the labels and all that the sidecar says of them."""
+    """Decode the input again, and compare the labels and the rest of the sidecar."""
     record = content["stageguard"]
     options = DecodeOptions.from_dict(record["options"], table.quality)
     start = record["options"].get("start")
@@ -205,24 +205,24 @@ def _check_again(
 
 
 def _check_record(fresh: dict[str, Any], content: dict[str, Any]) -> Check:
-    """Compare what the sidecar says with what it would say now; sentences only of this version."""
-    # an output from before recordings could begin with an offset has none
-    said = {"stageguard.night.hypnogram.offset_seconds": 0.0} | _leaves(content)
+    """Compare the sidecar with a fresh one; texts only if the same version wrote both."""
+    # older versions knew no offset, so their outputs do not record one
+    recorded = {"stageguard.night.hypnogram.offset_seconds": 0.0} | _leaves(content)
     is_same_version = content["stageguard"]["provenance"].get("stageguard") == __version__
     compared = {
         name: value for name, value in _leaves(fresh).items() if is_same_version or not isinstance(value, str)
     }
     wrong = [
-        f"{name.removeprefix('stageguard.')} is {_shown(now)}, but {_shown(said.get(name))} is recorded"
+        f"{name.removeprefix('stageguard.')} is {_shown(now)}, but {_shown(recorded.get(name))} is recorded"
         for name, now in compared.items()
-        if not _same(said.get(name), now)
+        if not _same(recorded.get(name), now)
     ]
     more = [f"and {len(wrong) - 5} more"] if len(wrong) > 5 else []
     return Check("record", not wrong, "; ".join(wrong[:5] + more) or f"{len(compared)} fields as recorded")
 
 
 def _leaves(value: Any, name: str = "") -> dict[str, Any]:
-    """Return every value within dictionaries and lists under the names that lead to it."""
+    """Return all values inside nested dictionaries and lists, by their dotted paths."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     if not items:
         return {name: value}
@@ -239,7 +239,7 @@ def _shown(value: Any) -> str:
 def _same(said: Any, now: Any) -> bool:
     if isinstance(now, bool) or not isinstance(now, int | float):
         return type(said) is type(now) and bool(said == now)
-    if said is None:  # how the sidecar writes a number that is none
+    if said is None:  # JSON has no NaN or infinity: the sidecar has null instead
         return not np.isfinite(now)
     if isinstance(said, bool) or not isinstance(said, int | float):
         return False
@@ -247,7 +247,7 @@ def _same(said: Any, now: Any) -> bool:
 
 
 def _check_beside(sidecar: Path, record: dict[str, Any]) -> list[Check]:
-    """Compare the picture and the table of changes with what was written."""
+    """Check that the picture and the table of changes are as they were written."""
     checks = []
     for recorded in record.get("beside", ()):
         path = sidecar.parent / Path(recorded["file"]).name
@@ -273,7 +273,7 @@ def _check_labels(decoding: Decoding, table: HypnogramTable) -> Check:
 
 
 def version_notes(record: dict[str, Any]) -> tuple[str, ...]:
-    """Remarks on versions that explain a difference and are none themselves."""
+    """Return remarks on versions, which may explain a difference but are not failures."""
     recorded = record["profile"]
     notes = []
     if "sha256" not in record:
@@ -282,9 +282,9 @@ def version_notes(record: dict[str, Any]) -> tuple[str, ...]:
             "input, such as versions, is not checked."
         )
     if recorded["name"] in profiles():
-        installed, said = Profile.load(recorded["name"]), record["options"]
-        used = installed.at_strength(said.get("strength")).for_cohort(said.get("cohort"))
-        if recorded["sha256"] not in (used.sha256, installed.sha256):  # a cohort's table records the latter
+        installed, options = Profile.load(recorded["name"]), record["options"]
+        used = installed.at_strength(options.get("strength")).for_cohort(options.get("cohort"))
+        if recorded["sha256"] not in (used.sha256, installed.sha256):  # cohort tables record the latter
             notes.append(
                 f"the profile {recorded['name']!r} installed here differs from the recorded one, which was "
                 "used."

@@ -1,4 +1,4 @@
-"""A decoded table compared with a fresh decoding of its input, a block of nights at a time."""
+"""Compare a decoded table with a fresh decoding of its input, a block of nights at a time."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from stageguard.runner.verify import (
 )
 
 STAGE = OWN_COLUMNS.index("stage") + 1  # after the id
-Night = tuple[str, list[Cells]]  # its id as the table has it, and its rows
+Night = tuple[str, list[Cells]]  # its id as written in the table, and its rows
 
 
 def table_and_sidecar(output: Path) -> tuple[Path, Path] | None:
-    """Return a decoded table and its sidecar, by the name of either; None for any other file."""
+    """Return a decoded table and its sidecar, given either; None for any other file."""
     is_sidecar = output.suffix == ".json"
     table = output.with_suffix("") if is_sidecar else output
     sidecar = table.with_name(f"{table.name}.json")
@@ -45,7 +45,7 @@ def verify_table(
 ) -> Verification:
     """Check table, profile and input against the sidecar, then decode again and compare night by night.
 
-    The tables beside it are compared, too, where this version wrote them; `say` is as in `decode_table`.
+    The tables beside it are compared, too, if this version wrote them; `say` is as in `decode_table`.
     """
     content = load_json(sidecar)
     with errors_of_record(sidecar):
@@ -54,8 +54,8 @@ def verify_table(
         if not table.is_file():
             raise file_error(table, f"is missing, expected the table that {sidecar.name} tells of.")
         profile, profile_check = check_profile(sidecar, record)
-        asked = {"input": record.get("input", run["input"])}
-        path, input_check = check_input(sidecar, asked, source)
+        input_record = {"input": record.get("input", run["input"])}
+        path, input_check = check_input(sidecar, input_record, source)
         is_table = file_sha256(table, "a recording") == recorded["sha256"]
         checks = [as_written("table", table, same=is_table), profile_check, input_check]
         notes = version_notes({"sha256": recorded["sha256"], "profile": record["profile"], **run})
@@ -99,7 +99,7 @@ def _check_again(task: TableTask, say: Callable[[object], str], *, with_beside: 
 
 
 def _nights(rows: Iterator[Cells]) -> Iterator[Night]:
-    """Yield one night after the other."""
+    """Group the rows of a table by night."""
     for name, of_night in groupby(rows, key=lambda row: row[0] if row else ""):
         yield name, list(of_night)
 
@@ -107,7 +107,7 @@ def _nights(rows: Iterator[Cells]) -> Iterator[Night]:
 def _decoded_again(
     task: TableTask, tally: Tally, changes: list[list[str]], say: Callable[[object], str]
 ) -> Iterator[Night]:
-    """Yield the nights as `decode` would write them now, and count them."""
+    """Yield the nights as `decode` would write them now, and add them to the tally."""
     for _, block in table_blocks(task):
         part, decoded = decode_block(task, block.nights(), say)
         add_part(tally, part, task, is_old=False)
@@ -127,7 +127,7 @@ def _difference(written: list[Cells], fresh: list[Cells]) -> str:
 
 
 def _check_beside(task: TableTask, tally: Tally, changes: list[list[str]]) -> list[Check]:
-    """Compare the tables beside the output with what would be written now."""
+    """Compare the tables beside the output with those that `decode` would write now."""
     checks = []
     for path, text in beside_texts(task, tally, changes).items():
         if not text and not path.exists():

@@ -53,9 +53,9 @@ def check(
 ) -> None:
     """Check whether hypnograms look like expert scoring.
 
-    One joint score of the indicators decides: nine of ten expert nights stay under its threshold. The bands
-    show where a night differs, from both sides; each holds nine of ten expert nights, so one or two
-    indicators outside are nothing unusual. Of probabilities, the most probable stage per epoch is checked.
+    One joint score of all indicators decides: nine of ten expert nights stay under its threshold. The bands
+    show where a night differs, in either direction. Each band holds nine of ten expert nights, so one or two
+    indicators outside are not unusual. For probabilities, the most probable stage of each epoch is checked.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def check(
 
 @dataclass(frozen=True, slots=True)
 class CheckedNight:
-    """One night held against the bands of a profile."""
+    """One night compared with the bands of a profile."""
 
     facts: NightFacts
     is_argmax: bool
@@ -91,7 +91,7 @@ class CheckedNight:
 
     @property
     def indicators(self) -> Mapping[str, Indicator]:
-        """What was measured."""
+        """The indicators of the night, by name."""
         return self.validity.indicators
 
     @property
@@ -182,7 +182,7 @@ def _print_many(done: list[Outcome[CheckedNight]]) -> None:
 
 
 def _rows(done: list[Outcome[CheckedNight]]) -> Table:
-    """One row per night."""
+    """Return a table with one row per night."""
     numbers = ("joint score", "FI", "TVR (%)", "flips per h", "outside")
     made = table("night" if in_tables(done) else "file", *numbers, "which", right=numbers)
     for name, outcome in zip(short_names(done), done, strict=True):
@@ -204,7 +204,7 @@ def _rows(done: list[Outcome[CheckedNight]]) -> Table:
 
 
 def _counted(nights: list[CheckedNight]) -> Table:
-    """One row per indicator: how many of very many nights lie where."""
+    """Return a table with one row per indicator: how many nights lie below, inside and above its band."""
     places = ("below", "inside", "above")
     made = table("indicator", *places, "no band or value", right=(*places, "no band or value"))
     measured = [night.validity.measured for night in nights]

@@ -1,4 +1,4 @@
-"""`stageguard combine`: several stagers' or channels' probabilities as one."""
+"""`stageguard combine`: probabilities of several stagers or channels in, one file out."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def combine(
         except InputError as error:
             raise InputError(in_options(error, names)) from None
         written = save(combined, output, format=to, overwrite=overwrite, spare=paths)
-    said = [in_options(text, names) for text in warned]
+    warnings = [in_options(text, names) for text in warned]
     notes = list(dict.fromkeys([*inputs.notes, *(note for file in read for note in file.notes)]))
     shares = shares or [1.0] * len(paths)
     if as_json:
@@ -99,7 +99,7 @@ def combine(
             "outputs": written.files,
             "lost": written.lost,
             "notes": notes,
-            "warnings": said,
+            "warnings": warnings,
         }
         print_json(report)
         return
@@ -111,13 +111,13 @@ def combine(
         f"{' '.join(combined.scheme.names)}"
     )
     print_read_notes(notes, out)
-    print_list(out, "Warning", said)
+    print_list(out, "Warning", warnings)
     print_list(out, "Wrote", written.files)
     print_list(out, "Lost", written.lost)
 
 
 def parse_weights(text: str) -> list[float]:
-    """Return numbers between commas."""
+    """Return the numbers in a comma-separated list."""
     try:
         return [float(part.replace("_", "?")) for part in text.split(",")]
     except ValueError:
@@ -127,7 +127,7 @@ def parse_weights(text: str) -> list[float]:
 def _prepared(
     nights: list[Hypnodensity], merge: str | None, reepoch: float | None, *, align: bool
 ) -> list[Hypnodensity]:
-    """Bring nights to one scheme, one epoch length and the same epochs, as far as was asked."""
+    """Bring nights to one scheme, one epoch length and the same epochs, as the options say."""
     if merge is not None:
         nights = [night.merge(merge) for night in nights]
     if reepoch is not None:

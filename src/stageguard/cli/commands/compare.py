@@ -60,10 +60,10 @@ def compare(
     reading: ScoredReading = ScoredReading(),  # noqa: B008 - a group of options
     as_json: AsJson = False,
 ) -> None:
-    """Agreement of hypnograms with an expert's: accuracy, kappa, F1, confusion, uncommon transitions found.
+    """Compare hypnograms with an expert's: accuracy, kappa, F1, confusion, uncommon transitions found.
 
-    What decode wrote is compared before and after decoding. The accuracy of naming only the expert's most
-    frequent stage stands beside each.
+    Outputs of decode are compared before and after decoding. For reference, the accuracy of always naming the
+    expert's most frequent stage is shown beside each.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def compare(
 
 @dataclass(frozen=True, slots=True)
 class ComparedNight:
-    """Agreement of each scoring of a night with the expert's: argmax, guard, or scored."""
+    """Agreement of each scoring of a night (argmax, guard or scored) with the expert's."""
 
     expert: Path
     agreement: dict[str, Agreement]
@@ -106,34 +106,34 @@ class ComparedNight:
 def compare_night(
     night: Input, experts: Experts, options: ReadOptions, *, align: bool = False
 ) -> ComparedNight:
-    """Compare one night's scorings with the expert's, where asked after cutting both to the same epochs."""
+    """Compare one night's scorings with the expert's; with `align`, on the epochs that both have."""
     scored = read_night(night, options)
     path = scoring_of(night) or experts.path_for(night.id)
     if path is None:
         raise InputError(f"no expert's scoring is named {night.id!r}, expected one in the {experts.kind}.")
     expert = read_expert(path, scored.final, options)
     kinds = {"argmax": scored.before, "guard" if scored.before is not None else "scored": scored.after}
-    given = {kind: stages for kind, stages in kinds.items() if stages is not None}
+    scorings = {kind: stages for kind, stages in kinds.items() if stages is not None}
     if align:
-        aligned = align_nights(expert, *given.values(), epoch_seconds=expert.epoch_seconds)
+        aligned = align_nights(expert, *scorings.values(), epoch_seconds=expert.epoch_seconds)
         expert, *cut = cast(tuple[Hypnogram, ...], aligned.nights)
-        given = dict(zip(given, cut, strict=True))
+        scorings = dict(zip(scorings, cut, strict=True))
     by_kind = {}
-    for kind, stages in given.items():
+    for kind, stages in scorings.items():
         coarser = min((expert.scheme, stages.scheme), key=lambda scheme: scheme.n_stages)
         by_kind[kind] = agreement(expert, stages, pairs=uncommon_pairs(scored.profile, coarser))
     return ComparedNight(path, by_kind, scored.notes)
 
 
 def uncommon_pairs(profile: Profile | None, scheme: StageScheme) -> list[tuple[str, str]]:
-    """Return the transitions a profile counts as uncommon, in a coarser scheme; without one wake to REM."""
+    """Return the profile's uncommon transitions in a coarser scheme; without a profile, wake to REM."""
     if profile is None:
         return [(scheme.wake, scheme.rem)] if scheme.wake and scheme.rem else []
     return list(merged_pairs(profile, scheme))
 
 
 FEW = 4  # scorings that fit side by side
-# What a table of measures calls them, and a row of many.
+# Titles of the main measures: in the table of a few scorings, and in the rows of many.
 MAIN = {
     "accuracy": ("Accuracy", "accuracy"),
     "majority_accuracy": ("Accuracy of the majority class", "majority"),
@@ -145,7 +145,7 @@ RECALLS = {"rare_recall_0": "same epoch", "rare_recall_2": "± 2 epochs"}
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """One scoring of one file beside the expert's: `kind` is argmax, guard or scored."""
+    """One scoring of one file, compared with the expert's: `kind` is argmax, guard or scored."""
 
     name: str
     kind: str
@@ -153,11 +153,11 @@ class Scoring:
 
 
 def print_comparison(outcomes: Sequence[Outcome[ComparedNight]]) -> None:
-    """Print all measures of a few scorings, or the main ones of many with their means."""
+    """Print all measures of a few scorings, or the main measures of many with their means."""
     scorings = [
-        Scoring(name, kind, own)
+        Scoring(name, kind, result)
         for name, outcome in zip(short_names(outcomes), outcomes, strict=True)
-        for kind, own in outcome.result.agreement.items()
+        for kind, result in outcome.result.agreement.items()
     ]
     agreements = [one.agreement for one in scorings]
     out = console()
@@ -222,7 +222,7 @@ def _print_confusion(name: str, own: Agreement, out: Console) -> None:
 
 
 def _print_rows(scorings: Sequence[Scoring], out: Console) -> None:
-    """One row per scoring."""
+    """Print one row per scoring."""
     titles = ("epochs", *(short for _, short in MAIN.values()), "rare ± 0", "rare ± 2")
     made = table("file", "stages", *titles, right=titles)
     last = ""
@@ -247,7 +247,7 @@ def _print_notes(
 
 
 def _counts(own: Sequence[Agreement], key: str) -> tuple[int, int]:
-    """Return how many uncommon transitions of the expert's were found in all of these, and of how many."""
+    """Return how many of the expert's uncommon transitions were found, and how many there are."""
     with_any = [one for one in own if one.n_rare]
     return sum(round(getattr(one, key) * one.n_rare) for one in with_any), sum(one.n_rare for one in with_any)
 

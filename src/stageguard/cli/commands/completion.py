@@ -1,4 +1,4 @@
-"""`stageguard completion`: a script by which a shell completes commands, options and their values."""
+"""`stageguard completion`: print a script with which a shell completes commands, options and values."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Shell = Annotated[
     Literal["bash", "zsh", "fish"], Argument(metavar="SHELL", help="Whose script: bash, zsh or fish.")
 ]
 
-# The first case that fits is taken: a value after its option, then subcommands and options. Options are
-# offered after a dash only, so that files are completed without one. A variable `words` would be zsh's own.
+# The first case that matches is used: a value after its option, then subcommands and options. Options are
+# offered only after a dash, so that files are completed without one. zsh has its own variable `words`.
 BASH = """\
 _stageguard() {{
   local current="${{COMP_WORDS[COMP_CWORD]}}" typed="${{COMP_WORDS[*]:1:COMP_CWORD-1}}" known="" word
@@ -33,11 +33,11 @@ ZSH = "autoload -U +X bashcompinit && bashcompinit\n"
 
 
 def completion(shell: Shell) -> None:
-    """Print a script by which a shell completes commands, options and their values.
+    """Print a script with which a shell completes commands, options and their values.
 
-    Where none of them fits, the shell completes files. Write it to
-    ~/.local/share/bash-completion/completions/stageguard or ~/.config/fish/completions/stageguard.fish; in
-    ~/.zshrc, source <(stageguard completion zsh).
+    If none of them fits, the shell completes files. Write the script to
+    ~/.local/share/bash-completion/completions/stageguard or ~/.config/fish/completions/stageguard.fish. For
+    zsh, put this line into ~/.zshrc: source <(stageguard completion zsh).
 
     Examples
     --------
@@ -48,7 +48,7 @@ def completion(shell: Shell) -> None:
 
 
 def all_commands() -> Iterator[Command]:
-    """Every command, those of commands after the one they belong to."""
+    """Yield all commands, each followed by its subcommands."""
     for name in SHORT_HELP:
         command, _ = find_command([name])
         yield command
@@ -62,14 +62,14 @@ def bash_script() -> str:
     for command in all_commands():
         typed = command.path.removeprefix("stageguard ")
         values = [
-            f'    "{typed}"*" {name}") known="{" ".join(one.choices)}" ;;'
-            for one in command.options
-            if one.choices
-            for name in one.names
+            f'    "{typed}"*" {name}") known="{" ".join(option.choices)}" ;;'
+            for option in command.options
+            if option.choices
+            for name in option.names
         ]
         words = " ".join((*command.subcommands, *command.option_names))
-        own = [*values, f'    "{typed}"|"{typed} "*) known="{words}" ;;']
-        cases = [*own, *cases] if " " in typed else [*cases, *own]
+        of_command = [*values, f'    "{typed}"|"{typed} "*) known="{words}" ;;']
+        cases = [*of_command, *cases] if " " in typed else [*cases, *of_command]
     return BASH.format(cases="\n".join(cases), commands=" ".join((*SHORT_HELP, "--version", *HELP)))
 
 
@@ -83,10 +83,10 @@ def fish_script() -> str:
         name, *sub = command.path.removeprefix("stageguard ").split()
         seen = f"__fish_seen_subcommand_from {name}"
         seen += f"; and __fish_seen_subcommand_from {sub[0]}" if sub else ""
-        lines += [f"complete -c stageguard -n {quote(seen)} -a {each}" for each in command.subcommands]
+        lines += [f"complete -c stageguard -n {quote(seen)} -a {word}" for word in command.subcommands]
         for one in command.options:
-            short = "".join(f" -s {each[1:]}" for each in one.names if not each.startswith("--"))
-            names = [each[2:] for each in (*one.names, one.negation) if each.startswith("--")]
+            short = "".join(f" -s {word[1:]}" for word in one.names if not word.startswith("--"))
+            names = [word[2:] for word in (*one.names, one.negation) if word.startswith("--")]
             value = "" if one.is_flag else f" -r -a {quote(' '.join(one.choices))}" if one.choices else " -r"
             for long in names:
                 about = quote(one.declared.help)

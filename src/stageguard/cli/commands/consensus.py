@@ -71,7 +71,7 @@ def consensus(
 ) -> None:
     """Merge several experts' scorings of one night, and show how far each agrees with the others.
 
-    With --night, where a stager stands among them.
+    With --night, also show how a stager compares with them.
 
     Examples
     --------
@@ -82,11 +82,11 @@ def consensus(
     )
     _refuse_repeats(scorings)
     inputs = find_inputs(scorings, None, options.wanted)
-    if any(one.is_listed for one in inputs.nights):
+    if any(scoring.is_listed for scoring in inputs.nights):
         raise UsageError("a sample list names different nights, expected scorings of one night.")
-    files = [one.path for one in inputs.nights]
-    for one in inputs.nights:
-        one.refuse()
+    files = [scoring.path for scoring in inputs.nights]
+    for scoring in inputs.nights:
+        scoring.refuse()
     panel = [replace(_read(path, options), scorer=path.stem) for path in files]
     _check_panel(panel, files)
     merged = merge(panel, method)
@@ -140,16 +140,16 @@ def _print_scorers(
 
 
 def _check_panel(panel: list[Hypnogram], files: list[Path]) -> None:
-    """Refuse scorings of other epochs than the first one's, by the names of their files."""
-    for one, path in zip(panel[1:], files[1:], strict=True):
+    """Refuse scorings whose epochs differ from those of the first; errors name the files."""
+    for scoring, path in zip(panel[1:], files[1:], strict=True):
         try:
-            check_aligned(panel[0], one)
+            check_aligned(panel[0], scoring)
         except InputError as error:
             raise InputError(in_options(error, [files[0].name, path.name])) from None
 
 
 def _read(path: Path, options: ReadOptions) -> Hypnogram:
-    """Read a scoring; what is wrong with it names its file."""
+    """Read a scoring; errors name its file."""
     try:
         return read_scored(path, options).final
     except StageGuardError as error:
@@ -169,7 +169,7 @@ def _refuse_repeats(scorings: list[Path]) -> None:
 
 def _table(merged: Hypnogram, panel: list[Hypnogram]) -> str:
     """Return the consensus as a table that every command reads, with the votes for each stage."""
-    labels = np.array([one.merge(merged.scheme).labels for one in panel])
+    labels = np.array([scoring.merge(merged.scheme).labels for scoring in panel])
     n_for = ((labels == merged.labels) & (merged.labels >= 0)).sum(axis=0)
     n_scored = (labels >= 0).sum(axis=0)
     lines = ["onset\tduration\tstage\tvotes\tscorers"]

@@ -85,7 +85,8 @@ def convert(
 ) -> None:
     """Convert hypnograms and probabilities from any tool's format to another's.
 
-    Annotations that are no stages go with them. What a format cannot carry is said for each file.
+    Other annotations, such as arousals, are converted, too. For each file, the command says what the target
+    format cannot hold.
 
     Examples
     --------
@@ -143,7 +144,7 @@ def _is_one_file(inputs: Inputs, output: Path, to: str | None) -> bool:
 
 
 def _targets(inputs: Inputs, output: Path | None, to: str | None) -> dict[Input, Path]:
-    """Return where each source goes: the one file that was named, or a file in a folder."""
+    """Return the target of each source: the file that --output names, or a file in a folder."""
     if output is not None and not output.is_dir() and (output.suffix != "" or to is None):
         if inputs.is_cohort:
             raise UsageError(
@@ -164,7 +165,7 @@ def _targets(inputs: Inputs, output: Path | None, to: str | None) -> dict[Input,
 
 
 def _refuse_suffix(output: Path, to: str) -> None:
-    """Refuse a name that every reader takes for that of another format."""
+    """Refuse a name with the suffix of another format."""
     wanted = named(to, "write")
     by_name = [form for form in formats() if output.name.lower().endswith(form.suffixes)]
     if by_name and not any(set(form.suffixes) & set(wanted.suffixes) for form in by_name):
@@ -175,7 +176,7 @@ def _refuse_suffix(output: Path, to: str) -> None:
 
 
 def _named(night: Input) -> Path | NamedNight:
-    """Return a source under the id of its list, with the start of the recording that it names."""
+    """Return a source with the id and the start that a sample list gives it, if it is from a list."""
     if not night.is_listed:
         return night.path
     start = start_of(night.edf, night.start)
@@ -184,7 +185,7 @@ def _named(night: Input) -> Path | NamedNight:
 
 
 def _described(outcome: Outcome[Written], together: Sequence[Input]) -> dict[str, Any]:
-    """Return what was written; `together` are the nights of one file."""
+    """Return the outcome for JSON; `together` are the nights that were written into one file."""
     written = outcome.value
     if written is None:
         return outcome.to_dict()

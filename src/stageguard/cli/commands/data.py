@@ -1,4 +1,4 @@
-"""`stageguard data`: which datasets are read, what a local copy holds, fetching open ones."""
+"""`stageguard data`: list datasets, check a local copy, fetch open ones."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def data(as_json: AsJson = False) -> None:
 
 
 def list_datasets(as_json: AsJson = False) -> None:
-    """List the datasets that are read in their native layouts.
+    """List the datasets that can be read in their native layouts.
 
     Examples
     --------
@@ -56,12 +56,12 @@ def list_datasets(as_json: AsJson = False) -> None:
     """
     known = [dataset(name) for name in dataset_names()]
     if as_json:
-        print_json([facts(each) for each in known])
+        print_json([facts(entry) for entry in known])
         return
     shown = table("name", "modality", "recordings", "access", "what it is", right=("recordings",))
-    for each in known:
-        number = "" if each.n_recordings is None else f"{each.n_recordings:,}"
-        shown.add_row(each.name, each.modality, number, each.access, each.title)
+    for entry in known:
+        number = "" if entry.n_recordings is None else f"{entry.n_recordings:,}"
+        shown.add_row(entry.name, entry.modality, number, entry.access, entry.title)
     out = console()
     out.print(shown)
     out.print("More about one, and how to get it: stageguard data show NAME")
@@ -99,9 +99,9 @@ def check(
     no_digests: NoDigests = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check a local copy: what is there, whether it is as published, and what cannot be read.
+    """Check a local copy: what it holds, whether files are as published, and what cannot be read.
 
-    Exits with 1 when something is wrong with what is there. A part of a dataset is fine.
+    Exits with 1 if something is wrong with a file. An incomplete copy is fine.
 
     Examples
     --------
@@ -133,14 +133,14 @@ def get(
     no_unpack: NoUnpack = False,
     as_json: AsJson = False,
 ) -> None:
-    """Fetch an open dataset. What broke off goes on where it stopped; what is there is not fetched again.
+    """Fetch an open dataset. Interrupted files are resumed; files that are already there are kept.
 
     Examples
     --------
     stageguard data get sleep-accel sleep-accel --only 'labels/*'
     """
-    found = dataset(name)
-    files = list_remote(found, tuple(only or ()))
+    source = dataset(name)
+    files = list_remote(source, tuple(only or ()))
     if just_list:
         if as_json:
             print_json([{"path": file.path, "size": file.size, "url": file.url} for file in files])
@@ -149,17 +149,19 @@ def get(
         return
     got: list[Got] = []
     with Transfers(len(files), quiet=as_json) as transfers:
-        for each in fetch(
-            found, folder, overwrite=overwrite, unpack=not no_unpack, files=files, on_progress=transfers
+        for result in fetch(
+            source, folder, overwrite=overwrite, unpack=not no_unpack, files=files, on_progress=transfers
         ):
-            transfers.done(each)
-            got.append(each)
+            transfers.done(result)
+            got.append(result)
     if as_json:
-        rows = [{"path": each.file.path, "state": each.state, "problem": each.problem} for each in got]
-        print_json({"dataset": found.name, "folder": str(folder), "files": rows})
+        rows = [
+            {"path": result.file.path, "state": result.state, "problem": result.problem} for result in got
+        ]
+        print_json({"dataset": source.name, "folder": str(folder), "files": rows})
     else:
-        print_got(found, folder, got, console())
-    if any(each.state == "failed" for each in got):
+        print_got(source, folder, got, console())
+    if any(result.state == "failed" for result in got):
         raise Exit(1)
 
 
@@ -174,13 +176,13 @@ FACTS = ("name", "title", "modality", "access", "n_subjects", "n_recordings", "l
 
 
 def facts(dataset: Dataset) -> dict[str, Any]:
-    """Return what is known of a dataset, for JSON."""
+    """Return the facts about a dataset, for JSON."""
     page = {"page": f"docs/{dataset.page}", "options": dict(dataset.options)}
     return {name: getattr(dataset, name) for name in FACTS} | page
 
 
 def lines(dataset: Dataset) -> dict[str, str]:
-    """Return what is known of a dataset, by heading."""
+    """Return the facts about a dataset as texts, by heading."""
     counts = ((dataset.n_subjects, "subject"), (dataset.n_recordings, "recording"))
     return {
         "modality": dataset.modality,
@@ -197,7 +199,7 @@ def lines(dataset: Dataset) -> dict[str, str]:
 
 @contextmanager
 def _steps(*, quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
-    """Yield what shows on the terminal which recording is being checked, on one line."""
+    """Yield a function that shows on one line of the terminal which recording is being checked."""
 
     def show(text: str) -> None:
         if not quiet and sys.stderr.isatty():
@@ -210,7 +212,7 @@ def _steps(*, quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
 
 
 class Transfers:
-    """Progress of the files that are fetched: a bar each on a terminal, a line per file elsewhere."""
+    """Progress of fetching files: a bar per file on a terminal, a line per file elsewhere."""
 
     def __init__(self, n_files: int, *, quiet: bool) -> None:
         self._n_files, self._n_done, self._quiet = n_files, 0, quiet
@@ -218,11 +220,11 @@ class Transfers:
         self._bar: Bar | None = None
 
     def __enter__(self) -> Transfers:
-        """Begin."""
+        """Return this object; nothing is shown yet."""
         return self
 
     def __call__(self, file: RemoteFile, have: int, total: int | None) -> None:
-        """Say how far a file has come."""
+        """Show how much of a file has been fetched."""
         if not self._is_watched:
             return
         if self._bar is None:
@@ -231,7 +233,7 @@ class Transfers:
         self._bar.update(completed=have, total=total)
 
     def done(self, got: Got) -> None:
-        """Say what became of a file."""
+        """Show the outcome of a file."""
         self._n_done += 1
         self._clear()
         if not self._is_watched and not self._quiet:
@@ -249,7 +251,7 @@ class Transfers:
 
 
 def report(result: Check) -> dict[str, Any]:
-    """Return what a check found, for JSON."""
+    """Return the findings of a check, for JSON."""
     return {
         "dataset": result.dataset.name,
         "folder": str(result.folder),
@@ -269,15 +271,15 @@ def report(result: Check) -> dict[str, Any]:
 
 
 def print_check(result: Check, out: Console) -> None:
-    """Print what a check found."""
+    """Print the findings of a check."""
     expected = result.dataset.n_recordings
     of_all = f" of {expected:,}" if expected is not None else ""
-    scored = sum(bool(one.scored_epochs) for one in result.recordings)
+    scored = sum(bool(recording.scored_epochs) for recording in result.recordings)
     out.print(
         f"{count(len(result.recordings), 'recording')}{of_all} can be read: "
         f"{count(result.n_subjects, 'subject')}, {result.hours:,.1f} h, {scored:,} with a scoring."
     )
-    simulated = sum(one.is_synthetic for one in result.recordings)
+    simulated = sum(recording.is_synthetic for recording in result.recordings)
     if simulated:
         out.print(f"SYNTHETIC: {count(simulated, 'recording')} made up by the simulator.")
     if result.n_compared:
@@ -296,7 +298,7 @@ def print_check(result: Check, out: Console) -> None:
 
 
 def print_files(files: Sequence[RemoteFile], out: Console) -> None:
-    """Print what could be fetched."""
+    """Print the files that can be fetched."""
     rows = [(file.path, "" if file.size is None else size_words(file.size)) for file in files]
     _print_rows(out, rows, "file", "size", right=("size",))
     known = [file.size for file in files if file.size is not None]
@@ -305,11 +307,11 @@ def print_files(files: Sequence[RemoteFile], out: Console) -> None:
 
 
 def print_got(dataset: Dataset, folder: Path, got: Sequence[Got], out: Console) -> None:
-    """Print what became of the files."""
+    """Print the outcome of fetching."""
     states = [each.state for each in got]
-    new, there = sum(state in ("fetched", "unpacked") for state in states), states.count("there")
+    new, n_there = sum(state in ("fetched", "unpacked") for state in states), states.count("there")
     out.print(
-        f"{count(new, 'file')} fetched into {folder}" + (f", {there:,} there already." if there else ".")
+        f"{count(new, 'file')} fetched into {folder}" + (f", {n_there:,} there already." if n_there else ".")
     )
     failed = [(each.file.path, each.problem) for each in got if each.state == "failed"]
     if failed:

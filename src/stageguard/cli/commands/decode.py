@@ -109,9 +109,9 @@ def decode(
     """Turn stage probabilities into physiologically plausible hypnograms.
 
     Writes NAME.hypnogram.tsv and NAME.hypnogram.json for each file, and prints what changed. A second call
-    skips what was decoded before. With several files and --output also cohort.tsv, failures.tsv where any
-    failed, and with --strength tune the profile as tuned-profile.toml. A cohort in one table with the
-    column id goes to one table: --output out.parquet, or out.csv.
+    skips nights that are already decoded. Several files with --output also give cohort.tsv, failures.tsv if
+    any failed, and with --strength tune the profile as tuned-profile.toml. A cohort in one table with the
+    column id is decoded to one table: --output out.parquet, or out.csv.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def decode(
     if strength != "tune":
         options = replace(options, strength=strength)
     if output is not None and output.suffix and load("runner.decode_table:is_table_name")(output):
-        single = {"--strength tune": is_tuned, "--svg": svg}  # what goes with files of one night only
+        single = {"--strength tune": is_tuned, "--svg": svg}  # options for files of one night
         too_much = [option for option, is_given in single.items() if is_given]
         source = _table_to_decode(files, samples, given, profile, too_much)
         make = load("runner.decode_table:TableTask")
@@ -167,7 +167,7 @@ def _tasks(
     draw: Callable[[Decoding], str] | None,
     as_json: bool,
 ) -> list[DecodeTask]:
-    """Return one task for each night, with what a sample list says about it."""
+    """Return one task per night, with what a sample list says about it."""
     n_nights = len(inputs.nights)
     return [
         DecodeTask(
@@ -200,7 +200,7 @@ def _end(
     as_json: bool,
     in_one_table: bool = False,
 ) -> None:
-    """Print what became of the nights, and fail where one of them did."""
+    """Print the outcome of the nights, and exit with 1 if any failed."""
     if not as_json:
         _print(tally, written, in_one_table=in_one_table)
     print_notes(notes, as_json=as_json)
@@ -219,13 +219,13 @@ def _end(
 
 
 def _draw(decoding: Decoding) -> str:
-    from stageguard.report.hypnogram_svg import hypnogram_svg  # loaded for pictures only
+    from stageguard.report.hypnogram_svg import hypnogram_svg  # only pictures need it
 
     return hypnogram_svg(decoding)
 
 
 def _chosen(inputs: Inputs, only: Sequence[str] | None) -> Inputs:
-    """Return the nights of these names; one that is not there is refused."""
+    """Return the nights with the names in `only`; refuse a name without a night."""
     if not only:
         return inputs
     names = [night.id for night in inputs.nights]
@@ -236,7 +236,7 @@ def _chosen(inputs: Inputs, only: Sequence[str] | None) -> Inputs:
 
 
 def _run(tasks: Sequence[DecodeTask], jobs: int, executor: Executor | None, *, as_json: bool) -> Tally:
-    """Decode in order, with a progress bar on a terminal; of each night no more is kept than a row."""
+    """Decode in order, with a progress bar on a terminal; of most nights only a row is kept in memory."""
     before = _written(tasks)
     tally = Tally()
     work, ahead = decode_task, None
@@ -268,7 +268,7 @@ def _table_to_decode(
     profile: str,
     too_much: Sequence[str],
 ) -> Path:
-    """Return the table of many nights; refuse what goes with files of one night only."""
+    """Return the table of many nights; refuse options for files of one night."""
     if samples is not None or files is None or len(files) != 1 or files[0].is_dir():
         raise InputError(
             "--output names a table, expected one table with the column id to decode. Name a folder."
@@ -284,7 +284,7 @@ def _table_to_decode(
 
 
 def _decode_table(task: TableTask, jobs: int, executor: Executor | None, *, as_json: bool) -> None:
-    """Decode a cohort's table, and say what became of its nights."""
+    """Decode a cohort's table, and print the outcome of its nights."""
     result = _run_table(task, jobs, executor, as_json=as_json)
     failed = []
     if result.n_failed_before:
@@ -294,7 +294,7 @@ def _decode_table(task: TableTask, jobs: int, executor: Executor | None, *, as_j
 
 
 def _run_table(task: TableTask, jobs: int, executor: Executor | None, *, as_json: bool) -> TableResult:
-    """Decode a cohort's table, with a bar on a terminal."""
+    """Decode a cohort's table, with a progress bar on a terminal."""
     n_done = 0
     with load("cli.progress:progress_bar")("Decoding", quiet=as_json) as move:
 
@@ -313,8 +313,8 @@ def _run_table(task: TableTask, jobs: int, executor: Executor | None, *, as_json
             raise
     with JsonList(wanted=as_json) as printed:
         if as_json and not result.tally.n_nights:
-            for said in load("runner.decode_table:nights_before")(task):
-                printed.add(said)
+            for night in load("runner.decode_table:nights_before")(task):
+                printed.add(night)
         for row in result.tally.nights:
             printed.add({"ok": True} | row.to_dict())
         for outcome in result.tally.failures:
@@ -323,7 +323,7 @@ def _run_table(task: TableTask, jobs: int, executor: Executor | None, *, as_json
 
 
 def _written(tasks: Sequence[DecodeTask]) -> set[tuple[Path, int]]:
-    """Return the outputs there are, and when each was written: workers may have done more than they said."""
+    """Return existing outputs and when each was written: workers may have written more than they reported."""
     folders = {task.output.parent for task in tasks}
     folders = {folder for folder in folders if folder.is_dir()}
     sidecars = [output_paths(task.output).sidecar for task in tasks if task.output.parent in folders]
@@ -331,7 +331,7 @@ def _written(tasks: Sequence[DecodeTask]) -> set[tuple[Path, int]]:
 
 
 def _print(tally: Tally, written: Sequence[Path], *, in_one_table: bool = False) -> None:
-    """Print one night in full, a row of each of a few, or what very many have in common."""
+    """Print one night in full, a row for each of a few nights, or a summary of very many."""
     out = console()
     if in_one_table and not tally.n_nights:
         out.print(
@@ -348,8 +348,8 @@ def _print(tally: Tally, written: Sequence[Path], *, in_one_table: bool = False)
         else:
             _print_common(tally, out)
         parts = {"done before": tally.n_before, "decoded": tally.n_decoded, "failed": len(tally.failures)}
-        told = ", ".join(f"{n:,} {what}" for what, n in parts.items() if n or what == "decoded")
-        out.print(f"{count(tally.n_nights, 'night')}: {told}.", style="bold")
+        counts = ", ".join(f"{n:,} {what}" for what, n in parts.items() if n or what == "decoded")
+        out.print(f"{count(tally.n_nights, 'night')}: {counts}.", style="bold")
         print_list(out, "Wrote", written)
     elif tally.first:
         print_night(tally.first[0])
@@ -361,7 +361,7 @@ def _print(tally: Tally, written: Sequence[Path], *, in_one_table: bool = False)
 
 
 def _print_common(tally: Tally, out: Console) -> None:
-    """Middle and spread over nights, what the strength rule did, warnings and remarks with their counts."""
+    """Print percentiles over the nights, and counts of what the strength rule did, warnings and remarks."""
     rows = tally.nights
     numbers = {
         ("Epochs", ",.0f"): [row.n_epochs for row in rows],
@@ -394,7 +394,7 @@ def _print_common(tally: Tally, out: Console) -> None:
 
 
 def _counted(texts: Counter[str]) -> list[str]:
-    """Return the most frequent texts, with the number of nights each is about."""
+    """Return the most frequent texts, each with its number of nights."""
     shown = [f"{one_line(text)} ({count(n, 'night')})" for text, n in texts.most_common(MOST_NOTES)]
     more = len(texts) - MOST_NOTES
     return shown + ([f"and {count(more, 'more remark')}"] if more > 0 else [])

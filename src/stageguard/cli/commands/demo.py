@@ -1,4 +1,4 @@
-"""`stageguard demo`: the main job on a synthetic night."""
+"""`stageguard demo`: decode a synthetic night."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def demo(
 ) -> None:
     """Decode a synthetic night and show what changed.
 
-    A folder that an earlier demo made is written again; files of yours never without --overwrite.
+    The files of an earlier demo are replaced; other files only with --overwrite.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def demo(
 def write_demo(
     night: SimulatedNight, folder: Path, *, overwrite: bool
 ) -> tuple[Outcome[DecodedNight], Decoding]:
-    """Write the demo's files; returns what was decoded, too."""
+    """Write the demo's files; return the outcome and the decoding."""
     csv_path, html_path = folder / "synthetic-night.csv", folder / "synthetic-night.report.html"
     write_together({csv_path: density_csv(night)}, overwrite=overwrite, make_folders=True)
     options = DecodeOptions()
@@ -100,7 +100,7 @@ def write_demo(
         measured=summary.measures.to_dict(),
     )
     page = night_report(decoding, expert=night.expert, title=TITLE)
-    # the marker comes last: a folder with it holds nothing but a demo's files
+    # the marker comes last: in a folder that has it, all files are a demo's
     write_together({html_path: page, folder / MARKER: MARKER_TEXT}, overwrite=overwrite)
     outputs = {"csv": csv_path, "tsv": written.tsv, "json": written.sidecar, "svg": written.svg}
     decoded = DecodedNight.fresh(

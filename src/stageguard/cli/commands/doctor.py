@@ -1,4 +1,4 @@
-"""`stageguard doctor`: what is installed, and does it work."""
+"""`stageguard doctor`: show what is installed, and whether it works."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REINSTALL = "reinstall stageguard"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked at, and what to do when it is not as it should be."""
+    """One thing that was checked, and what to do if something is wrong with it."""
 
     name: str
     state: str
@@ -55,7 +55,7 @@ def doctor(as_json: AsJson = False) -> None:
             shown.add_row("ok" if finding.ok else "!!", finding.name, finding.state)
         out = console()
         out.print(shown)
-        # Not in the table: a command that a column breaks cannot be copied.
+        # Not in the table, where a command would be broken into lines and could not be copied.
         todo = [f"{finding.name}: {finding.advice}" for finding in findings if finding.advice]
         print_list(out, "To do", todo, whole_lines=True)
         out.print(_verdict(findings), style="bold")
@@ -83,7 +83,7 @@ def _version(name: str) -> str | None:
         return None
 
 
-# What each library is for; the base install brings all of them.
+# What each library is for; the base installation includes all of them.
 LIBRARIES = {
     "numpy": "arrays",
     "jinja2": "the HTML report",
@@ -100,7 +100,7 @@ def _libraries() -> Iterator[Finding]:
         yield Finding(f"{name} ({purpose})", version or "missing", version is not None, advice)
 
 
-# What the extras are for, but for those that `make` installs; nothing is wrong without them.
+# What the optional extras are for. Extras for development, which `make` installs, are left out.
 EXTRAS = {
     "study": "networks fold by fold, tables, figures",
     "cluster": "work on a Dask cluster",
@@ -123,12 +123,12 @@ def _extras() -> Iterator[Finding]:
 
 
 def _extra_libraries() -> dict[str, list[str]]:
-    """Return the libraries of each extra, as the installed package states them."""
+    """Return the libraries of each extra, from the installed package's metadata."""
     libraries: dict[str, list[str]] = {extra: [] for extra in EXTRAS}
     for line in requires("stageguard") or []:  # such as: scipy>=1.15; extra == "recordings"
-        found = re.match(r"([\w.-]+).*; *extra *== *['\"](\w+)['\"]", line)
-        if found and found[2] in libraries:
-            libraries[found[2]].append(found[1])
+        requirement = re.match(r"([\w.-]+).*; *extra *== *['\"](\w+)['\"]", line)
+        if requirement and requirement[2] in libraries:
+            libraries[requirement[2]].append(requirement[1])
     return libraries
 
 

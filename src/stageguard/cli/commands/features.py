@@ -1,4 +1,4 @@
-"""`stageguard features`: recordings in, what a network sees of them out."""
+"""`stageguard features`: recordings in, feature tables for networks out."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ def features(
     scheduler: Scheduler = None,
     as_json: AsJson = False,
 ) -> None:
-    """Turn recordings into feature tables, with their stages where they are scored.
+    """Turn recordings into feature tables, with stages if they are scored.
 
-    Writes NAME.npz for each recording: what `train` and `predict` read.
+    Writes NAME.npz for each recording, which `train` and `predict` read.
 
     Examples
     --------

@@ -107,7 +107,7 @@ All = Annotated[bool, Option("--all", help="Show every candidate, not the best o
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """How the profile is chosen, as `fit_report` takes it."""
+    """How to choose the profile: arguments of `fit_report`."""
 
     cohort: CohortName = None
     stager: StagerName = None
@@ -139,10 +139,10 @@ def fit(
 ) -> None:
     """Fit a profile to nights that a stager and an expert scored.
 
-    Calibrates, counts, and chooses how strongly to guard by cross-validation over subjects. Argmax is
-    always a candidate: where nothing is better, the profile steps aside. Hypnograms alone give
-    transitions, bout lengths and bands. With --transitions-only the base profile's transitions are replaced
-    by those the experts scored, as the paper makes its own, and nothing else is.
+    Calibrates, counts transitions and bouts, and chooses how strongly to guard by cross-validation over
+    subjects. Argmax is always a candidate: if nothing is better, the profile leaves nights as they are.
+    Hypnograms alone give transitions, bout lengths and bands. With --transitions-only, as in the paper, the
+    transitions the experts scored replace the base profile's, and nothing else changes.
 
     Examples
     --------
@@ -189,8 +189,8 @@ def fit(
     with executor_on(scheduler) as executor, naming_nights(names):
         report, warned = _fitted(nights, reader.base, output.stem, choice, executor, quiet=as_json)
     if by_review:
-        told = load("review.reviewed:with_reviews")(report.profile, by_review)
-        report = replace(report, profile=told)
+        reviewed_profile = load("review.reviewed:with_reviews")(report.profile, by_review)
+        report = replace(report, profile=reviewed_profile)
     report.profile.save(output, overwrite=overwrite)
     if as_json:
         files_read = [outcome.to_dict() for outcome in outcomes]
@@ -204,7 +204,7 @@ def fit(
 
 @dataclass(frozen=True, slots=True)
 class ScoredNight:
-    """A night to fit to; without experts beside the stager, its hypnogram is the only expert's."""
+    """A night to fit to: a stager's probabilities with experts' scorings, or one hypnogram alone."""
 
     density: Hypnodensity | None
     experts: list[Hypnogram]
@@ -224,7 +224,7 @@ class ScoredNight:
 
 
 def _remarks(nights: Sequence[ScoredNight]) -> list[str]:
-    """Return what was assumed while hypnograms were read, such as how long an epoch is, each once."""
+    """Return what was assumed when hypnograms were read, such as the epoch length, each remark once."""
     texts = Counter(text for night in nights for text in night.notes)
     return [text if n == len(nights) else f"{text} ({count(n, 'night')})" for text, n in texts.items()]
 
@@ -238,7 +238,7 @@ def _fitted(
     *,
     quiet: bool,
 ) -> tuple[FitReport, list[Message]]:
-    """Return what fitting found, with a progress bar on a terminal, and its warnings."""
+    """Fit with a progress bar on a terminal; return the report and the warnings."""
     groups, subjects = [night.group for night in nights], [night.subject for night in nights]
     densities = [night.density for night in nights if night.density is not None]
     with collect_warnings() as warned, progress_bar("Cross-validating", quiet=quiet) as move_bar:
@@ -287,8 +287,8 @@ class _Reader:
         if self._who and who is None:
             raise InputError(f"night {name!r} is not in {self._subjects}, expected a row for it.")
         if self._reviews:
-            found = load("review.reviewed:read_reviewed")(self._reviews[name])
-            scored = ScoredNight(found.density, found.experts, (), reviews=found.reviews)
+            reviewed = load("review.reviewed:read_reviewed")(self._reviews[name])
+            scored = ScoredNight(reviewed.density, reviewed.experts, (), reviews=reviewed.reviews)
         else:
             scored = self._with_experts(path, name) if self._experts else self._alone(path)
         self.names[name] = path
@@ -337,12 +337,12 @@ def _print_counted(
     *,
     as_json: bool,
 ) -> None:
-    """Print the transitions that were counted beside those they replace."""
+    """Print the counted transitions beside those they replace."""
     names, made = profile.scheme.names, profile.provenance
     if as_json:
         files = [outcome.to_dict() for outcome in outcomes]
-        found = {"profile": profile.to_dict(), "sha256": profile.sha256, "base": base.name, "files": files}
-        print_json(found | {"warnings": list(warned), "read": list(notes), "output": str(output)})
+        content = {"profile": profile.to_dict(), "sha256": profile.sha256, "base": base.name, "files": files}
+        print_json(content | {"warnings": list(warned), "read": list(notes), "output": str(output)})
         return
     out = console()
     out.print(
@@ -367,7 +367,7 @@ NUMBERS = ("kappa", "accuracy", "FI", "|FI - expert|", "errors", "criterion")
 def print_fit(
     report: FitReport, output: Path, notes: Sequence[str], warned: Sequence[str], *, show_all: bool
 ) -> None:
-    """Print the whole of it."""
+    """Print the report of a fit."""
     out = console()
     nights = f"{count(report.n_nights, 'scored night')} of {count(report.n_subjects, 'subject')}"
     out.print(
@@ -405,11 +405,11 @@ def _print_candidates(report: FitReport, out: Console, *, show_all: bool) -> Non
 
 
 def _best_of_each(rows: Sequence[Row]) -> list[Row]:
-    """Return argmax, the chosen one, and of each kind the one with the highest criterion."""
+    """Return the best row of each kind of candidate: the chosen row, else the highest criterion."""
     best: dict[tuple[object, ...], Row] = {}
     for row in rows:
-        way = row.candidate
-        kind = (way.rule, way.biases, way.totals > 0, way.clock)
+        candidate = row.candidate
+        kind = (candidate.rule, candidate.biases, candidate.totals > 0, candidate.clock)
         known = best.get(kind)
         if known is None or _rank(row) > _rank(known):
             best[kind] = row
@@ -475,7 +475,7 @@ def _print_curve(report: FitReport, out: Console) -> None:
 
 
 def _print_intervals(report: FitReport, out: Console) -> None:
-    """Print how wide the intervals of a night's statistics will be, and how often such ones covered."""
+    """Print the width of the intervals of a night's statistics, and how often they covered the truth."""
     held = report.profile.intervals
     widths = {name: half_width(values, DEFAULT_LEVEL) for name, values in held.get("errors", {}).items()}
     known = {name: width for name, width in widths.items() if math.isfinite(width)}

@@ -81,10 +81,11 @@ def intervals(
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
-    """Intervals for total sleep time, latencies, stage minutes, bouts and what else studies report.
+    """Compute intervals for total sleep time, latencies, stage minutes, bouts and other statistics.
 
-    Conformal ones are as wide as the errors on scored nights were, and need a profile that fit made. Model
-    ones come from draws of the posterior: they know only the stager's own doubt and promise no coverage.
+    Conformal intervals are as wide as the errors on scored nights were, and need a profile made by fit. Model
+    intervals come from draws of the posterior: they reflect only the stager's own doubt and promise no
+    coverage.
 
     Examples
     --------
@@ -151,7 +152,7 @@ COLUMNS = {
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the command line said."""
+    """How to compute intervals, from the command line."""
 
     profile: Profile | None
     methods: tuple[IntervalMethod, ...]
@@ -162,7 +163,7 @@ class Request:
     lights_on: Moment | None
     start: datetime | None
     convention: Convention
-    min_first_rem_seconds: float | None  # the profile's where not said
+    min_first_rem_seconds: float | None  # None means the profile's
     options: DecodeOptions
 
 
@@ -221,10 +222,10 @@ def intervals_of(night: Input, request: Request) -> NightIntervals:
         )
         rows += [
             IntervalRow(
-                *(name, one.unit, one.value, one.low, one.high, method, measured.level),
-                *(one.measured_coverage, measured.n_nights, one.reason),
+                *(name, interval.unit, interval.value, interval.low, interval.high, method, measured.level),
+                *(interval.measured_coverage, measured.n_nights, interval.reason),
             )
-            for name, one in measured.items()
+            for name, interval in measured.items()
         ]
     profile, shortest = decoding.profile, request.min_first_rem_seconds
     return NightIntervals(
@@ -247,7 +248,7 @@ def write_table(
     overwrite: bool,
     spare: Sequence[Path],
 ) -> None:
-    """Write one row per night, statistic and kind, and beside it what the columns are."""
+    """Write one row per night, statistic and kind, and a codebook beside the table."""
     nights = [outcome.result for outcome in outcomes]
     rows = [[outcome.id, *astuple(row)] for outcome in outcomes for row in outcome.result.intervals]
     profiles = {night.facts.profile_sha256: night.facts.to_dict()["profile"] for night in nights}
@@ -276,7 +277,7 @@ def write_table(
 def print_intervals(
     outcomes: Sequence[Outcome[NightIntervals]], request: Request, output: Path | None
 ) -> None:
-    """Print a table per night; of many that were written to a file, only where they are."""
+    """Print a table per night; if several nights were written to a file, only its name."""
     out = console()
     if output is None or len(outcomes) == 1:
         for outcome in outcomes:
@@ -297,7 +298,7 @@ def print_intervals(
 
 
 def _warnings(outcomes: Sequence[Outcome[NightIntervals]]) -> list[str]:
-    """Return what was warned of: once where it holds for every night, else by night."""
+    """Return the warnings: once if a warning holds for every night, else with the night's name."""
     nights: dict[str, list[str]] = {}
     for outcome in outcomes:
         for text in map(one_line, outcome.warnings):
@@ -309,7 +310,7 @@ def _warnings(outcomes: Sequence[Outcome[NightIntervals]]) -> list[str]:
 
 
 def _print_night(night: NightIntervals, out: Console) -> None:
-    """Print one row per statistic and kind; a statistic's name and value once."""
+    """Print one row per statistic and kind, with name and value only in a statistic's first row."""
     numbers = ("value", "low", "high", "covered")
     shown = table("statistic", "value", "low", "high", "kind", "covered", "", right=numbers)
     by_name: dict[str, list[IntervalRow]] = {}
@@ -331,7 +332,7 @@ def _print_night(night: NightIntervals, out: Console) -> None:
 
 
 def _meaning(nights: Sequence[NightIntervals], request: Request) -> Iterator[str]:
-    """Return where the intervals come from, and what `covered` is."""
+    """Yield sentences on where the intervals come from, and on what covered means."""
     first = nights[0]
     rows = [row for night in nights for row in night.intervals]
     is_measured = any(row.kind == "conformal" and not isnan(row.measured_coverage) for row in rows)

@@ -31,7 +31,7 @@ from stageguard.profile.profile import Profile
 from stageguard.runner.decode_files import decode_file
 from stageguard.runner.run import Outcome, check_folder
 
-UNSURE_BELOW = 0.9  # an epoch whose most probable stage is less probable than this is one to look at
+UNSURE_BELOW = 0.9  # epochs whose most probable stage is less probable than this deserve a look
 
 NumberOfDraws = Annotated[
     int | None,
@@ -51,10 +51,10 @@ def posterior(
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
-    """How probable each stage of each epoch is, given the whole night and the profile.
+    """Compute how probable each stage of each epoch is, given the whole night and the profile.
 
     Writes NAME.posterior.csv, which every command reads as probabilities, and NAME.posterior.json with
-    the log-evidence and where it all comes from.
+    the log-evidence, input, profile and options.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def posterior(
 
 @dataclass(frozen=True, slots=True)
 class SmoothedNight:
-    """What a person wants to know about a posterior, and where it was written."""
+    """A summary of one night's posterior, and its files."""
 
     facts: NightFacts
     offset_seconds: float
@@ -125,7 +125,7 @@ def describe_posterior(
     notes: tuple[str, ...],
     written: WrittenPosterior,
 ) -> SmoothedNight:
-    """Return what a person wants to know about a posterior."""
+    """Return the summary of a posterior."""
     known = smooth.probabilities[~np.isnan(smooth.probabilities[:, 0])]
     entropy = -(known * np.log2(np.where(known > 0, known, 1.0))).sum(axis=1)
     minutes = smooth.epoch_seconds / 60

@@ -92,8 +92,8 @@ def predict(
 ) -> None:
     """Stage recordings with a trained network, then decode.
 
-    A recording's signal quality and features are computed first, by the recipe the network was trained with.
-    Writes NAME.hypnodensity.csv, NAME.hypnogram.tsv and NAME.hypnogram.json for each recording.
+    Signal quality and features are computed first, with the recipe that the network was trained with. Writes
+    NAME.hypnodensity.csv, NAME.hypnogram.tsv and NAME.hypnogram.json for each recording.
 
     Examples
     --------
@@ -101,12 +101,12 @@ def predict(
     """
     if quality not in (None, "graded", "kdd2026", "none"):
         raise UsageError(f"--quality is {quality!r}, expected graded, kdd2026 or none.")
-    _loaded.cache_clear()  # the files may be others than at an earlier call
+    _loaded.cache_clear()  # the files may have changed since an earlier call
     network = NamedModel.of(model, device)
     guard = network.load().card.profile if profile is None else Profile.load(profile)
     channels = parse_pairs(channel, "--channel", "ROLE=LABEL such as eeg=C4-M1")
-    said = parse_dataset_options(dataset_option, "--dataset-option")
-    tasks = find_tasks(recordings, dataset, channels, output, said)
+    dataset_options = parse_dataset_options(dataset_option, "--dataset-option")
+    tasks = find_tasks(recordings, dataset, channels, output, dataset_options)
 
     run_and_show(
         partial(
@@ -130,7 +130,7 @@ def predict(
 
 @dataclass(frozen=True, slots=True)
 class NamedModel:
-    """A trained network by its folder: every process loads it once, none is sent it."""
+    """A trained network by its folder, so that every process loads it once instead of being sent it."""
 
     path: Path
     device: str
@@ -138,14 +138,14 @@ class NamedModel:
 
     @classmethod
     def of(cls, path: Path, device: str) -> NamedModel:
-        """Return the network in a folder; a folder without one is refused when it is loaded."""
+        """Return the network in a folder; `load` refuses a folder without one."""
         from stageguard.nn.checkpoint import CARD  # loads torch
 
         card = (path if path.is_dir() else path.parent) / CARD
         return cls(path.absolute(), device, file_sha256(card, "JSON") if card.is_file() else "")
 
     def load(self) -> TrainedModel:
-        """Return the network, which a process keeps from one recording to the next."""
+        """Return the network, which the process keeps for the next recordings."""
         if NamedModel.of(self.path, self.device).card_sha256 not in ("", self.card_sha256):
             raise InputError(f"{self.path} holds another network than at the start. Stage the rest again.")
         return _loaded(self)
@@ -153,7 +153,7 @@ class NamedModel:
 
 @lru_cache(maxsize=1)
 def _loaded(named: NamedModel) -> TrainedModel:
-    from stageguard.nn.checkpoint import load_model  # loads torch, as the next
+    from stageguard.nn.checkpoint import load_model  # these two load torch
     from stageguard.nn.training import pick_device
 
     return load_model(named.path, device=pick_device(named.device))
@@ -161,7 +161,7 @@ def _loaded(named: NamedModel) -> TrainedModel:
 
 @dataclass(frozen=True, slots=True)
 class StageTask:
-    """A feature table, or a recording that is read when its turn comes, and where its outputs go."""
+    """A feature table, or a recording that is read when needed, and where the outputs go."""
 
     path: Path
     output: Path
@@ -170,12 +170,12 @@ class StageTask:
 
     @property
     def file(self) -> str:
-        """The file."""
+        """The path as text."""
         return str(self.path)
 
     @property
     def id(self) -> str:
-        """The name of its outputs."""
+        """The name of the outputs."""
         return self.output.name
 
 
@@ -186,7 +186,7 @@ def find_tasks(
     folder: Path,
     options: Mapping[str, Any] | None = None,
 ) -> list[StageTask]:
-    """Return what there is to stage, in order; `options` are the dataset's."""
+    """Return the recordings and feature tables to stage, in order; `options` are the dataset's."""
     if dataset is None:
         if options:
             raise UsageError("--dataset-option needs --dataset: say which dataset it is.")
@@ -247,7 +247,7 @@ def stage_and_write(
     written = write_decoding(
         staged.decoding,
         task.output,
-        source_path=densities,  # named in the sidecar as what was decoded, so that verify finds it
+        source_path=densities,  # recorded in the sidecar, so that verify finds it
         source_text=table_text(Outgoing(None, staged.density)),
         overwrite=overwrite,
         options=options.to_dict(),

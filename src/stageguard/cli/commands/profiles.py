@@ -1,4 +1,4 @@
-"""`stageguard profiles`: which profiles there are, and what one of them says."""
+"""`stageguard profiles`: list the profiles, or show one."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def list_profiles(as_json: AsJson = False) -> None:
 
 
 def show(name: Name, as_json: AsJson = False) -> None:
-    """Show everything one profile assumes, and whom it is not for.
+    """Show everything a profile assumes, and whom it is not for.
 
     Examples
     --------
@@ -76,21 +76,21 @@ def show(name: Name, as_json: AsJson = False) -> None:
         _print_bands(profile, out)
     if profile.joint is not None:
         print_heading(out, f"Joint score of {len(profile.joint.indicators)} indicators")
-        told = f": {profile.joint.source}" if profile.joint.source else ""
-        out.print(escaped(f"experts stay under {profile.joint.threshold:.2f}{told}"))
+        source = f": {profile.joint.source}" if profile.joint.source else ""
+        out.print(escaped(f"experts stay under {profile.joint.threshold:.2f}{source}"))
     if profile.provenance:
         print_heading(out, "Provenance")
         _print_nested(profile.provenance, out, 0)
 
 
 def path(name: Name, as_json: AsJson = False) -> None:
-    """Print where a profile's file is, to copy it and make it your own.
+    """Print the path of a profile's file, to copy it and make it your own.
 
     Examples
     --------
     stageguard profiles path human-psg-5
     """
-    Profile.load(name)  # complains about unknown names
+    Profile.load(name)  # refuses unknown names
     built_in = FOLDER / f"{name}.toml"
     file = (built_in if built_in.is_file() else Path(name)).resolve()
     if as_json:
@@ -176,7 +176,7 @@ def _print_transitions(profile: Profile, out: Console) -> None:
 
 
 def _probability(value: float) -> str:
-    """Return four decimals, or two digits of what would look impossible or certain with four."""
+    """Return four decimals, or significant digits for values very near 0 or 1."""
     if value in (0.0, 1.0):
         return f"{value:g}"
     if value < 0.001:
@@ -197,7 +197,7 @@ def _print_bands(profile: Profile, out: Console) -> None:
 
 
 def _print_nested(mapping: Any, out: Console, depth: int) -> None:
-    """One entry per line; entries within an entry are indented."""
+    """Print one entry per line; nested entries are indented."""
     for key, value in mapping.items():
         if hasattr(value, "items"):
             out.print(f"{escaped(key)}:", indent=2 * depth)
@@ -210,7 +210,7 @@ def _print_nested(mapping: Any, out: Console, depth: int) -> None:
 
 
 def _rows_table(columns: Any, rows: Any) -> Any:
-    """Return a table that a profile holds, such as that of a fit's candidates."""
+    """Return a table from a profile's provenance, such as the candidates of a fit."""
     names = [escaped(column) for column in columns]
     shown = table(*names, right=tuple(names[1:]))
     for row in rows:

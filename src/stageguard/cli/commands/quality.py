@@ -62,9 +62,9 @@ def quality(
     jobs: Jobs = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Say how far each epoch of a recording can be trusted, and why not.
+    """Assess how far each epoch of a recording can be trusted, and say why not.
 
-    Writes NAME.quality.tsv and NAME.quality.json for each recording: what `decode --quality` takes.
+    Writes NAME.quality.tsv, for `decode --quality`, and NAME.quality.json for each recording.
 
     Examples
     --------
@@ -95,12 +95,12 @@ class AssessedRecording:
 
     @property
     def clean_percent(self) -> float:
-        """Share of the epochs that nothing speaks against."""
+        """Share of the epochs without a reason against them."""
         return 100 * float(1 - self.quality.is_bad.mean())
 
     @property
     def n_lost(self) -> int:
-        """Epochs that nothing can be told from."""
+        """Number of epochs whose signal is lost altogether."""
         return int((self.quality.beta >= 1).sum())
 
     @property
@@ -113,7 +113,7 @@ class AssessedRecording:
         return first
 
     def facts(self) -> dict[str, Any]:
-        """Return what the codebook says."""
+        """Return the facts for the codebook."""
         quality = self.quality
         return {
             "recording": quality.recording,
@@ -177,7 +177,7 @@ COLUMNS: dict[str, Any] = {
 
 
 def _modality(recording: Recording, wanted: str | None) -> tuple[str, list[str]]:
-    """Return what was recorded, and a remark if that was guessed from the channels."""
+    """Return the modality, and a remark if it was guessed from the channels."""
     if wanted:
         return wanted, []
     names = [each.name for each in MODALITIES.values() if not recording.signals.keys().isdisjoint(each.roles)]
@@ -199,7 +199,7 @@ MOST_ROWS = 24
 
 
 def strip(beta: Sequence[float], n_marks: int) -> str:
-    """Return marks for equal stretches: a dot where all is clean, else a bar as high as the mean of beta."""
+    """Return marks for equal stretches: a dot if all is clean, else a bar as high as the mean of beta."""
     n_marks = max(1, min(n_marks, len(beta)))
     edges = [round(k * len(beta) / n_marks) for k in range(n_marks + 1)]
     return "".join(_mark(beta[a:b]) for a, b in pairwise(edges))
@@ -211,7 +211,7 @@ def _mark(part: Sequence[float]) -> str:
 
 
 def chart(beta: Sequence[float], epoch_seconds: float, start: datetime | None) -> list[tuple[str, str]]:
-    """Return rows of (time, marks), each row an hour or more, each mark a sixtieth of it or one epoch."""
+    """Return rows of (time, marks): a row is an hour or more, a mark a sixtieth of it or one epoch."""
     hours = len(beta) * epoch_seconds / 3600
     row_hours = next((h for h in ROW_HOURS if hours / h <= MOST_ROWS), ROW_HOURS[-1])
     per_row = max(1, round(row_hours * 3600 / epoch_seconds))

@@ -92,8 +92,8 @@ def report(
 ) -> None:
     """Write one night, or a cohort, as one HTML file: pictures, measures against experts, statistics.
 
-    The file needs no network and holds everything it shows. Of a cohort it has a row for each night, the one
-    farthest from expert scoring first, and what failed.
+    The file needs no network and holds everything it shows. A cohort's page has a row for each night, those
+    farthest from expert scoring first, and a list of failures.
 
     Examples
     --------

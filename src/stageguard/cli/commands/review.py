@@ -76,8 +76,8 @@ def review(
 ) -> None:
     """Review nights in the browser: set epochs, and the night is decoded around them at once.
 
-    Every action is saved when it is made, in NIGHT.SCORER.review.jsonl; the same command goes on from there.
-    The files that were given are never changed.
+    Every action is saved at once in NIGHT.SCORER.review.jsonl; the same command goes on from there. The input
+    files are never changed.
 
     Examples
     --------
@@ -116,7 +116,7 @@ def review(
 
 
 def _serve(desk: Desk, port: int, *, opens: bool) -> None:
-    """Open the first night that can be read, say where the page is, and serve it until it ends."""
+    """Open the first night that can be read, print the address of the page, and serve it until the end."""
     for path, error in zip((night.path for night in desk.asked), desk.errors, strict=True):
         if error is not None:
             print_error(error, path)
@@ -125,15 +125,15 @@ def _serve(desk: Desk, port: int, *, opens: bool) -> None:
         raise Exit(1)
     first = desk.review(readable[0])
     if desk.asked[readable[0]].edf is not None:
-        desk.signals(readable[0])  # one of another night is refused before anything is shown
+        desk.signals(readable[0])  # refuses the recording of another night before anything is shown
     server = ReviewServer(desk, port)
     out = console()
-    found = first.journal.found
+    resumed = first.journal.found
     out.print(f"Review of {count(len(readable), 'night')} by {desk.scorer}: {server.url}", whole_line=True)
-    if found.actions:
-        print_list(out, "Resumed", [f"{first.journal.path.name}, {count(len(found.actions), 'action')}"])
-    if found.n_dropped:
-        print_list(out, "Dropped", [f"a last line of {found.n_dropped} bytes that was never completed"])
+    if resumed.actions:
+        print_list(out, "Resumed", [f"{first.journal.path.name}, {count(len(resumed.actions), 'action')}"])
+    if resumed.n_dropped:
+        print_list(out, "Dropped", [f"a last line of {resumed.n_dropped} bytes that was never completed"])
     print_list(out, "Saved in", [first.journal.path])
     out.print("Ctrl-C ends it; nothing is lost.")
     sys.stdout.flush()
@@ -144,7 +144,7 @@ def _serve(desk: Desk, port: int, *, opens: bool) -> None:
 
 
 def _nights(given: list[Path], profile: str | None, reading: DecodingGiven) -> list[Path]:
-    """Return the files: outputs of `decode` in a folder where no profile is named, else probabilities."""
+    """Return the files to review: probabilities with a profile, else outputs of `decode`."""
     if profile is not None:
         options = decode_options(reading)
         return [night.path for night in find_densities(given, None, Profile.load(profile), options).nights]
@@ -153,7 +153,7 @@ def _nights(given: list[Path], profile: str | None, reading: DecodingGiven) -> l
         if not path.is_dir():
             paths.append(path)
             continue
-        outputs = sorted(one for one in path.iterdir() if one.name.endswith(TSV_SUFFIX))
+        outputs = sorted(file for file in path.iterdir() if file.name.endswith(TSV_SUFFIX))
         if not outputs:
             raise InputError(
                 f"{path} holds no outputs of decode. Review probabilities with --profile, or decode first."
@@ -165,7 +165,7 @@ def _nights(given: list[Path], profile: str | None, reading: DecodingGiven) -> l
 def _account() -> str:
     try:
         return getpass.getuser()
-    except (OSError, KeyError, ImportError):  # no name and no variable that tells it
+    except (OSError, KeyError, ImportError):  # the account has no name
         return "scorer"
 
 

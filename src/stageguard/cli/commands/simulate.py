@@ -43,8 +43,8 @@ def simulate(
 ) -> None:
     """Write a made-up cohort with a known truth, in the layout of a real dataset.
 
-    The folder appears when it is complete. With --overwrite an earlier simulation in it is replaced; a folder
-    that holds anything else is never touched.
+    The folder appears when it is complete. --overwrite replaces an earlier simulation; a folder that holds
+    anything else is never touched.
 
     Examples
     --------
@@ -60,13 +60,13 @@ def simulate(
     if as_json:
         subjects_made = [
             {
-                "subject": one.subject,
-                "covariates": dict(one.covariates),
-                "statistics": dict(one.statistics),
-                "stage_percent": dict(one.stage_percent),
-                "n_events": len(one.events),
+                "subject": subject.subject,
+                "covariates": dict(subject.covariates),
+                "statistics": dict(subject.statistics),
+                "stage_percent": dict(subject.stage_percent),
+                "n_events": len(subject.events),
             }
-            for one in made
+            for subject in made
         ]
         print_json(plan.to_dict() | {"output": str(output), "subjects": subjects_made})
     else:
@@ -85,11 +85,11 @@ def _print(plan: Plan, made: Sequence[Subject], folder: Path) -> None:
     numbers = (*(f"{name} %" for name in stages), "events")
     facts = [name for name in ("age", "osa", "sex") if name in made[0].covariates]
     shown = table("subject", *facts, *numbers, right=("age", *numbers))
-    for one in made:
-        values = (one.covariates[name] for name in facts)
+    for subject in made:
+        values = (subject.covariates[name] for name in facts)
         cells = [f"{value:g}" if isinstance(value, float) else value for value in values]
-        shares = (f"{share:.0f}" for share in one.stage_percent.values())
-        shown.add_row(one.subject, *cells, *shares, str(len(one.events)))
+        shares = (f"{share:.0f}" for share in subject.stage_percent.values())
+        shown.add_row(subject.subject, *cells, *shares, str(len(subject.events)))
     out.print(shown)
     unit = " --dataset-option unit=uV" if plan.recorded.dataset == "accusleep" else ""
     out.print(f"Wrote {folder}. What is in it: {folder / 'README.txt'}")

@@ -56,7 +56,7 @@ from stageguard.measures.statistics import FIRST_REM_SECONDS, Convention, Statis
 from stageguard.night.quantities import steered_words
 from stageguard.runner.run import Outcome, succeeded
 
-MOST_LIGHTS = 5  # different ones that are printed
+MOST_LIGHTS = 5  # different times of lights that are printed
 MOST_WARNINGS = 5
 
 Output = Annotated[
@@ -108,10 +108,10 @@ def stats(
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
-    """Sleep statistics of one night or many, before and after decoding.
+    """Compute sleep statistics of one night or many, before and after decoding.
 
-    What decode wrote has a before and an after; probabilities have them with --profile. A hypnogram from
-    elsewhere counts as after. With --expert also how far both are off: the mean absolute error.
+    Outputs of decode have a before and an after; so do probabilities with --profile. A hypnogram from
+    elsewhere counts as after. With --expert, the mean absolute errors of both are shown, too.
 
     Examples
     --------
@@ -152,7 +152,7 @@ def stats(
         result.notes += _notes(nights, groups, wants_experts=wants_experts)
         if output is not None:
             read = [by, expert, samples, *(path for night in inputs.nights for path in night.files)]
-            read += [night.path.with_suffix(".json") for night in inputs.nights]  # what `decode` did
+            read += [night.path.with_suffix(".json") for night in inputs.nights]  # the sidecars
             spare = [path for path in read if path is not None]
             result.written = write_cohort(result.cohort, output, overwrite=overwrite, spare=spare)
     if as_json:
@@ -164,14 +164,14 @@ def stats(
 
 @dataclass(frozen=True, slots=True)
 class StatsNight:
-    """What was measured of one night."""
+    """The measures of one night."""
 
     measured: MeasuredNight
     facts: Facts
     group: ListedNight | None
     source: Mapping[str, str]  # its file, expert and lights, for the codebook
     notes: tuple[str, ...]
-    errors: Errors | None = None  # of sleep architecture, where an expert scored it
+    errors: Errors | None = None  # of sleep architecture, if an expert scored the night
 
     @property
     def id(self) -> str:
@@ -215,7 +215,7 @@ class StatsNight:
 
 @dataclass(slots=True)
 class CohortResult:
-    """What came of it: an outcome per file, the cohort unless every file failed, files written, remarks."""
+    """An outcome per file, the cohort unless every file failed, files written, and remarks."""
 
     outcomes: list[Outcome[StatsNight]]
     cohort: Cohort | None = None
@@ -297,9 +297,10 @@ def _cohort(
     failed: Sequence[Message],
     covariates: Mapping[str, Mapping[str, float]] | None,
 ) -> tuple[Cohort, str]:
-    """Return all that the nights have in common, and why errors have no test where they have none.
+    """Return the cohort, and why errors were not tested if they were not.
 
-    That is their table, how groups differ, errors against experts and, with covariates or none, estimates.
+    The cohort holds the table of all nights, differences between groups and errors against experts, and
+    estimates unless `covariates` is None.
     """
     made = cohort_table([night.measured for night in nights])
     id_of = {night.group.night_id: night.id for night in nights if night.group}
@@ -330,7 +331,7 @@ def _cohort(
 
 
 def _notes(nights: Sequence[StatsNight], groups: Groups, *, wants_experts: bool) -> list[str]:
-    """Return what the reader of the tables should know."""
+    """Return remarks for the reader of the tables."""
     notes = []
     if groups:
         used = {night.group.night_id for night in nights if night.group}
@@ -362,7 +363,7 @@ def _notes(nights: Sequence[StatsNight], groups: Groups, *, wants_experts: bool)
 
 
 def print_stats(result: CohortResult) -> None:
-    """Print the tables a person wants to see; the files hold the rest."""
+    """Print the main tables; the written files hold the rest."""
     cohort = result.cohort
     if cohort is None:
         return

@@ -58,14 +58,14 @@ Finish = Annotated[bool, Option("--finish", help="With --state: the recording en
 LONGEST_LINE = 65_536  # bytes: an epoch has a handful of numbers
 DELIMITERS = (";", "\t", ",")
 QUALITY = "quality"
-_SECONDS_BETWEEN_WRITES = 10.0  # what a killed process has to be fed again
-_MOST_ROWS_SINCE = 1000  # rows kept in memory to go back over
+_SECONDS_BETWEEN_WRITES = 10.0  # after a kill, rows since the last write have to be fed again
+_MOST_ROWS_SINCE = 1000  # rows kept in memory to repeat after a failed write
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGALRM") if hasattr(signal, name))
 
 
 @dataclass(frozen=True, slots=True)
 class DecoderOptions(Rows):
-    """What a decoder is made with, besides its profile and its columns."""
+    """Options of a decoder besides its profile and its columns."""
 
     max_lag_seconds: MaxLag = None
     cohort: Cohort = None
@@ -83,8 +83,8 @@ def stream(
     """Decode while the recording runs: a row of probabilities per epoch on stdin, stages on stdout.
 
     Prints a line per epoch, its number from 0 and its stage, as soon as the stage is certain or the lag
-    limit is reached. A header may name the columns; NaN throughout means no evidence; a column "quality"
-    says how far the epoch's signal is lost, 0 to 1.
+    limit is reached. A header may name the columns. A row of NaN means no evidence. A column "quality" says
+    how much of the epoch's signal is lost, 0 to 1.
 
     Examples
     --------
@@ -116,7 +116,7 @@ def _say(text: str) -> None:
 
 
 class Run:
-    """A stream in progress: its decoder, once the columns are known, and what was given out."""
+    """A stream in progress: its decoder, once the columns are known, and the state to go on from."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class Run:
         self._finish, self._emit = finish, emit
         self._decoder: StreamingDecoder | None = None
         self._header: Header | None = None
-        # the state whose stages were all taken, and the rows since: what a failed write goes back to
+        # the last state whose stages were all printed, and the rows since: a failed write goes back to them
         self._taken = b""
         self._since: list[tuple[Floats, float | None]] = []
         self._written = time.monotonic()
@@ -143,10 +143,10 @@ class Run:
             self._make(stages)  # a profile that cannot stream is refused before any row
 
     def feed(self, stream: BinaryIO) -> None:
-        """Take in all rows, then end the recording, or keep its state where there is a file for it.
+        """Read all rows, then end the recording, or keep its state if there is a file for it.
 
-        A bad row, or Ctrl-C, ends it too: what was taken in until then is kept, or given out. An input
-        without any row is refused, unless it goes on with a recording.
+        A bad row or Ctrl-C ends it, too: the rows read until then are kept in the state, or their stages are
+        printed. An input without rows is refused, unless it continues a recording.
         """
         try:
             with self._saving_while_waiting():
@@ -156,7 +156,7 @@ class Run:
         except StageGuardError as error:
             kept = self._close(ended=False)
             raise InputError(message_of(error) + f" {kept}") from None
-        except OSError:  # whoever reads the stages has gone: what they did not take is given out next time
+        except OSError:  # the reader has closed the pipe: the next run prints the stages it did not read
             self._keep()
             raise
         except Stopped as stopped:
@@ -167,7 +167,7 @@ class Run:
         self._close(ended=True)
 
     def standing(self) -> str:
-        """Return how far it is."""
+        """Return how many epochs were read and how many printed."""
         decoder = self._decoder
         n_in, n_out = (0, 0) if decoder is None else (decoder.n_epochs, decoder.n_committed)
         return f"{count(n_in, 'epoch')} in, {n_out:,} out"
@@ -191,7 +191,7 @@ class Run:
             self._save_now_and_then()
 
     def _give_out(self, first: int, stages: Sequence[str]) -> None:
-        """Print stages; where they are not taken, forget the row: it has to be fed again."""
+        """Print stages; if that fails, forget the row, which has to be fed again."""
         try:
             for epoch, stage in enumerate(stages, start=first):
                 self._emit(epoch, stage)
@@ -213,7 +213,7 @@ class Run:
 
     @contextlib.contextmanager
     def _saving_while_waiting(self) -> Iterator[None]:
-        """Save the state by an alarm, too: the next row may be long in coming."""
+        """Save the state by an alarm, too, since the next row may take long to come."""
         if self._state is None or not hasattr(signal, "setitimer"):
             yield
             return
@@ -237,7 +237,7 @@ class Run:
         self._taken, self._since = self._decoder.snapshot(), []
 
     def _begin(self, names: Sequence[str] | None, number: int) -> None:
-        """Learn the columns from the header, or from what was said, and make the decoder."""
+        """Get the columns from the header or from --stages, and make the decoder."""
         if names is not None and self._stages is not None:
             raise InputError(
                 f"line {number} names the columns ({', '.join(names)[:80]}), and --stages does too. "
@@ -262,11 +262,11 @@ class Run:
             self._mark_taken()
 
     def _close(self, *, ended: bool) -> str:
-        """Give out the rest, or keep the state for it; returns what was done in a sentence."""
+        """Print the remaining stages, or keep the state; return a sentence on what was done."""
         decoder = self._decoder
         if decoder is None:
             return "Nothing was taken in."
-        self._keep()  # also until the rest is taken
+        self._keep()  # in case printing the rest fails
         if self._state is not None:
             if not (ended and self._finish):
                 return f"The state is kept in {self._state}: {self.standing()}."
@@ -292,18 +292,18 @@ class Run:
         return decoder
 
     def _restored(self, path: Path) -> StreamingDecoder:
-        """Return the decoder a state file holds, if it is the one that was asked for."""
+        """Return the decoder in a state file; refuse one that was made with other options."""
         try:
             decoder = _restored_quietly(read_file(path, "an array"))
         except StageGuardError as error:
             raise InputError(f"{path}: " + message_of(error)) from None
-        asked = self._make(self._stages if self._stages is not None else decoder.stages)
+        requested = self._make(self._stages if self._stages is not None else decoder.stages)
         for name, kept, wanted in (
-            ("profile", decoder.profile.name, asked.profile.name),
-            ("profile's SHA-256", decoder.profile.sha256[:12], asked.profile.sha256[:12]),
-            ("lag limit", decoder.max_lag_seconds, asked.max_lag_seconds),
-            ("epoch length", decoder.epoch_seconds, asked.epoch_seconds),
-            ("kind of numbers", decoder.scale, asked.scale),
+            ("profile", decoder.profile.name, requested.profile.name),
+            ("profile's SHA-256", decoder.profile.sha256[:12], requested.profile.sha256[:12]),
+            ("lag limit", decoder.max_lag_seconds, requested.max_lag_seconds),
+            ("epoch length", decoder.epoch_seconds, requested.epoch_seconds),
+            ("kind of numbers", decoder.scale, requested.scale),
         ):
             if kept != wanted:
                 raise InputError(
@@ -315,12 +315,12 @@ class Run:
 
 def _restored_quietly(snapshot: bytes) -> StreamingDecoder:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", StageGuardWarning)  # said when the recording began
+        warnings.simplefilter("ignore", StageGuardWarning)  # printed when the recording began
         return StreamingDecoder.restore(snapshot)
 
 
 def _is_kept(path: Path) -> bool:
-    """Whether there is a state; a name that no state can be written to is refused before any row."""
+    """Whether a state file exists; refuse a path that cannot be written, before any row is read."""
     try:
         checked_file(path, "an array")
     except FileNotFoundError:
@@ -335,7 +335,7 @@ def _is_kept(path: Path) -> bool:
 
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Put off Ctrl-C and SIGTERM, so that an epoch is taken in and given out, or neither."""
+    """Delay signals, so that an epoch is read and its stages printed, or neither."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -348,14 +348,14 @@ def _undisturbed() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What the columns are called, and which is the quality."""
+    """The names of the columns, and the index of the quality."""
 
     names: tuple[str, ...]
     quality: int | None
 
     @classmethod
     def of(cls, names: Sequence[str]) -> Header:
-        """Return what the columns are; `quality` is the only one that is no stage."""
+        """Return a header; all columns but `quality` are stages."""
         others = [i for i, name in enumerate(names) if name.casefold() == QUALITY]
         if len(others) > 1:
             raise InputError(f"the header has {len(others)} columns {QUALITY!r}, expected one at most.")
@@ -363,7 +363,7 @@ class Header:
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """The other columns."""
+        """The columns other than the quality."""
         return tuple(name for i, name in enumerate(self.names) if i != self.quality)
 
     def read_row(self, number: int, cells: Sequence[str]) -> tuple[Floats, float | None]:
@@ -388,7 +388,7 @@ class Header:
 
 
 def lines_of(stream: BinaryIO) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Yield the number, counted from 1, and the cells of lines as they come in, without the empty ones."""
+    """Yield the number, counted from 1, and the cells of each line as it comes in; skip empty lines."""
     number, delimiter = 0, None
     while data := stream.readline(LONGEST_LINE + 1):
         number += 1

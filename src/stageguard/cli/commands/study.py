@@ -1,4 +1,4 @@
-"""`stageguard study`: networks trained and tested fold by fold, as tables and figures."""
+"""`stageguard study`: train and test networks fold by fold, with tables and figures of the results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TableFormat = Annotated[Literal["md", "tex", "csv"], Option("--format", help="Of
 
 
 def study() -> None:
-    """Train and test networks fold by fold, and show what came of it.
+    """Train and test networks fold by fold, and show the results.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def study() -> None:
 
 
 def status(folder: Folder, as_json: AsJson = False) -> None:
-    """Say how far a study is.
+    """Show how far a study has come.
 
     Examples
     --------
@@ -82,8 +82,8 @@ def run(
 ) -> None:
     """Train, predict, guard and measure every fold, then write all tables and figures.
 
-    What is done already is kept: a run that was stopped goes on where it was. A fold that fails is named at
-    the end and tried again by the next run.
+    Finished folds are kept, so a stopped run goes on where it was. A fold that fails is named at the end and
+    tried again by the next run.
 
     Examples
     --------
@@ -142,7 +142,7 @@ def table(folder: Folder, name: Names = None, form: TableFormat = "md") -> None:
 
     results = read_results(folder)
     check_results(results)
-    if form == "csv":  # has no place for notes
+    if form == "csv":  # CSV has no place for notes
         for warning in results.warnings:
             print_warning(warning)
     for each in name or TABLES:

@@ -48,25 +48,25 @@ def train(
 ) -> None:
     """Train a staging network on feature tables, or on the recordings of a dataset.
 
-    Writes model.safetensors, model.json and log.jsonl. An interrupted run goes on where it was.
+    Writes model.safetensors, model.json and log.jsonl. An interrupted run goes on where it stopped.
 
     Examples
     --------
     stageguard train config.toml --small
     """
-    from stageguard.nn.run_state import check_output  # loads torch, as the next
+    from stageguard.nn.run_state import check_output  # these load torch
     from stageguard.nn.training import pick_device
     from stageguard.nn.training import train as run
 
-    said = read_config(config)
-    options, folder = said.options, output or said.output
+    configured = read_config(config)
+    options, folder = configured.options, output or configured.output
     if small:
         options = replace(options, network=dict(options.network) | {"small": True})
     if device is not None:
         options = replace(options, device=device)
     pick_device(options.device)
     check_output(folder, overwrite=overwrite)  # before features are computed, which may take hours
-    tables = _tables(said, as_profile(options.profile), config.parent, quiet=as_json)
+    tables = _tables(configured, as_profile(options.profile), config.parent, quiet=as_json)
     with collect_warnings() as warned, progress_bar("Training", quiet=as_json) as move_bar:
         watch = _watcher(move_bar, quiet=as_json)
         model = run(tables, options, folder, overwrite=overwrite, report=watch)
@@ -74,7 +74,7 @@ def train(
 
 
 def _tables(said: TrainingConfig, profile: Profile, folder: Path, *, quiet: bool) -> list[FeatureTable]:
-    """Return what the configuration says to learn from; recordings that cannot be used are named."""
+    """Return the tables to train on, as configured; print recordings that cannot be used."""
     if said.dataset is None:
         return read_folder(said.data, profile.scheme)
 
@@ -98,7 +98,7 @@ def _tables(said: TrainingConfig, profile: Profile, folder: Path, *, quiet: bool
 
 
 def _watcher(move_bar: Callable[..., None] | None, *, quiet: bool) -> Callable[[Progress], None]:
-    """Return what shows the parts of the loss on a bar, or a line per evaluation where there is none."""
+    """Return a function that shows the parts of the loss on a bar, or without a bar a line per evaluation."""
     kappa = ""
 
     def watch(progress: Progress) -> None:

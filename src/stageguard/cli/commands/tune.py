@@ -49,9 +49,9 @@ def tune(
 ) -> None:
     """Tune a profile to a stager, from ten or more of its unscored nights.
 
-    Decides once whether the stager flickers, by the median fragmentation of its argmax. If it does, its
-    nights are brought towards the experts' fragmentation, and half of the differences between people are
-    kept; if not, none is smoothed.
+    Decides once whether the stager flickers, by the median fragmentation of its argmax. If so, nights are
+    brought towards the experts' fragmentation, and half of the differences between people are kept. If not,
+    no night is smoothed.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def tune(
 def tuned_on(
     inputs: Inputs, profile: Profile, options: DecodeOptions, jobs: int, *, quiet: bool
 ) -> tuple[Profile, Sequence[str]]:
-    """Return the profile tuned on the nights, or as it is where they are too few, and what was decided."""
+    """Return the profile tuned on the nights, or unchanged if they are too few, and sentences on why."""
     check_base(profile)
     tasks = [TuneTask(night.path, night.id, profile, options.density, night.error) for night in inputs.nights]
     measured = succeeded(run_shown(measure_task, tasks, "Tuning", quiet=quiet, jobs=jobs))

@@ -22,17 +22,17 @@ def verify(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check that an output is what its profile and its input give, by decoding again.
+    """Check an output by decoding its input again with its profile.
 
     Examples
     --------
     stageguard verify night.hypnogram.tsv
     """
-    found = table_and_sidecar(output)
-    if found is None:
+    table_files = table_and_sidecar(output)
+    if table_files is None:
         verification = verify_output(output, source)
     else:
-        verification = verify_table(*found, source, say=one_line)
+        verification = verify_table(*table_files, source, say=one_line)
     if as_json:
         print_json(verification.to_dict())
     else:

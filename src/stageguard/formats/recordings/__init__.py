@@ -1,1 +1,1 @@
-"""Recordings in files: EDF, WFDB, the roles of their channels, and where scorings lie in them."""
+"""Read recordings from EDF and WFDB files, find the roles of their channels, and align scorings with them."""

@@ -1,12 +1,12 @@
-"""EDF and EDF+ signals, slice by slice, in standard units; gaps of a discontinuous EDF+ file are NaN.
+"""Read EDF and EDF+ signals, slice by slice, in standard units; gaps of a discontinuous EDF+ file are NaN.
 
-A channel keeps the name of its file, not its samples: a slice costs its own memory and a buffer of a few
+A channel keeps the path of its file, not its samples: a slice needs memory for itself and a buffer of a few
 megabytes, however long the recording is.
 
 EDF+ is written by edfio, but read here. Of 18 damaged files that the tests make, edfio 0.4.18 reads 9 as if
-they were whole, two of them with wrong samples; the others end in an IndexError or the like. It joins the
+they were whole, two of them with wrong samples; the others end in an IndexError or the like. edfio joins the
 records of an EDF+D file as if there were no gaps, reads no decimal commas, takes twice the time for a whole
-channel, and sends all samples along when a channel goes to another process.
+channel, and sends all samples with a channel to another process.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ ANNOTATION_LABEL = "EDF Annotations"
 FIXED_BYTES = 256
 MOST_SIGNALS = 4096
 MOST_RECORD_BYTES = 64 * 2**20  # a record is read at once; real ones are below 100 kB
-_FIELDS = {  # what each signal has -> characters
+_FIELDS = {  # fields of each signal -> characters
     **{"label": 16, "transducer": 80, "unit": 8, "physical_min": 8, "physical_max": 8, "digital_min": 8},
     **{"digital_max": 8, "prefilter": 80, "n_samples": 8, "reserved": 32},
 }
 _RANGES = ("physical_min", "physical_max", "digital_min", "digital_max")
 _MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
-NO_DATE = datetime(1985, 1, 1)  # stands for a date that was removed, as in the files of the NSRR
+NO_DATE = datetime(1985, 1, 1)  # instead of a date that was removed, as in the files of the NSRR
 BLOCK_BYTES = 4 * 2**20  # of the file, read at once
 LONGEST_SECONDS = 62 * 86_400.0  # a recording with gaps may span two months
-JITTER = 0.01  # of a record: times are rounded, and a clock that drifts so little makes no gap
+JITTER = 0.01  # of a record: rounding and clock drift up to this make no gap
 SECONDS_PER_YEAR = 365.25 * 86_400
 
 
 @dataclass(frozen=True, slots=True)
 class EdfSignal:
-    """What the header says of one signal."""
+    """What the header says about one signal."""
 
     label: str
     unit: str
@@ -60,16 +60,16 @@ class EdfSignal:
     digital_min: float
     digital_max: float
     n_samples: int  # in each record
-    first_sample: int  # its place in a record
+    first_sample: int  # index of its first sample in a record
 
     @property
     def is_annotation(self) -> bool:
-        """Whether it holds text instead of samples."""
+        """Whether the signal holds text instead of samples."""
         return self.label == ANNOTATION_LABEL
 
     @property
     def gain(self) -> float:
-        """Physical units per digital step; NaN where the header gives no calibration."""
+        """Physical units per digital step; NaN if the header gives no calibration."""
         steps = self.digital_max - self.digital_min
         span = self.physical_max - self.physical_min
         return span / steps if steps and span and math.isfinite(span / steps) else math.nan
@@ -82,7 +82,7 @@ class EdfSignal:
 
 @dataclass(frozen=True, slots=True)
 class EdfHeader:
-    """What the header says of the recording."""
+    """What the header says about the recording."""
 
     path: Path
     patient: str
@@ -97,17 +97,17 @@ class EdfHeader:
 
     @property
     def header_bytes(self) -> int:
-        """Where the first record begins."""
+        """Length of the header, after which the first record begins."""
         return FIXED_BYTES * (len(self.signals) + 1)
 
     @property
     def record_samples(self) -> int:
-        """Samples of all signals in a record."""
+        """Number of samples of all signals in a record."""
         return sum(signal.n_samples for signal in self.signals)
 
 
 def read_edf_header(path: Path) -> EdfHeader:
-    """Read and check a header; anything wrong is one line that names the file and the field."""
+    """Read and check a header; an error names the file and the field."""
     with open_file(path, "a recording") as file:
         fixed = file.read(FIXED_BYTES)
         _check_kind(path, fixed)
@@ -130,8 +130,8 @@ def read_edf_header(path: Path) -> EdfHeader:
     record_seconds = _real(path, text[244:252], "record duration")
     signals = _signals(path, rest, n_signals)
     _check_record(path, record_seconds, signals)
-    said = _integer(path, text[236:244], "number of records")
-    n_records, notes = _count_records(path, said, size - length, sum(s.n_samples for s in signals))
+    n_promised = _integer(path, text[236:244], "number of records")
+    n_records, notes = _count_records(path, n_promised, size - length, sum(s.n_samples for s in signals))
     start, remarks = _start(text[168:176], text[176:184], text[88:168])
     return EdfHeader(
         path,
@@ -194,18 +194,18 @@ def _check_record(path: Path, record_seconds: float, signals: tuple[EdfSignal, .
 
 
 def _count_records(path: Path, said: int, n_bytes: int, n_samples: int) -> tuple[int, tuple[str, ...]]:
-    """Count the records; the header's word is checked against the size of the file."""
-    there = n_bytes // (2 * n_samples)
-    if said == -1:  # the recorder stopped before it could fill in the number
-        if there < 1:
+    """Return the number of records; check the header's number against the size of the file."""
+    n_there = n_bytes // (2 * n_samples)
+    if said == -1:  # the recorder stopped before it could write the number
+        if n_there < 1:
             raise file_error(path, "has a header but no data record.")
-        return there, (f"the header does not say how many records there are: {there:,} were counted",)
+        return n_there, (f"the header does not say how many records there are: {n_there:,} were counted",)
     if said < 1:
         raise file_error(path, f"its header counts {said} data records, expected at least 1.")
-    if there < said:
+    if n_there < said:
         raise file_error(
             path,
-            f"holds {there:,} of the {said:,} data records its header counts. Was it copied completely?",
+            f"holds {n_there:,} of the {said:,} data records its header counts. Was it copied completely?",
         )
     spare = n_bytes - said * 2 * n_samples
     return said, (f"{spare:,} bytes after the last data record were ignored",) if spare else ()
@@ -226,7 +226,7 @@ def _real(path: Path, text: str, what: str) -> float:
 
 
 def _calibration(text: str) -> float:
-    """Return a number of a signal's calibration; NaN where there is none, which spoils this signal only."""
+    """Return a number of a signal's calibration; NaN if it is damaged, so that only this signal is lost."""
     try:
         return float(text.strip().strip("\x00").replace(",", ".").replace("_", "?"))
     except ValueError:
@@ -234,7 +234,7 @@ def _calibration(text: str) -> float:
 
 
 def _start(date: str, time: str, recording: str) -> tuple[datetime | None, tuple[str, ...]]:
-    """Tell when the recording began; the four-digit year of EDF+ goes before the two-digit one."""
+    """Return when the recording began; the four-digit year of EDF+ is preferred to the two-digit one."""
     hours = re.fullmatch(r"\s*([01]?\d|2[0-3])[.:]([0-5]?\d)[.:]([0-5]?\d)\s*", time)
     if hours is None:
         return None, (f"the header gives {time.strip()!r} as starting time: it is not known",)
@@ -243,7 +243,7 @@ def _start(date: str, time: str, recording: str) -> tuple[datetime | None, tuple
     plain = re.fullmatch(r"\s*(\d{1,2})[.:/-](\d{1,2})[.:/-](\d{2})\s*", date)
     day = None if full is None else plus_date(full[1])
     if day is None and plain is not None:
-        year = int(plain[3])  # EDF writes two digits, and 85 is its first year
+        year = int(plain[3])  # EDF years have two digits, and 85 means 1985
         day = _day(year + (1900 if year >= 85 else 2000), int(plain[2]), int(plain[1]))
     if day is not None:
         return day + clock, ()
@@ -267,7 +267,7 @@ def _day(year: int, month: int, day: int) -> datetime | None:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Records that follow each other without a gap."""
+    """Consecutive records without a gap."""
 
     first_record: int
     n_records: int
@@ -276,7 +276,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class EdfChannel:
-    """Samples of one signal in its file, in the unit asked for."""
+    """Samples of one signal in its file, in the wanted unit."""
 
     header: EdfHeader = field(repr=False)
     signal: EdfSignal
@@ -290,7 +290,7 @@ class EdfChannel:
         return self.signal.n_samples / self.header.record_seconds
 
     def __len__(self) -> int:
-        """Return the number of samples, those in gaps included."""
+        """Return the number of samples, including those in gaps."""
         last = self.runs[-1]
         return self._begin(last) + last.n_records * self.signal.n_samples
 
@@ -308,7 +308,7 @@ class EdfChannel:
                     continue
                 record, last = low // per_record, -(-high // per_record)
                 for raw in read_records(self.header, file, run.first_record + record, last - record):
-                    sample = record * per_record  # of the run, at which this block begins
+                    sample = record * per_record  # sample of the run at which this block begins
                     cut = max(low - sample, 0)
                     part = raw[:, column].reshape(-1)[cut : high - sample]
                     out = values[begin + sample + cut - first :][: len(part)]
@@ -325,7 +325,7 @@ class EdfChannel:
 def read_records(
     header: EdfHeader, file: BinaryIO, first: int, n_records: int
 ) -> Iterator[npt.NDArray[np.int16]]:
-    """Yield records as they are in the file, one per row and a few megabytes at a time."""
+    """Yield records as they are in the file, one per row, a few megabytes at a time."""
     n_samples = header.record_samples
     at_once = max(1, BLOCK_BYTES // (2 * n_samples))
     for record in range(first, first + n_records, at_once):
@@ -338,7 +338,7 @@ def read_records(
 
 
 def read_edf_recording(path: Path) -> RawRecording:
-    """Channels of an EDF or EDF+ file; those that cannot be told in numbers are listed with the reason.
+    """Return the channels of an EDF or EDF+ file; unreadable ones are listed with the reason.
 
     Voltages are in uV whatever the file has, accelerations in g, temperatures in degC.
     """
@@ -351,7 +351,7 @@ def read_edf_recording(path: Path) -> RawRecording:
             continue
         name = label = signal.label or "unnamed"
         number = 2
-        while label in signals or label in unreadable:  # the second EEG of a file is "EEG (2)"
+        while label in signals or label in unreadable:  # a second channel "EEG" becomes "EEG (2)"
             label, number = f"{name} ({number})", number + 1
         why = _why_not(signal)
         if why:
@@ -375,7 +375,7 @@ def read_edf_recording(path: Path) -> RawRecording:
 
 
 def find_runs(header: EdfHeader) -> tuple[float, tuple[Run, ...], tuple[str, ...]]:
-    """Tell when the first record begins, which records follow each other, and what to say about gaps."""
+    """Return when the first record begins, the runs of records without gaps, and remarks on gaps."""
     whole = (Run(0, header.n_records, 0.0),)
     if not header.is_plus or not any(signal.is_annotation for signal in header.signals):
         return 0.0, whole, ()
@@ -398,7 +398,7 @@ def find_runs(header: EdfHeader) -> tuple[float, tuple[Run, ...], tuple[str, ...
 
 
 def _runs(header: EdfHeader, onsets: list[float | None], first: float) -> tuple[Run, ...]:
-    """Join records that follow each other; one that has no time, or goes back in time, is refused."""
+    """Join records without gaps between them; refuse a record without a time, or that goes back in time."""
     runs: list[Run] = []
     end = 0.0
     for record, onset in enumerate(onsets):
@@ -421,12 +421,12 @@ def _runs(header: EdfHeader, onsets: list[float | None], first: float) -> tuple[
 
 
 def _onset(header: EdfHeader, file: BinaryIO, record: int) -> float | None:
-    """Time of a record: what its first annotation begins with, or None."""
+    """Return the time of a record, with which its first annotation begins, or None."""
     signal = next(signal for signal in header.signals if signal.is_annotation)
     raw = next(read_records(header, file, record, 1))
     head = raw[0, signal.first_sample : signal.first_sample + min(signal.n_samples, 32)].tobytes()
-    found = re.match(rb"([+-]\d{1,12}(?:\.\d{0,12})?)[\x14\x15]", head)
-    return None if found is None else float(found[1])
+    match = re.match(rb"([+-]\d{1,12}(?:\.\d{0,12})?)[\x14\x15]", head)
+    return None if match is None else float(match[1])
 
 
 def _why_not(signal: EdfSignal) -> str:
@@ -441,7 +441,7 @@ def _why_not(signal: EdfSignal) -> str:
 
 
 def _patient(header: EdfHeader) -> tuple[str | None, dict[str, float | str]]:
-    """Subject, sex and age where an EDF+ header gives them; X stands for what was left out."""
+    """Return subject, sex and age if an EDF+ header gives them; X means unknown."""
     parts = header.patient.split()
     if not header.is_plus or len(parts) < 3:
         return None, {}

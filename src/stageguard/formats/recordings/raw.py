@@ -1,4 +1,4 @@
-"""What a format finds in a recording's file, before roles are known."""
+"""What a reader finds in a recording's file, before the roles of channels are known."""
 
 from __future__ import annotations
 
@@ -16,40 +16,40 @@ from stageguard.night.recording import Samples, Series, Signal
 
 @dataclass(frozen=True, slots=True)
 class RawRecording:
-    """Channels by the names the file gives them, and what it says about the night."""
+    """Channels by their names in the file, and what the file says about the night."""
 
     signals: Mapping[str, Signal | Series]
     start: datetime | None = None
-    subject: str | None = None  # where the file says whose it is
+    subject: str | None = None  # if the file says whose recording it is
     covariates: Mapping[str, float | str] = field(default_factory=dict)
     lights_off_seconds: float | None = None
     lights_on_seconds: float | None = None
-    has_scoring: bool = False  # the file holds sleep stages too
-    is_synthetic: bool = False  # its header says that it was simulated
+    has_scoring: bool = False  # whether the file holds sleep stages, too
+    is_synthetic: bool = False  # whether its header says that it was simulated
     unreadable: Mapping[str, str] = field(default_factory=dict)  # channel -> why it is left out
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """Part of a channel that stays where it is: samples ``first`` to ``end`` (exclusive)."""
+    """Samples ``first`` to ``end`` (exclusive) of a channel, which are not copied."""
 
     samples: Samples
     first: int
     end: int
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of samples."""
         return self.end - self.first
 
     def __getitem__(self, where: slice) -> npt.NDArray[np.generic]:
-        """Return those of a slice with step 1."""
+        """Return the samples of a slice with step 1."""
         first, end = bounds(where, len(self))
         return self.samples[self.first + first : self.first + end]
 
 
 def bounds(where: slice, length: int) -> tuple[int, int]:
-    """Return first and end of a slice with step 1, clipped to the length; no other slice is read."""
+    """Return first and end of a slice with step 1, clipped to the length; refuse any other slice."""
     if not isinstance(where, slice):
         raise InputError(f"samples are read by slices such as [0:1000], got [{where!r}].")
     first, end, step = where.indices(length)
@@ -59,9 +59,9 @@ def bounds(where: slice, length: int) -> tuple[int, int]:
 
 
 def crop(signal: Signal | Series, first_seconds: float, end_seconds: float) -> Signal | Series | None:
-    """Return a channel between two times, counted from the first of them; None where nothing is left.
+    """Return a channel between two times, counted from the first of them, or None if nothing is left.
 
-    A signal keeps whole samples: the cut is at the nearest one.
+    A signal is cut at the nearest sample.
     """
     if isinstance(signal, Series):
         inside = (signal.times >= first_seconds) & (signal.times < end_seconds)

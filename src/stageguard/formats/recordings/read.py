@@ -1,6 +1,6 @@
-"""One recording from a file: its channels by role, its scorings laid over it, and what was guessed.
+"""Read one recording from a file: its channels by role, its scorings aligned with it, and remarks.
 
-The recording is cut where the epochs of its scorings begin: no stage is shifted.
+The recording is cut where the epochs of its scorings begin, so that no stage is shifted.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from stageguard.night.recording import Recording, Samples, Series, Signal
 
 PathLike = str | os.PathLike[str]
 ScoringLike = PathLike | Hypnogram
-# How content begins -> who reads it; WFDB headers are text, told by their name.
+# Kind of file -> its reader; WFDB headers are text and recognised by their suffix.
 RECORDING_READERS = {
     "edf": "formats.tools.edf_annotations:read_annotated_edf",
     "wfdb": "formats.recordings.wfdb:read_wfdb_recording",
 }
-SUFFIXES = (".edf", ".bdf", ".rec", ".hea")  # of recordings, wherever folders are looked through
-USUAL_UNITS = {"spo2": "%", "heart_rate": "bpm"}  # assumed where a file gives none
+SUFFIXES = (".edf", ".bdf", ".rec", ".hea")  # of recordings in a folder
+USUAL_UNITS = {"spo2": "%", "heart_rate": "bpm"}  # assumed if a file gives none
 EMBEDDED, EXPERT = "annotations", "expert"
 SLACK_SECONDS = 0.01  # a recording that ends this short of an epoch's end still holds the epoch
-SNAP = 0.01  # of an epoch: clocks of two files are rounded to seconds
+SNAP = 0.01  # of an epoch, because clocks of two files are rounded to seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,21 +59,21 @@ def read_recording(
     scoring: ScoringLike | Mapping[str, ScoringLike] | None = None,
     units: Mapping[str, str] | None = None,
 ) -> Recording:
-    """One recording from a file; long signals stay there until a slice of them is requested.
+    """Read one recording from a file; signals stay in the file until a slice is needed.
 
     Parameters
     ----------
     path : path-like
         EDF, EDF+ (also with gaps, which are NaN), or the header (.hea) of a WFDB record.
     subject : str, optional
-        Whose it is; by default what the file says, else the file's name.
+        Whose recording it is; by default what the file says, else the file's name.
     channels : mapping of str to str, optional
-        Role -> label, for channels whose role their label does not tell: ``{"eeg": "C4-M1"}``. A label
-        "A-B" that is not in the file is the difference of its channels A and B.
+        Role -> label, for channels whose label does not tell the role: ``{"eeg": "C4-M1"}``. A label "A-B"
+        that is not in the file is the difference of its channels A and B.
     scoring : path-like, Hypnogram, or mapping of str to these, optional
-        Its expert scoring, or several by scorer. By default the sleep stages in the file's own annotations.
+        The expert scoring, or several by scorer. By default the sleep stages in the file's annotations.
     units : mapping of str to str, optional
-        Unit of a channel by role or label, where the file gives none.
+        Unit of a channel by role or label, if the file gives none.
 
     Returns
     -------
@@ -83,9 +83,9 @@ def read_recording(
     Raises
     ------
     FileFormatError
-        With one line that names the file and what is wrong.
+        With one line that names the file and says what is wrong.
     InputError
-        A channel that was asked for is not there; the line lists those that are.
+        A channel in `channels` does not exist; the message lists those that do.
     """
     return read_recording_file(
         path, subject=subject, channels=channels, scoring=scoring, units=units
@@ -104,8 +104,8 @@ def read_recording_file(
 ) -> RecordingFile:
     """Like `read_recording`, with remarks on what was assumed or left out.
 
-    `trailing` is for datasets known for scored epochs beyond the end of their recordings: they are left out
-    without a warning.
+    With `trailing`, scored epochs beyond the end of the recording are left out without a warning, for
+    datasets that are known for them.
     """
     path = Path(path)
     with faults_named(path.name):
@@ -126,7 +126,7 @@ def build_recording(
     units: Mapping[str, str] | None = None,
     roles: Mapping[str, str] | None = None,
 ) -> tuple[Recording, tuple[str, ...]]:
-    """Give channels their roles; `roles` (role -> label) are a dataset's own and replace the guess."""
+    """Return a recording whose channels have roles; a dataset's `roles` (role -> label) replace the guess."""
     notes = list(raw.notes)
     notes += [f"channel {label!r} left out: {why}" for label, why in raw.unreadable.items()]
     if not raw.signals:
@@ -159,7 +159,7 @@ def build_recording(
 
 @dataclass(frozen=True, slots=True)
 class Combination:
-    """A channel told in another unit, or the difference of two: first x factor + offset - second x factor."""
+    """A channel in another unit, or the difference of two: (first - second) x factor + offset."""
 
     first: Samples
     factor: float = 1.0
@@ -167,11 +167,11 @@ class Combination:
     second: Samples | None = None
 
     def __len__(self) -> int:
-        """Return how many samples there are."""
+        """Return the number of samples."""
         return len(self.first)
 
     def __getitem__(self, where: slice) -> Floats:
-        """Return those of a slice with step 1."""
+        """Return the samples of a slice with step 1."""
         values = np.asarray(self.first[where], dtype=np.float64)
         if self.second is not None:
             values = values - np.asarray(self.second[where], dtype=np.float64)
@@ -185,8 +185,8 @@ def _reader(path: Path) -> Callable[[Path], RawRecording]:
         head = file.read(8)
     kind = "wfdb" if path.suffix.lower() == ".hea" else "edf"
     if kind == "edf" and not head.startswith((b"0       ", b"\xffBIOSEMI")):
-        found = "is empty (0 bytes)" if not head else f"begins with {head!r}"
-        raise file_error(path, f"{found}, expected EDF or EDF+, or the header (.hea) of a WFDB record.")
+        content = "is empty (0 bytes)" if not head else f"begins with {head!r}"
+        raise file_error(path, f"{content}, expected EDF or EDF+, or the header (.hea) of a WFDB record.")
     reader: Callable[[Path], RawRecording] = load(RECORDING_READERS[kind])
     return reader
 
@@ -198,7 +198,7 @@ def _guess_roles(signals: Mapping[str, Signal | Series]) -> Mapping[str, str]:
 def _with_units(
     path: Path, raw: RawRecording, units: Mapping[str, str], channels: Mapping[str, str], notes: list[str]
 ) -> dict[str, Signal | Series]:
-    """Channels with the units a caller gave; one the file gives already is not overruled."""
+    """Return channels with the units a caller gave; refuse a unit for a channel that has one in the file."""
     signals = dict(raw.signals)
     guessed = _guess_roles(signals) if units else {}
     for name, unit in units.items():
@@ -257,7 +257,7 @@ def _scorings(
     recording: Recording,
     scoring: ScoringLike | Mapping[str, ScoringLike] | None,
 ) -> tuple[dict[str, Scoring], tuple[str, ...]]:
-    """Scorings by scorer, each with the time it begins."""
+    """Return scorings by scorer, each with the time at which it begins, and remarks."""
     if scoring is None:
         given: Mapping[str, ScoringLike] = {EMBEDDED: path} if raw.has_scoring else {}
     else:
@@ -283,7 +283,7 @@ def _scorings(
 
 
 def _begins(night: Hypnogram, recording: Recording, label: str) -> float:
-    """Seconds from the recording's start to the scoring's, by their clocks."""
+    """Return the seconds from the recording's start to the scoring's, by their clocks."""
     begins = begins_after(night, recording)
     if begins is None:
         raise InputError(
@@ -307,7 +307,7 @@ def lay_over(
 ) -> tuple[Recording, tuple[str, ...]]:
     """Return the recording with these scorings by scorer, and what was done to make them fit.
 
-    `trailing` is for datasets known for scored epochs beyond the recording's end; else a warning counts them.
+    Scored epochs beyond the recording's end are left out, with a warning unless `trailing`.
     """
     cuts = {name: _cut(scoring) for name, scoring in scorings.items()}
     if len({round(cut, 3) for cut in cuts.values()}) > 1:
@@ -327,7 +327,7 @@ def lay_over(
 
 
 def fit(night: Hypnogram, recording: Recording, begins: float = 0.0, *, trailing: bool = False) -> Hypnogram:
-    """Return a hypnogram with exactly the recording's epochs; those it does not have are unscored."""
+    """Return a hypnogram with exactly the recording's epochs; epochs that `night` lacks are unscored."""
     n_epochs = int((recording.seconds + SLACK_SECONDS) // night.epoch_seconds)
     if n_epochs < 1:
         raise FileFormatError(
@@ -356,10 +356,10 @@ def fit(night: Hypnogram, recording: Recording, begins: float = 0.0, *, trailing
 
 
 def begins_after(night: Hypnogram, recording: Recording) -> float | None:
-    """Seconds from the start of a recording to that of its scoring, by their clocks; None if they are apart.
+    """Return the seconds from a recording's start to its scoring's, by their clocks; None without overlap.
 
-    Where a clock is missing, both begin together. Files of one night may carry different dates, since dates
-    are often removed: then their times of day count, if they agree to within an epoch.
+    If a clock is missing, both begin together. Files of one night may have different dates, since dates are
+    often removed: then their times of day count, if they agree to within an epoch.
     """
     scored, recorded = night.start, recording.start
     if scored is None or recorded is None or (scored.tzinfo is None) != (recorded.tzinfo is None):
@@ -372,7 +372,7 @@ def begins_after(night: Hypnogram, recording: Recording) -> float | None:
 
 
 def cropped(recording: Recording, first_seconds: float, end_seconds: float) -> Recording:
-    """Return the part of a recording between two times; scorings are cut at the epochs nearest to them."""
+    """Return the part of a recording between two times; scorings are cut at the nearest epochs."""
     parts = {role: crop(signal, first_seconds, end_seconds) for role, signal in recording.signals.items()}
     start = None if recording.start is None else recording.start + timedelta(seconds=first_seconds)
     scorings = {}
@@ -393,7 +393,7 @@ def cropped(recording: Recording, first_seconds: float, end_seconds: float) -> R
 
 
 def _cut(scoring: Scoring) -> float:
-    """Seconds from the recording's start to the first boundary between epochs."""
+    """Return the seconds from the recording's start to the first boundary between epochs."""
     epoch = scoring.hypnogram.epoch_seconds
     cut = scoring.begins % epoch
     return 0.0 if min(cut, epoch - cut) <= SNAP * epoch else cut

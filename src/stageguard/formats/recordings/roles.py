@@ -1,4 +1,4 @@
-"""Which channel is the EEG, the chin EMG, a belt: by the labels the field uses."""
+"""Find which channel is the EEG, the chin EMG or a belt, by its label."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stageguard.base.errors import InputError, did_you_mean
 from stageguard.base.records import dataclass
 from stageguard.base.units import quantity_of
 
-# Standard places of electrodes (10-20 and its older names), and what they are referenced to.
+# Standard places of electrodes (10-20 and its older names), and their references.
 _SITE = (
     r"(?:fp[12z]|af[3478z]|f[1-9z]|f10|fc[1-6z]|ft[7-9]|c[1-6z]|cp[1-6z]"
     r"|t[3-9]|t10|tp[7-9]|p[1-8z]|po[3478z]|o[12z])"
@@ -20,7 +20,7 @@ _EEG = rf"(?:eeg\b.*|eeg ?\d*|{_SITE}(?: ?[-_:/] ?{_REFERENCE})?)"
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A role, the labels that mean it, and what its unit may measure ("" = a unit that is not given)."""
+    """A role, its labels, the quantities its unit may measure, and labels that are never this role."""
 
     role: str
     labels: re.Pattern[str]
@@ -33,7 +33,7 @@ def _rule(role: str, labels: str, quantities: str = "", never: str = "") -> Rule
     return Rule(role, re.compile(labels), tuple(quantities.split()), banned)
 
 
-# Tried in this order: "EMG chin" is no EEG, "ECG" in "EEG ECG" wins, "EOG" comes before "E".
+# Tried in this order: "EMG chin" is not EEG, "EEG ECG" is ECG, "EOG" comes before "E".
 RULES = (
     _rule("radar_i", r"radar[ _-]*i\b|^i[ _-]?channel"),
     _rule("radar_q", r"radar[ _-]*q\b|^q[ _-]?channel"),
@@ -57,15 +57,15 @@ RULES = (
     _rule("counts", r"^activity|^counts?$|actigra", "count"),
     _rule("eeg", rf"^{_EEG}$", "voltage", r"qual|imped|stat"),
 )
-SLOW_EMG_HZ = 20.0  # below this an EMG channel is the envelope of one
+SLOW_EMG_HZ = 20.0  # below this rate, an EMG channel is the envelope of an EMG
 _FIRST_EEG = ("c4", "c3", "f4", "f3", "o2", "o1", "cz", "fpz", "fz", "pz", "oz", "fp2", "fp1")
 
 
 def guess_roles(channels: Mapping[str, tuple[str, float | None]]) -> dict[str, str]:
-    """Role -> label for channels given as label -> (unit, rate in Hz, None where it is uneven).
+    """Return role -> label for channels given as label -> (unit, rate in Hz or None if uneven).
 
-    Several channels of a kind are numbered: "eeg", "eeg_2", ... Central leads against a mastoid come first,
-    then frontal and occipital ones; otherwise the file's order counts.
+    Several channels of a kind are numbered: "eeg", "eeg_2", ... Central EEG leads come first, then frontal
+    and occipital ones; otherwise the order is the file's.
     """
     labels_of: dict[str, list[str]] = {}
     for label, (unit, rate_hz) in channels.items():
@@ -83,15 +83,15 @@ def guess_roles(channels: Mapping[str, tuple[str, float | None]]) -> dict[str, s
 
 
 def find_label(wanted: str, labels: Sequence[str], role: str, name: str) -> str | tuple[str, str]:
-    """Label a caller means: exactly, then ignoring case and blanks, then as a difference of two."""
+    """Return the label a caller means: exact, then ignoring case and spaces, then as difference of two."""
     if wanted in labels:
         return wanted
     plain = {_plain(label).replace(" ", ""): label for label in reversed(labels)}
     key = _plain(wanted).replace(" ", "")
     if key in plain:
         return plain[key]
-    for place in (i for i, letter in enumerate(key) if letter == "-"):
-        pair = key[:place], key[place + 1 :]
+    for dash in (i for i, letter in enumerate(key) if letter == "-"):
+        pair = key[:dash], key[dash + 1 :]
         if all(part in plain for part in pair):
             return plain[pair[0]], plain[pair[1]]
     raise InputError(
@@ -117,7 +117,7 @@ def _plain(label: str) -> str:
 
 
 def _eeg_rank(label: str) -> int:
-    """Place of an EEG channel among several; equal ranks keep the file's order."""
+    """Return the rank of an EEG channel among several; equal ranks keep the file's order."""
     plain = re.sub(r"^eeg[ _-]*", "", _plain(label))
     site = re.match(_SITE, plain)
     if not plain or site is None:

@@ -1,8 +1,8 @@
-"""WFDB records (.hea with .dat), slice by slice in standard units, and their annotations (.atr, .ecg, .st).
+"""Read WFDB records (.hea with .dat), slice by slice in standard units, and annotations (.atr, .ecg, .st).
 
-Single-segment records in formats 16, 61, 80 and 212, which is what sleep databases use. The layouts are those
-of header(5), signal(5) and annot(5) in the WFDB manuals. The library wfdb brings pandas and matplotlib along:
-it is the oracle of the tests.
+Single-segment records in formats 16, 61, 80 and 212 are read, which sleep databases use. The layouts are
+those of header(5), signal(5) and annot(5) in the WFDB manuals. The library wfdb is not used because it
+requires pandas and matplotlib; the tests compare with it.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from stageguard.night.recording import Series, Signal
 MOST_SIGNALS = 512
 BLOCK_FRAMES = 1_000_000
 DEFAULT_RATE, DEFAULT_GAIN = 250.0, 200.0
-# Format -> bytes per two samples, and the value that stands for a missing sample.
+# Format -> bytes per two samples, and the value of a missing sample.
 FORMATS = {16: (4, -32768), 61: (4, -32768), 80: (2, -128), 212: (3, -2048)}
 _RATE = re.compile(r"([\d.]+(?:e[+-]?\d+)?)(?:/.*)?\Z", re.IGNORECASE)
 _GAIN = re.compile(r"(-?[\d.]+(?:e[+-]?\d+)?)(?:\((-?\d+)\))?(?:/(\S+))?\Z", re.IGNORECASE)
-_LEFT_OUT = ("", "", "0", "", "0", "", "", "", "")  # fields of a signal's line, where it ends before them
+_LEFT_OUT = ("", "", "0", "", "0", "", "", "", "")  # defaults for fields at the end of a signal's line
 _FORMAT = re.compile(r"(\d+)(?:x(\d+))?(?::(\d+))?(?:\+(\d+))?\Z")
 SKIP, NUM, SUB, CHN, AUX = 59, 60, 61, 62, 63
 _RESOLUTION = re.compile(r"## time resolution: (\d+(?:\.\d+)?)")
-# Codes that mark a beat, by the table of the WFDB manual: N L R a V F J A S E j / Q e n f r B.
+# Codes that mark a beat, from the table of the WFDB manual: N L R a V F J A S E j / Q e n f r B.
 BEATS = frozenset({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 25, 30, 34, 35, 38, 41})
 
 
 @dataclass(frozen=True, slots=True)
 class WfdbSignal:
-    """What a header says of one signal."""
+    """What a header says about one signal."""
 
     file: str
     format: int
@@ -54,7 +54,7 @@ class WfdbSignal:
 
 @dataclass(frozen=True, slots=True)
 class WfdbHeader:
-    """What a header says of a record."""
+    """What a header says about a record."""
 
     path: Path
     rate_hz: float
@@ -67,7 +67,7 @@ class WfdbHeader:
 
 @dataclass(frozen=True, slots=True)
 class WfdbChannel:
-    """Samples of one signal in its file, in the unit asked for; NaN where they are marked as missing."""
+    """Samples of one signal in its file, in the wanted unit; NaN if marked as missing."""
 
     path: Path
     format: int
@@ -103,7 +103,7 @@ class WfdbChannel:
         return values
 
     def _frames(self, first: int, n_frames: int) -> Ints32:
-        """Digital samples of all signals of the file, one frame per row."""
+        """Return digital samples of all signals of the file, one frame per row."""
         low, high = first * self.frame_samples, (first + n_frames) * self.frame_samples
         low_pair, high_pair = low // 2, -(-high // 2)  # two samples of format 212 share three bytes
         pair_bytes = FORMATS[self.format][0]
@@ -117,13 +117,13 @@ class WfdbChannel:
 
 
 def unpack(data: bytes, format: int) -> Ints32:
-    """Return the samples in bytes of a WFDB format."""
+    """Return the samples in the bytes of a WFDB format."""
     if format in (16, 61):
         usable = data[: len(data) // 2 * 2]
         return np.frombuffer(usable, dtype="<i2" if format == 16 else ">i2").astype(np.int32)
     if format == 80:
         return np.frombuffer(data, dtype=np.uint8).astype(np.int32) - 128
-    if len(data) % 3 == 2:  # an odd number of samples may be stored in two bytes less one
+    if len(data) % 3 == 2:  # the last of an odd number of samples may have only two bytes
         data += b"\x00"
     triples = np.frombuffer(data[: len(data) // 3 * 3], dtype=np.uint8).reshape(-1, 3).astype(np.int32)
     samples = np.empty((len(triples), 2), dtype=np.int32)
@@ -134,7 +134,7 @@ def unpack(data: bytes, format: int) -> Ints32:
 
 
 def read_wfdb_recording(path: Path) -> RawRecording:
-    """Channels of a WFDB record by their descriptions; voltages are in uV."""
+    """Return the channels of a WFDB record by their descriptions; voltages are in uV."""
     header = read_wfdb_header(path)
     signals: dict[str, Signal | Series] = {}
     by_file: dict[str, list[WfdbSignal]] = {}
@@ -167,7 +167,7 @@ def read_wfdb_recording(path: Path) -> RawRecording:
 
 
 def _data_file(header: WfdbHeader, name: str, group: list[WfdbSignal], frame_samples: int) -> Path:
-    """Check that a signal file is there and as long as the header says."""
+    """Return the path of a signal file, checked to be as long as the header says."""
     path = header.path.parent / name
     if Path(name).name != name:
         raise file_error(header.path, f"names the signal file {name[:60]!r}, expected one beside the header.")
@@ -187,7 +187,7 @@ def _data_file(header: WfdbHeader, name: str, group: list[WfdbSignal], frame_sam
 
 
 def read_wfdb_header(path: Path) -> WfdbHeader:
-    """Read and check a header; anything wrong is one line that names the file."""
+    """Read and check a header; an error names the file."""
     text = read_text(path, "a header", errors="replace")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     comments = tuple(line[1:].strip() for line in lines if line.startswith("#"))
@@ -224,7 +224,7 @@ def _float(text: str) -> float:
 
 
 def _n_frames(path: Path, text: str, signals: tuple[WfdbSignal, ...]) -> int:
-    """Return the samples per signal; where the header does not say, as many as the first file holds."""
+    """Return the samples per signal: from the header, else as many as the first file holds."""
     if not text.isdecimal() or len(text) > 15:
         raise file_error(path, f"gives {text[:40]!r} as number of samples, expected a whole number.")
     if int(text):
@@ -240,7 +240,7 @@ def _n_frames(path: Path, text: str, signals: tuple[WfdbSignal, ...]) -> int:
 
 
 def _signal(path: Path, line: str) -> WfdbSignal:
-    """Read the line of a signal: file, format, gain, resolution, zero and, behind three more, its name."""
+    """Read the line of a signal: file, format, gain, resolution, zero, three other fields and its name."""
     parts = line.split(maxsplit=8)
     layout = _FORMAT.match(parts[1]) if len(parts) > 1 else None
     if layout is None:
@@ -273,7 +273,7 @@ def _signal(path: Path, line: str) -> WfdbSignal:
 
 
 def _start(path: Path, parts: list[str]) -> tuple[datetime | None, tuple[str, ...]]:
-    """When the record begins; a time without a date is told on a date that stands for it."""
+    """Return when the record begins; a time without a date gets the date `NO_DATE`."""
     time = re.fullmatch(r"(?:(\d{1,2}):)?(\d{1,2}):(\d{1,2}(?:\.\d{1,6})?)", parts[0]) if parts else None
     if time is None:
         return None, ()
@@ -289,7 +289,7 @@ def _start(path: Path, parts: list[str]) -> tuple[datetime | None, tuple[str, ..
 
 @dataclass(frozen=True, slots=True)
 class WfdbAnnotation:
-    """What is said of a sample: a code, and text where there is some."""
+    """An annotation at a sample: a code, and perhaps a text."""
 
     sample: int
     code: int
@@ -298,14 +298,14 @@ class WfdbAnnotation:
 
 @dataclass(frozen=True, slots=True)
 class WfdbAnnotations:
-    """Annotations in the file's order, and the samples per second they count by where the file says so."""
+    """Annotations in the file's order, and their samples per second if the file says so."""
 
     marks: tuple[WfdbAnnotation, ...]
     rate_hz: float | None = None
 
 
 def read_wfdb_annotations(path: Path) -> WfdbAnnotations:
-    """All annotations of a file. One that ends before its end mark is refused."""
+    """Return all annotations of a file; refuse a file without its end mark."""
     data = read_file(path, "annotations")
     marks: list[WfdbAnnotation] = []
     at, sample = 0, 0
@@ -317,7 +317,7 @@ def read_wfdb_annotations(path: Path) -> WfdbAnnotations:
         at += 2
         if word == 0:
             return _without_remarks(marks)
-        if code == SKIP:  # four bytes, the high half first and each half with its low byte first
+        if code == SKIP:  # four bytes: the high half first, each half with its low byte first
             if at + 4 > len(data):
                 raise file_error(path, "ends within a time. Was it copied completely?")
             sample += int.from_bytes(data[at + 2 : at + 4] + data[at : at + 2], "little", signed=True)
@@ -340,7 +340,7 @@ def read_wfdb_annotations(path: Path) -> WfdbAnnotations:
 
 
 def _without_remarks(marks: list[WfdbAnnotation]) -> WfdbAnnotations:
-    """Take out what the file says about itself: texts that begin with ##, such as its time resolution."""
+    """Remove remarks on the file itself, texts that begin with ##, and read its time resolution from them."""
     resolutions = [_RESOLUTION.match(mark.text) for mark in marks]
     rates = [float(match[1]) for match in resolutions if match is not None]
     kept = tuple(mark for mark in marks if not mark.text.startswith("##"))
@@ -348,7 +348,7 @@ def _without_remarks(marks: list[WfdbAnnotation]) -> WfdbAnnotations:
 
 
 def read_wfdb_beats(path: Path, rate_hz: float) -> Series:
-    """Read the times of all beats, normal or not; values are the seconds since the beat before."""
+    """Return the times of all beats, normal or not; values are the seconds since the previous beat."""
     annotations = read_wfdb_annotations(path)
     samples = [mark.sample for mark in annotations.marks if mark.code in BEATS]
     if not samples:

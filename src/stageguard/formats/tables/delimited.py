@@ -30,7 +30,7 @@ from stageguard.guard import kernels
 DELIMITERS = ("\t", ";", ",")
 HEADER_SEARCH_LINES = 20
 MOST_COLUMNS = 10_000
-# A column of such a name that has several values: more than one night in the file.
+# If a column of such a name has several values, the file holds more than one night.
 NIGHT_COLUMNS = (
     *("id", "recording", "recording_id", "record_id", "night", "night_id", "session", "session_id"),
     *("subject", "subject_id", "subjectid", "participant", "participant_id", "patient", "patient_id"),
@@ -40,19 +40,19 @@ PART_COLUMNS = {
     **dict.fromkeys(("channel", "ch", "electrode"), "channels"),
     **dict.fromkeys(("scorer", "rater", "annotator"), "scorers"),
 }
-DECODED_COLUMNS = frozenset(("stage", "label", "argmax_stage"))  # what `decode` writes has them
-_SPACES = " \t\x0b\x0c\x1c\x1d\x1e\x1f"  # of ASCII, that `strip` takes away
+DECODED_COLUMNS = frozenset(("stage", "label", "argmax_stage"))  # in all outputs of `decode`
+_SPACES = " \t\x0b\x0c\x1c\x1d\x1e\x1f"  # ASCII characters that `strip` removes
 _COMMA = re.compile(r"^([+-]?\d*),(\d+)$", re.ASCII)  # a cell that is a number with a decimal comma
 
 Row = Sequence[str]
 
 
 class EvenRows(Sequence[Row]):
-    """Rows of one length: of a whole night, no cell is made that nobody asks for."""
+    """Rows of one length, whose cells are made only when needed: a night has thousands."""
 
     def __init__(self, text: str, delimiter: str, width: int, numbers: Floats | None) -> None:
         self._text, self._delimiter, self._width = text, delimiter, width
-        self.numbers = numbers  # (n_rows, width), or None where a cell is anything but a plain number
+        self.numbers = numbers  # (n_rows, width), or None if any cell is not a plain number
         self._n_rows = text.count("\n") + 1 if numbers is None else len(numbers)
 
     @cached_property
@@ -60,18 +60,18 @@ class EvenRows(Sequence[Row]):
         return self._text.replace("\n", self._delimiter).split(self._delimiter)
 
     def __len__(self) -> int:
-        """Return how many rows there are."""
+        """Return the number of rows."""
         return self._n_rows
 
     def __iter__(self) -> Iterator[Row]:
-        """Yield one row after the other: whoever looks at the first does not want all of them."""
+        """Yield rows one by one, so that a look at the first rows does not split them all."""
         end = -1
         for _ in range(self._n_rows):
             begin, end = end + 1, self._text.find("\n", end + 1)
             yield self._text[begin : end if end >= 0 else None].split(self._delimiter)
 
     def __getitem__(self, row: Any) -> Any:
-        """Return the cells of a row, or those of several."""
+        """Return the cells of one row or of several."""
         if isinstance(row, slice):
             return [self[number] for number in range(len(self))[row]]
         first = range(len(self))[row] * self._width
@@ -84,7 +84,7 @@ class EvenRows(Sequence[Row]):
 
 @dataclass(frozen=True, slots=True)
 class TextTable:
-    """Names of the columns, rows with one cell for each, and where each row stands in its file."""
+    """Names of the columns, rows with one cell per column, and the line of each row in its file."""
 
     path: Where
     header: tuple[str, ...]
@@ -94,18 +94,18 @@ class TextTable:
     notes: tuple[str, ...] = ()
 
     def column(self, column: str | int) -> tuple[str, ...]:
-        """Return the cells of a column, by its name or its index."""
+        """Return the cells of a column, given its name or its index."""
         index = self.header.index(column) if isinstance(column, str) else column
         if isinstance(self.rows, EvenRows):
             return self.rows.column(index)
         return tuple([row[index] for row in self.rows])
 
     def records(self) -> list[dict[str, str]]:
-        """Return each row as cells by the name of their column."""
+        """Return each row as cells by column name."""
         return [dict(zip(self.header, row, strict=True)) for row in self.rows]
 
     def seconds(self, name: str) -> Floats:
-        """Return the numbers of a column of times; a cell that is none is an error that names its line."""
+        """Return a column of times as numbers; any other cell is an error that names its line."""
         cells = self.column(name)
         values = [as_number(cell) for cell in cells]
         if None in values:
@@ -114,7 +114,7 @@ class TextTable:
         return np.array(values, dtype=np.float64)
 
     def numbers(self, index: int) -> tuple[Floats, bool]:
-        """Return the numbers of a column, NaN where missing, and whether they had decimal commas."""
+        """Return the numbers of a column, NaN if missing, and whether they had decimal commas."""
         if isinstance(self.rows, EvenRows) and self.rows.numbers is not None:
             return self.rows.numbers[:, index], False
         cells = self.column(index)
@@ -139,10 +139,10 @@ class TextTable:
 
 
 def read_text(path: Path, kind: str = "text", *, utf16: bool = False, fallback: str | None = None) -> str:
-    """Text of a file, held to a limit of `base.files`, with plain line ends and no byte order mark.
+    """Return the text of a file with plain line ends and no byte order mark.
 
-    UTF-16, as spreadsheets save it, is read if `utf16`, and what is not UTF-8 by the encoding `fallback`;
-    both are refused otherwise.
+    `kind` names the size limit of `base.files`. UTF-16, as spreadsheets save it, is read if `utf16`, and text
+    that is not UTF-8 with the encoding `fallback`; both are refused otherwise.
     """
     data = read_file(path, kind)
     if data[:2] in UTF16_MARKS:
@@ -164,7 +164,7 @@ def read_text(path: Path, kind: str = "text", *, utf16: bool = False, fallback: 
 
 
 def text_lines(path: Path) -> list[str]:
-    """Return the lines of a text without the empty ones at its end; none is an error."""
+    """Return the lines of a text without empty ones at the end; an empty text is an error."""
     lines = read_text(path).split("\n")
     while lines and not lines[-1].strip():
         lines.pop()
@@ -179,7 +179,7 @@ def first_filled(lines: Sequence[str]) -> int:
 
 
 def split_line(line: str, delimiter: str) -> tuple[str, ...]:
-    """Cells of one line, without the space around them; none when the quotes do not match."""
+    """Return the cells of one line, stripped; none if the quotes do not match."""
     try:
         rows = list(csv.reader([line], delimiter=delimiter, skipinitialspace=True))
     except csv.Error:
@@ -196,11 +196,11 @@ def split_rows(
     quotes: bool = True,
     exact: int | None = None,
 ) -> tuple[list[Row], Sequence[int]]:
-    """Cells of lines, without the space around them, and the line each row begins on.
+    """Return the stripped cells of lines, and the line that each row begins on.
 
-    `numbers` says what line of the file each is, as editors count. If `quotes` enclose cells, these may hold
-    delimiters and line breaks; else they are characters like others. Cells of the column `exact` keep the
-    space around what they hold.
+    `numbers` are the numbers of the lines in the file, counted from 1. If `quotes`, cells in quotes may hold
+    delimiters and line breaks; otherwise quotes are ordinary characters. Cells of the column `exact` are not
+    stripped.
     """
 
     def stripped(row: Row) -> Row:
@@ -233,10 +233,10 @@ def split_rows(
 def even_rows(
     path: Where, text: str, header_line: int, delimiter: str, header: Sequence[str]
 ) -> TextTable | None:
-    """Return what `rows_below` does of the text below a header, if nothing in it needs a closer look.
+    """Return the same as `rows_below` if the text below the header is simple, else None.
 
-    That is: no quotes, no space in or around cells, no empty rows at the end, and as many cells in every row
-    as in the header. Otherwise None.
+    Simple text has no quotes, no space in or around cells, no empty rows at the end, and as many cells in
+    every row as in the header.
     """
     text, width = text.rstrip("\n"), len(header)
     if width < 2:
@@ -250,14 +250,14 @@ def even_rows(
 
 
 def _is_even(text: str, delimiter: str, width: int) -> bool:
-    """Whether nothing in a text needs a closer look, as `even_rows` says."""
+    """Whether a text is simple, as `even_rows` says."""
     last = text[text.rfind("\n") + 1 :]
     if not last.strip(delimiter) or '"' in text or not text.isascii():
         return False
     if any(mark in text for mark in _SPACES if mark != delimiter):
         return False
     n_rows = text.count("\n") + 1
-    # a line end is a cell of its own, so that a row of another length shows
+    # line ends become cells, so that a row of another length is noticed
     cells = text.replace("\n", f"{delimiter}\n{delimiter}").split(delimiter)
     return len(cells) == n_rows * (width + 1) - 1 and cells[width :: width + 1].count("\n") == n_rows - 1
 
@@ -265,7 +265,7 @@ def _is_even(text: str, delimiter: str, width: int) -> bool:
 def rows_below(
     path: Where, lines: Sequence[str], header_line: int, delimiter: str, header: Sequence[str]
 ) -> TextTable:
-    """Return the table below a header, -1 where there is none; every row needs one cell per column.
+    """Return the table below the line `header_line`, -1 without a header; rows need one cell per column.
 
     Rows of empty cells at the end, as spreadsheets write them, are left out.
     """
@@ -274,7 +274,7 @@ def rows_below(
         end -= 1
         n_empty += delimiter in lines[end]
     if end == header_line + 1 and n_empty:
-        end, n_empty = len(lines), 0  # nothing but empty cells: epochs without evidence
+        end, n_empty = len(lines), 0  # all cells are empty: epochs without evidence
         while not lines[end - 1]:
             end -= 1
     numbers = range(header_line + 2, end + 1)
@@ -292,7 +292,7 @@ def rows_below(
 
 
 def read_rows(path: Path, wanted: Sequence[str]) -> TextTable:
-    """Return the table whose header has all of these names, in any order; its names are in lower case."""
+    """Return the table whose header has all of these names, in any order; header names are lower-cased."""
     table = find_rows(path, text_lines(path), {*wanted}.issubset)
     if table is None:
         raise file_error(
@@ -304,7 +304,7 @@ def read_rows(path: Path, wanted: Sequence[str]) -> TextTable:
 def find_rows(
     path: Path, lines: Sequence[str], is_header: Callable[[Sequence[str]], bool]
 ) -> TextTable | None:
-    """Return `stage_rows` below the first line whose cells, in lower case, are the header, or None."""
+    """Return `stage_rows` below the first line that `is_header` accepts in lower case, or None."""
     for number, line in enumerate(lines[:HEADER_SEARCH_LINES]):
         for delimiter in DELIMITERS:
             header = split_line(line, delimiter)
@@ -316,7 +316,7 @@ def find_rows(
 def stage_rows(
     path: Path, lines: Sequence[str], header_line: int, delimiter: str, header: Sequence[str]
 ) -> TextTable:
-    """Return `rows_below` with names in lower case; beside semicolons decimal commas become points."""
+    """Return `rows_below` with lower-case names; between semicolons, decimal commas become points."""
     table = rows_below(path, lines, header_line, delimiter, header)
     rows, notes = table.rows, table.notes
     if delimiter == ";":
@@ -337,10 +337,10 @@ def read_delimited(
     fallback: str | None = None,
     expected: str = "a header and rows",
 ) -> TextTable:
-    """Return a table whose first line is its header; blank lines, and `comments` after #, are left out.
+    """Return a table whose first line is its header, without blank lines and, if `comments`, lines with #.
 
-    See `read_text` for `kind`, `utf16` and `fallback`, `split_rows` for `quotes`. The delimiter is by default
-    the one that the first line has most of. The error of an empty file says what was `expected`.
+    See `read_text` for `kind`, `utf16` and `fallback`, and `split_rows` for `quotes`. The default delimiter
+    is the most frequent one in the first line. The error for an empty file says what was `expected`.
     """
     text = read_text(path, kind, utf16=utf16, fallback=fallback)
     numbered = [
@@ -358,12 +358,12 @@ def read_delimited(
 
 
 def cell_error(path: Where, line: int, name: str, expected: str, cell: str) -> Exception:
-    """One line that says what a cell holds, and what was expected there."""
+    """Return the error that says what a cell holds and what was expected."""
     return file_error(path, f"line {line}, column {name!r}: expected {expected}, got {cell[:40]!r}.")
 
 
 def as_moment(path: Where, line: int, cell: str) -> datetime:
-    """Return the date and time that a cell holds; anything else is an error that names its line."""
+    """Return the date and time in a cell; anything else is an error that names its line."""
     try:
         return datetime.fromisoformat(cell)
     except ValueError:
@@ -371,13 +371,13 @@ def as_moment(path: Where, line: int, cell: str) -> datetime:
 
 
 def as_number(cell: str) -> float | None:
-    """Return the finite number a cell holds, or None."""
+    """Return the finite number in a cell, or None."""
     value = float(cell) if is_number(cell) else float("nan")
     return value if isfinite(value) else None
 
 
 def is_number(cell: str) -> bool:
-    """Whether a cell is a number as tables write it."""
+    """Whether a cell is a number; unlike Python, tables have no numbers such as 1_000."""
     if "_" in cell:
         return False
     try:
@@ -396,12 +396,12 @@ def check_widths(path: Where, rows: Sequence[Row], lines: Sequence[int], width: 
 
 @lru_cache(maxsize=4096)
 def is_night_column(name: str) -> bool:
-    """Whether a column of this name says which recording, channel or scorer a row is of."""
+    """Whether a column of this name says which recording, channel or scorer a row belongs to."""
     return re.sub(r"[\s_.\-]+", "_", name.casefold()) in (*NIGHT_COLUMNS, *PART_COLUMNS)
 
 
 def refuse_many(path: Where, name: str, cells: Sequence[str], header: Sequence[str]) -> None:
-    """Refuse a table of several nights, channels or scorers by a column that names them."""
+    """Refuse a table if its column `name` tells several nights, channels or scorers apart."""
     values = list(dict.fromkeys(cells))
     if len(values) < 2 or (len(values) == len(cells) and _counts(values)):
         return
@@ -424,7 +424,7 @@ def refuse_many(path: Where, name: str, cells: Sequence[str], header: Sequence[s
 
 
 def _counts(cells: Sequence[str]) -> bool:
-    """Whether cells are a count of rows."""
+    """Whether cells number the rows."""
     try:
         numbers = [int(cell) for cell in cells]
     except ValueError:

@@ -34,7 +34,7 @@ Raw = TypeVar("Raw", RawDensity, RawHypnogram)
 
 
 def density_of_frame(read: Callable[[Any], tuple[Columns, IndexColumns]]) -> Callable[..., RawDensity]:
-    """Return what reads probabilities of the columns of an object; an index of times says when rows are."""
+    """Return a reader of probabilities from an object whose columns and index `read` returns."""
 
     def density(source: Any, options: DensityOptions) -> RawDensity:
         columns, index = read(source)
@@ -44,14 +44,14 @@ def density_of_frame(read: Callable[[Any], tuple[Columns, IndexColumns]]) -> Cal
 
 
 def in_zone(raw: Raw, index: IndexColumns) -> Raw:
-    """Return a night whose start is told in the time zone of its index."""
+    """Return a night with its start in the time zone of its index."""
     if raw.start is None or raw.start.tzinfo is None or index.zone is None:
         return raw
     return replace(raw, start=raw.start.astimezone(index.zone))
 
 
 def density_of_mapping(source: Mapping[Any, Any], options: DensityOptions) -> RawDensity:
-    """Probabilities of a dictionary of columns, or of the dictionary of a `yasa.Hypnogram`."""
+    """Return the probabilities in a dictionary of columns, or in the dictionary of a `yasa.Hypnogram`."""
     if source.keys() >= yasa.KEYS:
         return yasa.density_of_document("dict of yasa.Hypnogram", source)
     columns = [(_column_name(name), np.asarray(values)) for name, values in source.items()]
@@ -59,7 +59,7 @@ def density_of_mapping(source: Mapping[Any, Any], options: DensityOptions) -> Ra
 
 
 def density_of_xarray(source: Any, options: DensityOptions) -> RawDensity:
-    """Probabilities of an `xarray.DataArray` of (epochs, stages) by its coordinates, or of a `Dataset`."""
+    """Return the probabilities in an `xarray.DataArray` of epochs and stages, or in a `Dataset`."""
     where = type_name(source)
     if type(source).__name__ == "Dataset":
         columns = [(_column_name(name), source[name].to_numpy()) for name in source.data_vars]
@@ -80,7 +80,7 @@ def density_of_xarray(source: Any, options: DensityOptions) -> RawDensity:
 
 
 def _stage_axis(where: str, source: Any, options: DensityOptions) -> tuple[tuple[str, ...], int]:
-    """Return the names of the stages, and the axis of a `DataArray` they are along."""
+    """Return the names of the stages, and the axis of the stages in a `DataArray`."""
     for axis, dim in enumerate(source.dims):
         if dim in source.coords:
             names = tuple(str(name) for name in source.coords[dim].to_numpy())
@@ -96,7 +96,7 @@ def _stage_axis(where: str, source: Any, options: DensityOptions) -> tuple[tuple
 
 
 def _coordinate(source: Any, dim: Any) -> IndexColumns | None:
-    """Return what the coordinate along the epochs says about time."""
+    """Return the coordinate along the epochs, if it tells times."""
     if dim is None or dim not in source.coords:
         return None
     values, name = source.coords[dim].to_numpy(), f"{dim} coordinate"
@@ -113,10 +113,10 @@ def density_of_columns(
     seconds: float | None = None,
     fills_lead: bool = True,
 ) -> RawDensity:
-    """Probabilities of named columns; onset, time, duration, epoch and the index say when rows are.
+    """Return the probabilities in named columns; onset, time, duration, epoch and the index time the rows.
 
-    `seconds` is the epoch length where the object says it. If `fills_lead`, whole epochs before the first row
-    belong to the night.
+    `seconds` is the epoch length if the object says it elsewhere. If `fills_lead`, whole epochs before the
+    first row belong to the night.
     """
     index = index or IndexColumns()
     header = tuple(name for name, _ in columns)
@@ -143,7 +143,7 @@ def density_of_columns(
         by_name = {name.casefold(): np.asarray(cells) for name, cells in columns}
         texts = {name: [str(cell) for cell in cells.tolist()] for name, cells in by_name.items()}
         return luna.density_of_epochs(where, values, names, numbers_of(where, "E", by_name["e"]), texts, None)
-    others = [each for column, each in enumerate(columns) if column not in chosen]
+    others = [column_pair for column, column_pair in enumerate(columns) if column not in chosen]
     timed = [
         (name, time_cells(where, cells))
         for name, cells in (*index.columns, *others)
@@ -157,7 +157,7 @@ def density_of_columns(
 
 
 def pandas_columns(source: Any) -> tuple[Columns, IndexColumns]:
-    """Return columns and index of a `pandas.DataFrame`, also columns whose names are there twice."""
+    """Return columns and index of a `pandas.DataFrame`; a name may occur twice."""
     columns = [(_column_name(name), source.iloc[:, i].to_numpy()) for i, name in enumerate(source.columns)]
     return columns, index_columns(type_name(source), source.index)
 
@@ -167,19 +167,19 @@ def polars_columns(source: Any) -> tuple[Columns, IndexColumns]:
     if type(source).__name__ == "LazyFrame":
         raise file_error(type_name(source), "is not computed yet. Pass its collect().")
     columns = [
-        (each.name, _values(each, getattr(each.dtype, "time_zone", None), each.to_list))
-        for each in source.get_columns()
+        (series.name, _values(series, getattr(series.dtype, "time_zone", None), series.to_list))
+        for series in source.get_columns()
     ]
     return columns, IndexColumns()
 
 
 def _values(column: Any, zone: Any, cells: Callable[[], list[Any]]) -> Any:
-    """Return what a column holds; times of a zone keep it."""
+    """Return the values of a column; times with a zone keep it."""
     return np.array(cells(), dtype=object) if zone else column.to_numpy()
 
 
 def arrow_columns(table: Any, where: Where = "pyarrow.Table") -> tuple[Columns, IndexColumns]:
-    """Return the columns of a `pyarrow.Table`, and the index that pandas left in it."""
+    """Return the columns of a `pyarrow.Table`, and the index that pandas stored in it."""
     columns = [
         (name, _values(each, getattr(each.type, "tz", None), each.to_pylist))
         for name, each in zip(table.column_names, table.columns, strict=True)
@@ -213,7 +213,7 @@ def index_columns(where: Where, index: Any) -> IndexColumns:
 
 
 def stage_table(path: Path, columns: Columns, notes: tuple[str, ...]) -> TextTable:
-    """Return columns as the text of a table of stages."""
+    """Return columns as a table of text, to read stages from."""
     rows = list(zip(*(_texts(path, values) for _, values in columns), strict=True))
     if not rows:
         raise file_error(path, "has no rows. Expected one per epoch.")
@@ -232,7 +232,7 @@ def _column_name(name: Any) -> str:
 
 
 def time_cells(where: Where, values: Any) -> list[str] | Floats:
-    """Return a column as numbers of seconds, or as texts of times and dates."""
+    """Return a column as seconds, or as texts of times and dates."""
     array = np.asarray(values)
     if array.dtype.kind in "mM":
         if np.isnat(array).any():
@@ -248,7 +248,7 @@ def time_cells(where: Where, values: Any) -> list[str] | Floats:
 
 
 def numbers_of(where: Where, name: str, values: Any) -> Floats:
-    """Return a column as numbers: text that spells them too, NaN for what is missing."""
+    """Return a column as numbers, also from text; missing cells are NaN."""
     array = np.asarray(values)
     if array.ndim != 1:
         raise file_error(where, f"column {name[:40]!r} has shape {array.shape}, expected one number per row.")

@@ -36,10 +36,10 @@ from stageguard.formats.tables.row_times import NAMELESS, IndexColumns, meaning_
 from stageguard.formats.tables.timing import RowTimes, read_timing
 from stageguard.night.stages import canonical_name
 
-LONGEST_NAME = 80  # characters of a column that may be a stage
-NAMED = re.compile(r"[B-DF-Zb-df-z]")  # a letter that no number has: only such a line may name stages
+LONGEST_NAME = 80  # most characters of a column name that may be a stage
+NAMED = re.compile(r"[B-DF-Zb-df-z]")  # a letter that occurs in no number, so that the line may name stages
 _DELIMITED = re.compile(r"[\t;,]")
-_LOOKED_AT = 65_536  # characters in which a delimiter is looked for
+_LOOKED_AT = 65_536  # characters that are searched for a delimiter
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Layout:
 
     delimiter: str
     header: tuple[str, ...]
-    header_line: int  # -1 where there is none
+    header_line: int  # -1 without a header
     columns: tuple[int, ...]
     names: tuple[str, ...]
     notes: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Numbers of the stages, the cells they come from, and the columns that say when rows are."""
+    """The numbers of the stages, the cells they come from, and the columns that time the rows."""
 
     values: Floats
     names: tuple[str, ...]  # of the stages
@@ -66,7 +66,7 @@ class Table:
     notes: tuple[str, ...]
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """Return the cells of a column, whatever the case of its name; none where there is no such column."""
+        """Return the cells of a column, whatever the case of its name; none without such a column."""
         names = [cell.casefold() for cell in self.text.header]
         return self.text.column(names.index(name)) if name in names else ()
 
@@ -74,18 +74,18 @@ class Table:
 def read_table(
     path: Path, options: DensityOptions, *, expected: Sequence[str] = (), fills_lead: bool = True
 ) -> RawDensity:
-    """Probabilities from a delimited text file with one row per epoch.
+    """Return the probabilities in a delimited text file with one row per epoch.
 
-    Columns are matched by stage name in any order and any known alias. Columns such as onset, time, duration
-    and epoch say how long epochs are, which are missing and when the first is; others are ignored and listed
-    unless `expected`. A row whose stage cells are all empty or NaN is an epoch without evidence. So are whole
-    epochs before the first row if `fills_lead`.
+    Columns are matched by stage name, in any order and with any known alias. Columns such as onset, time,
+    duration and epoch say how long epochs are, which are missing, and when the first begins. Other columns
+    are ignored, with a remark unless `expected`. A row whose stage cells are all empty or NaN is an epoch
+    without evidence. So are whole epochs before the first row if `fills_lead`.
     """
     return density_of_table(load_table(path, options, expected=expected), options, fills_lead=fills_lead)
 
 
 def density_of_table(table: Table, options: DensityOptions, *, fills_lead: bool = True) -> RawDensity:
-    """Return the probabilities of a table's rows, at the times that its columns tell."""
+    """Return the probabilities of a table's rows, timed by its columns."""
     path, lines = table.text.path, table.text.lines
     times = row_times(path, [*table.index.columns, *table.times], table.index.meanings)
     notes = table.notes + table.index.notes
@@ -105,7 +105,7 @@ def timed_density(
     notes: tuple[str, ...],
     fills_lead: bool,
 ) -> RawDensity:
-    """Return probabilities of rows that are one epoch each, at these times."""
+    """Return the probabilities of rows that are one epoch each, at these times."""
     timing = read_timing(where, times, lines, given=options.epoch_seconds, fills_lead=fills_lead)
     return RawDensity(
         values,
@@ -124,11 +124,11 @@ def timed_density(
 def load_table(
     path: Path, options: DensityOptions, epoch_column: str | None = None, expected: Sequence[str] = ()
 ) -> Table:
-    """Numbers of a table; `epoch_column` alone tells when rows are; `expected` others need no remark."""
+    """Return a table; `epoch_column`, if named, alone times the rows; `expected` columns need no remark."""
     text, is_spaced = _tabbed(read_text(path))
     if not text or text.isspace():
         raise file_error(path, "holds nothing but blank space. Expected a header such as W,N1,N2,N3,R.")
-    lines = text.split("\n", HEADER_SEARCH_LINES)  # the last one is all the rest
+    lines = text.split("\n", HEADER_SEARCH_LINES)  # the last item is all the rest
     layout = find_layout(path, lines[:HEADER_SEARCH_LINES], options)
     header = (layout.header_line, layout.delimiter, layout.header)
     below = "\n".join(lines[layout.header_line + 1 :])
@@ -143,7 +143,7 @@ def table_of(
     expected: Sequence[str] = (),
     remarks: tuple[str, ...] = (),
 ) -> Table:
-    """Numbers of the rows of one night; see `load_table`."""
+    """Return the numbers of the rows of one night; see `load_table`."""
     values, has_commas = _stage_values(cells, layout)
     for column, name in enumerate(layout.header):
         if is_night_column(name):
@@ -160,7 +160,7 @@ def table_of(
 
 
 def _stage_values(cells: TextTable, layout: Layout) -> tuple[Floats, bool]:
-    """Return the numbers of the stages, for all or none of a row, and whether they had decimal commas."""
+    """Return the numbers of the stages, and whether they had decimal commas; refuse incomplete rows."""
     columns = [cells.numbers(column) for column in layout.columns]
     values = np.column_stack([numbers for numbers, _ in columns])
     is_missing = np.isnan(values)
@@ -178,14 +178,14 @@ def _stage_values(cells: TextTable, layout: Layout) -> tuple[Floats, bool]:
 
 @lru_cache(maxsize=4096)
 def stage_of(cell: str) -> str | None:
-    """Return the stage a column's name stands for, quickly for those that are numbers or text."""
+    """Return the stage that a column's name means, or None, quickly for numbers and long text."""
     if not cell or len(cell) > LONGEST_NAME or cell[0] in "0123456789+-.":
         return None
     return canonical_name(cell)
 
 
 def find_layout(path: Path, lines: Sequence[str], options: DensityOptions) -> Layout:
-    """Header line and delimiter among the first lines: the pair under which most cells are stage names."""
+    """Return the layout with the header line and delimiter that make most cells stage names."""
     _refuse_wide(path, lines)
     wanted = {stage.casefold() for stage in options.stages or ()}
     profile_stages = {*options.scheme.names} if options.scheme and options.stages is None else set()
@@ -214,7 +214,7 @@ def find_layout(path: Path, lines: Sequence[str], options: DensityOptions) -> La
 def choose_columns(
     path: Where, header: Sequence[str], options: DensityOptions
 ) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Return index and name of the stages' columns: the caller's, the scheme's, or all that are one."""
+    """Return indices and names of the stage columns: the caller's, the scheme's, or all that name a stage."""
     stages = options.stages
     if stages is None and options.scheme is not None and {*options.scheme.names} <= {*header}:
         stages = options.scheme.names
@@ -237,7 +237,7 @@ def choose_columns(
 def _other_columns(
     cells: TextTable, layout: Layout, epoch_column: str | None, expected: Sequence[str]
 ) -> tuple[list[tuple[str, Sequence[str] | Floats]], IndexColumns, list[str]]:
-    """Return the columns that tell when rows are, a nameless index, and the names of what is ignored."""
+    """Return the columns that time rows, a nameless index, and the names of ignored columns."""
     numbers: dict[str, Sequence[str] | Floats] = {}
     texts: dict[str, Sequence[str] | Floats] = {}
     index, ignored = IndexColumns(), []
@@ -262,7 +262,7 @@ def _other_columns(
 
 
 def _times(cells: TextTable, column: int) -> Floats:
-    """Return the numbers of a column that says when a row is; none may be missing."""
+    """Return the numbers of a column that times rows; none may be missing."""
     values, _ = cells.numbers(column)
     for row in np.flatnonzero(~np.isfinite(values))[:1].tolist():
         raise cell_error(
@@ -272,7 +272,7 @@ def _times(cells: TextTable, column: int) -> Floats:
 
 
 def _first_cell(cells: TextTable, column: int) -> str:
-    """Return the first cell of a column that says anything."""
+    """Return the first cell of a column that is not missing."""
     return next((row[column] for row in cells.rows if row[column].casefold() not in MISSING_WORDS), "")
 
 
@@ -289,7 +289,7 @@ def _refuse_wide(path: Path, lines: Sequence[str]) -> None:
 
 
 def _headerless_layout(path: Path, lines: Sequence[str], stages: Sequence[str] | None) -> Layout:
-    """Bare numbers are read only when the caller names every column."""
+    """Return the layout of bare numbers, which are read only if the caller names every column."""
     first = first_filled(lines)
     lines = lines[first:]
     delimiter = max(DELIMITERS, key=lambda mark: len(split_line(lines[0], mark)))
@@ -320,7 +320,7 @@ def _headerless_layout(path: Path, lines: Sequence[str], stages: Sequence[str] |
 
 
 def _column_of(path: Where, stage: str, header: Sequence[str]) -> int:
-    """Column of a stage the caller named: by its exact name, then ignoring case, then by alias."""
+    """Return the column of a stage the caller named: by exact name, then ignoring case, then by alias."""
     tests = (
         lambda cell: cell == stage,
         lambda cell: cell.casefold() == stage.casefold(),
@@ -338,10 +338,10 @@ def _column_of(path: Where, stage: str, header: Sequence[str]) -> int:
 
 
 def _n_counted(cells: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
-    """Return how many columns a first line counts from 0, as pandas does without names; 0 where it does not.
+    """Return how many columns the first line numbers from 0, as pandas does without names, or 0.
 
-    A nameless index may stand before them. Two columns may be a row of probabilities too, 0 and 1: then one
-    of the rows below must hold something else than whole numbers.
+    A nameless index may come before them. The two cells 0 and 1 may also be probabilities: they count as
+    numbered columns only if a row below has anything but whole numbers.
     """
     counts = list(cells[1:] if cells and not cells[0] else cells)
     if len(counts) < 2 or counts != [str(column) for column in range(len(counts))]:
@@ -351,14 +351,15 @@ def _n_counted(cells: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
 
 
 def _uncommented(line: str) -> str:
-    """Return a line without the mark of a comment, which NumPy puts before names of columns."""
+    """Return a line without the comment mark that NumPy puts before column names."""
     return line.lstrip("#").lstrip() if line.startswith("#") else line
 
 
 def _tabbed(text: str) -> tuple[str, bool]:
-    """Return a table whose cells are separated by spaces with tabs instead, and whether it was one.
+    """Replace spaces between cells by tabs; return the text, and whether anything was replaced.
 
-    Only text without any other delimiter is one, if its first line names stages or holds numbers alone.
+    This applies only to text without another delimiter whose header names only stages, or whose first row
+    holds only numbers.
     """
     start = text[:_LOOKED_AT]
     if _DELIMITED.search(start) or " " not in start:

@@ -1,4 +1,4 @@
-"""Which columns and indices of a table say when its rows are, and what is in them."""
+"""Find the columns and indices that say when the rows of a table are, and read their times."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ _ROLES: dict[str, Role] = {
     **dict.fromkeys(["epoch", "epochnumber", "epochindex"], "epoch"),
     **dict.fromkeys(_RUNS.split(), "run"),
 }  # fmt: skip
-_ALONE = ("sec", "secs", "seconds", "minutes", "hours")  # units that are the name of a column of onsets
+_ALONE = ("sec", "secs", "seconds", "minutes", "hours")  # units that alone name a column of onsets
 _PLAIN = ("onset", "duration", "epoch")  # names that leave no doubt: seconds, or a count
 INDEX = "index"
-NAMELESS = ("", "unnamed: 0", "__index_level_0__")  # what files call an index that had no name
-LONGEST_STEP = 120.0  # seconds between rows that are told in hours and minutes, or by their ends
-MOST_EQUAL = 0.75  # of the steps between ends: where so many are the shortest, others may be gaps
-SHORTEST_DOUBTLESS = 2.0  # steps below this, of a column without unit, may be minutes, hours or a count
+NAMELESS = ("", "unnamed: 0", "__index_level_0__")  # names that files give to an index without a name
+LONGEST_STEP = 120.0  # most seconds between rows whose times are hh:mm, or only ends
+MOST_EQUAL = 0.75  # if this share of steps between ends is the shortest step, longer ones may be gaps
+SHORTEST_DOUBTLESS = 2.0  # shorter steps in a column without a unit may be minutes, hours or a count
 _CLOCK = re.compile(r"(\d{1,3}):([0-5]\d)(?::([0-5]\d(?:[.,]\d+)?))?\s*([ap]m)?", re.IGNORECASE)
 _ELAPSED = re.compile(r"(\d+) days?,? ?(?:(\d{1,2}):([0-5]\d):([0-5]\d(?:\.\d+)?))?")
 
 
 class Meaning(NamedTuple):
-    """What a column says about time, and seconds per unit of its numbers."""
+    """What a column says about time, and the seconds per unit of its numbers."""
 
     role: Role
     factor: float
@@ -54,13 +54,13 @@ class Meaning(NamedTuple):
 
 
 class Parsed(NamedTuple):
-    """Cells of one column: numbers, seconds of a clock, or seconds since `first`, a date and time."""
+    """Cells of one column: numbers, clock times in seconds, or seconds since the date and time `first`."""
 
     kind: Literal["numbers", "clock", "dates"]
     values: Floats
     first: datetime | None = None
-    is_short: bool = False  # of a clock: two parts, such as 22:30
-    largest: int = 0  # first part of such a clock
+    is_short: bool = False  # whether clock times have two parts, such as 22:30
+    largest: int = 0  # largest first part of the clock times
 
 
 class TimeColumn(NamedTuple):
@@ -73,7 +73,7 @@ class TimeColumn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class IndexColumns:
-    """An index as columns, what one without a telling name means, its time zone, and remarks on it."""
+    """An index as columns, with meanings for columns without a telling name, time zone and remarks."""
 
     columns: Columns = ()
     meanings: Mapping[str, Meaning] = field(default_factory=dict)
@@ -97,7 +97,7 @@ def meaning_of(name: str) -> Meaning | None:
 
 
 def parse_cells(cells: Sequence[str]) -> Parsed | None:
-    """Return what all cells of a column are; None where they are nothing that tells a time, or not all."""
+    """Return the times in a column, or None unless all cells are times of one kind."""
     texts = [cell.strip() for cell in cells]
     numbers = _numbers(texts)
     if numbers is not None:
@@ -105,12 +105,12 @@ def parse_cells(cells: Sequence[str]) -> Parsed | None:
     for pattern in (_CLOCK, _ELAPSED):
         matches = list(takewhile(bool, map(pattern.fullmatch, texts)))
         if len(matches) == len(texts):
-            known = [each for each in matches if each is not None]
+            known = [match for match in matches if match is not None]
             if pattern is _CLOCK:
                 return _of_clock(known)
-            return Parsed("numbers", np.array([_elapsed(each) for each in known]))
+            return Parsed("numbers", np.array([_elapsed(match) for match in known]))
     try:
-        # Python reads no digits behind microseconds
+        # digits beyond microseconds are dropped
         moments = [datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", text)) for text in texts]
         seconds = [(moment - moments[0]).total_seconds() for moment in moments]
     except (TypeError, ValueError, OverflowError):
@@ -123,9 +123,9 @@ def row_times(
     columns: Sequence[tuple[str, Sequence[str] | Floats]],
     meanings: Mapping[str, Meaning] | None = None,
 ) -> RowTimes:
-    """Return when rows are, by the columns whose names or `meanings` say that they tell it.
+    """Return when rows are, from the columns that tell times by their names or `meanings`.
 
-    Cells are texts as they are in the table, or numbers where they have been read already.
+    Cells are texts as in the table, or numbers if they have been read already.
     """
     by_role: dict[str, list[TimeColumn]] = {}
     used, unread, notes = [], [], []
@@ -200,7 +200,7 @@ def _joined(where: Where, by_role: dict[str, list[TimeColumn]], rest: RowTimes) 
 
 
 def _before(where: Where, name: str, ends: Parsed) -> tuple[Floats, Floats, tuple[str, ...]]:
-    """Onsets and durations of rows that tell their ends alone, and a remark."""
+    """Return onsets and durations of rows that only tell their ends, and a remark."""
     steps = np.diff(ends.values)
     if len(steps) and (steps > 0).all() and np.ptp(steps) <= 0.01 * steps[0] and steps[0] <= LONGEST_STEP:
         step = float(np.median(steps))
@@ -221,18 +221,18 @@ def _before(where: Where, name: str, ends: Parsed) -> tuple[Floats, Floats, tupl
             "last, or epochs that are missing? Add a column onset in seconds.",
         )
     onset = np.concatenate([[0.0], ends.values[:-1]])
-    said = f"the {name} column tells when stages end: each begins where the one before ends, the first at 0 s"
-    return onset, ends.values - onset, (said,)
+    note = f"the {name} column tells when stages end: each begins where the one before ends, the first at 0 s"
+    return onset, ends.values - onset, (note,)
 
 
 def _without_minutes(
     where: Where, onsets: list[TimeColumn], notes: tuple[str, ...], *, has_epochs: bool
 ) -> tuple[list[TimeColumn], tuple[str, ...]]:
-    """Leave out clock times whose minutes repeat, where epochs are counted too; refuse steps too long."""
+    """Leave out clock times with repeated minutes if epochs are numbered, too; refuse steps too long."""
     kept = []
-    for each in onsets:
-        name, is_short = each.name, each.cells.is_short
-        steps = np.diff(each.cells.values)
+    for column in onsets:
+        name, is_short = column.name, column.cells.is_short
+        steps = np.diff(column.cells.values)
         if is_short and has_epochs and (steps == 0).any():
             notes += (
                 f"the {name} column tells minutes only: not used, epochs are those of the epoch column",
@@ -240,7 +240,7 @@ def _without_minutes(
             continue
         if is_short and len(steps) and float(np.median(steps)) > LONGEST_STEP:
             raise _minutes_error(where, name, f"goes on by {np.median(steps):g} s if it is hh:mm")
-        kept.append(each)
+        kept.append(column)
     return kept, notes
 
 
@@ -253,7 +253,7 @@ def _minutes_error(where: Where, name: str, why: str) -> FileFormatError:
 
 
 def _refuse_runs(where: Where, name: str, parsed: Parsed) -> None:
-    """Refuse counts of epochs that say a row is several; those of one row per epoch say nothing new."""
+    """Refuse counts of epochs unless they say that each row is one epoch."""
     values = parsed.values
     counts = name.casefold().lstrip("_ ").startswith("n")
     if (values == 1).all() if counts else (np.diff(values) == 1).all() and len(values) > 1:
@@ -266,7 +266,7 @@ def _refuse_runs(where: Where, name: str, parsed: Parsed) -> None:
 
 
 def _between(begin: Parsed, end: Parsed) -> Floats:
-    """Seconds from begins to ends; a clock may pass midnight in between."""
+    """Return the seconds from begins to ends; a clock may pass midnight in between."""
     if begin.kind == "clock":
         return (end.values - begin.values) % DAY_SECONDS
     shift = 0.0
@@ -279,7 +279,7 @@ def _parsed(cells: Sequence[str] | Floats, meaning: Meaning) -> Parsed | None:
     if isinstance(cells, np.ndarray) and cells.dtype.kind != "O":
         return Parsed("numbers", cells * meaning.factor) if np.isfinite(cells).all() else None
     texts = list(cells)
-    if meaning.role == "duration":  # events may have none
+    if meaning.role == "duration":  # events may lack a duration
         is_missing = [text.strip().casefold() in MISSING_WORDS for text in texts]
         known = _numbers([text for text, missing in zip(texts, is_missing, strict=True) if not missing])
         if known is None:
@@ -294,7 +294,7 @@ def _parsed(cells: Sequence[str] | Floats, meaning: Meaning) -> Parsed | None:
 
 
 def _refuse_doubtful(where: Where, name: str, meaning: Meaning, parsed: Parsed) -> None:
-    """Refuse numbers that may be minutes, hours or a count as well as seconds, and minutes as hours."""
+    """Refuse numbers that may not be seconds, and hh:mm that may be mm:ss."""
     if parsed.is_short and parsed.largest >= 24:
         raise _minutes_error(where, name, f"reaches hour {parsed.largest} if it is hh:mm")
     if meaning.is_plain or meaning.role != "onset" or parsed.kind != "numbers" or len(parsed.values) < 2:
@@ -319,14 +319,14 @@ def _numbers(texts: Sequence[str]) -> Floats | None:
 
 
 def _of_clock(matches: Sequence[re.Match[str]]) -> Parsed | None:
-    """Seconds of times of day, which go on after midnight."""
-    values = np.array([_clock_seconds(each) for each in matches])
+    """Return times of day in seconds that go on counting after midnight."""
+    values = np.array([_clock_seconds(match) for match in matches])
     if np.isnan(values).any():
         return None
     falls = np.diff(values) < -DAY_SECONDS / 2
     values += DAY_SECONDS * np.concatenate([[0], np.cumsum(falls)])
-    is_short = all(each[3] is None for each in matches)
-    return Parsed("clock", values, is_short=is_short, largest=max(int(each[1]) for each in matches))
+    is_short = all(match[3] is None for match in matches)
+    return Parsed("clock", values, is_short=is_short, largest=max(int(match[1]) for match in matches))
 
 
 def _clock_seconds(match: re.Match[str]) -> float:
@@ -344,9 +344,9 @@ def _elapsed(match: re.Match[str]) -> float:
 
 
 def nameless_index(where: Where, values: Any) -> IndexColumns:
-    """Return what an index without a name says: times where it holds them, and nothing where it counts.
+    """Return the times in an index without a name; an index that counts rows tells none.
 
-    It holds dates, times, numbers, or texts of these as a file has them.
+    The index holds dates, times, numbers, or texts of these as in a file.
     """
     array = np.asarray(values)
     if array.dtype.kind in "OU":
@@ -361,7 +361,7 @@ def nameless_index(where: Where, values: Any) -> IndexColumns:
 
 
 def _parsed_index(array: Any) -> Any:
-    """Return texts that are numbers or times as such, and something else as an array that says nothing."""
+    """Return texts as whole numbers, seconds or texts of times; an empty array for any other texts."""
     texts = [cell_text(cell).strip() for cell in array.tolist()]
     if texts and all(re.fullmatch(r"\d{1,15}", text) for text in texts):
         return np.array([int(text) for text in texts])
@@ -372,13 +372,13 @@ def _parsed_index(array: Any) -> Any:
 
 
 def _count_notes(where: Where, index: Any) -> tuple[str, ...]:
-    """Say that an index of whole numbers leaves rows out; refuse one that says they are not in order."""
+    """Return a remark if an index of whole numbers skips rows; refuse one that is not in order."""
     if len(index) < 2:
         return ()
     counts = index.astype(np.int64)
     steps = np.diff(counts)
     back = np.flatnonzero(steps <= 0)
-    odd = back[counts[back + 1] != counts[0]]  # parts joined below each other begin anew
+    odd = back[counts[back + 1] != counts[0]]  # joined parts may each count from the beginning
     if len(odd):
         row = int(odd[0]) + 1
         raise file_error(
@@ -387,16 +387,16 @@ def _count_notes(where: Where, index: Any) -> tuple[str, ...]:
             "time. Sort them (sort_index), or drop the index if they are in order (reset_index(drop=True)).",
         )
     if (steps != 1).any():
-        said = "the index does not count by 1: rows are read one after the other. Name it epoch if"
-        return (f"{said} epochs are missing",)
+        remark = "the index does not count by 1: rows are read one after the other. Name it epoch if"
+        return (f"{remark} epochs are missing",)
     if counts[0] > 1:
-        said = f"the index begins at {counts[0]}: read as the first epoch"
-        return (f"{said}. If epochs before it are missing, add a column onset in seconds",)
+        remark = f"the index begins at {counts[0]}: read as the first epoch"
+        return (f"{remark}. If epochs before it are missing, add a column onset in seconds",)
     return ()
 
 
 def cell_text(value: object) -> str:
-    """Return a cell as a text table has it; nothing for what is missing."""
+    """Return a cell as text; nothing if it is missing."""
     if value is None or value != value or str(value) in ("<NA>", "NaT"):
         return ""
     if isinstance(value, bytes):

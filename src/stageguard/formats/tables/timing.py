@@ -1,4 +1,4 @@
-"""What a table's onset, duration and epoch columns say about its rows."""
+"""Find epoch length and missing epochs of a table from its onset, duration and epoch columns."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from stageguard.base.records import dataclass
 from stageguard.formats.density import Where
 
 TIMING_COLUMNS = ("onset", "duration", "epoch")
-TOLERANCE = 0.01  # of an epoch: onsets are often rounded
-SAID_ABOVE = 0.001  # of an epoch: onsets and durations that differ by less are the same
+TOLERANCE = 0.01  # of an epoch, because onsets are often rounded
+SAID_ABOVE = 0.001  # of an epoch: a larger difference between onsets and durations is worth a remark
 MOST_MISSING = 100_000  # epochs that one file may leave out
 
 
 @dataclass(frozen=True, slots=True)
 class RowTimes:
-    """When rows are: seconds from the recording's start, or from the first row where a clock tells them."""
+    """When rows are, in seconds from the recording's start, or from the first row if only a clock tells."""
 
     onset: Floats | None = None
-    lasting: Floats | None = None  # NaN where a row does not say it
+    lasting: Floats | None = None  # duration; NaN if a row does not say
     epoch: Floats | None = None
-    start: datetime | None = None  # when second 0 is
-    used: tuple[str, ...] = ()  # names of the columns
-    unread: tuple[str, ...] = ()  # names of those that hold something else
+    start: datetime | None = None  # date and time of second 0
+    used: tuple[str, ...] = ()  # names of the columns that tell times
+    unread: tuple[str, ...] = ()  # names of such columns that could not be read
     notes: tuple[str, ...] = ()
     onset_name: str = "onset"
     length_name: str = "duration"  # of the column that says how long rows last
@@ -35,7 +35,7 @@ class RowTimes:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Length of an epoch, the columns that tell it, and the epoch of every row where some are missing."""
+    """Epoch length, the columns that tell it, and the epoch of every row if some epochs are missing."""
 
     epoch_seconds: float | None = None
     source: str = ""
@@ -54,12 +54,11 @@ def read_timing(
     missing: str = "read as without evidence",
     fills_lead: bool = True,
 ) -> Timing:
-    """Epoch length and gaps of rows that are one epoch each; anything but forward steps is refused.
+    """Return epoch length and gaps of rows that are one epoch each; refuse anything but forward steps.
 
-    Onsets count from the recording's start. Epochs that are skipped are `missing`, and so are whole ones
-    before the first row if `fills_lead`. Of two columns that disagree, neither is believed. Rows are named by
-    their `lines`, and counted from 0 where there are none. A single row needs the epoch length that the
-    caller gives.
+    Onsets count from the recording's start. Skipped epochs are `missing`, and so are whole epochs before the
+    first row if `fills_lead`. Columns that disagree are an error. Errors name rows by their `lines`, or count
+    them from 0 without lines. With a single row, the epoch length is `given` by the caller.
     """
     lasting = times.lasting if times.lasting is not None and np.isfinite(times.lasting).all() else None
     n_rows = next((len(each) for each in (times.onset, lasting, times.epoch) if each is not None), 0)
@@ -94,7 +93,7 @@ def read_timing(
 def _lead(
     path: Where, times: RowTimes, lines: Sequence[int] | None, seconds: float | None
 ) -> tuple[int, float]:
-    """Return how many epochs are before the first row, and seconds from the start to the first epoch."""
+    """Return how many whole epochs precede the first row, and the seconds before the first epoch."""
     if times.onset is None:
         if times.epoch is not None and times.epoch[0] not in (0.0, 1.0):
             raise file_error(
@@ -126,10 +125,10 @@ def _lead(
 
 
 def durations_by_onsets(onsets: Floats, lasting: Floats) -> tuple[Floats, tuple[str, ...]]:
-    """Return durations that agree with onsets, which decide, and a remark where they are off by over 0.1 %.
+    """Return durations corrected to agree with the onsets, and a remark if they were off by over 0.1 %.
 
-    This is about epochs of one length whose ends are told a little early or late. What differs by more than
-    1 % is left as it is: no grid of epochs has room for it.
+    This is for epochs of one length whose ends are a little early or late. Durations that are off by more
+    than 1 % stay as they are, because they fit no grid of epochs.
     """
     steps = np.diff(onsets)
     seconds = float(lasting[0]) if len(steps) else 0.0
@@ -137,11 +136,11 @@ def durations_by_onsets(onsets: Floats, lasting: Floats) -> tuple[Floats, tuple[
     if not seconds > 0 or not alike[:-1].all() or not steps.min() > 0:
         return lasting, ()
     shortest = float(steps.min())
-    if not np.isfinite(shortest / seconds):  # durations next to nothing, which no grid of epochs has
+    if not np.isfinite(shortest / seconds):  # durations near 0 fit no grid of epochs
         return lasting, ()
     n_epochs = np.rint(steps / (shortest / max(round(shortest / seconds), 1)))
     step = round(float(steps.sum() / n_epochs.sum()), 9)
-    if abs(seconds - step) <= 1e-6 * step:  # the same but for the last digits, which stay as they are
+    if abs(seconds - step) <= 1e-6 * step:  # the same apart from rounding
         return lasting, ()
     if abs(seconds - step) > TOLERANCE * step or (np.abs(steps - n_epochs * step) > TOLERANCE * step).any():
         return lasting, ()
@@ -152,7 +151,7 @@ def durations_by_onsets(onsets: Floats, lasting: Floats) -> tuple[Floats, tuple[
 
 
 def row_name(lines: Sequence[int] | None, row: int) -> str:
-    """Return what a row is called in a message."""
+    """Return the name of a row for a message."""
     return f"row {row}" if lines is None else f"line {lines[row]}"
 
 
@@ -175,7 +174,7 @@ def _one_duration(path: Where, durations: Floats, lines: Sequence[int] | None) -
 def _epochs(
     path: Where, name: str, values: Floats, lines: Sequence[int] | None, step: float | None
 ) -> tuple[Indices, float]:
-    """Epoch of every row, counted from the first, and the length of a step."""
+    """Return the epoch of every row, counted from the first, and the length of a step."""
     with np.errstate(over="ignore"):
         steps = np.diff(values)
     back = np.flatnonzero(steps <= 0)

@@ -1,8 +1,8 @@
-"""Labels of AccuSleep (MAT-files) and of AccuSleePy (CSV, also with confidences).
+"""Read labels of AccuSleep (MAT-files) and AccuSleePy (CSV, also with confidences); write the CSV.
 
 A MAT-file of level 5 (MATLAB 5 to 7) is a chain of elements: type, number of bytes, data. Every length is
-checked against what is there, so that a damaged file is an error and nothing else: scipy 1.17 ends in a
-segmentation fault on one of those that the tests make.
+checked against the data, so that a damaged file is just an error: scipy 1.17 ends in a segmentation fault on
+one of the damaged files that the tests make.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from stageguard.formats.sniffing import begins_with, first_row, has_columns
 from stageguard.formats.stager_arrays import ACCUSLEEPY, read_confidences
 from stageguard.formats.tables.delimited import read_rows
 
-EPOCH_SECONDS = 2.5  # AccuSleep's; no file tells
+EPOCH_SECONDS = 2.5  # AccuSleep's default, which files do not tell
 COLUMN = "brain_state"
 DIGITS = {"R": "1", "W": "2", "N": "3", "?": "-1"}
 HEADER_BYTES = 128
-MOST_BYTES = 256 * 2**20  # that one element unpacks to
+MOST_BYTES = 256 * 2**20  # of one unpacked element
 MOST_DIMENSIONS = 32
 INT8, INT32, UINT32, MATRIX, COMPRESSED = 1, 5, 6, 14, 15
 # Types of data, and classes of matrices that hold numbers.
@@ -118,7 +118,7 @@ class _Matrix(NamedTuple):
 
 
 def _read_matrix(path: Path, name: str) -> npt.NDArray[Any]:
-    """Return the matrix of this name; a file without it, or with anything damaged, is an error."""
+    """Return the matrix of this name; a file without it, or a damaged file, is an error."""
     data = read_file(path, "annotations")
     order = {b"IM": "<", b"MI": ">"}.get(data[126:128])
     if order is None or len(data) < HEADER_BYTES:
@@ -139,7 +139,7 @@ def _read_matrix(path: Path, name: str) -> npt.NDArray[Any]:
 
 
 def _element(path: Path, data: bytes, place: int, order: str) -> tuple[_Element, int]:
-    """Return one element and where the next one begins; short ones keep their data within the tag."""
+    """Return one element and where the next one begins; short elements have their data in the tag."""
     if place + 8 > len(data):
         raise _damaged(path, "it ends within a tag")
     first, n_bytes = struct.unpack_from(f"{order}2I", data, place)
@@ -169,9 +169,9 @@ def _unpacked(path: Path, packed: bytes, order: str) -> _Element:
 
 
 def _matrix(path: Path, data: bytes, order: str) -> _Matrix:
-    flags, place = _element(path, data, 0, order)
-    dimensions, place = _element(path, data, place, order)
-    name, place = _element(path, data, place, order)
+    flags, position = _element(path, data, 0, order)
+    dimensions, position = _element(path, data, position, order)
+    name, position = _element(path, data, position, order)
     if flags.kind != UINT32 or len(flags.data) != 8 or dimensions.kind != INT32 or name.kind != INT8:
         raise _damaged(path, "a variable does not begin with its class, size and name")
     n_dimensions = len(dimensions.data) // 4
@@ -181,13 +181,13 @@ def _matrix(path: Path, data: bytes, order: str) -> _Matrix:
     if min(shape) < 0:
         raise _damaged(path, f"a variable has the shape {shape}")
     text = name.data.rstrip(b"\x00").decode("latin-1")
-    return _Matrix(text, struct.unpack_from(f"{order}I", flags.data)[0], shape, data[place:])
+    return _Matrix(text, struct.unpack_from(f"{order}I", flags.data)[0], shape, data[position:])
 
 
 def _values(path: Path, matrix: _Matrix, order: str) -> npt.NDArray[Any]:
     if matrix.flags & 0xFF not in NUMBER_CLASSES or matrix.flags & COMPLEX:
         raise file_error(path, f"{matrix.name!r} holds no plain numbers, expected a vector of labels.")
-    n_values = math.prod(matrix.shape)  # Python's whole numbers do not overflow
+    n_values = math.prod(matrix.shape)  # unlike NumPy's, Python's whole numbers do not overflow
     if n_values > MOST_EPOCHS:
         raise file_error(path, f"{matrix.name!r} has the shape {matrix.shape}. Is it damaged?")
     element, _ = _element(path, matrix.rest, 0, order)

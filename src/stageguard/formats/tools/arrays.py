@@ -1,4 +1,4 @@
-"""Arrays of stage probabilities in .npy and .npz files, also in the order of a tool; and .npz written."""
+"""Read stage probabilities from .npy and .npz files, also in the column order of a tool; write .npz."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from stageguard.night.stages import canonical_name
 MOST_BYTES = 4 * 2**30  # of one array in an archive, uncompressed
 MOST_EXPANSION = 200  # of an array above EXPANDED_BYTES, compared with the archive
 EXPANDED_BYTES = 100_000_000
-MOST_HEADER_BYTES = 12_000  # of an array: NumPy reads no longer ones
+MOST_HEADER_BYTES = 12_000  # of an array: NumPy refuses longer headers
 
 KNOWN_KEYS = ("probabilities", "stages", "epoch_seconds", "offset_seconds", "start")
 
 
 def read_npy(path: Path, options: DensityOptions) -> RawDensity:
-    """Read a (epochs, stages) array; the stages' names, or the tool that wrote it, must be given."""
+    """Read an (epochs, stages) array; the caller must name the stages, or the tool that wrote it."""
     return array_density(path, load_plain(path, is_whole=True), options)
 
 
 def load_plain(path: Path, *, is_whole: bool = False) -> npt.NDArray[Any]:
-    """Return the array of a .npy file; one with Python objects is refused."""
+    """Return the array of a .npy file; refuse one with Python objects."""
     return _plain(path, _load(path, lambda loaded: loaded, is_whole=is_whole), "the array")
 
 
@@ -91,7 +91,7 @@ def read_tool_array(path: Path, options: DensityOptions) -> RawDensity:
 
 
 def _known_arrays(path: Path, archive: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Return all keys, and the arrays whose keys mean something, or the only one."""
+    """Return all keys, and the arrays with known keys, or the only array."""
     keys = tuple(archive.files)
     wanted = keys if len(keys) == 1 else [key for key in keys if key in KNOWN_KEYS]
     n_archive = path.stat().st_size
@@ -117,14 +117,14 @@ def _refuse_bomb(path: Path, name: str, n_bytes: int, n_archive: int) -> None:
 
 
 def _refuse_promises(path: Path, head: bytes, n_bytes: int) -> None:
-    """Refuse an array whose header promises more than there is, before memory is set aside for it."""
+    """Refuse an array whose header promises more data than there are, before memory is allocated for it."""
     stream = io.BytesIO(head)
     try:
         is_first = np.lib.format.read_magic(stream) == (1, 0)
         read = np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0
         shape, _, dtype = read(stream)
         promised = math.prod(shape) * dtype.itemsize
-    except Exception:  # whatever else is wrong with it, NumPy says
+    except Exception:  # NumPy reports any other fault
         return
     if promised > n_bytes:
         raise file_error(
@@ -135,9 +135,9 @@ def _refuse_promises(path: Path, head: bytes, n_bytes: int) -> None:
 
 
 def _load(path: Path, take: Callable[[Any], Any], *, is_whole: bool = False) -> Any:
-    """Let NumPy parse the bytes; a damaged file makes it raise almost anything, which becomes one line.
+    """Let NumPy parse a file; whatever it raises for a damaged file becomes an error in one line.
 
-    Where it must be the whole file, bytes behind the array are an error: two files may have been joined.
+    If `is_whole`, bytes after the array are an error: two files may have been joined.
     """
     try:
         data = read_file(path, "an array")
@@ -179,7 +179,7 @@ def _plain(path: Path, values: Any, what: str) -> npt.NDArray[Any]:
 
 
 def _stages(path: Path, stored: npt.NDArray[Any]) -> tuple[str, ...]:
-    """Names stored in the file."""
+    """Return the names that are stored in the file."""
     if stored.dtype.kind not in "US" or stored.ndim != 1:
         raise file_error(path, "'stages' must be a list of names, one per column.")
     return tuple(
@@ -188,19 +188,19 @@ def _stages(path: Path, stored: npt.NDArray[Any]) -> tuple[str, ...]:
 
 
 def _agreed(path: Path, stored: tuple[str, ...], options: DensityOptions) -> tuple[str, ...]:
-    """Names of the columns, which the file holds; a caller or a tool that says otherwise is an error."""
-    said = {
+    """Return the names of the columns; refuse names of the caller or tool that contradict the file."""
+    names_by = {
         Argument("stages"): options.stages,
         Argument("format", options.format): TOOLS.get(options.format or "", UNKNOWN).order,
     }
-    for what, names in said.items():
+    for argument, names in names_by.items():
         if names is not None and [canonical_name(n) or n for n in names] != [
             canonical_name(n) or n for n in stored
         ]:
             raise file_error(
                 path,
                 f"names its columns {listed(stored)}, but ",
-                what,
+                argument,
                 f" says {listed(names)}. Leave that out, or correct the file.",
             )
     return stored if options.stages is None else options.stages
@@ -256,7 +256,7 @@ FORMATS = (
         loses=("stages", SCORER, ANNOTATIONS),
         writes_probabilities_alone=True,
     ),
-    # an array's columns may have any order: its user must say whose
+    # columns of an array may have any order, so the user must name the tool
     *(
         FileFormat(name, tool.title, (".npy", ".npz"), never, density=read_tool_array, loses=NUMBERS_ALONE)
         for name, tool in TOOLS.items()

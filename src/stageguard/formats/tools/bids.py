@@ -1,7 +1,7 @@
-"""BIDS event tables with sleep stages, and the JSON beside them that explains them.
+"""Read and write BIDS event tables with sleep stages, and the JSON beside them.
 
-BIDS has no rule for sleep stages yet: they are texts of `trial_type`, or of a column of their own whose
-numbers the JSON beside it explains.
+BIDS has no rule for sleep stages yet: they are texts of `trial_type`, or in another column whose numbers are
+explained in the JSON.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MISSING = "n/a"
 
 
 def read_bids_events(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """Stages of `*_events.tsv` or `*_hypnogram.tsv`; other events are left alone."""
+    """Read the stages of `*_events.tsv` or `*_hypnogram.tsv`; other events are ignored."""
     table = read_rows(path, TIMES)
     sidecar = _read_sidecar(path)
     column, meanings = _stage_column(path, table, sidecar)
@@ -48,16 +48,16 @@ def read_bids_events(path: Path, options: HypnogramOptions) -> RawHypnogram:
 
 
 def _read_sidecar(path: Path) -> dict[str, Any]:
-    """Return the JSON beside a table; nothing where there is none."""
+    """Return the JSON beside a table, empty if there is none."""
     beside = path.with_suffix(".json")
     content = load_json(beside) if beside.is_file() else None
     return content if isinstance(content, dict) else {}
 
 
 def _stage_column(path: Path, table: TextTable, sidecar: dict[str, Any]) -> tuple[str, dict[str, str]]:
-    """Return the column that tells stages by their names, or by numbers that the JSON explains, and how."""
+    """Return the column of stages, by name or by numbers that the JSON explains, and these meanings."""
     levels = {
-        # newer versions of BIDS put the text of a level into a mapping
+        # in newer versions of BIDS, the text of a level is in a mapping
         str(column).casefold(): {
             _key(str(key)): str(text.get("Description", "") if isinstance(text, dict) else text)
             for key, text in entry["Levels"].items()
@@ -77,7 +77,7 @@ def _stage_column(path: Path, table: TextTable, sidecar: dict[str, Any]) -> tupl
 
 
 def write_bids_events(night: Outgoing, path: Path) -> Content:
-    """Write `*_events.tsv`, a row per epoch and other annotation, and the JSON that says what they are."""
+    """Write `*_events.tsv`, a row per epoch and other annotation, and the JSON that explains them."""
     texts = stage_texts(night, "BIDS")
     confidence = _confidence(night)
     header = ["onset", "duration", "trial_type", *(["confidence"] if confidence else [])]
@@ -106,7 +106,7 @@ def write_bids_events(night: Outgoing, path: Path) -> Content:
 
 
 def _confidence(night: Outgoing) -> list[str]:
-    """Return the stager's probability of each epoch's stage, where there are probabilities."""
+    """Return the stager's probability of each epoch's stage; none without probabilities."""
     if night.density is None or night.hypnogram is None:
         return []
     rows = zip(night.density.probabilities.tolist(), night.hypnogram.labels.tolist(), strict=True)
@@ -115,7 +115,7 @@ def _confidence(night: Outgoing) -> list[str]:
 
 
 def _sidecar(night: Outgoing, has_confidence: bool) -> dict[str, Any]:
-    """Column meanings as BIDS has them, and under one key of our own what BIDS has no word for."""
+    """Return column meanings in the form of BIDS, and under our own key what BIDS has no word for."""
     from stageguard.base.version import __version__
 
     hypnogram = night.stages("BIDS")
@@ -134,7 +134,7 @@ def _sidecar(night: Outgoing, has_confidence: bool) -> dict[str, Any]:
     if has_confidence:
         columns["confidence"] = {"Description": "The stager's probability of the stage", "Units": "1"}
     start = hypnogram.start
-    own = {
+    record = {
         "Version": __version__,
         "AnnotationMethod": method,
         "Scorer": hypnogram.scorer,
@@ -146,7 +146,7 @@ def _sidecar(night: Outgoing, has_confidence: bool) -> dict[str, Any]:
         "Profile": None if profile is None else {"Name": profile.name, "SHA256": profile.sha256},
         "Methods": None if night.decoding is None else night.decoding.methods_text(),
     }
-    return columns | {OWN_KEY: own}
+    return columns | {OWN_KEY: record}
 
 
 def _with_record(path: Path, raw: RawHypnogram, record: object) -> RawHypnogram:
@@ -162,7 +162,7 @@ def _with_record(path: Path, raw: RawHypnogram, record: object) -> RawHypnogram:
             path.with_suffix(".json"), f"has the start {str(start)[:40]!r}, expected a date and time."
         ) from None
     offset = record.get("OffsetSeconds")
-    # whole epochs before the first are read as unscored ones
+    # reading adds whole epochs before the first as unscored
     seconds_before = offset - raw.offset_seconds if isinstance(offset, int | float) else 0.0
     known = SCHEMES.get(name) if isinstance(name, str) else None
     if known is not None and not {*raw.stages} <= {*known.names, UNSCORED_NAME}:
@@ -176,7 +176,7 @@ def _with_record(path: Path, raw: RawHypnogram, record: object) -> RawHypnogram:
 
 
 def _text(path: Path, cell: str, meanings: dict[str, str]) -> str:
-    """Return what a cell says: its own text, or what a number of its stands for."""
+    """Return the text of a cell, or the meaning of its number."""
     if as_number(cell) is None or cell in UNSCORED_WORDS:
         return meanings.get(cell, cell) if not is_stage(cell, None) else cell
     meaning = meanings.get(_key(cell), "")
@@ -190,7 +190,7 @@ def _text(path: Path, cell: str, meanings: dict[str, str]) -> str:
 
 
 def read_boas_events(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """Stages of the Bitbrain Open Access Sleep dataset: those of the experts where they are there."""
+    """Read the stages of the Bitbrain Open Access Sleep dataset, the experts' if there are any."""
     table = read_rows(path, TIMES)
     columns = [name for name in BOAS_COLUMNS if name in table.header]
     if not columns:
@@ -215,7 +215,7 @@ def _annotated(path: Path, table: TextTable, texts: list[str], options: Hypnogra
 def _refuse_missing(
     path: Path, table: TextTable, texts: Sequence[str], lasting: Sequence[float | None]
 ) -> None:
-    """Refuse stages that are names alone and do not last, which may be anything."""
+    """Refuse stages that are bare names without a duration, which may be anything."""
     if any(text.casefold().startswith(("sleep stage", "stage")) for text in texts):
         return
     for line, text, seconds in zip(table.lines, texts, lasting, strict=True):
@@ -241,13 +241,13 @@ def _key(cell: str) -> str:
 
 
 def _is_bids(head: bytes, path: Path) -> bool:
-    """Whether it is named like BIDS events, or like a hypnogram proposed there, and has their columns."""
+    """Whether a file has the name and columns of BIDS events, or of the hypnogram proposed for BIDS."""
     is_named = path.name.lower().endswith(BIDS_ENDINGS)
     return is_named and has_columns(*TIMES)(head, path) and not _is_boas(head, path)
 
 
 def _is_boas(head: bytes, path: Path) -> bool:
-    """Whether it has the columns of the Bitbrain Open Access Sleep dataset."""
+    """Whether a table has the columns of the Bitbrain Open Access Sleep dataset."""
     return any(has_columns(*TIMES, "begsample", name)(head, path) for name in BOAS_COLUMNS)
 
 

@@ -1,4 +1,4 @@
-"""Hypnograms of the Dreem Open Datasets: a JSON list, or an array in HDF5."""
+"""Read hypnograms of the Dreem Open Datasets: a JSON list, or an array in HDF5."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _staged(path: Path, codes: Sequence[float]) -> RawHypnogram:
 
 
 def _start(value: object) -> datetime | None:
-    """When a night began, told in seconds since 1970."""
+    """Return when a night began, from seconds since 1970, or None."""
     try:
         seconds = float(np.ravel(np.asarray(value, dtype=np.float64))[0])
         return datetime.fromtimestamp(seconds, tz=UTC).replace(tzinfo=None) if seconds > 0 else None

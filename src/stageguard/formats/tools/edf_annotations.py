@@ -1,4 +1,4 @@
-"""EDF+ annotations, and the CSV that EDFbrowser imports as such: stages, lights, other texts with times."""
+"""Read and write EDF+ annotations, and the CSV that EDFbrowser imports: stages, lights and other texts."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ from stageguard.formats.tables.delimited import as_number, read_rows
 BROWSER_COLUMNS = ("onset", "label", "duration")
 MOST_ANNOTATIONS = 2_000_000
 LONG_RECORD_BYTES = 32_768
-FIRST_YEAR, LAST_YEAR = 1985, 2084  # that two digits can tell
+FIRST_YEAR, LAST_YEAR = 1985, 2084  # years that two digits can express
 DECIMALS = 6  # of a time in seconds
 _TIME = re.compile(rb"([+-]\d{1,12}(?:\.\d{0,24})?)(?:\x15(\d{0,12}(?:\.\d{0,24})?))?\Z")
 _LIGHTS = re.compile(r"lights?[ _-]*(off|out|on)\b", re.IGNORECASE)
 
 
 def read_annotated_edf(path: Path) -> RawRecording:
-    """Channels of an EDF or EDF+ file, and whether its annotations tell stages and when lights went off."""
+    """Return the channels of an EDF or EDF+ file, whether it has stages, and when lights went off and on."""
     raw = read_edf_recording(path)
     try:
         annotations = read_edf_annotations(path)
@@ -65,16 +65,16 @@ def read_annotated_edf(path: Path) -> RawRecording:
 
 
 def read_edf_annotations(path: Path) -> tuple[Event, ...]:
-    """All annotations of an EDF+ file in the order of their times, without the times of its records."""
+    """Return all annotations of an EDF+ file by onset, without the times of its records."""
     header = read_edf_header(path)
     return _annotations(header, find_runs(header)[0])
 
 
 def read_edf_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """Sleep stages of an EDF+ file ("Sleep stage W", "Sleep stage 2", ...).
+    """Read the sleep stages of an EDF+ file ("Sleep stage W", "Sleep stage 2", ...).
 
-    Stages without that prefix (W, N2, REM) count where no annotation has it. "Sleep stage ?" and movement
-    time are unscored; so is a stage of another name, with a warning. Other annotations are left alone.
+    Stages without that prefix (W, N2, REM) count if no annotation has it. "Sleep stage ?" and movement time
+    are unscored; so is a stage with an unknown name, with a warning. Other annotations are ignored.
     """
     header = read_edf_header(path)
     first_seconds, runs, _ = find_runs(header)
@@ -86,13 +86,13 @@ def read_edf_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogram:
 
 
 def _start(header: EdfHeader, first_seconds: float) -> datetime | None:
-    """When the first sample is, which annotations count from; midnight of NO_DATE is no time."""
+    """Return the time of the first sample, from which annotations count; midnight of NO_DATE is no time."""
     known = header.start if header.start != NO_DATE else None
     return None if known is None else known + timedelta(seconds=first_seconds)
 
 
 def read_edf_start(path: Path) -> datetime | None:
-    """When the first sample of a file is, where it tells."""
+    """Return the time of the first sample of a file, if known."""
     header = read_edf_header(path)
     return _start(header, find_runs(header)[0])
 
@@ -120,7 +120,7 @@ def write_edf(night: Outgoing, path: Path) -> Content:
 
 
 def _header_start(start: datetime | None) -> tuple[datetime | None, tuple[str, ...]]:
-    """Return a start that a header can hold, without zone, and what is lost of it."""
+    """Return a start that a header can hold, without time zone, and what is lost."""
     if start is None:
         return None, ()
     if not FIRST_YEAR <= start.year <= LAST_YEAR:
@@ -129,18 +129,18 @@ def _header_start(start: datetime | None) -> tuple[datetime | None, tuple[str, .
 
 
 def _code(text: str | None) -> str:
-    """Return a text as one word of a header, in the 20 characters there are for it."""
+    """Return a text as one word of a header, with at most 20 characters."""
     plain = "".join(c if c.isascii() and c.isprintable() else "_" for c in text or "")
     return "_".join(plain.split())[:20] or "X"
 
 
 def lights(annotations: Sequence[Event]) -> tuple[float | None, float | None]:
-    """Seconds of the first "Lights off" and of the last "Lights on", or None."""
+    """Return the seconds of the first "Lights off" and of the last "Lights on", or None."""
     seconds: dict[str, list[float]] = {"off": [], "on": []}
-    for each in annotations:
-        match = _LIGHTS.match(each.text)
-        if match is not None and each.onset >= 0:
-            seconds["on" if match[1].lower() == "on" else "off"].append(each.onset)
+    for annotation in annotations:
+        match = _LIGHTS.match(annotation.text)
+        if match is not None and annotation.onset >= 0:
+            seconds["on" if match[1].lower() == "on" else "off"].append(annotation.onset)
     return min(seconds["off"], default=None), max(seconds["on"], default=None)
 
 
@@ -161,7 +161,7 @@ def _annotations(header: EdfHeader, first_seconds: float) -> tuple[Event, ...]:
 
 
 def _texts(header: EdfHeader, spans: Sequence[slice]) -> Iterator[bytes]:
-    """Bytes of the annotation signals, record by record; long records are not read as a whole."""
+    """Yield the bytes of the annotation signals, record by record; long records are not read completely."""
     n_bytes = 2 * header.record_samples
     with open_file(header.path, "a recording", buffering=0) as file:
         if n_bytes <= LONG_RECORD_BYTES:
@@ -176,7 +176,7 @@ def _texts(header: EdfHeader, spans: Sequence[slice]) -> Iterator[bytes]:
 
 
 def _parsed(path: Path, data: bytes, first_seconds: float) -> Iterator[Event]:
-    """Annotations of one signal in one record: lists that begin with a time and end with a zero byte."""
+    """Yield the annotations of one signal in one record: lists that begin with a time and end with a zero."""
     for part in data.split(b"\x00"):
         if not part:
             continue
@@ -197,7 +197,7 @@ def _parsed(path: Path, data: bytes, first_seconds: float) -> Iterator[Event]:
 
 
 def read_edfbrowser_csv(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """Stages among annotations in seconds from the recording's start."""
+    """Read the stages among annotations, in seconds from the recording's start."""
     table = read_rows(path, BROWSER_COLUMNS)
     lasting = [as_number(cell) or None for cell in table.column("duration")]
     annotations = list(map(Event, table.seconds("onset").tolist(), lasting, table.column("label")))
@@ -205,7 +205,7 @@ def read_edfbrowser_csv(path: Path, options: HypnogramOptions) -> RawHypnogram:
 
 
 def write_edfbrowser_csv(night: Outgoing, path: Path) -> Content:
-    """Write a row per epoch, "Sleep stage N2", and one per other annotation, in the order of time."""
+    """Write a row per epoch, "Sleep stage N2", and one per other annotation, by onset."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(BROWSER_COLUMNS)
@@ -215,7 +215,7 @@ def write_edfbrowser_csv(night: Outgoing, path: Path) -> Content:
 
 
 def _is_edfbrowser(head: bytes, path: Path) -> bool:
-    """Whether its first line has the columns that EDFbrowser is told to import, in this order."""
+    """Whether the first line has exactly the columns for EDFbrowser, in this order."""
     lines = whole_lines(head)
     return bool(lines) and first_cells(lines[0]) == BROWSER_COLUMNS
 

@@ -1,4 +1,4 @@
-"""The CSV of GSSC: a title, then epoch, time, stage and, but for the version on PyPI, probabilities."""
+"""Read the CSV of GSSC: a title, then epoch, time, stage and, except from the PyPI version, probabilities."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TOOL, SECONDS = "GSSC", 30.0
 
 
 def read_gssc_csv(path: Path, options: DensityOptions) -> RawDensity:
-    """Probabilities of GSSC, whose epochs are those of the column Time."""
+    """Read the probabilities of GSSC, whose epochs are timed by the column Time."""
     if _header(read_head(path)) is not None and _has_stages_alone(path):
         raise file_error(
             path,
@@ -29,7 +29,7 @@ def read_gssc_csv(path: Path, options: DensityOptions) -> RawDensity:
 
 
 def read_gssc_stages(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """Stages of GSSC, with or without probabilities: 0 W, 1 N1, 2 N2, 3 N3, 4 REM."""
+    """Read the stages of GSSC, with or without probabilities: 0 W, 1 N1, 2 N2, 3 N3, 4 REM."""
     return read_numbers(path, replace(options, format="gssc-csv"), numbering="yasa")
 
 
@@ -43,12 +43,12 @@ def _header(head: bytes) -> tuple[str, ...] | None:
 
 
 def _has_stages_alone(path: Path) -> bool:
-    """Whether a file has no column of probabilities, or another header than GSSC's."""
+    """Whether a file has no column of probabilities, or not GSSC's header."""
     return not any(cell.startswith("prob") for cell in _header(read_head(path)) or ())
 
 
 def _is_hypnogram(head: bytes, path: Path) -> bool:
-    """Whether GSSC wrote it, with or without probabilities."""
+    """Whether GSSC wrote a file, with or without probabilities."""
     lines = whole_lines(head)
     has_title = bool(lines) and lines[0].startswith("Hypnogram of")
     return has_title and has_columns("epoch", "time", "stage")(head, path)

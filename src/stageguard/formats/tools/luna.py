@@ -1,4 +1,4 @@
-"""Luna: `.annot`, `.eannot`, tables of STAGE; posteriors in tables of POPS and SOAP, and in EDF."""
+"""Read and write Luna's `.annot` and `.eannot`; read tables of STAGE, and posteriors in tables and EDF."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from stageguard.formats.tools.text import read_stage_lines
 from stageguard.night.recording import Signal
 from stageguard.night.stages import canonical_name
 
-# Beside stages: unknown, movement, lights on, gap, and artefact.
+# Words other than stages: unknown, movement, lights on, gap, and unscored.
 UNSCORED = dict.fromkeys(("u", "m", "l", "g", "?"), "?")
 WORDS = frozenset(
     (
@@ -43,8 +43,8 @@ UNTIL_NEXT = "..."
 TOOL, USUAL_SECONDS = "Luna", 30.0
 FIVE = ("PP_W", "PP_N1", "PP_N2", "PP_N3", "PP_R")  # posteriors
 THREE = ("PP_W", "PP_NR", "PP_R")
-MOST_SAMPLES = 10_000_000  # of one channel of posteriors: a night has one per 5 or 30 s
-ROUNDING = 1e-3  # how far below 0 the 16 bits of a sample may put a probability
+MOST_SAMPLES = 10_000_000  # of one channel of posteriors, which has a sample per 5 or 30 s
+ROUNDING = 1e-3  # how far below 0 rounding to 16 bits may put a probability
 LUNA_WORDS: dict[str, dict[str, str]] = {"aasm5": {}, "wnr3": {"N": "NR"}}
 _CLOCK = re.compile(
     r"(?:(\d{1,2})[/.-](\d{1,2})[/.-](\d{2,4})-)?(0\+)?(\d{1,2}):(\d{2})(?::(\d{2}(?:\.\d+)?))?"
@@ -52,17 +52,17 @@ _CLOCK = re.compile(
 
 
 class Moment(NamedTuple):
-    """A time, and what it counts from: "seconds" of the recording, the "clock" of a day, or "dates"."""
+    """A time, and its kind: "seconds" of the recording, "clock" time of a day, or "dates"."""
 
     kind: str
     seconds: float
 
 
 def read_annot(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """Stages among intervals of any class; other classes are left alone.
+    """Read the stages among intervals of any class; other classes are ignored.
 
-    Times are seconds from the recording's start, or times of day: those count from the first interval, since
-    the file does not say when the recording began.
+    Times are seconds from the recording's start, or times of day. Times of day count from the first interval,
+    since the file does not say when the recording began.
     """
     rows, times, start, notes = read_intervals(path)
     annotations = [
@@ -70,9 +70,9 @@ def read_annot(path: Path, options: HypnogramOptions) -> RawHypnogram:
         for row, time in zip(rows, times, strict=True)
     ]
     stages = [
-        each
-        for each in annotations
-        if canonical_name(each.text) is not None or each.text.casefold() in UNSCORED_WORDS
+        event
+        for event in annotations
+        if canonical_name(event.text) is not None or event.text.casefold() in UNSCORED_WORDS
     ]
     raw = annotated(
         path,
@@ -89,7 +89,7 @@ def read_annot(path: Path, options: HypnogramOptions) -> RawHypnogram:
 def read_intervals(
     path: Path,
 ) -> tuple[list[tuple[str, ...]], list[tuple[float, float | None]], datetime | None, tuple[str, ...]]:
-    """Cells of every interval, its onset and duration, when second 0 is, and what was assumed."""
+    """Return the cells of every interval, its onset and duration, the time of second 0, and remarks."""
     lines, rows = [], []
     header: tuple[str, ...] = COLUMNS
     for line, text in enumerate(text_lines(path), start=1):
@@ -125,18 +125,18 @@ def read_intervals(
 
 
 def write_eannot(night: Outgoing, path: Path) -> Content:
-    """One stage per line and epoch; unscored is ?."""
+    """Write one stage per line and epoch, ? if unscored."""
     words = stage_words(night.from_recording_start(), LUNA_WORDS, "Luna")
     return Content({path: "\n".join(words) + "\n"}, notes=_remarks(words))
 
 
 def write_annot(night: Outgoing, path: Path) -> Content:
-    """One interval per epoch, then the other annotations, in seconds from the recording's start."""
+    """Write one interval per epoch, then the other annotations, in seconds from the recording's start."""
     words, seconds = stage_words(night, LUNA_WORDS, "Luna"), night.epoch_seconds
     rows = ["\t".join(COLUMNS)]
     for onset, word in zip(night.onsets, words, strict=True):
         rows.append(f"{word}\t.\t.\t{number(onset)}\t+{number(seconds)}\t.")
-    events = [event for event in night.events if event.onset >= 0]  # Luna knows no time before the start
+    events = [event for event in night.events if event.onset >= 0]  # Luna has no times before the start
     for event in events:
         details = dict(event.details)
         name, channel = plain_text(event.text), plain_text(event.channel) or "."
@@ -153,7 +153,7 @@ def _remarks(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def from_stage_rows(path: Path, table: TextTable, options: HypnogramOptions) -> RawHypnogram:
-    """Stages of the command STAGE, from a file or lunapi: epochs from 1 that may skip, and their onsets."""
+    """Return the stages of the command STAGE, from a file or lunapi; epochs count from 1 and may skip."""
     if "id" in table.header and len(set(table.column("id"))) > 1:
         raise file_error(path, "holds several recordings, expected one. Keep the rows of one ID.")
     epochs, onsets = table.seconds("e"), table.seconds("start_sec")
@@ -172,7 +172,7 @@ def from_stage_rows(path: Path, table: TextTable, options: HypnogramOptions) -> 
 
 
 def is_stage_class(name: str) -> bool:
-    """Whether a class says that its instances are stages: SleepStage, sleep_stage."""
+    """Whether the instances of a class are stages: SleepStage, sleep_stage."""
     return re.sub(r"[\s_-]+", "", name.casefold()) in STAGE_CLASSES
 
 
@@ -183,7 +183,7 @@ def _plain(text: str) -> str:
 def _times(
     path: Path, lines: Sequence[int], rows: Sequence[tuple[str, ...]]
 ) -> tuple[list[tuple[float, float | None]], datetime | None, tuple[str, ...]]:
-    """Onset and duration of each row in seconds, the date and time of second 0, and what was assumed."""
+    """Return onset and duration of each row in seconds, the date and time of second 0, and remarks."""
     intervals = []
     for line, row in zip(lines, rows, strict=True):
         start, stop = (row[3], row[4]) if len(row) == 6 else (row[-2], row[-1])
@@ -207,7 +207,7 @@ def _times(
 
 
 def _duration(path: Path, line: int, start: str, stop: str) -> float | None:
-    """Seconds of an interval; None where it lasts until the next one."""
+    """Return the seconds of an interval; None if it lasts until the next one."""
     if stop == UNTIL_NEXT:
         return None
     if stop.startswith("+"):
@@ -224,7 +224,7 @@ def _duration(path: Path, line: int, start: str, stop: str) -> float | None:
 
 
 def _moment(path: Path, line: int, text: str) -> Moment:
-    """Seconds since the recording's start, since midnight, or since year 1."""
+    """Return a time in seconds since the recording's start, since midnight, or since year 1."""
     seconds = as_number(text)
     if seconds is not None:
         return Moment("seconds", seconds)
@@ -243,7 +243,7 @@ def _moment(path: Path, line: int, text: str) -> Moment:
 
 
 def read_events(path: Path) -> Iterable[Event]:
-    """Annotations besides stages."""
+    """Yield annotations other than stages."""
     rows, times, _, _ = read_intervals(path)
     for row, (onset, seconds) in zip(rows, times, strict=True):
         is_stage = is_stage_class(row[0]) or canonical_name(row[0]) is not None
@@ -260,7 +260,7 @@ def read_events(path: Path) -> Iterable[Event]:
 
 
 def _are_taken(night: Outgoing) -> list[bool]:
-    """Whether each other annotation is called like a stage."""
+    """Whether each other annotation has the name of a stage."""
     words = WORDS | UNSCORED_WORDS
     return [
         event.text.strip().casefold() in words
@@ -271,7 +271,7 @@ def _are_taken(night: Outgoing) -> list[bool]:
 
 
 def _is_annot(head: bytes, path: Path) -> bool:
-    """Whether it has Luna's columns; without their names it must be called .annot."""
+    """Whether a file has Luna's column names, or is called .annot and has as many columns."""
     if has_columns("class", "instance", "channel", "start", "stop")(head, path):
         return True
     lines = [line for line in whole_lines(head) if line and not line.startswith("#")]
@@ -280,13 +280,13 @@ def _is_annot(head: bytes, path: Path) -> bool:
 
 
 def is_pops(header: Iterable[str]) -> bool:
-    """Whether columns are named as Luna names posteriors."""
+    """Whether columns have Luna's names of posteriors."""
     names = {name.upper() for name in header}
     return {"E", "PP_W", "PP_R"} <= names
 
 
 def read_luna_pops(path: Path, options: DensityOptions) -> RawDensity:
-    """Posteriors of a text table."""
+    """Read posteriors from a text table."""
     stages = options.stages or posterior_columns(path, header_cells(read_head(path)))
     table = load_table(path, replace(options, stages=stages), "e")
     texts = {name: table.texts(name) for name in ("flag", "start", "stop")}
@@ -297,7 +297,7 @@ def read_luna_pops(path: Path, options: DensityOptions) -> RawDensity:
 
 
 def posterior_columns(where: Where, header: Iterable[str]) -> tuple[str, ...]:
-    """Columns to read: Luna may write PP_NR, the sum of three others, beside them."""
+    """Return the columns to read: Luna may write PP_NR, too, the sum of three others."""
     names = {name.upper() for name in header}
     for columns in (FIVE, THREE):
         if names >= set(columns):
@@ -315,7 +315,7 @@ def density_of_epochs(
     texts: Mapping[str, Sequence[str]],
     lines: Sequence[int] | None,
 ) -> RawDensity:
-    """Put rows where their epochs are; `texts` are the cells of the columns flag, start and stop."""
+    """Put rows at their epochs; `texts` are the cells of the columns flag, start and stop."""
     odd = ~((epochs >= 1) & (epochs == np.rint(epochs)) & (epochs < 1e9))
     odd[1:] |= ~(np.diff(epochs) > 0)
     if odd.any():
@@ -351,7 +351,7 @@ def density_of_epochs(
 
 
 def _seconds(starts: Sequence[str] | None, stops: Sequence[str] | None) -> float | None:
-    """Epoch length by the first row's clock or seconds, where both are there."""
+    """Return the epoch length from the first row's start and stop, or None without both."""
     if not starts or not stops:
         return None
     start, stop = _clock(starts[0]), _clock(stops[0])
@@ -362,7 +362,7 @@ def _seconds(starts: Sequence[str] | None, stops: Sequence[str] | None) -> float
 
 
 def _clock(text: str) -> float | None:
-    """Seconds of a number, or of a time of day such as 22:30:00 or 22.30.00."""
+    """Return the seconds of a number, or of a time of day such as 22:30:00 or 22.30.00."""
     match = re.fullmatch(r"([01]?\d|2[0-3])([:.])([0-5]?\d)\2([0-5]?\d(?:\.\d+)?)", text)
     if match is None:
         return as_number(text)
@@ -370,7 +370,7 @@ def _clock(text: str) -> float | None:
 
 
 def read_luna_edf(path: Path, options: DensityOptions) -> RawDensity:
-    """Posteriors of `RUN-POPS hypnodensity` or of POPS with posterior channels, one row per sample."""
+    """Read posteriors of `RUN-POPS hypnodensity`, or of POPS with posterior channels, a row per sample."""
     recording = read_edf_recording(path)
     channels = {
         name.upper(): signal
@@ -406,7 +406,7 @@ def read_luna_edf(path: Path, options: DensityOptions) -> RawDensity:
 
 
 def _is_edf(head: bytes, path: Path) -> bool:
-    """Whether this is an EDF file with channels of posteriors that Luna added."""
+    """Whether a file is EDF with channels of posteriors that Luna added."""
     if not head.startswith(b"0       ") or not head[252:256].strip().isdigit():
         return False
     n_signals = int(head[252:256])

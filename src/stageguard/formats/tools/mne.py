@@ -1,6 +1,6 @@
-"""Annotations of MNE, stages and others: FIF, text and CSV, read and written without MNE.
+"""Read annotations of MNE, stages and others, from FIF, text and CSV, and write FIF, without MNE.
 
-A FIF file is a chain of tags: kind, type, size and where the next one is, then the data, all big-endian.
+A FIF file is a chain of tags: kind, type, size and position of the next tag, then the data, all big-endian.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnogram import Hypnogram
 
 FIF_HEAD = b"\x00\x00\x00d\x00\x00\x00\x1f"
-GSSC = "yasa"  # whose numbers GSSC has too
+GSSC = "yasa"  # GSSC uses the same numbers
 BLOCK_START, BLOCK_END, ANNOTATIONS, RECORDING = 104, 105, 3810, 100
 ONSETS, ENDS, DESCRIPTIONS, MEASUREMENT_DATE = 3568, 3569, 206, 204
 FILE_ID, DIRECTORY, FREE_LIST, NOTHING = 100, 101, 106, 108
@@ -40,20 +40,20 @@ _TYPES = {3: ">i4", 4: ">f4", 5: ">f8"}
 
 
 def read_fif(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """Stages of a file that `Annotations.save("...-annot.fif")` wrote."""
+    """Read the stages in a file that `Annotations.save("...-annot.fif")` wrote."""
     annotations, start = read_fif_annotations(path)
     refuse_numbers(path, annotations)
     return annotated(path, annotations, options, start=start, only_stages=True)
 
 
 def read_gssc_fif(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """Stages of a file that GSSC wrote: 0 W, 1 N1, 2 N2, 3 N3, 4 REM."""
+    """Read the stages in a file that GSSC wrote: 0 W, 1 N1, 2 N2, 3 N3, 4 REM."""
     annotations, start = read_fif_annotations(path)
     return annotated(path, numbered(path, annotations, GSSC), options, start=start, only_stages=True)
 
 
 def refuse_numbers(path: Path, annotations: Sequence[Event]) -> None:
-    """Refuse annotations that are all numbers, since nobody says whose."""
+    """Refuse annotations that are all numbers, since their numbering is unknown."""
     if annotations and all(re.fullmatch(r"\d", each.text) for each in annotations):
         raise file_error(
             path,
@@ -64,21 +64,21 @@ def refuse_numbers(path: Path, annotations: Sequence[Event]) -> None:
 
 
 def numbered(path: Path, annotations: Sequence[Event], numbering: str) -> list[Event]:
-    """Return annotations that name their stages, of some whose texts are a tool's numbers."""
+    """Return annotations with names of stages for annotations with a tool's numbers."""
     codes = []
-    for each in annotations:
-        code = as_number(each.text)
+    for annotation in annotations:
+        code = as_number(annotation.text)
         if code is None:
             known = "GSSC's numbers 0 to 4" if numbering == GSSC else "a number of a stage"
-            raise file_error(path, f"has the annotation {each.text[:40]!r}, expected {known}.")
+            raise file_error(path, f"has the annotation {annotation.text[:40]!r}, expected {known}.")
         codes.append(code)
     names = names_of(path, codes, NUMBERINGS[numbering].codes, what="annotation")
     named = zip(annotations, names, strict=True)
-    return [replace(each, text=f"Sleep stage {name}") for each, name in named]
+    return [replace(annotation, text=f"Sleep stage {name}") for annotation, name in named]
 
 
 def write_fif(night: Outgoing, path: Path) -> Content:
-    """Write what `mne.read_annotations` opens: one annotation per epoch, and the others."""
+    """Write a file for `mne.read_annotations`: one annotation per epoch, and the others."""
     rows = timed_texts(night, "MNE")
     onsets = np.array([onset for onset, _, _ in rows])
     ends = onsets + np.array([seconds or 0.0 for _, seconds, _ in rows])
@@ -102,7 +102,7 @@ def write_fif(night: Outgoing, path: Path) -> Content:
 
 
 def clock_notes(start: datetime | None) -> tuple[str, ...]:
-    """Say how far the instant is off where MNE takes a clock of another zone for UTC."""
+    """Return a note on how far the instant is off, because MNE takes the clock time for UTC."""
     offset = None if start is None else start.utcoffset()
     if not offset:
         return ()
@@ -115,7 +115,7 @@ def _tag(kind: int, kind_type: int, data: bytes, following: int = 0) -> bytes:
 
 
 def _date_tags(start: datetime | None) -> list[bytes]:
-    """When the recording began, in seconds and microseconds since 1970; a date out of range is left out."""
+    """Return the tag of the recording's start, since 1970; none if the date is out of range."""
     if start is None:
         return []
     apart = start.replace(tzinfo=None) - datetime(1970, 1, 1)
@@ -126,7 +126,7 @@ def _date_tags(start: datetime | None) -> list[bytes]:
 
 
 def read_text_annotations(path: Path) -> tuple[list[Event], datetime | None]:
-    """All annotations of MNE's text, and when the recording began."""
+    """Return all annotations of MNE's text, and when the recording began."""
     start, annotations = None, []
     for number, line in enumerate(text_lines(path), start=1):
         if line.startswith("#"):
@@ -145,7 +145,7 @@ def read_text_annotations(path: Path) -> tuple[list[Event], datetime | None]:
 
 
 def read_csv_annotations(path: Path) -> tuple[list[Event], datetime | None]:
-    """All annotations of MNE's CSV, and when the first is; of 1970 are onsets whose dates nobody knows."""
+    """Return all annotations of MNE's CSV, and the time of the first; January 1970 means no date."""
     table = read_rows(path, ("onset", "duration", "description"))
     lasting = table.seconds("duration").tolist()
     cells = zip(table.lines, table.column("onset"), strict=True)
@@ -159,7 +159,7 @@ def read_csv_annotations(path: Path) -> tuple[list[Event], datetime | None]:
 
 
 def read_fif_annotations(path: Path) -> tuple[list[Event], datetime | None]:
-    """All annotations of a FIF file, and when the recording began."""
+    """Return all annotations of a FIF file, and when the recording began."""
     tags = _tags(path, read_file(path, "annotations"))
     if (BLOCK_START, RECORDING) in {(kind, value) for kind, value in tags if isinstance(value, int)}:
         raise file_error(
@@ -177,7 +177,7 @@ def read_fif_annotations(path: Path) -> tuple[list[Event], datetime | None]:
 
 
 def _tags(path: Path, data: bytes) -> list[tuple[int, object]]:
-    """Kind and value of every tag that means something here."""
+    """Return kind and value of every tag that is used here."""
     tags: list[tuple[int, object]] = []
     position = 0
     if not data.startswith(FIF_HEAD):
@@ -206,7 +206,7 @@ def _tags(path: Path, data: bytes) -> list[tuple[int, object]]:
 
 
 def _date(value: object) -> datetime | None:
-    """When the recording began: seconds since 1970, or seconds and microseconds."""
+    """Return when the recording began, from seconds, or seconds and microseconds, since 1970."""
     if not isinstance(value, list) or not value:
         return None
     seconds = value[0] + (value[1] * 1e-6 if len(value) > 1 else 0.0)
@@ -219,7 +219,7 @@ def _date(value: object) -> datetime | None:
 def stages_of_mne(
     path: Path, source: Any, options: HypnogramOptions, numbering: str | None = None, raw: Any = None
 ) -> RawHypnogram:
-    """Stages of `mne.Annotations`; those of a `Raw` count from where it begins, also if it was cropped."""
+    """Return the stages of `mne.Annotations`; in a `Raw`, they count from its beginning, even if cropped."""
     first = 0.0 if raw is None else float(raw.first_time)
     end = None if raw is None else float(raw.n_times / raw.info["sfreq"])
     texts = map(str, source.description.tolist())
@@ -236,8 +236,8 @@ def stages_of_mne(
 def to_mne(night: Decoding | Hypnogram) -> Any:
     """Return `mne.Annotations`, "Sleep stage N2" for each epoch.
 
-    As MNE does for EDF, the clock time of the start is stamped as UTC, so that stages lie right on a
-    recording that MNE read. Where the start has another zone, a warning says how far the instant is off.
+    As MNE does for EDF, the clock time of the start is marked as UTC, so that stages are aligned with a
+    recording that MNE read. If the start has another time zone, a warning says how far the instant is off.
     """
     mne = library("mne", "to_mne()", None)
     outgoing = outgoing_of_night(night)
@@ -258,7 +258,7 @@ def _is_text(head: bytes, path: Path) -> bool:
 
 
 def _is_csv(head: bytes, path: Path) -> bool:
-    """Whether MNE wrote it as CSV: times of day of a date, and no number of seconds."""
+    """Whether MNE wrote a CSV: onsets are dates and times, not seconds."""
     lines = whole_lines(head)
     has_header = len(lines) > 1 and lines[0].startswith("onset,duration,description")
     return has_header and re.match(r"\d{4}-\d\d-\d\d[ T]\d\d:", lines[1]) is not None
@@ -272,7 +272,7 @@ def _format(
     read: Callable[[Path], tuple[list[Event], datetime | None]],
     **more: Any,
 ) -> FileFormat:
-    """Return a format whose files hold annotations and perhaps when their recording began."""
+    """Return a format whose files hold annotations, and perhaps the start of their recording."""
 
     def stages(path: Path, options: HypnogramOptions) -> RawHypnogram:
         annotations, start = read(path)

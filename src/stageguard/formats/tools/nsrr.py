@@ -1,8 +1,8 @@
-"""XML that the NSRR gives with its recordings, its own and Compumedics Profusion's: stages and other events.
+"""Read and write the XML of NSRR recordings, of NSRR and of Compumedics Profusion: stages and other events.
 
 NSRR's stages are runs of epochs ("Stage 2 sleep|2", from 4020 s, for 150 s), Profusion's a number per epoch.
 9 is "unscored", although some tools read it as wake: such epochs are unscored here, and a warning says how
-many there are. So are movement and codes nobody knows. 3 and 4 of Rechtschaffen and Kales are both N3.
+many there are. Movement and unknown codes are unscored, too. 3 and 4 of Rechtschaffen and Kales are both N3.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ CONCEPTS = {
 
 
 def read_nsrr_xml(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """Stages of an NSRR file (`<PSGAnnotation>`), one per epoch from the recording's start."""
+    """Read the stages of an NSRR file (`<PSGAnnotation>`), one per epoch from the recording's start."""
     root = xml.read_xml(path, ROOT)
     events = list(_scored_events(root))
     epoch_seconds = xml.epoch_length(path, root) or options.epoch_seconds
@@ -67,7 +67,7 @@ def read_nsrr_xml(path: Path, options: HypnogramOptions) -> RawHypnogram:
 
 
 def write_nsrr_xml(night: Outgoing, path: Path) -> Content:
-    """Write runs of equal stages as NSRR files have them, and the other annotations with their types."""
+    """Write runs of equal stages as in NSRR files, and the other annotations with their types."""
     words = stage_words(night, {"aasm5": {}}, "NSRR XML")
     rows: list[dict[str, str]] = []
     onsets = night.onsets
@@ -106,14 +106,14 @@ def _event(event: Event) -> dict[str, str]:
 
 
 def _stage(path: Path, concept: str) -> tuple[str, int | None]:
-    """Stage and code of a concept such as "Stage 2 sleep|2"; name and code must not contradict each other."""
+    """Return stage and code of a concept such as "Stage 2 sleep|2"; refuse a name and code that disagree."""
     name, _, digits = concept.rpartition("|")
     code = int(digits) if digits.strip().isdecimal() and len(digits) < 9 else None
-    said = canonical_name(name if code is not None else concept)
+    named = canonical_name(name if code is not None else concept)
     if code is None:
-        return said or UNSCORED_NAME, None
+        return named or UNSCORED_NAME, None
     coded = STAGE_CODES.get(code)
-    if said is not None and said != coded:
+    if named is not None and named != coded:
         raise file_error(path, f"has the stage {concept[:60]!r}, whose name and number do not agree.")
     return coded or UNSCORED_NAME, code
 
@@ -127,7 +127,7 @@ def _seconds(path: Path, event: Element, name: str) -> float:
 
 
 def _start(events: Iterable[Element]) -> datetime | None:
-    """When the recording began, where the file gives a date that exists."""
+    """Return when the recording began, if the file gives a valid date."""
     for event in events:
         if text_of(event, "EventConcept") != START_CONCEPT:
             continue
@@ -154,7 +154,7 @@ def _is_stage(event: Element) -> bool:
 
 
 def read_events(path: Path) -> Iterable[Event]:
-    """Annotations besides stages, with their types."""
+    """Yield annotations other than stages, with their types."""
     for element in _scored_events(xml.read_xml(path, ROOT)):
         kind, concept = text_of(element, "EventType") or "", text_of(element, "EventConcept") or ""
         if _is_stage(element) or not concept or concept == START_CONCEPT:
@@ -170,7 +170,7 @@ def _stage_texts(path: Path) -> list[str]:
 
 
 def read_profusion_xml(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """Stages of a Profusion export (`<CMPStudyConfig>`), one per epoch from the recording's start."""
+    """Read the stages of a Profusion export (`<CMPStudyConfig>`), one per epoch from its start."""
     root = xml.read_xml(path, PROFUSION_ROOT)
     cells = _cells(root)
     if not cells:
@@ -183,11 +183,11 @@ def read_profusion_xml(path: Path, options: HypnogramOptions) -> RawHypnogram:
 
 
 def write_profusion_xml(night: Outgoing, path: Path) -> Content:
-    """Write one number per epoch, 9 where unscored, and the other annotations as events."""
+    """Write one number per epoch, 9 if unscored, and the other annotations as events."""
     night = night.from_recording_start()
     words = stage_words(night, {"aasm5": {}}, "Profusion XML")
     codes = {name: code for code, name in reversed(STAGE_CODES.items())} | {UNSCORED_NAME: UNSCORED_CODE}
-    # stages count from the first epoch here, and so must events
+    # stages count from the first epoch in this format, so events must, too
     events = [
         {
             "Name": event.text,
@@ -207,7 +207,7 @@ def write_profusion_xml(night: Outgoing, path: Path) -> Content:
 
 
 def _warn_of_codes(path: Path, counts: Counter[int]) -> tuple[str, ...]:
-    """Say which epochs are unscored by a code that tools understand differently, or that nobody knows."""
+    """Warn of epochs that are unscored by an unknown or ambiguous code, and return this as notes."""
     unscored = []
     if counts[UNSCORED_CODE]:
         unscored.append((counts[UNSCORED_CODE], f"code {UNSCORED_CODE} (some tools take it for wake)"))
@@ -234,7 +234,7 @@ def _cells(root: Element) -> list[str]:
 
 
 def read_profusion_events(path: Path) -> Iterable[Event]:
-    """Annotations besides stages."""
+    """Yield annotations other than stages."""
     for element in _scored_events(xml.read_xml(path, PROFUSION_ROOT)):
         name = text_of(element, "Name") or ""
         if name:

@@ -1,4 +1,4 @@
-"""Parquet tables of stages and probabilities, of one night or of a cohort, through pyarrow."""
+"""Read and write Parquet tables of stages and probabilities, of one night or a cohort, with pyarrow."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COHORT_HEAD = ("id", *OWN_HEAD)
 
 
 def read_parquet(path: Path, options: DensityOptions) -> RawDensity:
-    """Probabilities of a Parquet file with stage-named columns."""
+    """Read the probabilities of a Parquet file whose columns are named after stages."""
     with _opened(path) as table:
         columns, index = arrow_columns(table, path)
         is_own = _is_own(table.column_names)
@@ -41,7 +41,7 @@ def read_parquet(path: Path, options: DensityOptions) -> RawDensity:
 
 
 def read_parquet_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """Stages of a Parquet file with a column of them."""
+    """Read the stages of a Parquet file with a column of stages."""
     with _opened(path) as table:
         _, index = arrow_columns(table, path)
         named = zip(table.column_names, table.columns, strict=True)
@@ -53,7 +53,7 @@ def read_parquet_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogra
 
 
 def has_final_stages(path: Path) -> bool:
-    """Whether a file has stages, and no probabilities but those this package wrote beside them."""
+    """Whether a file has stages, and no probabilities except those that this package wrote beside them."""
     with _opened(path) as table:
         header = [name.casefold() for name in table.column_names]
     is_density = sum(canonical_name(name) is not None for name in header) > 1
@@ -61,12 +61,12 @@ def has_final_stages(path: Path) -> bool:
 
 
 def _is_own(names: Sequence[str]) -> bool:
-    """Whether columns are those of `write_cohort`; probabilities alone have no stage."""
+    """Whether columns are those of `write_cohort`, which has no stage column for probabilities alone."""
     return tuple(names)[: len(COHORT_HEAD) - 1] == COHORT_HEAD[:-1]
 
 
 def write_cohort(nights: Sequence[Outgoing], path: Path) -> Content:
-    """Write nights below each other: id, onset, duration, time, stage, probabilities and scorer per epoch."""
+    """Write nights one after the other: id, onset, duration, time, stage, probabilities, scorer per epoch."""
     arrow, parquet = pyarrow_modules(path, "writing")
     schemes = list(dict.fromkeys(night.scheme.names for night in nights))
     if len(schemes) > 1:
@@ -88,10 +88,10 @@ def write_cohort(nights: Sequence[Outgoing], path: Path) -> Content:
     columns: dict[str, list[Any]] = {}
     for night in nights:
         n_epochs, scorer = night.any.n_epochs, None if night.hypnogram is None else night.hypnogram.scorer
-        own: dict[str, Sequence[Any]] = {"id": [night.id] * n_epochs, **stage_columns(night)}
-        for name, values in {**own, "scorer": [scorer] * n_epochs}.items():
+        of_night: dict[str, Sequence[Any]] = {"id": [night.id] * n_epochs, **stage_columns(night)}
+        for name, values in {**of_night, "scorer": [scorer] * n_epochs}.items():
             columns.setdefault(name, []).extend(values)
-    columns["time"] = [None if each is None else each.isoformat() for each in columns["time"]]
+    columns["time"] = [None if moment is None else moment.isoformat() for moment in columns["time"]]
     stream = io.BytesIO()
     kinds = dict.fromkeys(("id", "time", "stage", "scorer"), arrow.string())
     arrays = {name: arrow.array(cells, kinds.get(name, arrow.float64())) for name, cells in columns.items()}
@@ -105,7 +105,7 @@ def write_cohort(nights: Sequence[Outgoing], path: Path) -> Content:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    """Give the table that a file holds; what pyarrow says about a damaged one becomes one line."""
+    """Yield the table in a file; errors of pyarrow for a damaged file become one line."""
     arrow, parquet = pyarrow_modules(path, "reading")
     if b"PAR1PAR1" in read_file(path, "an array"):
         raise file_error(path, "is two Parquet files, one behind the other. Are two files joined in it?")
@@ -121,7 +121,7 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def pyarrow_modules(path: Path, doing: str) -> tuple[Any, Any]:
-    """Return `pyarrow` and `pyarrow.parquet`; where they are not installed, say what to install."""
+    """Return `pyarrow` and `pyarrow.parquet`; if they are missing, the error says what to install."""
     try:
         import pyarrow  # type: ignore[import-untyped]
         from pyarrow import parquet
@@ -133,7 +133,7 @@ def pyarrow_modules(path: Path, doing: str) -> tuple[Any, Any]:
 
 
 def _first_text(table: Any, name: str) -> str | None:
-    """Return the text in the first row of the only column of this name, where there is one."""
+    """Return the text in the first row of the only column of this name, or None."""
     if table.column_names.count(name) != 1 or not table.num_rows:
         return None
     cell = table.column(name)[0].as_py()
@@ -141,7 +141,7 @@ def _first_text(table: Any, name: str) -> str | None:
 
 
 def _first_time(table: Any) -> datetime | None:
-    """When the first row is, where this package wrote it."""
+    """Return the time of the first row, if this package wrote it."""
     try:
         return datetime.fromisoformat(_first_text(table, "time") or "")
     except ValueError:
@@ -149,7 +149,7 @@ def _first_time(table: Any) -> datetime | None:
 
 
 def _refuse_large(path: Path, metadata: Any) -> None:
-    """Refuse what would fill the memory before it is unpacked."""
+    """Refuse a file that would fill the memory, before it is unpacked."""
     if metadata.num_columns > MOST_COLUMNS:
         raise file_error(path, f"has {metadata.num_columns:,} columns, expected at most {MOST_COLUMNS:,}.")
     n_bytes = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))

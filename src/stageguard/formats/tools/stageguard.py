@@ -1,4 +1,4 @@
-"""The package's own tables: CSV with stage and probabilities of each epoch, and what `decode` writes."""
+"""Read and write this package's tables: CSV with stage and probabilities per epoch, outputs of `decode`."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ RESERVED = frozenset((*OWN_HEAD, "epoch", "id", "label", "scorer", "start"))
 
 
 def read_stage_density(path: Path, options: DensityOptions) -> RawDensity:
-    """Probabilities of such a table."""
+    """Read the probabilities of this package's CSV."""
     table = load_table(path, options, expected=("stage",))
     raw = density_of_table(table, options, fills_lead=False)
     return replace(raw, start=raw.start or _start(table.text))
 
 
 def read_stage_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """Stages of such a table."""
+    """Read the stages of this package's CSV."""
     raw = read_own_tsv(path, options)
     return replace(raw, start=raw.start or _start(read_rows(path, ("onset", "time"))))
 
 
 def read_own_tsv(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """Stages of what `decode` wrote."""
-    from stageguard.formats.tools.text import read_text_hypnogram  # not loaded where probabilities are read
+    """Read the stages of an output of `decode`."""
+    from stageguard.formats.tools.text import read_text_hypnogram  # only stages need it
 
     return read_text_hypnogram(path, options)
 
@@ -61,7 +61,7 @@ def write_stage_table(night: Outgoing, path: Path) -> Content:
 
 
 def write_own_tsv(night: Outgoing, path: Path) -> Content:
-    """Write table and sidecar of a decoding; a hypnogram alone has no evidence and no profile to record."""
+    """Write table and sidecar of a decoding; refuse a hypnogram, which has no evidence and profile."""
     if night.decoding is None:
         raise InputError(
             f"{TSV_SUFFIX} is what decoding gives, with its profile and evidence. Write stages alone as "
@@ -72,7 +72,7 @@ def write_own_tsv(night: Outgoing, path: Path) -> Content:
 
 
 def table_text(night: Outgoing) -> str:
-    """Return such a table; digits read back exactly."""
+    """Return this package's CSV; its digits read back exactly."""
     columns = stage_columns(night)
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
@@ -82,7 +82,7 @@ def table_text(night: Outgoing) -> str:
 
 
 def stage_columns(night: Outgoing) -> dict[str, Sequence[Any]]:
-    """Columns of a night by name; onsets count from the recording's start."""
+    """Return the columns of a night by name; onsets count from the recording's start."""
     taken = [name for name in night.scheme.names if name.casefold() in RESERVED]
     if taken:
         raise InputError(
@@ -100,10 +100,10 @@ def stage_columns(night: Outgoing) -> dict[str, Sequence[Any]]:
 
 
 def to_frame(night: Decoding | Hypnogram | Hypnodensity) -> Any:
-    """Return a `pandas.DataFrame` with a row per epoch, indexed by time, or by epoch where no start is known.
+    """Return a `pandas.DataFrame` with a row per epoch, indexed by time, or by epoch if the start is unknown.
 
-    The columns are onset and duration in seconds; stage of a hypnogram; the probability of each stage where
-    there are any; and of a decoding also argmax_stage, changed and filled.
+    The columns are onset and duration in seconds; stage for a hypnogram; the probability of each stage if
+    there are any; and for a decoding also argmax_stage, changed and filled.
     """
     pandas = library("pandas", "to_frame()", "formats")
     outgoing = outgoing_of_night(night)
@@ -126,7 +126,7 @@ def to_frame(night: Decoding | Hypnogram | Hypnodensity) -> Any:
 
 
 def _cell(value: Any) -> str:
-    """Return a cell that comes back as it is; nothing for what is missing."""
+    """Return a cell that reads back exactly; empty if missing."""
     if value is None or value != value:
         return ""
     if isinstance(value, datetime):
@@ -135,7 +135,7 @@ def _cell(value: Any) -> str:
 
 
 def _start(table: TextTable) -> datetime | None:
-    """When the first epoch begins, where the table tells it."""
+    """Return when the first epoch begins, if the table tells."""
     names = [name.casefold() for name in table.header]
     if "onset" not in names or "time" not in names:
         raise file_error(table.path, "has no header with the columns onset, time. Was it written completely?")
@@ -151,7 +151,7 @@ def _has_probabilities(head: bytes, path: Path) -> bool:
 def _left_columns(path: Path) -> list[str]:
     from stageguard.formats.tools.text import unread_columns
 
-    # a label is the place of the stage in its scheme
+    # a label is the index of the stage in its scheme
     return unread_columns(read_rows(path, ("onset", "duration")), ("onset", "duration", "stage", "label"))
 
 

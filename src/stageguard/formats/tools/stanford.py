@@ -1,6 +1,6 @@
-"""The hypnodensity of Stanford STAGES: bare numbers, five per 15 s.
+"""Read the hypnodensity of Stanford STAGES: bare numbers, five per 15 s.
 
-The stages are wake, S1, S2, S3/4 and REM, in this order. Numbers stand between commas, or between spaces.
+The stages are wake, S1, S2, S3/4 and REM, in this order. Numbers are separated by commas or spaces.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TOOL, USUAL_SECONDS = "Stanford STAGES", 15.0
 
 
 def read_stanford_stages(path: Path, options: DensityOptions) -> RawDensity:
-    """Probabilities of a `.hypnodensity.txt`."""
+    """Read the probabilities in a `.hypnodensity.txt`."""
     rows = []
     lines = read_text(path).rstrip().split("\n")
     for number, line in enumerate(lines, start=1):
@@ -49,7 +49,7 @@ def read_stanford_stages(path: Path, options: DensityOptions) -> RawDensity:
 
 
 def _is_stanford(head: bytes, path: Path) -> bool:
-    """Whether it is named as Stanford STAGES names a hypnodensity, and holds five numbers per line."""
+    """Whether a file has a suffix of Stanford STAGES, and five numbers in its first line."""
     lines = first_lines(head)
     cells = lines[0].replace(",", " ").split() if lines else []
     return path.name.lower().endswith(SUFFIXES) and len(cells) == len(STAGES) and all_numbers(cells)

@@ -1,4 +1,4 @@
-"""Text, tables and arrays of stages: names, or numbers whose numbering the caller says."""
+"""Read text, tables and arrays of stages: names, or numbers in a numbering that the caller names."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ from stageguard.night.stages import UNSCORED_NAME, StageScheme, canonical_name
 from stageguard.profile.profile import Profile
 
 ARGMAX_COLUMN = "argmax_stage"
-LEAST_SHORT = 0.75  # of the steps between rows must be the shortest one, so that the others are gaps
+LEAST_SHORT = 0.75  # this share of steps between rows must be the shortest step; then others are gaps
 EVENT_COLUMNS = frozenset(("trial_type", "description", "label", "annotation"))
 
 
 def read_text_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """Stages of a table with a column for them, or of text with one stage per line."""
+    """Read the stages of a table with a column of stages, or of text with one stage per line."""
     lines = text_lines(path)
     table = _find_table(path, lines)
     if table is not None:
@@ -88,7 +88,7 @@ def read_text_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogram:
 
 
 def write_text(night: Outgoing, path: Path) -> Content:
-    """Write one stage name per line, ? where unscored."""
+    """Write one stage name per line, ? if unscored."""
     stages = night.from_recording_start().stages("text").stages
     return Content({path: "\n".join(stages.tolist()) + "\n"})
 
@@ -104,11 +104,11 @@ def from_table(
     options: HypnogramOptions,
     meanings: Mapping[str, Meaning] | None = None,
 ) -> RawHypnogram:
-    """Stages of a table's rows: one row per epoch, or stages with onset and duration.
+    """Return the stages of a table's rows: one row per epoch, or stages with onset and duration.
 
-    Onsets count from the recording's start: epochs that rows skip are unscored, and so are whole ones before
-    the first row, unless this package wrote the table. `meanings` says what columns are whose names do not
-    tell when rows are.
+    Onsets count from the recording's start. Epochs that rows skip are unscored, and so are whole epochs
+    before the first row, unless this package wrote the table. `meanings` are for columns of times whose names
+    do not tell.
     """
     column = stage_column(table.header)
     if column is None:
@@ -117,14 +117,14 @@ def from_table(
             f"has the columns {listed(table.header)}, expected one named stage. Rename the right one.",
         )
     name = table.header[column]
-    recorded = _recorded(path, len(table.rows))  # before rows that are missing count as unscored
+    recorded = _recorded(path, len(table.rows))  # before missing rows are added as unscored
     _refuse_several(path, table, name)
     table, meanings = _with_index(path, table, meanings)
-    others = [each for each in dict.fromkeys(table.header) if each != name]
-    times = row_times(path, [(each, table.column(each)) for each in others], meanings)
-    for each in times.unread:
-        if each in TIMING_COLUMNS:
-            _refuse_texts(path, table, each)
+    others = [column_name for column_name in dict.fromkeys(table.header) if column_name != name]
+    times = row_times(path, [(column_name, table.column(column_name)) for column_name in others], meanings)
+    for column_name in times.unread:
+        if column_name in TIMING_COLUMNS:
+            _refuse_texts(path, table, column_name)
     is_own = recorded is not None or ARGMAX_COLUMN in table.header or _is_own_table(table.header)
     if (
         times.onset is not None
@@ -156,7 +156,7 @@ def from_table(
 def _with_index(
     path: Path, table: TextTable, meanings: Mapping[str, Meaning] | None
 ) -> tuple[TextTable, Mapping[str, Meaning] | None]:
-    """Give a nameless first or last column, as pandas writes its index, the name it has in memory."""
+    """Name a nameless column, as pandas writes its index, like the index in memory."""
     nameless = [name for name in table.header if name in NAMELESS]
     if len(nameless) != 1 or meanings or INDEX in table.header:
         return table, meanings
@@ -167,7 +167,7 @@ def _with_index(
 
 
 def _spread(raw: RawHypnogram, places: Indices) -> RawHypnogram:
-    """Put rows at their epochs; the epochs in between are unscored."""
+    """Put rows at their epochs; epochs in between are unscored."""
 
     def put(cells: Sequence[str]) -> tuple[str, ...]:
         by_epoch = dict(zip(places.tolist(), cells, strict=True))
@@ -179,19 +179,19 @@ def _spread(raw: RawHypnogram, places: Indices) -> RawHypnogram:
 
 
 def _refuse_several(path: Path, table: TextTable, name: str) -> None:
-    """Refuse a table of several nights or scorers, or with several columns of stages of one name."""
+    """Refuse a table of several nights or scorers, or with several columns of stages with one name."""
     if table.header.count(name) > 1:
         raise file_error(
             path, f"has {table.header.count(name)} columns named {name}, expected one. Rename or remove one."
         )
-    for each in dict.fromkeys(table.header):
-        is_of_event = name in EVENT_COLUMNS and PART_COLUMNS.get(each) == "channels"
-        if is_night_column(each) and not is_of_event:
-            refuse_many(path, each, table.column(each), table.header)
+    for column in dict.fromkeys(table.header):
+        is_of_event = name in EVENT_COLUMNS and PART_COLUMNS.get(column) == "channels"
+        if is_night_column(column) and not is_of_event:
+            refuse_many(path, column, table.column(column), table.header)
 
 
 def _refuse_doubtful(path: Path, table: TextTable, times: RowTimes, options: HypnogramOptions) -> None:
-    """Refuse rows that may be runs of epochs, and times that nobody here can read."""
+    """Refuse rows that may be runs of epochs, and times that cannot be read."""
     is_silent = times.onset is None and times.lasting is None and times.epoch is None
     if times.unread and is_silent and options.epoch_seconds is None:
         name = times.unread[0]
@@ -220,7 +220,7 @@ def _refuse_doubtful(path: Path, table: TextTable, times: RowTimes, options: Hyp
 
 
 def _refuse_texts(path: Path, table: TextTable, name: str) -> None:
-    """Refuse a column that must hold numbers, by its first cell that is none."""
+    """Refuse a column that must hold numbers; the error names its first other cell."""
     wanted = "a number" if name == "epoch" else "seconds"
     for line, cell in zip(table.lines, table.column(name), strict=True):
         if as_number(cell) is None and not (name == "duration" and cell.casefold() in UNSCORED_WORDS):
@@ -228,7 +228,7 @@ def _refuse_texts(path: Path, table: TextTable, name: str) -> None:
 
 
 def _other_columns(table: TextTable, name: str, times: RowTimes, *, is_own: bool = False) -> tuple[str, ...]:
-    """Say which columns are not read, but for those this package wrote itself."""
+    """Return remarks on columns that are not read, except those that this package wrote."""
     others = [each for each in table.header if each.startswith("stage") and each not in (name, "stage_n")]
     notes: tuple[str, ...] = ()
     if others:
@@ -241,7 +241,7 @@ def _other_columns(table: TextTable, name: str, times: RowTimes, *, is_own: bool
 
 
 def _is_own_table(header: Sequence[str]) -> bool:
-    """Whether columns are those of this package's table, in a file of one night or of a cohort."""
+    """Whether columns are those of this package's table of one night or of a cohort."""
     names = tuple(header)
     return OWN_HEAD in (names[: len(OWN_HEAD)], names[1 : len(OWN_HEAD) + 1])
 
@@ -249,7 +249,7 @@ def _is_own_table(header: Sequence[str]) -> bool:
 def read_stage_lines(
     path: Path, words: Mapping[str, str] | None = None, scheme: StageScheme | None = None
 ) -> RawHypnogram:
-    """One stage per line; words (in lower case) that are another tool's own are replaced."""
+    """Read one stage per line; replace another tool's `words`, which are in lower case."""
     lines = [line.strip() for line in text_lines(path)]
     first = first_filled(lines)
     for number, line in enumerate(lines[first:], start=first + 1):
@@ -260,7 +260,7 @@ def read_stage_lines(
 
 
 def _is_tiled(onsets: Floats, lasting: Floats) -> bool:
-    """Whether every row is one epoch that begins where the last one ended, from 0 on."""
+    """Whether every row is one epoch that begins where the last one ended, from 0."""
     if not lasting[0] > 0 or not np.abs(lasting - lasting[0]).max() <= 1e-6:
         return False
     expected = lasting[0] * np.arange(len(onsets))
@@ -270,7 +270,7 @@ def _is_tiled(onsets: Floats, lasting: Floats) -> bool:
 def _from_events(
     path: Path, table: TextTable, name: str, times: RowTimes, options: HypnogramOptions
 ) -> RawHypnogram:
-    """Stages with onset and duration, in seconds: runs of epochs, with gaps that nobody scored."""
+    """Return stages with onset and duration in seconds: runs of epochs, with unscored gaps."""
     assert times.onset is not None and times.lasting is not None
     onsets, texts = times.onset.tolist(), table.column(name)
     lasting = [None if seconds != seconds else seconds for seconds in times.lasting.tolist()]
@@ -286,7 +286,7 @@ def _from_events(
 
 
 def _recorded(path: Path, n_rows: int) -> tuple[Profile, datetime | None, Recorded] | None:
-    """Profile, start and measures that `decode` recorded beside its table, or None."""
+    """Return the profile, start and measures that `decode` recorded beside its table, or None."""
     sidecar = output_paths(path).sidecar
     if not path.name.endswith(TSV_SUFFIX) or not sidecar.is_file():
         return None
@@ -295,10 +295,10 @@ def _recorded(path: Path, n_rows: int) -> tuple[Profile, datetime | None, Record
         check_recorded(path, record, n_rows)
         start = record["hypnogram"]["start"]
         profile = recorded_profile(sidecar, record["profile"])
-        measured = record.get("measured")  # none in an output that was saved, not decoded from a file
+        measured = record.get("measured")  # missing if the output was written by `save`
         estimates = None if measured is None else Estimates.from_dict(measured["estimates"])
-        told = Recorded(estimates, record["strength"]["step"] in STEERING)
-        return profile, None if start is None else datetime.fromisoformat(start), told
+        recorded = Recorded(estimates, record["strength"]["step"] in STEERING)
+        return profile, None if start is None else datetime.fromisoformat(start), recorded
     except FileFormatError:
         raise
     except (KeyError, TypeError, ValueError, ProfileError) as error:
@@ -306,7 +306,7 @@ def _recorded(path: Path, n_rows: int) -> tuple[Profile, datetime | None, Record
 
 
 def unread_columns(table: TextTable, read: Collection[str]) -> list[str]:
-    """Return the columns of a table that tell something and are not among those that are read."""
+    """Return the columns of a table that are not read although they hold something."""
     return [
         name
         for name in table.header
@@ -321,8 +321,8 @@ def words_of(path: Path) -> Sequence[str]:
 
 
 def read_numbers(path: Path, options: HypnogramOptions, *, numbering: str) -> RawHypnogram:
-    """Stages of a file whose numbers are those of `NUMBERINGS[numbering]`."""
-    if options.format is None:  # numbers that fit one numbering only may still be of a tool unknown here
+    """Read the stages of a file with the numbers of `NUMBERINGS[numbering]`."""
+    if options.format is None:  # numbers that fit only one numbering may still be an unknown tool's
         raise file_error(
             path,
             "holds numbers, and tools number stages differently. Say whose: ",
@@ -350,7 +350,7 @@ def read_numbers(path: Path, options: HypnogramOptions, *, numbering: str) -> Ra
 
 
 def _first_number(lines: Sequence[str]) -> tuple[int, tuple[str, ...]]:
-    """Return the index of the first number; a 0 may be the name that pandas gives a column without one."""
+    """Return the index of the first number, and a note if it is 0, which may be a header by pandas."""
     first = first_filled(lines)
     rest = [line for line in lines[first + 1 :] if line.strip()]
     if lines[first].strip() != "0" or not rest:
@@ -369,10 +369,10 @@ def read_numbered_table(
     options: HypnogramOptions,
     meanings: Mapping[str, Meaning] | None = None,
 ) -> RawHypnogram:
-    """Stages of a table whose column of stages holds numbers, and whose other columns say when they are."""
+    """Return the stages of a table whose column of stages holds numbers, timed by its other columns."""
     column = stage_column(table.header)
     if column is None:
-        return from_table(path, table, options)  # says what is missing
+        return from_table(path, table, options)  # raises the error
     codes = stage_numbers(path, table.column(column), table.lines, MISSING_WORDS)
     names = names_of(path, codes, NUMBERINGS[numbering].codes, what="line", first=table.lines[0])
     rows = [(*row[:column], name, *row[column + 1 :]) for row, name in zip(table.rows, names, strict=True)]
@@ -394,7 +394,7 @@ def _array_numbers(path: Path) -> list[float]:
 
 
 def _holds(codes: Collection[int]) -> Sniff:
-    """Return the test for text with one of these numbers per line and no file that explains them."""
+    """Return the test for text with one of these numbers per line, without a file that explains them."""
 
     def test(head: bytes, path: Path) -> bool:
         values = integers(head)

@@ -1,4 +1,4 @@
-"""Hypnograms of U-Time and U-Sleep: a stage per line, or intervals."""
+"""Read and write hypnograms of U-Time and U-Sleep: a stage per line, or intervals."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def write_hyp(night: Outgoing, path: Path) -> Content:
 
 
 def write_runs(night: Outgoing, path: Path, *, mark: str, header: Sequence[str] = ()) -> Content:
-    """Write onset, duration and stage of each epoch, not of runs as U-Sleep does: so the length is told."""
+    """Write onset, duration and stage of each epoch, not of runs as U-Sleep does: this keeps its length."""
     words, seconds = stage_words(night, USLEEP_WORDS, "U-Sleep", "UNKNOWN"), number(night.epoch_seconds)
     rows = ((number(onset), seconds, word) for onset, word in zip(night.onsets, words, strict=True))
     return Content({path: "\n".join(map(mark.join, [header, *rows] if header else rows)) + "\n"})

@@ -1,4 +1,4 @@
-"""Hypnograms of Visbrain Sleep and of Elan; a value per second stays one."""
+"""Read hypnograms of Visbrain Sleep and of Elan; one value per second stays one epoch per second."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ELAN_CODES = {**NUMBERINGS["rk"].codes, -2: UNSCORED_NAME}
 
 
 def read_times(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """Read a stage and the second it ends at per line; lines that begin with * tell of the recording."""
+    """Read a stage and its end in seconds per line; lines that begin with * describe the recording."""
     rows = []
     before = 0.0
     for number, line in enumerate(text_lines(path), start=1):
@@ -48,7 +48,7 @@ def read_times(path: Path, options: HypnogramOptions) -> RawHypnogram:
 
 
 def read_samples(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """Read a number per line; the file `<name>_description.txt` says what they are and how long they last."""
+    """Read a number per line; `<name>_description.txt` explains the numbers and says how long they last."""
     meanings_path = description(path)
     if not meanings_path.is_file():
         raise file_error(path, f"needs {meanings_path.name} beside it, which says what its numbers are.")
@@ -93,12 +93,12 @@ def read_elan(path: Path, options: HypnogramOptions) -> RawHypnogram:
 
 
 def description(path: Path) -> Path:
-    """Return where Visbrain puts what the numbers of a file are."""
+    """Return the file in which Visbrain explains the numbers of a file."""
     return path.with_name(f"{path.stem}_description.txt")
 
 
 def _is_times(head: bytes, path: Path) -> bool:
-    """Whether every line is a stage and when it ends, in seconds that grow."""
+    """Whether every line is a stage and its end, in increasing seconds."""
     rows = [_END_TIME.fullmatch(line) for line in whole_lines(head)]
     if not rows or not all(rows):
         return False

@@ -1,4 +1,4 @@
-"""Sleep scores of wonambi, as XML with events and bookmarks, and as CSV."""
+"""Read sleep scores of wonambi, as XML with events and bookmarks, and as CSV."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COLUMNS = ("clock start time", "start", "end", "stage")
 
 
 def read_wonambi_xml(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """Epochs of the only rater who scored stages (`<annotations>`, `<rater>`, `<stages>`, `<epoch>`)."""
+    """Read the epochs of the only rater with stages (`<annotations>`, `<rater>`, `<stages>`, `<epoch>`)."""
     root = read_xml(path, "annotations")
     scored = {}
     for rater in children(root, "rater"):
@@ -45,7 +45,7 @@ def read_wonambi_xml(path: Path, options: HypnogramOptions) -> RawHypnogram:
 
 
 def read_wonambi_csv(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """Rows of an export: time of day, start and end in seconds, stage."""
+    """Read the rows of an export: time of day, start and end in seconds, stage."""
     table = read_rows(path, COLUMNS)
     onsets, stages = table.seconds("start"), table.column("stage")
     lasting = table.seconds("end") - onsets
@@ -60,7 +60,7 @@ def _start(text: str | None) -> datetime | None:
 
 
 def read_events(path: Path) -> Iterable[Event]:
-    """Events and bookmarks of the rater who scored the stages."""
+    """Yield events and bookmarks of the rater who scored the stages."""
     root = read_xml(path, "annotations")
     for rater in children(root, "rater"):
         if not any(True for parent in children(rater, "stages") for _ in children(parent, "epoch")):

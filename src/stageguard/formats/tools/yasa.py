@@ -1,7 +1,7 @@
-"""YASA: its JSON of stages and probabilities, its tables of events, and its `Hypnogram`.
+"""Read and write YASA's JSON of stages and probabilities; read its tables of events and its `Hypnogram`.
 
-YASA names the columns of `proba`, keeps them in the order of its labels, and leaves out missing ones;
-ART and UNS may be among them, which are no stages.
+YASA names the columns of `proba`, keeps them in the order of its labels, and leaves out missing ones. They
+may include ART and UNS, which are not stages.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ from stageguard.night.stages import AASM5, WLDR4, WNR3, WS2
 
 SCHEMES = {5: AASM5, 4: WLDR4, 3: WNR3, 2: WS2}
 COLUMNS = ("onset", "duration", "value", "description")
-NANO_DIGITS = 9  # behind the point, of seconds
-PANDAS_UNITS = {"t": 60.0, "m": 60.0, "l": 1e-3}  # letters of pandas beside the usual units of time
-SHORT = {"W": "WAKE", "R": "REM"}  # what YASA itself takes for another
+NANO_DIGITS = 9  # decimals of seconds
+PANDAS_UNITS = {"t": 60.0, "m": 60.0, "l": 1e-3}  # letters of pandas besides the usual units of time
+SHORT = {"W": "WAKE", "R": "REM"}  # short names that YASA accepts
 NO_STAGE = ("ART", "UNS")
 KEYS = frozenset({"values", "n_stages", "freq", "start", "scorer", "proba"})
 YASA_WORDS = {
@@ -75,7 +75,7 @@ _VALUES |= {"LIGHT": 2, "DEEP": 3, "ART": -1, "UNS": -2}
 
 
 def read_yasa_json(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """Read what `Hypnogram.to_json` wrote."""
+    """Read the stages in a file that `Hypnogram.to_json` wrote."""
     content = load_json(path)
     values = content.get("values") if isinstance(content, dict) else None
     if not isinstance(values, list) or not values or not all(isinstance(each, str) for each in values):
@@ -84,7 +84,7 @@ def read_yasa_json(path: Path, options: HypnogramOptions) -> RawHypnogram:
 
 
 def stages_of_document(path: Path, document: Mapping[str, Any]) -> RawHypnogram:
-    """Stages of what `yasa.Hypnogram.to_dict` returns and `to_json` writes."""
+    """Return the stages in a dictionary of `yasa.Hypnogram.to_dict`, which `to_json` writes."""
     values, (n_stages, freq, scorer) = document["values"], map(document.get, ("n_stages", "freq", "scorer"))
     return RawHypnogram(
         tuple(values),
@@ -96,7 +96,7 @@ def stages_of_document(path: Path, document: Mapping[str, Any]) -> RawHypnogram:
 
 
 def from_events(path: Path, table: TextTable, options: HypnogramOptions) -> RawHypnogram:
-    """Stages of what `Hypnogram.as_events` returned, a row per epoch; numbers must agree with names."""
+    """Return the stages in a table of `Hypnogram.as_events`, a row per epoch; numbers must match names."""
     texts = table.column("description")
     for line, text, cell in zip(table.lines, texts, table.column("value"), strict=True):
         value = as_number(cell)
@@ -108,7 +108,7 @@ def from_events(path: Path, table: TextTable, options: HypnogramOptions) -> RawH
     onsets, lasting = table.seconds("onset"), table.seconds("duration")
     if (lasting == lasting[0]).all():
         options = replace(options, epoch_seconds=float(lasting[0]))
-    # the scheme, where one of the names is a stage of no other
+    # the first scheme that has one of the names besides wake and REM
     known = {text.upper() for text in texts}
     scheme = next((each for n, each in SCHEMES.items() if known & {*STAGES[n]} - {"WAKE", "REM"}), None)
     scorer = next(iter(scorers), None)
@@ -117,14 +117,14 @@ def from_events(path: Path, table: TextTable, options: HypnogramOptions) -> RawH
 
 
 def _check_count(where: Where, n_stages: object) -> int:
-    """Return how many stages there are, which tells the scheme."""
+    """Return the checked number of stages, which tells the scheme."""
     if not isinstance(n_stages, int) or n_stages not in SCHEMES:
         raise file_error(where, f"has n_stages {str(n_stages)[:40]!r}, expected 2, 3, 4 or 5.")
     return n_stages
 
 
 def frequency_seconds(where: Where, freq: object) -> float:
-    """Seconds of a frequency of pandas such as 30s, 2.5s or 1min."""
+    """Return the seconds of a pandas frequency such as 30s, 2.5s or 1min."""
     match = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)?\s*([A-Za-z]+)\s*", str(freq))
     unit = None if match is None else PANDAS_UNITS.get(match[2].lower()) or seconds_per(match[2])
     if match is None or unit is None:
@@ -133,14 +133,14 @@ def frequency_seconds(where: Where, freq: object) -> float:
 
 
 def write_yasa_json(night: Outgoing, path: Path) -> Content:
-    """Write what `yasa.Hypnogram.from_json` opens, with the probabilities where there are any."""
+    """Write a file for `yasa.Hypnogram.from_json`, with probabilities if there are any."""
     document = yasa_document(night)
     text = json.dumps(document, indent=2, allow_nan=False) + "\n"
     return Content({path: text}, has_probabilities=document["proba"] is not None)
 
 
 def yasa_document(night: Outgoing) -> dict[str, Any]:
-    """Return what `yasa.Hypnogram.from_dict` takes: YASA's nights begin with their recordings."""
+    """Return a dictionary for `yasa.Hypnogram.from_dict`; YASA's nights begin with their recordings."""
     night = night.from_recording_start()
     values = stage_words(night, YASA_WORDS, "YASA", "UNS")
     hypnogram = night.stages("YASA")
@@ -168,7 +168,7 @@ def yasa_document(night: Outgoing) -> dict[str, Any]:
 
 
 def _proba(night: Outgoing) -> dict[str, list[float]]:
-    """Columns of probabilities; YASA has no missing ones, so an epoch without evidence is UNS for certain."""
+    """Return columns of probabilities; YASA has no missing ones, so without evidence UNS gets 1."""
     assert night.density is not None
     standard, places = standard_scheme(night.scheme)
     words = YASA_WORDS[standard.name]
@@ -184,7 +184,7 @@ def _proba(night: Outgoing) -> dict[str, list[float]]:
 
 
 def density_of_yasa(source: Any, options: DensityOptions) -> RawDensity:
-    """Probabilities of a `yasa.Hypnogram`."""
+    """Return the probabilities of a `yasa.Hypnogram`."""
     where = "yasa.Hypnogram"
     if source.proba is None:
         raise file_error(
@@ -197,7 +197,7 @@ def density_of_yasa(source: Any, options: DensityOptions) -> RawDensity:
 
 
 def density_of_document(where: Where, document: Any) -> RawDensity:
-    """Probabilities of what `yasa.Hypnogram.to_dict` returns and `to_json` writes, to six decimals."""
+    """Return the probabilities in a dictionary of `yasa.Hypnogram.to_dict`, which have six decimals."""
     if not isinstance(document, Mapping) or not document.keys() >= {"n_stages", "freq"}:
         raise file_error(where, "is no hypnogram of YASA: it has no n_stages and freq.")
     proba = document.get("proba")
@@ -263,7 +263,7 @@ def _numbers(where: Where, name: str, cells: Any) -> Floats:
 
 
 def start_of(where: Where, text: Any, zone: Any) -> datetime | None:
-    """When a document of YASA begins; a start without offset is a time of its zone, as YASA takes it."""
+    """Return when a document of YASA begins; as in YASA, a start without offset is a time in its zone."""
     if text is None or isinstance(text, datetime):
         return text
     try:
@@ -277,19 +277,19 @@ def start_of(where: Where, text: Any, zone: Any) -> datetime | None:
     try:
         known = ZoneInfo(zone)
         return start.replace(tzinfo=known) if start.tzinfo is None else start.astimezone(known)
-    except (KeyError, ValueError, OSError, OverflowError):  # a zone that this computer does not know
+    except (KeyError, ValueError, OSError, OverflowError):  # this computer does not know the zone
         return start
 
 
 def document_of(source: Any) -> dict[str, Any]:
-    """Return a `yasa.Hypnogram` as its own `to_dict` does, but for its probabilities."""
+    """Return the dictionary of a `yasa.Hypnogram` like `to_dict`, without its probabilities."""
     start = None if source.start is None else source.start.to_pydatetime(warn=False)
     document = {name: getattr(source, name) for name in ("n_stages", "freq", "scorer")}
     return document | {"values": list(map(str, source.hypno.tolist())), "start": start}
 
 
 def to_yasa(night: Decoding | Hypnogram) -> Any:
-    """Return a `yasa.Hypnogram` (0.8 and later), of a decoding with the stager's probabilities."""
+    """Return a `yasa.Hypnogram` (0.8 and later); a decoding includes the stager's probabilities."""
     yasa = library("yasa", "to_yasa()", None)
     outgoing = outgoing_of_night(night)
     hypnogram = outgoing.hypnogram
@@ -305,7 +305,7 @@ def to_yasa(night: Decoding | Hypnogram) -> Any:
 
 
 def _is_json(head: bytes, path: Path) -> bool:
-    """Whether this is what `yasa.Hypnogram.to_json` writes."""
+    """Whether `yasa.Hypnogram.to_json` wrote a file."""
     if not is_json(head) or path.stat().st_size > LIMITS["JSON"]:
         return False
     content = read_file(path, "JSON")
@@ -313,13 +313,13 @@ def _is_json(head: bytes, path: Path) -> bool:
 
 
 def _is_json_of_stages(head: bytes, path: Path) -> bool:
-    """Whether YASA wrote it: a JSON object with stages and what they are, in any order."""
+    """Whether YASA wrote a JSON object with stages, with its keys in any order."""
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     return re.match(rb'\{\s*"values"\s*:\s*\[', text) is not None or _is_json(head, path)
 
 
 def _is_confidence(head: bytes, path: Path) -> bool:
-    """Whether this has a stage and a confidence per epoch, as YASA's examples write it."""
+    """Whether a table has a stage and a confidence per epoch, as YASA's examples write it."""
     cells = header_cells(head)
     return {"stage", "confidence"} <= cells and len(cells) <= 4
 
