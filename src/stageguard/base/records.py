@@ -1,9 +1,9 @@
-"""The decorator `dataclass`, as in the standard library, for a quarter of its time at import.
+"""The decorator `dataclass`, as in the standard library, in a quarter of its time at import.
 
-The standard library compiles six methods of every frozen class, nearly a millisecond each class, and one
-command imports a hundred of them. Here `__init__` alone is compiled; the other methods are shared. With the
-standard library's, `stageguard decode night.csv` takes 2.4 times as long as `import numpy` instead of 1.9
-times, in 1,035 instead of 774 million instructions.
+The standard library compiles six methods of every frozen class. That takes nearly a millisecond per class,
+and one command imports a hundred classes. Here only `__init__` is compiled; the other methods are shared.
+With the standard library's decorator, `stageguard decode night.csv` takes 2.4 times as long as `import numpy`
+instead of 1.9 times, in 1,035 instead of 774 million instructions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ else:
         slots: bool = False,
         kw_only: bool = False,
     ) -> Callable[[type], type]:
-        """Make a class a dataclass: what these options mean, the standard library says."""
+        """Make a class a dataclass; the options are those of the standard library."""
 
         def made(plain: type) -> type:
             cls = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots, kw_only=kw_only)(plain)
@@ -50,35 +50,40 @@ else:
 
 
 def _initialiser(cls: type, frozen: bool) -> Callable[..., None]:
-    """Return an ``__init__`` that sets each field, even where a class is frozen."""
+    """Return an ``__init__`` that sets each field, also in a frozen class."""
     names: dict[str, Any] = {"_put": object.__setattr__, "_unset": MISSING}
-    places: list[str] = []
-    named: list[str] = []
+    positional: list[str] = []
+    keywords: list[str] = []
     lines: list[str] = []
-    for one in fields(cls):
-        default, made = f"_default_{one.name}", f"_make_{one.name}()"
-        names[default], names[f"_make_{one.name}"] = one.default, one.default_factory
-        value = one.name if one.init else default
-        if one.default_factory is not MISSING:
-            default, value = "_unset", f"{made} if {one.name} is _unset else {one.name}" if one.init else made
-        has_default = one.default is not MISSING or one.default_factory is not MISSING
-        if one.init:
-            (named if one.kw_only else places).append(f"{one.name}={default}" if has_default else one.name)
-        if one.init or has_default:
-            put = f" _put(self, {one.name!r}, {value})" if frozen else f" self.{one.name} = {value}"
+    for item in fields(cls):
+        default, made = f"_default_{item.name}", f"_make_{item.name}()"
+        names[default], names[f"_make_{item.name}"] = item.default, item.default_factory
+        value = item.name if item.init else default
+        if item.default_factory is not MISSING:
+            default, value = (
+                "_unset",
+                f"{made} if {item.name} is _unset else {item.name}" if item.init else made,
+            )
+        has_default = item.default is not MISSING or item.default_factory is not MISSING
+        if item.init:
+            (keywords if item.kw_only else positional).append(
+                f"{item.name}={default}" if has_default else item.name
+            )
+        if item.init or has_default:
+            put = f" _put(self, {item.name!r}, {value})" if frozen else f" self.{item.name} = {value}"
             lines.append(put)
     if hasattr(cls, "__post_init__"):
         lines.append(" self.__post_init__()")
-    parameters = ", ".join(["self", *places, *(["*", *named] if named else [])])
+    parameters = ", ".join(["self", *positional, *(["*", *keywords] if keywords else [])])
     exec(f"def __init__({parameters}):\n" + ("\n".join(lines) or " pass"), names)
     init: Callable[..., None] = names["__init__"]
     init.__qualname__, init.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
-    init.__annotations__ = {one.name: one.type for one in fields(cls) if one.init} | {"return": "None"}
+    init.__annotations__ = {item.name: item.type for item in fields(cls) if item.init} | {"return": "None"}
     return init
 
 
 def _values(record: Any) -> tuple[Any, ...]:
-    """Return what is compared of a record."""
+    """Return the values of a record's fields that are compared."""
     cls: Any = type(record)
     return tuple([getattr(record, name) for name in _compared(cls)])
 
