@@ -52,33 +52,28 @@ else:
 def _initialiser(cls: type, frozen: bool) -> Callable[..., None]:
     """Return an ``__init__`` that sets each field, also in a frozen class."""
     names: dict[str, Any] = {"_put": object.__setattr__, "_unset": MISSING}
-    positional: list[str] = []
-    keywords: list[str] = []
+    places: list[str] = []
+    named: list[str] = []
     lines: list[str] = []
-    for item in fields(cls):
-        default, made = f"_default_{item.name}", f"_make_{item.name}()"
-        names[default], names[f"_make_{item.name}"] = item.default, item.default_factory
-        value = item.name if item.init else default
-        if item.default_factory is not MISSING:
-            default, value = (
-                "_unset",
-                f"{made} if {item.name} is _unset else {item.name}" if item.init else made,
-            )
-        has_default = item.default is not MISSING or item.default_factory is not MISSING
-        if item.init:
-            (keywords if item.kw_only else positional).append(
-                f"{item.name}={default}" if has_default else item.name
-            )
-        if item.init or has_default:
-            put = f" _put(self, {item.name!r}, {value})" if frozen else f" self.{item.name} = {value}"
+    for one in fields(cls):
+        default, made = f"_default_{one.name}", f"_make_{one.name}()"
+        names[default], names[f"_make_{one.name}"] = one.default, one.default_factory
+        value = one.name if one.init else default
+        if one.default_factory is not MISSING:
+            default, value = "_unset", f"{made} if {one.name} is _unset else {one.name}" if one.init else made
+        has_default = one.default is not MISSING or one.default_factory is not MISSING
+        if one.init:
+            (named if one.kw_only else places).append(f"{one.name}={default}" if has_default else one.name)
+        if one.init or has_default:
+            put = f" _put(self, {one.name!r}, {value})" if frozen else f" self.{one.name} = {value}"
             lines.append(put)
     if hasattr(cls, "__post_init__"):
         lines.append(" self.__post_init__()")
-    parameters = ", ".join(["self", *positional, *(["*", *keywords] if keywords else [])])
+    parameters = ", ".join(["self", *places, *(["*", *named] if named else [])])
     exec(f"def __init__({parameters}):\n" + ("\n".join(lines) or " pass"), names)
     init: Callable[..., None] = names["__init__"]
     init.__qualname__, init.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
-    init.__annotations__ = {item.name: item.type for item in fields(cls) if item.init} | {"return": "None"}
+    init.__annotations__ = {one.name: one.type for one in fields(cls) if one.init} | {"return": "None"}
     return init
 
 
