@@ -356,7 +356,7 @@ class StreamingDecoder:
 
 
 def _softmax(row: list[float]) -> Floats | None:
-    """Return the probabilities of finite logits, else None; on few numbers several times faster than NumPy."""
+    """Return the probabilities of finite logits, else None; for few numbers faster than with NumPy."""
     top = max(row)
     odds = [math.exp(value - top) for value in row] if math.isfinite(sum(row)) else [math.nan]
     total = sum(odds)
