@@ -1,1 +1,1 @@
-"""What every layer stands on: errors, checks, documents, files, units."""
+"""Errors, checks, documents, files and units, which every layer uses."""

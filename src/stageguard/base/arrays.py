@@ -17,9 +17,9 @@ NAN = float("nan")
 DAY_SECONDS = 86_400.0
 SUM_TOLERANCE = 1e-3  # how far from 1 a row of probabilities may sum; `_core/argmax.hpp` repeats it
 ROUNDING = 1e-9  # how far below 0 a probability may lie
-CLIP = 1e-12  # a probability below this is this before its logarithm is taken
+CLIP = 1e-12  # smaller probabilities are raised to this before a logarithm is taken
 
 
 def count_true(mask: Mask) -> Ints32:
-    """Return how many are true along the last axis; NumPy's sum of booleans takes several times as long."""
+    """Count the true values along the last axis, several times as fast as NumPy's sum of booleans."""
     return np.asarray(mask.view(np.int8).sum(axis=-1, dtype=np.int32))

@@ -27,19 +27,19 @@ def shown(value: object) -> str:
 
 
 def type_name(value: object) -> str:
-    """Return what an object is called in messages: its package and class."""
+    """Return an object's name for messages: its package and class."""
     cls = type(value)
     package = cls.__module__.partition(".")[0]
     return cls.__name__ if package == "builtins" else f"{package}.{cls.__name__}"
 
 
 def array_of(value: object, what: str, reader: str) -> npt.NDArray[Any]:
-    """Return plain values as an array; refuse a table, whose names NumPy ignores, and what is no array.
+    """Return plain values as an array; refuse tables, whose column names NumPy ignores, and other objects.
 
-    NumPy takes anything with a length for a list and asks it for its items one by one, which may never end.
-    Messages say `what` the values are, and which `reader` takes files, tables and other tools' objects.
+    NumPy treats anything with a length as a list and asks for its items one by one, which may never end.
+    In messages, `what` names the values, and `reader` the function that reads files and other tools' objects.
     """
-    if type(value) is np.ndarray:  # as in a stream, row by row
+    if type(value) is np.ndarray:  # the fast way, for streams that pass row after row
         return value
     if isinstance(value, str | os.PathLike):
         raise InputError(
@@ -61,7 +61,7 @@ def array_of(value: object, what: str, reader: str) -> npt.NDArray[Any]:
 
 
 def n_dimensions(value: object) -> int | None:
-    """Return how many dimensions an array, nested lists or one value have; None for other objects."""
+    """Return the number of dimensions of an array, nested lists or a single value; None for other objects."""
     if isinstance(value, list | tuple):
         inner = n_dimensions(value[0]) if value else 0
         return None if inner is None else 1 + inner
@@ -70,7 +70,7 @@ def n_dimensions(value: object) -> int | None:
 
 
 def refuse_unordered(value: object, what: str) -> None:
-    """Refuse a series of pandas whose index says that its values are not in the order of time."""
+    """Refuse a pandas series whose index shows that its values are not in order of time."""
     if getattr(getattr(value, "index", None), "is_monotonic_increasing", True) is False:
         raise InputError(
             f"{what} have an index that does not increase, expected values in the order of epochs. Sort them "
@@ -138,7 +138,7 @@ def choice(value: object, where: str, options: Iterable[str]) -> str:
 
 
 def whole(value: object, where: str, *, low: int = 0, high: float = inf) -> int:
-    """Return a whole number within ``[low, high]``; neither ``True`` nor 5.0 is one."""
+    """Return a whole number within ``[low, high]``; refuse ``True`` and 5.0."""
     if isinstance(value, bool) or not isinstance(value, Integral) or not low <= int(value) <= high:
         span = f"of at least {low}" if high == inf else f"from {low} to {high}"
         raise InputError(f"{where} is {shown(value)}, expected a whole number {span}.")
@@ -146,14 +146,14 @@ def whole(value: object, where: str, *, low: int = 0, high: float = inf) -> int:
 
 
 def count(value: object, where: str, *, low: int = 1, high: float = inf) -> int:
-    """Return a number of things within ``[low, high]``; 20.0 is one, too."""
+    """Return a count within ``[low, high]``; unlike `whole`, accept 20.0."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return whole(value, where, low=low, high=high)
 
 
 def flag(value: object, where: str) -> bool:
-    """Return True or False; a text or a number is neither."""
+    """Return a boolean; refuse texts and numbers."""
     if not isinstance(value, bool):
         raise InputError(f"{where} is {shown(value)}, expected true or false.")
     return value
@@ -167,7 +167,7 @@ def items(value: object, where: str, check: Callable[[object, str], Any]) -> tup
 
 
 def mapping(value: object, where: str, known: Iterable[str] | None = None) -> Mapping[str, Any]:
-    """Return a mapping whose keys are text, and among the known ones if it is said which."""
+    """Return a mapping whose keys are text and, unless `known` is None, known."""
     if not isinstance(value, Mapping):
         raise InputError(f"{where} is {shown(value)}, expected a table of keys and values.")
     for key in value:
@@ -177,7 +177,7 @@ def mapping(value: object, where: str, known: Iterable[str] | None = None) -> Ma
 
 
 def known_keys(given: Iterable[str], where: str, known: Iterable[str]) -> None:
-    """Refuse the first key that is not known, and name the nearest that is."""
+    """Refuse the first unknown key, and suggest the nearest known one."""
     known = tuple(known)
     for key in given:
         if key not in known:
@@ -198,13 +198,13 @@ def epoch_seconds(value: object) -> float:
 
 
 def start(value: object) -> None:
-    """Check when a recording began."""
+    """Check the start of a recording: a datetime or None."""
     if value is not None and not isinstance(value, datetime):
         raise InputError(f"start is {shown(value)}, expected a datetime or None.")
 
 
 def frozen_array(array: npt.NDArray[Any], dtype: type[Scalar]) -> npt.NDArray[Scalar]:
-    """Return a read-only C-ordered array nobody else can write to, copying only if that is needed."""
+    """Return a read-only C-ordered array that nobody else can write to; copy only if needed."""
     flags = array.flags
     if array.dtype == dtype and flags.owndata and flags.c_contiguous and not flags.writeable:
         return array

@@ -1,8 +1,8 @@
 """The errors and the one warning this package raises, and the messages they carry.
 
 Each error is also the builtin a caller would expect, and its message is one line:
-what was got, what was expected, what to do. A `Message` remembers which of its pieces are arguments to give
-and numbers of nights, so that the command line can name options and files in their place.
+what was got, what was expected, what to do. A `Message` keeps arguments and numbers of nights as separate
+parts, so that the command line can replace them with options and file names.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class Argument:
     """An argument that a message names: ``logits=True`` in Python, ``--logits`` on the command line."""
 
     name: str
-    value: object = None  # to give; None where the message names the argument alone
-    python: str | None = None  # where ``name=value`` is not it, such as ``density.merge(scheme)``
+    value: object = None  # the value to pass; None where the message only names the argument
+    python: str | None = None  # instead of ``name=value``, such as ``density.merge(scheme)``
 
     def __str__(self) -> str:
         """Return what to write in Python."""
@@ -34,7 +34,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class NightNumber:
-    """One of several nights that were given, counted from 1, as in ``night 3``."""
+    """One of several nights in a call, counted from 1, as in ``night 3``."""
 
     number: int
     python: str | None = None
@@ -48,8 +48,8 @@ FIRST_NIGHT = NightNumber(1, "the first one")
 
 
 def both_nights(one: int, other: int) -> Message:
-    """Name two nights by their place in a list, ``nights 0 and 10``, or their names where they have some."""
-    numbers = (NightNumber(place + 1, str(place)) for place in (one, other))
+    """Return ``nights 0 and 10`` for two indices of nights; the command line shows their names instead."""
+    numbers = (NightNumber(index + 1, str(index)) for index in (one, other))
     return Message("nights ", next(numbers), " and ", next(numbers))
 
 
@@ -65,12 +65,12 @@ class RowNumber:
 
 
 class Message(str):
-    """Text made of pieces, some of them an `Argument` or the number of a night or row; ``+`` keeps them."""
+    """Text made of parts, some of them an `Argument` or the number of a night or row; ``+`` keeps them."""
 
     parts: tuple[object, ...]
 
     def __new__(cls, *parts: object) -> Message:
-        """Return the pieces as one text."""
+        """Return the parts as one text."""
         flat = [p for part in parts for p in (part.parts if isinstance(part, Message) else (part,))]
         made = super().__new__(cls, "".join(map(str, flat)))
         made.parts = tuple(flat)
@@ -85,11 +85,11 @@ class Message(str):
         return Message(other, self)
 
     def replace_parts(self, say: Callable[[object], object]) -> Message:
-        """Return the message with its pieces as `say` gives them."""
+        """Return the message with each part replaced by what `say` returns for it."""
         return Message(*(say(part) for part in self.parts))
 
     def names(self, argument: str) -> bool:
-        """Whether it names an argument."""
+        """Whether the message names an argument."""
         return any(isinstance(part, Argument) and part.name == argument for part in self.parts)
 
 
@@ -97,7 +97,7 @@ OVERWRITE = Message("Use ", Argument("overwrite", True))
 
 
 def message_of(error: object) -> Message:
-    """Return what an error or a warning says, with the pieces it was made of."""
+    """Return the message of an error or a warning, with its parts."""
     arguments: tuple[object, ...] = getattr(error, "args", ())
     first = arguments[0] if len(arguments) == 1 else None
     if isinstance(first, Message):
@@ -130,8 +130,8 @@ class CohortError(StageGuardError, ValueError):
 class FileFormatError(StageGuardError, ValueError):
     """A file is not what its name says."""
 
-    reason: str = ""  # what is wrong with it, without the file's name, where `base.files.file_error` made it
-    # a case that a caller may treat apart: "ambiguous-format" where several formats fit, "no-stages" where a
+    reason: str = ""  # what is wrong, without the file's name; set by `base.files.file_error`
+    # a case that callers may handle separately: "ambiguous-format" if several formats fit, "no-stages" if a
     # file that may hold stages has none
     code: str = ""
 
@@ -169,12 +169,12 @@ def did_you_mean(word: str, options: Iterable[str]) -> str:
 
 
 def fault_text(error: Exception) -> str:
-    """Return the type of an error that is not this package's, and what it says, on one line."""
+    """Return type and text of an error that is not this package's, on one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:120]}".removesuffix(": ")
 
 
 def error_message(error: object, file: str | os.PathLike[str] | None = None) -> Message:
-    """Return what is wrong as one line, beginning with the file it is about."""
+    """Return the message of an error as one line that begins with the file it is about."""
     if isinstance(error, OSError) and error.strerror:  # our own errors carry no strerror
         about = f"{error.filename}: " if error.filename is not None else ""
         message = Message(f"{about}{error.strerror}")

@@ -11,8 +11,8 @@ from stageguard.base.errors import MissingExtraError
 def to_install(extra: str) -> str:
     """Return the command that adds an extra.
 
-    pip takes the stageguard that is installed, from a clone or from a release, and fetches the libraries of
-    the extra alone. Double quotes serve every shell, those of Windows too.
+    pip keeps the installed stageguard, whether from a clone or from a release, and fetches only the libraries
+    of the extra. Double quotes work in every shell, also on Windows.
     """
     return f'pip install "stageguard[{extra}]"'
 
@@ -20,7 +20,7 @@ def to_install(extra: str) -> str:
 def library(name: str, what: str, extra: str | None = "recordings") -> Any:
     """Return a module ("scipy.signal") that `what` ("heartbeats from an ECG") needs, or say how to get it.
 
-    `extra` is what brings it, None for a library of its own.
+    `extra` is the extra that installs the module; None for a library that is in no extra.
     """
     try:
         return import_module(name)

@@ -1,7 +1,7 @@
-"""Files: read through one gate, written whole or not at all, one or several together.
+"""Read files up to a limit of size, and write one or several files completely or not at all.
 
-The gate opens regular files that are no larger than their kind ever is; `tests/base/test_input_files.py`
-holds every module to it.
+Only regular files that are not too large for their kind are opened. `tests/base/test_input_files.py` checks
+that every module reads its files through this one.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from stageguard.base.errors import (
 fcntl: Any
 try:
     import fcntl
-except ImportError:  # Windows, where leftovers stay
+except ImportError:  # Windows, where temporary files of killed processes stay
     fcntl = None
 
-# Bytes that a file of each kind may have, far above what any real one has.
+# Largest size of a file of each kind in bytes, far above that of any real file.
 LIMITS = {
     "a header": 10**6,
     "TOML": 16 * 2**20,
@@ -62,9 +62,9 @@ SYNTHETIC_DEPTH = 6  # folders of the deepest native layout, and then some
 
 
 def checked_file(path: Path, kind: str) -> Path:
-    """Return the path of a regular file, also through links, that is not too large for its kind.
+    """Return the path if it leads, also through links, to a regular file that is not too large for its kind.
 
-    What is not there, or may not be looked at, is Python's own OSError.
+    A file that is missing or not accessible raises Python's own OSError.
     """
     try:
         facts = path.stat()
@@ -84,7 +84,7 @@ def checked_file(path: Path, kind: str) -> Path:
 
 
 def special(path: Path) -> str | None:
-    """Say why something that is no regular file is not read, such as a pipe that nobody writes into."""
+    """Return why a path is refused that is no regular file, such as a pipe; None for other paths."""
     try:
         checked_file(path, "a recording")
     except FileFormatError as error:
@@ -92,13 +92,13 @@ def special(path: Path) -> str | None:
     except FileNotFoundError:
         if path.is_symlink():
             return f"{path.name}: is a link to {path.readlink()}, which is not there. Name the file itself."
-    except OSError:  # said by whoever reads it
+    except OSError:  # reported when the file is read
         pass
     return None
 
 
 def refuse_special(path: Path) -> None:
-    """Refuse what is no regular file."""
+    """Refuse a path that is no regular file."""
     problem = special(path)
     if problem is not None:
         raise InputError(problem)
@@ -115,9 +115,9 @@ def open_text(path: Path, kind: str, *, encoding: str = "utf-8", errors: str = "
 
 
 def read_file(path: Path, kind: str) -> bytes:
-    """Return what a file holds; one that grows meanwhile is refused, too."""
+    """Return the bytes of a file; refuse it also if it grows too large while it is read."""
     with open_file(path, kind) as file:
-        data = file.read(os.fstat(file.fileno()).st_size + 1)  # no more, for it is set aside at once
+        data = file.read(os.fstat(file.fileno()).st_size + 1)  # not up to the limit: `read` allocates at once
         while (block := file.read(BLOCK_BYTES)) and len(data) <= LIMITS[kind]:
             data += block
     if len(data) > LIMITS[kind]:
@@ -140,7 +140,7 @@ def read_text(path: Path, kind: str, *, encoding: str = "utf-8", errors: str = "
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return what JSON says; a name twice in one object, or far too many lists, is a ValueError."""
+    """Return parsed JSON; a name twice in one object, or far too many lists, raises ValueError."""
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     n_containers = data.count(b"[") + data.count(b"{")
     if n_containers > MOST_CONTAINERS:
@@ -149,7 +149,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def load_json(path: Path) -> Any:
-    """Return what a JSON file from outside holds; one that is damaged is one line."""
+    """Return the content of a JSON file from outside; a damaged file raises a one-line error."""
     data = read_file(path, "JSON")
     try:
         return parse_json(data.decode("utf-8-sig"))
@@ -160,7 +160,7 @@ def load_json(path: Path) -> Any:
 
 @contextlib.contextmanager
 def faults_named(name: str) -> Iterator[None]:
-    """Turn what a reader raises by mistake into one line with the file's name and the error's type."""
+    """Turn an unexpected error of a reader into one line with the file's name and the error's type."""
     try:
         yield
     except (StageGuardError, OSError, MemoryError):
@@ -170,7 +170,7 @@ def faults_named(name: str) -> Iterator[None]:
 
 
 def read_toml(path: Path, what: str) -> dict[str, Any]:
-    """Return a TOML document (`what`: "a profile"); what is not there is Python's own FileNotFoundError."""
+    """Return a TOML document (`what`: "a profile"); a missing file raises Python's own FileNotFoundError."""
     try:
         data = read_file(path, "TOML")
     except IsADirectoryError:
@@ -200,7 +200,7 @@ def toml_text(document: Mapping[str, object]) -> str:
 
 
 def file_error(path: Path | str, *reason: object, code: str = "") -> FileFormatError:
-    """Return an error whose line begins with the file's name, or with what an object is called."""
+    """Return an error whose message begins with the name of the file, or of an object given as text."""
     name = path if isinstance(path, str) else path.name
     if isinstance(path, Path) and name in ("", ".."):
         name = path.resolve().name or str(path)
@@ -210,7 +210,7 @@ def file_error(path: Path | str, *reason: object, code: str = "") -> FileFormatE
 
 
 def is_synthetic(path: str | Path) -> bool:
-    """Return whether a file or folder lies in a simulated cohort, marked beside it or some folders above."""
+    """Whether a file or folder lies in a simulated cohort, marked beside it or some folders above."""
     inner = Path(path).absolute()
     folders = (inner, *inner.parents)[: SYNTHETIC_DEPTH + 1]
     return any((folder / SYNTHETIC_FILE).is_file() for folder in folders)
@@ -243,13 +243,13 @@ def write_together(
     spare: Iterable[Path] = (),
     durable: bool = True,
 ) -> None:
-    """Write files that are complete whenever they can be seen under their names, all of them or none.
+    """Write files, all of them or none, so that no incomplete file is ever visible under its name.
 
-    Text is UTF-8. The bytes go to temporary files in the same folders, which then take the names. An
-    interruption leaves the old files, or none, and nothing else; a failure puts back what was there.
+    Text is written as UTF-8. The bytes go to temporary files in the same folders, which are then renamed. An
+    interruption leaves the old files, if there are any, and nothing else; a failure restores them.
 
-    ``spare`` are files that no name may lead to, such as those that were read. Without ``durable`` the disk
-    is not waited for: after a power cut a file may be empty, so the caller must look whether it is.
+    ``spare`` are files that must not be overwritten, such as inputs. Without ``durable`` the function does
+    not wait for the disk: after a power cut a file may be empty, and the caller must check for that.
 
     Raises
     ------
@@ -259,7 +259,7 @@ def write_together(
         A file cannot be written; the message says why.
     """
     check_places(contents, overwrite=overwrite)
-    targets = check_apart(contents, spare)  # through a link, so that the link survives
+    targets = check_apart(contents, spare)  # links are followed, so that they survive
     written: dict[Path, Path] = {}  # final path -> temporary file
     begun: list[Path] = []
     path = next(iter(contents))
@@ -281,7 +281,7 @@ def write_together(
         written.clear()
         begun.clear()
     except FileNotFoundError as error:
-        if path.parent.is_dir():  # one that takes no files, such as /proc
+        if path.parent.is_dir():  # a folder that takes no files, such as /proc
             raise _explain(path, error) from error
         raise OutputError(
             f"cannot write {path}: folder {path.parent} does not exist. Create it first."
@@ -289,22 +289,22 @@ def write_together(
     except OSError as error:
         raise _explain(path, error) from error
     finally:
-        with contextlib.suppress(OSError):  # what a full disk did not take is tried again at closing
+        with contextlib.suppress(OSError):  # closing retries what a full disk refused
             streams.close()
         for leftover in written.values():
             with contextlib.suppress(OSError):
                 leftover.unlink(missing_ok=True)
-        for unsure in set(begun).difference(written.values()):  # a signal came while it was made
+        for unsure in set(begun).difference(written.values()):  # a signal came while the file was made
             _remove_leftover(unsure)
 
 
 def real_path(path: Path) -> Path:
-    """Return where a path leads; unlike `Path.resolve`, also that of a link that leads to itself."""
+    """Return a path with its links followed; unlike `Path.resolve`, accept a link that leads to itself."""
     return Path(os.path.realpath(path))
 
 
 def as_path(path: object, what: str) -> Path:
-    """Return a path of what a caller gave."""
+    """Return a caller's argument as the path of a file."""
     if not isinstance(path, str | os.PathLike):
         raise InputError(f"{what} is {checks.shown(path)}, expected a path in quotes.")
     text = os.fspath(path)
@@ -341,7 +341,7 @@ def check_places(paths: Iterable[Path], *, overwrite: bool = False) -> None:
 
 
 def _mode(path: Path) -> int:
-    """Return what kind of thing a path leads to, 0 for nothing."""
+    """Return the mode of the file or folder that a path leads to, 0 if there is none."""
     try:
         return path.stat().st_mode
     except FileNotFoundError:
@@ -351,7 +351,7 @@ def _mode(path: Path) -> int:
 
 
 def check_apart(paths: Iterable[Path], spare: Iterable[Path]) -> dict[Path, Path]:
-    """Return where names lead, through links; refuse those that lead to one file or to a file to spare."""
+    """Return paths with their links followed; refuse two that are the same file, and files of `spare`."""
     taken = {real_path(path): path for path in spare}
     targets = {}
     for path in paths:
@@ -367,10 +367,10 @@ def _explain(path: Path, error: OSError) -> OutputError:
 
 
 def new_temporary(target: Path, begun: list[Path] | None = None) -> tuple[Path, BinaryIO]:
-    """Return a new file beside another one, locked where the system can.
+    """Return a new temporary file beside the target, locked where the system can.
 
-    Names are numbered, so that the next process to write the same file comes upon what a killed one left.
-    Every name is added to `begun` before its file may exist, for callers whom a signal interrupts.
+    Names are numbered, so that the next process that writes the target finds what a killed process left.
+    Each name is added to `begun` before its file is created, so that callers can clean up after a signal.
     """
     for temporary in _temporary_names(target):
         if begun is not None:
@@ -391,14 +391,14 @@ def _temporary_names(target: Path) -> Iterator[Path]:
 
 
 def remove_leftovers(targets: Iterable[Path], n_writers: int = 4) -> None:
-    """Remove what up to `n_writers` killed processes left beside each of these files, if nobody needs it."""
+    """Remove temporary files that up to `n_writers` killed processes left beside each of the targets."""
     for target in targets:
         for temporary in islice(_temporary_names(target), n_writers):
             _remove_leftover(temporary)
 
 
 def _remove_leftover(temporary: Path) -> None:
-    """Remove a temporary file whose writer is dead: the lock that a writer holds ends with its process."""
+    """Remove a temporary file whose writer is dead: a writer's lock ends with its process."""
     if fcntl is None:
         return
     with contextlib.suppress(OSError):
@@ -409,7 +409,7 @@ def _remove_leftover(temporary: Path) -> None:
 
 
 def _create(temporary: Path) -> BinaryIO | None:
-    """Return a new file, locked; None where another process has the name."""
+    """Return a new, locked file; None if another process has the name."""
     try:
         # a plain open, unlike tempfile's, gives the permissions that any other new file would get
         stream = temporary.open("xb")
@@ -424,7 +424,7 @@ def _create(temporary: Path) -> BinaryIO | None:
         is_ours = False
     except OSError:  # a file system without locks, where no leftover is removed either
         is_ours = True
-    except BaseException:  # a signal: without its lock the file can be removed
+    except BaseException:  # a signal: closing ends the lock, so that the file can be removed
         stream.close()
         raise
     if not is_ours:  # another process took it for a leftover before it was locked
@@ -435,9 +435,9 @@ def _create(temporary: Path) -> BinaryIO | None:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a lock file while the block runs; BlockingIOError where another process holds it.
+    """Hold a lock file while the block runs; raise BlockingIOError if another process holds it.
 
-    A lock ends with its process, however that ends. On a file system without locks there is none.
+    The lock ends with its process, even a killed one. On a file system without locks, nothing is locked.
     """
     with path.open("ab") as stream:
         if fcntl is not None:
@@ -448,7 +448,7 @@ def locked(path: Path) -> Iterator[None]:
             except OSError:
                 pass
             else:
-                if not is_same_file(stream, path):  # who held it has just removed it
+                if not is_same_file(stream, path):  # its last holder has just removed it
                     raise BlockingIOError(errno.EAGAIN, "locked by another process", str(path))
         yield
 
@@ -489,12 +489,12 @@ CELL_WORDS = (
 
 
 def write_cell(text: str) -> str:
-    """Return a text as a cell of a table: see `CELL_WORDS`. `read_cell` gives it back."""
+    """Return a text as a cell of a table, escaped as `CELL_WORDS` says. `read_cell` reverses it."""
     shown = _UNSHOWN.sub(lambda c: f"\\x{ord(c[0]):02x}" if ord(c[0]) < 256 else f"\\u{ord(c[0]):04x}", text)
     return f"'{shown}" if _FORMULA.match(shown) else shown
 
 
 def read_cell(cell: str) -> str:
-    """Return the text that `write_cell` made a cell of."""
+    """Return the text of a cell that `write_cell` wrote."""
     text = cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
     return _SHOWN.sub(lambda c: chr(int(c[1] or c[2], 16)), text)

@@ -1,4 +1,4 @@
-"""Objects by name, imported when they are first asked for."""
+"""Objects by name, imported when they are first used."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def load(name: str) -> Any:
 def public_names(package: str, public: Mapping[str, str]) -> tuple[Callable[[str], Any], list[str]]:
     """Return the ``__getattr__`` of a package and its public names, each imported when it is first used.
 
-    `public` has the names by the module they live in, separated by spaces.
+    `public` maps modules to their public names, separated by spaces.
     """
     homes = {name: module for module, names in public.items() for name in names.split()}
 

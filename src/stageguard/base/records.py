@@ -1,9 +1,9 @@
-"""The decorator `dataclass`, as in the standard library, for a quarter of its time at import.
+"""The decorator `dataclass`, as in the standard library, in a quarter of its time at import.
 
-The standard library compiles six methods of every frozen class, nearly a millisecond each class, and one
-command imports a hundred of them. Here `__init__` alone is compiled; the other methods are shared. With the
-standard library's, `stageguard decode night.csv` takes 2.4 times as long as `import numpy` instead of 1.9
-times, in 1,035 instead of 774 million instructions.
+The standard library compiles six methods of every frozen class. That takes nearly a millisecond per class,
+and one command imports a hundred classes. Here only `__init__` is compiled; the other methods are shared.
+With the standard library's decorator, `stageguard decode night.csv` takes 2.4 times as long as `import numpy`
+instead of 1.9 times, in 1,035 instead of 774 million instructions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ else:
         slots: bool = False,
         kw_only: bool = False,
     ) -> Callable[[type], type]:
-        """Make a class a dataclass: what these options mean, the standard library says."""
+        """Make a class a dataclass; the options are those of the standard library."""
 
         def made(plain: type) -> type:
             cls = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots, kw_only=kw_only)(plain)
@@ -50,7 +50,7 @@ else:
 
 
 def _initialiser(cls: type, frozen: bool) -> Callable[..., None]:
-    """Return an ``__init__`` that sets each field, even where a class is frozen."""
+    """Return an ``__init__`` that sets each field, also in a frozen class."""
     names: dict[str, Any] = {"_put": object.__setattr__, "_unset": MISSING}
     places: list[str] = []
     named: list[str] = []
@@ -78,7 +78,7 @@ def _initialiser(cls: type, frozen: bool) -> Callable[..., None]:
 
 
 def _values(record: Any) -> tuple[Any, ...]:
-    """Return what is compared of a record."""
+    """Return the values of a record's fields that are compared."""
     cls: Any = type(record)
     return tuple([getattr(record, name) for name in _compared(cls)])
 

@@ -1,7 +1,7 @@
-"""The schema of documents: dataclasses whose fields declare what a document may say.
+"""Schemas of documents: dataclasses whose fields declare the keys of a document and how they are checked.
 
-A field is made by one of the functions here, from its default, or without one, which makes its key required.
-`read_table` reads such a dataclass from a mapping; `plain_table` gives the mapping back.
+Each field is declared by a function of this module with its default; a key without a default is required.
+`read_table` makes such a dataclass from a mapping; `plain_table` turns it back into a mapping.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REQUIRED: Any = MISSING  # in place of a default
 
 
 class Document:
-    """What is made of one document and cannot be changed: saved, compared and pickled as that document."""
+    """An immutable object made from one document; it is saved, compared and pickled as that document."""
 
     __slots__ = ()
     _cache: dict[Any, Any]
@@ -38,7 +38,7 @@ class Document:
         """Return the document: plain TOML types."""
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write it as a TOML file that `load` reads back exactly."""
+        """Write the document as a TOML file that `load` reads back exactly."""
         write_text_atomic(path, toml_text(self.to_dict()), overwrite=overwrite)
 
     @property
@@ -51,7 +51,7 @@ class Document:
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def _once(self, key: Hashable, make: Callable[..., Made], *arguments: Any) -> Made:
-        """Return what `make` returns, which is not None, made at the first call with this key."""
+        """Return the result of `make`, which is not None; only the first call with this key runs it."""
         made: Made | None = self._cache.get(key)
         if made is None:
             made = self._cache[key] = make(*arguments)
@@ -83,7 +83,7 @@ def whole(default: int = REQUIRED, *, low: int = 0, high: int = 1_000_000) -> An
 
 
 def count(default: int | None = REQUIRED, *, low: int = 1, high: float = inf) -> Any:
-    """Declare a number of things; 20.0 is one, too."""
+    """Declare a count; 20.0 is accepted, too."""
     return declare(default, partial(checks.count, low=low, high=high))
 
 
@@ -98,7 +98,7 @@ def text(default: str | None = REQUIRED, *, empty: bool = False) -> Any:
 
 
 def choice(default: str | None, *options: str) -> Any:
-    """Declare one of some words; the default may be `REQUIRED`."""
+    """Declare a choice among words; the default may be `REQUIRED`."""
     return declare(default, partial(checks.choice, options=options))
 
 
@@ -133,7 +133,7 @@ def shares(default: Mapping[str, float]) -> Any:
 
 
 def table(of: type) -> Any:
-    """Declare a table that another dataclass declares."""
+    """Declare a table within the document, whose keys the dataclass `of` declares."""
     return field(default_factory=of, metadata={"check": lambda value, where: read_table(of, value, where)})
 
 
@@ -143,15 +143,15 @@ def optional(check: Check) -> Check:
 
 
 def declare(default: Any, check: Check) -> Any:
-    """Declare what a check of one's own returns; it gets the value and its name for messages."""
+    """Declare a field with any check, which gets the value and its name for messages."""
     return field(default=default, metadata={"check": check})
 
 
 def read_table(of: type[Table], given: object, where: str = "", *, complete: bool = False) -> Table:
-    """Return a dataclass declared by these functions from a mapping; any wrong key or value is an InputError.
+    """Return a dataclass declared by these functions from a mapping; a wrong key or value is an InputError.
 
-    Messages name the table by `where`, its name within the document. If it is `complete`, as what
-    `plain_table` gave, keys that have a default are required, too.
+    `where` is the name of the table in the document, for messages. With `complete`, keys that have a default
+    are required, too, as in the output of `plain_table`.
     """
     assert is_dataclass(of)
     declared: dict[str, Field[Any]] = {item.name: item for item in fields(of)}
@@ -166,9 +166,9 @@ def read_table(of: type[Table], given: object, where: str = "", *, complete: boo
 
 
 def check_fields(table: Any) -> None:
-    """Check the fields of a dataclass declared by these functions, which need not come from a document.
+    """Check the fields of a dataclass declared by these functions that was not read from a document.
 
-    Called from ``__post_init__``; fields become what their checks return. A default of None stays.
+    Called from ``__post_init__``; fields are set to what their checks return. A default of None is kept.
     """
     for item in fields(table):
         value = getattr(table, item.name)
@@ -177,7 +177,7 @@ def check_fields(table: Any) -> None:
 
 
 def plain_table(value: object, *, defaults: bool = True) -> Any:
-    """Return a dataclass, and what is in it, as mappings and lists, with or without its defaults."""
+    """Return a dataclass and its content as mappings and lists, with or without values that are defaults."""
     if is_dataclass(value):
         named = {item: getattr(value, item.name) for item in fields(value)}
         return {

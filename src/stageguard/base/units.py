@@ -1,4 +1,4 @@
-"""Units of signals: how they are spelt, and what one is in another."""
+"""Units of signals: their spellings, and conversion from one to another."""
 
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ def seconds_per(text: str) -> float | None:
 
 
 def standard_unit(text: str) -> str:
-    """Return the unit signals of this kind are kept in: uV for voltages, g, bpm, %, rad, degC, s, mmHg.
+    """Return the unit in which signals of this kind are kept: uV for voltages, g, bpm, %, rad, degC, s, mmHg.
 
-    A unit that is not known stays as it is spelt.
+    An unknown unit keeps its spelling.
     """
     quantity = quantity_of(text)
     return text.strip() if quantity is None else next(iter(_QUANTITIES[quantity]))
@@ -112,7 +112,7 @@ def scale_to(unit: str, wanted: str, *, what: str = "the signal") -> tuple[float
 
 
 def to_unit(values: npt.ArrayLike, unit: str, wanted: str, *, what: str = "the signal") -> Floats:
-    """Return values given in one unit as float64 in another, a new array unless nothing had to be done."""
+    """Convert values to another unit, as float64; return a new array unless nothing had to be done."""
     array = np.asarray(values, dtype=np.float64)
     factor, offset = scale_to(unit, wanted, what=what)
     if factor == 1.0 and offset == 0.0:

@@ -91,7 +91,7 @@ class Durations:
 
     @classmethod
     def from_table(cls, table: tuple[float, ...], at_least_epochs: int) -> Durations:
-        """Return the lengths up to the first of the tail, or up to `at_least_epochs` if that is longer."""
+        """Return the lengths of the table and one of the tail, or more of it up to `at_least_epochs`."""
         rest = max(0.0, 1.0 - math.fsum(table))
         hazard = table[-1] / (table[-1] + rest)
         tail_epochs = max(1, at_least_epochs - len(table))
@@ -114,13 +114,13 @@ class Automaton:
     profile: Profile
     epoch_seconds: float
     stage: Ints32  # (n_states,)
-    age_epochs: Ints32  # (n_states,) counted until it stops to matter
+    age_epochs: Ints32  # (n_states,) age of the bout, counted until it no longer matters
     first: Ints32  # (n_states + 1,)
     source: Ints32  # (n_edges,)
     scaled: Floats  # (n_edges,)
     fixed: Floats  # (n_edges,)
     initial: Floats  # (n_states,) 0 where a recording may begin, else -inf
-    final: Floats  # (n_states,) scaled
+    final: Floats  # (n_states,) multiplied by the transition weight, too
 
     @property
     def n_states(self) -> int:
@@ -133,7 +133,7 @@ class Automaton:
         return len(self.source)
 
     def describe(self) -> str:
-        """Return what was compiled, for a person to read."""
+        """Return a description of the automaton for people."""
         profile, names = self.profile, self.profile.scheme.names
         lines = [
             f"{profile.name} at {self.epoch_seconds:g} s epochs: {self.n_states} states, {self.n_edges} edges"
@@ -157,10 +157,10 @@ class Automaton:
 
 
 class _State(NamedTuple):
-    """What the past means for the future: the order of fields is the order in which ties are won."""
+    """All that the future of a path depends on; states are sorted in the order in which ties are won."""
 
     stage: int
-    is_cut: bool  # the recording's start cut this bout (told apart only where bout lengths have a table)
+    is_cut: bool  # whether the recording's start cut this bout; False unless bout lengths have a table
     negative_age: int  # older bouts first
     seen: tuple[tuple[int, int], ...]  # (other stage, epochs since it was last seen) while that matters
 
@@ -218,7 +218,7 @@ class _Compiler:
             return _State(stage, False, -1, ())
         if stage in self.durations:
             return _State(stage, True, -1, ())
-        return _State(stage, False, -self.cap[stage], ())  # a cut bout is as old as it needs to be
+        return _State(stage, False, -self.cap[stage], ())  # a cut bout is old enough to end
 
     def _explore(self) -> tuple[set[_State], list[tuple[_State, _State, float, float]]]:
         states = {self._start(stage) for stage in range(len(self.cap))}

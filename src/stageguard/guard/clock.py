@@ -1,7 +1,7 @@
-"""The clock: what the time since sleep onset says about each stage, added to the evidence of a night.
+"""The clock: evidence for each stage from the time since sleep onset.
 
 Experts score hardly any REM in the first half hour of sleep and most of it towards morning. A profile's
-`clock` holds that as curves; where they begin, sleep onset, is read off a night decoded without them.
+`clock` holds this as curves. They begin at sleep onset, which is read off the night decoded without them.
 """
 
 from __future__ import annotations
@@ -16,66 +16,66 @@ from stageguard.guard import kernels
 from stageguard.night.stages import StageScheme
 from stageguard.profile.parts import Clock
 
-MOST_PASSES = 3  # decodings with the clock, until sleep onset stays where it was read
+MOST_PASSES = 3  # decodings with the clock, which end when sleep onset no longer moves
 
 
 class ClockRules(NamedTuple):
     """A profile's clock at one epoch length."""
 
-    rows: Floats  # (n_rows, n_stages) what multiplies each stage's likelihood, epoch by epoch since onset
+    rows: Floats  # (n_rows, n_stages) factors of the likelihoods, a row per epoch since onset
     wake: int
-    restart_epochs: float  # of unbroken wake
+    restart_epochs: float  # of unbroken wake, after which the clock restarts
     bout_nats: float
     weight: float
 
     @classmethod
     def of(cls, clock: Clock, scheme: StageScheme, epoch_seconds: float) -> ClockRules:
-        """Return the rules of a clock, whose scheme has a wake."""
+        """Return the rules of a clock; its scheme must have a wake stage."""
         assert scheme.wake_index is not None
         rows = np.exp(curve_rows(clock, scheme, epoch_seconds))
         restart_epochs = clock.restart_wake_minutes * 60.0 / epoch_seconds
         return cls(rows, scheme.wake_index, restart_epochs, clock.bout_nats, clock.weight)
 
     def in_full(self) -> ClockRules:
-        """Return the clock at weight 1, sparing no bout."""
+        """Return the clock at weight 1, without the bound for long bouts."""
         return self._replace(rows=self.rows ** (1.0 / self.weight), bout_nats=np.inf, weight=1.0)
 
     @property
     def tables(self) -> tuple[Floats, int, float, float]:
-        """What the kernel that finds onset and path together is told."""
+        """The clock as the argument of the kernel that finds onset and path together."""
         return self.rows, self.wake, self.restart_epochs, self.bout_nats
 
     @property
     def spread_nats(self) -> float:
-        """How far apart the clock can put two stages."""
+        """The most that the clock can move one stage against another."""
         return float(np.ptp(np.log(self.rows)))
 
     def onsets(self, labels: Labels, start: int = 0, stop: int | None = None) -> tuple[int, ...]:
         """Return the first epoch of sleep, and of sleep after each unbroken wake that restarts the clock.
 
-        Only epochs from `start`, lights off, to `stop` are looked at: what comes after is of another time.
+        Only epochs from `start` (lights off) to `stop` count; after `stop`, the time since onset is unknown.
         """
         last = len(labels) if stop is None else stop
-        found: tuple[int, ...] = kernels.active.sleep_onsets(
+        onsets: tuple[int, ...] = kernels.active.sleep_onsets(
             labels, self.wake, self.restart_epochs, start, last
         )
-        return found
+        return onsets
 
 
 @dataclass(slots=True, eq=False)
 class NightClock:
-    """The clock of one night, what it multiplies the likelihoods by made when it is asked for.
+    """The clock of one night; its factors are computed on first use.
 
     Attributes
     ----------
     onsets : tuple of int
-        Epochs the time is counted from: the first of sleep, and of sleep after a wake that restarts it.
+        Epochs from which the time is counted: the first of sleep, and of sleep after a wake that restarts it.
     rules : ClockRules
-        The profile's.
+        The profile's clock.
     argmax : array of int8
         The stager's own choice, whose long bouts lose less.
     start, stop : int, int or None
-        Where it runs: from lights off, until the time is lost.
+        Epochs between which it runs: from lights off until the time is unknown; None is the end of the night.
     """
 
     onsets: tuple[int, ...]
@@ -87,11 +87,11 @@ class NightClock:
 
     @property
     def factors(self) -> Floats:
-        """What multiplies the likelihoods of the first epochs, up to the last horizon: (…, n_stages).
+        """Factors of the likelihoods, from the first epoch to the end of the last curve, (…, n_stages).
 
-        Before the first onset, stages of sleep that are rarer than usual at onset count as there: an epoch
-        of them would itself be the onset. None before lights off; bounded where the stager's bout of the
-        stage is long.
+        Before the first onset, stages of sleep that are rarer than usual at onset have their factor there,
+        since an epoch of them would itself be the onset. Before lights off all factors are 1. Factors below
+        1 are bounded where the stager's bout of the stage is long.
         """
         if self._factors is None:
             self._factors = self._bounded(self.rules.bout_nats)
@@ -99,7 +99,7 @@ class NightClock:
 
     @property
     def unbounded(self) -> Floats:
-        """The same without that bound."""
+        """`factors` without the bound for long bouts."""
         return self._bounded(np.inf)
 
     def _bounded(self, bout_nats: float) -> Floats:
@@ -110,17 +110,17 @@ class NightClock:
 
     @property
     def weight(self) -> float:
-        """How much the curves count."""
+        """Weight of the curves."""
         return self.rules.weight
 
     @property
     def nats(self) -> Floats:
-        """What is added to the evidence, (n_epochs, n_stages); 0 beyond the horizon."""
+        """Nats added to the evidence, (n_epochs, n_stages); 0 beyond the curves."""
         return self._logs(self.factors)
 
     @property
     def log_shares(self) -> Floats:
-        """Log of the experts' share of each stage at that time against its share of the whole night."""
+        """Log of the experts' share of each stage at that time relative to its share of the whole night."""
         return self._logs(self.unbounded) / self.weight
 
     def _logs(self, factors: Floats) -> Floats:

@@ -48,11 +48,11 @@ def decode(
 
 @takes_options
 def decode(density: Any, profile: Profile | str, *, options: GuardOptions) -> Decoding | list[Decoding]:
-    """Most plausible hypnogram under a physiological profile.
+    """Return the most plausible hypnogram under a physiological profile.
 
     Finds the stage sequence that maximises evidence plus the profile's transition scores under its
     minimum bouts, exactly, by dynamic programming. A profile whose strength follows a rule constrains
-    each night just enough, and returns a night that needs nothing as it is.
+    each night only as much as needed, and leaves a night that needs nothing unchanged.
 
     Parameters
     ----------
@@ -66,26 +66,26 @@ def decode(density: Any, profile: Profile | str, *, options: GuardOptions) -> De
     epoch_seconds : float, optional
         Epoch length of the array. Transition scores are rescaled when it is not the profile's.
     quality : array (n_epochs,), optional
-        How far each epoch's signal is lost: 0 clean, 1 lost. Lost evidence fades to uniform.
+        How much of each epoch's signal is lost: 0 clean, 1 lost. Lost evidence fades to uniform.
     pins : mapping of epoch index to stage, optional
         Epochs whose stage is known.
     segments : sequence of int, optional
         First epochs of stretches that do not follow each other in time.
     lights_off : float, timedelta, datetime or str, optional
-        When the night begins, for the profile's clock: sleep before it is no onset. A number is seconds since
-        the beginning of the recording, a text a time of day.
+        When the night begins, for the profile's clock: sleep before it does not count as sleep onset. A
+        number is seconds since the beginning of the recording, text is a time of day.
     cohort : str, optional
-        Who was recorded. Warns, or refuses, where the profile is not made for them; what belongs to the
-        cohort a profile was fitted on is left out on any other, and where none is said.
+        Who was recorded. If the profile is not made for them, it warns or refuses. What a fitted profile
+        learned from its own cohort is left out for any other cohort, and if none is named.
     stager : str, optional
-        Whose probabilities these are. What belongs to the stager a profile was tuned or fitted to is left
-        out on any other, and of a fitted one where none is said; with a tuned one, such a night is compared
-        with the profile's fingerprint.
+        Which stager gave the probabilities. What a tuned or fitted profile learned from its own stager is
+        left out for any other stager. If none is named, a fitted profile leaves it out, too, and a tuned
+        profile compares the night with its fingerprint.
     trained : "natural" or "balanced", optional
         Whether the stager was trained on natural class frequencies. Unknown counts as balanced.
     strength : float or "off", optional
-        The transition weight of every night, in place of the profile's own or of its rule; all else of the
-        profile stays. "off" is the stager's own choice, apart from pins, lost signal and filled gaps.
+        Transition weight for every night, instead of the profile's own weight or rule; the rest of the
+        profile stays. "off" keeps the stager's own choice, apart from pins, lost signal and filled gaps.
     logits, log : bool
         The numbers are logits, or log-probabilities.
 
@@ -97,7 +97,7 @@ def decode(density: Any, profile: Profile | str, *, options: GuardOptions) -> De
     Raises
     ------
     InputError
-        What is given is no night of probabilities, or an option does not fit it.
+        The input is no night of probabilities, or an option does not fit it.
     ProfileError
         There is no such profile, or its document is wrong.
     CohortError
@@ -118,17 +118,17 @@ def decode(density: Any, profile: Profile | str, *, options: GuardOptions) -> De
 
 
 class Asked(NamedTuple):
-    """What one call of a verb passed: nights that are checked, and whether they came as a list."""
+    """The checked input of a call of `decode`, `posterior` or `sample`."""
 
     profile: Profile  # for the cohort
-    profiles: list[Profile]  # of each night: another one where the stager is not the profile's
+    profiles: list[Profile]  # of each night: another one if the stager is not the profile's
     given: list[NightInput]
     nights: list[Night]
     is_batch: bool
 
 
 def decode_all(density: Any, profile: Profile | str, options: GuardOptions) -> tuple[list[Decoding], bool]:
-    """Decode what one call of a verb passed; also return whether it is a list."""
+    """Decode the input of a call; also return whether it is a list of nights."""
     asked = read_all(density, profile, options, stacklevel=6)
     return decode_asked(asked, options), asked.is_batch
 
@@ -136,7 +136,7 @@ def decode_all(density: Any, profile: Profile | str, options: GuardOptions) -> t
 def read_all(
     density: Any, profile: Profile | str, options: GuardOptions, *, stacklevel: int, wants_paths: bool = True
 ) -> Asked:
-    """Read and check what one call of a verb passed."""
+    """Read and check the input of a call."""
     profile = as_profile(profile).at_strength(options.strength)
     if options.stager is not None:
         checks.text(options.stager, "stager", empty=False)
@@ -149,11 +149,11 @@ def read_all(
     items = list(density) if batch else [density]
     if not items:
         return Asked(profile, [], [], [], batch)
-    said = options.of_each_night(len(items)) if batch else [options]
+    all_options = options.of_each_night(len(items)) if batch else [options]
     given: list[NightInput] = []
     try:
-        for night, each in zip(items, said, strict=True):
-            given.append(inputs.read_night(night, profile, each))
+        for night, night_options in zip(items, all_options, strict=True):
+            given.append(inputs.read_night(night, profile, night_options))
     except StageGuardError as error:
         message = message_of(error)
         raise type(error)(f"night {len(given)}: " + message if batch else message) from None
@@ -172,7 +172,7 @@ def read_all(
 
 
 def decode_asked(asked: Asked, options: GuardOptions) -> list[Decoding]:
-    """Decode nights that are checked, unless checking them did."""
+    """Decode checked nights, unless they were decoded while they were checked."""
     profile, profiles, given, nights, _ = asked
     solved: Sequence[tuple[Night, Path, Strength | None]]
     solved = [(night, night.opening, None) for night in nights if night.opening is not None]
@@ -218,7 +218,7 @@ def _for_stager(profile: Profile, given: NightInput, night: Night) -> Profile:
 
 
 def check_cohort(profile: Profile, cohort: str | None, *, stacklevel: int) -> None:
-    """Warn, or refuse, where the profile is not made for a cohort."""
+    """Warn or refuse if the profile is not made for a cohort."""
     if cohort is None:
         return
     caution = profile.caution_for(checks.text(cohort, "cohort", empty=False))
@@ -243,7 +243,7 @@ def _explain_no_path(failure: NoPathError, which: str) -> InputError:
 
     if conflicts([]):
         return InputError(which + NO_PATH)
-    # more pins never allow more paths, so that the shortest conflicting stretch is found by halving
+    # more pins never allow more paths, so bisection finds the shortest conflicting stretch
     last = bisect_left(range(len(pins)), True, key=lambda i: conflicts(pins[: i + 1]))
     first = last - bisect_left(range(last + 1), True, key=lambda n: conflicts(pins[last - n : last + 1]))
     names = solver.profile.scheme.names

@@ -35,13 +35,13 @@ CITATION = (
 )
 
 
-# Beyond this share of changed epochs a person should look before using the result. Where the evidence of a
-# flickering night yields, much changes by design.
+# Above this share of changed epochs, a person should look at the night before using it. On a flickering night
+# whose evidence yields, many epochs change by design.
 MANY_CHANGES, MANY_OF_A_FLICKERING_NIGHT = 0.10, 0.25
 
 
 def many_changes_advice(profile: Profile) -> str:
-    """Return what to do about a night of which much was changed, as far as its profile lets one say."""
+    """Return what to do about a night with many changed epochs under this profile."""
     look = "look at the night before using it"
     if "cross_validation" in profile.provenance:  # chosen on scored nights of this stager
         return f"{look}."
@@ -57,15 +57,15 @@ class Decoding(ExportableStages):
     hypnogram : Hypnogram
         The decoded stages; -1 where there is no evidence for more than five minutes.
     profile : Profile
-        What it was decoded under.
+        The profile it was decoded with.
     strength : Strength
         How strongly the profile acted, and why.
     assumed : tuple of str
         What had to be assumed about the input.
     cohort, stager, trained : str or None
-        What the caller said.
+        As the caller passed them.
     is_of_other_stager : bool
-        Whether what belongs to the profile's stager was left out, because the night is not of it.
+        Whether what belongs to the profile's stager was left out, because the night is of another one.
     source : str or None
         Where the probabilities came from.
     """
@@ -75,27 +75,27 @@ class Decoding(ExportableStages):
     is_of_other_stager: bool
     night: Night
     path: Path
-    _made: dict[str, Any]  # what is made when it is asked for, and kept
+    _made: dict[str, Any]  # cache of what is computed on first use
 
     @property
     def hypnogram(self) -> Hypnogram:
         """The decoded stages."""
-        found: Hypnogram | None = self._made.get("hypnogram")
-        if found is None:
+        hypnogram: Hypnogram | None = self._made.get("hypnogram")
+        if hypnogram is None:
             given, profile = self.given, self.profile
             scorer = f"StageGuard {profile.name}"
             described = (profile.scheme, given.epoch_seconds, given.start, scorer, (), given.offset_seconds)
-            found = self._made["hypnogram"] = Hypnogram.trusted(self.path.labels, *described)
-        return found
+            hypnogram = self._made["hypnogram"] = Hypnogram.trusted(self.path.labels, *described)
+        return hypnogram
 
     @property
     def strength(self) -> Strength:
         """How strongly the profile acted, and why."""
-        found: Strength | None = self._made.get("strength")
-        if found is None:
-            found = fixed_strength(self.profile, self.night, self.path, self.given.options.strength)
-            self._made["strength"] = found
-        return found
+        strength: Strength | None = self._made.get("strength")
+        if strength is None:
+            strength = fixed_strength(self.profile, self.night, self.path, self.given.options.strength)
+            self._made["strength"] = strength
+        return strength
 
     def replaced(self, **made: Hypnogram | Strength) -> Decoding:
         """Return the same night with another `hypnogram` or `strength`."""
@@ -108,17 +108,17 @@ class Decoding(ExportableStages):
 
     @property
     def cohort(self) -> str | None:
-        """Who was recorded, as the caller said."""
+        """Who was recorded, as the caller passed it."""
         return self.given.options.cohort
 
     @property
     def stager(self) -> str | None:
-        """Whose probabilities they are, as the caller said."""
+        """Which stager gave the probabilities, as the caller passed it."""
         return self.given.options.stager
 
     @property
     def trained(self) -> str | None:
-        """How the stager was trained, as the caller said."""
+        """How the stager was trained, as the caller passed it."""
         return self.given.options.trained
 
     @property
@@ -149,7 +149,7 @@ class Decoding(ExportableStages):
         """Score of the path in nats: evidence plus weighted transition scores, without an initial term."""
         if self.path.score is not None:
             return self.path.score
-        # Only a path without transition scores comes without one: evidence alone, along the labels.
+        # Only a path without transition scores comes without a score: it is the evidence along the labels.
         added = chosen_trial(self.profile, self.night, self.strength).log_weight
         rows, labels = np.flatnonzero(self.hypnogram.labels >= 0), self.hypnogram.labels
         return float(self.night.evidence(added)[rows, labels[rows]].sum())
@@ -163,7 +163,7 @@ class Decoding(ExportableStages):
 
     @property
     def changed(self) -> Mask:
-        """Epochs decided otherwise than by the stager."""
+        """Epochs whose stage is not the stager's own choice."""
         argmax = self.night.argmax
         changed: Mask = (self.hypnogram.labels != argmax) & (argmax >= 0)
         return changed
@@ -179,7 +179,7 @@ class Decoding(ExportableStages):
     @property
     def many_changes(self) -> float:
         """The share of changed epochs beyond which a person should look at this night before using it."""
-        strength: Strength | None = self._made.get("strength")  # None: fixed, and not asked for yet
+        strength: Strength | None = self._made.get("strength")  # None: fixed, and not computed yet
         flickers = strength is not None and (strength.rule, strength.step) == ("target", "lowered")
         return MANY_OF_A_FLICKERING_NIGHT if flickers else MANY_CHANGES
 
@@ -204,7 +204,7 @@ class Decoding(ExportableStages):
 
     @property
     def other_causes(self) -> tuple[str, ...]:
-        """What besides the profile's rules can tell a stage from the stager's own choice on this night."""
+        """What besides the profile's rules can change stages on this night."""
         causes = {
             "stages that were given": bool(self.night.pins),
             "calibration": self.night.calibration is not None,
@@ -214,7 +214,7 @@ class Decoding(ExportableStages):
         return tuple(cause for cause, acts in causes.items() if acts)
 
     def advice(self) -> tuple[str, ...]:
-        """Return what the caller could still say, and what it would change, if anything."""
+        """Return which option the caller could add, and what it would change, if anything."""
         rule = self.profile.strength
         if rule is None or not rule.lifts or rule.lift is not None or self.trained is not None:
             return ()
@@ -222,9 +222,9 @@ class Decoding(ExportableStages):
         if strength.fi_before < rule.fi_target * self.epoch_seconds / self.profile.epoch_seconds:
             solver = solver_for(self.profile, self.epoch_seconds)
             untimed = self.night.timed(None)
-            ((_, path, found),) = run_searches(self.profile, solver, [untimed], natural=True)
-            assert found is not None
-            strength, n_changed = found, int(np.count_nonzero(path.labels != self.hypnogram.labels))
+            ((_, path, lifted),) = run_searches(self.profile, solver, [untimed], natural=True)
+            assert lifted is not None
+            strength, n_changed = lifted, int(np.count_nonzero(path.labels != self.hypnogram.labels))
         if not n_changed:
             return ()
         return (
@@ -272,7 +272,7 @@ class Decoding(ExportableStages):
         return solver_for(self.profile, self.epoch_seconds).is_free(trial)
 
     def _further_methods(self) -> Iterator[str]:
-        """Yield what else a reader of the Methods has to know, each sentence with the space after it."""
+        """Yield further sentences of the Methods, each with a space after it."""
         if self.strength.steers:
             yield "Fragmentation, awakenings and bouts were steered by this rule and are no findings. "
         n_filled = int(np.count_nonzero(self.filled))
@@ -297,7 +297,7 @@ class Decoding(ExportableStages):
         write_text_atomic(os.fspath(path), page, overwrite=overwrite)
 
     def provenance(self) -> dict[str, Any]:
-        """Return what is needed to make this result again."""
+        """Return what is needed to reproduce this result."""
         return {
             "profile": self.profile.name,
             "profile_sha256": self.profile.sha256,
@@ -320,24 +320,24 @@ def _epochs(n: int) -> str:
 
 
 def under_full_clock(decodings: Sequence[Decoding]) -> list[Decoding]:
-    """Return each night decoded once more at its strength, its clock at weight 1 and sparing no bout.
+    """Decode each night again at its strength, with its clock at weight 1 and no bound for long bouts.
 
-    A night without a clock stays as it is.
+    A night without a clock is returned unchanged.
     """
     results = list(decodings)
     jobs: dict[int, Job] = {}
-    in_full: dict[int, ClockRules] = {}  # by what they are made of: nights share their rules
-    for i, each in enumerate(decodings):
-        clock = each.night.clock
+    in_full: dict[int, ClockRules] = {}  # by the id of the profile's rules, which nights share
+    for i, result in enumerate(decodings):
+        clock = result.night.clock
         if clock is not None:
             if id(clock.rules) not in in_full:
                 in_full[id(clock.rules)] = clock.rules.in_full()
-            night = each.night.timed(clock.under(in_full[id(clock.rules)]))
-            jobs[i] = Job(night, chosen_trial(each.profile, night, each.strength))
+            night = result.night.timed(clock.under(in_full[id(clock.rules)]))
+            jobs[i] = Job(night, chosen_trial(result.profile, night, result.strength))
     solvers = [solver_for(decodings[i].profile, decodings[i].epoch_seconds) for i in jobs]
     paths = run_grouped([*jobs.values()], solvers, Solver.solve_feasible) if jobs else []
     for (i, job), path in zip(jobs.items(), paths, strict=True):
-        each = decodings[i]
-        made = {"strength": each.strength}
-        results[i] = Decoding(each.profile, each.given, each.is_of_other_stager, job.night, path, made)
+        result = decodings[i]
+        made = {"strength": result.strength}
+        results[i] = Decoding(result.profile, result.given, result.is_of_other_stager, job.night, path, made)
     return results

@@ -1,7 +1,7 @@
-"""The evidence a path is scored on, made of a stager's probabilities.
+"""The evidence on which paths are scored, made from a stager's probabilities.
 
-The order is fixed: temperature, biases, renormalise, clip, prior, quality, clock, pins. Epochs without
-evidence are bridged when the run is short and cut out when it is long.
+The order is fixed: temperature, biases, renormalise, clip, prior, quality, clock, pins. Short runs of epochs
+without evidence are bridged, long ones are cut out.
 """
 
 from __future__ import annotations
@@ -29,18 +29,19 @@ LOG_CLIP = float(np.log(CLIP))
 LONGEST_BRIDGE_SECONDS = 300.0
 
 
-BLOCK_NUMBERS = 1 << 21  # 16 MB: blocks from 4 MB on get large pages, and no night keeps more than that alive
+BLOCK_NUMBERS = 1 << 21  # 16 MB: blocks from 4 MB on get large pages, and one night keeps a whole block alive
 
 
 def rooms_for(matrices: Sequence[Floats]) -> list[Floats | None]:
-    """Return memory for copies of what a caller may still write to: no result changes when an array does.
+    """Return memory for copies of matrices that the caller may still write to; None for read-only ones.
 
-    Many nights share blocks, whose pages cost a third of what those of single arrays do.
+    Results must not change when the caller's array does. Nights share blocks, whose pages cost a third of
+    what those of single arrays do.
     """
     shapes = [matrix.shape if matrix.flags.writeable else None for matrix in matrices]
     n_left = sum(shape[0] for shape in shapes if shape is not None)
     rooms: list[Floats | None] = []
-    begin = end = 0  # of what is left of a block
+    begin = end = 0  # rows that are left of the block
     for shape in shapes:
         if shape is None:
             rooms.append(None)
@@ -55,8 +56,8 @@ def rooms_for(matrices: Sequence[Floats]) -> list[Floats | None]:
 
 
 def apart(matrix: Floats) -> Floats:
-    """Return a matrix, or a copy of what is read-only here but may be written to under another name."""
-    if matrix.flags.writeable or matrix.flags.owndata:  # the former are copied where they are checked
+    """Return the matrix, or a copy of a read-only view whose memory may be written to elsewhere."""
+    if matrix.flags.writeable or matrix.flags.owndata:  # writable ones are copied when they are checked
         return matrix
     base = matrix.base
     if type(base) is np.ndarray and base.flags.owndata and not base.flags.writeable:
@@ -66,26 +67,26 @@ def apart(matrix: Floats) -> Floats:
 
 @dataclass(slots=True)
 class Night:
-    """One recording as the solver sees it: probabilities, what is said about them, where it is cut."""
+    """One recording as the solver sees it: probabilities, options about single epochs, and cuts."""
 
     probabilities: Floats  # (n_epochs, n_stages), checked; NaN rows where there is no evidence
-    argmax: Labels  # the stager's own choice, -1 on NaN rows
+    argmax: Labels  # (n_epochs,) the stager's own choice, -1 on NaN rows
     n_switches: int  # stage changes of the argmax, within the spans
     spans: tuple[tuple[int, int], ...]  # [start, stop) of each stretch decoded by itself
     calibration: Calibration | None = None
-    filled: Mask | None = None  # NaN rows that are decoded all the same
-    quality: Floats | None = None
+    filled: Mask | None = None  # (n_epochs,) NaN rows that are bridged
+    quality: Floats | None = None  # (n_epochs,) 0 clean, 1 lost
     pins: Mapping[int, int] = field(default_factory=dict)
     clock: NightClock | None = None
     clock_start: int = 0  # lights off: sleep before it is no onset
-    clock_stop: int | None = None  # where the time since sleep onset is lost: a segment begins
-    has_clock: bool = True  # False around the clock, where no sleep is the night's
-    opening: Any = None  # the path that came with the checks, if the night is plain and the profile fixed
-    paths: dict[Any, Any] = field(default_factory=dict)  # by solver and trial, for whoever asks again
+    clock_stop: int | None = None  # where another segment begins, and the time since sleep onset is unknown
+    has_clock: bool = True  # False in a recording around the clock, which has no known night
+    opening: Any = None  # the path found during the checks, if the night is plain and the profile fixed
+    paths: dict[Any, Any] = field(default_factory=dict)  # cache, by solver and trial
     _base: Floats | None = None
 
     def timed(self, clock: NightClock | None) -> Night:
-        """Return the same night with a clock."""
+        """Return the same night with this clock."""
         return Night(
             *(self.probabilities, self.argmax, self.n_switches, self.spans, self.calibration, self.filled),
             *(self.quality, self.pins, clock, self.clock_start, self.clock_stop, self.has_clock),
@@ -101,7 +102,7 @@ class Night:
 
     @property
     def is_plain_but_for_clock(self) -> bool:
-        """Whether the evidence is the probabilities, times what the clock says where there is one."""
+        """Whether the evidence is the probabilities, times the factors of the clock if there is one."""
         return self.calibration is None and self.quality is None and self.filled is None and not self.pins
 
     @property
@@ -127,14 +128,14 @@ class Night:
         rows = self.probabilities / _row_sums(self.probabilities)[:, None]
         if self.calibration is not None:
             rows = np.exp(self.calibrated())
-        is_whole = not np.isnan(rows[:, 0]).any()  # then nanmean takes several times as long
+        is_whole = not np.isnan(rows[:, 0]).any()  # then a sum is several times as fast as nanmean
         mean: Floats = rows.sum(axis=0) / len(rows) if is_whole else np.nanmean(rows, axis=0)
         return mean
 
     def choices(self, log_weight: Sequence[float] | None = None) -> Labels:
         """Return the likeliest stage of each epoch by itself, -1 on NaN rows.
 
-        Pins and quality count only where the clock does.
+        Pins and quality count only in epochs where the clock acts.
         """
         labels = best_stages(self.probabilities, self.calibration, log_weight)
         if self.clock is not None:
@@ -152,7 +153,7 @@ class Night:
         return rows
 
     def evidence(self, log_weight: Sequence[float] | None) -> Floats:
-        """Return log-evidence with a score added per stage (minus the weighted log prior)."""
+        """Return log-evidence, `log_weight` (minus the weighted log prior) added: (n_epochs, n_stages)."""
         scores = self.calibrated()
         if log_weight is not None:
             scores = scores + np.array(log_weight)
@@ -180,7 +181,7 @@ def calibration_of(profile: Profile) -> Calibration | None:
 
 
 def fragmentation_index(labels: Labels, spans: Sequence[tuple[int, int]]) -> float:
-    """Return stage changes per pair of adjacent scored epochs within the stretches; NaN without any."""
+    """Return stage changes per pair of adjacent scored epochs within the spans; NaN without a pair."""
     changes = pairs = 0
     for start, stop in spans:
         before, after = labels[start : stop - 1], labels[start + 1 : stop]
@@ -191,7 +192,7 @@ def fragmentation_index(labels: Labels, spans: Sequence[tuple[int, int]]) -> flo
 
 
 def features_of(night: Night, ratio: float) -> Features:
-    """Return what a night shows of its stager; its epochs are `ratio` times as long as the profile's."""
+    """Return a night's features for a fingerprint; its epochs are `ratio` times as long as the profile's."""
     fi = fragmentation_index(night.argmax, night.spans)
     return Features.of(night.probabilities, night.argmax, min(fi / ratio, 1.0))
 
@@ -201,8 +202,8 @@ def best_stages(
 ) -> Labels:
     """Return the likeliest stage of each row: the first of equals in the scheme, -1 on NaN rows.
 
-    A temperature moves no stage past another, so without biases or a prior these are the stager's own
-    choices to the bit, which logarithms would round.
+    A temperature keeps the order of the stages. Without biases or a prior, the probabilities themselves are
+    therefore compared, since logarithms would round them.
     """
     scores = probabilities
     biases = () if calibration is None else calibration.biases or ()
@@ -214,7 +215,7 @@ def best_stages(
 
 
 def _row_sums(probabilities: Floats) -> Floats:
-    """Return what ``sum(axis=1)`` does, to the bit: adding up fewer than eight columns is faster."""
+    """Return exactly ``sum(axis=1)``; it is faster to add up columns if there are fewer than eight."""
     return reduce(np.add, probabilities.T) if probabilities.shape[1] < 8 else probabilities.sum(axis=1)
 
 

@@ -1,4 +1,4 @@
-"""`explain`: what a decoding changed, and which rule decided: the one without which it does not change."""
+"""`explain`: what a decoding changed, and the rule that decided: without it, nothing would have changed."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ Rule = Literal[
     "several together",
 ]
 
-# Tells an end of the path from a change, where a stage is compared with its neighbour.
+# Fills the epochs before the first one; it equals no stage, and not -1 either.
 _NOBODY = -2
 
-# Stands for minus infinity, so that what a path gains and loses by forbidden steps can be added up.
+# Stands for minus infinity, so that gains and losses by forbidden steps can be added up.
 FORBIDDEN_NATS = -1000.0
 
 
@@ -47,7 +47,7 @@ class Change:
     Attributes
     ----------
     first_epoch, n_epochs : int
-        Where it is.
+        Its first epoch and its length.
     onset_seconds : float
         When it begins, from the beginning of the recording.
     clock : datetime or None
@@ -55,25 +55,25 @@ class Change:
     before, after : tuple of str
         Stage of each epoch by the stager, and as decoded.
     probability_before, probability_after : float
-        What the stager gave to either, averaged over the epochs.
+        The stager's probability of these stages, averaged over the epochs.
     rule : str
         What decided: ``pin``, ``calibration`` (temperature, biases), ``prior`` (weight of the stages'
         shares), ``quality``, ``clock`` (time since sleep onset), ``minimum bout``, ``flip-flop``,
-        ``transition``, or ``several together`` where no single one did.
+        ``transition``, or ``several together`` if no single rule did.
     evidence_nats : float
-        Evidence given up: that of the stager's choice less that of the decoded one, as the decoder weighed
-        it.
+        Evidence given up: that of the stager's choice minus that of the decoded stages, as the decoder
+        weighed it.
     prior_nats : float
-        What transitions, bout lengths and the flip-flop window gained by it. Over a night, the sum of
-        ``prior_nats - evidence_nats`` is the score of the output less that of the stager's own choice; where
-        a minimum bout forbade that choice, its score is what it would be without the minimum, and
-        a step of probability 0 counts as -1000 nats.
+        Gain in transitions, bout lengths and the flip-flop window. Over a night, the sum of
+        ``prior_nats - evidence_nats`` is the score of the output minus that of the stager's own choice. If a
+        minimum bout forbids that choice, it is scored without the minimum; a step of probability 0 counts as
+        -1000 nats.
     clock_nats : float
-        What the clock took from the stager's choice and gave to the decoded one; part of `evidence_nats`.
+        Gain in evidence from the clock; `evidence_nats` contains it with the opposite sign.
     minutes_since_onset : float
         When it begins, from the sleep onset that the clock counts from; NaN without a clock or before it.
     usual_share : float
-        The experts' share of the stager's first stage at that time, against its share of the whole night.
+        The experts' share of the stager's first stage at that time, relative to its share of the whole night.
     score : float
         Score of the decoded night.
     counterfactual_score : float
@@ -99,7 +99,7 @@ class Change:
 
     @property
     def margin_nats(self) -> float:
-        """What keeping the stager's choice would have cost; inf where the rules forbid it."""
+        """Cost of keeping the stager's choice; inf where the rules forbid it."""
         return self.score - self.counterfactual_score
 
     def __str__(self) -> str:
@@ -132,8 +132,8 @@ def explain(result: Decoding) -> tuple[Change, ...]:
     Returns
     -------
     tuple of Change
-        One per stretch of changed epochs, cut where the recording is. Together they are the whole difference
-        between the stager's own choice and the output, in epochs and in nats.
+        One per stretch of changed epochs, none across a cut of the recording. Together they are the whole
+        difference between the stager's own choice and the output, in epochs and in nats.
 
     Examples
     --------
@@ -189,7 +189,7 @@ def in_bouts(stages: Sequence[str]) -> str:
 
 
 def _regions(result: Decoding) -> list[tuple[int, int]]:
-    """Return the stretches of changed epochs, none of them across a cut: spans are decoded by themselves."""
+    """Return the stretches of changed epochs, none across a cut: each span is decoded by itself."""
     return [
         (start + first, start + end)
         for start, stop in result.night.spans
@@ -202,7 +202,7 @@ def _without_pins(night: Night) -> Night:
 
 
 def _evidence_given_up(result: Decoding, trial: Trial) -> Floats:
-    """Return evidence of the stager's choice less that of the output, per epoch (0 where nothing changed)."""
+    """Return evidence of the stager's choice minus that of the output, per epoch (0 if nothing changed)."""
     scores = _without_pins(result.night).evidence(trial.log_weight)
     given_up = np.zeros(len(scores))
     rows = np.flatnonzero(result.changed)
@@ -212,7 +212,7 @@ def _evidence_given_up(result: Decoding, trial: Trial) -> Floats:
 
 
 def _clock_readings(result: Decoding, regions: Sequence[tuple[int, int]]) -> list[tuple[float, float, float]]:
-    """Return for each region what the clock gave, the minutes since onset, and the first stage's share."""
+    """Return the clock's gain in nats, the minutes since onset and the usual share of each region."""
     clock = result.night.clock
     if clock is None:
         return [(0.0, np.nan, np.nan)] * len(regions)
@@ -228,7 +228,7 @@ def _clock_readings(result: Decoding, regions: Sequence[tuple[int, int]]) -> lis
 
 
 def _prior_gained(result: Decoding, trial: Trial, regions: Sequence[tuple[int, int]]) -> list[float]:
-    """Return what each change adds to the path's score besides evidence, taking them in order of time."""
+    """Return what each change, made in order of time, adds to the path's score besides evidence."""
     if trial.is_free:
         return [0.0] * len(regions)
     score = PathScorer(result.profile, result.epoch_seconds, trial.transition_weight)
@@ -239,8 +239,8 @@ def _prior_gained(result: Decoding, trial: Trial, regions: Sequence[tuple[int, i
     gained = []
     for first, end in regions:
         low, high = result.night.spans[bisect_right(starts, first) - 1]
-        # nothing farther away can tell the difference: the window on either side, and where bout lengths
-        # count, the bouts beside a change with one epoch more, so that they do not seem cut
+        # only epochs nearby matter: the window on either side and, if bout lengths count, the bouts next to
+        # the change with one epoch more, so that they do not look cut
         left, right = first - score.window_epochs, end + score.window_epochs
         if score.counts_lengths:
             left = min(left, int(began[first - 1]) - 1) if first > low else left
@@ -253,7 +253,7 @@ def _prior_gained(result: Decoding, trial: Trial, regions: Sequence[tuple[int, i
 
 
 def _bout_starts(labels: Labels) -> Indices:
-    """Return for each epoch where its bout begins."""
+    """Return the first epoch of each epoch's bout, (n_epochs,)."""
     begins = np.ones(len(labels), dtype=bool)
     begins[1:] = labels[1:] != labels[:-1]
     starts: Indices = np.maximum.accumulate(np.where(begins, np.arange(len(labels)), 0))
@@ -263,8 +263,8 @@ def _bout_starts(labels: Labels) -> Indices:
 def _deciding_rules(result: Decoding, trial: Trial, regions: Sequence[tuple[int, int]]) -> list[Rule]:
     """Return for each region the rule that decided it.
 
-    That is the rule without which the stager's choice would have stood; where several would each have
-    overruled it, the first that does so alone.
+    That is the rule without which the stager's choice would have stood. If several rules would each have
+    overruled it, it is the first one that does so alone.
     """
     argmax, output = result.night.argmax, result.hypnogram.labels
     pinned = np.zeros(len(argmax), dtype=bool)
@@ -293,7 +293,7 @@ def _deciding_rules(result: Decoding, trial: Trial, regions: Sequence[tuple[int,
 
 
 def _most(variants: Sequence[tuple[Rule, Mask]], here: slice) -> Rule | None:
-    """Return the rule that holds in most epochs of a region, if in more than half; of equals the first."""
+    """Return the rule that holds in most epochs of a region, if in more than half; in a tie the first."""
     share, rule = max(
         ((float(holds[here].mean()), -i) for i, (_, holds) in enumerate(variants)), default=(0.0, 0)
     )
@@ -305,7 +305,7 @@ def _solve(variants: Iterator[tuple[Rule, Solver, Job]]) -> list[tuple[Rule, Lab
 
 
 def _ablations(result: Decoding, trial: Trial) -> Iterator[tuple[Rule, Solver, Job]]:
-    """Yield the night without each rule that acts on it, the most particular rule first."""
+    """Yield the night without each rule that acts on it, the most specific rule first."""
     profile, night, seconds = result.profile, result.night, result.epoch_seconds
     solver = solver_for(profile, seconds)
     if night.pins:
@@ -342,15 +342,15 @@ def _single_rules(result: Decoding, trial: Trial) -> Iterator[tuple[Rule, Solver
 
 
 def _without(profile: Profile, key: str) -> Profile:
-    """Return the profile without one of its rules, made once."""
+    """Return the profile without one of its rules, from its cache."""
     return profile._once(("without", key), lambda: profile.replace(**{key: None}))
 
 
 class PathScorer:
-    """What a profile's transitions, bout lengths and flip-flop window give to a path, in nats.
+    """Score of a path by a profile's transitions, bout lengths and flip-flop window, in nats.
 
-    Minimum bouts forbid and give nothing, so that a path they forbid has a score here too. A transition or
-    bout length of probability 0 counts as -1000 nats.
+    Minimum bouts do not count, so that a path which they forbid has a score, too. A transition or bout length
+    of probability 0 counts as -1000 nats.
     """
 
     def __init__(self, profile: Profile, epoch_seconds: float, transition_weight: float) -> None:
@@ -375,12 +375,12 @@ class PathScorer:
 
     @property
     def window_epochs(self) -> int:
-        """Epochs beyond a change whose transitions and flips it can alter."""
+        """Number of epochs next to a change whose transitions and flips it can alter."""
         return self._window if self._flip_nats else 1
 
     @property
     def counts_lengths(self) -> bool:
-        """Whether the lengths of bouts count, which a change beside a bout alters too."""
+        """Whether bout lengths count, which also changes next to a bout alter."""
         return bool(self._profile.durations) and self._weight > 0
 
     def _bout_lengths(self, labels: Labels) -> float:
@@ -394,7 +394,7 @@ class PathScorer:
         return total
 
     def _count_flips(self, labels: Labels, changes: np.ndarray[tuple[int], np.dtype[np.intp]]) -> int:
-        """Count changes to a stage that was seen within the window before the one that is left."""
+        """Count changes to a stage that was seen 2 to `window_epochs` epochs before."""
         padded = np.concatenate([np.full(self._window, _NOBODY, dtype=labels.dtype), labels])
         back = np.arange(2, self._window + 1)
         earlier = padded[changes[:, None] + self._window - back]  # (n_changes, window - 1)

@@ -1,4 +1,4 @@
-"""What a caller passed: options, nights ready to solve, and what had to be assumed about them."""
+"""The input of a call: options, nights ready to solve, and what had to be assumed about them."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ OneNight = Hypnodensity | npt.NDArray[Any]
 
 UNSAID_TRAINING = "how the stager was trained is not said: taken as class-balanced"
 
-AROUND_THE_CLOCK_HOURS = 24.0  # from here on, a recording holds more than one night or the days around it
+AROUND_THE_CLOCK_HOURS = 24.0  # from this length on, a recording holds several nights, or days beside a night
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardOptions:
-    """What every verb takes besides probabilities and a profile; `stageguard.decode` describes each.
+    """The options of `decode`, `posterior` and `sample`; `stageguard.decode` describes each.
 
-    Of a batch, quality, pins, segments and lights_off are lists with one entry per night.
+    For a batch, quality, pins, segments and lights_off are lists with one entry per night.
     """
 
     stages: Sequence[str] | None = None
@@ -76,7 +76,7 @@ class GuardOptions:
 
     @property
     def says_nothing_by_epoch(self) -> bool:
-        """Whether nothing but the probabilities is said about single epochs."""
+        """Whether no option is about single epochs."""
         return self.quality is None and self.pins is None and self.segments is None
 
     def of_each_night(self, n_nights: int) -> list[GuardOptions]:
@@ -92,23 +92,23 @@ NOTHING_SAID = GuardOptions()
 
 
 def takes_options(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a verb take the fields of `GuardOptions` as keywords, listed by `help`, and get one object."""
+    """Let a function take the fields of `GuardOptions` as keywords, listed by `help`, and get one object."""
 
     @wraps(verb)
     def call(*arguments: Any, **keywords: Any) -> Any:
         if not keywords:
             return verb(*arguments, options=NOTHING_SAID)
-        said = {option.name: keywords.pop(option.name) for option in options if option.name in keywords}
-        return verb(*arguments, options=GuardOptions(**said), **keywords)
+        values = {option.name: keywords.pop(option.name) for option in options if option.name in keywords}
+        return verb(*arguments, options=GuardOptions(**values), **keywords)
 
     options = fields(GuardOptions)
-    own = signature(verb)
-    listed = [parameter for parameter in own.parameters.values() if parameter.name != "options"]
+    plain = signature(verb)
+    listed = [parameter for parameter in plain.parameters.values() if parameter.name != "options"]
     listed += [
         Parameter(option.name, Parameter.KEYWORD_ONLY, default=option.default, annotation=option.type)
         for option in options
     ]
-    call.__signature__ = own.replace(parameters=listed)  # type: ignore[attr-defined]
+    call.__signature__ = plain.replace(parameters=listed)  # type: ignore[attr-defined]
     return call
 
 
@@ -165,7 +165,7 @@ def is_batch(nights: object) -> bool:
 
 
 def per_night(values: Any, n_nights: int, what: str) -> list[Any]:
-    """Return one value per night of a list that belongs to a batch."""
+    """Return an option of a batch as a list with one value per night."""
     if values is None:
         return [None] * n_nights
     is_list = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str | bytes)
@@ -178,7 +178,7 @@ def per_night(values: Any, n_nights: int, what: str) -> list[Any]:
 
 
 def read_night(night: Any, profile: Profile, options: GuardOptions) -> NightInput:
-    """Return a night's matrix in the profile's stage order, unchecked as yet, with what was assumed."""
+    """Return a night's matrix in the profile's stage order, not checked yet, with what was assumed."""
     assumed: list[str] = []
     if type(night) is np.ndarray and options.stages is None and options.epoch_seconds is None:
         matrix = _as_probabilities(night, profile.scheme.names, options)
@@ -221,7 +221,7 @@ def read_night(night: Any, profile: Profile, options: GuardOptions) -> NightInpu
 
 
 def _about_arrays(profile: Profile) -> tuple[str, str]:
-    """Return what is assumed of a bare array's columns, and of its epochs."""
+    """Return what is assumed about the columns and about the epochs of a bare array."""
     return (
         f"columns are {', '.join(profile.scheme.names)}: the profile's order",
         f"epochs last {profile.epoch_seconds:g} s: the profile's epoch length",
@@ -229,7 +229,7 @@ def _about_arrays(profile: Profile) -> tuple[str, str]:
 
 
 def checked_names(stages: Any) -> tuple[str, ...]:
-    """Return the names of columns, which have an order."""
+    """Return the names of columns; refuse collections without an order."""
     is_list = isinstance(stages, Iterable) and not isinstance(stages, str | Mapping | set | Iterator)
     names: list[object] = list(stages) if is_list and not hasattr(stages, "columns") else [None]
     if not all(isinstance(name, str) for name in names):
@@ -303,7 +303,7 @@ def _columns(names: Sequence[str], scheme: StageScheme) -> list[int] | None:
 
 
 def assumptions(profile: Profile, given: NightInput) -> tuple[str, ...]:
-    """Return what has to be assumed about a night and about whom it is of."""
+    """Return what has to be assumed about a night, its cohort and its stager."""
     assumed = list(given.assumed)
     rule, cohort = profile.strength, given.options.cohort
     if rule is not None and rule.lifts and rule.lift is None and given.options.trained is None:
@@ -325,7 +325,7 @@ def assumptions(profile: Profile, given: NightInput) -> tuple[str, ...]:
 
 
 def _about_cohort(profile: Profile, cohort: str | None) -> list[str]:
-    """Return what a profile fitted on one cohort takes for granted about this one."""
+    """Return what a profile fitted on one cohort assumes about this cohort."""
     fitted_on = f"{profile.cohort!r}, which the profile was fitted on"
     if profile.is_of(cohort):
         return []
@@ -336,9 +336,9 @@ def _about_cohort(profile: Profile, cohort: str | None) -> list[str]:
 
 
 def is_of_other_stager(profile: Profile, given: NightInput, night: Night) -> bool:
-    """Whether what a profile knows of its stager is left out on a night; what is said goes before looks."""
-    said, theirs = given.options.stager, profile.stager or "the stager"
-    if not profile.is_by(said):
+    """Whether a night is decoded as one of another stager; a named stager overrules the fingerprint."""
+    named, theirs = given.options.stager, profile.stager or "the stager"
+    if not profile.is_by(named):
         return True
     if profile.fingerprint is None:
         return False
@@ -349,7 +349,7 @@ def is_of_other_stager(profile: Profile, given: NightInput, night: Night) -> boo
         f"{' and '.join(profile.fingerprint.outside(features))} of the night are outside those of {theirs} "
         f"on {profile.fingerprint.n_nights} nights"
     )
-    if said is not None and profile.stager is not None:
+    if named is not None and profile.stager is not None:
         given.assumed.append(f"{unlike}, but it is said to be its night, and decoded so")
         return False
     given.assumed.append(f"{unlike}: {_other_stager_steps(profile)}")
@@ -376,9 +376,9 @@ def _conversion(profile: Profile, epoch_seconds: float) -> str:
 def check_nights(
     given: Sequence[NightInput], profile: Profile, *, is_batch: bool, wants_paths: bool = True
 ) -> list[Night]:
-    """Check every night's numbers in one pass and return them ready to solve; decode them if that can be."""
+    """Check every night's numbers in one pass; return nights ready to solve, already decoded if possible."""
     rooms: list[Floats | None] = []
-    if not is_batch and given[0].matrix.flags.writeable:  # as `rooms_for` says
+    if not is_batch and given[0].matrix.flags.writeable:  # no result may change when the caller's array does
         given[0].matrix = given[0].matrix.copy()
     pieces = [night.matrix for night in given]
     if is_batch:
@@ -392,16 +392,16 @@ def check_nights(
         paths, outcomes = argmax, list(zip(*per_piece, strict=True))
     else:
         argmax, paths, outcomes = solver.check_and_solve(pieces, threads, rooms)
-    for each, room in zip(given, rooms, strict=False):
+    for request, room in zip(given, rooms, strict=False):
         if room is not None:
-            each.matrix = room
+            request.matrix = room
     nights, begin, calibration = [], 0, calibration_of(profile)
-    for i, (each, (n_switches, is_bad, *opened)) in enumerate(zip(given, outcomes, strict=True)):
-        end = begin + len(each.matrix)
-        night = Night(each.matrix, argmax[begin:end], n_switches, ((0, end - begin),), calibration)
+    for i, (request, (n_switches, is_bad, *opened)) in enumerate(zip(given, outcomes, strict=True)):
+        end = begin + len(request.matrix)
+        night = Night(request.matrix, argmax[begin:end], n_switches, ((0, end - begin),), calibration)
         try:
-            if is_bad or (solver is None and not each.options.says_nothing_by_epoch):
-                _describe(night, each, profile, is_bad=is_bad)
+            if is_bad or (solver is None and not request.options.says_nothing_by_epoch):
+                _describe(night, request, profile, is_bad=is_bad)
             elif opened and opened[0] > -np.inf:
                 score, n_path_switches, n_changed, *passes = opened
                 fi = n_path_switches / (end - begin - 1) if end - begin > 1 else NAN
@@ -417,7 +417,7 @@ def check_nights(
 
 
 def _opener(given: Sequence[NightInput], profile: Profile) -> Solver | None:
-    """Return the solver that can decode the nights while they are checked."""
+    """Return the solver that can decode the nights while they are checked, or None."""
     if profile.transition_weight is None:
         return None
     seconds = given[0].epoch_seconds
@@ -433,7 +433,7 @@ def _opener(given: Sequence[NightInput], profile: Profile) -> Solver | None:
 
 
 def _keep_passes(night: Night, solver: Solver | None, passes: Passes) -> None:
-    """Keep how a night's clock was set while it was checked."""
+    """Store the clock that was set while the night was checked."""
     assert solver is not None and solver.clock is not None and night.opening is not None
     night.opening.passes = passes
     if passes.onsets:
@@ -441,7 +441,7 @@ def _keep_passes(night: Night, solver: Solver | None, passes: Passes) -> None:
 
 
 def _describe(night: Night, given: NightInput, profile: Profile, *, is_bad: bool) -> None:
-    """Add to a night what is said about single epochs, and where it is cut."""
+    """Add quality and pins to a night, and cut it at segments and gaps."""
     n_epochs, options = len(night.argmax), given.options
     night.quality = check_quality(options.quality, n_epochs)
     if options.pins is not None:
@@ -479,9 +479,9 @@ def _is_around_the_clock(given: NightInput) -> bool:
 
 
 def set_clock(given: NightInput, profile: Profile, night: Night) -> None:
-    """Say where a night's clock may begin to count: from lights off, nowhere in a recording around the clock.
+    """Set where a night's clock may begin: at lights off, else nowhere in a recording around the clock.
 
-    Without a clock in the profile, lights off is checked all the same.
+    Lights off is checked even if the profile has no clock.
     """
     lights_off = given.options.lights_off
     if lights_off is not None:

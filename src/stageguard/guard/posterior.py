@@ -1,4 +1,4 @@
-"""`posterior` adds up all paths of a night, each in proportion to exp(score); `sample` draws from them."""
+"""`posterior` sums over all paths of a night, each in proportion to exp(score); `sample` draws from them."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ Streams = npt.NDArray[np.uint64]
 class Posterior(Hypnodensity):
     """Probability of each stage in each epoch, given the whole night and the profile.
 
-    A `Hypnodensity`: it can be merged and passed on as one. Its `argmax` is the most probable stage of each
-    epoch by itself, which need not be a path the profile allows; that path is `decode`'s.
+    It is a `Hypnodensity` and can be used as one. Its `argmax` is the most probable stage of each epoch by
+    itself, which need not be a path that the profile allows; `decode` finds such a path.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class Posterior(Hypnodensity):
     transition_weight, prior_exponent : float
         How strongly the profile acted: what `decode` uses on this night.
     profile : Profile
-        What it was computed under.
+        The profile it was computed with.
     assumed : tuple of str
         What had to be assumed about the input, and how it was computed.
     """
@@ -104,12 +104,12 @@ def posterior(
 
 @takes_options
 def posterior(density: Any, profile: Profile | str, *, options: GuardOptions) -> Posterior | list[Posterior]:
-    """Probability of each stage in each epoch, given the whole night and the profile.
+    """Return the probability of each stage in each epoch, given the whole night and the profile.
 
-    Sums over every path the profile allows, exactly. A path counts in proportion to exp(score), the score
-    being the one `decode` maximises, so that minimum bouts, bout lengths, ends, quality, pins, gaps and
-    segments count as they do there. A rule that sets the strength per recording sets it as in `decode`, and
-    the flip-flop window is always the exact one; `.assumed` says so.
+    Sums over every path that the profile allows, exactly. A path counts in proportion to exp(score), with the
+    score that `decode` maximises, so that minimum bouts, bout lengths, ends, quality, pins, gaps and segments
+    count as they do there. A rule that sets the strength per recording sets it as in `decode`. The flip-flop
+    window is always the exact one; `.assumed` says so.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def posterior(density: Any, profile: Profile | str, *, options: GuardOptions) ->
     [[0.96, 0.04], [0.89, 0.11], [0.85, 0.15]]
     """
     asked = read_all(density, profile, options, stacklevel=5, wants_paths=False)
-    # Where nothing has to be searched for, no path is needed either.
+    # With a fixed strength and without a clock, no path is needed.
     fixed = [
         _Asked(profile, given, night, trial, None)
         for profile, given, night in zip(asked.profiles, asked.given, asked.nights, strict=True)
@@ -169,12 +169,12 @@ def sample(
 def sample(
     density: Any, profile: Profile | str, *, n: int, seed: int | Sequence[int] = 0, options: GuardOptions
 ) -> Labels | list[Labels]:
-    """Whole nights drawn from the paths a profile allows, each with its probability.
+    """Draw whole nights from the paths that a profile allows, each with its probability.
 
-    Exact joint draws, not epoch by epoch: minimum bouts, forbidden switches and pins hold in each of them,
-    and the share of draws with a stage in an epoch tends to `posterior`'s probability. They spread as far as
-    the stager's own doubt, and no further. The strength is `decode`'s, and the flip-flop window is always the
-    exact one, with a warning where the profile's is greedy.
+    The draws are exact and joint, not epoch by epoch: minimum bouts, forbidden switches and pins hold in each
+    of them, and the share of draws with a stage in an epoch tends to the probability of `posterior`. They
+    reflect the stager's own doubt, and no other. The strength is that of `decode`. The flip-flop window is
+    always the exact one, with a warning if the profile's is greedy.
 
     Parameters
     ----------
@@ -186,8 +186,8 @@ def sample(
         Number of draws.
     seed : int, or one int per night
         The same seed gives the same draws, whatever else is in the list and however many threads there are,
-        and the first draws do not depend on `n`. One seed serves each night of a list alike; for draws that
-        are independent between nights give one seed per night.
+        and the first draws do not depend on `n`. A single seed is used for every night of a list; for draws
+        that are independent between nights, pass one seed per night.
 
     Returns
     -------
@@ -226,19 +226,19 @@ def posteriors_like(results: Sequence[Decoding]) -> list[Posterior]:
 
 
 def marginals_like(results: Sequence[Decoding]) -> list[Floats]:
-    """Return the probabilities of `posteriors_like` alone, without what is said about them."""
+    """Return only the probabilities of `posteriors_like`."""
     asked = [_asked(result) for result in results]
     return [marginals for marginals, _ in _marginals(asked, wants_sums=False)]
 
 
 class _Asked(NamedTuple):
-    """A night whose paths are to be summed, and how strongly."""
+    """A night whose paths are summed, and the strength of the profile."""
 
     profile: Profile
     given: NightInput
     night: Night
     trial: Trial
-    strength: Strength | None  # None: the profile fixes it
+    strength: Strength | None  # None: fixed by the profile
 
 
 def _asked(result: Decoding) -> _Asked:
@@ -252,7 +252,7 @@ def _smooth(asked: Sequence[_Asked]) -> list[Posterior]:
 
 
 def _marginals(asked: Sequence[_Asked], *, wants_sums: bool = True) -> Iterator[tuple[Floats, float]]:
-    """Yield each night's marginals, NaN in gaps, and its log-sum, which is up to a shift if not wanted."""
+    """Yield each night's marginals, NaN in gaps, and its log-sum, which is only valid with `wants_sums`."""
     no_streams = [np.empty((len(each.night.spans), 0), dtype=np.uint64) for each in asked]
     summed = _sum_paths("smooth", asked, no_streams, wants_sums=wants_sums)
     for each, (arrays, log_sum) in zip(asked, summed, strict=True):
@@ -321,8 +321,8 @@ class _Pieces(NamedTuple):
     """Stretches of several nights that one kernel takes together."""
 
     matrices: list[Floats]
-    jobs: list[Job]  # whose stretch each is
-    shift: list[float]  # nats to add to each log-sum, 0 where nobody wants it
+    jobs: list[Job]  # the job of each stretch
+    shift: list[float]  # nats to add to each log-sum, 0 if it is not wanted
     streams: Streams  # (n_pieces, n_draws)
 
 
@@ -354,12 +354,12 @@ def _route(solver: Solver, job: Job) -> Route:
     if not solver.sums_bouts:
         return "automaton"
     if kernels_module.is_reference():
-        return "logarithms"  # it reckons with nothing else
+        return "logarithms"  # the only numbers it computes with
     return "probabilities" if job.night.is_plain else "likelihoods"
 
 
 def _sum(solver: Solver, verb: Verb, route: Route, pieces: _Pieces) -> tuple[list[Any], list[float]]:
-    """Return each piece's array and log-sum; what products cannot hold is summed as logarithms."""
+    """Return each piece's array and log-sum; pieces whose products underflow are summed as logarithms."""
     if route == "free":
         return _free(verb, pieces)
     arrays, log_sums, certified = _call(solver, verb, route, pieces)
@@ -379,7 +379,7 @@ def _sum(solver: Solver, verb: Verb, route: Route, pieces: _Pieces) -> tuple[lis
 
 
 def _call(solver: Solver, verb: Verb, route: Route, pieces: _Pieces) -> tuple[list[Any], list[float], Mask]:
-    """Run one kernel and cut what it returns into one array per piece."""
+    """Run one kernel and cut its result into one array per piece."""
     kernels, n_pieces, n_draws = kernels_module.active, len(pieces.matrices), pieces.streams.shape[1]
     table, transition_weights = table_rows(pieces.jobs)
     rules: tuple[Any, ...]
@@ -390,7 +390,7 @@ def _call(solver: Solver, verb: Verb, route: Route, pieces: _Pieces) -> tuple[li
         kernel = kernels.smooth if verb == "smooth" else kernels.draw
         products, clip = route != "logarithms", CLIP if route == "probabilities" else 0.0
         weight = stage_weights(pieces.jobs, solver.n_stages)
-        if route != "probabilities":  # it is in the evidence already
+        if route != "probabilities":  # the weight is in the evidence already
             weight = kernels_module.no_weight(solver.n_stages)
         bouts = solver.bouts(transition_weights, products=products)
         rules = (products, clip, table, weight, *bouts)
@@ -403,13 +403,13 @@ def _call(solver: Solver, verb: Verb, route: Route, pieces: _Pieces) -> tuple[li
 
 
 def _streams(seed: int, stretch: int, n_draws: int) -> Streams:
-    """Return one random stream per draw; those of the first draws do not depend on how many there are."""
+    """Return one random stream per draw; the first streams do not depend on `n_draws`."""
     words = np.random.SeedSequence(seed, spawn_key=(stretch,)).generate_state(n_draws, np.uint64)
     return words.astype(np.uint64, copy=False)
 
 
 def _gather(jobs: Sequence[Job], route: Route, streams: Streams, *, wants_sums: bool) -> _Pieces:
-    """Return the jobs' stretches in the form a route takes."""
+    """Return the jobs' stretches in the form that a route takes."""
     pieces = _Pieces([], [], [], streams)
     for job in jobs:
         night = job.night
@@ -435,7 +435,7 @@ def _gather(jobs: Sequence[Job], route: Route, streams: Streams, *, wants_sums: 
 
 
 def _free(verb: Verb, pieces: _Pieces) -> tuple[list[Any], list[float]]:
-    """Sum where nothing ties one epoch to the next."""
+    """Sum or draw where every epoch is independent of the others."""
     if verb == "smooth":
         return [rows / rows.sum(axis=1, keepdims=True) for rows in pieces.matrices], pieces.shift
     threads = kernels_module.threads_for(pieces.streams.size)
@@ -450,5 +450,5 @@ def _cut_draws(flat: Labels, pieces: _Pieces) -> list[Any]:
 
 
 def _cut(flat: npt.NDArray[Any], lengths: Sequence[int]) -> list[Any]:
-    """Return parts of these lengths that follow each other."""
+    """Return consecutive parts of these lengths."""
     return [flat[end - n : end] for n, end in zip(lengths, accumulate(lengths), strict=True)]

@@ -1,8 +1,8 @@
-"""How strongly a profile constrains each recording: the rules, and the search that all nights make together.
+"""How strongly a profile constrains each recording: the rules, and the search for many nights at once.
 
-A rule is a generator: it yields the trials it wants decoded and is sent their paths, so that each round of
-many nights' searches is decoded in one call. It returns the trial to keep and the reason. A profile's clock
-has no part in the search: the night is decoded with it at the strength that was found without.
+A rule is a generator: it yields the trials to decode and is sent their paths, so that each round of many
+nights' searches is decoded in one call. It returns the trial to keep and the reason. The search ignores a
+profile's clock: the night is decoded with the clock at the strength that was found without it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from stageguard.profile.profile import OFF, Profile
 TRANSITION_WEIGHTS = (0.0, 0.03, 0.06, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5)
 PRIOR_EXPONENTS = tuple(round(0.05 * i, 2) for i in range(15))  # 0, .05, … .70
 BALANCING_ROUNDS = 4  # chosen on the stagers of studies/guard-on-real-data
-NEAR = 0.9  # of the aim: a night that lands below it has its weight refined
-WEIGHTS_BETWEEN = 3  # that are tried then, between the weight and the one before it
-STARVED = 0.05  # of the night in other stages than the probabilities expect: argmax starves some of them
+NEAR = 0.9  # of the aim: below it, a night's weight is refined
+WEIGHTS_BETWEEN = 3  # that the refinement tries, between the weight and the next smaller one
+STARVED = 0.05  # of the night: argmax starves stages if more is in other stages than the probabilities expect
 _LEAST_SHARE = 0.01  # of the night: less REM than that is noise
 _SHARE_OFFSET = 1e-4  # keeps the log of a stage that never occurs finite
 
@@ -38,14 +38,14 @@ UNTOUCHED = Trial(0.0, None, is_free=True)
 
 
 class Limits(NamedTuple):
-    """Below and above which fragmentation is changed, what it is brought down to, and what has to yield."""
+    """Limits of the fragmentation index on one night."""
 
     rule: Literal["target", "band"]
-    low: float
-    high: float
-    aim: float
-    full: float  # up to which stages are lifted that argmax starves
-    soft: float = math.inf  # share of fragmentation that may be left at the yielding weight
+    low: float  # below it, minority stages are lifted
+    high: float  # above it, fragmentation is lowered
+    aim: float  # what it is lowered to
+    full: float  # up to it, stages that argmax starves are lifted
+    soft: float = math.inf  # share of the index that may be left at the yielding weight
     stager_fi: float = math.nan
 
     def acts_on(self, fi: float) -> bool:
@@ -56,7 +56,7 @@ class Limits(NamedTuple):
 
 
 def _limits(rule: StrengthRule, ratio: float, fi_before: float) -> Limits:
-    """Return a rule's limits at an epoch length that many times the profile's."""
+    """Return a rule's limits for epochs `ratio` times as long as the profile's."""
     target = rule.fi_target * ratio
     low = rule.floor * target
     if rule.rule == "band":
@@ -68,7 +68,7 @@ def _limits(rule: StrengthRule, ratio: float, fi_before: float) -> Limits:
 
 
 def _aim(rule: StrengthRule, ratio: float, fi_before: float) -> float:
-    """Return the fragmentation a night is brought to: some of what tells it from the stager's is kept."""
+    """Return the index to aim at on a night, which keeps part of its difference from the stager's median."""
     target = rule.fi_target * ratio
     return (
         target if rule.stager_fi is None else target * (fi_before / (rule.stager_fi * ratio)) ** rule.exponent
@@ -76,7 +76,7 @@ def _aim(rule: StrengthRule, ratio: float, fi_before: float) -> float:
 
 
 def search(profile: Profile, solver: Solver, night: Night, fi_before: float, *, natural: bool) -> Search:
-    """Return the search that the profile's rule makes on this night."""
+    """Return the search of the profile's rule on this night."""
     assert profile.strength is not None
     ratio = solver.epoch_seconds / profile.epoch_seconds
     if profile.strength.rule == "match":
@@ -91,7 +91,7 @@ def search(profile: Profile, solver: Solver, night: Night, fi_before: float, *, 
 class Solved(NamedTuple):
     """A night with the clock it was decoded with, its path, and how strongly it was constrained.
 
-    None stands for the strength a profile fixes, which `fixed_strength` tells when it is asked for.
+    A strength of None is fixed by the profile; `fixed_strength` describes it on demand.
     """
 
     night: Night
@@ -100,7 +100,7 @@ class Solved(NamedTuple):
 
 
 def run_searches(profile: Profile, solver: Solver, nights: Sequence[Night], natural: bool) -> list[Solved]:
-    """Run every night's strength search; with a clock, decode again until sleep onset stays where it was."""
+    """Run every night's strength search; with a clock, decode again until sleep onset no longer moves."""
     solved = _search_all(profile, solver, nights, natural)
     if profile.clock is None:
         return solved
@@ -136,7 +136,7 @@ def _onsets(clock: ClockRules, night: Night, path: Path) -> tuple[int, ...]:
 
 
 def _about_clock(night: Night, passes: Passes) -> dict[str, Any]:
-    """Return what a strength says about the clock."""
+    """Return the fields of `Strength` about the clock."""
     return {
         "clock_onsets": passes.onsets,
         "clock_passes": passes.n,
@@ -170,27 +170,27 @@ def _search_all(profile: Profile, solver: Solver, nights: Sequence[Night], natur
         search(profile, solver, night, path.fragmentation_index, natural=natural)
         for night, path in zip(nights, before, strict=True)
     ]
-    rounds: list[list[dict[Trial, Path]]] = [[] for _ in nights]  # the last two: one of them has the choice
+    rounds: list[list[dict[Trial, Path]]] = [[] for _ in nights]  # the last two rounds of each night
     results: dict[int, tuple[Trial, Strength]] = {}
     replies: dict[int, list[Path] | None] = dict.fromkeys(range(len(nights)))
     while replies:
-        asked: dict[int, list[Trial]] = {}
+        requests: dict[int, list[Trial]] = {}
         for i, reply in replies.items():
             try:
-                asked[i] = searches[i].send(reply) if reply is not None else next(searches[i])
+                requests[i] = searches[i].send(reply) if reply is not None else next(searches[i])
             except StopIteration as stop:
                 results[i] = stop.value
-        jobs = [Job(nights[i], trial) for i, trials in asked.items() for trial in trials]
+        jobs = [Job(nights[i], trial) for i, trials in requests.items() for trial in trials]
         paths = iter(solver.solve_feasible(jobs))
         replies = {}
-        for i, trials in asked.items():
+        for i, trials in requests.items():
             rounds[i] = [*rounds[i][-1:], {trial: next(paths) for trial in trials}]
             replies[i] = list(rounds[i][-1].values())
     tried = [{trial: path for each in last for trial, path in each.items()} for last in rounds]
     for i, (trial, _) in results.items():
         if trial == UNTOUCHED and nights[i].is_plain:
             tried[i].setdefault(trial, before[i])
-    late = {i: trial for i, (trial, _) in results.items() if trial not in tried[i]}  # of an earlier round
+    late = {i: trial for i, (trial, _) in results.items() if trial not in tried[i]}  # from an earlier round
     paths = iter(solver.solve_feasible([Job(nights[i], trial) for i, trial in late.items()]))
     for i, trial in late.items():
         tried[i][trial] = next(paths)
@@ -212,12 +212,12 @@ def _argmax_path(night: Night) -> Path:
 
 
 def share_log_weight(night: Night, exponent: float) -> tuple[float, ...]:
-    """Return what lifting minority stages adds to each stage's evidence on this night, in nats."""
+    """Return the nats that lifting minority stages adds to each stage's evidence on this night."""
     return tuple((-exponent * np.log(night.mean_probabilities() + _SHARE_OFFSET)).tolist())
 
 
 def chosen_trial(profile: Profile, night: Night, strength: Strength) -> Trial:
-    """Return the trial behind a strength that was found, so that a night can be decoded alike once more."""
+    """Return the trial behind a strength, so that a night can be decoded again in the same way."""
     if strength.rule in ("fixed", "match"):
         return Trial(strength.transition_weight, fixed_log_weight(profile))
     if strength.step in ("untouched", "hard"):
@@ -228,14 +228,14 @@ def chosen_trial(profile: Profile, night: Night, strength: Strength) -> Trial:
 
 
 def _run_fixed(profile: Profile, solver: Solver, nights: Sequence[Night]) -> list[Solved]:
-    """Decode every night at the profile's own transition weight, unless checking it did so already."""
+    """Decode every night at the profile's own transition weight, unless that was done during the checks."""
     opened = [night.opening for night in nights]
     late = [i for i, path in enumerate(opened) if path is None]
     if late:
         trial = fixed_trial(profile)
         assert trial is not None
-        found = solver.solve_feasible([Job(nights[i], trial) for i in late])
-        for i, path in zip(late, found, strict=True):
+        paths = solver.solve_feasible([Job(nights[i], trial) for i in late])
+        for i, path in zip(late, paths, strict=True):
             opened[i] = path
     return [Solved(night, path, None) for night, path in zip(nights, opened, strict=True)]
 
@@ -245,7 +245,7 @@ def fixed_strength(
 ) -> Strength:
     """Return how strongly a profile whose strength follows no rule constrained a night.
 
-    What was `asked` is told unless the profile steps aside all the same, as for another cohort.
+    It mentions what was `asked`, unless the profile steps aside anyway, as for another cohort.
     """
     assert profile.transition_weight is not None
     is_heeded = asked == OFF or asked == profile.transition_weight
@@ -263,7 +263,7 @@ def fixed_strength(
 
 @lru_cache(maxsize=16)
 def _trials(log_weight: tuple[float, ...] | None) -> list[Trial]:
-    """Return a trial per transition weight; nobody changes the list, which nights share."""
+    """Return a trial per transition weight; nights share the list, so nobody may change it."""
     return [Trial(tau, log_weight) for tau in TRANSITION_WEIGHTS]
 
 
@@ -286,7 +286,7 @@ def _match(profile: Profile, fi_before: float, target: float, stager_fi: float) 
 
 
 def _within(solver: Solver, night: Night, fi_before: float, limits: Limits, lifting: Lifting) -> Search:
-    """Search as ``target`` and ``band`` do: they differ in their limits alone."""
+    """Search by ``target`` or ``band``, which differ only in their limits."""
     step: Step = "untouched"
     trial, exponent, fi, yielded = UNTOUCHED, 0.0, fi_before, math.nan
     if limits.acts_on(fi_before):
@@ -327,10 +327,10 @@ def _within(solver: Solver, night: Night, fi_before: float, limits: Limits, lift
 def _balance(
     solver: Solver, night: Night, path: Path
 ) -> Generator[list[Trial], list[Path], tuple[float, ...] | None]:
-    """Find what gives REM the total that the probabilities expect of it, in nats per stage.
+    """Find the nats per stage that give REM the total time that the probabilities expect.
 
-    Smoothing lets a stage that is seldom the likeliest vanish, however much of the night the probabilities
-    give it: `path` is the night at the yielding weight. Each round goes half of the way, for a whole step
+    Smoothing removes a stage that is seldom the likeliest, however much of the night the probabilities give
+    it: `path` is the night at the yielding weight. Each round goes half of the way, since a whole step
     overshoots. Wake is not balanced: that did harm on real nights.
     """
     scheme = solver.profile.scheme
@@ -340,8 +340,8 @@ def _balance(
     expected = float(night.mean_probabilities()[rem])
     added = 0.0
     for n_rounds in range(1, BALANCING_ROUNDS + 1):
-        found = np.count_nonzero(path.labels == rem) / np.count_nonzero(path.labels >= 0)
-        added += 0.5 * math.log((expected + _LEAST_SHARE) / (found + _LEAST_SHARE))
+        share = np.count_nonzero(path.labels == rem) / np.count_nonzero(path.labels >= 0)
+        added += 0.5 * math.log((expected + _LEAST_SHARE) / (share + _LEAST_SHARE))
         nats = tuple(added if stage == rem else 0.0 for stage in range(scheme.n_stages))
         if n_rounds < BALANCING_ROUNDS:
             (path,) = yield [Trial(YIELDING_WEIGHT, nats)]
@@ -349,15 +349,15 @@ def _balance(
 
 
 def _land(trial: Trial, fi: float, aim: float) -> Generator[list[Trial], list[Path], tuple[Trial, float]]:
-    """Return the weight that lands nearest to the aim: it, or where it lands well below, a smaller one."""
+    """Return the trial that lands nearest to the aim: this one or, if it lands well below, a weaker one."""
     top = trial.transition_weight
     if not fi < NEAR * aim or top == 0.0:
         return trial, fi
     below = TRANSITION_WEIGHTS[TRANSITION_WEIGHTS.index(top) - 1]
     parts = (i / (WEIGHTS_BETWEEN + 1) for i in range(1, WEIGHTS_BETWEEN + 1))
     trials = [trial._replace(transition_weight=below + (top - below) * part) for part in parts]
-    found = [*zip(trials, (path.fragmentation_index for path in (yield trials)), strict=True), (trial, fi)]
-    return min(found, key=lambda each: abs(each[1] - aim))
+    tried = [*zip(trials, (path.fragmentation_index for path in (yield trials)), strict=True), (trial, fi)]
+    return min(tried, key=lambda each: abs(each[1] - aim))
 
 
 def _calm(
@@ -365,8 +365,8 @@ def _calm(
 ) -> Generator[list[Trial], list[Path], tuple[Trial, float]]:
     """Find the smallest transition weight that brings fragmentation down to `high`, else take the largest.
 
-    Fragmentation need not fall with every step, so the weights are tried in order; the first counts as
-    known, `fi_free`, where it constrains nothing.
+    Fragmentation need not fall with every step, so the weights are tried in order. The first one is known to
+    give `fi_free` if it constrains nothing.
     """
     trials = _trials(log_weight)
     trial, fi, begin = trials[0], fi_free, 1
@@ -385,10 +385,10 @@ def _calm(
 def _lift(
     night: Night, limits: Limits, fi_free: float
 ) -> Generator[list[Trial], list[Path], tuple[Trial, float, float]]:
-    """Find the smallest prior exponent that brings fragmentation up to a limit, else the best there is.
+    """Find the smallest prior exponent that brings fragmentation up to a limit, else the best one.
 
-    Where argmax starves stages, ``target`` goes up to the experts' fragmentation, and no further than the
-    stages' totals come nearer to what the probabilities expect.
+    If argmax starves stages, ``target`` goes up to the experts' fragmentation, but only while the stages'
+    totals come nearer to what the probabilities expect.
     """
     best, best_exponent, best_fi = UNTOUCHED, 0.0, fi_free
     least = _starved(night, _argmax_path(night).labels)

@@ -1,4 +1,4 @@
-"""A stream's state as bytes, and back, every byte checked before it is used.
+"""A stream's state as bytes, and back; every byte is checked before it is used.
 
 Layout, little-endian: ``SGSTREAM``, version (uint32), length of the header (uint32), the header as JSON, the
 arrays of the state one after the other, SHA-256 of all before it.
@@ -24,7 +24,7 @@ _PREFIX = struct.Struct("<8sII")
 _DIGEST_BYTES = 32
 # counts, scores, bout of each state, and the bouts' parents, stages and starts
 _TYPES = ("<i8", "<f8", "<i4", "<i4", "<i4", "<i8")
-MOST_EPOCHS = 1 << 53  # beyond it, epochs cannot be told apart as numbers of seconds
+MOST_EPOCHS = 1 << 53  # beyond it, doubles cannot tell epochs apart
 MOST_PENDING = 1 << 22  # epochs that wait for their stage: four years of 30 s
 _DAMAGED = "Keep the bytes of snapshot() exactly as they are, or begin a new stream."
 
@@ -83,7 +83,7 @@ def _arrays(body: bytes, lengths: list[int]) -> State:
 
 
 class Limits(NamedTuple):
-    """What bounds the counts of a stream: epochs that are bridged, and that may wait (-1 without limit)."""
+    """Limits of a stream: epochs that are bridged, and epochs that may be pending (-1 without limit)."""
 
     most_bridged: int
     max_lag: int
@@ -99,7 +99,7 @@ def check_state(state: State, stage: Ints32, n_stages: int, limits: Limits) -> N
         raise _impossible()
     n_epochs, n_committed, n_missing, _, is_running = counts.tolist()
     n_solved = n_epochs - n_missing
-    first = np.flatnonzero(parent == 0)  # what follows the root
+    first = np.flatnonzero(parent == 0)  # bouts that follow the root
     alive = state_bout >= 0
     in_root = bool((state_bout == 0).any())
     right = (
@@ -110,7 +110,7 @@ def check_state(state: State, stage: Ints32, n_stages: int, limits: Limits) -> N
         and np.array_equal(bout_stage[state_bout[alive]], stage[alive])
         and 0 <= start[0] <= n_committed
         and (start[1:] < max(n_solved, 1)).all()
-        # what all paths agree on is given out, and no more: up to the first bout that not all share
+        # exactly what all paths agree on is given out: up to the first bout that not all share
         and (not is_running or n_committed == min(start[first].tolist(), default=n_solved))
         and (in_root or len(first) != 1)
     )

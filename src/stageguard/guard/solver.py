@@ -17,11 +17,11 @@ from stageguard.guard.clock import MOST_PASSES, ClockRules
 from stageguard.guard.evidence import LOG_CLIP, Night, calibration_of
 from stageguard.profile.profile import Profile
 
-# Nats a product of doubles may span before it underflows (log 2**1022 = 708), with something to spare.
+# Nats that a product of doubles may span before it underflows (log 2**1022 = 708), with a margin.
 _PRODUCT_RANGE_NATS = 690.0
 _RESCALE_EVERY_EPOCHS, _GREEDY_RESCALES_EVERY = 8, 4  # as in _core/structured.hpp and greedy.hpp
 
-# What the compiled sums take without an automaton; the reference keeps to it, so that both draw alike.
+# Limits of the compiled sums without an automaton; the reference keeps to them, so that both draw alike.
 SUMS_STAGES = 8
 SUMS_MINIMUM = 8
 
@@ -39,7 +39,7 @@ Route = Literal["argmax", "free", "greedy", "greedy logarithms", "automaton", "p
 
 
 class Trial(NamedTuple):
-    """One way to decode a night: how much the prior counts, and what is added to each stage's evidence."""
+    """One way to decode a night: how much the prior counts, and nats added to each stage's evidence."""
 
     transition_weight: float
     log_weight: tuple[float, ...] | None = None
@@ -56,20 +56,20 @@ class Job(NamedTuple):
 class Passes(NamedTuple):
     """How a path with the clock was found."""
 
-    onsets: tuple[int, ...]  # what the time is counted from
+    onsets: tuple[int, ...]  # epochs from which the time is counted
     n: int  # how often the night was decoded with the clock
     is_settled: bool  # whether the path falls asleep there
 
 
 @dataclass(slots=True)
 class Path:
-    """What a job gave: labels (-1 in gaps), score (None where the kernel keeps none), fragmentation."""
+    """The result of a job: labels (-1 in gaps), score (None if the kernel keeps none), fragmentation."""
 
     labels: Labels
     score: float | None
     fragmentation_index: float
-    n_changed: int | None = None  # epochs that are not the stager's own choice, where they were counted
-    passes: Passes | None = None  # with a clock
+    n_changed: int | None = None  # epochs that are not the stager's own choice, if they were counted
+    passes: Passes | None = None  # only with a clock
 
 
 class NoPathError(Exception):
@@ -97,11 +97,11 @@ class Solver:
             has_only_bouts and longest <= kernels.LONGEST_MINIMUM and self.n_stages <= kernels.MOST_STAGES
         )
         self.sums_bouts = has_only_bouts and longest <= SUMS_MINIMUM and self.n_stages <= SUMS_STAGES
-        # the other kernels need it for posteriors and counterfactuals alone
+        # the other kernels need it only for posteriors and counterfactuals
         self._automaton = (
             None if self.is_greedy or self.is_structured else compile_automaton(profile, epoch_seconds)
         )
-        # At transition weight 0 nothing else ties one epoch to the next.
+        # Then every epoch is independent of the others at transition weight 0.
         self.is_free_at_zero = has_only_bouts and longest == 1
         self.clock = ClockRules.of(profile.clock, profile.scheme, epoch_seconds) if profile.clock else None
         self._clock_spread = self.clock.spread_nats if self.clock else 0.0
@@ -115,7 +115,7 @@ class Solver:
 
     @cached_property
     def opening(self) -> tuple[Any, ...]:
-        """The rules of the trial that every plain night is decoded under; none beyond products."""
+        """Rules under which plain nights are decoded during the checks; empty if products may underflow."""
         trial = None if calibration_of(self.profile) else fixed_trial(self.profile)
         if trial is None or self._plain_route(trial) != "products":
             return ()
@@ -125,7 +125,7 @@ class Solver:
     def check_and_solve(
         self, pieces: list[Floats], threads: int, rooms: list[Floats | None]
     ) -> tuple[Labels, Labels, list[tuple[Any, ...]]]:
-        """Copy whole nights to `rooms`, check and decode them, with the clock where the profile has one."""
+        """Copy whole nights to `rooms`, check and decode them, with the clock if the profile has one."""
         further: dict[str, Any] = {"rooms": rooms} if rooms else {}
         if self.clock:
             further |= {"clock": self.clock.tables, "most_passes": MOST_PASSES}
@@ -135,7 +135,7 @@ class Solver:
         return opened
 
     def is_free(self, trial: Trial) -> bool:
-        """Whether every epoch is decided by itself, which makes the path argmax, ties included."""
+        """Whether every epoch is decided by itself, so that the path is argmax, ties included."""
         return trial.is_free or (self.is_free_at_zero and trial.transition_weight == 0.0)
 
     def solve(self, jobs: Sequence[Job]) -> list[Path]:
@@ -145,7 +145,7 @@ class Solver:
         return run_grouped(jobs, routes, self._run)
 
     def solve_feasible(self, jobs: Sequence[Job]) -> list[Path]:
-        """Return the best path of every job; raise NoPathError where there is none."""
+        """Return the best path of every job; raise NoPathError if there is none."""
         paths = self.solve(jobs) if jobs else []
         for job, path in zip(jobs, paths, strict=True):
             if path.score == -np.inf:
@@ -153,9 +153,9 @@ class Solver:
         return paths
 
     def _route(self, night: Night, route: Route) -> Route:
-        """Name the kernel for a night, products of probabilities where they cannot underflow.
+        """Return the kernel for a night; products of probabilities only if they cannot underflow.
 
-        `route` is what its trial takes on a plain night.
+        `route` is the kernel for its trial on a plain night.
         """
         if route == "automaton" or night.is_plain:
             return route
@@ -171,7 +171,7 @@ class Solver:
         return int(self.kernels.LANES) if route == "products" else 1
 
     def _plain_route(self, trial: Trial) -> Route:
-        """Name the kernel for a night whose evidence is its probabilities."""
+        """Return the kernel for a night whose evidence is its probabilities."""
         if self.is_free(trial):
             return "argmax"
         if not self.is_greedy and not self.is_structured:
@@ -203,7 +203,7 @@ class Solver:
             result = kernels_module.active.automaton(pieces, table, *tables, threads)
         elif route.startswith("greedy"):
             rules = self._greedy_rules(transition_weights, products=products)
-            if not products:  # it is in the evidence already
+            if not products:  # the weight is in the evidence already
                 weight = kernels_module.no_weight(self.n_stages)
             result = kernels.greedy(pieces, products, table, weight, *rules, threads)
         else:
@@ -211,7 +211,7 @@ class Solver:
             if route == "free":
                 stay, change, minimum = np.zeros_like(stay), np.zeros_like(change), np.ones_like(minimum)
             bouts = (stay, change, minimum, censored)
-            clock = _clocks(jobs, owners) if products else []  # logarithms have it already
+            clock = _clocks(jobs, owners) if products else []  # log-evidence includes it already
             result = kernels.structured(pieces, products, table, weight, *bouts, threads, clock=clock)
         labels, scores, switches = result
         if route == "free":
@@ -231,7 +231,7 @@ class Solver:
         return *self.bouts(transition_weights, products=products), flip.penalty_nats, flip.window_epochs
 
     def _scores_at(self, transition_weight: float, products: bool) -> tuple[Floats, Floats]:
-        """Return a one-row table at one transition weight, kept for the next night."""
+        """Return a one-row table at one transition weight, from a cache."""
         key = (transition_weight, products)
         if key not in self._kept:
             stay = weigh(self.tables.stay, transition_weight)[None, :]
@@ -240,7 +240,7 @@ class Solver:
         return self._kept[key]
 
     def automaton_tables(self, transition_weights: Sequence[float]) -> tuple[npt.NDArray[Any], ...]:
-        """Return an automaton's arrays, weights with a row per transition weight."""
+        """Return the automaton's arrays; weights have a row per transition weight."""
         if self._automaton is None:
             self._automaton = compile_automaton(self.profile, self.epoch_seconds)
         a = self._automaton
@@ -250,10 +250,10 @@ class Solver:
         return a.stage, a.first, a.source, weight, initial, final
 
     def keep(self, job: Job, labels: Labels, regions: Sequence[tuple[int, int]]) -> Floats:
-        """Return for each region the score of the best night that has the given labels there.
+        """Return for each region the score of the best path that has these labels there.
 
-        Regions are ``[first, end)``, in order, none across a cut; each is kept by itself. All of them take
-        about as long as decoding the night three times.
+        Regions are ``[first, end)``, in order, none across a cut; each is pinned by itself. All of them
+        together take about as long as decoding the night three times.
         """
         night, trial = job
         pieces, _ = _pieces([job], probabilities=False)
@@ -279,7 +279,7 @@ class Solver:
 
 
 def solver_for(profile: Profile, epoch_seconds: float) -> Solver:
-    """Return the profile compiled for an epoch length and the active kernels, once for all calls."""
+    """Return the profile compiled for an epoch length and the active kernels, from the profile's cache."""
     key = ("solver", epoch_seconds, kernels_module.active.NAME)
     return profile._once(key, Solver, profile, epoch_seconds)
 
@@ -300,7 +300,7 @@ def run_grouped(
 
 
 def _keep_free(job: Job, labels: Labels, regions: Sequence[tuple[int, int]]) -> Floats:
-    """Return the same where every epoch is decided by itself."""
+    """Return the result of `Solver.keep` if every epoch is decided by itself."""
     scores = job.night.evidence(job.trial.log_weight)
     best = scores.max(axis=1)
     total = sum(float(best[start:stop].sum()) for start, stop in job.night.spans)
@@ -313,13 +313,13 @@ def _keep_free(job: Job, labels: Labels, regions: Sequence[tuple[int, int]]) -> 
 
 
 def _reach_epochs(tables: Tables, window_epochs: int) -> float:
-    """Bound how many worst epochs any survivor can lag behind the best path where scores are rescaled.
+    """Return how many worst-case epochs a survivor can lag behind the best path when scores are rescaled.
 
-    Infinite where one cannot be reached. Survivors are kept apart up to the age of their minimum, of the
-    greedy pass also of its window.
+    It is infinite if a stage cannot be reached. Survivors are kept apart by age up to the minimum bout, in
+    the greedy pass also up to its window.
     """
     n = len(tables.stay)
-    hops = np.where(tables.change > -np.inf, 1.0, np.inf)
+    hops = np.where(tables.change > -np.inf, 1.0, np.inf)  # (n_stages, n_stages)
     np.fill_diagonal(hops, 0.0)
     for via in range(n):  # shortest ways between stages (Floyd and Warshall)
         hops = np.minimum(hops, hops[:, via : via + 1] + hops[via : via + 1, :])
@@ -330,7 +330,7 @@ def _reach_epochs(tables: Tables, window_epochs: int) -> float:
 
 
 def _pieces(jobs: Sequence[Job], *, probabilities: bool) -> tuple[list[Floats], Indices | None]:
-    """Return each job's stretches as matrices, and which job each belongs to: None where each has one."""
+    """Return the jobs' stretches as matrices, and the job of each; None if each job has one stretch."""
     matrices = [
         night.probabilities if probabilities else night.evidence(trial.log_weight) for night, trial in jobs
     ]
@@ -345,7 +345,7 @@ def _pieces(jobs: Sequence[Job], *, probabilities: bool) -> tuple[list[Floats], 
 
 
 def _clocks(jobs: Sequence[Job], owners: Indices | None) -> list[Floats]:
-    """Return what multiplies the first rows of each piece; nights that have a clock are one piece each."""
+    """Return the clock's factors of the first rows of each piece; a night with a clock is one piece here."""
     clocks = [job.night.clock for job in jobs]
     if not any(clocks):
         return []
@@ -355,12 +355,12 @@ def _clocks(jobs: Sequence[Job], owners: Indices | None) -> list[Floats]:
 
 
 def _of_pieces(rows: npt.NDArray[Any], owners: Indices | None) -> npt.NDArray[Any]:
-    """Return each piece's row of those of the jobs; one row serves all."""
+    """Return the job's row for each piece; a single row stays one for all."""
     return rows if owners is None or len(rows) == 1 else rows[owners]
 
 
 def stage_weights(jobs: Sequence[Job], n_stages: int) -> Floats:
-    """Return what multiplies each stage's probability, (n_jobs, n_stages) or one row for all."""
+    """Return the factors of the stages' probabilities, (n_jobs, n_stages) or one row for all."""
     return _weights_of([job.trial for job in jobs], n_stages)
 
 
@@ -372,21 +372,21 @@ def _weights_of(trials: Sequence[Trial], n_stages: int) -> Floats:
 
 
 def fixed_log_weight(profile: Profile) -> tuple[float, ...] | None:
-    """Return what the profile's own prior adds to each stage's evidence, in nats."""
+    """Return the nats that the profile's own prior adds to each stage's evidence; None without one."""
     if profile.prior_exponent == 0.0 or profile.prior is None:
         return None
     return tuple((-profile.prior_exponent * np.log(profile.prior)).tolist())
 
 
 def fixed_trial(profile: Profile) -> Trial | None:
-    """Return the one trial of a profile whose strength follows no rule."""
+    """Return the trial of a profile with a fixed strength; None if a rule sets it."""
     if profile.transition_weight is None:
         return None
     return Trial(profile.transition_weight, fixed_log_weight(profile))
 
 
 def table_rows(jobs: Sequence[Job]) -> tuple[Ints32, list[float]]:
-    """Return which table each job is decoded under, or one for all, and every table's transition weight."""
+    """Return the table of each job, or one for all, and the transition weight of each table."""
     first = jobs[0].trial.transition_weight
     if all(job.trial.transition_weight == first for job in jobs):
         return _FIRST_TABLE, [first]
@@ -396,9 +396,9 @@ def table_rows(jobs: Sequence[Job]) -> tuple[Ints32, list[float]]:
 
 
 def _chosen_by_epoch(jobs: Sequence[Job], labels: Labels) -> tuple[Labels, list[int]]:
-    """Give every epoch that says something its own best stage; also return the stage changes per piece.
+    """Give every epoch with evidence its own best stage; also return the stage changes per piece.
 
-    The kernel's path scores as high, but stays where stages tie. What it gives lost epochs is kept.
+    The kernel's path has the same score, but stays where stages tie. Epochs without evidence keep its stage.
     """
     labels, switches, offset = labels.copy(), list[int](), 0
     for night, trial in jobs:

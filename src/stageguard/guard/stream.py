@@ -1,4 +1,4 @@
-"""`StreamingDecoder`: a recording decoded while it is made, one epoch at a time."""
+"""`StreamingDecoder`: a recording in progress, decoded one epoch at a time."""
 
 from __future__ import annotations
 
@@ -44,27 +44,27 @@ class StreamingDecoder:
     """The hypnogram of a recording in progress.
 
     Each `push` takes one epoch's probabilities and returns the stages that are now certain: those on which
-    every path that can still win agrees, and with a lag limit also those that have waited that long. Epochs
-    are given out in order, each once. Without a limit, all that was given out, `finish` included, is what
-    `decode` returns for the whole recording, or, where several paths score the same but for rounding, another
-    of them; with one it is a path the profile allows, decided on what was known by then. Under a profile that
-    steps aside it is argmax, ties included.
+    all paths that can still win agree and, with a lag limit, those that have waited that long. Epochs are
+    given out in order, each once. Without a limit, the stages given out, `finish` included, are those that
+    `decode` returns for the whole recording; if several paths have the same score up to rounding, they may be
+    another of these. With a limit they are a path that the profile allows, decided on what was known by then.
+    Under a profile that steps aside they are argmax, ties included.
 
     Parameters
     ----------
     profile : Profile or str
-        With a fixed transition weight. A rule that sets the strength per recording needs the whole night.
+        A profile with a fixed transition weight. A rule that sets the strength needs the whole night.
     max_lag_seconds : float, optional
-        How long an epoch may wait for its stage after it was pushed; whole epochs count, and 0 decides at
-        once. By default as long as it takes.
+        How long an epoch may wait for its stage after it was pushed, rounded down to whole epochs; 0 decides
+        at once. By default there is no limit.
     stages, epoch_seconds, cohort, stager, logits, log
-        As in `stageguard.decode`, for the rows that will be pushed. A stager that is not said is taken as the
-        profile's: only a whole night can be compared with a fingerprint.
+        As in `stageguard.decode`, for the rows that will be pushed. If no stager is named, a tuned profile
+        takes it as its own, since only a whole night can be compared with a fingerprint.
 
     Attributes
     ----------
     profile : Profile
-        What it decodes under.
+        The profile it decodes with.
     epoch_seconds : float
         Epoch length.
     max_lag_seconds : float or None
@@ -145,7 +145,7 @@ class StreamingDecoder:
         self._stream = self._new_stream()
         trial = Trial(self.profile.transition_weight, self._log_weight)
         self._is_free = solver_for(self.profile, self.epoch_seconds).is_free(trial)
-        self._choices: deque[int] = deque()  # of the epochs that wait, where each is decided by itself
+        self._choices: deque[int] = deque()  # of pending epochs, if each is decided by itself
         self._push: Callable[[Floats, float], tuple[int, ...] | int] = self._stream.push
 
     def push(self, row: npt.ArrayLike, quality: float | None = None) -> tuple[str, ...]:
@@ -154,10 +154,10 @@ class StreamingDecoder:
         Parameters
         ----------
         row : array, shape (n_stages,)
-            The epoch's probabilities; NaN throughout where there is no evidence. Up to five minutes without
-            evidence are bridged, more is a gap, unscored (``"?"``), after which a new stretch begins.
+            The epoch's probabilities; all NaN if there is no evidence. Up to five minutes without evidence
+            are bridged; more is a gap, unscored (``"?"``), after which a new stretch begins.
         quality : float, optional
-            How far the epoch's signal is lost: 0 clean, 1 lost.
+            How much of the epoch's signal is lost: 0 clean, 1 lost.
 
         Returns
         -------
@@ -167,7 +167,7 @@ class StreamingDecoder:
         Raises
         ------
         InputError
-            Where the row is no distribution. Nothing has changed then: push the corrected row.
+            The row is no distribution. The decoder is unchanged: push the corrected row.
         """
         if type(row) is np.ndarray and self._is_plain and row.dtype is _FLOAT64 and row.ndim == 1:
             values: Floats = row
@@ -185,9 +185,9 @@ class StreamingDecoder:
         return tuple([names[label] for label in labels]) if labels else ()  # type: ignore[union-attr]
 
     def finish(self) -> tuple[str, ...]:
-        """Return the stages of all epochs that still wait, and begin anew.
+        """Return the stages of all pending epochs, and start anew.
 
-        The recording ended: what was pushed last is its end, and the next row would be the first of another.
+        The row pushed last is the end of the recording; the next row is the first of another recording.
         """
         labels = self._stream.finish()
         if isinstance(labels, int):
@@ -198,7 +198,7 @@ class StreamingDecoder:
 
     @property
     def stages(self) -> tuple[str, ...] | None:
-        """Names of the rows' columns as they were given; None is the profile's order."""
+        """Names of the rows' columns, as passed; None is the profile's order."""
         return None if self._options.stages is None else tuple(self._options.stages)
 
     @property
@@ -218,11 +218,11 @@ class StreamingDecoder:
 
     @property
     def n_pending(self) -> int:
-        """Number of epochs that wait for their stage."""
+        """Number of epochs that still wait for their stage."""
         return self.n_epochs - self.n_committed
 
     def snapshot(self) -> bytes:
-        """Return all there is to know as bytes: profile, options and state, with a version and a checksum."""
+        """Return profile, options and state as bytes, with a version and a checksum."""
         options = self._options
         header = {
             "profile": self._given.to_dict(),
@@ -241,7 +241,7 @@ class StreamingDecoder:
 
     @classmethod
     def restore(cls, snapshot: bytes) -> StreamingDecoder:
-        """Return a decoder that goes on where `snapshot` was taken."""
+        """Return a decoder that continues where `snapshot` was taken."""
         header, state = snapshot_module.unpack(snapshot)
         try:
             profile = Profile.from_dict(header["profile"])
@@ -271,7 +271,7 @@ class StreamingDecoder:
         return StreamingDecoder.restore, (self.snapshot(),)
 
     def __repr__(self) -> str:
-        """Return the profile and how far it is."""
+        """Return the profile, the lag limit, and how many epochs went in and out."""
         lag = "any lag" if self.max_lag_seconds is None else f"lag up to {self.max_lag_seconds:g} s"
         return (
             f"<StreamingDecoder {self.profile.name!r}, {lag}, {self.n_epochs} epochs in, "
@@ -297,7 +297,7 @@ class StreamingDecoder:
         return a.stage, a.first, a.source, weigh(a.scaled, tau) + a.fixed, a.initial, weigh(a.final, tau)
 
     def _by_choice(self, labels: Sequence[int]) -> tuple[int, ...]:
-        """Return the choices of the epochs given out; those that said nothing keep the label beside them."""
+        """Return the choices of the epochs given out; epochs without evidence keep their label."""
         chosen = [(self._choices.popleft(), label) for label in labels]
         return tuple([choice if choice >= 0 and label >= 0 else label for choice, label in chosen])
 
@@ -306,7 +306,7 @@ class StreamingDecoder:
         return hashlib.sha256(b"".join(array.tobytes() for array in self._arrays())).hexdigest()
 
     def _read(self, row: npt.ArrayLike) -> Floats:
-        """Return a row that comes in any other form as probabilities in the profile's order."""
+        """Return a row in any other form as probabilities in the profile's order."""
         try:
             array = checks.array_of(row, "probabilities", "read_density")
         except InputError:
@@ -337,7 +337,7 @@ class StreamingDecoder:
         return converted
 
     def _of_epoch(self, error: InputError) -> InputError:
-        """Return an error on a matrix of one row as one on the epoch that was pushed."""
+        """Return an error about a matrix of one row as an error about the epoch that was pushed."""
         epoch = f"epoch {self.n_epochs}"
         return InputError(
             message_of(error).replace_parts(lambda part: epoch if isinstance(part, RowNumber) else part)
@@ -356,7 +356,7 @@ class StreamingDecoder:
 
 
 def _softmax(row: list[float]) -> Floats | None:
-    """Return the probabilities of finite logits, several times as fast as arrays of a few numbers are."""
+    """Return the probabilities of finite logits, else None; for few numbers faster than with NumPy."""
     top = max(row)
     odds = [math.exp(value - top) for value in row] if math.isfinite(sum(row)) else [math.nan]
     total = sum(odds)
@@ -364,13 +364,13 @@ def _softmax(row: list[float]) -> Floats | None:
 
 
 def _lag_epochs(seconds: float | None, epoch_seconds: float) -> int:
-    """Return the limit in whole epochs, -1 for none, or one that no recording reaches."""
+    """Return the limit in whole epochs; -1 for none, or for one that no recording reaches."""
     epochs = math.inf if seconds is None else seconds / epoch_seconds + _SLACK
     return math.floor(epochs) if epochs < _ENDLESS_EPOCHS else -1
 
 
 def _most_bridged(epoch_seconds: float) -> int:
-    """Return how many epochs without evidence are bridged, as `evidence.cut` has it."""
+    """Return how many epochs without evidence are bridged, as in `evidence.cut`."""
     longest = LONGEST_BRIDGE_SECONDS + 1e-9
     n = math.ceil(longest / epoch_seconds)
     while n * epoch_seconds > longest:

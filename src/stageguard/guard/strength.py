@@ -29,27 +29,26 @@ class Strength:
         ``untouched`` (no rule acts), ``hard`` (fragmented, and the evidence does not yield: no rule acts),
         ``nearest`` (``match``) or ``fixed``.
     transition_weight, prior_exponent : float
-        What was used.
+        The values that were used.
     fi_before, fi_after : float
         Fragmentation index of argmax and of the output.
     fi_low, fi_high : float
-        Below and above which the rule acts, at this epoch length; for ``match`` both are the target; NaN for
+        The rule acts below and above these, at this epoch length; for ``match`` both are the target; NaN for
         ``fixed``.
     fi_aim : float
-        What ``target`` brings the night to, at this epoch length.
+        The index that ``target`` aims at, at this epoch length.
     fi_yielded : float
-        What a transition weight of 0.3 leaves, where ``target`` tried it.
+        The index that a transition weight of 0.3 leaves, if ``target`` tried it.
     stager_fi : float
-        Median over the stager's nights where the profile holds it, at this epoch length.
+        Median index of the stager's nights at this epoch length, if the profile has it.
     asked : float, "off" or None
-        The strength that the caller asked for, in place of the profile's own.
+        The strength that the caller asked for, instead of the profile's own.
     balance_nats : tuple of float
-        What ``target`` added to each stage's evidence on a night it lowered: to REM the log of the share that
-        the probabilities expect over the one that smoothing leaves; empty on others and without REM.
+        Nats that ``target`` added to each stage's evidence on a night it lowered, to give REM the share that
+        the probabilities expect; empty on other nights and without REM.
     lifting : str
-        Whether minority stages may be lifted on this night: ``tried`` where they may, ``unasked`` where
-        nobody said that the stager was trained on natural class frequencies, ``off`` where the profile
-        says no.
+        Whether minority stages may be lifted on this night: ``tried`` if they may, ``unasked`` if the stager
+        is not known to be trained on natural class frequencies, ``off`` if the profile forbids it.
     clock_onsets : tuple of int
         Epochs from which the profile's clock counts: the first of sleep, and of sleep after a long wake.
     clock_passes : int
@@ -81,11 +80,11 @@ class Strength:
 
     @property
     def steers(self) -> bool:
-        """Whether the rule brought the night's fragmentation to what it aims at."""
+        """Whether the rule steered the night's fragmentation to its aim."""
         return self.step in STEERING
 
     def __str__(self) -> str:
-        """Return the reason in a sentence, and what the clock counts from in another."""
+        """Return the reason in one sentence, and where the clock begins in another."""
         return self._reason() + self._clock_sentence()
 
     def in_short(self) -> str:

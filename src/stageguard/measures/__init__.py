@@ -1,1 +1,1 @@
-"""What a study reports from a hypnogram: validity, sleep statistics, agreement, rare events, cohorts."""
+"""Measures that a study reports of hypnograms: validity, statistics, agreement, rare events, cohorts."""

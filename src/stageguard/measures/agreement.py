@@ -30,25 +30,25 @@ class Agreement:
     scheme : StageScheme
         The stages compared, the coarser scheme of the two.
     n_epochs, n_left_out : int
-        Epochs that both scored, and the others, which nothing here counts.
+        Epochs that both scored, and the others, which do not count.
     accuracy : float
         Share of `n_epochs` with the same stage, 0 to 1.
     majority_stage, majority_accuracy : str, float
-        The expert's most frequent stage, and the accuracy of naming nothing else.
+        The expert's most frequent stage, and the accuracy of scoring only that stage.
     kappa : float
-        Cohen's, unweighted.
+        Cohen's kappa, unweighted.
     f1 : mapping
         F1 of every stage of the scheme, 0 to 1; NaN for a stage that neither scored.
     macro_f1 : float
-        Mean of those that exist.
+        Mean F1 of the stages that have one.
     confusion : array of int, shape (n_stages, n_stages)
         Epochs by the expert's stage (rows) and the night's (columns).
     pairs : tuple of pairs of str
         Which stage changes count as rare.
     n_rare : int
-        How many of them the expert scored.
+        Number of rare changes that the expert scored.
     rare_recall_0, rare_recall_2 : float
-        Share of those that the night has at the same place, or within two epochs of it.
+        Share of them that the night has at the same epoch, or within two epochs of it.
     """
 
     scheme: StageScheme
@@ -95,7 +95,7 @@ def agreement(
     expert : Hypnogram
         The expert's scoring.
     night : Hypnogram or Decoding
-        What to compare with it, epoch by epoch. If one scheme is finer, it is merged into the other.
+        The night to compare with it, epoch by epoch. If one scheme is finer, it is merged into the other.
     pairs : iterable of pairs of str, optional
         Stage changes whose recall to report, such as ``[("W", "R")]``; by default the ``tvr_pairs`` of the
         decoding's profile.
@@ -103,7 +103,7 @@ def agreement(
     Returns
     -------
     Agreement
-        Accuracy beside the majority class's, kappa, F1 over the whole scheme, confusion, rare recall.
+        Accuracy and that of the majority stage, kappa, F1 over the whole scheme, confusion, rare recall.
 
     Raises
     ------
@@ -168,7 +168,7 @@ def agreement(
 
 
 def common_scheme(a: StageScheme, b: StageScheme) -> StageScheme:
-    """Return the scheme both can be brought to."""
+    """Return the scheme into which both can be merged."""
     if a == b:
         return a
     fine, coarse = (a, b) if a.n_stages >= b.n_stages else (b, a)
@@ -182,7 +182,7 @@ def merged_pairs(profile: Profile, scheme: StageScheme) -> Pairs:
     merge = range(fine.n_stages) if fine == scheme else fine.merge_map(scheme)
     rare = [(fine.index(a), fine.index(b)) for a, b in profile.tvr_pairs]
     common = {(i, j) for i in range(fine.n_stages) for j in range(fine.n_stages) if i != j} - set(rare)
-    # A merged pair is rare only if all that it stands for is: W to N3 is, W to NREM is not.
+    # A merged pair is rare only if all pairs merged into it are: W to N3 is, W to NREM is not.
     spoilt = {(merge[i], merge[j]) for i, j in common}
     merged = dict.fromkeys((merge[i], merge[j]) for i, j in rare)
     return tuple((scheme.names[i], scheme.names[j]) for i, j in merged if i != j and (i, j) not in spoilt)
@@ -200,7 +200,7 @@ def _pair(pair: object, scheme: StageScheme) -> tuple[str, str]:
 
 
 def cohen_kappa(confusion: Ints) -> float:
-    """Return Cohen's unweighted kappa of a confusion matrix; NaN for one and the same stage, or nothing."""
+    """Return Cohen's unweighted kappa of a confusion matrix; NaN if both scored only one stage or nothing."""
     return float(cohen_kappas(confusion[None])[0])
 
 

@@ -1,4 +1,4 @@
-"""How far sleep architecture is off: the mean absolute error against an expert, before and after decoding."""
+"""Errors of sleep architecture: mean absolute errors against an expert, before and after decoding."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.stages import WNR3
 
-# The quantities in the order of tables: the key of a row, and what tables call it.
+# The quantities in the order of tables: the key of a row, and its title.
 ARCHITECTURE = {
     "tst_minutes": "TST (min)",
     "se_percent": "SE (%)",
@@ -29,7 +29,7 @@ ARCHITECTURE = {
     "awakenings": "awakenings",
 }
 TO_REPORT = "rem_latency_estimate_minutes"
-# What errors are told of: the best estimate needs probabilities, which a scoring alone has not.
+# Quantities whose errors are reported; the best estimate needs probabilities, which a scoring does not have.
 ERROR_QUANTITIES = ARCHITECTURE | {TO_REPORT: "REM latency to report (min)"}
 _BOUTS = {"nrem_bout_minutes": "N", "rem_bout_minutes": "R"}
 METHOD = (
@@ -48,13 +48,13 @@ class ArchitectureError:
     """Mean absolute error of one quantity, by scoring."""
 
     quantity: str
-    before: Estimate | None  # None where nothing was decoded
+    before: Estimate | None  # None if nothing was decoded
     after: Estimate | None  # compared with before
     improvement_percent: float = NAN
 
     @property
     def n_subjects(self) -> int:
-        """How many subjects have an error, before or after."""
+        """Number of subjects that have an error, before or after."""
         return max(0 if each is None else each.n for each in (self.before, self.after))
 
     def to_dict(self) -> dict[str, Any]:
@@ -74,14 +74,14 @@ class ArchitectureError:
 
 
 def architecture(night: Hypnogram, options: StatisticsOptions | None = None) -> dict[str, float]:
-    """Return the quantities of `ARCHITECTURE`; NaN where a night has none of it."""
+    """Return the quantities of `ARCHITECTURE`; NaN where a night does not have one."""
     statistics = (options or StatisticsOptions()).measure(night)
     bouts = mean_bouts(night)
     return {name: bouts[name] if name in bouts else float(getattr(statistics, name)) for name in ARCHITECTURE}
 
 
 def mean_bouts(night: Hypnogram) -> dict[str, float]:
-    """Return the mean lengths of NREM and REM bouts, where the stages tell them apart."""
+    """Return the mean lengths of NREM and REM bouts; NaN if the stages do not tell them apart."""
     try:
         merged = night.merge(WNR3)
     except InputError:
@@ -98,9 +98,9 @@ def night_errors(
 ) -> Errors:
     """Return the absolute errors of a night's other scorings against the one called `expert`.
 
-    Epochs that the expert left unscored count for nobody. What either side has none of is left out, apart
-    from REM that is never shown: see `never_shown`. The best estimate of REM latency, where there is one,
-    takes the place of the path's after decoding.
+    Epochs that the expert left unscored do not count. A quantity that either side does not have is left out,
+    apart from REM that is never shown: see `never_shown`. After decoding, the best estimate of REM latency,
+    if there is one, replaces that of the path.
     """
     expert = scorings["expert"]
     is_unscored = expert.labels < 0
@@ -112,21 +112,21 @@ def night_errors(
     for name, scoring in scorings.items():
         if name != "expert":
             labels = np.where(is_unscored, np.int8(UNSCORED), scoring.labels)
-            found = architecture(replace(scoring, labels=labels), options)
+            values = architecture(replace(scoring, labels=labels), options)
             if rem_latency_to_report is not None:
                 is_after = name == "after"
-                found[TO_REPORT] = rem_latency_to_report if is_after else found["rem_latency_minutes"]
-            found = {k: never_shown(k, minutes) if isnan(value) else value for k, value in found.items()}
-            differences = {key: abs(found[key] - value) for key, value in truth.items()}
+                values[TO_REPORT] = rem_latency_to_report if is_after else values["rem_latency_minutes"]
+            values = {k: never_shown(k, minutes) if isnan(value) else value for k, value in values.items()}
+            differences = {key: abs(values[key] - value) for key, value in truth.items()}
             errors[name] = {key: error for key, error in differences.items() if not isnan(error)}
     return errors
 
 
 def never_shown(quantity: str, minutes: float) -> float:
-    """Return what counts on a night of so many minutes where the expert has a quantity and others do not.
+    """Return the value of a quantity that the expert has and a night of so many minutes does not.
 
-    REM latency ends with the night and REM bouts have no length: to remove all REM must not be free of error.
-    Everything else is not a number, which leaves the night out.
+    REM then comes at the end of the night, in bouts of no length, so that removing all REM is an error. Other
+    quantities are NaN, which leaves the night out.
     """
     return {"rem_latency_minutes": minutes, TO_REPORT: minutes, "rem_bout_minutes": 0.0}.get(quantity, NAN)
 
@@ -134,14 +134,14 @@ def never_shown(quantity: str, minutes: float) -> float:
 def architecture_errors(
     nights: Mapping[str, Errors], subjects: Mapping[str, str] | None = None
 ) -> tuple[list[ArchitectureError], str]:
-    """Return the mean absolute errors of all nights, and why there is no test where there is none.
+    """Return the mean absolute errors of all nights, and why there is no test, if there is none.
 
     Parameters
     ----------
     nights : mapping
         The `night_errors` of each night.
     subjects : mapping, optional
-        Whose a night is, by its name; by default every night is of another subject.
+        Subject of each night; by default every night is of a different subject.
     """
     rows, missing = [], ""
     for quantity in ERROR_QUANTITIES:

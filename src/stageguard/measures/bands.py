@@ -29,7 +29,7 @@ def expert_bands(
 ) -> Mapping[str, Band]:
     """Count the band of every validity indicator over expert scorings.
 
-    Every scoring counts by itself, so that the bands hold the spread between scorers as well as between
+    Every scoring counts by itself, so that the bands include the spread between scorers as well as between
     nights.
 
     Parameters
@@ -39,13 +39,13 @@ def expert_bands(
     profile : Profile or str
         Gives the stages, into which finer ones are merged, and the uncommon transitions that TVR counts.
     percentiles : tuple of float
-        Low and high end.
+        Lower and upper end of the bands.
 
     Returns
     -------
     mapping of str to Band
-        By the names of `sg.validity`'s indicators. One that fewer than ten scorings have, or that is the
-        same in all of them, has no band.
+        Bands by the names of the indicators of `sg.validity`. An indicator that fewer than ten scorings
+        have, or that is the same in all of them, has no band.
     """
     profile = as_profile(profile)
     low, high = _checked(percentiles)

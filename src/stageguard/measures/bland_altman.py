@@ -1,4 +1,4 @@
-"""How far two scorings' numbers are apart: bias and limits of agreement, after Bland and Altman."""
+"""Differences between two scorings' numbers: bias and limits of agreement, after Bland and Altman."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class BlandAltman:
     Attributes
     ----------
     means, differences : array
-        Of each pair that is known on both sides: the mean of the two, and measured minus reference.
+        Of each pair without NaN: the mean of the two, and measured minus reference.
     bias : float
         The mean difference; `bias_low` and `bias_high` are its 95 % interval.
     sd : float
@@ -50,17 +50,17 @@ class BlandAltman:
 
     @property
     def n(self) -> int:
-        """How many pairs there are."""
+        """Number of pairs."""
         return len(self.differences)
 
 
 def bland_altman(measured: npt.ArrayLike, reference: npt.ArrayLike) -> BlandAltman:
-    """Compare two measurements of the same nights, pairs with a NaN left out.
+    """Compare two measurements of the same nights; pairs with a NaN are left out.
 
     Parameters
     ----------
     measured, reference : array of shape (n_nights,)
-        Such as total sleep time after decoding, and by the expert.
+        One number per night, such as total sleep time after decoding, and by the expert.
 
     Returns
     -------

@@ -20,7 +20,7 @@ from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.stages import StageScheme, canonical_name
 
 ScoredNight = Decoding | Hypnogram
-SAME_SECONDS = 1.0  # clocks and offsets that differ by less are one
+SAME_SECONDS = 1.0  # starts and offsets that differ by no more are equal
 TOLERANCE_EPOCHS = 2  # how far off a recovered rare pair may lie
 _BETWEEN = np.array([UNSCORED], dtype=np.int8)
 
@@ -30,8 +30,8 @@ class Bouts:
     """Runs of one label, in order of time; runs of unscored epochs are among them, with stage -1."""
 
     starts: Indices  # (n_bouts,) first epoch of each
-    stages: Labels
-    lengths: Indices  # in epochs
+    stages: Labels  # (n_bouts,)
+    lengths: Indices  # (n_bouts,) in epochs
 
     @property
     def complete(self) -> Mask:
@@ -53,9 +53,9 @@ def bouts_of(labels: Labels) -> Bouts:
 
 
 def stacked(nights: Iterable[Labels]) -> tuple[Labels, Indices]:
-    """Return nights below each other, and where each begins, and the end.
+    """Return the labels of nights one after the other, and where each begins, followed by the end.
 
-    After each comes an unscored epoch, across which nothing is adjacent.
+    An unscored epoch follows each night, so that no epochs of two nights are adjacent.
     """
     parts = [part for labels in nights for part in (labels, _BETWEEN)]
     begins = np.cumsum([0, *(len(part) + 1 for part in parts[::2])])
@@ -76,14 +76,14 @@ def pair_counts(labels: Labels, n_stages: int) -> Ints:
 
 
 def contingency(first: Labels, second: Labels, n_stages: int) -> Ints:
-    """Return how often each stage of one (rows) meets each of the other (columns), where both are scored."""
+    """Count epochs by their stage in the first (rows) and in the second (columns), where both are scored."""
     both = (first >= 0) & (second >= 0)
     cells = first[both].astype(np.int64) * n_stages + second[both]
     return np.bincount(cells, minlength=n_stages * n_stages).reshape(n_stages, n_stages)
 
 
 def bout_pair_counts(bouts: Bouts, n_stages: int) -> Ints:
-    """Return what `pair_counts` does of the same labels, from their bouts, which are fewer."""
+    """Return the `pair_counts` of labels from their bouts, which is faster."""
     pairs = contingency(bouts.stages[:-1], bouts.stages[1:], n_stages)
     scored = bouts.stages != UNSCORED
     stays = np.bincount(bouts.stages[scored], bouts.lengths[scored] - 1, n_stages)
@@ -92,12 +92,12 @@ def bout_pair_counts(bouts: Bouts, n_stages: int) -> Ints:
 
 
 def whole_epochs(seconds: float, epoch_seconds: float) -> int:
-    """Return how many epochs it takes to last at least so long."""
+    """Return the smallest number of epochs that last at least this long."""
     return math.ceil(seconds / epoch_seconds - 1e-9)  # the slack keeps 0.3 s / 0.1 s at three epochs
 
 
 def hypnogram_of(night: ScoredNight) -> Hypnogram:
-    """Return the stages of a scored night: a hypnogram, or what a decoding decided."""
+    """Return the stages of a scored night: a hypnogram, or that of a decoding."""
     if isinstance(night, Hypnogram):
         return night
     if isinstance(night, Decoding):
@@ -110,7 +110,7 @@ def hypnogram_of(night: ScoredNight) -> Hypnogram:
 
 
 def hypnogram_before(decoding: Decoding) -> Hypnogram:
-    """Return the stager's own choice as a hypnogram, to be measured beside the decoded one."""
+    """Return the stager's own choice as a hypnogram, to be compared with the decoded one."""
     return replace(decoding.hypnogram, labels=decoding.argmax, scorer=decoding.source, assumed=())
 
 
@@ -137,7 +137,7 @@ def check_aligned(expert: Hypnogram, night: Hypnogram) -> None:
                 f" at {other}, expected the same epochs. Cut or pad one of them.",
             )
         if abs(later_start - later_offset) > SAME_SECONDS:
-            return  # of recordings that began at different times: offsets say nothing
+            return  # the recordings began at different times, so offsets cannot be compared
     if abs(later_offset) > SAME_SECONDS:
         raise _misaligned(
             f" scoring begins {expert.offset_seconds:g} s after the recording's start",
@@ -152,7 +152,7 @@ def _misaligned(of_expert: str, of_night: str) -> InputError:
 
 
 def cuts_of(night: ScoredNight) -> Sequence[int]:
-    """Return the first epochs of a decoding's segments: nothing is adjacent across such a cut."""
+    """Return the first epochs of a decoding's later segments; no epochs are adjacent across such a cut."""
     if not isinstance(night, Decoding):
         return ()
     spans = night.night.spans
@@ -168,7 +168,7 @@ _LIGHT = b"W1?"
 
 
 def cycles_of(epochs: bytes, scheme: StageScheme, epoch_seconds: float) -> list[tuple[int, int]]:
-    """Return where each cycle's NREM begins, and where the REM, or the sleep, ends that closes it.
+    """Return the first epoch of each cycle's NREM, and the end of the REM, or of the sleep, that closes it.
 
     `epochs` are label bytes, 255 where unscored; the scheme must have wake and REM.
     """
@@ -192,7 +192,7 @@ def cycles_of(epochs: bytes, scheme: StageScheme, epoch_seconds: float) -> list[
 
 
 def _n_nrem(asleep: bytes) -> int:
-    """Return the epochs of NREM."""
+    """Return the number of NREM epochs."""
     return asleep.count(b"N") + asleep.count(b"1")
 
 

@@ -20,7 +20,7 @@ from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.quantities import NIGHT, PHASE, STAGE, quantity_of
 from stageguard.profile.profile import Profile
 
-# Scoring of a night -> whose it is.
+# Scorings of a night, and where each comes from.
 SCORINGS = {
     "before": "the stager's most probable stages (argmax)",
     "after": "the stages decoded from them, or those of a hypnogram without a before",
@@ -30,7 +30,7 @@ SCORINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """Every number of one scored night, and why those that are NaN do not exist."""
+    """All measures of one scored night, and the reasons for those that are NaN."""
 
     values: Mapping[str, float]
     reasons: Mapping[str, str]
@@ -45,15 +45,15 @@ class CohortNight:
 
     night_id: str
     before: Hypnogram | None = None  # the stager's argmax
-    after: Hypnogram | None = None  # the decoded, or the only one
+    after: Hypnogram | None = None  # the decoded hypnogram, or the only one
     expert: Hypnogram | None = None
     profile: Profile | None = None
     estimates: Estimates | None = None  # of its probabilities, before and after
-    is_steered: bool = False  # whether a rule brought its fragmentation to what it aims at
+    is_steered: bool = False  # whether a rule steered its fragmentation to an aim
 
     @property
     def scorings(self) -> dict[str, Hypnogram]:
-        """Those there are, an expert's in the stages of the others."""
+        """The scorings that exist, the expert's merged into the stages of the others."""
         other = self.after if self.after is not None else self.before
         expert = self.expert
         if expert is not None and other is not None:
@@ -63,7 +63,7 @@ class CohortNight:
 
     @property
     def n_changed(self) -> int | None:
-        """Epochs whose stage decoding changed; None where nothing was decoded."""
+        """Number of epochs whose stage decoding changed; None if nothing was decoded."""
         if self.before is None or self.after is None:
             return None
         before, after = self.before.labels, self.after.labels
@@ -87,7 +87,7 @@ class MeasuredNight:
 def measure(
     night: ScoredNight, profile: Profile | None = None, options: StatisticsOptions | None = None
 ) -> Measures:
-    """Return sleep statistics and, where the profile is known, validity indicators of one scored night.
+    """Return sleep statistics and, if there is a profile, validity indicators of one scored night.
 
     Values have the keys of `stageguard.night.quantities`.
     """
@@ -136,14 +136,14 @@ class CohortTable:
     night_ids: tuple[str, ...]
     names: tuple[str, ...]  # of the measures
     values: Mapping[str, Floats] = field(repr=False)  # by scoring (n_nights, n_measures), NaN where absent
-    n_steered: int = 0  # nights whose fragmentation a rule brought to what it aims at
+    n_steered: int = 0  # nights whose fragmentation a rule steered to an aim
 
     def columns(self) -> dict[str, Floats]:
         """Return the numbers of each column: `<measure>_before`, `_after`, `_delta`, `_expert`."""
         return {f"{name}_{key}": each for name in self.names for key, each in self.columns_of(name).items()}
 
     def columns_of(self, name: str) -> dict[str, Floats]:
-        """Return the numbers of one measure, as far as there are any: before, after, delta, expert."""
+        """Return the columns of one measure that exist: before, after, delta, expert."""
         columns = {key: self.of(name, key) for key in ("before", "after") if key in self.values}
         if len(columns) == 2:
             columns["delta"] = self.delta(name)
@@ -152,7 +152,7 @@ class CohortTable:
         return columns
 
     def of(self, name: str, scoring: str) -> Floats:
-        """Return one measure of all nights, as one scoring has it."""
+        """Return one measure of all nights in one scoring."""
         return self.values[scoring][:, self.names.index(name)]
 
     def delta(self, name: str) -> Floats:
@@ -161,7 +161,7 @@ class CohortTable:
 
 
 def cohort_table(nights: Sequence[MeasuredNight]) -> CohortTable:
-    """Return the measures of many nights as one table; a measure some nights lack is NaN there."""
+    """Return the measures of many nights as one table; a measure that a night lacks is NaN."""
     if not nights:
         raise InputError("no night is given, expected at least one.")
     for night_id, n_nights in Counter(night.night_id for night in nights).items():
@@ -182,7 +182,7 @@ def cohort_table(nights: Sequence[MeasuredNight]) -> CohortTable:
 
 
 def codebook(table: CohortTable) -> dict[str, dict[str, str]]:
-    """Return what each column of a table is, with its unit."""
+    """Return the description and the unit of each column of a table."""
     book = {}
     for column in table.columns():
         name, _, scoring = column.rpartition("_")

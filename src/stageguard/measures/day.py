@@ -1,4 +1,4 @@
-"""Where lights, hours and phases cut a recording, and stage times per piece."""
+"""Parts of a recording by lights, hours and phases, and the stage times of each part."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Stretch:
     n_epochs : int
         Epochs in it; the first and the last hour may be cut short.
     scored_minutes : float
-        How much of it is scored.
+        Scored time in it.
     stage_minutes, stage_percent : mapping
         Time per stage, in minutes and in percent of the scored time (NaN where nothing is scored).
     bouts : mapping
         Bouts per stage that begin in it.
     mean_bout_minutes : mapping
-        Their mean length, wherever they end; NaN where there is none.
+        Mean length of these bouts, wherever they end; NaN without one.
     """
 
     name: str
@@ -65,9 +65,9 @@ def lights_window(
 def lights_words(
     hypnogram: Hypnogram, lights_off: Moment | None, lights_on: Moment | None, *, count_from: int = 0
 ) -> str:
-    """Say where lights cut a night, as in ``lights off at 60 s (epoch 2)``; nothing without lights.
+    """Return where lights cut a night, as in ``lights off at 60 s (epoch 2)``; empty without lights.
 
-    The first epoch has the number `count_from`.
+    Epochs are counted from `count_from`.
     """
     if lights_off is None and lights_on is None:
         return ""
@@ -92,7 +92,7 @@ def zeitgeber_seconds(hypnogram: Hypnogram, lights_on_phase: str, first: int) ->
 def phases_of(
     epochs: bytes, scheme: StageScheme, epoch_seconds: float, zeitgeber: float | None
 ) -> Mapping[str, Stretch]:
-    """Return what happened in the light and in the dark, all days together; empty without a light cycle."""
+    """Return stage times in the light and in the dark, all days together; empty without a light cycle."""
     if zeitgeber is None:
         return {}
     labels = np.frombuffer(epochs, dtype=np.int8)
@@ -105,7 +105,7 @@ def phases_of(
 def hours_of(
     epochs: bytes, scheme: StageScheme, epoch_seconds: float, zeitgeber: float | None
 ) -> tuple[Stretch, ...]:
-    """Return what happened hour by hour: hours after lights on, or of the recording without a light cycle."""
+    """Return stage times per hour: hours after lights on, or of the recording without a light cycle."""
     labels = np.frombuffer(epochs, dtype=np.int8)
     elapsed = np.arange(len(labels)) * epoch_seconds + (zeitgeber or 0.0)
     hours = (elapsed // 3600.0).astype(np.intp)
@@ -117,7 +117,7 @@ def hours_of(
 def _stretches(
     labels: Labels, scheme: StageScheme, epoch_seconds: float, stretch_of: Indices, names: list[str]
 ) -> list[Stretch]:
-    """Return one stretch per name; `stretch_of` says to which each epoch belongs."""
+    """Return one stretch per name; `stretch_of` is the index of each epoch's stretch."""
     minutes, width = epoch_seconds / 60.0, scheme.n_stages + 1
     size, shape = len(names) * width, (len(names), width)
     bouts = bouts_of(labels)

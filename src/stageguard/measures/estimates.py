@@ -1,7 +1,8 @@
-"""What probabilities say beyond the hypnogram: expected minutes, and REM latency where REM is scarce.
+"""Estimates from probabilities: expected minutes, and REM latency where REM is scarce.
 
-Counting labels starves stages that seldom win an epoch; sums of their probabilities do not. A stager that
-hardly shows REM has no first REM to read off, but its posterior under the clock has.
+Counting labels underestimates stages that are seldom the likeliest; sums of their probabilities do not. If a
+stager hardly shows REM, there is no first REM to read off its hypnogram, but there is in its posterior under
+the clock.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
 
 FIRST_EPOCH = "first REM epoch"  # REM latency on the path
 
-# Our choice, on the nights of studies/guard-on-real-data: with less REM than this in the stager's sleep, what
-# the posterior expects is nearer to the experts' REM latency than a path, with more of it a path is.
+# Our choice, on the nights of studies/guard-on-real-data: with less REM than this in the stager's sleep, the
+# posterior comes nearer to the experts' REM latency than a path; with more REM, a path comes nearer.
 LITTLE_REM = 0.08
 EXPECTED_REM_SECONDS = 180.0
 N_DRAWS = 25
@@ -50,7 +51,7 @@ N_DRAWS = 25
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Sums of probabilities: minutes of every stage, and of sleep; NaN where no stage is wake."""
+    """Expected minutes of every stage, and of sleep (NaN if no stage is wake)."""
 
     stage_minutes: Mapping[str, float]
     tst_minutes: float
@@ -90,7 +91,7 @@ def _sums_of_all(
     chosen: Sequence[slice | Mask],
     n_shown: Ints,
 ) -> list[dict[str, Expected]]:
-    """Return the same of nights of one scheme, and of how many epochs each shows of every stage."""
+    """Return `sums_of` for nights of one scheme; `n_shown` counts the epochs of each stage, per night."""
     scheme = nights[0].profile.scheme
     sums = np.empty((len(nights), len(OF_MINUTES), scheme.n_stages))
     sums[:, 0] = n_shown
@@ -124,21 +125,22 @@ class Estimates:
     before, after : Expected
         Sums of the stager's probabilities, and of the posterior at the strength the night was decoded with.
     best : Expected
-        Minutes by the estimators that the profile names; those it does not name are the posterior's.
+        Minutes by the estimators that the profile names, by default those of the posterior.
     estimators : mapping of str to str
-        Which estimator each of them has: ``path``, ``probabilities`` or ``posterior``.
+        The estimator of each of them: ``path``, ``probabilities`` or ``posterior``.
     rem_latency_minutes : float
-        The estimate of REM latency that serves this night best; NaN where it has none.
+        The best estimate of REM latency for this night; NaN if there is none.
     rem_latency_estimator : str
-        What it is, in the words of `stageguard.profile.estimators`: as the profile says; else, where a clock
-        runs, the first lasting REM bout of the night decoded under the full clock (weight 1, sparing no
-        bout), or, if the stager shows REM in less than 8 % of its sleep, when its posterior expects 3 min
-        of REM; without a clock the first lasting REM bout; the first REM epoch where there is none of these.
+        Its estimator, in the words of `stageguard.profile.estimators`: the one that the profile names. By
+        default, with a clock, it is the first lasting REM bout of the night decoded under the full clock
+        (weight 1, no bound for long bouts) or, if the stager shows REM in less than 8 % of its sleep, the
+        time when its posterior expects 3 min of REM; without a clock, the first lasting REM bout. If none of
+        these exists, it is the first REM epoch.
     early_rem_kept_minutes : float
-        How soon after sleep onset the hypnogram has REM that this estimate passes over, where that is within
-        15 min; NaN otherwise.
+        Minutes from sleep onset to REM in the hypnogram that this estimate passes over, if within 15 min;
+        else NaN.
     first_epoch, stop_epoch : int
-        Between which epochs the night was measured.
+        Epochs between which the night was measured.
     """
 
     before: Expected
@@ -160,7 +162,7 @@ class Estimates:
 
     @property
     def others(self) -> dict[str, str]:
-        """The stages, or ``TST``, that are not sums of the posterior, and what they are instead."""
+        """The stages, or ``TST``, that are not sums of the posterior, and their estimator in words."""
         return {
             "TST" if name == TST else name.removeprefix("minutes_"): ESTIMATORS[estimator]
             for name, estimator in self.estimators.items()
@@ -183,7 +185,7 @@ class Estimates:
 
     @classmethod
     def from_dict(cls, recorded: Mapping[str, Any]) -> Estimates:
-        """Return what `to_dict` wrote; NaN may have become None."""
+        """Return the estimates that `to_dict` wrote; NaN may have become None."""
 
         def number(value: float | None) -> float:
             return NAN if value is None else float(value)
@@ -210,7 +212,7 @@ def estimates(
 ) -> Estimates:
     """Return the expected minutes of every stage, and the best estimate of REM latency.
 
-    Costs about as much as decoding the night once more.
+    Takes about as long as decoding the night once more.
 
     Parameters
     ----------
@@ -219,7 +221,7 @@ def estimates(
     convention, lights_off, lights_on, min_first_rem_seconds
         As in `stageguard.sleep_statistics`.
     seed : int
-        Of the 25 draws behind a median.
+        Seed of the 25 draws behind a median.
 
     Returns
     -------
@@ -240,10 +242,10 @@ def estimates_of(night: Decoding, options: StatisticsOptions, seed: int = 0) -> 
 def estimates_of_all(
     nights: Sequence[Decoding], options: StatisticsOptions, seed: int = 0
 ) -> list[Estimates]:
-    """Return the estimates of every night: their posteriors are one computation, as is the full clock."""
+    """Return the estimates of every night; posteriors and the full clock are computed for all at once."""
     if not nights:
         return []
-    n_stages = nights[0].profile.scheme.n_stages  # of all of them
+    n_stages = nights[0].profile.scheme.n_stages  # all nights have one scheme
     windows = [lights_window(each.hypnogram, *options.lights) for each in nights]
     in_bed = [slice(*window) for window in windows]
     n_shown = stage_counts(
@@ -275,7 +277,7 @@ def _estimates(
 
 
 def _of_minutes(profile: Profile) -> dict[str, str]:
-    """Return which estimator of minutes serves what."""
+    """Return the estimator of each statistic in minutes."""
     named = profile.estimators
     return {
         name: named.get(name, DEFAULT_OF_MINUTES)
@@ -287,7 +289,7 @@ def _of_minutes(profile: Profile) -> dict[str, str]:
 def rem_latency_of(
     night: Decoding, strict: Decoding, options: StatisticsOptions, estimator: str, seed: int
 ) -> float:
-    """Return REM latency by one estimator; NaN where it finds none. `strict` is under the full clock."""
+    """Return REM latency by one estimator, or NaN. `strict` is the night decoded under the full clock."""
     if estimator == "draws":
         return _median_of_draws(night, options, seed)
     if estimator == "expected":
@@ -300,7 +302,7 @@ def rem_latency_of(
 def _rem_latency(
     night: Decoding, strict: Decoding, n_own: Ints, options: StatisticsOptions, seed: int
 ) -> tuple[float, str]:
-    """Return REM latency by the profile's estimator, or the default one; by the path where that has none."""
+    """Return REM latency by the profile's estimator, or the default one; by the path if that finds none."""
     estimator = night.profile.estimators.get(REM_LATENCY) or _default_of_rem_latency(night, n_own)
     latency = rem_latency_of(night, strict, options, estimator, seed)
     if estimator == "path" or math.isnan(latency):
@@ -309,7 +311,7 @@ def _rem_latency(
 
 
 def _early_rem_kept(night: Decoding, options: StatisticsOptions, latency: float) -> float:
-    """Return how soon after sleep onset the hypnogram has early REM, where an estimate is not early."""
+    """Return minutes from sleep onset to early REM that the estimate passes over; NaN without it."""
     if math.isnan(latency) or latency < EARLY_REM_MINUTES:
         return NAN
     shown, _ = rem_latencies(night.hypnogram, options)
@@ -321,13 +323,13 @@ def _early_rem_kept(night: Decoding, options: StatisticsOptions, latency: float)
 
 
 def default_of_rem_latency(night: Decoding, chosen: slice | Mask) -> str:
-    """Return the estimator of REM latency where no scored night has chosen one."""
+    """Return the estimator of REM latency for a profile that names none."""
     (n_own,) = stage_counts([night.argmax[chosen]], night.profile.scheme.n_stages)
     return _default_of_rem_latency(night, n_own)
 
 
 def _default_of_rem_latency(night: Decoding, n_own: Ints) -> str:
-    """Return the same of how many epochs the stager has of each stage."""
+    """Return the default estimator; `n_own` counts the stager's epochs of each stage."""
     if night.night.clock is None:
         return "bout"
     scheme, counts = night.profile.scheme, n_own.tolist()
@@ -337,13 +339,13 @@ def _default_of_rem_latency(night: Decoding, n_own: Ints) -> str:
 
 
 def _labels_under(strict: Decoding, night: Decoding) -> Labels:
-    """Return the labels under the full clock, unscored where those of the night are."""
+    """Return the labels under the full clock, unscored where the night is."""
     labels = night.hypnogram.labels
     return np.where(labels == UNSCORED, labels, strict.path.labels)
 
 
 def _expected_rem_latency(night: Decoding, strict: Decoding, options: StatisticsOptions) -> float:
-    """Return when REM would have begun that lasts until the posterior under the full clock expects 3 min."""
+    """Return the latency of 3 min of REM that end when the posterior under the full clock expects them."""
     scheme = strict.profile.scheme
     rem, labels = scheme.rem_index, _labels_under(strict, night)
     if rem is None:
@@ -358,15 +360,15 @@ def _expected_rem_latency(night: Decoding, strict: Decoding, options: Statistics
         return NAN
     begin = max(first + int(reached[0]) + 1 - math.ceil(n_epochs), int(asleep[0]))
     nrem = (i for i in range(scheme.n_stages) if i not in (scheme.wake_index, rem))
-    labels[labels == rem] = next(nrem, UNSCORED)  # REM of one epoch alone; sleep onset stays where it was
+    labels[labels == rem] = next(nrem, UNSCORED)  # one epoch of REM is left; sleep onset does not move
     labels[begin] = rem
     latency, _ = rem_latencies(night.hypnogram, options, labels)
     return latency
 
 
 def _median_of_draws(night: Decoding, options: StatisticsOptions, seed: int) -> float:
-    """Return the median over draws, in which REM that never comes is later than any; NaN where that is it."""
-    if night.strength.transition_weight < YIELDING_WEIGHT:  # epochs drawn one by one would have REM anywhere
+    """Return the median over draws; a draw without REM is later than any other, and such a median is NaN."""
+    if night.strength.transition_weight < YIELDING_WEIGHT:  # epochs drawn almost singly have REM anywhere
         strength = replace(
             night.strength, rule="fixed", step="fixed", transition_weight=YIELDING_WEIGHT, prior_exponent=0.0
         )

@@ -1,11 +1,11 @@
-"""Several experts' scorings of one night: their consensus, each one's standing, a stager's rank among them.
+"""Several experts' scorings of one night: their consensus, their soft agreement, a stager's rank among them.
 
-Who counts for more follows from how far each scorer agrees with the others.
+A scorer who agrees more with the others counts for more.
 
 Soft agreement after Warby et al. 2014 (doi 10.1038/nmeth.2855) and Guillot et al. 2020 (doi
-10.1109/TNSRE.2020.3011181): at each epoch the stage a scorer chose is worth the share of the other
-scorers' votes it has, divided by the share of the most voted stage; the soft agreement of a scorer is the
-mean over epochs, 1 for one who always sides with most of the others.
+10.1109/TNSRE.2020.3011181): at each epoch, the value of a scorer's stage is its share of the other scorers'
+votes, divided by the share of the most voted stage. The soft agreement of a scorer is the mean over epochs: 1
+for a scorer who always sides with most of the others.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def consensus(hypnograms: Sequence[Hypnogram], method: Method = "soft-agreement"
 
     Notes
     -----
-    An unscored epoch is no vote. Guillot et al. give every tie to the first-ranked scorer, even where that
-    scorer voted for neither tied stage; here the next-ranked one among the tied decides then.
+    An unscored epoch is no vote. Guillot et al. give every tie to the first-ranked scorer, even if that
+    scorer voted for neither tied stage; here the next-ranked scorer who voted for one of them decides.
     """
     checks.choice(method, "method", METHODS)
     labels, first = _panel(hypnograms)
@@ -62,7 +62,7 @@ def consensus(hypnograms: Sequence[Hypnogram], method: Method = "soft-agreement"
     if method == "soft-agreement":
         epochs = np.arange(len(merged))
         agreements = np.nan_to_num(_soft_agreements(labels, first.scheme.n_stages), nan=-1.0)
-        for chosen in labels[np.argsort(-agreements, kind="stable")]:  # of equals the first given
+        for chosen in labels[np.argsort(-agreements, kind="stable")]:  # of equals, the first in the list
             decides = tied & (merged == UNSCORED) & (chosen >= 0) & (votes[epochs, chosen] == most)
             merged[decides] = chosen[decides]
     merged[most == 0] = UNSCORED
@@ -81,7 +81,7 @@ def soft_agreement(hypnograms: Sequence[Hypnogram]) -> tuple[float, ...]:
     Returns
     -------
     tuple of float
-        One number from 0 to 1 per scorer, in the order given; NaN without overlap.
+        One number from 0 to 1 per scorer, in the order of `hypnograms`; NaN without overlap.
     """
     labels, first = _panel(hypnograms)
     return _soft_agreements(labels, first.scheme.n_stages)
@@ -91,8 +91,8 @@ def soft_agreement(hypnograms: Sequence[Hypnogram]) -> tuple[float, ...]:
 class AmongExperts:
     """A stager's agreement with each expert, and the experts' agreement with one another.
 
-    All numbers are means over nights. With panels of one size for everybody, the stager's soft agreement is
-    the mean over panels that leave one scorer out.
+    All numbers are means over nights. The stager's soft agreement is the mean over panels that leave one
+    scorer out, so that panels have one size for everybody.
 
     Attributes
     ----------
@@ -129,12 +129,12 @@ class AmongExperts:
 
     @property
     def rank(self) -> int | None:
-        """Place by mean kappa, 1 for the best of the scorers and the stager; None without one."""
+        """Rank by mean kappa, 1 for the best of the scorers and the stager; None without a kappa."""
         return None if self.reason else 1 + sum(other > self.mean_kappa for other in self._known())
 
     @property
     def place(self) -> Literal["below", "inside", "above"] | None:
-        """Where the stager's mean kappa lies in the range of the scorers'; None without one."""
+        """Where the stager's mean kappa lies in the range of the scorers'; None without a kappa."""
         if self.reason:
             return None
         known = self._known()
@@ -196,7 +196,7 @@ def among_experts(
     Parameters
     ----------
     night : Hypnogram or Decoding, or a list of either
-        What the stager made of the night, or of several.
+        The stager's scoring of one night, or of several.
     experts : list of Hypnogram, or a list of such lists
         Two or more scorings of each night; for several nights by the same scorers in the same order.
 
@@ -273,7 +273,7 @@ def _paired(night: Any, experts: Any) -> tuple[list[Any], list[list[Hypnogram]]]
 
 
 def _panel(hypnograms: Any) -> tuple[Labels, Hypnogram]:
-    """Return labels (n_scorers, n_epochs) in one scheme, and a hypnogram that says what they mean."""
+    """Return labels (n_scorers, n_epochs) in one scheme, and the first hypnogram, which describes them."""
     is_one = isinstance(hypnograms, Hypnogram)
     if not is_one and (not hasattr(hypnograms, "__len__") or isinstance(hypnograms, str)):
         raise InputError(
@@ -311,7 +311,7 @@ def _soft_agreements(labels: Labels, n_stages: int) -> tuple[float, ...]:
 
 
 def _nanmean(values: Floats) -> Floats:
-    """Return means along the last axis over what is known, NaN where nothing is."""
+    """Return means along the last axis, ignoring NaN; NaN where there is nothing else."""
     known = ~np.isnan(values)
     n_known = known.sum(axis=-1)
     total = np.where(known, values, 0.0).sum(axis=-1)

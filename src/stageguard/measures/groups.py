@@ -35,10 +35,10 @@ class Difference:
     mean_second: float
     sd_first: float
     sd_second: float
-    difference: float  # first minus second, and Welch's interval of it
+    difference: float  # first minus second; then Welch's interval
     low: float = NAN
     high: float = NAN
-    d: float = NAN  # Cohen's, and the noncentral t interval of it
+    d: float = NAN  # Cohen's d; then its noncentral t interval
     d_low: float = NAN
     d_high: float = NAN
     reason: str = ""
@@ -46,14 +46,14 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class GroupDifference:
-    """One measure in two groups, as one scoring has it."""
+    """One measure compared between two groups, in one scoring."""
 
     measure: str
     scoring: str
     first: str
     second: str
     result: Difference
-    is_steered: bool = False  # a rule brought the fragmentation of some nights to what it aims at
+    is_steered: bool = False  # whether a rule steered the fragmentation of some nights to an aim
 
 
 def compare_samples(first: Floats, second: Floats, *, confidence: float = 0.95) -> Difference:
@@ -93,10 +93,10 @@ def group_differences(
     subjects: Mapping[str, str] | None = None,
     confidence: float = 0.95,
 ) -> tuple[GroupDifference, ...]:
-    """Compare every two groups in every measure and every scoring, the first group named minus the second.
+    """Compare each pair of groups in every measure and scoring: the group named first minus the second.
 
-    `groups` and `subjects` are by night. Nights without a group are left out; those of one subject are
-    averaged, since they are no independent observations.
+    `groups` and `subjects` are by night. Nights without a group are left out; nights of one subject are
+    averaged, since they are not independent.
     """
     levels = levels_of(table.night_ids, groups)
     rows = {name: row for row, name in enumerate(table.night_ids) if name in groups}
@@ -116,7 +116,7 @@ def group_differences(
 
 
 def levels_of(night_ids: Iterable[str], groups: Mapping[str, str]) -> list[str]:
-    """Return the groups that these nights are in, in the order they are named; two or more."""
+    """Return the groups of these nights in the order they are named; refuse fewer than two."""
     nights = list(night_ids)
     present = {groups[name] for name in nights if name in groups}
     levels = [level for level in dict.fromkeys(groups.values()) if level in present]
@@ -160,7 +160,7 @@ _SQRT_HALF = math.sqrt(0.5)
 
 
 def t_cdf(t: float, freedom: float, noncentrality: float = 0.0) -> float:
-    """Probability that a t variable is at most `t`."""
+    """Return the probability that a t variable is at most `t`."""
     scales, weights = _scale_distribution(freedom)
     arguments = (noncentrality - t * scales) * _SQRT_HALF
     normal = [math.erfc(argument) for argument in arguments.tolist()]
@@ -168,14 +168,14 @@ def t_cdf(t: float, freedom: float, noncentrality: float = 0.0) -> float:
 
 
 def t_quantile(probability: float, freedom: float) -> float:
-    """Value that a central t variable stays below with this probability."""
+    """Return the value that a central t variable stays below with this probability."""
     if probability < 0.5:
         return -t_quantile(1.0 - probability, freedom)
     return _root(lambda t: t_cdf(t, freedom) - probability, 0.0, 1.0)
 
 
 def noncentrality_limits(t: float, freedom: float, confidence: float) -> tuple[float, float]:
-    """Noncentralities for which an observed `t` is at the edge of what is expected, low and high."""
+    """Return the lowest and the highest noncentrality for which an observed `t` is still expected."""
     tail = (1.0 - confidence) / 2.0
 
     def limit(level: float) -> float:  # the cdf falls as delta grows
@@ -186,7 +186,7 @@ def noncentrality_limits(t: float, freedom: float, confidence: float) -> tuple[f
 
 @lru_cache(maxsize=64)
 def _scale_distribution(freedom: float) -> tuple[Floats, Floats]:
-    """Return values of U and their weights, which sum to 1."""
+    """Return values of U, a chi variable over the root of `freedom`, and their weights, which sum to 1."""
     spread = math.sqrt(_LOG_NEGLIGIBLE / freedom)
     n_points = 1024 if freedom < 10.0 else 384  # few degrees of freedom have a long tail towards 0
     log_u = np.linspace(-_LOG_NEGLIGIBLE / freedom - spread, spread, n_points)
@@ -196,7 +196,7 @@ def _scale_distribution(freedom: float) -> tuple[Floats, Floats]:
 
 
 def _root(rising: Callable[[float], float], low: float, high: float) -> float:
-    """Root of a rising function by the Illinois method; the bracket grows until it holds one."""
+    """Return the root of a rising function by the Illinois method; the bracket grows until it holds one."""
     step = high - low
     while (at_high := rising(high)) < 0.0:
         low, step = high, 2.0 * step

@@ -1,8 +1,8 @@
-"""How far a night's sleep statistics may be off.
+"""Intervals for a night's sleep statistics.
 
-Two kinds of intervals, never to be mixed up. *Conformal* ones come from the errors made on scored nights: as
-wide as it takes to have covered the experts there, whatever the reason for the errors. *Model* ones come from
-draws of the posterior: they know only the doubt the stager admits, and promise no coverage.
+There are two kinds, which must not be mixed up. *Conformal* intervals come from the errors on scored nights:
+they are wide enough to have covered the experts there, whatever the reason for the errors. *Model* intervals
+come from draws of the posterior: they reflect only the stager's own doubt, and promise no coverage.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from stageguard.profile.profile import Profile
 
 Method = Literal["conformal", "model"]
-Ends = tuple[float, float, str]  # of an interval, and why there is none
+Ends = tuple[float, float, str]  # low and high end of an interval, and why there is none
 
 DEFAULT_LEVEL = 0.9
 DEFAULT_DRAWS = 200
@@ -45,21 +45,21 @@ _UNITS = {each.reported_key or each.key: each.short_unit for each in (*WITH_INTE
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A statistic and how far it may be off.
+    """A statistic and its interval.
 
     Attributes
     ----------
     value : float
-        Of the night as decoded; NaN where it does not exist.
+        The value of the decoded night; NaN if it does not exist.
     low, high : float
-        Ends of the interval, within what is possible; NaN where there is none, see `reason`.
+        Ends of the interval, within what is possible; NaN if there is none, see `reason`.
     unit : str
         ``min``, ``%``, or nothing for counts.
     reason : str
         Why there is no interval, else empty.
     measured_coverage : float
-        Share of scored nights whose expert value lay in such an interval; NaN where it was not measured: at
-        another level, for another cohort, or of a statistic measured otherwise than when fitted.
+        Share of scored nights whose expert value lay in such an interval; NaN if it was not measured: at
+        another level, for another cohort, or for a statistic measured otherwise than in the fit.
     """
 
     value: float
@@ -79,9 +79,9 @@ class Intervals(Mapping[str, Interval]):
     method : str
         ``conformal`` or ``model``.
     level : float
-        The coverage conformal intervals are made for; NaN for model intervals, which promise none.
+        Coverage that conformal intervals are made for; NaN for model intervals, which promise none.
     n_nights : int
-        Scored nights behind them; 0 for model intervals.
+        Number of scored nights behind them; 0 for model intervals.
     """
 
     method: Method
@@ -102,23 +102,23 @@ class Intervals(Mapping[str, Interval]):
         return iter(self.by_statistic)
 
     def __len__(self) -> int:
-        """Return how many statistics there are."""
+        """Return the number of statistics."""
         return len(self.by_statistic)
 
     @property
     def is_measured(self) -> bool:
-        """Whether conformal intervals were seen to cover as often as they are made for, on scored nights."""
+        """Whether the coverage of conformal intervals was measured on scored nights."""
         return not math.isnan(self.level) and any(
             not math.isnan(interval.measured_coverage) for interval in self.values()
         )
 
     def __repr__(self) -> str:
-        """Return what they are; `str` has the numbers."""
+        """Return an overview; `str` has the numbers."""
         level = "" if math.isnan(self.level) else f", {self.level:.0%} from {self.n_nights} nights"
         return f"<Intervals of {len(self)} statistics, {self.method}{level}>"
 
     def __str__(self) -> str:
-        """Return one line per statistic; how often such intervals covered, where that was measured."""
+        """Return one line per statistic, with the coverage if it was measured."""
         coverage = f"{self.level:.0%} " if self.is_measured else ""
         lines = [f"{coverage}{self.method} intervals ({_MEANING[self.method]})"]
         for name, interval in self.items():
@@ -147,30 +147,30 @@ def intervals(
     lights_on: Moment | None = None,
     min_first_rem_seconds: float | None = None,
 ) -> Intervals:
-    """Intervals for what studies report of a night.
+    """Return intervals for the statistics that studies report of a night.
 
     Parameters
     ----------
     night : Decoding
-        A decoded night. Conformal intervals need a profile that `stageguard.fit` made from scored nights, and
-        are withheld, with a warning, on another cohort than the profile's, one that was not said, and on
-        another stager.
+        A decoded night. Conformal intervals need a profile that `stageguard.fit` made from scored nights.
+        They are withheld, with a warning, if the night is of another cohort or stager than the profile's, or
+        if its cohort is not named.
     method : "conformal" or "model"
         From errors on scored nights, or from draws of the posterior.
     level : float
-        Coverage wanted of conformal intervals, share of the draws within model intervals: 0.5 to 0.99.
+        Coverage of conformal intervals, or share of the draws within model intervals: 0.5 to 0.99.
     n, seed : int
         Number of draws and their seed, for model intervals.
     convention, lights_off, lights_on
         As in `stageguard.sleep_statistics`.
     min_first_rem_seconds : float, optional
-        Shortest REM bout that ends `rem_latency_bout_minutes`; by default what the profile was fitted with,
-        else 2 min.
+        Shortest REM bout that ends `rem_latency_bout_minutes`; by default that of the profile's fit, or 2 min
+        without a fit.
 
     Returns
     -------
     Intervals
-        By statistic: TST, SE, SOL, both REM latencies, WASO, awakenings, and minutes and bouts of each stage.
+        One for each of TST, SE, SOL, both REM latencies, WASO, awakenings, and minutes and bouts per stage.
 
     Raises
     ------
@@ -210,7 +210,7 @@ def intervals(
         covered = _measured_coverage(night, "model_coverage", level)
         promised, n_nights = NAN, 0
     if convention != "aasm" or lights_off is not None or lights_on is not None:
-        covered = {}  # a coverage is that of statistics measured as it was measured
+        covered = {}  # coverage was measured for statistics with the default options
     elif shortest != usual:
         covered = {name: share for name, share in covered.items() if name != "rem_latency_bout_minutes"}
     return Intervals(method, promised, n_nights, _within_the_possible(statistics, ends, covered))
@@ -247,7 +247,7 @@ def unit_of(name: str) -> str:
 
 
 def shortest_first_rem(profile: Profile) -> float:
-    """Return the shortest REM bout that ends REM latency to a lasting one, in seconds."""
+    """Return the length in seconds from which a REM bout counts as lasting."""
     return float(profile.intervals.get("min_first_rem_seconds", FIRST_REM_SECONDS))
 
 
@@ -257,7 +257,7 @@ def errors(
     *,
     min_first_rem_seconds: float = FIRST_REM_SECONDS,
 ) -> dict[str, list[float]]:
-    """Expert less output, by statistic and night; NaN where either does not exist.
+    """Return expert minus output, by statistic and night; NaN if either does not exist.
 
     The outputs must not have been fitted on these experts: leave subjects out in turn.
     """
@@ -269,18 +269,18 @@ def errors(
     for expert, output in zip(experts, outputs, strict=True):
         night = output if isinstance(output, Hypnogram) else output.hypnogram
         check_aligned(expert, night)
-        wanted, got = (
+        truth, measured = (
             reported(sleep_statistics(scored, min_first_rem_seconds=min_first_rem_seconds))
             for scored in (expert.merge(night.scheme), output)
         )
-        rows.append({name: wanted[name] - got[name] for name in wanted})
+        rows.append({name: truth[name] - measured[name] for name in truth})
     return {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
 
 
 def half_width(errors: Sequence[float], level: float) -> float:
-    """Return how far to go to either side so that `level` of new nights are covered; inf with too few.
+    """Return the half width of an interval that covers `level` of new nights; inf with too few errors.
 
-    The split-conformal quantile of absolute errors: of n known ones, the ceil((n + 1) * level)-th smallest.
+    It is the split-conformal quantile of n absolute errors: the ceil((n + 1) * level)-th smallest.
     """
     known = np.sort(np.abs([error for error in errors if not math.isnan(error)]))
     rank = math.ceil((len(known) + 1) * level - 1e-9)
@@ -304,7 +304,7 @@ def coverage(errors: Sequence[float], groups: Sequence[str], level: float = DEFA
 
 
 def origin_of(night: Decoding) -> str:
-    """Return whose errors a profile holds, and that the night is of others, in words."""
+    """Return in words where the profile's errors come from, and where the night does."""
     if night.is_of_other_stager:
         unsaid = night.stager is None and not night.profile.is_by(None)
         whose = "of a stager that is not said" if unsaid else "not of it"
@@ -314,20 +314,20 @@ def origin_of(night: Decoding) -> str:
 
 
 def is_foreign(night: Decoding) -> bool:
-    """Whether a night is of another stager or cohort than its profile, or of a cohort nobody said."""
+    """Whether a night is of another stager or cohort than its profile, or its cohort is not named."""
     return night.is_of_other_stager or not night.profile.is_of(night.cohort)
 
 
 def _withheld_words(night: Decoding) -> Message:
     """Return why a night gets no conformal intervals, and what to do."""
     parts: list[object] = [f"conformal intervals are withheld: the errors are from {origin_of(night)}. "]
-    profile, said = night.profile, list[object]()
+    profile, named = night.profile, list[object]()
     if night.is_of_other_stager and night.stager is None and profile.stager is not None:
-        said.append(Argument("stager", profile.stager))
-    if (said or not night.is_of_other_stager) and night.cohort is None and profile.cohort is not None:
-        said += [", ", Argument("cohort", profile.cohort)] if said else [Argument("cohort", profile.cohort)]
-    if said:
-        parts += ["If it is theirs, say so (", *said, "); else ask for "]
+        named.append(Argument("stager", profile.stager))
+    if (named or not night.is_of_other_stager) and night.cohort is None and profile.cohort is not None:
+        named += [", ", Argument("cohort", profile.cohort)] if named else [Argument("cohort", profile.cohort)]
+    if named:
+        parts += ["If it is theirs, say so (", *named, "); else ask for "]
     else:
         parts.append("Fit a profile to it, or ask for ")
     return Message(*parts, Argument("method", "model"), ".")
@@ -339,7 +339,7 @@ def _errors_of(profile: Profile) -> Mapping[str, Sequence[float]]:
 
 
 def _measured_coverage(night: Decoding, key: str, level: float) -> Mapping[str, float]:
-    """Return the coverage measured on scored nights, if it was at this level and on such people."""
+    """Return the coverage on scored nights, if it was measured at this level, for this cohort and stager."""
     fitted = night.profile.intervals
     is_like = not is_foreign(night) and math.isclose(level, fitted.get("level_of_coverage", DEFAULT_LEVEL))
     return dict(fitted.get(key, {})) if is_like else {}

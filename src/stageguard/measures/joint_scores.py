@@ -1,7 +1,7 @@
 """Joint scores of many nights at once.
 
-The labels of the nights stand below each other with an unscored epoch between them, across which nothing is
-adjacent. Each score is the one that `stageguard.measures.summary.joint_scores` finds of its night alone.
+The labels of all nights follow one another, with an unscored epoch in between, so that no epochs of two
+nights are adjacent. Each score equals that of `stageguard.measures.summary.joint_scores` for its night.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from stageguard.profile.profile import Profile
 
 
 class _Stacked(NamedTuple):
-    """Labels of several nights below each other, and their bouts."""
+    """Labels of several nights one after the other, and their bouts."""
 
     labels: Labels
-    begins: Indices  # where each night begins, and the end
+    begins: Indices  # (n_nights + 1,) where each night begins, and the end
     bouts: Bouts
-    first_bouts: Indices  # of each night, and how many there are; an unscored one is of where it begins
+    first_bouts: Indices  # (n_nights + 1,) first bout that begins in each night, and the number of bouts
 
     @classmethod
     def of(cls, nights: Iterable[Labels]) -> _Stacked:
@@ -40,18 +40,18 @@ class _Stacked(NamedTuple):
 
     @property
     def n_nights(self) -> int:
-        """How many there are."""
+        """Number of nights."""
         return len(self.begins) - 1
 
     def counts(self, chosen: Mask, weights: Indices | None = None) -> Floats:
-        """Return of each night how many of its bouts are chosen, or the sum of their weights."""
+        """Return how many bouts of each night are chosen, or the sum of their weights."""
         sums = np.zeros(len(chosen) + 1, dtype=np.int64)
         np.cumsum(chosen if weights is None else chosen * weights, out=sums[1:])
         return np.diff(sums[self.first_bouts]).astype(np.float64)
 
 
 def joint_scores_of_all(decodings: Sequence[Decoding]) -> list[JointScores]:
-    """Return what `stageguard.measures.summary.joint_scores` does of every night."""
+    """Return `stageguard.measures.summary.joint_scores` of every night."""
     profiles = {id(each.profile): each.profile for each in decodings}
 
     def run(key: tuple[int, float], nights: list[Decoding]) -> list[JointScores]:
@@ -93,12 +93,12 @@ def joint_of_all(
             total += np.where(exists, ((_normal(known[name], value) - expert.centre) / expert.scale) ** 2, 0)
             n += exists
     hours = nights.counts(nights.bouts.stages != UNSCORED, nights.bouts.lengths) * epoch_seconds / 3600.0
-    with np.errstate(invalid="ignore"):  # none of them exists
+    with np.errstate(invalid="ignore"):  # 0 / 0 where no indicator exists
         return np.where(hours < SHORTEST_NIGHT_HOURS, NAN, np.sqrt(total / n))
 
 
 def _normal(quantity: Quantity, values: Floats) -> Floats:
-    """Return what `Quantity.normal` does of each value."""
+    """Return `Quantity.normal` of each value."""
     if quantity.unit.startswith("%"):
         return np.asarray(np.arcsin(np.sqrt(np.minimum(values, 100.0) / 100.0)))
     return np.asarray(np.log(values + quantity.log_offset))
@@ -107,11 +107,11 @@ def _normal(quantity: Quantity, values: Floats) -> Floats:
 def _indicators(
     nights: _Stacked, profile: Profile, epoch_seconds: float
 ) -> Mapping[str, Callable[[], Floats]]:
-    """Return what gives each indicator of every night, NaN where it does not exist."""
+    """Return functions that compute each indicator of every night, NaN where it does not exist."""
     bouts, scheme = nights.bouts, profile.scheme
     scored, per_hour = bouts.stages != UNSCORED, 3600.0 / epoch_seconds
     n_scored = nights.counts(scored, bouts.lengths)
-    follows = np.append(scored[:-1] & scored[1:], False)  # a scored bout of another stage
+    follows = np.append(scored[:-1] & scored[1:], False)  # whether a scored bout follows
     after = np.append(bouts.stages[1:], UNSCORED)
     n_changes = nights.counts(follows)
     n_pairs = n_changes + nights.counts(scored, bouts.lengths - 1)
@@ -153,7 +153,7 @@ def _ratio(counts: Floats, of: Floats) -> Floats:
 def _bout_indicators(
     nights: _Stacked, names: Sequence[str], minutes: float
 ) -> Mapping[str, Callable[[], Floats]]:
-    """Return what gives the indicators of the complete bouts of each stage."""
+    """Return functions that compute the indicators of the complete bouts of each stage."""
     bouts, complete = nights.bouts, nights.bouts.complete
     night = np.repeat(np.arange(nights.n_nights), np.diff(nights.first_bouts))
     cell = night[complete] * len(names) + bouts.stages[complete]

@@ -1,4 +1,4 @@
-"""Numbers of the same subjects two ways: means, Wilcoxon's test, its effect size, the improvement."""
+"""Paired numbers of the same subjects: means, Wilcoxon's test, its effect size, the improvement."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Estimate:
     sd: float = NAN
     n: int = 0
     p: float = NAN  # corrected, against the reference
-    effect: float = NAN  # rank-biserial correlation: 1 where every subject is higher than in the reference
+    effect: float = NAN  # rank-biserial correlation: 1 if every subject is higher than in the reference
 
     @property
     def stars(self) -> str:
@@ -41,26 +41,26 @@ def estimate(values: Mapping[str, float]) -> Estimate:
 def paired(reference: Mapping[str, float], values: Mapping[str, float], n_tests: int = 1) -> Estimate:
     """Compare with a reference, subject by subject: two-sided Wilcoxon signed-rank, Bonferroni-corrected.
 
-    Subjects that either side lacks are left out of the test; differences of 0 are dropped, as scipy's
-    ``wilcox`` does.
+    Subjects that are missing on either side are left out of the test; differences of 0 are dropped, as
+    scipy's ``wilcox`` does.
     """
-    found = estimate(values)
+    summary = estimate(values)
     subjects = [name for name in values if name in reference]
     difference = np.array([values[name] - reference[name] for name in subjects])
     difference = difference[difference != 0]
     if not len(subjects):
-        return found
+        return summary
     p, effect = 1.0, 0.0
     if len(difference):
         stats = library("scipy.stats", "tests of significance", "study")
         p = min(1.0, n_tests * float(stats.wilcoxon(difference).pvalue))
         ranks = stats.rankdata(np.abs(difference))
         effect = float((ranks * np.sign(difference)).sum() / ranks.sum())
-    return Estimate(found.mean, found.sd, found.n, p, effect)
+    return Estimate(summary.mean, summary.sd, summary.n, p, effect)
 
 
 def improvement_percent(before: Mapping[str, float], after: Mapping[str, float]) -> float:
-    """Return by how much the mean error of the subjects of both is less, in percent; below 0 it grew."""
+    """Return the decrease of the mean error in percent, over subjects that have both; below 0 it grew."""
     both = [name for name in before if name in after]
     old = float(np.mean([before[name] for name in both])) if both else 0.0
     return 100 * (1 - float(np.mean([after[name] for name in both])) / old) if old else NAN

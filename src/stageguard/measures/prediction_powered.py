@@ -1,13 +1,13 @@
 """Means, group differences and correlations of many nights of which an expert scored only some.
 
-The value of the scored nights, corrected by what the stager says of all nights beside what it says of the
-scored ones. With T the mean, difference or correlation, y an expert's numbers and f the stager's,
+The value of the scored nights is corrected by how much the stager's value of all nights differs from that of
+the scored ones. With T the mean, difference or correlation, y an expert's numbers and f the stager's,
 
     estimate = T(y, scored) - lambda * (T(f, scored) - T(f, all)),
 
-which is right whatever the stager's bias, as long as the scored nights are a random sample of all: both terms
-in brackets then expect the same. Lambda makes the variance smallest, so that a poor stager counts little.
-PPI++ (Angelopoulos, Duchi & Zrnic 2023) writes lambda for this one times the share of unscored nights.
+which is right whatever the stager's bias, as long as the scored nights are a random sample of all: then both
+terms in brackets have the same expectation. Lambda makes the variance smallest, so that a poor stager counts
+little. Lambda in PPI++ (Angelopoulos, Duchi & Zrnic 2023) is this one times the share of unscored nights.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ METHOD = (
     "They hold whatever the bias of the automatic scoring, if the scored nights were picked at random. "
     "Nothing is corrected for the number of comparisons."
 )
-MIN_SCORED = 5  # subjects by group: of fewer, too many resamples repeat a single one
-MOST_WIDER = 1.05  # than scored nights alone, else these are taken
+MIN_SCORED = 5  # subjects per group: with fewer, too many resamples repeat a single one
+MOST_WIDER = 1.05  # times the interval of the scored nights alone, which are taken if it is wider
 N_RESAMPLES = 1999
 _MOST_NUMBERS = 1_000_000  # that one array of resamples may hold
 
@@ -52,11 +52,11 @@ class PredictionPowered:
     kind : str
         ``mean``, ``difference`` (first group minus second) or ``correlation`` (Pearson's).
     estimate, low, high : float
-        With its interval; NaN where there is none, see `reason`.
+        The estimate and its interval; NaN if there is none, see `reason`.
     weight : float
-        Lambda: how far the automatic nights count, from 0 to 1.
+        Lambda: how much the automatic nights count, from 0 to 1.
     n_scored, n_unscored : int
-        Subjects of whom an expert scored a night, and the others; nights, where no subjects are named.
+        Subjects of whom an expert scored a night, and the others; nights if no subjects are named.
     scored_estimate, scored_low, scored_high : float
         The same from the scored nights alone.
     reason : str
@@ -96,8 +96,8 @@ def prediction_powered(
 ) -> PredictionPowered:
     """Estimate a mean, group difference or correlation from nights of which an expert scored only some.
 
-    The scored nights must be a random sample of all (within each group); nothing is assumed of the stager.
-    Each night may be of one subject; nights of one subject are averaged.
+    The scored nights must be a random sample of all (within each group); nothing is assumed about the stager.
+    Nights of one subject are averaged.
 
     Parameters
     ----------
@@ -106,22 +106,24 @@ def prediction_powered(
     automatic : mapping of str to float
         The same statistic of every night, scored nights too, by the automatic scoring.
     groups : mapping of str to str, optional
-        Two groups, by night: the first one's mean minus the second one's. Nights without one are left out.
+        Group of each night, two in all: estimates the first group's mean minus the second's. Nights without
+        a group are left out.
     covariate : mapping of str to float, optional
-        What to correlate the statistic with, by night, such as age.
+        Number to correlate the statistic with, by night, such as age.
     subjects : mapping of str to str, optional
-        Whose night it is; a night without a subject counts as one of its own.
+        Subject of each night; a night without one counts as a subject of its own.
     weight : float, optional
         Lambda, from 0 to 1; by default the one of least variance.
     confidence : float
         Coverage of the interval, 0.5 to 0.99.
     n_resamples, seed : int
-        Of the bootstrap.
+        Number of resamples of the bootstrap, and its seed.
 
     Returns
     -------
     PredictionPowered
-        Never more than 5 % wider than the scored nights alone: these are taken instead, and `reason` says so.
+        If the interval is more than 5 % wider than from the scored nights alone, these are taken instead, and
+        `reason` says so.
     """
     confidence = checks.number(confidence, "confidence", low=0.5, high=0.99)
     n_resamples = checks.count(n_resamples, "n_resamples", low=199, high=99_999)
@@ -129,8 +131,8 @@ def prediction_powered(
         weight = checks.number(weight, "weight", low=0, high=1)
     if groups is not None and covariate is not None:
         raise InputError("groups and a covariate are given, expected one of them.")
-    given = {"expert": expert, "automatic": automatic, "groups": groups, "covariate": covariate}
-    for name, values in (given | {"subjects": subjects}).items():
+    by_night = {"expert": expert, "automatic": automatic, "groups": groups, "covariate": covariate}
+    for name, values in (by_night | {"subjects": subjects}).items():
         if values is not None and not isinstance(values, Mapping):
             raise InputError(f"{name} is a {checks.type_name(values)}, expected a mapping by night.")
     kind: Kind = "difference" if groups is not None else "correlation" if covariate is not None else "mean"
@@ -146,7 +148,7 @@ class CohortEstimate:
     """One measure of a cohort: its mean, a difference of two groups, or a correlation."""
 
     measure: str
-    first: str  # the group, or the first one of a difference; empty for all nights
+    first: str  # the group, or the first group of a difference; empty for all nights
     second: str
     covariate: str
     result: PredictionPowered
@@ -180,7 +182,7 @@ def cohort_estimates(
     if groups:
         levels = levels_of(table.night_ids, groups)
         of_level = {level: {k: v for k, v in groups.items() if v == level} for level in levels}
-        # pairs first: what is wrong with a group is then said with its name
+        # pairs first, so that an error about a group names it
         designs = [(a, b, "", of_level[a] | of_level[b]) for a, b in combinations(levels, 2)]
         designs += [(level, "", "", of_level[level]) for level in levels]
     everyone = groups or dict.fromkeys(table.night_ids, "")
@@ -208,7 +210,7 @@ def cohort_estimates(
 
 
 def _automatic_scoring(table: CohortTable) -> str:
-    """Return which scoring every night has; an unscored one alone would be another stager's."""
+    """Return the automatic scoring that every night has, so that one stager scored them all."""
     for scoring in ("after", "before"):
         if scoring in table.values and not np.isnan(table.values[scoring]).all(axis=1).any():
             return scoring
@@ -219,7 +221,7 @@ def _automatic_scoring(table: CohortTable) -> str:
 
 
 class Units(NamedTuple):
-    """Subjects in the order of their strata: of each group the scored ones, then the others."""
+    """Subjects in the order of their strata: in each group the scored ones, then the others."""
 
     expert: Floats  # (n_units,) NaN where unscored, or where the statistic does not exist
     scored: Floats  # (n_units,) the automatic value of the scored nights, NaN where unscored
@@ -239,7 +241,7 @@ class Units(NamedTuple):
         return sum(self.sizes[1::2])
 
     def shortage(self) -> str:
-        """Say which group has too few scored subjects; nothing where all have enough."""
+        """Return which group has too few scored subjects; empty if all have enough."""
         for group, n_scored in zip(self.groups, self.sizes[::2], strict=True):
             if n_scored < MIN_SCORED:
                 who = "subject is" if n_scored == 1 else "subjects are"
@@ -353,7 +355,7 @@ def _estimate(
 
 
 def _resamples(sizes: Sequence[int], n: int, rng: np.random.Generator) -> Floats:
-    """Draw subjects with replacement within each stratum; how often each was drawn  # (n, n_units)."""
+    """Draw subjects with replacement within each stratum; return how often each was drawn, (n, n_units)."""
     counts = []
     for size in sizes:
         picked = rng.integers(0, size, size=(n, size)) if size else np.empty((n, 0), dtype=np.int64)
@@ -382,7 +384,7 @@ def _fits(kind: Kind, units: Units, counts: Floats, weight: float | None) -> tup
             weights = np.where(np.isnan(best), 0.0, best)
         else:
             weights = np.full(len(counts), weight)
-        counted = np.where(weights > 0, correction, 0.0)  # what is NaN and does not count stays out
+        counted = np.where(weights > 0, correction, 0.0)  # NaN of weight 0 stays out
         error = np.where(weights > 0, variance + 2 * weights * covariance + weights**2 * spread, variance)
     powered = Fit(base + weights * counted, np.sqrt(np.maximum(error, 0.0)), weights)
     return powered, Fit(base, np.sqrt(variance), np.zeros_like(weights))
@@ -424,7 +426,7 @@ def _correlation(values: Floats, covariate: Floats, counts: Floats) -> tuple[Flo
 
 
 def _covariance(one: Floats, other: Floats, sizes: Sequence[int], counts: Floats) -> Floats:
-    """Return the covariance of two sums of influences, by row: that of the strata, which are independent."""
+    """Return the covariance of two sums of influences, by row, summed over the independent strata."""
     total, start = np.zeros(len(counts)), 0
     for size in sizes:
         part = slice(start, start + size)
@@ -444,7 +446,7 @@ def _interval(
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         t = np.concatenate([(fit.estimate - estimate) / fit.error for fit in resampled])
     rank = math.ceil((len(t) + 1) * (0.5 + confidence / 2) - 1e-9) - 1
-    # what cannot be studentised counts as beyond either end: np.sort puts NaN last
+    # resamples that cannot be studentised count as beyond either end: np.sort puts NaN last
     high, low = np.sort(t)[rank], -np.sort(-t)[rank]
     ends = estimate, estimate - error * float(high), estimate - error * float(low)
     if kind == "correlation":

@@ -34,22 +34,22 @@ class RareEvent:
         ``W->R`` and the like, ``REM within 15 min of sleep onset``, or ``REM held back by the clock``: the
         stager's REM at a time when experts score less than half of its usual share.
     epoch : int
-        First epoch of the stage gone to; the stager's where it has the event, else the decoded night's.
+        First epoch of the new stage, by the stager if it has the event, else in the decoded night.
     clock : datetime or None
         When that epoch begins, if the night has a start.
     in_before, in_after : bool
         Whether the stager's own choice has it, and the decoded night (within two epochs of it).
     n_epochs : int
-        How long the stage gone to lasts there.
+        How long the new stage lasts there.
     evidence_nats : float
-        Log-probability of that stage less that of the best other one, at its first epoch: above 0 the stager
-        was for it. After calibration, before anything the decoder adds. NaN where the stager gave nothing.
+        Log-probability of that stage minus that of the best other one, at its first epoch: above 0, the
+        stager favours it. After calibration, before anything the decoder adds. NaN without evidence.
     bout_evidence_nats : float
         The same, summed over those of its `n_epochs` with evidence.
     is_early_rem : bool
         Whether it is REM soon after sleep onset, or held back by the clock.
     minutes_since_onset : float
-        From the decoded night's sleep onset, counted anew as the clock does; NaN before it.
+        From the decoded night's sleep onset, restarted as by the clock; NaN before it.
     n_removed : int
         How many of the stager's `n_epochs` have another stage in the decoded night.
     """
@@ -86,14 +86,14 @@ def rare_events(decoding: Decoding, *, within_minutes: float = SOON_MINUTES) -> 
     Parameters
     ----------
     decoding : Decoding
-        A decoded night, which knows what it was before.
+        A decoded night.
     within_minutes : float
         How soon after sleep onset REM is an event.
 
     Returns
     -------
     tuple of RareEvent
-        In order of time.
+        The events in order of time.
     """
     if not isinstance(decoding, Decoding):
         raise InputError(
@@ -113,12 +113,12 @@ def rare_events(decoding: Decoding, *, within_minutes: float = SOON_MINUTES) -> 
 
 
 def early_rem_removed(decoding: Decoding) -> tuple[RareEvent, ...]:
-    """Return the stager's early REM that the decoded night has no longer, or less than half of."""
+    """Return the stager's early REM that the decoded night has lost, or of which less than half is left."""
     return _described(decoding, _early_removed(decoding))
 
 
 def early_rem_removed_of_all(decodings: Sequence[Decoding]) -> list[int]:
-    """Return how many events `early_rem_removed` has of every night."""
+    """Return the number of `early_rem_removed` of every night."""
 
     def run(key: tuple[StageScheme, float], nights: list[Decoding]) -> list[int]:
         return _count_early_removed(nights, key[0], SOON_MINUTES * 60.0 / key[1])
@@ -129,10 +129,10 @@ def early_rem_removed_of_all(decodings: Sequence[Decoding]) -> list[int]:
 
 
 def _count_early_removed(nights: Sequence[Decoding], scheme: StageScheme, n_soon: float) -> list[int]:
-    """Count the early REM of nights of one scheme that they have less than half of.
+    """Count the bouts of early REM of which nights of one scheme have less than half left.
 
-    A bout of which more is left, but not all, may be removed too: that depends on where the decoded night
-    has events, and such a night is looked at by itself.
+    A bout of which more is left, but not all, may count, too: that depends on the events of the decoded
+    night, so such a night is counted by itself.
     """
     rem = scheme.rem_index
     if rem is None:
@@ -168,7 +168,7 @@ def _early_removed(decoding: Decoding) -> list[_Sighting]:
     def is_removed(event: _Sighting) -> bool:
         is_other = (before[event.epoch :] != rem).nonzero()[0]
         bout = labels[event.epoch :][: int(is_other[0]) if len(is_other) else None]
-        n_kept = int(np.count_nonzero(bout == rem))  # all of one that has grown together with another
+        n_kept = int(np.count_nonzero(bout == rem))  # all of a bout that merged with another
         return n_kept < len(bout) and (not event.in_after or 2 * n_kept < len(bout))
 
     return [each for each in _early_sightings(decoding) if each.in_before and is_removed(each)]
@@ -196,7 +196,7 @@ def _early_sightings(decoding: Decoding, soon: float = SOON_MINUTES) -> list[_Si
         for starts, known in zip(rem, early, strict=True)
     ]
     kinds = {f"REM within {soon:g} min of sleep onset": early, "REM held back by the clock": held_back}
-    return [_Sighting(kind, *match, True) for kind, places in kinds.items() for match in _matched(*places)]
+    return [_Sighting(kind, *match, True) for kind, epochs in kinds.items() for match in _matched(*epochs)]
 
 
 def _described(decoding: Decoding, sightings: Sequence[_Sighting]) -> tuple[RareEvent, ...]:
@@ -241,7 +241,7 @@ def _changes(labels: Labels, source: int, target: int, cuts: Sequence[int]) -> l
 
 
 def _matched(before: list[int], after: list[int]) -> list[tuple[int, bool, bool]]:
-    """Return events with where they occur; the nearest of the same kind are one event, each used once."""
+    """Return events, and in which night they occur; nearest ones of both nights are one event, each once."""
     there = set(after)
     reach = range(-TOLERANCE_EPOCHS, TOLERANCE_EPOCHS + 1)
     near = [(abs(step), i, i + step) for i in before for step in reach if i + step in there]
@@ -265,13 +265,13 @@ def _early_rem(labels: Labels, rem: Indices, scheme: StageScheme, n_soon: float)
 
 
 def _first_sleep(labels: Labels, scheme: StageScheme) -> tuple[int, ...]:
-    """Return the first epoch of sleep, or nothing without any."""
+    """Return the first epoch of sleep; empty without sleep."""
     asleep = (labels >= 0) & (labels != scheme.wake_index)
     return (int(asleep.argmax()),) if scheme.wake is not None and asleep.any() else ()
 
 
 def _held_back(decoding: Decoding, epochs: Indices) -> list[int]:
-    """Return those of the epochs at which the clock says that REM is rare."""
+    """Return the epochs at which REM is rare by the clock."""
     is_rare = _is_rem_rare(decoding)
     timed = epochs[epochs < len(is_rare)]
     rare: list[int] = timed[is_rare[timed]].tolist()
@@ -279,7 +279,7 @@ def _held_back(decoding: Decoding, epochs: Indices) -> list[int]:
 
 
 def _is_rem_rare(decoding: Decoding) -> Mask:
-    """Return at which of the first epochs experts score less than half of REM's share; later, nowhere."""
+    """Return a mask over the first epochs: where experts score less than half of REM's usual share."""
     clock, rem = decoding.night.clock, decoding.profile.scheme.rem_index
     if clock is None or rem is None:
         return np.zeros(0, dtype=bool)
@@ -287,7 +287,7 @@ def _is_rem_rare(decoding: Decoding) -> Mask:
 
 
 def _bouts_of(labels: Labels, stage: int | None) -> Indices:
-    """Return the first epoch of every bout of a stage; none of None."""
+    """Return the first epoch of every bout of a stage; empty if the stage is None."""
     is_stage = labels == (-2 if stage is None else stage)
     is_stage[1:] &= ~is_stage[:-1]
     starts: Indices = is_stage.nonzero()[0]

@@ -48,7 +48,7 @@ Convention = Literal["aasm", "yasa", "luna"]
 CONVENTIONS = ("aasm", "yasa", "luna")
 LONGEST_NIGHT_HOURS = 20.0  # our choice: longer recordings are days, in which no moment is bedtime
 FIRST_REM_SECONDS = (
-    120.0  # our choice, of 1 to 3 min: no single false epoch, and hardly a true bout, is missed
+    120.0  # our choice, of 1 to 3 min: single false epochs do not count, and hardly a true bout is missed
 )
 MOST_UNSCORED = 0.5  # our choice: with more of TIB unscored, efficiencies would say little about sleep
 
@@ -64,20 +64,20 @@ _UNSCORED_BYTE = UNSCORED % 256
 
 
 class SleepStatistics(NamedTuple):  # a dataclass takes a fifth longer to make, and fits make many
-    """What a study reports from one hypnogram. NaN where a quantity does not exist: see `reasons`.
+    """Sleep statistics of one hypnogram. NaN where a quantity does not exist: see `reasons`.
 
     The numbers are those of `stageguard.night.quantities.NIGHT`.
 
     Attributes
     ----------
     convention : str
-        Whose definitions: ``aasm``, ``yasa`` or ``luna``.
+        The definitions: ``aasm``, ``yasa`` or ``luna``.
     lights_off_epoch, lights_on_epoch : int
         First epoch of TIB, and first epoch after it.
     shortest_rem_epochs : int
-        How long the REM bout lasts that ends `rem_latency_bout_minutes`.
+        Shortest REM bout that ends `rem_latency_bout_minutes`.
     awakenings, awakenings_with_final : float
-        Wake bouts within SPT, and the same with the one that ended the night.
+        Wake bouts within SPT, and the same plus the final awakening.
     assumed : tuple of str
         What had to be assumed.
     zeitgeber : float or None
@@ -128,7 +128,7 @@ class SleepStatistics(NamedTuple):  # a dataclass takes a fifth longer to make, 
 
     @property
     def bouts(self) -> Mapping[str, int]:
-        """Number of bouts of every stage, those that lights cut included."""
+        """Number of bouts of every stage, including those that lights cut."""
         stages = bouts_of(np.frombuffer(self.epochs, dtype=np.int8)).stages
         n_bouts = np.bincount(stages + 1, minlength=self.scheme.n_stages + 1)[1:].tolist()
         return dict(zip(self.scheme.names, n_bouts, strict=True))
@@ -169,7 +169,7 @@ class SleepStatistics(NamedTuple):  # a dataclass takes a fifth longer to make, 
 
     @property
     def reasons(self) -> Mapping[str, str]:
-        """Name of each field that is NaN, and why it is."""
+        """Name of each field that is NaN, and the reason."""
         absent = [quantity for quantity in NIGHT if isnan(getattr(self, quantity.key))]
         reasons = {quantity.key: self._why(quantity.needs, quantity.unbroken_minutes) for quantity in absent}
         if not self.tst_minutes > 0.0:
@@ -241,12 +241,12 @@ def sleep_statistics(
     min_first_rem_seconds: float = FIRST_REM_SECONDS,
     lights_on_phase: str | None = None,
 ) -> SleepStatistics:
-    """Sleep statistics of one night.
+    """Return the sleep statistics of one night.
 
     Parameters
     ----------
     night : Hypnogram or Decoding
-        The scored night; of a decoding, what it decided.
+        The scored night; of a decoding, its hypnogram.
     convention : {"aasm", "yasa", "luna"}
         Whose definitions to use where they differ: see `stageguard.measures.statistics`.
     lights_off, lights_on : float, timedelta, datetime or str, optional
@@ -266,7 +266,7 @@ def sleep_statistics(
     Raises
     ------
     InputError
-        A convention nobody knows, or lights outside the night or without a start to count from.
+        The convention is unknown, or lights are outside the night or without a start to count from.
 
     Examples
     --------
@@ -312,9 +312,9 @@ class StatisticsOptions:
 def rem_latencies(
     hypnogram: Hypnogram, options: StatisticsOptions, labels: Labels | None = None
 ) -> tuple[float, float]:
-    """Return `rem_latency_minutes` and `rem_latency_bout_minutes` without what the other statistics take.
+    """Return `rem_latency_minutes` and `rem_latency_bout_minutes` without computing the other statistics.
 
-    With `labels`, of those in place of the hypnogram's.
+    `labels`, if passed, replace those of the hypnogram.
     """
     seconds, words = hypnogram.epoch_seconds, _words(hypnogram.scheme)
     seen, *_ = _time_in_bed(hypnogram, options.convention, *options.lights, labels)
@@ -353,7 +353,7 @@ def _time_in_bed(
 
 
 def _shortest_rem(min_first_rem_seconds: float, epoch_seconds: float) -> int:
-    """Return how many epochs the first REM bout lasts at least."""
+    """Return the length in epochs from which a REM bout counts as lasting."""
     seconds = checks.number(min_first_rem_seconds, "min_first_rem_seconds", low=0.0)
     return max(1, whole_epochs(seconds, epoch_seconds))
 
@@ -361,14 +361,14 @@ def _shortest_rem(min_first_rem_seconds: float, epoch_seconds: float) -> int:
 def _bout_latency(
     latency: float, epochs: bytes, rem: bytes, shortest_rem: int, epoch_seconds: float
 ) -> float:
-    """Return the latency of the first REM bout that is long enough, where that of the first REM is known."""
+    """Return the latency of the first REM bout that is long enough, from that of the first REM epoch."""
     onset = epochs.find(rem * shortest_rem)
     later = onset - epochs.find(rem)
     return NAN if onset < 0 else latency + later * epoch_seconds / 60.0
 
 
 class _Words(NamedTuple):
-    """A scheme in bytes. Counting takes time for each epoch found, so the commonest stage is what is left."""
+    """A scheme in bytes. To save time, the commonest stage is not counted: it is what is left."""
 
     letters: bytes  # table that turns a label into S (sleep), a blank (wake) or ? (unscored)
     wake: int | None
@@ -396,7 +396,7 @@ def _numbers(
     first, stop = text.find(b"S"), text.rfind(b"S") + 1
     inside = text[first:stop]
     spt = len(text.rstrip(b" ")) - first if convention == "luna" else stop - first
-    n_waso = inside.count(b" ") if unscored else counts[wake] - (n_epochs - len(inside))  # all wake outside
+    n_waso = inside.count(b" ") if unscored else counts[wake] - (n_epochs - len(inside))  # outside is wake
     n_awakenings = len(inside.split()) - 1
     n_from_sleep = n_awakenings - (inside.count(b"? ") if unscored else 0) + text.startswith(b" ", stop)
     sol = sol_5min = sol_10min = rem_latency = NAN
@@ -433,7 +433,7 @@ def _as_luna_sees(labels: Labels, scheme: StageScheme, epoch_seconds: float) -> 
     text = labels.tobytes().translate(letters)
     n_apart = whole_epochs(_APART_SLEEP_SECONDS, epoch_seconds) - 1
     asleep = [epoch for epoch, letter in enumerate(text) if letter == ord("S")][: n_apart + 1]
-    # from the latest on, which of the first sleep does a long wake separate from the rest?
+    # find the latest of the first sleep that a long wake separates from the rest
     for last in range(min(n_apart, len(asleep)) - 1, -1, -1):
         following = asleep[last + 1] if last + 1 < len(asleep) else len(text)
         if text.count(b" ", asleep[last], following) * epoch_seconds > _APART_WAKE_SECONDS:
@@ -461,13 +461,13 @@ def _words(scheme: StageScheme) -> _Words:
 
 @cache
 def _persistent_sleep(epoch_seconds: float) -> tuple[bytes, bytes]:
-    """Return 5 and 10 min of sleep."""
+    """Return 5 and 10 min of sleep as letters."""
     return b"S" * whole_epochs(300.0, epoch_seconds), b"S" * whole_epochs(600.0, epoch_seconds)
 
 
 @cache
 def _long_names(scheme: StageScheme) -> Mapping[str, str]:
-    """Return YASA's names of the stages where it has one."""
+    """Return YASA's names of the stages, where it has one."""
     names = {name: {"N": "NREM", "S": "SLEEP"}.get(canonical_name(name) or "", name) for name in scheme.names}
     names |= {} if scheme.wake is None else {scheme.wake: "WAKE"}
     return MappingProxyType(names | ({} if scheme.rem is None else {scheme.rem: "REM"}))

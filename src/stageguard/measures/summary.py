@@ -1,4 +1,4 @@
-"""What a person wants to know about a decoding: the rows of a before/after table, counts, remarks."""
+"""The summary of a decoding for people: the rows of a before/after table, counts, remarks."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
     from stageguard.profile.profile import Profile
 
 
-# What tables of the command line show: the joint score, indicators, statistics.
+# Quantities in tables of the command line: the joint score, indicators, statistics.
 SHOWN = {quantity.key: quantity for quantity in (JOINT, *INDICATORS, *NIGHT, ALL_BOUTS) if quantity.shown}
-MOST_OUTSIDE = 4  # indicators that are named where no rule smoothed
-MUCH_MINUTES = 10.0  # between counted and expected minutes: from here on a person is told
-MUCH_EARLY_REM_MINUTES = 5.0  # removed early REM that a person has to look at, in sum
+MOST_OUTSIDE = 4  # indicators that are named if no rule smoothed
+MUCH_MINUTES = 10.0  # smallest difference of counted and expected minutes that is mentioned
+MUCH_EARLY_REM_MINUTES = 5.0  # total of removed early REM from which a person should look at it
 DECODED_ROWS = tuple(key for key, quantity in SHOWN.items() if "decode" in quantity.shown)
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A measure before and after, and the experts' range where the profile knows one."""
+    """A measure before and after, and the experts' range if the profile has one."""
 
     key: str
     before: float
@@ -55,7 +55,7 @@ class Row:
     before_place: str = ""
     after_place: str = ""
     reason: str = ""
-    is_steered: bool = False  # the rule that set the strength brought it to what it aims at
+    is_steered: bool = False  # whether the rule that set the strength steered it to an aim
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values; places are below, inside or above the experts' range, or early."""
@@ -68,7 +68,7 @@ class Row:
         return row | ({"reason": self.reason} if self.reason else {})
 
     def cells(self) -> list[str]:
-        """Title, before, after and expert range as a table shows them."""
+        """Return title, before, after and expert range as a table shows them."""
         decimals = SHOWN[self.key].decimals
         band = "" if isnan(self.low) else f"{self.low:.{decimals}f} to {self.high:.{decimals}f}"
         values = ((self.before, self.before_place), (self.after, self.after_place))
@@ -90,15 +90,15 @@ def shown_rows(cohort: CohortTable) -> list[Quantity]:
 
 
 def titled(quantity: Quantity, title: str, cohort: CohortTable) -> str:
-    """Return a title, marked where a rule steered what it names."""
+    """Return a title, marked if a rule steered the quantity."""
     return f"{title} {STEERED_MARK}" if cohort.n_steered and quantity.follows_fragmentation else title
 
 
 def looking_like_experts(judged: Sequence[bool | None]) -> str:
-    """Return how many of many nights look like expert scoring."""
-    n_unjudged = sum(one is None for one in judged)
+    """Return in words how many nights look like expert scoring; None is a night that cannot be judged."""
+    n_unjudged = sum(verdict is None for verdict in judged)
     left_out = f" {n_unjudged:,} night{'s' * (n_unjudged != 1)} cannot be judged." if n_unjudged else ""
-    n_alike = sum(one is True for one in judged)
+    n_alike = sum(verdict is True for verdict in judged)
     return f"{n_alike:,} of {len(judged):,} nights look like expert scoring.{left_out}"
 
 
@@ -109,7 +109,7 @@ def _rows(
     *,
     is_steered: bool,
 ) -> list[Row]:
-    """Rows of the before/after table; a measure that neither has is left out."""
+    """Return the rows of the before/after table; a measure that neither night has is left out."""
     before, after = (measure(night, None, options) for night in nights)
     indicators = [each.measured for each in valid]
     rows = []
@@ -137,9 +137,9 @@ def _rows(
 
 
 def early_rem_words(decoding: Decoding, *, count_from: int = 0) -> tuple[str, ...]:
-    """Name each early REM of the stager's that decoding removed: when, how long, and how well supported.
+    """Describe each early REM of the stager that decoding removed: when, how long, and how well supported.
 
-    The first epoch has the number `count_from`.
+    Epochs are counted from `count_from`.
     """
     minutes = decoding.epoch_seconds / 60.0
     words = []
@@ -157,7 +157,7 @@ def early_rem_words(decoding: Decoding, *, count_from: int = 0) -> tuple[str, ..
 
 
 def early_rem_advice(decoding: Decoding) -> str:
-    """Say, where much early REM was removed, to look at it and how it is kept; nothing otherwise."""
+    """Return the advice to look at early REM if much was removed, and how to keep it; else empty."""
     minutes = sum(event.n_removed for event in early_rem_removed(decoding)) * decoding.epoch_seconds / 60.0
     if minutes < MUCH_EARLY_REM_MINUTES:
         return ""
@@ -173,7 +173,7 @@ def is_early_rem_odd(profile: Profile) -> bool:
 
 
 def expected_words(decoding: Decoding, estimates: Estimates, rows: Sequence[Row]) -> str:
-    """Say which minutes differ much by probabilities, and a REM latency that no row has; else nothing."""
+    """Return minutes that differ much by probabilities, and a REM latency that no row has; else empty."""
     window, scheme = slice(estimates.first_epoch, estimates.stop_epoch), decoding.profile.scheme
     labels = decoding.hypnogram.labels[window].astype(np.intp)
     n_shown = np.bincount(labels + 1, minlength=scheme.n_stages + 1)[1:]
@@ -206,7 +206,7 @@ def expected_words(decoding: Decoding, estimates: Estimates, rows: Sequence[Row]
 
 
 def deed_words(decoding: Decoding) -> str:
-    """Say what the guard did, and on a night that no rule smoothed what else changed it."""
+    """Return what the guard did and, if no rule smoothed the night, what else changed it."""
     strength = decoding.strength
     is_by_others = strength.step in ("untouched", "hard") and decoding.changed.any()
     by = f" Changed only by {' and '.join(decoding.other_causes)}." if is_by_others else ""
@@ -214,9 +214,10 @@ def deed_words(decoding: Decoding) -> str:
 
 
 def aside_words(decoding: Decoding, valid: Validity) -> str:
-    """Say, where no rule smoothed, how the night differs from expert scorings; nothing if it does not.
+    """Return how a night that no rule smoothed differs from expert scorings; empty if it does not.
 
-    Single bands are left by most expert nights: with a joint score, it decides, and uncommon transitions.
+    Most expert nights are outside some band, so the joint score decides, if there is one, and uncommon
+    transitions.
     """
     if decoding.strength.step not in ("untouched", "hard"):
         return ""
@@ -238,7 +239,7 @@ def aside_words(decoding: Decoding, valid: Validity) -> str:
 
 
 def range_note(decoding: Decoding, rows: Sequence[Row]) -> str:
-    """Say why a night that satisfies the strength's rule can lie outside the experts' range, or nothing."""
+    """Return why a night that satisfies the strength's rule lies outside the experts' range; else empty."""
     rule, strength = decoding.profile.strength, decoding.strength
     place = next((row.after_place for row in rows if row.key == "fragmentation_index"), "")
     if rule is None or strength.rule != "band" or place not in ("above", "below"):
@@ -252,7 +253,7 @@ def range_note(decoding: Decoding, rows: Sequence[Row]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NightFacts:
-    """What was recorded, and the profile it is held against."""
+    """Facts about a recording, and the profile it is compared with."""
 
     profile_name: str
     profile_sha256: str
@@ -262,7 +263,7 @@ class NightFacts:
 
     @classmethod
     def of(cls, night: Hypnogram, profile: Profile) -> NightFacts:
-        """Return them of a scored night."""
+        """Return the facts of a scored night."""
         return cls(profile.name, profile.sha256, night.scheme.names, night.n_epochs, night.epoch_seconds)
 
     def to_dict(self) -> dict[str, Any]:
@@ -277,7 +278,7 @@ class NightFacts:
 
 @dataclass(frozen=True, slots=True)
 class JointScores:
-    """The joint score before and after decoding, and what experts stay under; NaN where there is none."""
+    """The joint score before and after decoding, and the experts' threshold; NaN where there is none."""
 
     before: float = NAN
     after: float = NAN
@@ -285,7 +286,7 @@ class JointScores:
 
     @property
     def looks_like_experts(self) -> bool | None:
-        """Whether the decoded night does; None where it cannot be judged."""
+        """Whether the decoded night looks like expert scoring; None if it cannot be judged."""
         return None if isnan(self.after) else self.after <= self.threshold
 
 
@@ -294,14 +295,14 @@ UNJUDGED = JointScores()
 
 @dataclass(frozen=True, slots=True)
 class NightMeasures:
-    """What a row of a cohort's table says of a night: far less to compute than a summary."""
+    """The measures of a night in a cohort's table, far less to compute than a summary."""
 
     joint: JointScores
     early_rem_removed: tuple[str, ...]
     estimates: Estimates
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what a sidecar keeps for tables that are made from it, in plain types."""
+        """Return what a sidecar keeps for tables, in plain types."""
         return {"early_rem_removed": list(self.early_rem_removed), "estimates": self.estimates.to_dict()}
 
 
@@ -316,7 +317,7 @@ def joint_scores(decoding: Decoding) -> JointScores:
 
 
 def measures_of(decoding: Decoding, options: StatisticsOptions | None = None) -> NightMeasures:
-    """Return the measures of a decoding for a cohort's table; `options` tell its lights."""
+    """Return the measures of a decoding for a cohort's table; `options` include its lights."""
     has_lights = options is not None and options.lights != (None, None)
     return NightMeasures(
         joint=_joint(_validities(decoding, options)) if has_lights else joint_scores(decoding),
@@ -354,13 +355,13 @@ class NightSummary:
     advice: tuple[str, ...]
     range_note: str
     lights: str
-    aside: str  # loud, where no rule smoothed and the night is not as experts score
+    aside: str  # loud, if no rule smoothed and the night is not as experts score
     early_rem_removed: tuple[str, ...]
     early_rem_advice: str
     estimates: Estimates
-    # printed alone, from here on
+    # from here on only printed, not in `to_dict`
     deed: str  # what the guard did, in a sentence
-    expected: str  # minutes and REM latency by probabilities, where they differ
+    expected: str  # minutes and REM latency by probabilities, if they differ
     is_early_rem_odd: bool
 
     @property
@@ -370,7 +371,7 @@ class NightSummary:
 
     @property
     def measures(self) -> NightMeasures:
-        """What a row of a cohort's table says of it."""
+        """The measures of the night in a cohort's table."""
         return NightMeasures(self.joint, self.early_rem_removed, self.estimates)
 
     def to_dict(self) -> dict[str, Any]:
@@ -385,7 +386,7 @@ class NightSummary:
 
 
 def summary_of(decoding: Decoding, options: StatisticsOptions | None = None) -> NightSummary:
-    """Return what a person wants to know about a decoding; `options` tell its lights."""
+    """Return the summary of a decoding; `options` include its lights."""
     hypnogram, profile = decoding.hypnogram, decoding.profile
     nights = hypnogram_before(decoding), hypnogram
     moments = (None, None) if options is None else options.lights

@@ -1,13 +1,13 @@
 """Whether a hypnogram looks like expert scoring: validity indicators against two-sided expert bands.
 
-The joint score says whether, the bands say where a night differs. Neither says that it is right: a night can
-lie inside every band and agree with no expert. `measures.bands` counts the bands over experts' scorings.
+The joint score says whether a night differs, the bands say in what. Neither says that it is right: a night
+can lie inside every band and agree with no expert. `measures.bands` counts the bands over experts' scorings.
 
 The indicators are those of `stageguard.night.quantities`: stage changes and uncommon transitions among
 adjacent scored pairs, flips A-B-A of one epoch, and the complete bouts of each stage.
 
-A pair that touches an unscored epoch is no pair. A bout is complete when a scored epoch of another
-stage stands on either side. These are the definitions the bands of the profiles were counted with.
+A pair with an unscored epoch does not count. A bout is complete if a scored epoch of another stage is on
+either side. The bands of the profiles were counted with these definitions.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Value = tuple[float, str]  # a number, and why it is NaN
 PAPER_PAIRS = (("W", "R"), ("R", "N"))
 LONGEST_BOUT = np.int64(2**40)  # more epochs than a bout can have
 NO_JOINT = "the profile has no joint score of expert nights"
-SHORTEST_NIGHT_HOURS = 2.0  # scored; indicators of less are too uneven to belong to a range of nights
+SHORTEST_NIGHT_HOURS = 2.0  # scored hours; indicators of shorter nights vary too much for a range
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +59,13 @@ class Indicator:
     Attributes
     ----------
     name, unit : str
-        What it is, and in what unit.
+        Its name and its unit.
     value : float
-        NaN where it does not exist.
+        Its value; NaN if it does not exist.
     low, high : float
         The experts' range at this night's epoch length; NaN without one.
     place : str
-        ``below``, ``inside`` or ``above`` the range; ``no band`` where there is nothing to compare.
+        ``below``, ``inside`` or ``above`` the range; ``no band`` if there is nothing to compare.
     reason : str
         Why the value is NaN, or why a band of the profile does not apply; else empty.
     """
@@ -90,12 +90,12 @@ class Validity:
     Attributes
     ----------
     profile : str
-        Whose bands, pairs and minimum bouts.
+        Name of the profile with the bands, pairs and minimum bouts.
     n_epochs_scored, hours_scored : int, float
-        How much there was to look at.
+        How much of the night is scored.
     joint : Indicator
-        The joint score of the indicators, its range from 0 to what experts stay under; with a reason where
-        there is none.
+        The joint score of the indicators, its range from 0 to the experts' threshold; with a reason if there
+        is none.
     indicators : mapping
         Each indicator by name; the names are listed in `stageguard.night.quantities`.
     rare_pairs : mapping
@@ -103,7 +103,7 @@ class Validity:
     bouts_below_minimum : mapping
         Complete bouts shorter than the profile's minimum, for each stage that has one.
     expert_bouts_below_minimum, expert_bouts_lost : mapping or None
-        The same of an expert's scoring, and those of them that the night shows no epoch of; None without one.
+        The same in an expert's scoring, and those of which the night has no epoch; None without an expert.
     """
 
     profile: str
@@ -118,12 +118,12 @@ class Validity:
 
     @property
     def looks_like_experts(self) -> bool | None:
-        """Whether the joint score is one that expert nights have; None where there is none."""
+        """Whether the joint score is in the range of expert nights; None without a joint score."""
         return None if self.joint.place == "no band" else self.joint.place == "inside"
 
     @property
     def verdict(self) -> str:
-        """The same in words, to follow a subject such as "the night"."""
+        """`looks_like_experts` in words, to follow a subject such as "the night"."""
         if self.looks_like_experts is None:
             return f"cannot be judged: {self.joint.reason}"
         claim = "looks" if self.looks_like_experts else "does not look"
@@ -207,13 +207,13 @@ def validity(
     Parameters
     ----------
     night : Hypnogram or Decoding
-        The scored night; of a decoding, what it decided. Stages finer than the profile's are merged.
+        The scored night; of a decoding, its hypnogram. Stages finer than the profile's are merged.
     profile : Profile or str, optional
         Where the bands, rare pairs and minimum bouts come from; by default the decoding's own.
     expert : Hypnogram, optional
-        An expert's scoring of the same epochs, to count what a minimum bout takes away.
+        An expert's scoring of the same epochs, to count the bouts that a minimum bout removes.
     lights_off, lights_on : float, timedelta, datetime or str, optional
-        Measure what lies between them, as in `stageguard.sleep_statistics`; by default the whole recording.
+        Measure the night between them, as in `stageguard.sleep_statistics`; by default the whole recording.
 
     Returns
     -------
@@ -254,7 +254,7 @@ def validity_of(
     scored = night.merge(profile.scheme)
     is_whole = (first, stop) == (0, scored.n_epochs)
     hypnogram = scored if is_whole else replace(scored, labels=scored.labels[first:stop])
-    # an unscored epoch in every cut between segments: nothing is adjacent across it
+    # an unscored epoch in every cut between segments, so that no epochs are adjacent across it
     inside = [cut - first for cut in cuts if first < cut < stop]
     labels = np.insert(hypnogram.labels, inside, UNSCORED) if inside else hypnogram.labels
     epoch_seconds, names = hypnogram.epoch_seconds, profile.scheme.names
@@ -285,7 +285,7 @@ def validity_of(
 
 
 def joint_of(labels: Labels, profile: Profile, epoch_seconds: float, cuts: Sequence[int] = ()) -> Indicator:
-    """Return the joint score of labels whose segments begin at `cuts`, and nothing else of `validity_of`."""
+    """Return only the joint score of labels whose segments begin at `cuts`; see `validity_of`."""
     if profile.joint is None:
         return _absent(NO_JOINT)
     bouts = bouts_of(np.insert(labels, cuts, UNSCORED) if len(cuts) else labels)
@@ -313,7 +313,7 @@ def _profile_for(night: ScoredNight, profile: Profile | str | None) -> Profile:
         return Profile.load(profile)
     if isinstance(night, Decoding):
         return night.profile
-    hypnogram_of(night)  # says what was expected of the night, if it is neither
+    hypnogram_of(night)  # raises an error unless the night is a hypnogram
     raise InputError(
         Message(
             "a Hypnogram comes without a profile, expected one to take the expert bands from. Give its "
@@ -327,7 +327,7 @@ def _profile_for(night: ScoredNight, profile: Profile | str | None) -> Profile:
 def _pair_values(
     pairs: Ints, n_rare: int | None, scheme: StageScheme, epoch_seconds: float
 ) -> dict[str, Value]:
-    """Return what is counted on adjacent pairs."""
+    """Return the values that are counted on adjacent pairs."""
     n_pairs = int(pairs.sum())
     n_changes = n_pairs - int(np.trace(pairs))
     per_hour = 3600.0 / epoch_seconds
@@ -353,14 +353,14 @@ def _ratio(count: float | None, of: int, if_empty: str, if_none: str = "", scale
 
 
 def _paper_pairs(pairs: Ints, scheme: StageScheme) -> int | None:
-    """Return how many pairs are W to R or R to NREM, or None where stages cannot be told so."""
+    """Return how many pairs are W to R or R to NREM; None if the stages cannot be merged so."""
     is_paper = paper_mask(scheme)
     return None if is_paper is None else int(pairs[is_paper].sum())
 
 
 @lru_cache(maxsize=16)
 def paper_mask(scheme: StageScheme) -> Mask | None:
-    """Return which pairs of stages are W to R or R to NREM."""
+    """Return which pairs of stages are W to R or R to NREM; None if the stages cannot be merged so."""
     try:
         merge = scheme.merge_map(WNR3)
     except InputError:
@@ -376,7 +376,7 @@ def _flips(bouts: Bouts, hours: float) -> Value:
     if not hours:
         return NAN, "no epoch is scored"
     stages, lengths, complete = bouts.stages, bouts.lengths, bouts.complete
-    if not complete.any():  # so that three scored epochs lie in one bout, or in two neighbours
+    if not complete.any():  # then three scored epochs can only lie in one bout, or in two neighbours
         scored = np.where(stages != UNSCORED, lengths, 0)
         if (
             not ((scored[:-1] > 0) & (scored[1:] > 0) & (scored[:-1] + scored[1:] > 2)).any()
@@ -388,7 +388,7 @@ def _flips(bouts: Bouts, hours: float) -> Value:
 
 
 def _bout_values(bouts: Bouts, names: Sequence[str], epoch_seconds: float) -> dict[str, Value]:
-    """Return what is counted on the complete bouts of each stage."""
+    """Return the values that are counted on the complete bouts of each stage."""
     minutes, complete = epoch_seconds / 60.0, bouts.complete
     by_stage = np.sort(bouts.stages[complete] * LONGEST_BOUT + bouts.lengths[complete])  # then by length
     lengths = (by_stage % LONGEST_BOUT).tolist()
@@ -413,7 +413,7 @@ def _bout_values(bouts: Bouts, names: Sequence[str], epoch_seconds: float) -> di
 def _indicator(
     quantity: Quantity, value: float, reason: str, profile: Profile, epoch_seconds: float
 ) -> Indicator:
-    """Return a value beside the experts' band, brought to the night's epoch length."""
+    """Return a value with the experts' band at the night's epoch length."""
     name, unit = quantity.key, quantity.unit
     low, high = band_at(quantity, profile, epoch_seconds)
     if isnan(low) and name in profile.bands:
@@ -424,7 +424,7 @@ def _indicator(
 
 
 def band_at(quantity: Quantity, profile: Profile, epoch_seconds: float) -> tuple[float, float]:
-    """Return the experts' band of an indicator, brought to an epoch length; NaN where none applies."""
+    """Return the experts' band of an indicator at an epoch length; NaN if none applies."""
     band, scale = profile.bands.get(quantity.key), epoch_seconds / profile.epoch_seconds
     if band is None or (scale != 1.0 and quantity.epoch_rule == "single epochs"):
         return NAN, NAN

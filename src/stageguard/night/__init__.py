@@ -1,1 +1,1 @@
-"""The words: stages, hypnograms, hypnodensities, recordings, and how nights are aligned."""
+"""Stages, hypnograms, hypnodensities and recordings, and how nights are aligned."""

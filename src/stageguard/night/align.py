@@ -19,7 +19,7 @@ KEEP = ("common", "first")
 
 @dataclass(frozen=True, slots=True)
 class Aligned:
-    """Nights that cover the same epochs, in the order they were given, and what was done to get there."""
+    """Nights that cover the same epochs, in the order of the arguments, and notes on what was done."""
 
     nights: tuple[Night, ...]
     notes: tuple[str, ...] = ()
@@ -33,13 +33,13 @@ def merge_stages(night: AnyNight, scheme: StageScheme | str) -> AnyNight:
     Parameters
     ----------
     night : Hypnogram, Hypnodensity or another night of epochs
-        What to merge.
+        The night whose stages are merged.
     scheme : StageScheme or str
         The coarser scheme.
 
     Returns
     -------
-    the kind of night that was given
+    the same type as `night`
     """
     require_night(night)
     return night.merge(scheme)
@@ -58,26 +58,27 @@ def align(
     Parameters
     ----------
     *nights : Hypnogram or Hypnodensity
-        Two or more.
+        Two or more nights.
     epoch_seconds : float, optional
-        Length of the epochs wanted. Without it all must have the same.
+        Length of the resulting epochs. Without it, all nights must have epochs of the same length.
     keep : {"common", "first"}
-        The epochs that all have, or those of the first night; others are then unscored, or NaN.
+        Keep the epochs that all nights have, or those of the first night; epochs that another night lacks
+        are then unscored, or NaN.
     lights_off, lights_on : datetime or float, optional
-        Only epochs that lie wholly between these: times, or seconds from the beginning of the recording of
-        the first night.
+        Keep only epochs that lie wholly between these: times, or seconds from the beginning of the recording
+        of the first night.
     tolerance_seconds : float
-        Clocks that differ by less, after whole epochs, are one. More is an error, since no stage is moved
-        against the signal.
+        How far starts may be from a whole number of epochs apart. More is an error, since it would move
+        stages against the signal.
 
     Returns
     -------
     Aligned
-        Starts tell which epochs belong together. A night without one is of the recording of the first that
-        has one, and its `offset_seconds` tells where it lies there. Where only some have a time zone, it is
-        that of the others too. Nights of different lengths lose their last epochs, and a light's time
-        before the start may be that of the next day. Each is a note, and a warning. All have the start that
-        is known, and the first night's offset.
+        Nights are matched by their starts. A night without a start is taken to be of the same recording as
+        the first night that has one, and is placed by its `offset_seconds`. If only some starts have a time
+        zone, the others are taken to be in the same one. Nights of different lengths lose their last epochs,
+        and a time of lights before the start may be taken as that of the next day. Each of these is a note,
+        and a warning. All nights get the known start, and the first night's offset.
     """
     if len(nights) < 2:
         raise InputError(f"got {len(nights)} night{'s' * (len(nights) != 1)} to align, expected two or more.")
@@ -121,11 +122,10 @@ def _same_length(nights: Sequence[Night], epoch_seconds: float | None) -> list[N
 
 
 def _find_shifts(nights: Sequence[Night], tolerance: float) -> tuple[list[int], tuple[str, ...]]:
-    """Return epochs from the first night's start to that of each, and what was assumed.
+    """Return the number of epochs from the first night's start to each night's, and notes on assumptions.
 
-    Nights that say when they start are placed by their clocks, others by their offsets, as nights of the
-    recording of the first one that has a clock. Where only some starts have a time zone, it is that of the
-    others too.
+    Nights with a start are placed by it, others by their offsets in the recording of the first night that has
+    a start. If only some starts have a time zone, the others are taken to be in the same one.
     """
     clocks, notes = _clocks(nights)
     base = next((index for index, clock in enumerate(clocks) if clock is not None), 0)
@@ -141,15 +141,15 @@ def _find_shifts(nights: Sequence[Night], tolerance: float) -> tuple[list[int], 
         notes = (*notes, "not every night tells when it began: placed by their offsets in one recording")
     elif unknown and any(shifts):
         named = [part for index in unknown for part in (" and ", NightNumber(index + 1))][1:]
-        said = " do not tell when they began" if len(unknown) > 1 else " does not tell when it began"
-        notes = (*notes, Message(*named, said, ": taken to begin with ", NightNumber(base + 1)))
+        reason = " do not tell when they began" if len(unknown) > 1 else " does not tell when it began"
+        notes = (*notes, Message(*named, reason, ": taken to begin with ", NightNumber(base + 1)))
     elif unknown and len({night.n_epochs for night in nights}) > 1:
         notes = (*notes, "not every night tells when it began: all begin together")
     return [shift - shifts[0] for shift in shifts], notes
 
 
 def _clocks(nights: Sequence[Night]) -> tuple[list[datetime | None], tuple[str, ...]]:
-    """Return starts that can be compared."""
+    """Return starts that can be compared, missing time zones filled in, and notes on assumptions."""
     starts = [night.start for night in nights]
     zones = [start.tzinfo for start in starts if start is not None]
     zone = next((zone for zone in zones if zone is not None), None)
@@ -181,7 +181,7 @@ def _whole_epochs(apart: float, seconds: float, tolerance: float, pair: tuple[in
 def _refuse_apart(
     nights: Sequence[Night], shifts: Sequence[int], first: int, end: int, notes: Sequence[str]
 ) -> None:
-    """Refuse nights of which one has no epoch between two of the first night's."""
+    """Refuse nights if one of them has no epoch from `first` to `end`."""
     ends = [shift + night.n_epochs for shift, night in zip(shifts, nights, strict=True)]
     if first < end and all(shift < end and last > first for shift, last in zip(shifts, ends, strict=True)):
         return
@@ -198,7 +198,7 @@ def _refuse_apart(
 
 
 def _cut_notes(number: int, n_first: int, n_last: int) -> tuple[str, ...]:
-    """Say how many epochs a night loses at either end, and how many it gets."""
+    """Return notes on how many epochs a night loses, or gets as unscored ones, at either end."""
     notes = []
     for n, where in ((n_first, "first"), (n_last, "last")):
         epochs = f"{abs(n):,} epoch{'s' * (abs(n) != 1)}"
@@ -210,7 +210,7 @@ def _cut_notes(number: int, n_first: int, n_last: int) -> tuple[str, ...]:
 def _between_lights(
     night: Night, first: int, end: int, off: datetime | float | None, on: datetime | float | None
 ) -> tuple[int, int, tuple[str, ...]]:
-    """Return the first epoch after lights off and the one after the last before lights on, with notes."""
+    """Return the range of epochs between lights off and lights on, its end exclusive, with notes."""
     low, high = first, end
     notes: list[str] = []
     if off is not None:
@@ -228,7 +228,7 @@ def _between_lights(
 
 
 def _since(night: Night, moment: datetime | float, what: str) -> tuple[float, list[str]]:
-    """Return seconds from the first night's start to a moment, which may carry the wrong day."""
+    """Return seconds from the first night's start to a moment, whose date may be a day early, with notes."""
     if isinstance(moment, datetime):
         apart = _apart(night, moment, what)
         if what == "lights_on" or apart < -DAY_SECONDS / 2:

@@ -58,7 +58,7 @@ PAGE = {
 
 
 def top_down(scheme: StageScheme) -> list[int]:
-    """Stages from top to bottom: wake, REM, then ever deeper sleep; unknown names keep their order below."""
+    """Return stages from top to bottom: wake, REM, deeper and deeper sleep, then unknown names in order."""
     rank_of = {name: rank for rank, name in enumerate(STAGES)}
     return sorted(
         range(scheme.n_stages),
@@ -67,13 +67,13 @@ def top_down(scheme: StageScheme) -> list[int]:
 
 
 def stage_shade(scheme: StageScheme, stage: int) -> Shade:
-    """Colour of a stage; one without a known name gets a spare one."""
+    """Return the colour of a stage; a stage without a known name gets a spare colour."""
     known = STAGES.get(canonical_name(scheme.names[stage]) or "")
     return known or SPARE_STAGES[stage % len(SPARE_STAGES)]
 
 
 def css_variables() -> str:
-    """Return the table as custom properties, ``--ink`` or ``--stage-N2``, dark on screens that ask for it."""
+    """Return the colours as CSS properties such as ``--stage-N2``, dark on screens that ask for it."""
     shades = PAGE | {f"stage-{name}": shade for name, shade in STAGES.items()}
     light, dark = ("".join(f"--{name}:{shade[which]};" for name, shade in shades.items()) for which in (0, 1))
     return f":root{{{light}}}\n@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}\n"

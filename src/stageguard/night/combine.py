@@ -1,4 +1,4 @@
-"""One density of several stagers' or channels'."""
+"""Combine the densities of several stagers or channels into one."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ def combine(
     Parameters
     ----------
     densities : sequence of Hypnodensity, or Aligned
-        Of the same epochs and the same scheme (see `align` and `merge_stages`).
+        Densities of the same epochs in the same scheme (see `align` and `merge_stages`).
     method : {"mean", "log-pool"}
-        The weighted arithmetic mean, or the weighted geometric mean brought to a sum of 1: the second lets a
-        stager that excludes a stage weigh more.
+        The weighted arithmetic mean, or the weighted geometric mean scaled to a sum of 1. In the second, a
+        stager that excludes a stage has more influence.
     weights : sequence of float, optional
         One per density, not negative; by default equal. Only their ratios count.
 
     Returns
     -------
     Hypnodensity
-        An epoch without evidence in some of them is that of the others; without evidence in all of them it
-        stays without.
+        A density without evidence for an epoch is left out there. An epoch without evidence in any of them
+        has none in the result.
     """
-    given = densities.nights if isinstance(densities, Aligned) else densities
-    parts = _listed(given, "densities", "a list of densities")
+    nights = densities.nights if isinstance(densities, Aligned) else densities
+    parts = _listed(nights, "densities", "a list of densities")
     checks.choice(method, "method", METHODS)
     _refuse_different(parts)
     shares = _weights(weights, len(parts))
-    stack = np.stack([part.probabilities for part in parts])  # stager, epoch, stage
+    stack = np.stack([part.probabilities for part in parts])  # (n_densities, n_epochs, n_stages)
     has_evidence = ~np.isnan(stack[:, :, 0])
     share = np.where(has_evidence, shares[:, None], 0.0)
     total = share.sum(axis=0)
@@ -107,12 +107,12 @@ def _weights(weights: Sequence[float] | None, n_parts: int) -> Floats:
     if weights is None:
         return np.ones(n_parts)
     listed = _listed(weights, "weights", "a list with one number per density")
-    given = np.array([checks.number(weight, "a weight", low=0) for weight in listed])
-    if len(given) != n_parts:
-        raise InputError(f"got {len(given)} weights for {n_parts} densities, expected one each.")
-    if not given.max() > 0:
+    numbers = np.array([checks.number(weight, "a weight", low=0) for weight in listed])
+    if len(numbers) != n_parts:
+        raise InputError(f"got {len(numbers)} weights for {n_parts} densities, expected one each.")
+    if not numbers.max() > 0:
         raise InputError("all weights are 0, expected one above 0.")
-    scaled: Floats = given / given.max()  # so that no sum of them is too large for a float
+    scaled: Floats = numbers / numbers.max()  # so that their sum cannot overflow
     return scaled
 
 

@@ -19,9 +19,9 @@ SLACK_SECONDS = 0.01  # a recording that ends this short of an epoch's end still
 class EpochGrid:
     """Epochs of one length that follow each other from the recording's start."""
 
-    n_epochs: int  # a rest at the end that is shorter than an epoch belongs to none
+    n_epochs: int  # without a shorter rest at the end
     epoch_seconds: float
-    start: datetime | None = None  # when the first begins
+    start: datetime | None = None  # when the first epoch begins
 
     def __post_init__(self) -> None:
         """Check that there is an epoch."""
@@ -33,7 +33,7 @@ class EpochGrid:
 
     @classmethod
     def of(cls, recording: Recording, epoch_seconds: float | None = None) -> EpochGrid:
-        """Return the whole epochs of a recording's longest signal, by default as long as its scorings'."""
+        """Return the whole epochs of a recording's longest signal, by default as long as in its scorings."""
         length = scored_epoch_seconds(recording) if epoch_seconds is None else epoch_seconds
         if length is None:
             raise InputError(
@@ -59,7 +59,7 @@ class EpochGrid:
 
 
 def end_seconds(signal: Signal | Series) -> float:
-    """Return when a signal ends; a measurement at an uneven time lasts as long as the usual gap."""
+    """Return when a signal ends; the last measurement of a `Series` lasts as long as the median gap."""
     if isinstance(signal, Signal) or len(signal.times) < 2:
         return signal.seconds
     return signal.seconds + float(np.median(np.diff(signal.times)))

@@ -17,7 +17,7 @@ from stageguard.base.records import dataclass
 from stageguard.night.night import EpochTable, Exportable
 from stageguard.night.stages import StageScheme, as_scheme, canonical_name
 
-ROUNDED = 0.02  # a sum that is off by less may come from numbers with few digits
+ROUNDED = 0.02  # a row whose sum is off by no more may have been rounded to few digits
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -37,7 +37,7 @@ class Hypnodensity(EpochTable, Exportable):
     source : str or None
         Which stager, or which file, it came from.
     assumed, offset_seconds : tuple of str, float
-        What a reader assumed, and where the recording began: as of a `Hypnogram`.
+        What a reader assumed, and where the recording began, as in `Hypnogram`.
 
     Examples
     --------
@@ -60,7 +60,7 @@ class Hypnodensity(EpochTable, Exportable):
         return self.probabilities
 
     def with_rows(self, rows: npt.NDArray[Any], **changes: Any) -> Hypnodensity:
-        """Return a density of other probabilities, described alike but for the changes."""
+        """Return a density with other probabilities, and with other fields as in `changes`."""
         described = {item.name: getattr(self, item.name) for item in fields(Hypnodensity)[1:]}
         return Hypnodensity(rows, **{**described, **changes})
 
@@ -108,7 +108,7 @@ def as_float_matrix(
 ) -> Floats:
     """Return anything array-like as a C-ordered float64 matrix (n_epochs, n_stages); names are for messages.
 
-    No copy is made of what is one already. A fully masked row becomes a row of NaN.
+    An array that is such a matrix already is not copied. A fully masked row becomes a row of NaN.
     """
     if type(array) is np.ndarray and array.dtype == np.float64 and array.flags.c_contiguous:
         matrix = array
@@ -120,10 +120,10 @@ def as_float_matrix(
 
 
 def merge_columns(matrix: Floats, finer: StageScheme, coarser: StageScheme) -> Floats:
-    """Return the probabilities of a coarser scheme's stages, each the sum of those merged into it."""
+    """Return the probabilities in a coarser scheme, summed over the stages that are merged."""
     merged = np.zeros((len(matrix), coarser.n_stages))
     targets = finer.merge_map(coarser)
-    # in the order of the names, so that the last digit, which may decide a tie, depends on no column order
+    # summed in order of names: the last digit may decide a tie, and must not depend on the order of columns
     for name in sorted(finer.names, key=lambda name: (canonical_name(name) or "", name)):
         stage = finer.names.index(name)
         merged[:, targets[stage]] += matrix[:, stage]
@@ -153,7 +153,7 @@ def explain_bad_probabilities(matrix: Floats, names: Sequence[str]) -> InputErro
         sums = matrix.sum(axis=1)
     deviation = np.nan_to_num(np.abs(sums - 1))
     bad = partly_missing | outside.any(axis=1) | (deviation > SUM_TOLERANCE)
-    # whoever found it bad may have summed in another order, and a row be bad by the last digit only
+    # the check before may have summed in another order, so that no row is bad by these sums
     row = int(bad.argmax() if bad.any() else deviation.argmax())
     rounded: tuple[object, ...] = ()
     if partly_missing[row]:
@@ -182,7 +182,7 @@ def explain_bad_probabilities(matrix: Floats, names: Sequence[str]) -> InputErro
 
 
 def _look_alike(values: Floats, sums: Floats) -> str:
-    """Return what numbers that are mostly no probabilities look like instead, and what to do."""
+    """Return advice on numbers that are mostly no probabilities: what they look like, and what to do."""
     if values.max() <= SUM_TOLERANCE and np.allclose(np.exp(values).sum(axis=1), 1, atol=1e-2):
         return Message("These look like log-probabilities: pass ", Argument("log", True), ".")
     if np.allclose(sums, 1, atol=SUM_TOLERANCE):

@@ -26,7 +26,7 @@ class Hypnogram(EpochTable, ExportableStages):
     Parameters
     ----------
     labels : array of int, shape (n_epochs,)
-        Indices of ``scheme.names``; ``UNSCORED`` (-1) where nobody decided. Kept as read-only int8.
+        Indices of ``scheme.names``, or ``UNSCORED`` (-1). Kept as read-only int8.
     scheme : StageScheme
         What the labels mean.
     epoch_seconds : float
@@ -36,7 +36,7 @@ class Hypnogram(EpochTable, ExportableStages):
     scorer : str or None
         Who or what scored it.
     assumed : tuple of str
-        What a reader assumed or left out, one remark each. Two hypnograms may be equal that differ in it.
+        What a reader assumed or left out, one remark each. Hypnograms that differ only in it are equal.
     offset_seconds : float
         Seconds from the beginning of the recording to the first epoch: 0 where the recording begins with it.
 
@@ -66,7 +66,7 @@ class Hypnogram(EpochTable, ExportableStages):
         return self.labels
 
     def with_rows(self, rows: npt.NDArray[Any], **changes: Any) -> Hypnogram:
-        """Return a hypnogram of other labels, described alike but for the changes."""
+        """Return a hypnogram with other labels, and with other fields as in `changes`."""
         return replace(self, labels=rows, **changes)
 
     @property
@@ -76,11 +76,11 @@ class Hypnogram(EpochTable, ExportableStages):
         return np.array((*self.scheme.names, UNSCORED_NAME))[self.labels]
 
     def merge(self, scheme: StageScheme | str) -> Hypnogram:
-        """Return the hypnogram in a coarser scheme, or as it is."""
+        """Return the hypnogram in a coarser scheme, or unchanged if that is its scheme."""
         coarser = as_scheme(scheme)
         if coarser == self.scheme:
             return self
-        stages = np.append(self.scheme.merge_map(coarser), UNSCORED).astype(np.int8)  # -1 is the last
+        stages = np.append(self.scheme.merge_map(coarser), UNSCORED).astype(np.int8)  # -1 finds the last
         return self.with_rows(stages[self.labels], scheme=coarser)
 
     def clock_at(self, epoch: int) -> datetime | None:

@@ -1,4 +1,4 @@
-"""Moments of a recording, told in seconds or by a clock, and the epochs that begin there."""
+"""Moments of a recording, in seconds or as times of the clock, and the epochs that begin there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
 
 
 def epoch_at(hypnogram: Hypnogram, moment: Moment, what: str, after: int = 0) -> int:
-    """Return the epoch that begins nearest to a moment given in seconds or as a time; `what` is asked for."""
+    """Return the epoch that begins nearest to a moment in seconds or as a time.
+
+    `what` names the moment in messages. A time of day of ``lights_on`` is the next one after epoch `after`.
+    """
     n_epochs, epoch_seconds = hypnogram.n_epochs, hypnogram.epoch_seconds
     seconds = _seconds_from_start(hypnogram, moment, what, after * epoch_seconds)
     epoch = math.floor(seconds / epoch_seconds + 0.5)
@@ -64,7 +67,7 @@ def _seconds_from_start(hypnogram: Hypnogram, moment: Moment, what: str, after: 
 
 
 def time_of_day(hypnogram: Hypnogram, moment: str | datetime, what: str) -> float:
-    """Return when the recording starts, in seconds after midnight."""
+    """Return when the first epoch begins, in seconds after midnight; the start must be known."""
     start = hypnogram.start
     if start is None:
         raise _wrong_moment(

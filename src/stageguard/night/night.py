@@ -1,4 +1,4 @@
-"""What hypnograms and hypnodensities share: rows of epochs, when they are, and how they are handed on."""
+"""What hypnograms and hypnodensities share: rows of epochs, their times, and export to other tools."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Exportable:
         *,
         annotations_from: str | os.PathLike[str] | None = None,
     ) -> Any:
-        """Write it in a tool's format; the `Written` returned has the files and what they could not carry."""
+        """Write the night in a tool's format; return a `Written` with the files and what they cannot hold."""
         save = load("formats.convert:save")
         return save(self, path, format=format, overwrite=overwrite, annotations_from=annotations_from)
 
@@ -44,7 +44,7 @@ class Exportable:
 
 
 class ExportableStages(Exportable):
-    """A night of stages, which other tools have objects for."""
+    """A night of stages that can also be turned into other tools' objects."""
 
     __slots__ = ()
 
@@ -74,13 +74,13 @@ class EpochTable:
 
     @abstractmethod
     def with_rows(self, rows: npt.NDArray[Any], **changes: Any) -> Self:
-        """Return a night of other rows, described alike but for the changes."""
+        """Return a night with other rows, and with other fields as in `changes`."""
 
     @classmethod
     def trusted(cls, rows: npt.NDArray[Any], *described: Any) -> Self:
-        """Return a night of all its fields, in order, that are known to be right; the rows become read-only.
+        """Return a night from the values of all fields, in order, without checks; the rows become read-only.
 
-        Nobody else may hold the rows to write to them.
+        The caller must not keep a view of the rows that can be written to.
         """
         night, put = object.__new__(cls), object.__setattr__
         rows.flags.writeable = False
@@ -99,7 +99,7 @@ class EpochTable:
         return len(self.rows)
 
     def _check_description(self, author: str) -> None:
-        """Check every field but the rows; `author` is the field that says where they come from."""
+        """Check every field but the rows; `author` is the field that names their source."""
         object.__setattr__(self, "scheme", as_scheme(self.scheme))
         object.__setattr__(self, "epoch_seconds", checks.epoch_seconds(self.epoch_seconds))
         checks.start(self.start)
@@ -110,7 +110,7 @@ class EpochTable:
         object.__setattr__(self, "offset_seconds", offset_seconds)
 
     def _description(self) -> tuple[Any, ...]:
-        """Return the fields by which nights are compared, but for the rows."""
+        """Return the fields that are compared, without the rows."""
         return tuple(getattr(self, f.name) for f in fields(self)[1:] if f.compare)  # type: ignore[arg-type]
 
     def _is_equal(self, other: EpochTable) -> bool:
@@ -120,11 +120,11 @@ class EpochTable:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Unpickle so that the rows are read-only again; they were checked before."""
+        """Pickle so that the rows are read-only again when unpickled, without another check."""
         return type(self).trusted, tuple(getattr(self, f.name) for f in fields(self))  # type: ignore[arg-type]
 
     def __repr__(self) -> str:
-        """Return the length and what is known of it, on one line."""
+        """Return the length and other facts of the night, on one line."""
         return f"<{type(self).__name__} {', '.join(self._facts())}>"
 
     def _facts(self) -> list[str]:

@@ -33,7 +33,7 @@ STEERED_MARK = "†"
 
 
 def steered_words(n_nights: int) -> str:
-    """Return what the mark says, of that many nights."""
+    """Return the footnote that explains the mark, for a number of nights."""
     where = "" if n_nights == 1 else f" on {n_nights:,} nights"
     return f"{STEERED_MARK} steered{where} by the rule that set the strength: no finding about the sleeper"
 
@@ -42,30 +42,30 @@ def steered_words(n_nights: int) -> str:
 class Quantity:
     """A sleep statistic or a validity indicator, and how people see it."""
 
-    key: str  # field of `SleepStatistics` or the indicator; of a stage, followed by ``_`` and the stage
+    key: str  # field of `SleepStatistics`, or an indicator; ``of`` adds ``_`` and the stage
     title: str  # what the codebook calls it; ``{stage}`` and ``{phase}`` are filled in
-    definition: str  # what it is
-    unit: str  # in full; ``count`` of things that are counted
-    decimals: int  # how many digits make sense
+    definition: str
+    unit: str  # in full; ``count`` for things that are counted
+    decimals: int  # how many make sense
     abbreviation: str = ""  # in brackets after the title in reports, and alone in narrow tables
     yasa_key: str = ""  # in `SleepStatistics.to_dict`; by default the abbreviation
     label: str = ""  # in reports; by default the title and the abbreviation
     heading: str = ""  # in wide tables of the command line; by default the title and the unit
     short_heading: str = ""  # in narrow ones; by default the abbreviation or title and the short unit
-    # reported: what studies report, which gets intervals and endpoints; interval: gets an interval and is no
-    # endpoint of its own; decode, cohort, night row: in the before/after table, in tables of means and
-    # differences, in a row per night
+    # where it appears. reported: studies report it, so it gets an interval and is an endpoint of a fit;
+    # interval: it gets an interval only; decode: in the before/after table; cohort: in tables of means and
+    # differences; night row: in tables with a row per night
     shown: tuple[Shown, ...] = ()
-    reported_key: str = ""  # of a stage's quantity that studies report: among intervals and endpoints
+    reported_key: str = ""  # key among intervals and endpoints, for a stage's quantity that studies report
     report_row: int = 99  # orders the rows of a report
-    needs: tuple[Need, ...] = ()  # without what it does not exist, scored sleep aside
+    needs: tuple[Need, ...] = ()  # what a night must have, besides scored sleep, for it to exist
     unbroken_minutes: int = 0  # how much sleep without a break it needs
-    follows_fragmentation: bool = False  # a rule that aims at fragmentation steers it
+    follows_fragmentation: bool = False  # whether a rule that aims at fragmentation steers it
     early_below: float = nan  # minutes below which a latency is worth a second look
-    # a band, at another epoch length than the profile's, stays the same; grows with the epoch, being counted
-    # per pair of epochs; or means something else, being about single epochs
+    # what happens to its band at another epoch length. same: nothing; per pair: it grows with the epoch,
+    # being counted per pair of epochs; single epochs: it has another meaning
     epoch_rule: EpochRule = "same"
-    # added before the log is taken of what can be 0: our choice, about one in a night
+    # added before the log of a value that can be 0; our choice, about one event per night
     log_offset: float = 0.0
 
     def __post_init__(self) -> None:
@@ -83,12 +83,12 @@ class Quantity:
 
     @property
     def short_unit(self) -> str:
-        """The unit without what it is a share of; empty for counts."""
+        """The unit without its denominator: "%" for "% of TIB"; empty for counts."""
         return "" if self.unit == "count" else self.unit.partition(" of ")[0]
 
     @property
     def is_latency(self) -> bool:
-        """Whether it is the time until something comes, which may never come."""
+        """Whether it is the time until an event, which may never happen."""
         return self.unit == "min" and "bedtime" in self.needs
 
     def is_early(self, minutes: float) -> bool:
@@ -119,7 +119,7 @@ class Quantity:
 _WITH_STAGE = ("title", "definition", "label", "heading", "short_heading")
 
 # fmt: off
-# Of a whole night, in the order of a cohort's columns.
+# Quantities of a whole night, in the order of a cohort's columns.
 NIGHT = (
     Quantity("tib_minutes", "Time in bed", "lights off to lights on, or the recording", "min", 1, "TIB",
              report_row=15),
@@ -165,7 +165,7 @@ NIGHT = (
 ALL_BOUTS = Quantity("bouts", "Bouts", "of any stage", "count", 0, shown=("decode", "cohort"),
                      follows_fragmentation=True)
 
-# Of each stage; the label heads their rows in a report.
+# Quantities of each stage; the label heads their rows in a report.
 STAGE = (
     Quantity("stage_minutes", "Time in {stage}", "", "min", 1, label="Time per stage",
              shown=("reported",), reported_key="minutes"),
@@ -175,7 +175,7 @@ STAGE = (
              shown=("reported",), reported_key="bouts", follows_fragmentation=True),
 )
 
-# What a decoded night's probabilities say beyond its stages; see `stageguard.measures.estimates`.
+# Estimates from the probabilities of a decoded night; see `stageguard.measures.estimates`.
 ESTIMATES = (
     Quantity("expected_tst_minutes", "Expected total sleep time",
              "sum of the probabilities of sleep, or by the estimator that the profile names", "min", 1,
@@ -191,7 +191,7 @@ STAGE_ESTIMATES = (
              short_heading="{stage}, expected (% of TST)", shown=("cohort",)),
 )
 
-# Of each stage in the light and in the dark phase.
+# Quantities of each stage in the light and in the dark phase.
 PHASE = (
     Quantity("stage_minutes", "Time in {stage} in the {phase} phase", "", "min", 1),
     Quantity("stage_percent", "Share of {stage} in the {phase} phase", "", "% of scored time", 1,
@@ -202,7 +202,7 @@ PHASE = (
              "min", 2, follows_fragmentation=True),
 )
 
-# Indicators in one number, `profile.joint`.
+# All indicators in one number, by `profile.joint`.
 JOINT = Quantity("joint_score", "Joint score", "how far its indicators are from those of expert scorings",
                  "SD of expert nights", 2, heading="Joint score (SD from expert scorings)",
                  short_heading="Joint score", shown=("decode", "cohort", "night row"))
@@ -242,7 +242,7 @@ STAGE_INDICATORS = (
 )
 # fmt: on
 
-# What studies report: of the night, and of each stage; and what has an interval.
+# What studies report of the night, what gets an interval, and what studies report of each stage.
 REPORTED = tuple(quantity for quantity in NIGHT if "reported" in quantity.shown)
 WITH_INTERVAL = tuple(quantity for quantity in NIGHT if {"reported", "interval"} & set(quantity.shown))
 REPORTED_OF_STAGE = tuple(quantity for quantity in STAGE if "reported" in quantity.shown)
@@ -250,7 +250,7 @@ REPORTED_OF_STAGE = tuple(quantity for quantity in STAGE if "reported" in quanti
 
 @cache
 def indicators_of(stages: tuple[str, ...]) -> Mapping[str, Quantity]:
-    """Return the indicators of a night in these stages by key, those of the stages last."""
+    """Return the indicators of a night in these stages, by key; those of single stages come last."""
     of_stages = [quantity.of(stage) for stage in stages for quantity in STAGE_INDICATORS]
     return MappingProxyType({quantity.key: quantity for quantity in (*INDICATORS, *of_stages)})
 

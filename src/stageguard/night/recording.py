@@ -19,13 +19,13 @@ from stageguard.night.hypnogram import Hypnogram
 
 
 class Samples(Protocol):
-    """Numbers that may stay in a file until a slice of them is asked for."""
+    """Samples that may stay in a file until a slice of them is read."""
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of samples."""
 
     def __getitem__(self, where: slice) -> npt.NDArray[np.generic]:
-        """Return those of a slice with step 1, in the signal's unit."""
+        """Return the samples of a slice with step 1, in the signal's unit."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,14 +35,14 @@ class Signal:
     Parameters
     ----------
     name : str
-        What the file calls it.
+        Name of the channel in the file.
     samples : array or anything with a length that can be sliced
-        In `unit`. NaN where the sensor gave nothing. A channel of a long recording stays in its file and is
-        read slice by slice.
+        Values in `unit`, NaN where the sensor gave none. A channel of a long recording stays in its file and
+        is read slice by slice.
     rate_hz : float
         Samples per second.
     unit : str
-        Unit of the samples: "uV", "V", "g", "bpm", "counts", "%", "rad", or "" where it has none.
+        Unit of the samples: "uV", "V", "g", "bpm", "counts", "%", "rad", or "" if they have none.
     """
 
     name: str
@@ -87,7 +87,7 @@ class Series:
     Parameters
     ----------
     name : str
-        What the file calls it.
+        Name of the series in the file.
     times : array (n,)
         Seconds since the recording's start, never decreasing; may begin before it.
     values : array (n,) or (n, d)
@@ -136,17 +136,17 @@ class Recording:
     id : str
         Name of the recording, unique within its dataset.
     subject : str
-        Whose it is. Two nights of one person carry the same subject, so that no split can part them.
+        Who was recorded. All nights of a person have the same subject, so that no split separates them.
     signals : mapping of str to Signal or Series
         By role ("eeg", "emg", "ecg", "thorax", "radar_i", ...) where the reader knows it, else by name.
     scorings : mapping of str to Hypnogram, optional
-        By scorer. Epoch 0 of each begins at the recording's start.
+        Hypnograms by scorer. Epoch 0 of each begins at the recording's start.
     start : datetime, optional
         When the recording began.
     lights_off_seconds, lights_on_seconds : float, optional
-        Since the start.
+        Seconds since the start.
     covariates : mapping, optional
-        Age, sex, AHI and whatever else is known of the sleeper.
+        Age, sex, AHI and other facts about the sleeper.
     is_synthetic : bool
         Whether it was simulated.
     source : str, optional
@@ -165,7 +165,7 @@ class Recording:
     source: str | None = None
 
     def __post_init__(self) -> None:
-        """Check that the recording says whose it is, and freeze the mappings."""
+        """Check that the recording has an id and a subject, and freeze the mappings."""
         for what in ("id", "subject"):
             value = getattr(self, what)
             if not isinstance(value, str) or not value.strip():
@@ -182,7 +182,7 @@ class Recording:
         )
 
     def __repr__(self) -> str:
-        """Return what is there, without a sample."""
+        """Return an overview of the recording, without reading samples."""
         return (
             f"<Recording {self.id!r} of {self.subject!r}, {self.seconds / 3600:.3g} h, "
             f"signals {' '.join(self.signals) or 'none'}, scorings {' '.join(self.scorings) or 'none'}"
@@ -191,7 +191,7 @@ class Recording:
 
     @staticmethod
     def check(recording: object) -> None:
-        """Refuse anything but a recording; the error says how to get one."""
+        """Refuse anything but a recording; the error says how to read one."""
         if not isinstance(recording, Recording):
             raise InputError(
                 f"the recording is {checks.shown(recording)}, expected a Recording. "

@@ -96,7 +96,7 @@ class StageScheme:
 
     @classmethod
     def custom(cls, names: Iterable[str], wake: str | None = None, rem: str | None = None) -> StageScheme:
-        """Return a scheme of one's own, or the standard one that equals it."""
+        """Return a scheme of your own, or the standard scheme that equals it."""
         scheme = cls("custom", _checked_names(names), wake, rem)
         for standard in SCHEMES.values():
             if (standard.names, standard.wake, standard.rem) == (scheme.names, wake, rem):
@@ -124,7 +124,7 @@ class StageScheme:
         return tuple(name for name in self.names if name != self.wake)
 
     def index(self, text: str) -> int:
-        """Return the label of a stage given by its exact name or by any alias of it."""
+        """Return the label of a stage, by its exact name or by an alias."""
         if not isinstance(text, str):
             raise InputError(f"stage is {checks.shown(text)}, expected a name. Known: {_listed(self.names)}.")
         if text in self.names:
@@ -138,7 +138,7 @@ class StageScheme:
         )
 
     def merge_map(self, coarser: StageScheme) -> Indices:
-        """Return, for each of these stages, its label in a coarser scheme."""
+        """Return the label in a coarser scheme of each stage of this scheme."""
         labels = []
         for name in self.names:
             target = next((c for n in self._broader(name) if (c := coarser._counterpart(n))), None)
@@ -157,12 +157,12 @@ class StageScheme:
         return np.array(labels, dtype=np.intp)
 
     def _alias(self, text: str) -> str | None:
-        """Return the only one of its names that means the same as the text, or None."""
+        """Return the stage that means the same as the text, or None unless there is exactly one."""
         same = [name for name in self.names if _meaning(name) == _meaning(text)]
         return same[0] if len(same) == 1 else None
 
     def _broader(self, name: str) -> list[str]:
-        """Return the name and ever broader canonical names for it, by its role or by the alias table."""
+        """Return the name and ever broader canonical names for it, by its role or by the table of aliases."""
         if name == self.wake:
             return [name, "W"]
         meaning = "R" if name == self.rem else canonical_name(name)
@@ -175,7 +175,7 @@ class StageScheme:
         return chain
 
     def _counterpart(self, name: str) -> str | None:
-        """Return which of its stages a (canonical) name stands for, by name, role or alias."""
+        """Return the stage that a (canonical) name stands for, by name, role or alias, or None."""
         if name in self.names:
             return name
         role = {"W": self.wake, "R": self.rem}.get(name)
@@ -183,14 +183,14 @@ class StageScheme:
 
 
 def as_scheme(scheme: StageScheme | str) -> StageScheme:
-    """Return a scheme given as such or by the name of a standard one."""
+    """Return the scheme itself, or the standard scheme of this name."""
     return scheme if isinstance(scheme, StageScheme) else StageScheme.named(scheme)
 
 
 def scheme_for(names: Sequence[str]) -> tuple[StageScheme, Indices]:
-    """Return the standard scheme these column names are, and the column of each of its stages.
+    """Return the standard scheme of these column names, and the column of each of its stages.
 
-    Names may come in any order and by any alias. N3 beside light sleep is deep sleep.
+    Names may come in any order and as any alias. N3 together with light sleep means deep sleep.
     """
     columns: dict[str, int] = {}
     for column, name in enumerate(names):

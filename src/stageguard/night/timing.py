@@ -1,4 +1,4 @@
-"""Nights in time: the moments their epochs begin, parts of them, and epochs of another length."""
+"""Starts of nights, parts of nights, and epochs of another length."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from stageguard.night.hypnogram import UNSCORED, Hypnogram
 
 Night = Hypnogram | Hypnodensity
 AnyNight = TypeVar("AnyNight", Hypnogram, Hypnodensity, Hypnogram | Hypnodensity)
-TIE = 1e-9  # of an epoch: shares that differ by less are the same
+TIE = 1e-9  # shares of an epoch that differ by less are equal
 
 
 def elapsed(start: datetime, end: datetime) -> float:
@@ -30,32 +30,32 @@ def elapsed(start: datetime, end: datetime) -> float:
 
 
 def later(start: datetime, seconds: float) -> datetime:
-    """Return the moment so many seconds after another, in its zone, also across a change of clocks."""
+    """Return the moment some seconds after `start`, in its time zone, also across a change of clocks."""
     if start.tzinfo is None:
         return start + timedelta(seconds=seconds)
     return (start.astimezone(UTC) + timedelta(seconds=seconds)).astimezone(start.tzinfo)
 
 
 def begun(night: AnyNight, recording_began: datetime | None) -> AnyNight:
-    """Return a night with the start that its recording's gives it, unless it has one."""
+    """Return a night with the start that follows from its recording's start, unless it has one."""
     if night.start is not None or recording_began is None:
         return night
     return replace(night, start=later(recording_began, night.offset_seconds))
 
 
 def recording_start(night: Night) -> datetime | None:
-    """Return when a night's recording began, where its start is known."""
+    """Return when a night's recording began; None if the night's start is not known."""
     return None if night.start is None else later(night.start, -night.offset_seconds)
 
 
 def from_recording_start(night: AnyNight) -> AnyNight:
-    """Return a night with the whole epochs from the recording's start to its first, unscored or NaN."""
+    """Return a night with whole epochs added back to the recording's start, unscored or NaN."""
     n_before = int(night.offset_seconds / night.epoch_seconds + TIE)
     return part_of(night, -n_before, night.n_epochs) if n_before else night
 
 
 def part_of(night: AnyNight, first: int, end: int) -> AnyNight:
-    """Return epochs of a night from first to end, unscored or NaN where it has none."""
+    """Return the epochs from `first` to `end` (exclusive), unscored or NaN where the night has none."""
     seconds = first * night.epoch_seconds
     start = None if night.start is None else later(night.start, seconds)
     offset = max(round(night.offset_seconds + seconds, 9), 0.0)
@@ -72,16 +72,16 @@ def reepoch(night: AnyNight, epoch_seconds: float) -> AnyNight:
     Parameters
     ----------
     night : Hypnogram or Hypnodensity
-        Epochs of any length.
+        A night with epochs of any length.
     epoch_seconds : float
-        Length of the epochs wanted, shorter or longer; it need not be a multiple.
+        The new length of epochs, shorter or longer; it need not be a multiple of the old one.
 
     Returns
     -------
     Hypnogram or Hypnodensity
-        A hypnogram's epoch gets the stage that holds for most of it; of two that hold equally long, that of
-        the epoch before, else the first. Probabilities are averaged over the time they hold. An epoch of
-        which less than half was scored, or has evidence, is unscored, or NaN. A rest at the end that is
+        In a hypnogram, a new epoch gets the stage that holds longest in it; in a tie, the stage of the epoch
+        before, else the stage that comes first. Probabilities are averaged over the time they hold. An epoch
+        of which less than half was scored, or has evidence, is unscored, or NaN. A rest at the end that is
         shorter than an epoch is dropped, with a warning.
     """
     require_night(night)
@@ -98,30 +98,30 @@ def reepoch(night: AnyNight, epoch_seconds: float) -> AnyNight:
 
 def reepoch_labels(labels: npt.ArrayLike, epoch_seconds: float, wanted_seconds: float) -> Labels:
     """Return labels for epochs of another length, by the rule of `reepoch`; a rest is dropped."""
-    given = np.asarray(labels)
+    old_labels = np.asarray(labels)
     old, new = checks.epoch_seconds(epoch_seconds), checks.epoch_seconds(wanted_seconds)
     if old == new:
-        return given.astype(np.int8)
-    edges = _edges(len(given), old, new)
-    stages = np.unique(given[given != UNSCORED])
+        return old_labels.astype(np.int8)
+    edges = _edges(len(old_labels), old, new)
+    stages = np.unique(old_labels[old_labels != UNSCORED])
     if not len(stages):
         return np.full(len(edges) - 1, UNSCORED, dtype=np.int8)
     # (n_stages, n_new): seconds of each new epoch that a stage holds
-    share = np.stack([_integrals(given == stage, old, edges) for stage in stages])
+    share = np.stack([_integrals(old_labels == stage, old, edges) for stage in stages])
     best = share.max(axis=0)
     result = np.where(share.sum(axis=0) >= new * (0.5 - TIE), stages[share.argmax(axis=0)], UNSCORED)
     is_tied = (share >= best - new * TIE).sum(axis=0) > 1
     for epoch in np.flatnonzero(is_tied & (result != UNSCORED)):
         tied = stages[share[:, epoch] >= best[epoch] - new * TIE]
         first = int(edges[epoch] / old + TIE)
-        inside = given[first : int(np.ceil(edges[epoch + 1] / old - TIE))]
+        inside = old_labels[first : int(np.ceil(edges[epoch + 1] / old - TIE))]
         stays = epoch and result[epoch - 1] in tied
         result[epoch] = result[epoch - 1] if stays else next(label for label in inside if label in tied)
     return result.astype(np.int8)
 
 
 def _averaged(matrix: Floats, old: float, new: float) -> Floats:
-    """Probabilities averaged over the time they hold within each new epoch."""
+    """Return probabilities averaged over the time they hold within each new epoch."""
     edges = _edges(len(matrix), old, new)
     has_evidence = ~np.isnan(matrix[:, 0])
     seconds = _integrals(has_evidence, old, edges)
@@ -144,7 +144,7 @@ def _edges(n_old: int, old: float, new: float) -> Floats:
 
 
 def _integrals(values: Floats | Mask, old: float, edges: Floats) -> Floats:
-    """Integrals of values that hold for an epoch each, from edge to edge."""
+    """Return integrals from edge to edge of values that hold for an old epoch each."""
     until = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64) * old])
     return np.diff(np.interp(edges, np.arange(len(until)) * old, until))
 

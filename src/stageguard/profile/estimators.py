@@ -1,4 +1,4 @@
-"""Which estimator serves which statistic of a night: the table of them, and how a profile names them."""
+"""The estimators of a night's statistics, and how a profile names one for each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import MappingProxyType
 from stageguard.base import checks
 from stageguard.night.stages import StageScheme
 
-# What each is, in words. The hypnogram is never altered by any of them.
+# Each estimator in words. None of them changes the hypnogram.
 ESTIMATORS = {
     "path": "counted on the decoded stages",
     "probabilities": "sum of the stager's probabilities",
@@ -25,15 +25,15 @@ DEFAULT_OF_MINUTES = "posterior"  # where no scored night says otherwise
 
 
 def estimators_of(scheme: StageScheme) -> dict[str, tuple[str, ...]]:
-    """Return the statistics that have several estimators, and which."""
+    """Return the estimators of each statistic that has several."""
     table: dict[str, tuple[str, ...]] = {TST: OF_MINUTES}
     table |= {f"minutes_{stage}": OF_MINUTES for stage in scheme.names}
     return table if scheme.rem is None else table | {REM_LATENCY: OF_REM_LATENCY}
 
 
 def read_estimators(value: object, where: str, scheme: StageScheme) -> Mapping[str, str]:
-    """Return the estimator of each statistic that has one named."""
+    """Return the estimator that the document names for each statistic."""
     known = estimators_of(scheme)
-    given = checks.mapping(value, where, known)
-    chosen = {name: checks.choice(each, f"{where}.{name}", known[name]) for name, each in given.items()}
+    table = checks.mapping(value, where, known)
+    chosen = {name: checks.choice(item, f"{where}.{name}", known[name]) for name, item in table.items()}
     return MappingProxyType(chosen)

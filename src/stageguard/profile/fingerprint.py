@@ -16,8 +16,8 @@ from stageguard.base.records import dataclass
 from stageguard.night.stages import StageScheme
 from stageguard.profile.parts import per_stage
 
-# A night is foreign when more than one of the four features is outside: further beyond the stager's nights
-# than half of their range, and further than what rounding and nights that are all alike need.
+# A night is foreign when more than MOST_OUTSIDE of the four features are outside: beyond the stager's nights
+# by more than ROOM of their range, and by more than LEAST_ROOM, for rounding and nights that are all alike.
 MOST_OUTSIDE = 1
 ROOM = 0.5
 LEAST_ROOM = 0.01
@@ -28,16 +28,16 @@ Range = tuple[float, float, float]  # lowest, median, highest over nights
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Features:
-    """What a night shows of its stager, without any scoring."""
+    """Features by which a night is compared with a stager's nights, without any scoring."""
 
-    fragmentation_index: float  # of argmax, at the profile's epoch length; NaN where no epochs are adjacent
-    entropy: float  # of the rows, mean, in nats
-    sharpness: float  # highest probability of the rows, mean
-    shares: Floats  # (n_stages,) of argmax
+    fragmentation_index: float  # of argmax, at the profile's epoch length; NaN if no epochs are adjacent
+    entropy: float  # mean over the rows, in nats
+    sharpness: float  # mean over the rows of the highest probability
+    shares: Floats  # (n_stages,) shares of the stages in argmax
 
     @classmethod
     def of(cls, probabilities: Floats, argmax: Labels, fragmentation_index: float) -> Features:
-        """Return the features of a night; rows of NaN say nothing."""
+        """Return the features of a night; rows of NaN are left out."""
         known = argmax >= 0
         rows = probabilities[known] / probabilities[known].sum(axis=1, keepdims=True)  # (n_known, n_stages)
         logs = np.log(rows, where=rows > 0, out=np.zeros_like(rows))
@@ -68,7 +68,7 @@ class Fingerprint:
 
     @classmethod
     def of(cls, nights: Sequence[Features], scheme: StageScheme) -> Fingerprint:
-        """Return the fingerprint of a stager by the features of its nights."""
+        """Return the fingerprint of a stager from the features of its nights."""
         shares = np.array([night.shares for night in nights])  # (n_nights, n_stages)
         return cls(
             n_nights=len(nights),
@@ -79,7 +79,7 @@ class Fingerprint:
         )
 
     def outside(self, night: Features) -> tuple[str, ...]:
-        """Return which features of a night are unlike the stager's; the shares of stages count as one."""
+        """Return the features of a night that are outside the stager's; the shares of all stages are one."""
         values = {
             "fragmentation index": (night.fragmentation_index, self.fragmentation_index),
             "entropy": (night.entropy, self.entropy),
@@ -92,7 +92,7 @@ class Fingerprint:
         return tuple(unlike)
 
     def is_foreign(self, night: Features) -> bool:
-        """Whether a night is most likely another stager's, or of people this one was not seen on."""
+        """Whether a night is most likely of another stager, or of people unlike those of the fingerprint."""
         return len(self.outside(night)) > MOST_OUTSIDE
 
 
@@ -109,7 +109,7 @@ def _is_outside(value: float, known: Range) -> bool:
 
 
 def read_fingerprint(value: object, where: str, scheme: StageScheme) -> Fingerprint:
-    """Return the fingerprint, shares by stage."""
+    """Return the fingerprint, with its shares by stage."""
     fingerprint = schema.read_table(Fingerprint, value, where)
     shares: Mapping[str, Any] = per_stage(_range)(fingerprint.shares, f"{where}.shares", scheme)
     if len(shares) < scheme.n_stages:

@@ -1,6 +1,6 @@
-"""What a profile is made of: small types, and how a document's value of each key is read and written back.
+"""The parts of a profile: small types, and how their values are read from a document and written back.
 
-A reader gets the document's value, its key and the stages, and returns the field's value or an InputError.
+A reader gets the document's value, its key and the stages; it returns the field's value or raises InputError.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ Reader = Callable[[Any, str, StageScheme], Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caution:
-    """A cohort the profile was not made for. A plain sentence has an empty ``cohort``."""
+    """A cohort that the profile was not made for; a plain sentence has an empty ``cohort``."""
 
     cohort: str = schema.text()
     aliases: tuple[str, ...] = schema.words()
     action: Literal["warn", "refuse"] = schema.choice("warn", "warn", "refuse")
     reason: str = schema.text()
-    clock: bool = schema.flag(True)  # whether the clock runs for them
+    clock: bool = schema.flag(True)  # whether the clock runs for this cohort
 
     def concerns(self, wanted: tuple[str, ...]) -> bool:
         """Whether the name or an alias is among the words, or the words are in the plain sentence."""
@@ -46,15 +46,15 @@ class Caution:
 class StrengthRule:
     """How the transition weight is set per recording.
 
-    ``fi_target`` is the experts' fragmentation index at the profile's epoch length. ``target`` brings a night
-    that is ``act_above`` times as fragmented to it, if its evidence yields: if a transition weight of 0.3
-    leaves less than ``soft`` of its fragmentation. With ``stager_fi``, the median over a stager's nights
-    that `tune` measures, the stager decides instead of the night, and a night is brought to ``fi_target``
-    times the ``exponent``-th power of its own index over that median. ``band`` lowers a night above ``cap``
-    times the target to that bound. Either lifts minority stages below ``floor`` times the target,
-    ``target`` also below the target itself if argmax starves them; ``lift`` says whether, None leaves that
-    to how the stager was trained. ``match`` comes nearest to the target, or with ``stager_fi`` to the same
-    power of the night's own index.
+    ``fi_target`` is the experts' fragmentation index at the profile's epoch length. ``target`` lowers a night
+    to it if the night is more than ``act_above`` times as fragmented and its evidence yields: a transition
+    weight of 0.3 leaves less than ``soft`` of its index. With ``stager_fi``, the median index of a stager's
+    nights as `tune` measures it, the stager is judged instead of the night, and a night is lowered to
+    ``fi_target`` times the ``exponent``-th power of its own index divided by that median. ``band`` lowers a
+    night above ``cap`` times ``fi_target`` to that bound. Both lift minority stages of a night below
+    ``floor`` times ``fi_target``, and ``target`` up to ``fi_target`` if argmax starves these stages; ``lift``
+    says whether, and None leaves it to how the stager was trained. ``match`` comes as near as it can to
+    ``fi_target``, or with ``stager_fi`` to what ``target`` aims at.
     """
 
     rule: Literal["target", "band", "match"] = schema.choice(schema.REQUIRED, "target", "band", "match")
@@ -69,16 +69,16 @@ class StrengthRule:
 
     @property
     def lifts(self) -> bool:
-        """Whether it may lift minority stages."""
+        """Whether the rule may lift minority stages."""
         return self.rule != "match"
 
     @property
     def says_flicker(self) -> bool:
-        """Whether it was tuned to a stager that flickers."""
+        """Whether the rule was tuned to a stager that flickers."""
         return self.stager_fi is not None and self.stager_fi > self.act_above * self.fi_target
 
 
-# the rules that have each key of `StrengthRule`, where not all do
+# the rules that have a key of `StrengthRule`, for keys that not all rules have
 _RULES_WITH = {
     **dict.fromkeys(("floor", "lift"), ("target", "band")),
     "cap": ("band",),
@@ -98,7 +98,7 @@ class RarePair:
 
 @dataclass(frozen=True, slots=True)
 class FlipFlop:
-    """What it costs to switch to a stage seen within the last ``window_epochs`` epochs; 0 nats is off."""
+    """The cost of a switch to a stage seen within the last ``window_epochs`` epochs; 0 nats is off."""
 
     penalty_nats: float = schema.number(0.0, low=0, high=1000)
     window_epochs: int = schema.whole(5, low=2, high=60)
@@ -106,7 +106,7 @@ class FlipFlop:
 
     @property
     def is_greedy(self) -> bool:
-        """Whether it costs anything, by the paper's pass over each path's own past."""
+        """Whether there is a cost, by the paper's greedy pass over each path's own past."""
         return self.penalty_nats > 0 and self.method == "greedy"
 
 
@@ -120,12 +120,12 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """What the time since sleep onset says about each stage.
+    """Evidence for each stage from the time since sleep onset.
 
-    ``curves`` hold, per stage, the log of the experts' share at that time against their share of the whole
-    night, every ``step_minutes`` from sleep onset on, straight in between and 0 beyond. No epoch of a bout
-    of n epochs, as the stager scored it, loses more than ``bout_nats / n``, so that what lasts survives. An
-    unbroken wake of ``restart_wake_minutes`` starts the time again.
+    ``curves`` hold, per stage, the log of the experts' share at that time relative to their share of the
+    whole night: a value every ``step_minutes`` from sleep onset on, straight lines in between and 0 beyond.
+    In a bout of n epochs, as the stager scored it, an epoch loses at most ``bout_nats / n``, so that long
+    bouts survive. Unbroken wake of ``restart_wake_minutes`` restarts the time.
     """
 
     curves: Mapping[str, tuple[float, ...]] = schema.declare(
@@ -138,7 +138,7 @@ class Clock:
 
     @property
     def horizon_minutes(self) -> float:
-        """When the curves end."""
+        """Minutes from sleep onset to the end of the curves."""
         return self.step_minutes * (len(next(iter(self.curves.values()))) - 1)
 
 
@@ -154,7 +154,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Where expert nights lie on the scale of an indicator where they are nearly normal."""
+    """Where expert nights lie on the transformed scale of an indicator, on which they are nearly normal."""
 
     centre: float = schema.number()
     scale: float = schema.number(positive=True)
@@ -164,9 +164,9 @@ class Scale:
 class Joint:
     """One number for whether a night looks like expert scoring.
 
-    A night's score is the root mean square of its ``indicators``, each standardised by its `Scale`; those
-    that do not exist on a night are left out. Nine of ten expert nights of a cohort that was not counted
-    score no more than ``threshold``.
+    A night's score is the root mean square of its ``indicators``, each standardised by its `Scale`;
+    indicators that do not exist on a night are left out. Nine of ten expert nights of a cohort that was not
+    counted score no more than ``threshold``.
     """
 
     threshold: float = schema.number(positive=True)
@@ -177,7 +177,7 @@ class Joint:
 
 
 def words_of(text: str) -> tuple[str, ...]:
-    """Return the words of a text, whatever their case."""
+    """Return the words of a text in lower case."""
     return tuple(re.findall(r"\w+", text.replace("_", " ").casefold()))
 
 
@@ -187,7 +187,7 @@ def _contains(words: tuple[str, ...], phrase: tuple[str, ...]) -> bool:
 
 
 def _same_word(word: str, other: str) -> bool:
-    """Whether two words are equal but for their endings: narcoleptics and narcolepsy are one."""
+    """Whether two words are equal up to their endings, such as narcoleptics and narcolepsy."""
     shared = next(
         (i for i, (a, b) in enumerate(zip(word, other, strict=False)) if a != b), min(len(word), len(other))
     )
@@ -195,7 +195,7 @@ def _same_word(word: str, other: str) -> bool:
 
 
 def read_scheme(given: Mapping[str, Any]) -> StageScheme:
-    """Return the stages, by the name of a standard scheme or by names of one's own."""
+    """Return the scheme: a standard one by its name, or one of the document's own stage names."""
     if "scheme" in given:
         return SCHEMES[checks.choice(given["scheme"], "scheme", SCHEMES)]
     names = checks.items(given["stages"], "stages", lambda name, where: name)
@@ -206,12 +206,12 @@ def read_scheme(given: Mapping[str, Any]) -> StageScheme:
 
 
 def is_standard(scheme: StageScheme) -> bool:
-    """Whether a scheme is one of those that have a name."""
+    """Whether a scheme is one of the standard schemes."""
     return SCHEMES.get(scheme.name) == scheme
 
 
 def by_check(check: Callable[..., Any], *arguments: Any, **options: Any) -> Reader:
-    """Return a reader by a check that needs no scheme."""
+    """Return a reader that uses a check which needs no scheme."""
     return lambda value, where, scheme: check(value, where, *arguments, **options)
 
 
@@ -226,7 +226,7 @@ def read_strength(value: object, where: str, scheme: StageScheme) -> StrengthRul
 
 
 def read_clock(value: object, where: str, scheme: StageScheme) -> Clock:
-    """Return the clock, its curves by stage."""
+    """Return the clock, with its curves by stage."""
     clock = schema.read_table(Clock, value, where)
     if scheme.wake is None:
         raise InputError(f"{where} counts from sleep onset, expected a stage that is wake. Name it: wake.")
@@ -239,7 +239,7 @@ def read_clock(value: object, where: str, scheme: StageScheme) -> Clock:
 
 
 def read_curve(value: object, where: str) -> tuple[float, ...]:
-    """Return nats over time, two or more."""
+    """Return two or more values over time, in nats."""
     curve = checks.items(value, where, lambda nats, at: checks.number(nats, at, low=-100, high=100))
     if len(curve) < 2:
         raise InputError(f"{where} has {len(curve)} values, expected two or more over time.")
@@ -293,20 +293,20 @@ def read_transitions(value: object, where: str, scheme: StageScheme) -> tuple[tu
 
 
 def read_calibration(value: object, where: str, scheme: StageScheme) -> Calibration:
-    """Return temperature and biases, these in the scheme's order."""
+    """Return temperature and biases, the biases in the scheme's order."""
     calibration = schema.read_table(Calibration, value, where)
     if calibration.biases is None:
         return calibration
-    given = _stage_mapping(calibration.biases, f"{where}.biases", scheme)
+    table = _stage_mapping(calibration.biases, f"{where}.biases", scheme)
     biases = tuple(
-        checks.number(given.get(name, 0.0), f"{where}.biases.{name}", low=-1000, high=1000)
+        checks.number(table.get(name, 0.0), f"{where}.biases.{name}", low=-1000, high=1000)
         for name in scheme.names
     )
     return Calibration(calibration.temperature, biases)
 
 
 def write_calibration(calibration: Calibration, scheme: StageScheme) -> dict[str, Any]:
-    """Return what differs from no calibration, biases by stage."""
+    """Return the calibration without defaults, with biases by stage."""
     document: dict[str, Any] = schema.plain_table(calibration, defaults=False)
     if calibration.biases is not None:
         document["biases"] = by_stage(calibration.biases, scheme)
@@ -331,26 +331,26 @@ def read_bands(value: object, where: str, scheme: StageScheme) -> Mapping[str, B
     """Return the experts' range of each indicator."""
     table = checks.mapping(value, where, indicators_of(scheme.names))
     bands = {}
-    for name, given in table.items():
-        band = bands[name] = schema.read_table(Band, given, f"{where}.{name}")
+    for name, item in table.items():
+        band = bands[name] = schema.read_table(Band, item, f"{where}.{name}")
         if band.low > band.high:
             raise InputError(f"{where}.{name} has low {band.low:g} above high {band.high:g}. Swap them.")
     return MappingProxyType(bands)
 
 
 def read_joint(value: object, where: str, scheme: StageScheme) -> Joint:
-    """Return the joint score, the scale of each indicator by its name."""
+    """Return the joint score, with the scale of each indicator by its name."""
     joint = schema.read_table(Joint, value, where)
     inside = f"{where}.indicators"
-    given = checks.mapping(joint.indicators, inside, indicators_of(scheme.names))
-    if not given:
+    table = checks.mapping(joint.indicators, inside, indicators_of(scheme.names))
+    if not table:
         raise InputError(f"{inside} is empty, expected the centre and scale of one indicator or more.")
-    scales = {name: schema.read_table(Scale, item, f"{inside}.{name}") for name, item in given.items()}
+    scales = {name: schema.read_table(Scale, item, f"{inside}.{name}") for name, item in table.items()}
     return replace(joint, indicators=MappingProxyType(scales))
 
 
 def read_intervals(value: object, where: str, scheme: StageScheme) -> Mapping[str, Any]:
-    """Return what is known of errors on scored nights, numbers where numbers are read."""
+    """Return the errors on scored nights; entries that are used as numbers must be numbers."""
     intervals = read_tree(value, where, scheme)
     for name, errors in checks.mapping(intervals.get("errors", {}), f"{where}.errors").items():
         checks.items(errors, f"{where}.errors.{name}", checks.number)
@@ -364,7 +364,7 @@ def read_intervals(value: object, where: str, scheme: StageScheme) -> Mapping[st
 
 
 def read_cautions(value: object, where: str, scheme: StageScheme) -> tuple[Caution, ...]:
-    """Return whom the profile is not for; a plain sentence is a caution without a cohort."""
+    """Return the cautions; a plain sentence is a caution without a cohort."""
     if isinstance(value, str):
         return (Caution(cohort="", reason=checks.text(value, where)),) if value else ()
     return checks.items(value, where, lambda item, at: schema.read_table(Caution, item, at))
@@ -378,7 +378,7 @@ def write_cautions(cautions: Sequence[Caution], scheme: StageScheme) -> str | li
 
 
 def read_tree(value: object, where: str, scheme: StageScheme) -> Mapping[str, Any]:
-    """Return a table of free form, made of plain TOML types only, that nobody can change."""
+    """Return a read-only table of free form, made of plain TOML types only."""
     frozen: Mapping[str, Any] = _frozen(checks.mapping(value, where), where)
     return frozen
 
@@ -418,12 +418,12 @@ def _stage_mapping(
 
 
 def per_stage(check: Callable[..., Any], **options: Any) -> Reader:
-    """Return a reader of a value for some of the stages."""
+    """Return a reader of tables that have a value for some of the stages."""
 
     def read(value: object, where: str, scheme: StageScheme) -> Mapping[str, Any]:
         table = _stage_mapping(value, where, scheme)
-        given = [stage for stage in scheme.names if stage in table]
-        return MappingProxyType({s: check(table[s], f"{where}.{s}", **options) for s in given})
+        present = [stage for stage in scheme.names if stage in table]
+        return MappingProxyType({s: check(table[s], f"{where}.{s}", **options) for s in present})
 
     return read
 

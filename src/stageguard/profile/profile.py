@@ -36,7 +36,7 @@ _EXCLUDES = {
     "scheme": ("stages", "wake", "rem"),
     "stages": ("scheme",),
 }
-OFF = "off"  # the strength at which nothing is guarded
+OFF = "off"  # the strength that switches the guard off
 _GUARD_OFF = dict.fromkeys(
     ("min_bout_seconds", "flip_flop", "durations", "clock", "calibration", "prior_exponent", "estimators")
 )
@@ -44,28 +44,28 @@ _GUARD_OFF = dict.fromkeys(
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)
 class Profile(Document):
-    """What is known about the sleep of a population, as the decoder uses it.
+    """Everything the decoder assumes about the sleep of a population.
 
-    A profile has one way in, a document of the keys a profile file has: see `load` and
-    `from_dict`. All of it is checked at once, and nothing can be changed later; `replace`
-    gives another profile. Two profiles are equal when their documents are.
+    A profile is made from a document with the keys of a profile file: see `load` and
+    `from_dict`. The whole document is checked at once. A profile cannot be changed; `replace`
+    returns another one. Two profiles are equal when their documents are.
 
     Attributes
     ----------
     name, summary, intended_for : str
-        What it is called, what it is, and for whom.
+        Its name, what it is, and for whom.
     species : str
         Whose sleep it is.
     reproduces_paper : bool
         Whether it repeats the published method.
     cohort : str or None
-        The cohort it was fitted on, where it was fitted to one stager and cohort.
+        The cohort it was fitted on, if it was fitted to one stager and cohort.
     other_cohorts : {"unweighted", "argmax"}
-        What is done for another cohort: without prior and biases, or not at all.
+        How other cohorts are decoded: without prior and biases, or as argmax.
     stager : str or None
         The stager it was tuned or fitted to.
     not_for : tuple of Caution
-        For whom it is not.
+        Cohorts it is not made for.
     scheme : StageScheme
         Stages; every tuple of numbers below is in its order.
     epoch_seconds : float
@@ -73,17 +73,17 @@ class Profile(Document):
     stay : {"self", "free"}
         Whether another epoch in a stage scores the log of its self-transition, or 0.
     ends : {"censored", "paper"}
-        Whether the first bout, cut by the recording, is free of its minimum. The last always is.
+        Whether the first bout, which the recording cuts, may be shorter than its minimum. The last one may.
     transition_weight : float or None
-        How much transitions count against the evidence; None when `strength` sets it.
+        How much transitions count relative to the evidence; None when `strength` sets it.
     strength : StrengthRule or None
         Rule that sets the weight per recording.
     prior_exponent, prior : float, tuple of float or None
-        Evidence is lowered by this many times the log of the prior share of its stage.
+        The evidence of a stage is lowered by `prior_exponent` times the log of its share in `prior`.
     rare_probability, rare : float, tuple of RarePair
         Discouraged switches, and their probability unless a pair has its own.
     tvr_pairs : tuple of (str, str)
-        Switches the transition violation rate counts.
+        Switches that the transition violation rate counts.
     min_bout_seconds : mapping of str to float
         Shortest complete bout of the stages that have one.
     flip_flop : FlipFlop
@@ -93,19 +93,19 @@ class Profile(Document):
     calibration : Calibration
         Temperature and biases applied to a stager's probabilities.
     clock : Clock or None
-        What the time since sleep onset says about each stage.
+        Evidence for each stage from the time since sleep onset.
     durations : mapping of str to tuple of float
-        Probability of a bout of 1, 2, ... epochs; the last hazard carries on.
+        Probability of a bout of 1, 2, ... epochs; longer bouts keep the last hazard.
     bands : mapping of str to Band
         Range of each indicator over expert scorings.
     joint : Joint or None
-        All these indicators in one score, and how high it is on expert nights.
+        Indicators combined in one score, and how high it is on expert nights.
     fingerprint : Fingerprint or None
-        How that stager's nights look.
+        How the nights of `stager` look.
     intervals : mapping
         Errors on scored nights, by statistic, from which intervals are made.
     estimators : mapping of str to str
-        Which estimator serves which statistic, where scored nights have chosen one.
+        Estimator of each statistic for which scored nights chose one.
     provenance : mapping
         Where the numbers come from.
 
@@ -151,7 +151,7 @@ class Profile(Document):
     intervals: Mapping[str, Any]
     estimators: Mapping[str, str]
     provenance: Mapping[str, Any]
-    # pairs may follow another key's value; replace() must know which of them do
+    # as in the document: pairs may follow from another key, and replace() must know whether they do
     _rare: tuple[tuple[str | float, ...], ...]
     _tvr_pairs: tuple[tuple[str, str], ...] | None
     _cache: dict[Any, Any]
@@ -162,7 +162,7 @@ class Profile(Document):
 
     @classmethod
     def from_dict(cls, document: Mapping[str, object]) -> Profile:
-        """Return the profile a mapping describes; its keys are those of a profile file."""
+        """Return the profile that a mapping describes; its keys are those of a profile file."""
         try:
             return cls(document)
         except RecursionError:
@@ -170,7 +170,7 @@ class Profile(Document):
 
     @classmethod
     def load(cls, name_or_path: str | Path) -> Profile:
-        """Return a built-in profile by name, or one's own by the path of its TOML file.
+        """Return a built-in profile by name, or your own by the path of its TOML file.
 
         Raises
         ------
@@ -197,11 +197,11 @@ class Profile(Document):
         return document_of(self)
 
     def replace(self, **changes: object) -> Profile:
-        """Return a profile with some keys of its document changed; None puts a key back to its default.
+        """Return a profile with some keys of its document changed; None resets a key to its default.
 
         Setting ``transition_weight`` drops ``strength`` and the other way round, as ``scheme`` and
-        ``stages`` do. What changes how nights are decoded drops ``intervals``, whose errors were measured
-        on nights decoded otherwise, unless they are given too.
+        ``stages`` do. A change of how nights are decoded drops ``intervals``, whose errors were measured
+        on nights decoded otherwise, unless ``intervals`` is among the changes.
         """
         check_keys(changes)
         document = self.to_dict()
@@ -217,9 +217,9 @@ class Profile(Document):
     def caution_for(self, cohort: str) -> Caution | None:
         """Return the caution against a cohort, refusals first, or None.
 
-        A cohort is matched by its words, whatever their case: "narcolepsy type 1" is narcolepsy. One that
-        is misspelt is an error, since it may not pass for an unknown one. A caution that is a plain
-        sentence concerns every cohort it mentions.
+        A cohort is matched by its words, ignoring case: "narcolepsy type 1" is narcolepsy. A misspelt cohort
+        is an error, since it must not pass as an unknown one. A caution that is a plain sentence concerns
+        every cohort it mentions.
         """
         wanted = words_of(checks.text(cohort, "cohort"))
         cautions = [caution for caution in self.not_for if caution.concerns(wanted)]
@@ -231,7 +231,7 @@ class Profile(Document):
         from difflib import get_close_matches  # loaded where a cohort is named
 
         known = {name for caution in self.not_for for name in (caution.cohort, *caution.aliases) if name}
-        # of names that share a word, the shortest stands last and stays
+        # of names that share a word, the shortest comes last and is kept
         names = sorted(known, key=len, reverse=True)
         words = {word: name for name in names for word in words_of(name) if len(word) >= 6}
         for word in wanted:
@@ -243,14 +243,14 @@ class Profile(Document):
                 )
 
     def is_of(self, cohort: str | None) -> bool:
-        """Whether the profile was fitted on this cohort, or on none in particular; None is any other."""
+        """Whether the profile was fitted on this cohort, or on none in particular; None is another cohort."""
         return self.cohort is None or (cohort is not None and words_of(cohort) == words_of(self.cohort))
 
     def is_by(self, stager: str | None) -> bool:
-        """Whether the profile may belong to this stager: to it, to none in particular, or to any unsaid one.
+        """Whether the profile belongs to this stager, or to none in particular.
 
-        A profile fitted to scored nights of a stager, which names their cohort or holds errors on them,
-        belongs to no unsaid one: None is then another's.
+        An unknown stager (None) is taken as the profile's, unless the profile was fitted to scored nights:
+        then it names their cohort or holds errors on them.
         """
         if self.stager is None:
             return True
@@ -259,11 +259,11 @@ class Profile(Document):
         return words_of(stager) == words_of(self.stager)
 
     def at_strength(self, strength: float | str | None) -> Profile:
-        """Return the profile that guards every night at one strength, in place of its own weight or rule.
+        """Return the profile with one strength for all nights, instead of its own weight or rule.
 
-        A number is the transition weight; minimum bouts, the clock, calibration and all else stay. ``"off"``
+        A number is the transition weight; minimum bouts, the clock, calibration and the rest stay. ``"off"``
         leaves every epoch as the stager decided it: no transition counts, no bout is too short, and neither
-        clock nor calibration moves a stage. None is the profile itself.
+        clock nor calibration moves a stage. None returns the profile itself.
         """
         if strength is None:
             return self
@@ -279,9 +279,9 @@ class Profile(Document):
         """Return the profile to use for a cohort: itself, unless it was fitted on another one.
 
         Stage shares and stage biases belong to the stager and cohort they were learned on. For any other
-        cohort, and for one that is not said (None), they are left out, or with ``other_cohorts = "argmax"``
-        the profile steps aside altogether. Cohorts are the same when their words are, whatever the case. The
-        clock does not run for those whose caution says so.
+        cohort, and for an unknown one (None), they are left out, or with ``other_cohorts = "argmax"`` the
+        profile steps aside altogether. Cohorts are the same when their words are, ignoring case. The clock
+        does not run for cohorts whose caution says so.
         """
         profile = self
         if not self.is_of(cohort):
@@ -296,8 +296,8 @@ class Profile(Document):
     def for_other_stager(self) -> Profile:
         """Return the profile to use for a stager it does not belong to.
 
-        As for another cohort, and also without the calibration and the stager's fragmentation: the strength
-        rule looks at each night by itself.
+        It changes as for another cohort, and also loses the calibration and the stager's fragmentation index,
+        so that the strength rule judges each night by itself.
         """
 
         def make() -> Profile:
@@ -309,7 +309,7 @@ class Profile(Document):
 
     def _without(self, changes: Mapping[str, object]) -> Profile:
         """Return the profile without stage shares and with some changes, or one that steps aside."""
-        kept = self.to_dict().get("intervals")  # of other nights: whoever uses them has to say so
+        kept = self.to_dict().get("intervals")  # measured on other nights: whoever uses them has to say so
         changes = {**changes, "prior_exponent": None, "estimators": None, "intervals": kept}
         if self.other_cohorts == "argmax":
             changes |= dict.fromkeys(("min_bout_seconds", "flip_flop", "durations", "clock"))
@@ -321,8 +321,8 @@ class Profile(Document):
         """Return the profile with its transitions counted on other nights, and every rule kept.
 
         A transition's probability is its share of the pairs of adjacent scored epochs that begin with its
-        first stage, as in the paper. Rare pairs, minimum bouts, the stay rule and the flip-flop penalty stay;
-        expert ranges and errors of the nights counted before go, and `provenance` says what was counted.
+        first stage, as in the paper. Rare pairs, minimum bouts, the stay rule and the flip-flop penalty stay.
+        Expert ranges and errors of the nights counted before are dropped; `provenance` says what was counted.
 
         Parameters
         ----------
@@ -335,7 +335,7 @@ class Profile(Document):
         return profile
 
     def automaton(self, epoch_seconds: float | None = None) -> Any:
-        """Return the states and edges this profile compiles to, at its own epoch length or another."""
+        """Return the states and edges that this profile compiles to, at its own epoch length or another."""
         return load("guard.automaton:compile_automaton")(self, epoch_seconds)
 
     def _repr_html_(self) -> str:
@@ -349,7 +349,7 @@ class Profile(Document):
 
 
 def as_profile(profile: Profile | str | Path) -> Profile:
-    """Return a profile given as itself, by name or by the path of its file."""
+    """Return the profile itself, or load it by name or by the path of its file."""
     return profile if isinstance(profile, Profile) else Profile.load(profile)
 
 

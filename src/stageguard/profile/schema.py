@@ -1,4 +1,4 @@
-"""The keys of a profile, one table: how each is read, checked and written, its default and its meaning."""
+"""The table of a profile's keys: how each is read, checked and written, its default and its meaning."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ Writer = Callable[[Any, StageScheme], Any]
 class Key:
     """A key of a profile's document."""
 
-    name: str  # in the document, and of the field of `Profile`
+    name: str  # of the key in the document, and of the field of `Profile`
     meaning: str  # for people, in Markdown
-    read: parts.Reader | None  # None: part of the scheme, which is read before all others
-    default: Any = None  # what the document says where it leaves the key out; None: nothing
-    shown: str = ""  # the default for people, where it is not plain from `default`
+    read: parts.Reader | None  # None: part of the scheme, which is read before all other keys
+    default: Any = None  # the document's value of a key that is left out; None: no value
+    shown: str = ""  # the default for people, if `default` does not show it
     write: Writer = lambda value, scheme: schema.plain_table(
         value, defaults=False
     )  # back to the document's value
-    field: str = ""  # of `Profile`, where it is not the name: what was given, not what follows from it
+    field: str = ""  # of `Profile`, if it is not the name: the document's value, not what follows from it
     decodes: bool = True  # whether it changes how nights are decoded
 
     @property
@@ -51,7 +51,7 @@ def parse_profile(document: Mapping[str, object]) -> dict[str, Any]:
 
 
 def check_keys(given: Mapping[str, object]) -> None:
-    """Raise ProfileError for the first key that no profile has, with the nearest that it has."""
+    """Raise ProfileError for the first unknown key, with the nearest known one."""
     try:
         checks.known_keys(given, "a profile", KEYS)
     except InputError as error:
@@ -95,7 +95,7 @@ def _parse(document: Mapping[str, object]) -> dict[str, Any]:
 
 
 def _check_together(parsed: Mapping[str, Any]) -> None:
-    """Check what no key can tell alone."""
+    """Check rules that concern several keys."""
     if parsed["prior_exponent"] and parsed["prior"] is None:
         raise InputError(
             "prior_exponent is given, but prior is not. Add the stage shares as prior, or drop it."

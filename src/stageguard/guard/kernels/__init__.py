@@ -1,21 +1,21 @@
 """The kernels: one contract, two implementations, `reference` in NumPy and the compiled `_core`.
 
 `active` is the compiled module where it can be imported, else `reference`. Both have the functions below,
-with the same positional arguments and the same results, and both trust their arguments. `reference` reckons
-in logarithms and is the specification; the compiled one is held to it by the oracles of the tests.
+with the same positional arguments and the same results, and both trust their arguments. `reference` computes
+in logarithms and is the specification; tests compare both with independent oracles.
 
 Arguments
 ---------
 pieces : list of contiguous float64 (n_epochs, n_stages)
     Stretches of nights, each decoded by itself: log-evidence, or likelihoods where `products` is true.
 products : bool
-    Whether pieces, weight, stay and change are probabilities; otherwise all are logarithms. Rows of pieces
-    are divided by their sums then and clipped (at `clip`, where that is an argument). The sums over an
-    automaton take logarithms, and are told by `products` how to reckon inside.
+    Whether pieces, weight, stay and change are probabilities; otherwise all are logarithms. Rows of
+    probabilities are divided by their sums and clipped (at `clip`, where that is an argument). The sums over
+    an automaton take logarithms; there, `products` only says how to compute inside.
 table : int32 (n_pieces,), or one for all
-    Which row of the rules each piece is decoded under.
+    The row of the rules for each piece.
 weight : float64 (n_pieces, n_stages), or one row for all
-    What multiplies the probability of each stage, or is added to its logarithm.
+    Factors of the probability of each stage, or nats added to its logarithm.
 stay, change, minimum, censored
     Bouts: float64 (n_tables, n_stages) and (n_tables, n_stages ** 2), int32 (n_stages,), bool. Scores of
     staying and of each switch, shortest complete bouts, whether the first bout may be cut by the start.
@@ -31,25 +31,25 @@ streams : uint64 (n_pieces, n_draws)
 n_threads : int
     The last positional argument of every function. It changes no result.
 clock : list of float64 (up to n_epochs, n_stages), one per piece; by keyword
-    What multiplies the first rows of `argmax`, and of `structured` (is added to them, of logarithms).
+    Factors of the first rows in `argmax` and `structured`, or nats added to them if they are logarithms.
 rooms : list of writable float64 (n_epochs, n_stages), or None, one per piece; by keyword
-    Where `argmax` and `check_and_decode` copy each piece to, and read it from: its owner may change it.
+    Memory to which `argmax` and `check_and_decode` first copy each piece, because its owner may change it.
 
 Functions
 ---------
 argmax(pieces, weight)
     labels, stage changes per piece, whether some row of the piece is not a distribution.
 check_and_decode(pieces, table, weight, *bouts)
-    Both together, of probabilities: the stager's own labels, those of the best paths, and per piece the stage
-    changes of the former, whether some row is not a distribution (then no path is looked for), score and
-    stage changes of the path, and how many labels differ. With ``clock=(rows, wake, restart_epochs,
+    `argmax` and `structured` together, of probabilities: labels of argmax, labels of the best paths, and per
+    piece the stage changes of argmax, whether some row is not a distribution (then no path is searched for),
+    score and stage changes of the path, and how many labels differ. With ``clock=(rows, wake, restart_epochs,
     bout_nats)``, each piece is decoded again with the clock that its path sets, up to `most_passes` times;
-    then also the onsets that it counts from, how often, and whether the path falls asleep there.
+    then also the onsets from which it counts, the number of passes, and whether the path falls asleep there.
 sleep_onsets(labels, wake, restart_epochs, start, stop)
     the first epoch of sleep, and of sleep after each unbroken wake that restarts the clock.
 clock_factors(rows, wake, bout_nats, onsets, own, start, stop)
-    what a clock that counts from these onsets multiplies the first epochs by: `rows` from onset on, bounded
-    by how long a bout the stager's `own` labels have there.
+    factors of the first epochs by a clock that counts from these onsets: `rows` from onset on, bounded
+    by the length of the bout that the stager's `own` labels have there.
 structured(pieces, products, table, weight, *bouts),
 greedy(pieces, products, table, weight, *bouts, *flip_flop), automaton(pieces, table, *automaton)
     labels, score per piece (-inf where no path exists), stage changes per piece: Viterbi.
@@ -59,22 +59,22 @@ smooth(pieces, products, clip, table, weight, *bouts), smooth_automaton(pieces, 
     log-sum over paths per piece, marginals (n_epochs of all pieces, n_stages), certified per piece: whether
     nothing underflowed.
 draw(..., streams), draw_automaton(..., streams)
-    labels, log-sum per piece, certified per piece; arguments as of `smooth` and `smooth_automaton`.
+    labels, log-sum per piece, certified per piece; other arguments as in `smooth` and `smooth_automaton`.
 draw_each(pieces, streams)
     labels, every epoch drawn by itself.
 forward_backward(pieces, table, *automaton, want_edges)
     log-sum per piece, marginals, expected uses of each edge (n_pieces, n_edges).
 read_numbers(cells), read_rows(text, delimiter, width)
     the numbers of a tuple of texts, or of a table in rows of `width` cells, as Python's `float` reads them;
-    None where a cell is no plain number, a row is of another width, or all is left to `float`.
+    None if a cell is no plain number, a row has another width, or the kernels leave it to `float`.
 
-Labels of all pieces come as one flat int8 array, piece after piece; of draws, draw after draw within a piece.
-What decoders say of each piece comes as lists. `Stream` decodes one row at a time: see `reference_stream`.
-`structured` takes up to MOST_STAGES stages and minimum bouts of LONGEST_MINIMUM epochs. Pieces that are one
-night under several tables, one after the other, are decoded LANES at a time: by `structured`, of products, in
-about the time of one, by `automaton` in about the time of two. `check_and_decode` takes as many nights at a
-time, whatever their lengths. Ties: prefer to stay, then
-the stage that comes first in the scheme, then the older bout.
+Labels of all pieces are one flat int8 array, piece after piece; of draws, draw after draw within a piece.
+Other results of decoders are lists with an item per piece. `Stream` decodes one row at a time: see
+`reference_stream`. `structured` takes up to MOST_STAGES stages and minimum bouts of LONGEST_MINIMUM epochs.
+Consecutive pieces that are one night under several tables are decoded LANES at a time: by `structured`, of
+products, in about the time of one piece, by `automaton` in about the time of two. `check_and_decode` decodes
+LANES nights at a time, whatever their lengths. Ties: prefer to stay, then the stage that comes first in the
+scheme, then the older bout.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ TO_COMPILE = (
     "install a C++17 compiler, then stageguard again: "
     "pip install --force-reinstall --no-cache-dir --no-deps stageguard (in a clone: . instead of stageguard)"
 )
-REFERENCE = "stageguard.guard.kernels.reference"  # loaded where it is needed
+REFERENCE = "stageguard.guard.kernels.reference"  # loaded only if needed
 active: Any
 try:
     active = import_module("stageguard.guard.kernels._core._native")
@@ -111,7 +111,7 @@ except ImportError:
 
 
 def for_stages(n_stages: int) -> Any:
-    """Return kernels that take this many stages: the compiled ones know up to eight."""
+    """Return kernels that take this many stages: the compiled ones take up to eight."""
     return active if n_stages <= active.MOST_STAGES else import_module(REFERENCE)
 
 
@@ -122,7 +122,7 @@ def is_reference() -> bool:
 
 @cache
 def no_weight(n_stages: int) -> Floats:
-    """Return the row of weights that leaves every stage's probability alone, for all pieces."""
+    """Return the row of weights, for all pieces, that changes no probability."""
     return np.ones((1, n_stages))
 
 
@@ -130,14 +130,14 @@ EPOCHS_PER_THREAD = 20_000  # fewer are decoded before another thread has begun
 
 
 def threads_for(n_pieces: int, n_epochs: int | None = None) -> int:
-    """Return how many threads to decode pieces on: in a worker process one, else as many as pay.
+    """Return how many threads to decode pieces on: one in a worker process, else as many as pay off.
 
-    Whoever starts worker processes starts one per processor.
+    Worker processes are started one per processor.
     """
     most = n_pieces if n_epochs is None else min(n_pieces, max(1, n_epochs // EPOCHS_PER_THREAD))
     if most < 2:
         return min(n_pieces, 1)
-    processes = sys.modules.get("multiprocessing.process")  # there in every worker
+    processes = sys.modules.get("multiprocessing.process")  # imported in every worker
     if processes is not None and processes.parent_process() is not None:
         return 1
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

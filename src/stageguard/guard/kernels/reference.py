@@ -41,6 +41,7 @@ def argmax(
 ) -> tuple[Labels, list[int], list[bool]]:
     """Return labels, stage changes and whether some row is not a distribution, per piece."""
     pieces = _settled(pieces, rooms)
+    # each (n_epochs, n_stages)
     weighted = [p * w for p, w in zip(pieces, _each(weight, pieces), strict=True)]
     for rows, factors in zip(weighted, clock, strict=False):
         rows[: len(factors)] *= factors
@@ -52,7 +53,7 @@ def argmax(
 
 
 def _settled(pieces: Sequence[Floats], rooms: Sequence[Floats | None]) -> Sequence[Floats]:
-    """Copy each piece to its room, and return them where they are to be read."""
+    """Copy each piece to its room if it has one, and return the arrays to read."""
     if not rooms:
         return pieces
     for piece, room in zip(pieces, rooms, strict=True):
@@ -68,7 +69,7 @@ def check_and_decode(
     most_passes: int = 0,
     rooms: Sequence[Floats | None] = (),
 ) -> tuple[Labels, Labels, list[tuple[Any, ...]]]:
-    """Return the stager's own labels, those of the best paths, and what is known of each piece."""
+    """Return the labels of argmax and of the best paths, and the outcome of each piece."""
     pieces = _settled(pieces, rooms)
     own, n_own, bad = argmax(pieces, np.ones((1, pieces[0].shape[1])))
     paths, outcomes = np.zeros_like(own), []
@@ -78,15 +79,15 @@ def check_and_decode(
         passes: tuple[tuple[int, ...], int, bool] = ((), 0, True)
         if not bad[i]:
             table, weight, *others = rules
-            one = _each(table, pieces)[i : i + 1], _each(weight, pieces)[i : i + 1]
-            arguments = ([piece], True, *one, *others)
+            own_rows = _each(table, pieces)[i : i + 1], _each(weight, pieces)[i : i + 1]
+            arguments = ([piece], True, *own_rows, *others)
             paths[here], (score,), (n_switches,) = structured(*arguments)
         if clock is not None and score > -np.inf:
             timed, passes = _decode_timed(clock, most_passes, own[here], paths[here], arguments)
             paths[here], (score,), (n_switches,) = timed or (paths[here], (score,), (n_switches,))
         n_changed = 0 if bad[i] else int(np.count_nonzero(own[here] != paths[here]))
-        told = () if clock is None else passes
-        outcomes.append((n_own[i], bad[i], score, n_switches, n_changed, *told))
+        clock_outcome = () if clock is None else passes
+        outcomes.append((n_own[i], bad[i], score, n_switches, n_changed, *clock_outcome))
     return own, paths, outcomes
 
 
@@ -97,7 +98,7 @@ def _decode_timed(
     path: Labels,
     arguments: tuple[Any, ...],
 ) -> tuple[Result | None, tuple[tuple[int, ...], int, bool]]:
-    """Decode a night with the clock that its path sets, until sleep onset stays where it was read."""
+    """Decode a night with the clock that its path sets, until sleep onset no longer moves."""
     rows, wake, restart_epochs, bout_nats = clock
     onsets, result = sleep_onsets(path, wake, restart_epochs, 0, len(own)), None
     if not onsets:
@@ -120,7 +121,7 @@ def structured(
     clock = clock or [np.empty((0, pieces[0].shape[1]))] * len(pieces)
 
     def timed(bouts: Bouts, rows: Floats) -> Bouts:
-        added = np.zeros_like(bouts.evidence)
+        added = np.zeros_like(bouts.evidence)  # (n_epochs, n_stages)
         added[: len(rows)] = np.log(rows) if products else rows
         return bouts._replace(evidence=bouts.evidence + added)
 
@@ -134,7 +135,7 @@ def _viterbi_bouts(
     n_epochs, n_stages = evidence.shape
     young = np.full((n_stages, int(minimum.max()) + 1), -np.inf)  # [stage, age] for ages 1 .. minimum - 1
     mature = np.full((n_epochs, n_stages), -np.inf)  # best path whose bout has reached its minimum
-    stayed = np.zeros((n_epochs, n_stages), dtype=bool)
+    stayed = np.zeros((n_epochs, n_stages), dtype=bool)  # whether that bout was mature an epoch before
     origin = np.zeros((n_epochs, n_stages), dtype=np.int64)  # the stage left by a bout that begins here
     for s in range(n_stages):
         if censored or minimum[s] == 1:
@@ -258,7 +259,7 @@ def _viterbi_automaton(piece: Floats, a: Automaton, row: int) -> Outcome:
             if first < end:
                 came_by[t, j] = first + int(np.argmax(arriving[first:end]))
                 score[j] = arriving[came_by[t, j]] + evidence[t, j]
-    total = score + a.final_weight[row]
+    total = score + a.final_weight[row]  # (n_states,)
     state = int(np.argmax(total))
     best = float(total[state])
     labels = np.empty(n_epochs, dtype=np.int8)
@@ -293,10 +294,10 @@ def _keep(
     table: Ints32,
     score: Callable[[Sequence[Floats], Ints32], list[float]],
 ) -> tuple[Floats, Floats]:
-    offset = np.cumsum([0, *map(len, pieces)])
+    offset = np.cumsum([0, *map(len, pieces)])  # (n_pieces + 1,) where each piece begins in labels
     kept = []
     for piece, first, end in regions.tolist():
-        pinned = pieces[piece].copy()
+        pinned = pieces[piece].copy()  # (n_epochs, n_stages)
         here, choice = np.arange(first, end), labels[offset[piece] + first : offset[piece] + end]
         pinned[first:end] = -np.inf
         pinned[here, choice] = pieces[piece][here, choice]
@@ -315,10 +316,10 @@ def _count_switches(labels: Sequence[Labels]) -> list[int]:
 
 
 def read_numbers(cells: tuple[str, ...]) -> Floats | None:
-    """Leave the numbers of a text to Python's `float`."""
+    """Return None: numbers are left to Python's `float`."""
     return None
 
 
 def read_rows(text: str, delimiter: str, width: int) -> Floats | None:
-    """Leave tables to Python."""
+    """Return None: tables are left to Python."""
     return None

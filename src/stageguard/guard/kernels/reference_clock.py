@@ -1,4 +1,4 @@
-"""The clock in plain NumPy: where sleep begins, and what the time since then multiplies the evidence by."""
+"""The clock in plain NumPy: sleep onsets, and factors of the likelihoods by the time since then."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from stageguard.base.arrays import Floats, Labels
 
 def sleep_onsets(labels: Labels, wake: int, restart_epochs: float, start: int, stop: int) -> tuple[int, ...]:
     """Return the first epoch of sleep, and of sleep after each unbroken wake of `restart_epochs`."""
+    # (n_asleep,) epochs
     asleep = start + np.flatnonzero((labels[start:stop] >= 0) & (labels[start:stop] != wake))
     onsets = asleep[:1].tolist()
     for before, after in pairwise(asleep.tolist()):
@@ -25,8 +26,9 @@ def sleep_onsets(labels: Labels, wake: int, restart_epochs: float, start: int, s
 def clock_factors(
     rows: Floats, wake: int, bout_nats: float, onsets: Sequence[int], own: Labels, start: int, stop: int
 ) -> Floats:
-    """Return the factors of the first epochs, up to the last onset's last row."""
+    """Return the factors of the first epochs, up to the last row after the last onset."""
     factors = np.ones((min(stop, onsets[-1] + len(rows)), rows.shape[1]))
+    # sleep before the first onset would itself be the onset, so it is as rare as there
     factors[start : onsets[0]] = np.minimum(rows[0], 1.0)
     factors[start : onsets[0], wake] = 1.0
     for onset, end in pairwise((*onsets, stop)):
@@ -36,7 +38,7 @@ def clock_factors(
     for stage, bout in groupby(own.tolist()):
         end = begin + len(list(bout))
         if stage >= 0:
-            lost = factors[begin:end, stage]
+            lost = factors[begin:end, stage]  # a view: the bout loses at most bout_nats in all
             lost[lost < 1.0] = np.maximum(lost[lost < 1.0], math.exp(-bout_nats / (end - begin)))
         begin = end
     return factors

@@ -1,8 +1,8 @@
 """Viterbi one epoch at a time in plain Python: the twin of the compiled stream.
 
-Every path in the running is a chain of bouts that share what they have in common. An epoch is given out as
-soon as all of them agree on it, or at the lag limit, where the best path as of now decides and paths that
-differ drop out.
+Every surviving path is a chain of bouts; paths share the bouts of their common past. An epoch is given out as
+soon as all paths agree on it, or at the lag limit: then the best path so far decides, and paths that differ
+are dropped.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numpy.typing as npt
 from stageguard.base.arrays import Floats, Ints, Ints32, Mask
 from stageguard.base.records import dataclass
 
-BAD_ROW, NO_PATH = 1, 2  # why a row was not taken; nothing has changed then
-_FAR_BELOW = -1048576.0  # where digits get scarce, scores are brought back to 0
+BAD_ROW, NO_PATH = 1, 2  # why a row was refused; the stream is unchanged then
+_FAR_BELOW = -1048576.0  # below this, where doubles lose digits, scores are shifted back to 0
 
 
 @dataclass(eq=False, slots=True)
@@ -31,7 +31,7 @@ class Bout:
 
 
 class Stream:
-    """The best path as it becomes certain; see `_core/stream.hpp`."""
+    """The best path, given out as it becomes certain; see `_core/stream.hpp`."""
 
     def __init__(
         self,
@@ -62,13 +62,13 @@ class Stream:
 
     def _reset(self) -> None:
         self.n_epochs = self.n_committed = 0
-        self.n_missing = 0  # rows without evidence at the end that the paths do not reach to
-        self.n_missing_run = 0  # rows without evidence at the end
+        self.n_missing = 0  # last rows without evidence that the paths do not include yet
+        self.n_missing_run = 0  # last rows without evidence
         self._leave()
 
     def _leave(self) -> None:
         self.is_running = False
-        self.scores: Floats = np.full(len(self.stage), -np.inf)
+        self.scores: Floats = np.full(len(self.stage), -np.inf)  # (n_states,)
         self.state_bouts: list[Bout | None] = [None] * len(self.stage)
         self.root = Bout(-1, self.n_epochs - self.n_missing, None)
 
@@ -77,7 +77,7 @@ class Stream:
         return self.n_epochs - self.n_missing
 
     def push(self, row: Floats, quality: float) -> tuple[int, ...] | int:
-        """Take one epoch; return the labels given out, or why it was not taken."""
+        """Take one epoch; return the labels given out, or the code why it was refused."""
         self.out = []
         if len(row) != len(self.added):
             return BAD_ROW
@@ -112,7 +112,7 @@ class Stream:
         return tuple(self.out)
 
     def finish(self) -> tuple[int, ...] | int:
-        """Return the labels of all epochs not given out yet; the stream is as new afterwards."""
+        """Return the labels of all epochs not given out yet, and start anew."""
         self.out = []
         if self.is_running:
             if not self._is_possible(self.n_missing, ends=True):
@@ -124,7 +124,7 @@ class Stream:
         return tuple(self.out)
 
     def _evidence(self, row: Floats, quality: float) -> Floats:
-        """Temperature, biases, renormalise, clip, prior, quality: in this order."""
+        """Return log-evidence (n_stages,): temperature, biases, renormalise, clip, prior, quality in turn."""
         with np.errstate(divide="ignore"):
             if self.temperature > 0:
                 scores = np.log(np.maximum(row, 0.0)) / self.temperature + self.biases
@@ -136,9 +136,9 @@ class Stream:
         return blended
 
     def _is_possible(self, n_steps: int, *, ends: bool) -> bool:
-        """Whether some path can be taken so many epochs further, and end there."""
-        alive = (self.scores if self.is_running else self.initial) > -np.inf
-        target = np.repeat(np.arange(len(self.stage)), np.diff(self.first))
+        """Whether some path can go on for `n_steps` epochs and, if `ends`, end there."""
+        alive = (self.scores if self.is_running else self.initial) > -np.inf  # (n_states,)
+        target = np.repeat(np.arange(len(self.stage)), np.diff(self.first))  # (n_edges,)
         for _ in range(n_steps if self.is_running else n_steps - 1):
             following = np.zeros_like(alive)
             following[target[alive[self.source] & (self.weight > -np.inf)]] = True
@@ -151,16 +151,16 @@ class Stream:
             self.n_missing -= 1
 
     def _step(self, evidence: Floats) -> bool:
-        """Take the paths one epoch on, or begin a stretch; False, and nothing changes, if none can go on."""
+        """Extend the paths by an epoch, or begin a stretch; return False, unchanged, if none can go on."""
         epoch = self._n_solved
         root = self.root if self.is_running else Bout(-1, epoch, None)
-        scores = self.initial + evidence[self.stage]
+        scores = self.initial + evidence[self.stage]  # (n_states,)
         state_bouts: list[Bout | None] = [None] * len(scores)
         for j in range(len(scores)):
             before, state = root, None
             if self.is_running:
                 edges = slice(self.first[j], self.first[j + 1])
-                arriving = self.scores[self.source[edges]] + self.weight[edges]
+                arriving = self.scores[self.source[edges]] + self.weight[edges]  # (edges into state j,)
                 best = int(arriving.argmax()) if len(arriving) else 0  # the first of equals
                 scores[j] = arriving[best] + evidence[self.stage[j]] if len(arriving) else -np.inf
                 state = int(self.source[edges][best]) if scores[j] > -np.inf else None
@@ -204,7 +204,7 @@ class Stream:
 
     def _keep_lag(self) -> None:
         while self.max_lag >= 0 and self.n_epochs - self.n_committed > self.max_lag:
-            if not self.is_running:  # nothing was seen of this stretch yet
+            if not self.is_running:  # no evidence in this stretch yet
                 self._commit(-1, self.n_committed + 1)
                 self.n_missing -= 1
             elif self.n_committed < self._n_solved:
@@ -217,7 +217,7 @@ class Stream:
                 self._leave()
 
     def _decide_oldest(self) -> None:
-        """Drop the paths whose oldest waiting epoch is not the best path's that leads into no dead end."""
+        """Drop the paths that differ at the oldest pending epoch from the best path without a dead end."""
         lasting = np.where(self.goes_on, self.scores + self.final, -np.inf)
         best = int(lasting.argmax()) if lasting.max() > -np.inf else self._best()
         chosen = self._oldest(self.state_bouts[best])
@@ -226,7 +226,7 @@ class Stream:
                 self.state_bouts[j], self.scores[j] = None, -np.inf
 
     def _oldest(self, bout: Bout | None) -> Bout:
-        """Return the bout that holds the oldest epoch that waits."""
+        """Return a path's bout at the oldest pending epoch."""
         return [earlier for earlier in self._line(bout) if earlier.start <= self.n_committed][-1]
 
     def _best(self) -> int:
@@ -235,11 +235,11 @@ class Stream:
         return int((ending if ending.max() > -np.inf else self.scores).argmax())
 
     def _endless(self) -> Mask:
-        """Return the states that some path can go on from for ever."""
-        lasting = np.ones(len(self.stage), dtype=bool)
-        target = np.repeat(np.arange(len(self.stage)), np.diff(self.first))
+        """Return the states from which some path can go on for ever."""
+        lasting = np.ones(len(self.stage), dtype=bool)  # (n_states,)
+        target = np.repeat(np.arange(len(self.stage)), np.diff(self.first))  # (n_edges,)
         while True:
-            ways = lasting[target] & (self.weight > -np.inf)
+            ways = lasting[target] & (self.weight > -np.inf)  # (n_edges,)
             still = np.zeros_like(lasting)
             still[self.source[ways]] = True
             if np.array_equal(still, lasting):
@@ -279,7 +279,7 @@ class Stream:
         stage: Ints32,
         start: Ints,
     ) -> None:
-        """Put a state back that `state` returned."""
+        """Restore a state that `state` returned."""
         self.n_epochs, self.n_committed, self.n_missing, self.n_missing_run = counts[:4].tolist()
         self.is_running, self.scores = bool(counts[4]), scores.copy()
         bouts: list[Bout] = []

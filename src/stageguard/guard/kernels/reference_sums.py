@@ -28,7 +28,7 @@ def uniforms(seed: int) -> Iterator[float]:
 
 
 def each(rows: npt.NDArray[Any], pieces: Sequence[Floats]) -> npt.NDArray[Any]:
-    """Return a row for each piece; one row serves all."""
+    """Return a row for each piece; a single row is repeated for all."""
     return rows if len(rows) == len(pieces) else np.repeat(rows, len(pieces), axis=0)
 
 
@@ -67,13 +67,13 @@ class Bouts(NamedTuple):
             yield cls(evidence, log_stay, log_change, minimum, censored)
 
     def stretch(self, begin: int, end: int, s: int) -> float:
-        """Return evidence and stays of a bout of s over [begin, end)."""
+        """Return the score of a bout of stage s over [begin, end): its evidence and stays."""
         stays = (end - begin - 1) * self.stay[s] if end - begin > 1 else 0.0
         return float(self.evidence[begin:end, s].sum() + stays)
 
 
 class Forward(NamedTuple):
-    """Scores of all ways that lead to a point, in nats."""
+    """Log-sums over all paths that lead to a point, in nats."""
 
     mature: Floats  # (n_epochs, n_stages) bouts that have reached their minimum, with the epoch's evidence
     begin: Floats  # (n_epochs, n_stages) bouts that begin here, without its evidence
@@ -85,7 +85,7 @@ def _forward(b: Bouts) -> Forward:
     n_epochs, n_stages = b.evidence.shape
     mature = np.full((n_epochs, n_stages), -np.inf)
     begin = np.full((n_epochs, n_stages), -np.inf)
-    at_once = b.minimum == 1
+    at_once = b.minimum == 1  # (n_stages,)
     begin[0] = np.where(at_once | (not b.censored), 0.0, -np.inf)
     mature[0] = np.where(at_once | b.censored, b.evidence[0], -np.inf)
     for t in range(1, n_epochs):
@@ -106,7 +106,7 @@ def _forward(b: Bouts) -> Forward:
 
 
 def _backward(b: Bouts) -> tuple[Floats, Floats]:
-    """Return scores of what follows a mature bout's epoch, and of a bout that begins, with its evidence."""
+    """Return log-sums over what follows a mature bout's epoch, and over a beginning bout and what follows."""
     n_epochs, n_stages = b.evidence.shape
     after = np.zeros((n_epochs, n_stages))
     begun = np.empty((n_epochs, n_stages))
@@ -115,13 +115,13 @@ def _backward(b: Bouts) -> tuple[Floats, Floats]:
             end = min(t + int(m), n_epochs)
             begun[t, s] = b.stretch(t, end, s) + (after[end - 1, s] if end == t + m else 0.0)
         if t > 0:
-            leaving = np.logaddexp.reduce(b.change + begun[t], axis=1)
+            leaving = np.logaddexp.reduce(b.change + begun[t], axis=1)  # (n_stages,)
             after[t - 1] = np.logaddexp(b.evidence[t] + b.stay + after[t], leaving)
     return after, begun
 
 
 def smooth(pieces: Sequence[Floats], *arguments: Any) -> tuple[Floats, Floats, Mask]:
-    """Log-sum per piece and marginals per epoch, for minimum bouts and a transition matrix."""
+    """Return log-sums per piece and marginals per epoch, for minimum bouts and a transition matrix."""
     *rules, _ = arguments
     totals, marginals = [], []
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -140,7 +140,7 @@ def smooth(pieces: Sequence[Floats], *arguments: Any) -> tuple[Floats, Floats, M
 
 
 def draw(pieces: Sequence[Floats], *arguments: Any) -> tuple[Labels, Floats, Mask]:
-    """Draw paths: labels, then log-sums; arguments as of `smooth`, then `streams`, then threads."""
+    """Draw paths; return labels and log-sums. Arguments are those of `smooth`, then streams and threads."""
     *rules, streams, _ = arguments
     labels, totals = [], []
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -159,13 +159,13 @@ def draw(pieces: Sequence[Floats], *arguments: Any) -> tuple[Labels, Floats, Mas
 def _draw_bouts(b: Bouts, forward: Forward, stays: Floats, random: Iterator[float]) -> Labels:
     """Draw one path from its end to its start, bout by bout."""
     labels = np.empty(len(b.evidence), dtype=np.int8)
-    chances = np.exp(np.array([score for _, _, score in forward.last]) - forward.total)
+    chances = np.exp(np.array([score for _, _, score in forward.last]) - forward.total)  # (n_last,)
     s, age, _ = forward.last[_pick(chances, next(random))]
-    end = len(labels)  # the bout's
+    end = len(labels)  # of the bout
     while True:
         start = end - age
         if age == 0:
-            # One number decides how far back a mature bout reaches: on while the chance lies above it.
+            # One random number decides how far back a mature bout reaches: on while the chance is above it.
             aim, chance, t = next(random), 1.0, end - 1
             while t > 0:
                 chance *= stays[t - 1, s]
@@ -176,12 +176,12 @@ def _draw_bouts(b: Bouts, forward: Forward, stays: Floats, random: Iterator[floa
         labels[start:end] = s
         if start == 0:
             return labels
-        ways = forward.mature[start - 1] + b.change[:, s]
+        ways = forward.mature[start - 1] + b.change[:, s]  # (n_stages,)
         s, age, end = _pick(np.exp(ways - np.logaddexp.reduce(ways)), next(random)), 0, start
 
 
 def _pick(chances: Floats, aim: float) -> int:
-    """Return the first index at which the chances so far exceed the aim; never one without a chance."""
+    """Return the first index at which the cumulative chances exceed the aim; never one of chance 0."""
     reached = np.cumsum(chances)
     index = int(np.searchsorted(reached, aim, side="right"))
     return index if index < len(chances) else int(np.flatnonzero(chances)[-1])
@@ -191,7 +191,7 @@ def draw_each(pieces: Sequence[Floats], streams: Streams, n_threads: int = 1) ->
     """Draw every epoch by itself, from likelihoods: labels (n_draws, n_epochs) of each piece, flat."""
     labels = []
     for piece, seeds in zip(pieces, streams, strict=True):
-        reached = np.cumsum(piece, axis=1)
+        reached = np.cumsum(piece, axis=1)  # (n_epochs, n_stages)
         reached /= reached[:, -1:]
         for seed in seeds.tolist():
             aims = np.fromiter(uniforms(seed), dtype=np.float64, count=len(piece))
@@ -215,7 +215,7 @@ class Automaton(NamedTuple):
         return np.repeat(np.arange(len(self.stage)), np.diff(self.first))
 
     def forward(self, evidence: Floats, row: int) -> Floats:
-        """Return the log-sum over all ways that lead to each state in each epoch."""
+        """Return the log-sum over all paths that lead to each state in each epoch."""
         alpha, target = np.full(evidence.shape, -np.inf), self.target  # (n_epochs, n_states), (n_edges,)
         alpha[0] = self.initial[row] + evidence[0]
         for t in range(1, len(evidence)):
@@ -242,12 +242,13 @@ def forward_backward(
             np.logaddexp.at(beta[t - 1], source, edge_weight + (evidence[t] + beta[t])[target])
         total = np.logaddexp.reduce(alpha[-1] + beta[-1])
         log_partitions.append(total)
+        # (n_epochs, n_states)
         states = np.exp(alpha + beta - total) if total > -np.inf else np.full(evidence.shape, np.nan)
         of_stages = [states[:, a.stage == s].sum(axis=1) for s in range(piece.shape[1])]
         marginals.append(np.stack(of_stages, axis=1))
         if want_edges and total > -np.inf:
             for t in range(1, len(evidence)):
-                following = (evidence[t] + beta[t])[target]
+                following = (evidence[t] + beta[t])[target]  # (n_edges,)
                 counts[i] += np.exp(alpha[t - 1, source] + edge_weight + following - total)
     return np.array(log_partitions), np.concatenate(marginals), counts
 
@@ -255,7 +256,7 @@ def forward_backward(
 def smooth_automaton(
     pieces: Sequence[Floats], products: bool, table: Ints32, *arguments: Any
 ) -> tuple[Floats, Floats, Mask]:
-    """Log-sum per piece and marginals per epoch; `products` is how the compiled twin reckons."""
+    """Return log-sums per piece and marginals per epoch; `products` matters to the compiled twin only."""
     *rules, n_threads = arguments
     totals, marginals, _ = forward_backward(pieces, table, *rules, False, n_threads)
     marginals /= marginals.sum(axis=1, keepdims=True)
@@ -265,13 +266,13 @@ def smooth_automaton(
 def draw_automaton(
     pieces: Sequence[Floats], products: bool, table: Ints32, *arguments: Any
 ) -> tuple[Labels, Floats, Mask]:
-    """Draw paths: labels, then log-sums; arguments as of `smooth_automaton`, then `streams`, then threads."""
+    """Draw paths; return labels and log-sums. Arguments: `smooth_automaton`'s, then streams and threads."""
     *rules, streams, _ = arguments
     a = Automaton(*rules)
     labels, totals = [], []
     for piece, row, seeds in zip(pieces, each(table, pieces), streams, strict=True):
         random = [uniforms(seed) for seed in seeds.tolist()]
-        alpha = a.forward(piece[:, a.stage], row)
+        alpha = a.forward(piece[:, a.stage], row)  # (n_epochs, n_states)
         ending = alpha[-1] + a.final_weight[row]  # (n_states,)
         totals.append(np.logaddexp.reduce(ending))
         drawn = np.zeros((len(random), len(piece)), dtype=np.int8)
@@ -290,11 +291,11 @@ def draw_automaton(
 def _draw_sources(
     a: Automaton, row: int, alpha: Floats, states: list[int], random: Sequence[Iterator[float]]
 ) -> list[int]:
-    """Return the state before each; a state that can be reached in one way takes no random number."""
+    """Draw the state before each state; a state with one incoming edge takes no random number."""
     chances: dict[int, Floats] = {}
     for state in set(states):
         edges = slice(a.first[state], a.first[state + 1])
-        ways = alpha[a.source[edges]] + a.weight[row, edges]
+        ways = alpha[a.source[edges]] + a.weight[row, edges]  # (edges into the state,)
         chances[state] = np.exp(ways - np.logaddexp.reduce(ways))
     sources = []
     for state, numbers in zip(states, random, strict=True):
