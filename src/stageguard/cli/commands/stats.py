@@ -340,6 +340,12 @@ def _notes(nights: Sequence[StatsNight], groups: Groups, *, wants_experts: bool)
     if wants_experts:
         without = [night.id for night in nights if "expert" not in night.measured.measures]
         notes += listed_nights("no expert's scoring", without)
+    undecoded = [night.id for night in nights if "after" not in night.measured.measures]
+    scored = [night.id for night in nights if "before" not in night.measured.measures]
+    if scored and len(scored) < len(nights):
+        different = "before and after are not of the same nights"
+        notes += listed_nights(f"{different}. Scorings, only under after", scored)
+        notes += listed_nights("not decoded (no --profile), so only under before", undecoded)
     bare = [night.id for night in nights if night.facts.profile is None]
     notes += listed_nights("no profile (--profile), so validity is not measured", bare)
     kept = [night.id for night in nights if night.facts.early_rem_kept_minutes is not None]
