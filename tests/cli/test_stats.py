@@ -365,7 +365,7 @@ def test_the_table_of_groups_may_name_experts_and_subjects(run, cohort):
     guard = next(row for row in ran.json["groups"] if row["scoring"] == "guard")
     assert (guard["n_1"], guard["n_2"]) == (2, 3)
     assert "in the table of groups, but not among the files: n9" in ran.json["notes"]
-    assert "no expert's scoring: n5" in ran.json["notes"]
+    assert "no expert's scoring is named like: n5" in ran.json["notes"]
 
 
 def test_nights_without_a_group_are_said(run, cohort):
@@ -384,7 +384,11 @@ def test_nights_without_a_group_are_said(run, cohort):
         ("id\tgroup\nn0\ta\nn0\tb\n", "groups.tsv: line 3 names 'n0' again. Expected one row per night."),
         ("id\tgroup\n", "groups.tsv: has a header but no rows."),
         ("id\tgroup\nn0\ta\nn1\ta\n", "of 6 nights all are in 'a', expected two groups or more."),
-        ("id\tgroup\nx\ta\n", "of 6 nights none has a group, expected two groups or more."),
+        (
+            "id\tgroup\nx\ta\n",
+            "no night is in the table of groups: the nights are called n0, n1, n2 and 3 more, the ids of the "
+            "table are x. Expected the same names.",
+        ),
     ],
 )
 def test_bad_groups_are_one_line(run, cohort, text, expected):
@@ -470,6 +474,13 @@ def test_experts_that_are_not_there_are_one_line(run, cohort):
     ran = run("stats", *decoded_files(cohort), "--expert", cohort / "experts")
     assert ran.code == 1
     assert "n0.txt: line 2: 'X' is not a stage" in " ".join(ran.err.split())
+
+
+def test_experts_of_other_nights_are_one_line(run, cohort, tmp_path):
+    (tmp_path / "others").mkdir()
+    (tmp_path / "others" / "n0_scorer1.txt").write_text("W\nN2\n")
+    line = error_line(run("stats", *decoded_files(cohort), "--expert", tmp_path / "others"))
+    assert line.endswith("others has no scoring of any of the nights, expected names such as n0.txt.")
 
 
 def test_wrong_usage_exits_2(run, cohort):
