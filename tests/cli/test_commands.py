@@ -47,6 +47,22 @@ def test_show_tells_whom_a_profile_is_not_for(run, name):
     assert sg.Profile.from_dict(run("profiles", "show", name, "--json").json["definition"]) == profile
 
 
+@pytest.mark.parametrize("name", sg.profiles())
+def test_show_describes_the_rule_and_the_clock_that_act(run, name):
+    """Once, every rule but `match` was called a band, and the clock was not mentioned."""
+    profile = sg.Profile.load(name)
+    rules = " ".join(run("profiles", "show", name).out.partition("Rules")[2].split())
+    assert ("times the experts'" in rules) == (
+        profile.strength is not None and profile.strength.rule == "band"
+    )
+    if profile.strength is not None and profile.strength.rule == "target":
+        above = profile.strength.act_above * profile.strength.fi_target
+        assert f"index {profile.strength.fi_target:g} where it is above {above:.3f}" in rules
+    assert ("clock off" in rules) == (profile.clock is None)
+    if profile.clock is not None:
+        assert "clock weighs R by the time since sleep onset, in its first 40 min" in rules
+
+
 def test_show_gives_minimum_bouts_in_seconds_and_epochs(run):
     assert "R 8 s = 2 epochs" in run("profiles", "show", "kdd2026-mouse-eeg-emg").out
 
@@ -75,7 +91,7 @@ def test_demo_writes_shows_and_verifies(run, tmp_path, monkeypatch):
     assert "Fragmentation index" in ran.out
     assert "Agreement with the true stages" in ran.out
     for row in ("TVR", "Total sleep time", "Sleep efficiency", "REM latency", "Wake after sleep onset",
-                "Awakenings", "Bouts", "Epochs changed"):  # fmt: skip
+                "Sleep onset latency", "Awakenings", "Epochs changed"):  # fmt: skip
         assert row in ran.out
     assert "Look at it:  stageguard-demo/synthetic-night.report.html" in ran.out
     assert "Review it:   stageguard review stageguard-demo/synthetic-night.hypnogram.tsv" in ran.out

@@ -185,6 +185,6 @@ def test_align_compares_the_time_both_scored(run, tmp_path):
         (found,) = ran.json
         assert found["agreement"]["scored"]["n_epochs"] == 80
         assert found["agreement"]["scored"]["accuracy"] == 1.0
-    assert "20 epochs left out" in run("compare", expert, shifted, "--align").out
+    assert "expert.edf: the first 20 epochs left out" in run("compare", expert, shifted, "--align").out
     apart = timed(tmp_path / "apart.edf", labels, datetime(2024, 5, 3, 22, 30))
     assert "no epoch in common" in error_line(run("compare", expert, apart, "--align"))

@@ -66,6 +66,14 @@ def test_a_flickering_night_takes_no_more_than_twenty_lines(run, tmp_path, monke
     assert sum(line.startswith("Calmed: transition weight ") for line in lines) == 1
 
 
+def test_a_missing_file_is_not_said_to_be_decoded(run, tmp_path):
+    """Though another file of the same name, n.csv, was."""
+    night = write_night(tmp_path / "n.csv", seed=1)
+    assert run("decode", night, "-p", "human-psg-5").code == 0
+    line = error_line(run("decode", tmp_path / "n.txt", "-p", "human-psg-5"))
+    assert "n.txt: No such file or directory" in line
+
+
 def test_json_is_pure_and_complete(run, night, tmp_path):
     ran = run("decode", night, "-p", "human-psg-5", "--json", "-o", tmp_path / "out", "--svg")
     (report,) = ran.json

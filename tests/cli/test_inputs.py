@@ -418,8 +418,7 @@ def test_numbered_scorings_are_read_as_told(run, nights, command, tmp_path):
     }[command]
     refused = run(command, *arguments)
     assert refused.code == 1
-    assert "(--scoring-format numbers-yasa)" in refused.err
-    assert "Say which with --scoring-format." in refused.err
+    assert "Name the right one with --scoring-format: numbers-yasa = stage numbers of YASA" in refused.err
     ran = run(command, *arguments, "--scoring-format", "numbers-yasa", "--json")
     assert ran.code == 0, ran.err
     if command == "compare":

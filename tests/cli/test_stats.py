@@ -134,6 +134,16 @@ def test_probabilities_have_an_after_only_with_a_profile(run, cohort):
     assert bare["before"]["tst_minutes"] == written["before"]["tst_minutes"]
 
 
+def test_scorings_among_undecoded_probabilities_are_said(run, cohort, tmp_path):
+    """Else the means of different nights look like the effect of decoding."""
+    write_night(tmp_path / "n.csv", seed=1)
+    sg.simulate_night("human-psg-5", hours=1, seed=2).expert.save(tmp_path / "scored.txt")
+    said = " ".join(run("stats", tmp_path).out.split())
+    assert "before and after are not of the same nights. Scorings, only under after: scored" in said
+    assert "not decoded (no --profile), so only under before: n" in said
+    assert "not of the same nights" not in run("stats", tmp_path / "n.csv", tmp_path / "n.csv").out
+
+
 def test_what_decode_recorded_is_what_the_probabilities_expect(run, cohort, tmp_path):
     run("decode", cohort / "n0.csv", cohort / "n1.csv", "-p", PROFILE, "-o", tmp_path)
     written = run("stats", tmp_path / "n0.hypnogram.tsv", "--json").json["nights"][0]
@@ -290,6 +300,8 @@ def test_groups_are_compared_for_argmax_guard_and_expert(run, cohort):
     ran = run("stats", *decoded_files(cohort), *arguments)
     assert (ran.code, ran.err) == (0, "")
     assert "controls (n = 3) minus patients (n = 3)" in ran.out
+    rows = [line for line in ran.out.partition("minus patients")[2].splitlines() if "lasting bout" in line]
+    assert [line.split()[3] for line in rows] == ["guard"]  # a long title goes on beside the next row
     assert " ".join(METHOD.split()) in " ".join(ran.out.split())
     rows_by_id = {row["id"]: row for row in read_tsv(cohort / "all.tsv")}
     assert [row["group"] for row in rows_by_id.values()] == ["controls", "patients"] * 3
@@ -353,7 +365,7 @@ def test_the_table_of_groups_may_name_experts_and_subjects(run, cohort):
     guard = next(row for row in ran.json["groups"] if row["scoring"] == "guard")
     assert (guard["n_1"], guard["n_2"]) == (2, 3)
     assert "in the table of groups, but not among the files: n9" in ran.json["notes"]
-    assert "no expert's scoring: n5" in ran.json["notes"]
+    assert "no expert's scoring is named like: n5" in ran.json["notes"]
 
 
 def test_nights_without_a_group_are_said(run, cohort):
@@ -372,7 +384,11 @@ def test_nights_without_a_group_are_said(run, cohort):
         ("id\tgroup\nn0\ta\nn0\tb\n", "groups.tsv: line 3 names 'n0' again. Expected one row per night."),
         ("id\tgroup\n", "groups.tsv: has a header but no rows."),
         ("id\tgroup\nn0\ta\nn1\ta\n", "of 6 nights all are in 'a', expected two groups or more."),
-        ("id\tgroup\nx\ta\n", "of 6 nights none has a group, expected two groups or more."),
+        (
+            "id\tgroup\nx\ta\n",
+            "no night is in the table of groups: the nights are called n0, n1, n2 and 3 more, the ids of the "
+            "table are x. Expected the same names.",
+        ),
     ],
 )
 def test_bad_groups_are_one_line(run, cohort, text, expected):
@@ -400,7 +416,7 @@ def test_rodents_have_light_dark_and_hours(run, tmp_path):
         "n/a",
     ) * 3
     reasons = json.loads((tmp_path / "mice.json").read_text())["stageguard"]["reasons"]["mouse"]["before"]
-    assert "no moment is bedtime" in reasons["sol_minutes"]
+    assert "is no single night: give lights off" in reasons["sol_minutes"]
     hours = read_tsv(tmp_path / "mice-hours.tsv")
     assert [hour["hour"] for hour in hours] == [f"ZT {n % 24}" for n in range(1, 26)]
     assert float(hours[0]["scored_minutes"]) == 30.0
@@ -458,6 +474,13 @@ def test_experts_that_are_not_there_are_one_line(run, cohort):
     ran = run("stats", *decoded_files(cohort), "--expert", cohort / "experts")
     assert ran.code == 1
     assert "n0.txt: line 2: 'X' is not a stage" in " ".join(ran.err.split())
+
+
+def test_experts_of_other_nights_are_one_line(run, cohort, tmp_path):
+    (tmp_path / "others").mkdir()
+    (tmp_path / "others" / "n0_scorer1.txt").write_text("W\nN2\n")
+    line = error_line(run("stats", *decoded_files(cohort), "--expert", tmp_path / "others"))
+    assert line.endswith("others has no scoring of any of the nights, expected names such as n0.txt.")
 
 
 def test_wrong_usage_exits_2(run, cohort):

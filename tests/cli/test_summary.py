@@ -38,10 +38,10 @@ def test_before_is_counted_on_the_argmax():
         "tvr_percent": 0.0,
         "tst_minutes": 4.0,
         "se_percent": 100 * 8 / 14,
+        "sol_minutes": 1.0,
         "rem_latency_minutes": 1.0,
         "waso_minutes": 1.0,
         "awakenings": 1.0,
-        "bouts": 8.0,
     }
     assert {key: row.before for key, row in rows.items()} == pytest.approx(expected)
     # three minutes are too short to look like experts or not, and no REM lasts two
@@ -64,10 +64,9 @@ def test_after_is_counted_on_the_decoded_night():
     stages = [name for name, _ in itertools.groupby(decoding.stages.tolist())]
     rows = rows_of(decoding)
     assert decoding.changed.any()
-    assert rows["bouts"].after == len(stages)
     assert rows["fragmentation_index"].after == pytest.approx((len(stages) - 1) / 55)
     assert rows["tst_minutes"].after == 0.5 * sum(stage != "W" for stage in decoding.stages.tolist())
-    assert rows["bouts"].after < rows["bouts"].before
+    assert rows["fragmentation_index"].after < rows["fragmentation_index"].before
 
 
 def test_uncommon_transitions_are_the_profiles():
@@ -130,8 +129,10 @@ def test_a_guard_that_steps_aside_from_an_odd_night_says_so_loudly():
     odd = decoding_of("W" * 60 + "R" * 60 + "N" * 10 + "W" * 60 + "R" * 60 + "N" * 110 + "W" * 60)
     assert odd.strength.step == "untouched"
     summary = summary_of(odd)
-    assert summary.aside.startswith("THE GUARD STEPPED ASIDE, and the night is not as experts score: ")
-    assert "Fragmentation index (FI) 0.014 below" in summary.aside
+    assert summary.aside.startswith(
+        "LOOK AT THIS NIGHT. The guard did not smooth it, and it is outside the range of expert scoring: "
+    )
+    assert "Fragmentation index (FI) 0.014 (below)" in summary.aside
     steered = decoding_of("WWNNRNNWWNRRWW" * 20, certainty=0.5)
     assert steered.strength.step == "lowered"
     assert summary_of(steered).aside == ""
@@ -142,7 +143,7 @@ def test_what_a_rule_steers_is_marked():
     assert steered.strength.step in STEERING
     rows = rows_of(steered)
     marked = {key for key, row in rows.items() if row.is_steered}
-    assert marked == {"fragmentation_index", "awakenings", "bouts"}
+    assert marked == {"fragmentation_index", "awakenings"}
     assert all(rows[key].cells()[0].endswith(" †") and rows[key].to_dict()["steered"] for key in marked)
     assert "steered by this rule and are no findings" in steered.methods_text()
     left = decoding_of("W" * 60 + "N" * 300 + "R" * 60)
@@ -188,7 +189,9 @@ def test_early_rem_of_which_less_than_half_is_left_counts_as_removed():
 def test_a_night_that_the_clock_changed_is_not_said_to_be_left_alone():
     summary = summary_of(early_rem_night(2, 0.8))
     assert summary.n_changed == 2
-    assert summary.aside.startswith("THE CLOCK ALONE ACTED, and the night is not as experts score: ")
+    assert summary.aside.startswith(
+        "LOOK AT THIS NIGHT. Only the clock changed it, and it is outside the range of "
+    )
 
 
 def printed(decoding, capsys) -> list[str]:

@@ -221,3 +221,29 @@ def test_rows_of_empty_cells_at_the_end_are_left_out_and_one_within_is_an_epoch(
         assert density.n_epochs == 3
         assert np.isnan(density.probabilities[1]).all()
         assert "2 rows of empty cells at the end left out" in density.assumed
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("expert.txt", b"W\nN1\nN2\n", "holds stages (text or a table with one stage per epoch)"),
+        (
+            "expert.csv",
+            b"epoch,stage\n0,W\n1,N2\n",
+            "holds stages (text or a table with one stage per epoch)",
+        ),
+        (
+            "x.xml",
+            b"<CMPStudyConfig><EpochLength>30</EpochLength><SleepStages/></CMPStudyConfig>",
+            "holds stages",
+        ),
+        ("psg.edf", b"0       X X X", "is EDF, expected a stager's probabilities. Stage a recording first"),
+    ],
+)
+def test_a_scoring_or_a_recording_is_told_from_probabilities(tmp_path, name, content, said):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(FileFormatError) as caught:
+        sg.read_density(path)
+    assert str(caught.value).startswith(f"{name}: {said}")
+    assert str(caught.value).endswith("; check, stats and compare read scorings.")

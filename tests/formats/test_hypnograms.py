@@ -167,9 +167,10 @@ def test_a_night_of_few_stages_takes_the_default_or_asks(tmp_path):
         (" \n\n", "is empty. Expected one stage per epoch."),
         (
             "0\n1\n2\n",
-            "may be stage numbers of YASA, Dreem, Visbrain or GSSC (4 is REM) (format='numbers-yasa') or "
-            "stage numbers of Rechtschaffen and Kales, NSRR or Elan (5 is REM) (format='numbers-rk') or "
-            "stage numbers of U-Sleep (4 is REM, 5 unknown) (format='numbers-usleep') or ",
+            "fits 5 formats. Name the right one with format: "
+            "numbers-yasa = stage numbers of YASA, Dreem, Visbrain or GSSC (4 is REM); "
+            "numbers-rk = stage numbers of Rechtschaffen and Kales, NSRR or Elan (5 is REM); "
+            "numbers-usleep = stage numbers of U-Sleep (4 is REM, 5 unknown); ",
         ),
         (
             "W\n2\n",

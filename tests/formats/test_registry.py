@@ -89,7 +89,7 @@ def test_content_decides_then_the_name_then_nobody(tmp_path):
     assert detect(path, "density", [two]) is two
     neither = path.rename(tmp_path / "n.ccc")
     with pytest.raises(
-        FileFormatError, match=r"may be file of one \(format='one'\) or file of two \(format='two'\)"
+        FileFormatError, match=r"fits 2 formats\. .* format: one = file of one; two = file of two\."
     ):
         detect(neither, "density", [one, two])
     general = form("general", b"M", is_general=True)

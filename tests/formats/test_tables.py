@@ -196,7 +196,8 @@ def test_missing_stage_is_named_with_a_suggestion(tmp_path):
          "Is it an Excel workbook? Save it as CSV."),
         (b"\x1f\x8b\x08\x00", "holds gzip-compressed data, not a CSV or TSV table. Convert it first."),
         (b"W,N,R\n\x00\x01\x02", "holds binary data, not a CSV or TSV table. Convert it first."),
-        (b"0       X X X", "holds an EDF recording, not a CSV or TSV table. Convert it first."),
+        (b"0       X X X", "is EDF, expected a stager's probabilities. Stage a recording first, with a "
+         "stager such as YASA or U-Sleep; check, stats and compare read scorings."),
         (b"W,N,R\n1,0,0\n" + b" " * 9000 + b"\x00",
          "holds binary data (a NUL at byte 9012), not a CSV or TSV table."),
         ("W,N,R\n1,0,0\n".encode("utf-16"), "is UTF-16 text. Save it as UTF-8."),

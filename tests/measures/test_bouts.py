@@ -114,7 +114,7 @@ NIGHT = datetime(2024, 1, 1, 22)
     [
         (
             hypnogram(5),
-            [r"^the expert scored 5 epochs and the night has 4", r"-1 marks an unscored epoch\.$"],
+            [r"^the expert scored 5 epochs and the night has 4", r"or stageguard compare --align\.$"],
         ),
         (hypnogram(4, 20.0), [r"^the expert's epochs last 20 s and the night's 30 s", "one epoch length"]),
         (

@@ -345,9 +345,7 @@ def test_a_day_has_no_bedtime_and_says_so():
         "rem_latency_minutes",
     ):
         assert math.isnan(getattr(found, field))
-        assert found.reasons[field].startswith(
-            "24.0 h are no single night and no moment is bedtime: give lights off"
-        )
+        assert found.reasons[field].startswith("a recording of 24.0 h is no single night: give lights off")
     assert math.isnan(found.cycles)
     assert found.reasons["cycles"] == "cycles are defined for one night of human sleep"
     night_only = sleep_statistics(mouse_day(), lights_off="07:00", lights_on="19:00")

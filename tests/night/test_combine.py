@@ -132,7 +132,7 @@ def test_starts_tell_which_epochs_belong_together():
 
 def test_without_starts_nights_begin_together_and_it_is_told():
     with pytest.warns(
-        StageGuardWarning, match="not every night tells when it began: all begin together; night 1"
+        StageGuardWarning, match="not every start is known: all are taken to begin together; night 1"
     ):
         aligned = sg.align(night([0, 1, 2], start=START), night([0, 1]))
     assert [each.n_epochs for each in aligned.nights] == [2, 2]

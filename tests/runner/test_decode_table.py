@@ -183,6 +183,7 @@ def test_a_table_without_id_says_which_column_may_be_it(run, tmp_path):
     ran = run("decode", tmp_path / "in.parquet", "-p", PROFILE, "-o", tmp_path / "out.parquet")
     assert "has no column 'id' that names the night of each row." in error_line(ran)
     assert "Rename 'subject' to it" in ran.err
+    assert "If it is one night, name a folder for the output, not a table." in ran.err
 
 
 def test_missing_stages_are_said(run, tmp_path):

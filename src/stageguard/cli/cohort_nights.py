@@ -10,6 +10,7 @@ from stageguard.base.records import dataclass
 from stageguard.cli.inputs import Input, lights_of, scoring_of
 from stageguard.cli.scored_files import Experts, ReadOptions, ScoredFile, read_expert, read_night
 from stageguard.formats.companions import ListedNight, in_list_words
+from stageguard.formats.density import listed
 from stageguard.measures.cohort import CohortNight, MeasuredNight, measure_night
 from stageguard.measures.estimates import Estimates
 from stageguard.measures.statistics import StatisticsOptions
@@ -70,7 +71,14 @@ def grouping(
     nights: Iterable[tuple[str, ListedNight | None]], groups: Groups
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return groups and subjects by night id, in the order of the table of groups."""
+    nights = list(nights)
     id_of = {row.night_id: name for name, row in nights if row is not None}
+    if groups and not id_of:
+        names = listed([name for name, _ in nights], 3)
+        raise InputError(
+            f"no night is in the table of groups: the nights are called {names}, the ids of the table are "
+            f"{listed(list(groups), 3)}. Expected the same names."
+        )
     rows = {id_of[name]: row for name, row in groups.items() if name in id_of}
     subjects = {name: row.subject for name, row in rows.items() if row.subject}
     return {name: row.group for name, row in rows.items()}, subjects

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isnan
+from textwrap import wrap
 
 from stageguard.cli.console import Console
 from stageguard.cli.terminal import one_line, print_heading, print_list, table
@@ -13,6 +14,8 @@ from stageguard.measures.groups import METHOD, GroupDifference
 from stageguard.measures.prediction_powered import METHOD as POWERED_METHOD
 from stageguard.measures.prediction_powered import CohortEstimate
 from stageguard.measures.summary import shown, shown_rows, titled
+
+TITLE_WIDTH = 22  # of a quantity, so that a row fits 110 characters
 
 
 def print_groups(cohort: CohortTable, differences: Sequence[GroupDifference], out: Console) -> None:
@@ -25,12 +28,16 @@ def print_groups(cohort: CohortTable, differences: Sequence[GroupDifference], ou
         titles = (one_line(first), one_line(second), "difference [95 % CI]", "Cohen's d [95 % CI]")
         made = table("", "stages", *titles, right=titles)
         for quantity in shown_rows(cohort):
-            shown_title = titled(quantity, quantity.short_heading, cohort)
-            for row in of_pair:
-                if row.measure == quantity.key and row.result.n_first + row.result.n_second:
-                    cells = _difference_cells(row, max(1, quantity.decimals), sizes)
-                    made.add_row(shown_title, names[row.scoring], *cells)
-                    shown_title = ""
+            rows = [
+                [names[row.scoring], *_difference_cells(row, max(1, quantity.decimals), sizes)]
+                for row in of_pair
+                if row.measure == quantity.key and row.result.n_first + row.result.n_second
+            ]
+            lines = wrap(titled(quantity, quantity.short_heading, cohort), TITLE_WIDTH)
+            lines += [""] * (len(rows) - len(lines))
+            for number, cells in enumerate(rows):  # a long title goes on beside the next row
+                last = number == len(rows) - 1
+                made.add_row(" ".join(lines[number:]) if last else lines[number], *cells)
         out.print(made)
     print_list(out, "Method", [METHOD])
 

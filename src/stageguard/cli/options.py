@@ -94,7 +94,8 @@ SampleList = Annotated[
     File,
     text_option(
         "SAMPLES.tsv",
-        "Columns id, probabilities, scoring, edf, start, lights_off, lights_on. FILES: about these.",
+        "Table of nights: id, probabilities, scoring, edf, start, lights_off, lights_on. With FILES, it "
+        "tells more about them.",
         "--list",
     ),
 ]

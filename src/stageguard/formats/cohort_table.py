@@ -168,7 +168,9 @@ def id_column(path: Path, header: Sequence[str]) -> int:
     others = [name for name in header if is_night_column(name)]
     rename = f" Rename {others[0]!r} to it, if that names the nights." if others else ""
     raise file_error(
-        path, f"has no column {ID!r} that names the night of each row. Columns: {listed(header)}.{rename}"
+        path,
+        f"has no column {ID!r} that names the night of each row. Columns: {listed(header)}.{rename} "
+        "If it is one night, name a folder for the output, not a table.",
     )
 
 

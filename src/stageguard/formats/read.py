@@ -22,7 +22,7 @@ from stageguard.formats.hypnogram import (
     stage_column,
 )
 from stageguard.formats.outputs import TSV_SUFFIX
-from stageguard.formats.sniffing import read_head
+from stageguard.formats.sniffing import EDF, read_head
 from stageguard.formats.tables.delimited import DELIMITERS, HEADER_SEARCH_LINES, read_text, split_line
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
@@ -120,10 +120,34 @@ def density_options(
 def read_density_file(path: str | os.PathLike[str], options: DensityOptions) -> DensityFile:
     """Like `read_density` for a file, with remarks on what was assumed or ignored."""
     path = existing_file(path)
-    form = registry.chosen(path, "density", options.format)
-    assert form.density is not None
-    with faults_named(path.name):
-        return build_density(path, form.density(path, options), options)
+    form = None
+    try:
+        form = registry.chosen(path, "density", options.format)
+        assert form.density is not None
+        with faults_named(path.name):
+            return build_density(path, form.density(path, options), options)
+    except FileFormatError:
+        if options.format is None and (form is None or form.is_general):
+            _refuse_scoring(path)
+        raise
+
+
+def _refuse_scoring(path: Path) -> None:
+    """Refuse a scoring or a recording where probabilities are expected, and say where it belongs."""
+    measured = "check, stats and compare read scorings"
+    if read_head(path).startswith(EDF):
+        stagers = "such as YASA or U-Sleep"
+        raise file_error(
+            path,
+            f"is EDF, expected a stager's probabilities. Stage a recording first, with a stager {stagers}; "
+            f"{measured}.",
+        )
+    try:
+        form = registry.detect(path, "hypnogram")
+    except FileFormatError:
+        return
+    if not form.does("density") and is_hypnogram(path):
+        raise file_error(path, f"holds stages ({form.title}), expected a stager's probabilities; {measured}.")
 
 
 def read_density_object(source: Any, options: DensityOptions) -> DensityFile:

@@ -69,11 +69,14 @@ def detect(path: Path, kind: Kind, among: Sequence[FileFormat] | None = None) ->
         expected = " or ".join(form.title for form in likely[:4])
         raise file_error(path, f"holds {_content(head)}, not {expected}. Convert it first.")
     if len(fitting) > 1:
-        choices: list[object] = []
-        for form in fitting:
-            choices += [" or " * bool(choices), form.title, " (", Argument("format", form.name), ")"]
-        choices += [". Say which with ", Argument("format"), "."]
-        raise file_error(path, "may be ", *choices, code="ambiguous-format")
+        choices = "; ".join(f"{form.name} = {form.title}" for form in fitting)
+        raise file_error(
+            path,
+            f"fits {len(fitting)} formats. Name the right one with ",
+            Argument("format"),
+            f": {choices}.",
+            code="ambiguous-format",
+        )
     form = fitting[0]
     if form.is_general and head.startswith(sniffing.UTF16_MARKS):
         raise file_error(path, "is UTF-16 text. Save it as UTF-8.")

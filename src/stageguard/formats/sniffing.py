@@ -13,6 +13,8 @@ HEAD_BYTES = 8192
 HEADER_LINES = 30
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
+EDF = b"0       "  # how an EDF file begins
+
 Sniff = Callable[[bytes, Path], bool]
 
 # Contents that are not read, and what to call them in messages.
@@ -24,7 +26,7 @@ STRANGERS = (
     (b"\x80", "a Python pickle or other binary data"),
     (b"\x89PNG", "a picture"),
     (b"\xd0\xcf\x11\xe0", "an old Excel or Word file"),
-    (b"0       ", "an EDF recording"),
+    (EDF, "an EDF recording"),
 )
 
 

@@ -142,7 +142,7 @@ class Strength:
         still = "" if self.clock_settled else f", which still moved after {self.clock_passes} passes"
         pins = ", ".join(map(str, self.clock_overruled))
         pinned = f" Pins overrule it at {_epochs(self.clock_overruled)} {pins}." if pins else ""
-        counts = f"counts from sleep onset at {_epochs(self.clock_onsets)} {at}{still}.{pinned}"
+        counts = f"counts from sleep onset at {_epochs(self.clock_onsets)} {at} (from 0){still}.{pinned}"
         if self.step in ("untouched", "hard"):
             return f" Only the clock may change stages; it {counts}"
         return f" The clock {counts}"

@@ -34,10 +34,10 @@ ERROR_QUANTITIES = ARCHITECTURE | {TO_REPORT: "REM latency to report (min)"}
 _BOUTS = {"nrem_bout_minutes": "N", "rem_bout_minutes": "R"}
 METHOD = (
     "Absolute error of each night on the epochs its expert scored, nights of one subject averaged; mean ± "
-    "standard deviation over subjects. REM that the expert scored and a night never shows counts as coming "
-    "at its end, in bouts of no length. REM latency to report: after decoding its best estimate, which is of "
-    "all epochs; before, and of the expert, that of the first REM epoch. p: two-sided Wilcoxon signed-rank "
-    "test of after against before, one for each row, not corrected for their number."
+    "standard deviation over subjects. If a night lacks the REM that its expert scored, it is taken to start "
+    "at the end, in bouts of 0 min. REM latency to report: after decoding, the best estimate, over all "
+    "epochs; before, and for the expert, the first REM epoch. p: two-sided Wilcoxon signed-rank test of "
+    "after against before for each row, not corrected for the number of rows."
 )
 
 Errors = Mapping[str, Mapping[str, float]]  # scoring -> quantity -> absolute error of one night

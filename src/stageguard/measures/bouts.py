@@ -124,8 +124,8 @@ def check_aligned(expert: Hypnogram, night: Hypnogram) -> None:
     if expert.n_epochs != night.n_epochs:
         raise _misaligned(
             f" scored {expert.n_epochs} epochs",
-            f" has {night.n_epochs}, expected the same epochs. Cut or pad one of them; {UNSCORED} marks an "
-            "unscored epoch.",
+            f" has {night.n_epochs}, expected the same epochs. Cut both to those they share: sg.align, or "
+            "stageguard compare --align.",
         )
     later_offset = expert.offset_seconds - night.offset_seconds
     begins, other = expert.start, night.start

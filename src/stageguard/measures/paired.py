@@ -52,7 +52,7 @@ def paired(reference: Mapping[str, float], values: Mapping[str, float], n_tests:
         return summary
     p, effect = 1.0, 0.0
     if len(difference):
-        stats = library("scipy.stats", "tests of significance", "study")
+        stats = library("scipy.stats", "the Wilcoxon test", None)
         p = min(1.0, n_tests * float(stats.wilcoxon(difference).pvalue))
         ranks = stats.rankdata(np.abs(difference))
         effect = float((ranks * np.sign(difference)).sum() / ranks.sum())

@@ -216,9 +216,7 @@ class SleepStatistics(NamedTuple):  # a dataclass takes a fifth longer to make, 
             return "no epoch is scored"
         if "bedtime" in needs and self.tib_minutes >= _LONGEST_NIGHT_MINUTES:
             hours = self.tib_minutes / 60.0
-            return (
-                f"{hours:.1f} h are no single night and no moment is bedtime: give lights off and lights on"
-            )
+            return f"a recording of {hours:.1f} h is no single night: give lights off and lights on"
         if not self.tst_minutes:
             return "no epoch is scored as sleep"
         if "scored half" in needs:

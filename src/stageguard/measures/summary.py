@@ -224,7 +224,7 @@ def aside_words(decoding: Decoding, valid: Validity) -> str:
     if valid.looks_like_experts and valid.indicators["tvr_percent"].place != "above":
         return ""
     outside = [
-        f"{quantity_of(key).label} {shown(each.value, quantity_of(key).decimals)} {each.place}"
+        f"{quantity_of(key).label} {_with_unit(quantity_of(key), each.value)} ({each.place})"
         for key, each in valid.indicators.items()
         if each.place in ("below", "above")
     ]
@@ -232,10 +232,16 @@ def aside_words(decoding: Decoding, valid: Validity) -> str:
         return ""
     more = f"; and {len(outside) - MOST_OUTSIDE} more" if len(outside) > MOST_OUTSIDE else ""
     named = "; ".join(outside[:MOST_OUTSIDE])
-    did = "THE GUARD STEPPED ASIDE"
+    did = "The guard did not smooth it"
     if decoding.night.clock is not None and decoding.changed.any():
-        did = "THE CLOCK ALONE ACTED"
-    return f"{did}, and the night is not as experts score: {named}{more}."
+        did = "Only the clock changed it"
+    return f"LOOK AT THIS NIGHT. {did}, and it is outside the range of expert scoring: {named}{more}."
+
+
+def _with_unit(quantity: Quantity, value: float) -> str:
+    """Return a number with its unit where that is short: minutes or per cent."""
+    unit = quantity.unit.split()[0]
+    return shown(value, quantity.decimals) + (f" {unit}" if unit in ("%", "min") else "")
 
 
 def range_note(decoding: Decoding, rows: Sequence[Row]) -> str:

@@ -127,7 +127,7 @@ class Validity:
         if self.looks_like_experts is None:
             return f"cannot be judged: {self.joint.reason}"
         claim = "looks" if self.looks_like_experts else "does not look"
-        compared = f"{self.joint.value:.2f} (experts stay under {self.joint.high:.2f})"
+        compared = f"{self.joint.value:.2f} (most expert nights are under {self.joint.high:.2f})"
         return f"{claim} like expert scoring: {compared}"
 
     @property

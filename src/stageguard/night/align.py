@@ -138,13 +138,13 @@ def _find_shifts(nights: Sequence[Night], tolerance: float) -> tuple[list[int], 
         shifts.append(_whole_epochs(apart, nights[0].epoch_seconds, tolerance, (index, base)))
     unknown = [index for index, clock in enumerate(clocks) if clock is None]
     if any(nights[index].offset_seconds != offset for index in unknown):
-        notes = (*notes, "not every night tells when it began: placed by their offsets in one recording")
+        notes = (*notes, "not every start is known: placed by their offsets in one recording")
     elif unknown and any(shifts):
         named = [part for index in unknown for part in (" and ", NightNumber(index + 1))][1:]
         reason = " do not tell when they began" if len(unknown) > 1 else " does not tell when it began"
         notes = (*notes, Message(*named, reason, ": taken to begin with ", NightNumber(base + 1)))
     elif unknown and len({night.n_epochs for night in nights}) > 1:
-        notes = (*notes, "not every night tells when it began: all begin together")
+        notes = (*notes, "not every start is known: all are taken to begin together")
     return [shift - shifts[0] for shift in shifts], notes
 
 

@@ -132,7 +132,7 @@ NIGHT = (
     Quantity("sme_percent", "Sleep maintenance efficiency", "total sleep time in the sleep period",
              "% of SPT", 1, "SME", report_row=13, needs=("scored half",)),
     Quantity("sol_minutes", "Sleep onset latency", "to the first epoch of sleep", "min", 1, "SOL",
-             report_row=3, shown=("reported", "cohort"), needs=("bedtime",)),
+             report_row=3, shown=("reported", "decode", "cohort"), needs=("bedtime",)),
     Quantity("sol_5min_minutes", "Latency to 5 min of sleep", "without a break", "min", 1,
              yasa_key="SOL_5min", label="SOL to 5 min of sleep",
              report_row=4, needs=("bedtime", "unbroken sleep"), unbroken_minutes=5),
@@ -162,7 +162,7 @@ NIGHT = (
     Quantity("unscored_minutes", "Unscored time", "within time in bed", "min", 1,
              yasa_key="UNS", label="Unscored", report_row=16),
 )
-ALL_BOUTS = Quantity("bouts", "Bouts", "of any stage", "count", 0, shown=("decode", "cohort"),
+ALL_BOUTS = Quantity("bouts", "Bouts", "of any stage", "count", 0, shown=("cohort",),
                      follows_fragmentation=True)
 
 # Quantities of each stage; the label heads their rows in a report.

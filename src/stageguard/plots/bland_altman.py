@@ -77,7 +77,7 @@ def plot_bland_altman(
         n_nights = f"{numbers.n:,}" + (f" of {len(several):,}" if numbers.n < len(several) else "")
         _draw(ax, number, f"{name} (n = {n_nights})", numbers)
     ax.margins(x=0.12)
-    ax.set(xlabel=f"{title}, mean of both", ylabel=f"{title}, less the expert's")
+    ax.set(xlabel=f"{title}, mean of both", ylabel=f"{title}, minus expert")
     ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, frameon=False, fontsize="small")
     return ax
 

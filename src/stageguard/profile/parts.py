@@ -77,6 +77,27 @@ class StrengthRule:
         """Whether the rule was tuned to a stager that flickers."""
         return self.stager_fi is not None and self.stager_fi > self.act_above * self.fi_target
 
+    def describe(self) -> str:
+        """Say in one line what it does to a recording."""
+        experts = f"the experts' fragmentation index {self.fi_target:g}"
+        if self.rule == "band":
+            low, high = self.floor * self.fi_target, self.cap * self.fi_target
+            return (
+                f"per recording, the least that brings the fragmentation index into {low:.3f} to {high:.3f} "
+                f"({self.floor:g} to {self.cap:g} times the experts' {self.fi_target:g})"
+            )
+        if self.rule == "match":
+            return f"per recording, nearest to {experts}"
+        if self.stager_fi is None:
+            above = f"{self.act_above * self.fi_target:.3f}"
+            return f"per recording, to {experts} where it is above {above} and the evidence yields"
+        if not self.says_flicker:
+            return f"no smoothing: the stager's median fragmentation index {self.stager_fi:g} is not high"
+        return (
+            f"per recording, towards {experts}, as far off as the recording is from the stager's median "
+            f"{self.stager_fi:g}, to the power of {self.exponent:g}"
+        )
+
 
 # the rules that have a key of `StrengthRule`, for keys that not all rules have
 _RULES_WITH = {
@@ -140,6 +161,11 @@ class Clock:
     def horizon_minutes(self) -> float:
         """Minutes from sleep onset to the end of the curves."""
         return self.step_minutes * (len(next(iter(self.curves.values()))) - 1)
+
+    def describe(self) -> str:
+        """Say in one line what it does to a recording."""
+        stages = ", ".join(self.curves)
+        return f"weighs {stages} by the time since sleep onset, in its first {self.horizon_minutes:g} min"
 
 
 @dataclass(frozen=True, slots=True)

@@ -190,7 +190,7 @@ def _tiles(rows: Sequence[CohortRow]) -> Iterator[tuple[str, str, str]]:
     yield "Look like expert scoring", _change(shares, 0, " %"), "of the nights that can be judged"
     joint = {scoring: _median([row.value(JOINT.key, scoring) for row in rows]) for scoring in judged}
     limits = {row.scale.threshold for row in rows} - {None}
-    under = f"experts stay under {limits.pop():.2f}" if len(limits) == 1 else JOINT.unit
+    under = f"most expert nights are under {limits.pop():.2f}" if len(limits) == 1 else JOINT.unit
     yield "Joint score, median", _change(joint, 2), under
     changed = np.array([row.changed_percent for row in rows])
     changed = changed[~np.isnan(changed)]

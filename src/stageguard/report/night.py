@@ -230,27 +230,9 @@ def _settings(profile: Profile) -> Iterator[tuple[str, str]]:
     rule = profile.strength
     if rule is None:
         yield "Strength", f"fixed transition weight {profile.transition_weight:g}"
-    elif rule.rule == "band":
-        low, high = rule.floor * rule.fi_target, rule.cap * rule.fi_target
-        yield (
-            "Strength",
-            f"per recording, the least that brings the fragmentation index into {low:.3f} to {high:.3f} "
-            f"({rule.floor:g} to {rule.cap:g} times the experts' {rule.fi_target:g})",
-        )
-    elif rule.rule == "target" and rule.stager_fi is not None:
-        yield (
-            "Strength",
-            f"per recording, towards the experts' fragmentation index {rule.fi_target:g}, as far off as the "
-            f"recording is from the stager's median {rule.stager_fi:g}, to the power of {rule.exponent:g}",
-        )
-    elif rule.rule == "target":
-        yield (
-            "Strength",
-            f"per recording, to the experts' fragmentation index {rule.fi_target:g} where it is above "
-            f"{rule.act_above * rule.fi_target:.3f} and the evidence yields",
-        )
     else:
-        yield "Strength", f"per recording, nearest to the experts' fragmentation index {rule.fi_target:g}"
+        yield "Strength", rule.describe()
+    yield "Clock", "off" if profile.clock is None else profile.clock.describe()
     minimum = ", ".join(f"{stage} {seconds:g} s" for stage, seconds in profile.min_bout_seconds.items())
     yield "Minimum bouts", minimum or "none"
     discouraged = ", ".join(f"{pair.source}→{pair.target} ({pair.probability:g})" for pair in profile.rare)

@@ -18,7 +18,7 @@ from stageguard.base.lazy import load
 from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
 from stageguard.formats.companions import by_the_list, parse_moment
-from stageguard.formats.density import DensityOptions
+from stageguard.formats.density import DensityOptions, existing_file
 from stageguard.formats.outputs import (
     TSV_SUFFIX,
     WrittenFiles,
@@ -280,7 +280,8 @@ def start_of(edf: Path | None, listed_start: datetime | None) -> datetime | None
 def refuse_output(path: Path) -> None:
     """Refuse anything but a regular file, and outputs of `decode`, which hold decoded stages."""
     refuse_special(path)
-    if path.is_file() and (path.name.endswith(TSV_SUFFIX) or is_own_table(path)):
+    existing_file(path)
+    if path.name.endswith(TSV_SUFFIX) or is_own_table(path):
         raise file_error(path, "is an output of decode, expected the stager's probabilities.")
 
 

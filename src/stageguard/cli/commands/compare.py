@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from math import isnan
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Annotated, Any, cast
 import numpy as np
 
 from stageguard.base.arrays import NAN
-from stageguard.base.errors import InputError
+from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.base.records import dataclass
 from stageguard.cli.console import Console
 from stageguard.cli.inputs import Input, find_inputs, is_sample_list, scoring_of
@@ -24,14 +25,22 @@ from stageguard.cli.parser import Argument, Option, UsageError
 from stageguard.cli.present import MOST_ROWS, print_warnings, run_and_show, short_names
 from stageguard.cli.scored_files import Experts, ReadOptions, read_expert, read_night, read_options
 from stageguard.cli.table_inputs import with_table_nights
-from stageguard.cli.terminal import console, one_line, print_heading, print_list, table
+from stageguard.cli.terminal import (
+    console,
+    in_options,
+    naming_nights,
+    one_line,
+    print_heading,
+    print_list,
+    table,
+)
 from stageguard.measures.agreement import Agreement, agreement, merged_pairs
 from stageguard.measures.summary import shown
 from stageguard.night.align import align as align_nights
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import StageScheme
 from stageguard.profile.profile import Profile
-from stageguard.runner.run import Outcome
+from stageguard.runner.run import Outcome, collect_warnings
 
 Expert = Annotated[
     Path | None,
@@ -115,14 +124,26 @@ def compare_night(
     kinds = {"argmax": scored.before, "guard" if scored.before is not None else "scored": scored.after}
     scorings = {kind: stages for kind, stages in kinds.items() if stages is not None}
     if align:
-        aligned = align_nights(expert, *scorings.values(), epoch_seconds=expert.epoch_seconds)
-        expert, *cut = cast(tuple[Hypnogram, ...], aligned.nights)
-        scorings = dict(zip(scorings, cut, strict=True))
+        expert, scorings = _aligned(expert, scorings, [path.name, night.path.name])
     by_kind = {}
     for kind, stages in scorings.items():
         coarser = min((expert.scheme, stages.scheme), key=lambda scheme: scheme.n_stages)
         by_kind[kind] = agreement(expert, stages, pairs=uncommon_pairs(scored.profile, coarser))
     return ComparedNight(path, by_kind, scored.notes)
+
+
+def _aligned(
+    expert: Hypnogram, given: dict[str, Hypnogram], files: Sequence[str]
+) -> tuple[Hypnogram, dict[str, Hypnogram]]:
+    """Cut the expert's scoring and a night's own, which are of one file, to the epochs they share."""
+    names = [files[0]] + [files[1]] * len(given)
+    with collect_warnings(), naming_nights(names):  # which number the nights
+        aligned = align_nights(expert, *given.values(), epoch_seconds=expert.epoch_seconds)
+    notes = dict.fromkeys(in_options(note, names) for note in aligned.notes)
+    if notes:
+        warnings.warn(StageGuardWarning("; ".join(notes) + "."), stacklevel=2)
+    expert, *cut = cast(tuple[Hypnogram, ...], aligned.nights)
+    return expert, dict(zip(given, cut, strict=True))
 
 
 def uncommon_pairs(profile: Profile | None, scheme: StageScheme) -> list[tuple[str, str]]:

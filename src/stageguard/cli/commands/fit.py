@@ -382,7 +382,8 @@ def print_fit(
     _print_gain(report, out)
     _print_curve(report, out)
     _print_intervals(report, out)
-    print_list(out, "Note", [*report.notes, *notes])
+    warnings = [one_line(text).rstrip(".") for text in warned]
+    print_list(out, "Note", [text for text in (*report.notes, *notes) if one_line(text) not in warnings])
     print_list(out, "Warning", warned)
     print_list(out, "Wrote", [output])
 

@@ -77,7 +77,7 @@ def show(name: Name, as_json: AsJson = False) -> None:
     if profile.joint is not None:
         print_heading(out, f"Joint score of {len(profile.joint.indicators)} indicators")
         source = f": {profile.joint.source}" if profile.joint.source else ""
-        out.print(escaped(f"experts stay under {profile.joint.threshold:.2f}{source}"))
+        out.print(escaped(f"most expert nights are under {profile.joint.threshold:.2f}{source}"))
     if profile.provenance:
         print_heading(out, "Provenance")
         _print_nested(profile.provenance, out, 0)
@@ -138,6 +138,7 @@ def _rules(profile: Profile) -> dict[str, str]:
         "stages": f"{' '.join(profile.scheme.names)} ({profile.scheme.name})",
         "epoch length": f"{seconds:g} s",
         "strength": _strength(profile),
+        "clock": "off" if profile.clock is None else profile.clock.describe(),
         "minimum bouts": ", ".join(bouts) or "none",
         "discouraged transitions": ", ".join(rare) or "none",
         "transitions TVR counts": ", ".join(counted) or "none",
@@ -160,10 +161,7 @@ def _strength(profile: Profile) -> str:
     rule = profile.strength
     if rule is None:
         return f"fixed transition weight {profile.transition_weight:g}"
-    if rule.rule == "match":
-        return f"match: set per night so that the fragmentation index is nearest to {rule.fi_target:g}"
-    low, high = rule.floor * rule.fi_target, rule.cap * rule.fi_target
-    return f"band: set per night to bring the fragmentation index into {low:g} to {high:g}, else untouched"
+    return rule.describe()
 
 
 def _print_transitions(profile: Profile, out: Console) -> None:

@@ -143,6 +143,10 @@ def stats(
     result = CohortResult(outcomes, notes=list(inputs.notes))
     nights = [outcome.result for outcome in succeeded(outcomes)]
     if nights:
+        if expert is not None and not any("expert" in night.measured.measures for night in nights):
+            raise InputError(
+                f"{expert} has no scoring of any of the nights, expected names such as {nights[0].id}.txt."
+            )
         failed = [outcome.error for outcome in outcomes if outcome.error is not None]
         design = None if scored is None else covariates
         result.cohort, untested = _cohort(nights, measuring, groups, failed, design)
@@ -304,10 +308,10 @@ def _cohort(
     """
     made = cohort_table([night.measured for night in nights])
     id_of = {night.group.night_id: night.id for night in nights if night.group}
-    group_of, subjects = grouping([(night.id, night.group) for night in nights], groups)
     differences: tuple[GroupDifference, ...] = ()
     estimates: tuple[CohortEstimate, ...] = ()
     try:
+        group_of, subjects = grouping([(night.id, night.group) for night in nights], groups)
         if groups:
             differences = group_differences(made, group_of, subjects=subjects)
         if covariates is not None:
@@ -340,7 +344,13 @@ def _notes(nights: Sequence[StatsNight], groups: Groups, *, wants_experts: bool)
         notes += listed_nights("in the table of groups, but not among the files", groups.keys() - used)
     if wants_experts:
         without = [night.id for night in nights if "expert" not in night.measured.measures]
-        notes += listed_nights("no expert's scoring", without)
+        notes += listed_nights("no expert's scoring is named like", without)
+    undecoded = [night.id for night in nights if "after" not in night.measured.measures]
+    scored = [night.id for night in nights if "before" not in night.measured.measures]
+    if scored and len(scored) < len(nights):
+        different = "before and after are not of the same nights"
+        notes += listed_nights(f"{different}. Scorings, only under after", scored)
+        notes += listed_nights("not decoded (no --profile), so only under before", undecoded)
     bare = [night.id for night in nights if night.facts.profile is None]
     notes += listed_nights("no profile (--profile), so validity is not measured", bare)
     kept = [night.id for night in nights if night.facts.early_rem_kept_minutes is not None]
