@@ -62,9 +62,13 @@ def reference() -> dict[str, str]:
     """Return the pages of public names, one a module, in the order of the package's own table."""
     sys.path.insert(0, str(ROOT / "src"))
     import stageguard
-    import stageguard.nn  # torch is imported when a name is used
+    import stageguard.datasets
+    import stageguard.nn.backbones  # torch is imported when a name is used
+    import stageguard.synthetic
 
     public = stageguard.PUBLIC | stageguard.nn.PUBLIC
+    for package in (stageguard.datasets, stageguard.synthetic, stageguard.nn.backbones):
+        public[package.__name__.removeprefix("stageguard.")] = " ".join(package.__all__)
     pages = {}
     for module, names in public.items():
         blocks = "\n".join(f"::: stageguard.{module}.{name}" for name in names.split())

@@ -40,6 +40,13 @@ def merge_stages(night: AnyNight, scheme: StageScheme | str) -> AnyNight:
     Returns
     -------
     the kind of night that was given
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> night = sg.read_hypnogram(["W", "N1", "N2", "R"])
+    >>> sg.merge_stages(night, "wnr3").stages.tolist()
+    ['W', 'N', 'N', 'R']
     """
     require_night(night)
     return night.merge(scheme)
@@ -78,6 +85,14 @@ def align(
         that of the others too. Nights of different lengths lose their last epochs, and a light's time
         before the start may be that of the next day. Each is a note, and a warning. All have the start that
         is known, and the first night's offset.
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> expert = sg.read_hypnogram(["W", "W", "N", "N"], epoch_seconds=30)
+    >>> stager = sg.read_hypnogram(["W", "N"], epoch_seconds=60)
+    >>> [night.stages.tolist() for night in sg.align(expert, stager, epoch_seconds=30).nights]
+    [['W', 'W', 'N', 'N'], ['W', 'W', 'N', 'N']]
     """
     if len(nights) < 2:
         raise InputError(f"got {len(nights)} night{'s' * (len(nights) != 1)} to align, expected two or more.")

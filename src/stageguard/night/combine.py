@@ -41,6 +41,13 @@ def combine(
     Hypnodensity
         An epoch without evidence in some of them is that of the others; without evidence in all of them it
         stays without.
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> eeg, eog = (sg.read_density(([row], ["W", "N", "R"])) for row in ([0.6, 0.3, 0.1], [0.2, 0.3, 0.5]))
+    >>> sg.combine([eeg, eog], weights=[3, 1]).probabilities.round(2).tolist()
+    [[0.5, 0.3, 0.2]]
     """
     given = densities.nights if isinstance(densities, Aligned) else densities
     parts = _listed(given, "densities", "a list of densities")

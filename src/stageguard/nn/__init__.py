@@ -10,6 +10,7 @@ from stageguard.base.lazy import public_names
 # The public names by the module they live in. `__init__.pyi` says the same to type checkers.
 PUBLIC = {
     "nn.backbones": "build_backbone",
+    "nn.checkpoint": "TrainedModel load_model",
     "nn.losses": "LossParts StageGuardLoss TransitionPenalty",
     "nn.semi_markov": "SemiMarkovLoss SemiMarkovParts",
     "nn.wrapper": "Guarded",
