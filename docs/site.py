@@ -85,10 +85,14 @@ def reference() -> dict[str, str]:
     """Return the pages of public names, one a module, in the order of the package's own table."""
     sys.path.insert(0, str(ROOT / "src"))
     import stageguard
-    import stageguard.nn  # torch is imported when a name is used
+    import stageguard.datasets
+    import stageguard.nn.backbones  # torch is imported when a name is used
+    import stageguard.synthetic
 
     pages, index, folder = {}, ["# Reference", "", "Every public name, by the folder it is defined in."], ""
     public = stageguard.PUBLIC | stageguard.nn.PUBLIC
+    for package in (stageguard.datasets, stageguard.synthetic, stageguard.nn.backbones):
+        public[package.__name__.removeprefix("stageguard.")] = " ".join(package.__all__)
     for module, listed in sorted(public.items(), key=lambda item: item[0].startswith("base.")):  # errors last
         names, summaries = listed.split(), _summaries(module)
         blocks = "\n".join(f"::: stageguard.{module}.{name}" for name in names)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import torch
 
+from stageguard import simulate_night
 from stageguard.nn import Guarded, SemiMarkovLoss
-from stageguard.synthetic.night import simulate_night
 
 PROFILE = "human-psg-5"
 N_CHANNELS, N_SAMPLES = 2, 60  # per epoch

@@ -9,14 +9,13 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 import stageguard as sg
-from stageguard.synthetic.night import simulate_night
 
 PROFILE = "human-psg-3"
 
 
 def features_of(seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Return four noisy features per epoch, and the names of the stages behind them."""
-    night = simulate_night(PROFILE, seed=seed).expert
+    night = sg.simulate_night(PROFILE, seed=seed).expert
     rng = np.random.default_rng(seed)
     shown = np.eye(3, 4)[night.labels]
     return shown + 0.55 * rng.standard_normal(shown.shape), night.stages

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import torch
 
-from stageguard import Profile, decode
+from stageguard import Profile, decode, simulate_night
 from stageguard.nn import Guarded, StageGuardLoss
-from stageguard.synthetic.night import simulate_night
 
 PROFILE = Profile.load("kdd2026-cardiorespiratory").replace(flip_flop=None)
 STAGES = PROFILE.scheme.names

@@ -59,3 +59,18 @@ def test_fidelity_names_code_and_tests_that_exist():
     for name in code:
         module, _, attribute = name.rpartition(".")
         assert hasattr(importlib.import_module(f"stageguard.{module}"), attribute), name
+
+
+def test_pages_and_examples_import_public_names_alone():
+    """But for the page on writing a reader, which is part of the package."""
+    said = (ROOT / "docs/install.md").read_text("utf-8").partition("The public interface is:")[2]
+    public = set(re.findall(r"`(stageguard[\w.]*)`", said.partition("`__all__`")[0]))
+    assert len(public) == 5
+    files = [*ROOT.glob("docs/**/*.md"), *ROOT.glob("docs/**/*.ipynb"), *ROOT.glob("examples/*.py")]
+    for file in {*files, ROOT / "README.md"} - {ROOT / "docs/extend.md"}:
+        found = re.findall(r"\bfrom (stageguard[\w.]*) import ([\w, ]+)", file.read_text("utf-8"))
+        for module, names in found:
+            assert module in public, file
+            assert {name.strip() for name in names.split(",")} <= set(
+                importlib.import_module(module).__all__
+            ), file

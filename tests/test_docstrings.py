@@ -9,6 +9,8 @@ import re
 import pytest
 
 import stageguard as sg
+from stageguard import datasets, nn, synthetic
+from stageguard.nn import backbones
 
 NAMES = sorted(set(sg.__all__) - {"__version__"})
 MOST_USED = {
@@ -30,12 +32,17 @@ def test_examples_are_true(name, capsys):
         assert not failed, capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if inspect.isfunction(getattr(sg, name))])
-def test_every_parameter_of_a_function_is_explained(name):
-    text = inspect.getdoc(getattr(sg, name))
-    parameters = inspect.signature(getattr(sg, name)).parameters
-    if name in AS_IN_FIT or not parameters:
+@pytest.mark.parametrize(
+    ("package", "name"),
+    [(package, name) for package in (sg, datasets, synthetic, backbones, nn) for name in package.__all__],
+)
+def test_every_parameter_of_a_function_is_explained(package, name):
+    if package is nn:
+        pytest.importorskip("torch")
+    function = getattr(package, name)
+    if not inspect.isfunction(function) or name in AS_IN_FIT:
         return
+    text, parameters = inspect.getdoc(function), inspect.signature(function).parameters
     section = text.partition("Parameters\n----------\n")[2]
     explained = set(re.findall(r"\w+", " ".join(re.findall(r"^(\S[^:\n]*)", section, re.MULTILINE))))
     assert set(parameters) - {"options"} <= explained

@@ -149,13 +149,13 @@ FAIL = {
     NO_PROBABILITIES: """check_classifier_data_not_an_array check_classifiers_train check_dict_unchanged
         check_dont_overwrite_parameters check_estimators_dtypes check_estimators_empty_data_messages
         check_estimators_fit_returns_self check_estimators_overwrite_params check_estimators_pickle
-        check_f_contiguous_array_estimator check_fit2d_1feature check_fit2d_predict1d
+        check_f_contiguous_array_estimator check_fit2d_1feature check_fit2d_1sample check_fit2d_predict1d
         check_fit_check_is_fitted check_fit_idempotent check_fit_score_takes_y check_n_features_in
         check_n_features_in_after_fitting check_pipeline_consistency check_positive_only_tag_during_fit
         check_readonly_memmap_input check_supervised_y_2d""",
     NO_STAGES: """check_classifiers_classes check_classifiers_one_label check_classifiers_regression_target
         check_dtype_object""",
-    ORDERED: "check_fit2d_1sample check_methods_sample_order_invariance check_methods_subset_invariance",
+    ORDERED: "check_methods_sample_order_invariance check_methods_subset_invariance",
 }
 
 
@@ -169,6 +169,29 @@ def test_scikit_learn_checks_it():
     assert not passed & set(fail)
     refused = [check["exception"] for check in found if check["status"] == "xfail"]
     assert all(isinstance(error, InputError | AssertionError) for error in refused)
+
+
+def test_what_those_checks_look_for_holds_on_nights(matrices, labels, nights):
+    X, y = np.concatenate(matrices), np.concatenate(labels)
+    lengths = [len(night) for night in matrices]
+    own = sg.SemiMarkovDecoder(BASE, transition_weight=0.3)
+    before = own.get_params()
+    assert own.fit(X, y, lengths=lengths) is own
+    assert own.get_params() == before
+    state, found = dict(vars(own)), own.predict(X, lengths=lengths)
+    own.predict_proba(X, lengths=lengths)
+    own.score(X, y, lengths=lengths)
+    assert vars(own) == state  # nothing but fit changes it
+    again = pickle.loads(pickle.dumps(own))
+    readonly = X.copy()
+    readonly.flags.writeable = False
+    for same in (X, np.asfortranarray(X), readonly, X.tolist()):
+        again.fit(same, y, lengths=lengths)
+        assert again.profile_ == own.profile_
+        assert np.array_equal(again.predict(same, lengths=lengths), found)
+    with pytest.raises(InputError) as error:
+        own.predict(X[:, :2], lengths=lengths)
+    refusal(error, "expected")
 
 
 def test_it_is_an_estimator_of_scikit_learn():

@@ -418,3 +418,13 @@ def test_every_verb_lists_the_options_and_refuses_others_under_its_name(verb):
     assert set(listed) >= {option.name for option in fields(GuardOptions)} and "options" not in listed
     with pytest.raises(TypeError, match=rf"{verb.__name__}\(\) got an unexpected keyword argument 'qualty'"):
         verb([[0.5, 0.5]], "kdd2026-actigraphy", qualty=[0.0])
+
+
+def test_tensors_of_torch_are_taken_as_a_network_returns_them():
+    torch = pytest.importorskip("torch")
+    expected = sg.decode(night(), profile_of()).hypnogram
+    trained = torch.tensor(night(), requires_grad=True)
+    assert sg.decode(trained, profile_of()).hypnogram == expected
+    assert sg.decode(trained.log().bfloat16(), profile_of(), logits=True).hypnogram.n_epochs == len(night())
+    stacked = sg.decode(torch.stack([trained, trained]), profile_of())  # as a stacked array of NumPy
+    assert [each.hypnogram for each in stacked] == [expected, expected]

@@ -231,6 +231,7 @@ def test_probabilities_stay_at_their_times(tmp_path, name, offset):
 
 @pytest.mark.parametrize("offset", OFFSETS)
 def test_onsets_in_the_files(tmp_path, offset):
+    pytest.importorskip("pandas")
     decoding = sg.decode(density(offset), "human-psg-5")
     expected = [offset + SECONDS * i for i in range(len(LABELS))]
     files = write_decoding(decoding, tmp_path / "own")
@@ -255,6 +256,7 @@ def test_onsets_in_the_files(tmp_path, offset):
 
 
 def test_a_frame_tells_each_epochs_time_once():
+    pytest.importorskip("pandas")
     frame = hypnogram(12.5, START).to_frame()
     assert frame.index[0].to_pydatetime() == START
     assert frame["onset"].iloc[0] == 12.5

@@ -11,7 +11,7 @@ import pytest
 from stageguard.base.errors import InputError
 
 torch = pytest.importorskip("torch")
-from stageguard.nn.backbones import build_backbone  # noqa: E402
+from stageguard.nn.backbones import BUILT_IN, build_backbone  # noqa: E402
 from stageguard.nn.backbones.deepsleepnet import _SameConvolution  # noqa: E402
 from stageguard.nn.backbones.shared import AttentionPool, Spectrogram  # noqa: E402
 from stageguard.nn.backbones.sleeptransformer import _Block, _positions  # noqa: E402
@@ -19,7 +19,7 @@ from stageguard.nn.backbones.sleeptransformer import _Block, _positions  # noqa:
 torch.set_num_threads(1)
 
 PAGE = Path(__file__).parents[2] / "docs" / "backbones.md"
-NAMES = ("accusleep", "attnsleep", "deepsleepnet", "seqsleepnet", "sleeptransformer", "usleep")
+NAMES = tuple(BUILT_IN)
 INPUTS = {"vector": (1, 7), "spectrogram": (29, 12), "few frames": (6, 5), "raw": (300, 2)}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Protocol
+
 import numpy as np
 import numpy.typing as npt
 
@@ -23,3 +25,11 @@ CLIP = 1e-12  # smaller probabilities are raised to this before a logarithm is t
 def count_true(mask: Mask) -> Ints32:
     """Count the true values along the last axis, several times as fast as NumPy's sum of booleans."""
     return np.asarray(mask.view(np.int8).sum(axis=-1, dtype=np.int32))
+
+
+class Array(Protocol):
+    """What is an array to type checkers: NumPy's own, and torch's tensors."""
+
+    def __array__(self) -> npt.NDArray[Any]:
+        """Return the numbers."""
+        ...

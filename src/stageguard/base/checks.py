@@ -53,11 +53,22 @@ def array_of(value: object, what: str, reader: str) -> npt.NDArray[Any]:
         )
     _refuse_opaque(value, what, reader)
     try:
-        return np.asanyarray(value)
+        return array_of_tensor(value) if hasattr(value, "detach") else np.asanyarray(value)
     except ValueError:
         raise InputError(f"{what} have rows of different lengths, expected an array.") from None
     except (TypeError, RuntimeError) as error:
         raise InputError(f"{what} cannot be read as an array: {' '.join(str(error).split())}") from None
+
+
+def array_of_tensor(tensor: Any) -> npt.NDArray[Any]:
+    """Return the values of a `torch.Tensor` of any precision, with or without gradients, from any device."""
+    plain = tensor.detach().cpu()
+    if str(plain.layout) != "torch.strided":  # sparse ones
+        plain = plain.to_dense()
+    if plain.is_floating_point():
+        plain = plain.double()
+    values: npt.NDArray[Any] = plain.numpy()
+    return values
 
 
 def n_dimensions(value: object) -> int | None:

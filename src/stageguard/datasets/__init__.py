@@ -23,6 +23,8 @@ from stageguard.base.records import dataclass
 from stageguard.formats.xml import children, local_name, text_of
 from stageguard.night.recording import Recording
 
+__all__ = ["Dataset", "Entry", "dataset", "dataset_names", "entries", "recordings"]  # the public names
+
 Access = Literal["open", "gated", "private"]
 Fetch = Callable[[str], bytes]
 
@@ -223,7 +225,18 @@ def dataset_names() -> tuple[str, ...]:
 
 
 def dataset(name: str) -> Dataset:
-    """Return a dataset by name; an unknown name is an InputError."""
+    """Return a dataset by name; an unknown name is an InputError.
+
+    Parameters
+    ----------
+    name : str
+        One of `dataset_names`.
+
+    Returns
+    -------
+    Dataset
+        Access, licence, citation and options.
+    """
     key = name.strip().lower().replace("_", "-")
     if key not in _catalogue():
         hint = did_you_mean(name, _catalogue())
@@ -246,7 +259,18 @@ def _deferred(name: str, function: str) -> Callable[..., Any]:
 
 
 def entries(name: str, folder: str | Path, **options: Any) -> Iterator[Entry]:
-    """Find the recordings of a dataset in a folder, without reading their signals; see `recordings`."""
+    """Find the recordings of a dataset in a folder, without reading their signals.
+
+    Parameters
+    ----------
+    name, folder, **options
+        As in `recordings`.
+
+    Returns
+    -------
+    iterator of Entry
+        In a stable order. ``entry.read()`` gives the recording; entries can be sent to other processes.
+    """
     return dataset(name).entries(folder, **options)
 
 
@@ -257,11 +281,25 @@ def recordings(
     on_error: Callable[[Entry, Exception], None] | None = None,
     **options: Any,
 ) -> Iterator[Recording]:
-    """Read the recordings of a dataset, one at a time; options are those of the dataset.
+    """Read the recordings of a dataset, one at a time.
 
-    Long signals stay in their files until a slice is read. If a recording cannot be read, `on_error` is
-    called with its entry and the error, and the recording is left out. Without `on_error` the error is
-    raised.
+    Long signals stay in their files until a slice is read.
+
+    Parameters
+    ----------
+    name : str
+        One of `dataset_names`.
+    folder : str or Path
+        Where the dataset is, in its native layout.
+    on_error : callable, optional
+        Called with the entry and the error of a recording that cannot be read, which is then left out; by
+        default the error is raised.
+    **options
+        The dataset's own: `stageguard data show NAME` lists them.
+
+    Returns
+    -------
+    iterator of Recording
     """
     for entry in entries(name, folder, **options):
         try:

@@ -104,6 +104,15 @@ class SemiMarkovDecoder(_Estimator):
         The stages as `y` had them: whole numbers or names.
     n_features_in_ : int
         Number of columns.
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> nights = [sg.simulate_night("human-psg-3", hours=4, seed=seed) for seed in range(3)]
+    >>> X, y = [night.density.probabilities for night in nights], [night.expert.stages for night in nights]
+    >>> decoder = sg.SemiMarkovDecoder("human-psg-3", transition_weight=0.3).fit(X, y)
+    >>> decoder.predict(X[0])[:3].tolist()
+    ['N', 'N', 'N']
     """
 
     def __init__(

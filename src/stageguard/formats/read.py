@@ -50,7 +50,7 @@ def read_density(
         array or tensor of numbers, or `(probabilities, classes)` of a scikit-learn classifier.
     format : str, optional
         The format or tool, if the content does not tell: for example ``"usleep-npy"`` for an array whose
-        columns are in U-Sleep's order. See `stageguard.formats.registry` for the names.
+        columns are in U-Sleep's order. The page on formats lists the names.
     stages : sequence of str, optional
         Names of the columns. Needed for bare arrays; in a table it selects columns by name.
     epoch_seconds : float, optional
@@ -76,6 +76,14 @@ def read_density(
         With one line that names the file, the row or column, and what was expected.
     InputError
         The same for an object or an option.
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> probabilities, classes = [[0.2, 0.1, 0.7], [0.9, 0.1, 0.0]], ["N", "R", "W"]
+    >>> night = sg.read_density((probabilities, classes))  # or a path, a table, a tensor
+    >>> night.scheme.names, night.probabilities.tolist()
+    (('W', 'N', 'R'), [[0.7, 0.2, 0.1], [0.0, 0.9, 0.1]])
     """
     options = density_options(
         format,
@@ -193,6 +201,13 @@ def read_hypnogram(
     ------
     FileFormatError
         With one line that names the file, the line in it, and what was expected.
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> night = sg.read_hypnogram(["W", "N1", "N2", "REM"])  # or a path, or another library's object
+    >>> night.stages.tolist(), night.epoch_seconds, night.scheme.name
+    (['W', 'N1', 'N2', 'R'], 30.0, 'aasm5')
     """
     wanted = None if scheme is None else as_scheme(scheme)
     return read_hypnogram_file(source, HypnogramOptions(wanted, epoch_seconds, format=format)).hypnogram

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base.arrays import Floats, Indices
-from stageguard.base.checks import MISSING_WORDS, array_of, type_name
+from stageguard.base.checks import MISSING_WORDS, array_of, array_of_tensor, type_name
 from stageguard.base.errors import Argument, Message, StageGuardWarning, did_you_mean
 from stageguard.base.files import file_error
 from stageguard.base.records import dataclass
@@ -65,12 +65,7 @@ SOFT, LEAST_SOFT, LEAST_SOFT_ROWS = 0.01, 0.1, 3  # margin from 0 and 1; share a
 
 def density_of_torch(source: Any, options: DensityOptions) -> RawDensity:
     """Return the probabilities or logits of a `torch.Tensor`, on any device and of any precision."""
-    plain = source.detach().cpu()
-    if str(plain.layout) != "torch.strided":  # a sparse tensor
-        plain = plain.to_dense()
-    if plain.is_floating_point():
-        plain = plain.double()
-    return array_density(type_name(source), plain.numpy(), options)
+    return array_density(type_name(source), array_of_tensor(source), options)
 
 
 def density_of_array(source: Any, options: DensityOptions) -> RawDensity:

@@ -37,7 +37,9 @@ from stageguard.profile.profile import Profile, as_profile
 
 
 @overload
-def decode(density: OneNight, profile: Profile | str, **options: Unpack[NightKeywords]) -> Decoding: ...
+def decode(
+    density: OneNight | Sequence[Sequence[float]], profile: Profile | str, **options: Unpack[NightKeywords]
+) -> Decoding: ...
 
 
 @overload

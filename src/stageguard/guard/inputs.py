@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base import checks
-from stageguard.base.arrays import NAN, Floats, Mask
+from stageguard.base.arrays import NAN, Array, Floats, Mask
 from stageguard.base.errors import Argument, InputError, Message, RowNumber, StageGuardError, message_of
 from stageguard.base.records import dataclass
 from stageguard.guard import kernels as kernels_module
@@ -40,7 +40,7 @@ from stageguard.profile.profile import Profile
 
 Training = Literal["natural", "balanced"]
 Pins = Mapping[int, str | int]
-OneNight = Hypnodensity | npt.NDArray[Any]
+OneNight = Hypnodensity | Array
 
 UNSAID_TRAINING = "how the stager was trained is not said: taken as class-balanced"
 
@@ -161,7 +161,7 @@ def is_batch(nights: object) -> bool:
         return nights.ndim == 3
     if isinstance(nights, list | tuple):
         return len(nights) == 0 or checks.n_dimensions(nights[0]) in (2, None)
-    return isinstance(nights, np.ndarray) and nights.ndim == 3
+    return hasattr(nights, "__array__") and checks.n_dimensions(nights) == 3
 
 
 def per_night(values: Any, n_nights: int, what: str) -> list[Any]:

@@ -93,7 +93,9 @@ class Posterior(Hypnodensity):
 
 
 @overload
-def posterior(density: OneNight, profile: Profile | str, **options: Unpack[NightKeywords]) -> Posterior: ...
+def posterior(
+    density: OneNight | Sequence[Sequence[float]], profile: Profile | str, **options: Unpack[NightKeywords]
+) -> Posterior: ...
 
 
 @overload

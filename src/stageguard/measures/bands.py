@@ -46,6 +46,14 @@ def expert_bands(
     mapping of str to Band
         Bands by the names of the indicators of `sg.validity`. An indicator that fewer than ten scorings
         have, or that is the same in all of them, has no band.
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> experts = [sg.simulate_night("human-psg-5", seed=seed).expert for seed in range(10)]
+    >>> band = sg.expert_bands(experts, "human-psg-5")["fragmentation_index"]
+    >>> 0 < band.low < band.high
+    True
     """
     profile = as_profile(profile)
     low, high = _checked(percentiles)

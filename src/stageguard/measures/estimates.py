@@ -227,6 +227,14 @@ def estimates(
     -------
     Estimates
         Sums of probabilities before and after decoding, and REM latency with the name of its estimator.
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> night = sg.simulate_night("human-psg-5", seed=1)
+    >>> found = sg.estimates(sg.decode(night.density, "human-psg-5"))
+    >>> round(found.best.stage_minutes["R"]), found.rem_latency_minutes
+    (96, 67.5)
     """
     if not isinstance(night, Decoding):
         raise InputError(f"the night is a {type(night).__name__}, expected what decode() returned.")

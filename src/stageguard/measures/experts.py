@@ -51,6 +51,13 @@ def consensus(hypnograms: Sequence[Hypnogram], method: Method = "soft-agreement"
     -----
     An unscored epoch is no vote. Guillot et al. give every tie to the first-ranked scorer, even if that
     scorer voted for neither tied stage; here the next-ranked scorer who voted for one of them decides.
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> scorings = [sg.read_hypnogram(list(stages)) for stages in ("WNRR", "WNNR", "WNNR")]
+    >>> sg.consensus(scorings).stages.tolist()
+    ['W', 'N', 'N', 'R']
     """
     checks.choice(method, "method", METHODS)
     labels, first = _panel(hypnograms)
@@ -82,6 +89,13 @@ def soft_agreement(hypnograms: Sequence[Hypnogram]) -> tuple[float, ...]:
     -------
     tuple of float
         One number from 0 to 1 per scorer, in the order of `hypnograms`; NaN without overlap.
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> scorings = [sg.read_hypnogram(list(stages)) for stages in ("WNRR", "WNNR", "WNRR")]
+    >>> [round(each, 2) for each in sg.soft_agreement(scorings)]
+    [1.0, 0.75, 1.0]
     """
     labels, first = _panel(hypnograms)
     return _soft_agreements(labels, first.scheme.n_stages)
@@ -204,6 +218,13 @@ def among_experts(
     -------
     AmongExperts
         The stager's kappa with each scorer and its place in the range of the scorers with one another.
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> experts = [sg.read_hypnogram(list(stages)) for stages in ("WWNNRR", "WNNNRR", "WWNNNR")]
+    >>> sg.among_experts(sg.read_hypnogram(list("WWNNRR")), experts).kappa
+    (1.0, 0.75, 0.75)
     """
     nights, panels = _paired(night, experts)
     compared = []

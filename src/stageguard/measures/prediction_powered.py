@@ -124,6 +124,15 @@ def prediction_powered(
     PredictionPowered
         If the interval is more than 5 % wider than from the scored nights alone, these are taken instead, and
         `reason` says so.
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> automatic = {f"night {i}": 380.0 + i % 7 for i in range(40)}  # minutes of sleep
+    >>> expert = {f"night {i}": 390.0 + i % 7 for i in range(15)}
+    >>> found = sg.prediction_powered(expert, automatic)
+    >>> round(found.estimate, 1)
+    392.9
     """
     confidence = checks.number(confidence, "confidence", low=0.5, high=0.99)
     n_resamples = checks.count(n_resamples, "n_resamples", low=199, high=99_999)

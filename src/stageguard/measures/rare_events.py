@@ -94,6 +94,14 @@ def rare_events(decoding: Decoding, *, within_minutes: float = SOON_MINUTES) -> 
     -------
     tuple of RareEvent
         The events in order of time.
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> night = sg.simulate_night("human-psg-5", seed=1)
+    >>> events = sg.rare_events(sg.decode(night.density, "human-psg-5"))
+    >>> [(event.kind, event.fate) for event in events[:2]]
+    [('N1->N3', 'lost'), ('W->R', 'kept')]
     """
     if not isinstance(decoding, Decoding):
         raise InputError(

@@ -40,6 +40,13 @@ def merge_stages(night: AnyNight, scheme: StageScheme | str) -> AnyNight:
     Returns
     -------
     the same type as `night`
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> night = sg.read_hypnogram(["W", "N1", "N2", "R"])
+    >>> sg.merge_stages(night, "wnr3").stages.tolist()
+    ['W', 'N', 'N', 'R']
     """
     require_night(night)
     return night.merge(scheme)
@@ -79,6 +86,14 @@ def align(
         zone, the others are taken to be in the same one. Nights of different lengths lose their last epochs,
         and a time of lights before the start may be taken as that of the next day. Each of these is a note,
         and a warning. All nights get the known start, and the first night's offset.
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> expert = sg.read_hypnogram(["W", "W", "N", "N"], epoch_seconds=30)
+    >>> stager = sg.read_hypnogram(["W", "N"], epoch_seconds=60)
+    >>> [night.stages.tolist() for night in sg.align(expert, stager, epoch_seconds=30).nights]
+    [['W', 'W', 'N', 'N'], ['W', 'W', 'N', 'N']]
     """
     if len(nights) < 2:
         raise InputError(f"got {len(nights)} night{'s' * (len(nights) != 1)} to align, expected two or more.")

@@ -41,6 +41,13 @@ def combine(
     Hypnodensity
         A density without evidence for an epoch is left out there. An epoch without evidence in any of them
         has none in the result.
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> eeg, eog = (sg.read_density(([row], ["W", "N", "R"])) for row in ([0.6, 0.3, 0.1], [0.2, 0.3, 0.5]))
+    >>> sg.combine([eeg, eog], weights=[3, 1]).probabilities.round(2).tolist()
+    [[0.5, 0.3, 0.2]]
     """
     nights = densities.nights if isinstance(densities, Aligned) else densities
     parts = _listed(nights, "densities", "a list of densities")

@@ -66,6 +66,13 @@ class StageScheme:
         Stage names; the label of a stage is its index in this tuple.
     wake, rem : str or None
         Which of the names is wake and which is REM, if any.
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> night = sg.read_hypnogram(["W", "N1", "N2", "R"])
+    >>> night.scheme.name, night.scheme.names
+    ('aasm5', ('W', 'N1', 'N2', 'N3', 'R'))
     """
 
     name: str

@@ -83,6 +83,13 @@ def reepoch(night: AnyNight, epoch_seconds: float) -> AnyNight:
         before, else the stage that comes first. Probabilities are averaged over the time they hold. An epoch
         of which less than half was scored, or has evidence, is unscored, or NaN. A rest at the end that is
         shorter than an epoch is dropped, with a warning.
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> night = sg.read_hypnogram(["W", "W", "N", "N"], epoch_seconds=15)
+    >>> sg.reepoch(night, 30).stages.tolist()
+    ['W', 'N']
     """
     require_night(night)
     old, new = night.epoch_seconds, checks.epoch_seconds(epoch_seconds)

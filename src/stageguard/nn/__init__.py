@@ -10,6 +10,7 @@ from stageguard.base.lazy import public_names
 # Public names by module. `__init__.pyi` lists the same names for type checkers.
 PUBLIC = {
     "nn.backbones": "build_backbone",
+    "nn.checkpoint": "TrainedModel load_model",
     "nn.losses": "LossParts StageGuardLoss TransitionPenalty",
     "nn.semi_markov": "SemiMarkovLoss SemiMarkovParts",
     "nn.wrapper": "Guarded",

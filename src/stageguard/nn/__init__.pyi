@@ -1,4 +1,6 @@
 from stageguard.nn.backbones import build_backbone as build_backbone
+from stageguard.nn.checkpoint import TrainedModel as TrainedModel
+from stageguard.nn.checkpoint import load_model as load_model
 from stageguard.nn.losses import LossParts as LossParts
 from stageguard.nn.losses import StageGuardLoss as StageGuardLoss
 from stageguard.nn.losses import TransitionPenalty as TransitionPenalty

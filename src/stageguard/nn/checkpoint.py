@@ -192,7 +192,15 @@ CARD = "model.json"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainedModel:
-    """A network and its card."""
+    """A network and its card.
+
+    Attributes
+    ----------
+    network : torch.nn.Module
+        With its weights.
+    card : ModelCard
+        How it was trained, on which features and stages, and under which profile.
+    """
 
     network: nn.Module
     card: ModelCard
@@ -288,7 +296,30 @@ def save_model(model: TrainedModel, folder: str | Path, *, overwrite: bool = Fal
 
 
 def load_model(path: str | Path, *, device: str | torch.device = "cpu") -> TrainedModel:
-    """Read a network that `save_model` wrote, by its folder or by either file in it."""
+    """Read a network that ``stageguard train`` or a study wrote.
+
+    Parameters
+    ----------
+    path : str or Path
+        The folder, or either file in it.
+    device : str or torch.device
+        Where to put the network.
+
+    Returns
+    -------
+    TrainedModel
+        In evaluation mode. Nothing in the files is executed.
+
+    Raises
+    ------
+    FileFormatError
+        There is no network, or its two files do not belong together.
+
+    Examples
+    --------
+    >>> model = load_model("model")
+    >>> staged = sg.stage(model.read("features/night.npz"), model)
+    """
     path = Path(path)
     folder = path if path.is_dir() else path.parent
     if not (folder / CARD).is_file():

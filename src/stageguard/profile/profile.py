@@ -354,7 +354,14 @@ def as_profile(profile: Profile | str | Path) -> Profile:
 
 
 def profiles() -> list[str]:
-    """Return the names of the built-in profiles."""
+    """Return the names of the built-in profiles.
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> sg.profiles()[:3]
+    ['human-actigraphy-2', 'human-bioradar-3', 'human-cardiorespiratory-3']
+    """
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 

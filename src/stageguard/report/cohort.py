@@ -87,6 +87,15 @@ def cohort_report(
     str
         HTML that includes its data, pictures, style and script; nothing is loaded from elsewhere. The same
         nights give the same text.
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> nights = {f"night {i}": sg.simulate_night("human-psg-5", hours=2, seed=i) for i in range(3)}
+    >>> decoded = {name: sg.decode(night.density, "human-psg-5") for name, night in nights.items()}
+    >>> page = sg.cohort_report(decoded, experts={name: night.expert for name, night in nights.items()})
+    >>> page[:15]
+    '<!DOCTYPE html>'
     """
     bands_from = None if profile is None else as_profile(profile)
     rows: dict[str, CohortRow] = {}

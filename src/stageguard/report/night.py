@@ -69,6 +69,14 @@ def night_report(
     str
         HTML that includes its pictures, style and script, with a policy that allows no others; nothing is
         loaded from elsewhere. The same night gives the same text.
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> night = sg.simulate_night("human-psg-5", hours=2, seed=1)
+    >>> page = sg.night_report(sg.decode(night.density, "human-psg-5"), expert=night.expert)
+    >>> page[:15]
+    '<!DOCTYPE html>'
     """
     if not isinstance(decoding, Decoding):
         raise InputError(

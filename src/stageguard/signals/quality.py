@@ -314,6 +314,14 @@ def signal_quality(
     -------
     SignalQuality
         Beta and the reason for it, per epoch.
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> from stageguard.synthetic import simulate_recording
+    >>> recording = simulate_recording("actigraphy", hours=0.5, seed=1).recording
+    >>> sg.signal_quality(recording, "actigraphy").beta.shape
+    (60,)
     """
     Recording.check(recording)
     recorded = modality_of(modality)

@@ -14,3 +14,5 @@ from stageguard.synthetic.cohort import simulate_cohort as simulate_cohort
 from stageguard.synthetic.cohort import simulate_recording as simulate_recording
 from stageguard.synthetic.events import Event as Event
 from stageguard.synthetic.events import Simulated as Simulated
+
+__all__ = ["Event", "Plan", "Simulated", "Subject", "simulate_cohort", "simulate_recording"]

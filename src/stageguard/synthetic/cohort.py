@@ -121,7 +121,28 @@ def simulate_recording(
     variant: str = "adult",
     sleeper: Sleeper | None = None,
 ) -> Simulated:
-    """Return the recording of a cohort's subject, or of your own sleeper, in memory."""
+    """Return the recording of a cohort's subject, or of your own sleeper, in memory.
+
+    Parameters
+    ----------
+    modality : {"eeg-emg", "actigraphy", "cardiorespiratory", "bioradar"}
+        What is recorded.
+    number : int
+        Which subject of the cohort, from 1.
+    seed : int
+        Same seed, same cohort.
+    hours : float, optional
+        Length of the recording; by default 4 for mice, 8 for people.
+    variant : {"adult", "narcolepsy", "infant"}
+        Whose sleep.
+    sleeper : Sleeper, optional
+        A sleeper in place of the cohort's subject.
+
+    Returns
+    -------
+    Simulated
+        `recording`, the truth about it as `night`, and `events`.
+    """
     plan = Plan(modality, number, hours, seed, variant)
     return _simulate(plan, number if sleeper is None else sleeper)
 
@@ -131,8 +152,21 @@ def simulate_cohort(
 ) -> tuple[Subject, ...]:
     """Write a cohort into a folder, which appears when it is complete; return the truth about each subject.
 
-    The folder must be new or empty. With `overwrite` it may contain an earlier simulation; anything else is
-    never replaced. `run` replaces `map`, to show progress or use several processes.
+    Parameters
+    ----------
+    plan : Plan
+        What to simulate.
+    folder : str or Path
+        Must not exist, or be empty, or with `overwrite` hold an earlier simulation; anything else is never
+        replaced.
+    overwrite : bool
+        Replace an earlier simulation.
+    run : callable, optional
+        Makes the subjects as `map` does, for progress and processes.
+
+    Returns
+    -------
+    tuple of Subject
     """
     folder = Path(folder)
     _check_place(folder, overwrite)

@@ -98,6 +98,13 @@ def simulate_night(
     -------
     SimulatedNight
         `density`, the stager's probabilities, and `expert`, the truth.
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> night = sg.simulate_night("human-psg-5", hours=2, seed=1)
+    >>> night.density.probabilities.shape, night.expert.n_epochs
+    ((240, 5), 240)
     """
     profile = as_profile(profile)
     if not (np.isfinite(hours) and hours * 3600 >= profile.epoch_seconds):

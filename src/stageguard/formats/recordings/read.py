@@ -45,7 +45,15 @@ SNAP = 0.01  # of an epoch, because clocks of two files are rounded to seconds
 
 @dataclass(frozen=True, slots=True)
 class RecordingFile:
-    """A file's recording, and what was assumed or left out while reading it."""
+    """A file's recording, and what was assumed or left out while reading it.
+
+    Attributes
+    ----------
+    recording : Recording
+        What `read_recording` returns.
+    notes : tuple of str
+        What was assumed or left out, one line each.
+    """
 
     recording: Recording
     notes: tuple[str, ...] = ()
@@ -104,8 +112,20 @@ def read_recording_file(
 ) -> RecordingFile:
     """Like `read_recording`, with remarks on what was assumed or left out.
 
-    With `trailing`, scored epochs beyond the end of the recording are left out without a warning, for
-    datasets that are known for them.
+    Parameters
+    ----------
+    path, subject, channels, scoring, units
+        As in `read_recording`.
+    id : str, optional
+        What to call the recording; by default the file's name.
+    trailing : bool
+        For datasets known for scored epochs beyond the end of their recordings: they are left out without a
+        warning.
+
+    Returns
+    -------
+    RecordingFile
+        The recording, and the remarks as `notes`.
     """
     path = Path(path)
     with faults_named(path.name):

@@ -289,7 +289,20 @@ SMALL = dict.fromkeys(PUBLISHED, GENERIC) | {"sleeptransformer": _small(1e-3), "
 
 
 def training_recipe(name: str, *, small: bool = False) -> TrainingRecipe:
-    """Return the recipe of a built-in network: the authors' recipe, or ours for the small size."""
+    """Return the recipe of a built-in network.
+
+    Parameters
+    ----------
+    name : str
+        One of the six built in; case, spaces and dashes do not matter.
+    small : bool
+        The recipe for its small size; by default that of its authors.
+
+    Returns
+    -------
+    TrainingRecipe
+        Numbers for the optimiser, and in `source` where they come from.
+    """
     recipes = SMALL if small else PUBLISHED
     plain = plain_name(checks.text(name, "the name of a backbone"))
     if plain not in recipes:
