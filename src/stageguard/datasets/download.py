@@ -37,7 +37,7 @@ Result = TypeVar("Result")
 
 
 class DownloadError(StageGuardError, OSError):
-    """A file could not be fetched, or is not what was published."""
+    """A file could not be fetched, or differs from the published one."""
 
 
 class _Broken(Exception):

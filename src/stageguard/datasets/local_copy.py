@@ -234,7 +234,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """A recording that is there and can be read."""
+    """A recording of the local copy that can be read."""
 
     id: str
     subject: str

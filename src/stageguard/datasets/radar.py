@@ -199,7 +199,7 @@ RadarFile = _NpzFile | _Hdf5File | _EdfFile
 
 
 def open_radar_file(path: Path) -> RadarFile:
-    """Open a file of the kind that its suffix says."""
+    """Open a file; its suffix decides the kind."""
     suffix = path.suffix.lower()
     if suffix == ".npz":
         return _NpzFile(path)

@@ -121,8 +121,9 @@ def train(
 ) -> TrainedModel:
     """Train a network, write it with its card and log into a folder, and return it at its best kappa.
 
-    An interrupted run with the same options and data is resumed. A finished network in the folder is an
-    error, unless `overwrite` is True. `report` is called after every step.
+    An interrupted run with the same options and data is resumed; with `overwrite`, only if it was started
+    with `overwrite` too. A finished network in the folder is an error without `overwrite`. `report` is called
+    after every step.
     """
     folder = Path(folder)
     check_together(tables)

@@ -58,7 +58,7 @@ class DeepSleepNet(Backbone):
         """Return logits (batch, epochs, stages) for a checked input."""
         epochs = x.flatten(0, 1).transpose(1, 2)  # (batch * epochs, features, frames)
         features = self.dropout(torch.cat([self.fine(epochs), self.coarse(epochs)], dim=1))
-        sequence = features.view(*x.shape[:2], -1)  # (batch, epochs, filters)
+        sequence = features.view(*x.shape[:2], -1)  # (batch, epochs, outputs of both branches)
         onward, _ = self.forwards(sequence)
         back, _ = self.backwards(sequence.flip(1))
         context = self.dropout(torch.cat([onward, back.flip(1)], dim=2))  # (batch, epochs, 2 * units)
