@@ -170,8 +170,8 @@ def read_hypnogram(
     FileFormatError
         With one line that names the file, the line in it, and what was expected.
     """
-    wanted = None if scheme is None else as_scheme(scheme)
-    return read_hypnogram_file(source, HypnogramOptions(wanted, epoch_seconds, format=format)).hypnogram
+    target = None if scheme is None else as_scheme(scheme)
+    return read_hypnogram_file(source, HypnogramOptions(target, epoch_seconds, format=format)).hypnogram
 
 
 def read_hypnogram_file(source: str | os.PathLike[str] | Any, options: HypnogramOptions) -> HypnogramFile:
