@@ -209,8 +209,8 @@ def read_hypnogram(
     >>> night.stages.tolist(), night.epoch_seconds, night.scheme.name
     (['W', 'N1', 'N2', 'R'], 30.0, 'aasm5')
     """
-    wanted = None if scheme is None else as_scheme(scheme)
-    return read_hypnogram_file(source, HypnogramOptions(wanted, epoch_seconds, format=format)).hypnogram
+    target = None if scheme is None else as_scheme(scheme)
+    return read_hypnogram_file(source, HypnogramOptions(target, epoch_seconds, format=format)).hypnogram
 
 
 def read_hypnogram_file(source: str | os.PathLike[str] | Any, options: HypnogramOptions) -> HypnogramFile:
