@@ -290,7 +290,7 @@ class Recipe:
         if candidate.rule == "target":
             changes["strength"] = {"rule": "target", "fi_target": _target(learned.fi_target), "lift": False}
             changes["strength"]["act_above"] = OWN_CAP
-            if learned.n_nights >= FEWEST_NIGHTS:  # else the stager cannot be told from the sleeper
+            if learned.n_nights >= FEWEST_NIGHTS:  # with fewer, a sleeper may pass for a flickering stager
                 changes["strength"]["stager_fi"] = learned.stager_fi
             return changes
         if candidate.rule == "match":

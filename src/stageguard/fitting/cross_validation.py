@@ -369,7 +369,7 @@ def _judge(
     """Drop candidates that are worse than argmax, the first one, or not surely better; choose among the rest.
 
     The best plain candidate that does not shift evidence is chosen, unless another one is surely better. A
-    candidate with another exponent must be better than the same candidate with the usual one.
+    candidate with another exponent must be surely better than the same candidate with the usual one.
     """
     values = criterion.of(scores)
     columns = (scores.kappa, scores.accuracy, scores.fi, scores.fi_distance, scores.error)
