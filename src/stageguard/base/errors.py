@@ -40,7 +40,7 @@ class NightNumber:
     python: str | None = None
 
     def __str__(self) -> str:
-        """Return how a message names the night where it has no other name."""
+        """Return the night's name in a message that has no better one."""
         return self.python or f"night {self.number}"
 
 

@@ -19,17 +19,17 @@ from stageguard.profile.parts import Calibration
 from stageguard.profile.profile import Profile
 
 LOWEST_TEMPERATURE, HIGHEST_TEMPERATURE = 0.2, 10.0
-MOST_EPOCHS = 50_000  # as many are taken, evenly spread, from larger sets: more change no digit that matters
+MOST_EPOCHS = 50_000  # larger sets are thinned evenly to this many: more epochs change no digit that matters
 BIAS_RIDGE = 10.0  # nats per squared nat: negligible beside a scored night, decisive for an absent stage
 _MOST_STEPS = 50
-_SMALL_STEP = 1e-6  # Newton's steps square their error: what is left is a millionth of the last digit written
-_LEAST_LOG = -700.0  # what stands for log 0: its exponential is a zero
+_SMALL_STEP = 1e-6  # Newton's steps square the error: what is left is a millionth of the last digit written
+_LEAST_LOG = -700.0  # stands for log 0: its exponential is practically 0
 
 
 class ScoredEpochs:
     """Log-probabilities and expert stages of the epochs that have both.
 
-    `start` is where the search for the temperature begins; it moves no digit that matters.
+    The search for the temperature begins at `start`, which changes no digit that matters.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class ScoredEpochs:
 
     @property
     def impossible_share(self) -> float:
-        """Share of scored epochs whose true stage was given probability 0."""
+        """Share of scored epochs whose true stage has probability 0."""
         return self.n_impossible / self.n_epochs if self.n_epochs else 0.0
 
 
@@ -62,9 +62,9 @@ def fit_temperature(epochs: ScoredEpochs) -> Calibration:
 
 
 def fit_biases(epochs: ScoredEpochs, start: Calibration | None = None) -> Calibration:
-    """Return temperature and one bias per stage, together the most likely; they sum to 0.
+    """Return the temperature and the biases per stage that are most likely together; biases sum to 0.
 
-    `start` is what was found on nights most of which are these.
+    The search begins at `start`, found on mostly the same nights.
     """
     n_stages, n_epochs = epochs.logs.shape
     if not n_epochs:
@@ -97,7 +97,7 @@ def _scored(matrix: Floats, truth: Labels) -> tuple[Floats, Labels]:
 
 
 def _inverse_temperature(epochs: ScoredEpochs, inverse: float) -> float:
-    """Find the one number by Newton's method, within bounds; the loss is convex in it."""
+    """Find the inverse temperature by Newton's method, within bounds; the loss is convex in it."""
     low, high = 1.0 / HIGHEST_TEMPERATURE, 1.0 / LOWEST_TEMPERATURE
     logs = epochs.logs
     if not logs.size:
@@ -108,7 +108,7 @@ def _inverse_temperature(epochs: ScoredEpochs, inverse: float) -> float:
         mean = p.sum(axis=0)
         slope = float(mean.sum()) - epochs.log_at_truth
         curvature = float(_inner(p, logs) - _inner(mean, mean))
-        # where the slope leads out of the bracket, halving it is safe
+        # if the step leads out of the bracket, halving the bracket is safe
         low, high = (inverse, high) if slope < 0 else (low, inverse)
         tried = inverse - slope / curvature if curvature > 0 else np.nan
         if not low < tried < high:
@@ -126,7 +126,7 @@ def _within_bounds(at: Floats) -> Floats:
 
 
 def _newton_step(epochs: ScoredEpochs, at: Floats, p: Floats) -> Floats:
-    """Return the Newton step for biases and inverse temperature, where stages have probabilities `p`."""
+    """Return the Newton step for biases and inverse temperature; `p` are the probabilities of the stages."""
     weighted = p * epochs.logs
     mean = weighted.sum(axis=0)
     expected = p.sum(axis=1)
@@ -162,15 +162,15 @@ def _softmax(scores: Floats) -> Floats:
 
 
 def _inner(a: Floats, b: Floats) -> float:
-    """Return the sum of products, without the array of them."""
+    """Return the sum of products without an array of them."""
     axes = "ij"[: a.ndim]
     return float(np.einsum(f"{axes},{axes}->", a, b))
 
 
 MOST_ROUNDS = 12
-CLOSE = 0.02  # of the logarithm of a total: a night of 8 h is met within ten minutes, far below its error
-FIRST_STEP = 0.7  # nats of bias per nat of a total: stages move together, a whole step overshoots
-SMALLEST_STEP, LARGEST_STEP = 0.35, 3.0  # what later steps are kept within
+CLOSE = 0.02  # in the logarithm of a total: ten minutes on a night of 8 h, far below its error
+FIRST_STEP = 0.7  # nats of bias per nat of a total: stages move together, so a whole step overshoots
+SMALLEST_STEP, LARGEST_STEP = 0.35, 3.0  # bounds of later steps
 BORROWED_EPOCHS = 50.0  # so that a stage never scored, or never shown, does not drive a bias to infinity
 LARGEST_BIAS_NATS = 3.0
 
@@ -178,9 +178,10 @@ LARGEST_BIAS_NATS = 3.0
 def totals_biases(
     nights: Sequence[FitNight], profile: Profile, solver: Solver, tempered: Tempered
 ) -> tuple[float, ...]:
-    """Return one bias per stage, the same for all of NREM; they sum to 0.
+    """Return the bias per stage at which decoded nights have the experts' totals of wake, NREM and REM.
 
-    `profile`, and its `solver`, decode evidence that is calibrated already.
+    All stages of NREM have the same bias; biases sum to 0. `profile` and its `solver` decode evidence that is
+    calibrated already.
     """
     group = _groups(profile.scheme)
     truth = np.concatenate([night.truth for night in nights])
@@ -190,8 +191,8 @@ def totals_biases(
         decoded = np.concatenate(
             _decoded(biases.tolist() if biases.any() else None, profile, solver, tempered)
         )
-        wanted, shown = _totals(truth, decoded, group)
-        short = np.log((wanted + BORROWED_EPOCHS) / (shown + BORROWED_EPOCHS))
+        expected, shown = _totals(truth, decoded, group)
+        short = np.log((expected + BORROWED_EPOCHS) / (shown + BORROWED_EPOCHS))
         if np.abs(short).max() < CLOSE:
             break
         step = _secant(step, moved, before - short)
@@ -204,32 +205,32 @@ def totals_biases(
 def _decoded(
     biases: list[float] | None, profile: Profile, solver: Solver, tempered: Tempered
 ) -> list[Labels]:
-    """Return every night's labels with some biases."""
+    """Return every night's labels with these biases."""
     if profile.transition_weight is None or not solver.is_free(Trial(profile.transition_weight)):
         return decode_prepared(profile, solver, tempered.nights(biases))
-    # where every epoch is decided by itself, biases need not be renormalised first
+    # if every epoch is decided by itself, biased evidence need not be renormalised first
     trial = Trial(0.0, None if biases is None else tuple(biases))
     return [path.labels for path in solver.solve([Job(night, trial) for night in tempered.nights()])]
 
 
 def _secant(step: Floats, moved: Floats, gained: Floats) -> Floats:
-    """Return how far to move for a missing nat, by what the last move gained; as before if unclear."""
+    """Return the step per missing nat, from what the last move gained; the old step if that is unclear."""
     tells = np.abs(gained) > CLOSE / 4.0
     per_nat = np.where(tells, moved / np.where(tells, gained, 1.0), step)
     return np.asarray(np.clip(per_nat, SMALLEST_STEP, LARGEST_STEP))
 
 
 def _groups(scheme: StageScheme) -> Indices:
-    """Return 0 for wake, 1 for REM and 2 for whatever else sleep is divided into.
+    """Return 0 for wake, 1 for REM and 2 for all other stages.
 
-    The shares of N1, N2 and N3 are left to the stager: a weak one never shows N1, and no bias makes it.
+    The shares of N1, N2 and N3 are left to the stager: a weak one never shows N1, whatever the bias.
     """
     groups = {scheme.wake: 0, scheme.rem: 1}
     return np.array([groups.get(name, 2) for name in scheme.names])
 
 
 def _totals(truth: Labels, decoded: Labels, group: Indices) -> tuple[Floats, Floats]:
-    """Return epochs by group, as experts scored and as decoded, where both say something."""
+    """Return epochs by group, as experts scored and as decoded, where both are scored."""
     n = len(group)
     # a cell per pair of stages, with a row and a column for epochs that are not scored
     cells = (truth.astype(np.int64) + 1) * (n + 1) + (decoded + 1)

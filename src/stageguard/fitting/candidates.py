@@ -1,4 +1,4 @@
-"""The ways to guard that a fit compares: what each is, and the profile it makes of training nights."""
+"""The candidates that a fit compares, and the profile that each makes from training nights."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ FEWEST_TUNED_SUBJECTS = 5  # to choose among many numbers
 # nights harmful choices promised .036 to .065, helpful ones .105 or more.
 FEW_SUBJECTS_GAIN = 0.1
 FEWEST_MATCH_NIGHTS = 15  # to trust their mean fragmentation and stage shares
-# How far above the experts' fragmentation `band` lets a night be. Of other people's it is the base profile's:
-# patients may well be twice as fragmented. Of the cohort's own, counted on enough nights, it can be less.
+# How many times the experts' fragmentation `band` allows. If that was counted on other people, it is the base
+# profile's cap: patients may well be twice as fragmented. On enough nights of the cohort itself, it is this.
 OWN_CAP = 1.5
 
 MATCH_PRIOR_EXPONENTS = (0.0, 0.1, 0.25, 0.5)
@@ -38,7 +38,7 @@ MATCH_REM_EPOCHS = (1, 3)
 # How much of the differences between people `match` keeps: half, unless none or all is surely better.
 HALF, OTHER_EXPONENTS = 0.5, (0.0, 1.0)
 TOTALS = (0.5, 1.0)  # of the way to the experts' totals of wake, NREM and REM
-# Beside minimum bouts and tables of bout lengths fewer weights are tried: they act by themselves.
+# Fewer weights are tried with minimum bouts and tables of bout lengths, which act by themselves.
 MINIMUM_WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.5, 1.0)
 DURATION_WEIGHTS = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
 
@@ -58,23 +58,23 @@ class Candidate:
     exponent: float = HALF  # how much of the differences between people match keeps
     lift: bool = False  # whether band lifts minority stages of nights below it
     biases: bool = False  # whether the likeliest stage biases are applied besides the temperature
-    totals: float = 0.0  # share of the biases under which its outputs show as much of each stage as experts
+    totals: float = 0.0  # share of the biases that bring its outputs to the experts' stage totals
     clock: bool = False  # whether the base profile's clock runs
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is steered by fragmentation and stage totals alone; others must surely be better."""
+        """Whether only fragmentation and stage totals steer it; other candidates must be surely better."""
         is_steered = self.rule in ("argmax", "target", "band", "match") and not self.prior_exponent
         return is_steered and self.exponent == HALF
 
     @property
     def shifts(self) -> bool:
-        """Whether it shifts evidence between stages, of which few nights tell little: kappa must gain."""
+        """Whether it shifts evidence between stages: few nights say little about that, so kappa must gain."""
         return bool(self.lift or self.biases or self.totals or self.prior_exponent)
 
     @property
     def name(self) -> str:
-        """What it is called in tables."""
+        """Its name in tables."""
         epochs = f"{self.rem_epochs} epoch{'s' * (self.rem_epochs != 1)}"
         words = {
             "argmax": "argmax",
@@ -98,7 +98,7 @@ class Candidate:
 
     @property
     def unweighted(self) -> Candidate:
-        """The same without stage shares and biases, which belong to one cohort."""
+        """The same candidate without stage shares and biases, which belong to one cohort."""
         return replace(self, prior_exponent=0.0, biases=False, totals=0.0, exponent=HALF)
 
 
@@ -117,11 +117,11 @@ class Scope:
     durations: bool
     biases: bool
     has_rem: bool
-    has_totals: bool  # whether wake or REM is told from the rest
+    has_totals: bool  # whether the scheme has wake or REM
     totals: bool = False  # whether argmax gains by stage totals, so that other rules may, too
 
     def candidates(self) -> tuple[Candidate, ...]:
-        """Return them, the plainest first: of equals the first is chosen."""
+        """Return the candidates, the plainest first: of equals the first is chosen."""
         plain = [ARGMAX, Candidate("target"), Candidate("band"), Candidate("band", lift=True)]
         shortest_rem = MATCH_REM_EPOCHS if self.has_rem else (1,)
         met = [Candidate("band")] if self.totals else []
@@ -146,15 +146,15 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """Everything training nights tell, of which each candidate uses a part."""
+    """Everything learned from training nights; each candidate uses a part of it."""
 
     n_nights: int
     transitions: Floats
     rows: Mapping[str, Mapping[str, float]]  # the transitions as a profile has them
     shares: Floats
     fi_mean: float  # plain mean over nights
-    fi_target: float  # the same, drawn towards the base profile's where nights are few
-    cap: float  # how many times that `band` allows
+    fi_target: float  # the same, drawn towards the base profile's if nights are few
+    cap: float  # how many times `fi_target` `band` allows
     stager_fi: float | None  # median of the stager's argmax; None without probabilities
     minimum_epochs: Mapping[str, int]
     durations: Mapping[str, tuple[float, ...]]
@@ -162,8 +162,8 @@ class Learned:
     biased: Calibration
     totals: Mapping[Rule, tuple[float, ...]]  # biases by rule
     impossible_share: float
-    profiles: dict[Candidate, Profile] = field(default_factory=dict, repr=False)  # made already
-    solvers: dict[Any, KeepingSolver] = field(default_factory=dict, repr=False)  # by all but strength
+    profiles: dict[Candidate, Profile] = field(default_factory=dict, repr=False)  # cache
+    solvers: dict[Any, KeepingSolver] = field(default_factory=dict, repr=False)  # cache, by all but strength
 
 
 class Recipe:
@@ -180,14 +180,14 @@ class Recipe:
         whole = base.to_dict()
         self.clock = whole.get("clock")
         kept = {key: whole.get(key) for key in ("name", "scheme", "stages", "wake", "rem")}
-        # what every candidate has of the base profile: stages, transitions and nothing else
+        # what every candidate takes from the base profile: stages, transitions and nothing else
         self.document = {key: value for key, value in kept.items() if value is not None}
         self.document |= {"epoch_seconds": epoch_seconds, "transition_weight": 0.0}
         self.document |= {"transitions": _rows(base.scheme.names, self.transitions)}
         self.bare = Profile.from_dict(self.document)
 
     def suited(self, folds: Sequence[tuple[Material, Material]]) -> Recipe:
-        """Return the recipe with tables of bout lengths for the stages where they foretell held-out bouts."""
+        """Return the recipe with tables of bout lengths for the stages whose held-out bouts they predict."""
         counts = [(train.counts(), test.counts()) for train, test in folds]
         return Recipe(self.base, self.epoch_seconds, supported_durations(counts, self.base.scheme))
 
@@ -199,10 +199,10 @@ class Recipe:
         totals: Sequence[Rule] = (),
         like: Learned | None = None,
     ) -> Learned:
-        """Return what the nights tell; without probabilities the calibration does nothing.
+        """Return what is learned from the nights; without probabilities the calibration does nothing.
 
-        `totals` are the rules to bring to the experts' stage totals: each takes several decodes. `like` is
-        what was learned on nights most of which are these: the calibration begins there.
+        `totals` are the rules to bring to the experts' stage totals, which takes several decodings each.
+        `like` was learned on mostly the same nights: the calibration begins there.
         """
         counts = material.counts()
         fi_mean = counts.fragmentation_index
@@ -234,7 +234,7 @@ class Recipe:
         return self.meet(material, learned, totals)
 
     def meet(self, material: Material, learned: Learned, totals: Sequence[Rule]) -> Learned:
-        """Return what was learned, with the biases that bring more rules to the experts' stage totals."""
+        """Return `learned` with the biases that bring more rules to the experts' stage totals."""
         missing = [rule for rule in totals if rule not in learned.totals]
         if not missing:
             return learned
@@ -246,14 +246,14 @@ class Recipe:
         return replace(learned, totals={**learned.totals, **met})
 
     def target(self, fi_mean: float, n_nights: int) -> float:
-        """Return the fragmentation to aim at: up to 15 nights are made up with the base profile's."""
+        """Return the fragmentation index to aim at; missing nights up to 15 count as the base profile's."""
         if self.base_target is None or np.isnan(fi_mean):
             return fi_mean if self.base_target is None else self.base_target
         n_borrowed = max(0, FEWEST_MATCH_NIGHTS - n_nights)
         return (n_nights * fi_mean + n_borrowed * self.base_target) / (n_nights + n_borrowed)
 
     def profile(self, candidate: Candidate, learned: Learned) -> Profile:
-        """Return a candidate's profile for evidence that is calibrated already: biases make no other one."""
+        """Return a candidate's profile for evidence that is calibrated already, biases included."""
         key = replace(candidate, biases=False, totals=0.0)
         if key not in learned.profiles:
             document = self.document | self.changes(key, learned)
@@ -290,7 +290,7 @@ class Recipe:
         if candidate.rule == "target":
             changes["strength"] = {"rule": "target", "fi_target": _target(learned.fi_target), "lift": False}
             changes["strength"]["act_above"] = OWN_CAP
-            if learned.n_nights >= FEWEST_NIGHTS:  # else the stager cannot be told from the sleeper
+            if learned.n_nights >= FEWEST_NIGHTS:  # with fewer, a sleeper may pass for a flickering stager
                 changes["strength"]["stager_fi"] = learned.stager_fi
             return changes
         if candidate.rule == "match":
@@ -323,7 +323,7 @@ def calibration_document(calibration: Calibration, names: Sequence[str]) -> dict
 
 
 def calibration_of(candidate: Candidate, learned: Learned) -> Calibration:
-    """Return the calibration a candidate uses."""
+    """Return the calibration that a candidate uses."""
     if candidate.totals:
         biases = tuple(candidate.totals * bias for bias in learned.totals[candidate.rule])
         return Calibration(learned.temperature.temperature, biases)
@@ -331,7 +331,7 @@ def calibration_of(candidate: Candidate, learned: Learned) -> Calibration:
 
 
 def scope_of(material: Material, counts: Counts, *, biases: bool, durations: bool) -> Scope:
-    """Return which candidates so many subjects and nights allow."""
+    """Return which candidates the number of subjects and nights allows."""
     n_groups, n_nights = len(material.groups), len(material.nights)
     return Scope(
         tuned=n_groups >= FEWEST_TUNED_SUBJECTS,

@@ -1,8 +1,8 @@
-"""What experts score, counted: transitions, stage shares, bouts and how long they last.
+"""Counts of experts' scorings: transitions, stage shares, bouts and their lengths.
 
-A pair is two adjacent scored epochs. A bout is complete when a scored epoch of another stage stands on
-either side; one that begins so but is cut by the end or a gap is known to last at least its length. Of a
-night with several scorers each counts in full for bouts, and for its share in everything else.
+A pair is two adjacent scored epochs. A bout is complete if a scored epoch of another stage is on either side.
+A bout that begins so, but is cut by the end or a gap, lasts at least its length. On a night with several
+scorers, each counts in full for bouts, and by its share for everything else.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from stageguard.measures.bouts import bouts_of, pair_counts
 from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.stages import StageScheme
 
-# Rows of the base profile count as so many epochs, a twentieth of them spread evenly, so that a switch
+# Rows of the base profile count as this many epochs, a twentieth of them spread evenly, so that a switch
 # which nobody happened to score is rare and not forbidden.
 BASE_EPOCHS = 20.0
 EVEN_SHARE = 0.05
@@ -27,7 +27,7 @@ BASE_SHARE_EPOCHS = 1.0  # keeps the share of a stage that never occurs above 0
 
 # First lengths, in epochs, of the stretches within which the hazard is taken as constant.
 HAZARD_STEPS = (1, 2, 3, 4, 5, 7, 9, 12, 16, 21)
-HAZARD_PRIOR_BOUTS = 5.0  # how many bouts the constant hazard weighs in each stretch
+HAZARD_PRIOR_BOUTS = 5.0  # number of bouts that the constant hazard counts for in each stretch
 FEWEST_BOUTS = 30  # below it neither a minimum nor a table of lengths is proposed
 SHORTER_ALLOWED = 0.10  # of complete bouts may be shorter than a proposed minimum
 LONGEST_MINIMUM_EPOCHS = 8
@@ -61,16 +61,16 @@ class BoutLengths(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NightCounts:
-    """What one night's scorings count to."""
+    """The counts of one night's scorings."""
 
     pairs: Floats  # (n_stages, n_stages) adjacent epochs, mean over scorers
     stage_epochs: Floats  # (n_stages,) mean over scorers
     fragmentation_index: float  # mean over scorers, NaN without pairs
-    bouts: BoutLengths  # all scorers'
+    bouts: BoutLengths  # of all scorers
 
 
 def count_night(scorings: Sequence[Labels], scorers: Sequence[int], n_stages: int) -> NightCounts:
-    """Count one night; `scorers` says who made each scoring, by number."""
+    """Count one night; `scorers` are the numbers of who made each scoring."""
     pairs = np.array([pair_counts(labels, n_stages) for labels in scorings], dtype=np.float64)
     n_pairs = pairs.sum(axis=(1, 2))
     stays = np.trace(pairs, axis1=1, axis2=2)
@@ -145,7 +145,7 @@ class Counts:
     def minimum_epochs(self) -> dict[str, int]:
         """Return the minimum bouts that experts keep to: at most a tenth of a stage's bouts are shorter.
 
-        With several scorers that holds for each of them who scored enough bouts of the stage.
+        With several scorers, this holds for each who scored enough bouts of the stage.
         """
         complete = self.bouts.where(self.bouts.is_complete)
         minima = {}
@@ -177,7 +177,7 @@ class Counts:
         return tuple(rare)
 
     def duration_table(self, label: int) -> tuple[float, ...]:
-        """Return probabilities of a bout of 1, 2, ... epochs; the hazard of the last carries on."""
+        """Return probabilities of a bout of 1, 2, ... epochs; longer bouts keep the last hazard."""
         hazard = self.hazards(label)
         survival = np.concatenate([[1.0], np.cumprod(1.0 - hazard[:-1])])
         return tuple((survival * hazard).tolist())
@@ -188,21 +188,21 @@ class Counts:
         return _hazards(bouts.epochs, bouts.is_complete)
 
     def constant_hazard(self, label: int) -> Floats:
-        """Return the one chance for every epoch, which is what a Markov chain says about bout lengths."""
+        """Return the same chance for every epoch, as in a Markov chain."""
         bouts = self.bouts.of_stage(label)
         return np.array([_constant_hazard(bouts.epochs, bouts.is_complete)])
 
     def log_likelihood(self, hazard: Floats, label: int) -> tuple[float, int]:
-        """Return what hazards give the bouts of a stage, cut ones by their survival, and how many."""
+        """Return the log-likelihood of a stage's bouts, cut ones by their survival, and their number."""
         bouts = self.bouts.of_stage(label)
         return _log_likelihood(hazard, bouts.epochs, bouts.is_complete), len(bouts.stage)
 
 
 def supported_durations(folds: Sequence[tuple[Counts, Counts]], scheme: StageScheme) -> tuple[str, ...]:
-    """Return the stages whose bout lengths a table foretells better than a constant hazard.
+    """Return the stages whose bout lengths a table predicts better than a constant hazard.
 
-    Judged on nights of subjects the table was not counted on: the gain in log-likelihood must exceed its
-    standard error over the folds.
+    They are judged on nights of other subjects than the table was counted on: the gain in log-likelihood must
+    exceed its standard error over the folds.
     """
     supported = []
     for label, name in enumerate(scheme.names):
@@ -218,7 +218,7 @@ def supported_durations(folds: Sequence[tuple[Counts, Counts]], scheme: StageSch
 
 
 def _constant_hazard(length: Ints, complete: Mask) -> float:
-    """Return the chance that a bout ends after any one epoch; one half is all that no bout can tell."""
+    """Return the chance that a bout ends after any one epoch; one half without bouts."""
     n_ends, n_epochs = float(np.count_nonzero(complete)), float(_ended_or_not(length, complete).sum())
     return (n_ends + 0.5) / (n_epochs + 1.0)
 
@@ -235,7 +235,7 @@ def _hazards(length: Ints, complete: Mask) -> Floats:
 
 
 def _ended_or_not(length: Ints, complete: Mask) -> Ints:
-    """Return after how many epochs of each bout it is known whether it ended: not after a cut one's last."""
+    """Return after how many epochs of each bout it is known whether it ended: all but a cut bout's last."""
     return np.asarray(length - ~complete)
 
 

@@ -1,4 +1,4 @@
-"""Choose a candidate by subject-wise cross-validation, and check the choosing by another round around it."""
+"""Choose a candidate by subject-wise cross-validation, and check the choice by an outer cross-validation."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ Status = Literal[
 COLUMNS = ("candidate", "kappa", "accuracy", "fi", "fi_distance", "error", "criterion", "status")
 Folds = list[tuple[Material, Material]]  # training nights, held-out nights
 
-# Kappa from which on stages have anything to do with the experts': a stager that knows nothing must not be
-# made to show their totals.
+# Below this kappa, stages have nothing to do with the experts': a stager that knows nothing must not be made
+# to show their totals.
 LEAST_KAPPA = 0.05
-# Standard errors by which rules other than the plain ones must be better than the best of those: of many
-# candidates one is the best by chance.
+# Standard errors by which other rules must be better than the best plain rule: of many candidates, one is the
+# best by chance.
 SURELY = 2.0
-# How sure a gain of kappa must be, by Student's t over subjects, where evidence is shifted between stages. Of
+# How sure a gain of kappa must be, by Student's t over subjects, if evidence is shifted between stages. Of
 # 646 draws of 5 to 26 nights from the tasks of studies/guard-on-real-data, 18 lost .01 of kappa or more
 # without it, all by stage totals, biases, shares or lifting; with it two did, one of them by lifting.
 SURE_LEVEL = 0.975
@@ -75,7 +75,7 @@ SURE_LEVEL = 0.975
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
-    """What makes a candidate the best, and what drops one: the parameters of `fit` of the same names."""
+    """How candidates are ranked and dropped: the parameters of `fit` of the same names."""
 
     fragmentation_weight: float = 2.0
     statistics_weight: float = 0.3
@@ -112,8 +112,8 @@ class Choosing:
     n_folds: int
     seed: int
     scope: Scope | None = None  # of all nights, so that a choice on part of them is made as on all
-    tick: Callable[[], None] | None = None  # is called after every fold
-    executor: Executor | None = None  # where the folds of `held_out` are worked on, instead of here
+    tick: Callable[[], None] | None = None  # called after every fold
+    executor: Executor | None = None  # runs the folds of `held_out`; None runs them here
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,7 +158,7 @@ class Selection:
     rows: tuple[Row, ...]
     chosen: Candidate
     recipe: Recipe
-    biases_gain: tuple[float, float]  # in kappa over what is simpler: mean and standard error
+    biases_gain: tuple[float, float]  # in kappa over simpler candidates: mean and standard error
 
     def passed(self, candidate: Candidate) -> bool:
         """Whether a candidate's cross-validated kappa (and accuracy) was not below argmax's."""
@@ -167,22 +167,22 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeldOut:
-    """Nights decoded by what was fitted without them, beside their argmax, in the order of `nights`."""
+    """Nights decoded by profiles fitted without them, and their argmax, in the order of `nights`."""
 
     nights: Material
     labels: tuple[Labels, ...]
     argmax: tuple[Labels, ...]
-    profiles: tuple[Profile, ...]  # what each night was decoded under
+    profiles: tuple[Profile, ...]  # with which each night was decoded
     scores: Scores  # row 0 argmax, row 1 fitted
     chosen: tuple[Candidate, ...]  # in each round
 
     @property
     def subjects(self) -> list[str]:
-        """Whose nights they are."""
+        """The subject of each night."""
         return [night.subject for night in self.nights.nights]
 
     def as_given(self) -> HeldOut:
-        """Return the same in the order the caller gave the nights in."""
+        """Return the same in the caller's order of nights."""
         order = np.argsort([night.number for night in self.nights.nights]).tolist()
         nights, labels, argmax, profiles = (
             tuple(values[i] for i in order)
@@ -248,7 +248,7 @@ def select(material: Material, choosing: Choosing) -> Selection:
         rows = _judge(candidates, scores, subjects, choosing.criterion)
         chosen = next(row.candidate for row in rows if row.status == "chosen")
     if recipe.base.clock is not None:
-        # the clock goes with any rule: it is tried with the best one, and with that on other cohorts
+        # the clock goes with any rule: it is tried with the best one, and with its form for other cohorts
         ways = dict.fromkeys((ARGMAX, chosen.unweighted, chosen))
         timed = tuple(replace(way, clock=True) for way in ways)
         timed_scores = _evaluate(rounds, recipe, (ARGMAX, *timed), material)
@@ -282,7 +282,7 @@ OuterRound = tuple[Candidate, Profile, tuple[list[Labels], list[Labels]]]  # lab
 
 
 def _outer_rounds(folds: Folds, choosing: Choosing) -> Iterator[OuterRound]:
-    """Yield what each fold gives, in order; elsewhere all of them are worked on at a time."""
+    """Yield the result of each fold, in order; an executor runs all of them at once."""
     if choosing.executor is None:
         yield from (_outer_round(choosing, fold) for fold in folds)
         return
@@ -327,7 +327,7 @@ def _evaluate(
     whole: Material,
     tick: Callable[[], None] | None = None,
 ) -> Scores:
-    """Score every candidate on every night, fitted without it."""
+    """Score every candidate on every night, fitted without that night."""
     by_night: dict[int, tuple[Score, ...]] = {}
     for each in rounds:
         new = [candidate for candidate in candidates if candidate not in each.scores]
@@ -366,10 +366,10 @@ def _decode_all(candidates: Sequence[Candidate], each: Round, recipe: Recipe) ->
 def _judge(
     candidates: Sequence[Candidate], scores: Scores, subjects: Sequence[str], criterion: Criterion
 ) -> tuple[Row, ...]:
-    """Drop what is worse than argmax, which comes first, or not surely better, and choose among the rest.
+    """Drop candidates that are worse than argmax, the first one, or not surely better; choose among the rest.
 
-    The best of the plain candidates that leave evidence with its stages is chosen, unless another one is
-    surely better than that; one that keeps more or less of the differences between people, than its like.
+    The best plain candidate that does not shift evidence is chosen, unless another one is surely better. A
+    candidate with another exponent must be surely better than the same candidate with the usual one.
     """
     values = criterion.of(scores)
     columns = (scores.kappa, scores.accuracy, scores.fi, scores.fi_distance, scores.error)
@@ -404,7 +404,7 @@ def _judge(
 
 
 def _surely_gains(gain: float, error: float, n_subjects: int) -> bool:
-    """Whether kappa gains enough to shift evidence between stages; of few subjects the gain itself tells."""
+    """Whether kappa gains enough to shift evidence between stages; with few subjects, by a fixed gain."""
     if n_subjects < FEWEST_TUNED_SUBJECTS:
         return gain > error and gain >= FEW_SUBJECTS_GAIN
     return gain > _sure_errors(n_subjects) * error
@@ -420,7 +420,7 @@ def _kept(statuses: Sequence[Status]) -> Mask:
 
 
 def _best(values: Floats, allowed: Mask) -> int:
-    """Return the index of the highest value among those allowed, of equals the first; 0 if there is none."""
+    """Return the index of the highest allowed value, in a tie the first; 0 if there is none."""
     left = np.where(allowed & ~np.isnan(values), values, -np.inf)
     return int(np.argmax(left)) if np.isfinite(left).any() else 0
 

@@ -1,4 +1,4 @@
-"""A fit as a profile document: its errors on held-out nights, its evidence in the provenance."""
+"""A fit as a profile document, with its errors on held-out nights and its evidence in the provenance."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SMOOTHING = "rows of the base profile count as 20 epochs, a twentieth of them sp
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What was chosen, on what grounds."""
+    """The chosen candidate, and the grounds for it."""
 
     candidate: Candidate
     reason: str
@@ -54,7 +54,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """What the caller calls the profile and the cohort, and the seed."""
+    """The caller's names for the profile, the cohort and the stager, and the seed."""
 
     name: str
     cohort: str | None
@@ -65,14 +65,14 @@ class Naming:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """All that a fit gave, of which a profile and a report are made."""
+    """The results of a fit, from which a profile and a report are made."""
 
     material: Material
     recipe: Recipe
     learned: Learned
     naming: Naming
-    choice: Choice | None = None  # without one, hypnograms alone were counted
-    decoded: Sequence[Decoding] = ()  # the nights held out, each by what was fitted without it
+    choice: Choice | None = None  # None if only hypnograms were counted
+    decoded: Sequence[Decoding] = ()  # held-out nights, each by the profile fitted without it
     estimators: tuple[EstimatorChoice, ...] = ()
 
 
@@ -134,7 +134,7 @@ def _words(material: Material, naming: Naming, choice: Choice | None) -> dict[st
 
 
 def _fingerprint(material: Material) -> dict[str, Any]:
-    """Return how the stager's nights look, by which others are told from them."""
+    """Return the fingerprint of the stager, by which nights of others are recognised."""
     features = []
     for night in material.nights:
         assert night.matrix is not None
@@ -147,7 +147,7 @@ def _fingerprint(material: Material) -> dict[str, Any]:
 def _cautions(base: Profile, cohort: str | None, document: Mapping[str, Any]) -> str | list[Any]:
     """Return the base profile's cautions by cohort, with what the fitted profile does as the reason."""
     inherited = base.to_dict().get("not_for", ())
-    if isinstance(inherited, str):  # a sentence by which cohorts are known
+    if isinstance(inherited, str):  # a sentence that names cohorts
         return inherited
     fitted_on = "nights whose cohort is not said" if cohort is None else f"nights of {cohort!r}"
     reason = f"The profile was fitted on {fitted_on}, and {_deed(document)} Look at the argmax too."
@@ -160,7 +160,7 @@ def _cautions(base: Profile, cohort: str | None, document: Mapping[str, Any]) ->
 
 
 def _deed(document: Mapping[str, Any]) -> str:
-    """Say what a profile does to a night, by its fields."""
+    """Return in words what a profile does to a night."""
     strength = document.get("strength")
     if strength is None:
         weight = document.get("transition_weight") or 0.0
@@ -181,7 +181,7 @@ def _deed(document: Mapping[str, Any]) -> str:
 
 
 def _base_strength(recipe: Recipe, learned: Learned) -> dict[str, Any]:
-    """Return the base profile's own strength, aiming at the fragmentation that was counted."""
+    """Return the base profile's own strength, with the counted fragmentation as its aim."""
     base = recipe.base
     changes = recipe.changes(Candidate("band"), learned)
     if base.strength is None:
@@ -195,7 +195,7 @@ def _base_strength(recipe: Recipe, learned: Learned) -> dict[str, Any]:
 
 
 def _intervals(fitted: Fitted) -> dict[str, Any]:
-    """Return the errors on held-out nights; a REM bout that lasts is as long as experts keep to, or 2 min."""
+    """Return the errors on held-out nights; a REM bout is lasting from the experts' minimum or 2 min on."""
     material, choice = fitted.material, fitted.choice
     if choice is None or choice.nested is None:
         return {}
@@ -211,7 +211,7 @@ def _intervals(fitted: Fitted) -> dict[str, Any]:
 def held_out_errors(held_out: HeldOut, *, aside: bool, min_first_rem_seconds: float) -> dict[str, Any]:
     """Return the key `intervals` of a profile: errors and coverage, by statistic, where the expert scored.
 
-    `aside` takes the errors of argmax, for a profile that returns it.
+    With `aside`, these are the errors of argmax, for a profile that returns argmax.
     """
     material = held_out.nights
     experts = _experts(material)
@@ -256,15 +256,15 @@ def _model_coverage(
             seed=night.seed,
             min_first_rem_seconds=min_first_rem_seconds,
         )
-        wanted = reported(sleep_statistics(expert, min_first_rem_seconds=min_first_rem_seconds))
+        truth = reported(sleep_statistics(expert, min_first_rem_seconds=min_first_rem_seconds))
         for name, interval in drawn.items():
-            if not interval.reason and not math.isnan(wanted[name]):
-                hits.setdefault(name, []).append(interval.low <= wanted[name] <= interval.high)
+            if not interval.reason and not math.isnan(truth[name]):
+                hits.setdefault(name, []).append(interval.low <= truth[name] <= interval.high)
     return {name: round(float(np.mean(values)), _DECIMALS) for name, values in hits.items()}
 
 
 def _bands(material: Material, recipe: Recipe) -> dict[str, Any]:
-    """Return the bands counted here, and the base profile's where too few nights have an indicator."""
+    """Return the bands counted here, and the base profile's if too few nights have an indicator."""
     base = recipe.base
     kept = dict(base.bands) if recipe.ratio == 1.0 else {}
     counted = expert_bands([night.hypnograms for night in material.nights], base)
@@ -357,7 +357,7 @@ def _evidence(choice: Choice, learned: Learned, statistics: list[str]) -> dict[s
 
 
 def _plain(value: Any) -> Any:
-    """Return a value TOML can hold: numbers short, none as text."""
+    """Return a value that TOML can hold: numbers are rounded, NaN and infinity are text."""
     if not isinstance(value, float):
         return value
     return _round(value, _DIGITS) if math.isfinite(value) else "n/a"

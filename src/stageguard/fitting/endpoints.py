@@ -1,4 +1,4 @@
-"""What studies report of a recording, and how far an output is off in it."""
+"""The statistics that studies report of a recording, and an output's errors in them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Kind = Literal["night", "day"]
 
 OF_A_NIGHT = tuple(quantity.key for quantity in REPORTED)
 LATENCIES = tuple(quantity.key for quantity in REPORTED if quantity.is_latency)
-ONE_PERCENT_STEP = 0.1  # what counts as one step of a percentage; of minutes it is an epoch, of counts one
-SHORT_EPOCH_SECONDS = 15.0  # shorter ones are scored in rodents, which sleep around the clock
+ONE_PERCENT_STEP = 0.1  # one step of a percentage; a step of minutes is an epoch, of counts one
+SHORT_EPOCH_SECONDS = 15.0  # shorter epochs are scored in rodents, which sleep around the clock
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,7 +43,7 @@ class Endpoints:
     def suited(
         cls, scheme: StageScheme, epoch_seconds: float, n_epochs: Sequence[int], kind: Kind | None = None
     ) -> Endpoints:
-        """Return a night's, or a day's where epochs are short, a recording is long or wake is unknown."""
+        """Return endpoints of a night, or of a day if epochs are short, recordings long or wake unknown."""
         is_long = max(n_epochs) * epoch_seconds >= LONGEST_NIGHT_HOURS * 3600.0
         is_day = is_long or epoch_seconds < SHORT_EPOCH_SECONDS or scheme.wake is None
         return cls(scheme, epoch_seconds, kind or ("day" if is_day else "night"))
@@ -56,7 +56,7 @@ class Endpoints:
     def of(self, labels: Labels) -> Floats:
         """Return the statistics (n_outputs, n_statistics) of outputs (n_outputs, n_epochs), -1 unscored.
 
-        NaN where one does not exist; `stageguard.sleep_statistics` says the same of each.
+        NaN where one does not exist; the numbers equal those of `stageguard.sleep_statistics`.
         """
         scored = labels != UNSCORED
         begins = scored.copy()
@@ -74,7 +74,7 @@ class Endpoints:
         return np.stack(columns, axis=1).astype(np.float64)
 
     def _of_night(self, labels: Labels, scored: Mask) -> list[Floats]:
-        """Return what is reported of a night, without bouts, in the order of OF_A_NIGHT."""
+        """Return the statistics of a night, without bouts, in the order of OF_A_NIGHT."""
         n_epochs, minutes = labels.shape[1], self.epoch_seconds / 60.0
         if self.scheme.wake is None:
             return [np.full(len(labels), np.nan) for _ in OF_A_NIGHT]
@@ -100,21 +100,21 @@ class Endpoints:
         return [np.where(exists, value, np.nan) for value, exists in map(values.__getitem__, OF_A_NIGHT)]
 
     def errors(self, expert: Labels, labels: Labels, both: Mask) -> Floats:
-        """Return how far outputs (n_outputs, n_epochs) are off an expert's night, over what both scored.
+        """Return the errors of outputs (n_outputs, n_epochs) against an expert's night, where both scored.
 
-        In steps: epochs for minutes, counts, tenths of a percent. NaN where the expert's night has no such
-        statistic; where only the output has none, sleep or REM that never comes counts as coming at the end,
-        and anything else as 0.
+        Errors are in steps: epochs for minutes, counts, tenths of a percent. They are NaN if the expert's
+        night has no such statistic. If only the output has none, sleep or REM that never comes counts as
+        coming at the end, and anything else as 0.
         """
         same_gaps = both[:1] if (both == both[0]).all() else both
-        wanted = self.of(np.where(same_gaps, expert, np.int8(UNSCORED)))
+        expected = self.of(np.where(same_gaps, expert, np.int8(UNSCORED)))
         shown = self.of(np.where(both, labels, np.int8(UNSCORED)))
         end = labels.shape[1] * self.epoch_seconds / 60.0
         names = _names_and_units(self.kind, self.scheme.names)
         never = np.array([end if name in LATENCIES else 0.0 for name, _ in names])
         step_of = {"min": self.epoch_seconds / 60.0, "%": ONE_PERCENT_STEP}
         steps = np.array([step_of.get(unit, 1.0) for _, unit in names])
-        return np.asarray(np.abs(np.where(np.isnan(shown), never, shown) - wanted) / steps)
+        return np.asarray(np.abs(np.where(np.isnan(shown), never, shown) - expected) / steps)
 
 
 @cache

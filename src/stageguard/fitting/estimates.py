@@ -1,4 +1,4 @@
-"""Which estimator serves which statistic, by the nights held out from the fit."""
+"""Choose the estimator of each statistic on the nights held out from the fit."""
 
 from __future__ import annotations
 
@@ -32,17 +32,18 @@ from stageguard.profile.estimators import (
 )
 from stageguard.profile.profile import Profile
 
-DEFAULT = "default"  # what a night gets that no scored one has chosen for
+DEFAULT = "default"  # the estimator if held-out nights chose none
 
 
 @dataclass(frozen=True, slots=True)
 class EstimatorChoice:
-    """The estimator of one statistic: chosen where it is surely better than the default, on held-out nights.
+    """The estimator of one statistic, chosen if it is surely better than the default on held-out nights.
 
     Attributes
     ----------
     statistic, estimator : str
-        ``default`` where none is: the posterior's sum, of REM latency by how often the stager shows REM.
+        The estimator is ``default`` if none is surely better: the posterior's sum, or for REM latency the one
+        that follows from how often the stager shows REM.
     default_error, error : float
         Mean absolute error over subjects, in minutes, of the default and of the best of all.
     gain, gain_error : float
@@ -62,13 +63,13 @@ class EstimatorChoice:
 
 
 def held_out_decodings(held_out: HeldOut, *, aside: bool) -> list[Decoding]:
-    """Return every night decoded by what was fitted without it; `aside` for a profile that returns argmax."""
+    """Return every night decoded by the profile fitted without it or, with `aside`, as argmax."""
     material, decoded = held_out.nights, []
     for night, profile in zip(material.nights, held_out.profiles, strict=True):
         assert night.matrix is not None
         density = Hypnodensity(night.matrix, material.scheme, material.epoch_seconds)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", StageGuardWarning)  # that much is changed is what a fit may find
+            warnings.simplefilter("ignore", StageGuardWarning)  # a fit may change many epochs
             decoded.append(decode(density, stepping_aside(profile) if aside else profile))
     return decoded
 
@@ -81,7 +82,7 @@ def stepping_aside(profile: Profile) -> Profile:
 
 
 def choose_estimators(held_out: HeldOut, decoded: Sequence[Decoding]) -> tuple[EstimatorChoice, ...]:
-    """Compare the estimators of every statistic with its default on the nights held out, as decoded."""
+    """Compare the estimators of every statistic with its default on held-out nights, as decoded."""
     scored = [
         Hypnogram(night.truth, held_out.nights.scheme, held_out.nights.epoch_seconds)
         for night in held_out.nights.nights
@@ -99,8 +100,8 @@ def choose_estimators(held_out: HeldOut, decoded: Sequence[Decoding]) -> tuple[E
 def _choice(
     name: str, errors: Sequence[Mapping[str, float]], subjects: Sequence[str]
 ) -> EstimatorChoice | None:
-    """Return what serves a statistic; None where no expert's night has it."""
-    ways = list(errors[0])  # the default first: of equals it stays
+    """Return the estimator of a statistic; None if no expert's night has it."""
+    ways = list(errors[0])  # the default first, so that it wins ties
     table: Floats = np.array([[each[way] for each in errors] for way in ways])
     means = mean_over_subjects(table, subjects)
     if np.isnan(means).all():
@@ -114,16 +115,16 @@ def _choice(
 def _errors(
     night: Decoding, posterior: Posterior, expert: Hypnogram, seed: int
 ) -> dict[str, dict[str, float]]:
-    """Return how far each estimator of each statistic is off, over the epochs the expert scored."""
+    """Return the absolute error of each estimator of each statistic, over the epochs the expert scored."""
     is_scored = expert.labels != UNSCORED
-    wanted = sleep_statistics(expert)
+    statistics = sleep_statistics(expert)
     sums = sums_of(night, posterior, is_scored)
-    found: dict[str, dict[str, float]] = {TST: {way: sums[way].tst_minutes for way in OF_MINUTES}}
+    estimates: dict[str, dict[str, float]] = {TST: {way: sums[way].tst_minutes for way in OF_MINUTES}}
     for stage in expert.scheme.names:
-        found[f"minutes_{stage}"] = {way: sums[way].stage_minutes[stage] for way in OF_MINUTES}
-    truth = {TST: wanted.tst_minutes}
-    truth |= {f"minutes_{stage}": minutes for stage, minutes in wanted.stage_minutes.items()}
-    for ways in found.values():
+        estimates[f"minutes_{stage}"] = {way: sums[way].stage_minutes[stage] for way in OF_MINUTES}
+    truth = {TST: statistics.tst_minutes}
+    truth |= {f"minutes_{stage}": minutes for stage, minutes in statistics.stage_minutes.items()}
+    for ways in estimates.values():
         ways |= {DEFAULT: ways[DEFAULT_OF_MINUTES]}
     if expert.scheme.rem is not None:
         labels = np.where(is_scored, night.hypnogram.labels, UNSCORED).astype(np.int8)
@@ -132,8 +133,9 @@ def _errors(
         (strict,), options = under_full_clock([shown]), StatisticsOptions()
         latencies = {way: rem_latency_of(shown, strict, options, way, seed) for way in OF_REM_LATENCY}
         latencies = {way: end if math.isnan(value) else value for way, value in latencies.items()}
-        found[REM_LATENCY] = latencies | {DEFAULT: latencies[default_of_rem_latency(night, is_scored)]}
-        truth[REM_LATENCY] = wanted.rem_latency_minutes
+        estimates[REM_LATENCY] = latencies | {DEFAULT: latencies[default_of_rem_latency(night, is_scored)]}
+        truth[REM_LATENCY] = statistics.rem_latency_minutes
     return {
-        name: {way: abs(ways[way] - truth[name]) for way in (DEFAULT, *ways)} for name, ways in found.items()
+        name: {way: abs(ways[way] - truth[name]) for way in (DEFAULT, *ways)}
+        for name, ways in estimates.items()
     }

@@ -30,7 +30,7 @@ Nights = Sequence[npt.ArrayLike | Hypnodensity] | npt.ArrayLike
 
 
 class _Parameters:
-    """What scikit-learn's `BaseEstimator` knows of the constructor's parameters, for where it is missing."""
+    """The methods of scikit-learn's `BaseEstimator` about parameters, for when it is not installed."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters of the constructor."""
@@ -49,8 +49,8 @@ class _Parameters:
     def __repr__(self) -> str:
         """Return the parameters that differ from their defaults."""
         defaults = self._defaults()
-        said = {name: value for name, value in self.get_params().items() if value != defaults[name]}
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in said.items())})"
+        changed = {name: value for name, value in self.get_params().items() if value != defaults[name]}
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
 
     @classmethod
     def _defaults(cls) -> dict[str, Any]:
@@ -75,22 +75,22 @@ class SemiMarkovDecoder(_Estimator):
     """Guard a stager's probabilities with a profile fitted to scored nights.
 
     Nights are a list of arrays (n_epochs, n_stages), columns in the profile's stage order; or one array of
-    all of them below each other, with their `lengths`. Without lengths, an array with `groups` per epoch is
-    cut where the group changes, and one without is a single night.
+    all nights, one after the other, with their `lengths`. Without lengths, an array with `groups` per epoch
+    is cut where the group changes, and an array without groups is a single night.
 
-    Where scikit-learn is installed this is one of its estimators: `clone`, `Pipeline` and `GridSearchCV` take
-    it. scikit-learn hands `groups` on to `predict` and `score` only where its metadata routing is switched
-    on; they are asked for then. Where it is off, cross-validate on a list of nights.
+    If scikit-learn is installed, this is one of its estimators: `clone`, `Pipeline` and `GridSearchCV` accept
+    it. scikit-learn passes `groups` on to `predict` and `score` only if its metadata routing is switched on;
+    they are requested then. If it is off, cross-validate on a list of nights.
 
     Parameters
     ----------
     profile : Profile or str
-        Where to start from.
+        The profile to start from.
     transition_weight : float, optional
-        Decode at this weight, under the transitions counted on the scored nights. Calibration and strength
+        Decode at this weight, with the transitions counted on the scored nights. Calibration and strength
         are not chosen then, which leaves the choice to a search over the weight.
     cohort : str, optional
-        Whom the nights are of.
+        Who was recorded.
     keep_accuracy, fragmentation_weight, statistics_weight, statistics, n_folds, seed
         As in `stageguard.fit`.
 
@@ -101,7 +101,7 @@ class SemiMarkovDecoder(_Estimator):
     report_ : FitReport
         How it was chosen.
     classes_ : array (n_stages,)
-        The stages as `y` had them: whole numbers or names.
+        The stages as in `y`: whole numbers or names.
     n_features_in_ : int
         Number of columns.
 
@@ -142,7 +142,7 @@ class SemiMarkovDecoder(_Estimator):
     report_: FitReport
     classes_: npt.NDArray[Any]
     n_features_in_: int
-    _n_joined: int  # nights that came to fit in one array
+    _n_joined: int  # nights that `fit` got in one array
 
     def fit(
         self,
@@ -186,9 +186,9 @@ class SemiMarkovDecoder(_Estimator):
     def predict(
         self, X: Nights, *, lengths: Sequence[int] | None = None, groups: Sequence[Hashable] | None = None
     ) -> Any:
-        """Return the decoded stages, in the words of `y`: a list of arrays, or one array for one.
+        """Return the decoded stages, numbers or names as in `y`: a list of arrays, or one array for one.
 
-        `lengths`, or `groups` per epoch, say where one array of several nights is to be cut.
+        `lengths`, or `groups` per epoch, say where one array of several nights is cut.
         """
         nights, cuts = self._nights(X, lengths, groups)
         decoded = self._decode(nights)
@@ -214,14 +214,14 @@ class SemiMarkovDecoder(_Estimator):
         lengths: Sequence[int] | None = None,
         groups: Sequence[Hashable] | None = None,
     ) -> float:
-        """Return the accuracy over the epochs that an expert scored; epochs may weigh, in the form of `y`."""
+        """Return the accuracy over the epochs that an expert scored; `sample_weight` has the form of `y`."""
         nights, cuts = self._nights(X, lengths, groups)
         truth, _ = _labels_of(y, cuts, self.profile_.scheme, len(nights))
         decoded = self._decode(nights)
         for i, (a, b) in enumerate(zip(truth, decoded, strict=True)):
             if len(a) != len(b):
                 raise InputError(f"y has {len(a)} epochs and X {len(b)} in night {i}, expected the same.")
-        labels, found = np.concatenate(truth), np.concatenate(decoded)
+        labels, outputs = np.concatenate(truth), np.concatenate(decoded)
         weights = np.ones(len(labels))
         if sample_weight is not None:
             weights = np.asarray(sample_weight if cuts is not None else np.concatenate(sample_weight))
@@ -231,19 +231,19 @@ class SemiMarkovDecoder(_Estimator):
             )
         is_scored = labels >= 0
         total = float(weights[is_scored].sum())
-        return float(weights[is_scored & (labels == found)].sum()) / total if total else float("nan")
+        return float(weights[is_scored & (labels == outputs)].sum()) / total if total else float("nan")
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether `fit` was called."""
         return hasattr(self, "profile_")
 
     def __sklearn_tags__(self) -> Any:
-        """Return what scikit-learn asks: it takes probabilities, and rows of NaN for no evidence."""
+        """Return scikit-learn's tags: the input is probabilities, with rows of NaN for no evidence."""
         tags: Any = super().__sklearn_tags__()  # type: ignore[misc]
         tags.input_tags.positive_only = tags.input_tags.allow_nan = True
         return tags
 
-    # What scikit-learn's metadata routing hands on unless it is told otherwise (`set_fit_request`).
+    # What scikit-learn's metadata routing passes on by default; `set_fit_request` changes it.
     __metadata_request__fit: ClassVar = {"groups": True}
     __metadata_request__predict: ClassVar = {"groups": True}
     __metadata_request__predict_proba: ClassVar = {"groups": True}
@@ -252,7 +252,7 @@ class SemiMarkovDecoder(_Estimator):
     def _nights(
         self, X: Any, lengths: Sequence[int] | None, groups: Sequence[Hashable] | None
     ) -> tuple[list[Any], list[int] | None]:
-        """Return nights to decode, and where they were cut; warn of an array that may be several."""
+        """Return nights to decode, and where they were cut; warn of an array that may hold several."""
         if not self.__sklearn_is_fitted__():
             raise _not_fitted_error()(
                 "this SemiMarkovDecoder is not fitted yet, expected a call of fit first. "
@@ -278,7 +278,7 @@ class SemiMarkovDecoder(_Estimator):
 
 
 def _not_fitted_error() -> type[Exception]:
-    """Return the error of a missing fit: scikit-learn's own as well, where that is loaded."""
+    """Return the error of a missing fit, which is also scikit-learn's own if that is loaded."""
     if sys.modules.get("sklearn") is None:
         return InputError
     known: type[Exception] = import_module("sklearn.exceptions").NotFittedError
@@ -322,7 +322,7 @@ def _nights_of(
 
 
 def _groups_of(groups: Any, cuts: list[int] | None, n_nights: int) -> list[Hashable] | None:
-    """Return a group per night; those of one array may come per epoch."""
+    """Return a group per night; for one array, groups may come per epoch."""
     if groups is None:
         return None
     listed = groups.tolist() if hasattr(groups, "tolist") else list(groups)

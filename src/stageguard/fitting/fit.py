@@ -59,12 +59,12 @@ Experts = Sequence[Hypnogram | Sequence[Hypnogram] | npt.NDArray[Any]]
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
-MANY_IMPOSSIBLE = 0.01  # of scored epochs: more true stages of probability 0 are no rounding
+MANY_IMPOSSIBLE = 0.01  # of scored epochs: rounding does not give more true stages probability 0
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a fit is: rounds of cross-validation done, and all there will be."""
+    """Progress of a fit: rounds of cross-validation done, and their total."""
 
     done: int
     total: int
@@ -159,7 +159,7 @@ def fit(*nights: Any, **options: Any) -> Profile:
     """Fit a profile to nights that both a stager and an expert scored.
 
     Counts transitions and bouts, calibrates the probabilities, and chooses how to guard by cross-validation
-    that never has a subject on both sides. Argmax is always a candidate: where nothing keeps its kappa, the
+    in which no subject is on both sides. Argmax is always a candidate: if no other one keeps its kappa, the
     fitted profile steps aside and returns argmax.
 
     Parameters
@@ -169,40 +169,40 @@ def fit(*nights: Any, **options: Any) -> Profile:
     hypnograms : list of Hypnogram, of lists of Hypnogram, or of label arrays
         An expert's scoring of each night, or those of several experts.
     base : Profile or str
-        Where to start from: stages, rare stages' transitions, bands, cautions.
+        The profile to start from: stages, rare stages' transitions, bands, cautions.
     groups : sequence, optional
-        What is kept together when nights are split: the subject of each night, or the litter, the family.
-        Without it every night is taken as a subject of its own.
+        The group of each night, which is kept together when nights are split: its subject, litter or family.
+        Without groups, every night is taken as a subject of its own.
     subjects : sequence, optional
-        The subject of each night, where groups are larger than subjects.
+        The subject of each night, if groups are larger than subjects.
     cohort : str, optional
-        Whom the nights are of. Stage shares and biases are used on no other cohort.
+        Who was recorded. Stage shares and biases are used for no other cohort.
     stager : str, optional
-        What the stager is called, with version and channels. Calibration is used on no other.
+        Name of the stager, with version and channels. Calibration is used for no other stager.
     name : str, optional
         Name of the profile; by default the base's with "-fitted".
     stages, epoch_seconds, logits, log
-        How bare arrays are to be read, as in `decode`.
+        How bare arrays are read, as in `decode`.
     keep_accuracy : bool
-        Drop candidates whose cross-validated accuracy is below argmax's, too.
+        Also drop candidates whose cross-validated accuracy is below argmax's.
     fragmentation_weight : float
         How many points of kappa a point of distance to the expert's fragmentation index is worth.
     statistics_weight : float
-        How many points of kappa the errors of what studies report are worth, where argmax's count as 1: kappa
-        is not to be bought with minutes of sleep and wake.
+        How many points of kappa the errors of sleep statistics are worth, where argmax's errors count as 1:
+        kappa must not be gained at the expense of minutes of sleep and wake.
     statistics : {"night", "day"}, optional
-        What is reported. ``night``: TST, SE, SOL, REM latency, WASO, awakenings, bouts. ``day``: minutes and
-        bouts of every stage. By default ``day`` where epochs are shorter than 15 s or a recording has 20 h.
+        Which statistics. ``night``: TST, SE, SOL, REM latency, WASO, awakenings, bouts. ``day``: minutes and
+        bouts of every stage. By default ``day`` if epochs are shorter than 15 s or a recording has 20 h.
     n_folds : int
         Folds of every cross-validation, at most as many as there are groups.
     learning_curve : bool
         Whether to find out how many scored nights are enough; takes about as long as all the rest.
     seed : int
-        Same nights and same seed, same folds, same profile, whatever order the nights are given in.
+        The same nights and seed give the same folds and profile, whatever the order of the nights.
     progress : callable, optional
-        Is called with a `Progress` after every round.
+        Called with a `Progress` after every round.
     executor : concurrent.futures.Executor, optional
-        Where folds of the check of the choice and of the learning curve are worked on; by default here, one
+        Runs the folds of the outer cross-validation and of the learning curve; by default they run here, one
         after the other. The profile is the same.
 
     Returns
@@ -214,7 +214,7 @@ def fit(*nights: Any, **options: Any) -> Profile:
     ------
     InputError
         A night is given twice, does not fit its scoring, or overlaps with another of its subject; there is
-        one subject only; an option does not fit the nights.
+        only one subject; an option does not fit the nights.
 
     Examples
     --------
@@ -276,7 +276,7 @@ def _n_rounds(material: Material, folds: Folds, n_folds: int, *, with_curve: boo
 
 
 def _notes(material: Material, scope: Scope, picked: Selection, learned: Learned) -> list[str]:
-    """Return what was left out and what looks wrong; warn of what most likely is."""
+    """Return notes on what was left out and what looks wrong; warn of what most likely is wrong."""
     notes = []
     if not scope.match and scope.tuned:
         n = len(material.nights)
@@ -327,7 +327,7 @@ def _report(fitted: Fitted) -> FitReport:
 
 
 def _counted(material: Material, recipe: Recipe, naming: Naming, n_folds: int) -> FitReport:
-    """Return the report on hypnograms alone."""
+    """Return the report of a fit to hypnograms alone."""
     if len(material.groups) >= FEWEST_SUBJECTS:
         recipe = recipe.suited(split(material, n_folds, naming.seed))
     return _report(Fitted(material, recipe, recipe.learn(material), naming))
@@ -374,7 +374,7 @@ _DROPPED: dict[Status, str] = {
 def decide(
     picked: Selection, nested: HeldOut | None, curve: LearningCurve | None, criterion: Criterion
 ) -> Choice:
-    """Take the choice, unless the nights held out from it say that choosing so does harm."""
+    """Take the choice, unless held-out nights show that choosing so does harm."""
     chosen, why = picked.chosen, ""
     if chosen == ARGMAX:
         rest = [row.status for row in picked.rows if row.candidate != ARGMAX]

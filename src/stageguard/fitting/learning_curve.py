@@ -1,4 +1,4 @@
-"""How much is gained with fewer scored subjects, and how many are enough."""
+"""The gain of a fit with fewer scored subjects, and how many subjects are enough."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from stageguard.fitting.cross_validation import Choosing, Criterion, Folds, Held
 from stageguard.fitting.material import Material
 
 SIZES = (2, 4, 8, 15, 30, 60, 120, 240, 480)
-ENOUGH_SHARE = 0.9  # of what all of the training subjects gain
+ENOUGH_SHARE = 0.9  # of the gain with all training subjects
 
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """What fitting on some subjects gains on the others, fitted minus argmax."""
+    """The gain on held-out subjects of a fit to some subjects: fitted minus argmax."""
 
     n_subjects: int
     n_nights: float  # mean over folds
@@ -34,7 +34,7 @@ class LearningCurve:
 
     @property
     def enough(self) -> CurvePoint | None:
-        """The first point from which on nine tenths of the last one's gain is there; None without a gain."""
+        """The first point from which on the gain is nine tenths of the last one's; None without a gain."""
         last = self.points[-1]
         if not last.criterion_gain > 0:
             return None
@@ -83,7 +83,7 @@ def sizes_below(n_subjects: int) -> list[int]:
 
 
 def learning_curve(folds: Folds, whole: Material, full: HeldOut, choosing: Choosing) -> LearningCurve:
-    """Fit on growing parts of each fold's training subjects; `full` is what all of them gave."""
+    """Fit on growing parts of each fold's training subjects; `full` is the result with all of them."""
     n_training = min(len(train.groups) for train, _ in folds)
     points = []
     for size in sizes_below(n_training):

@@ -1,4 +1,4 @@
-"""Scored nights to fit on, checked for what would make cross-validation lie."""
+"""Scored nights to fit on, checked for whatever would make cross-validation misleading."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from stageguard.profile.profile import Profile
 class FitNight:
     """One scored night."""
 
-    number: int  # its index in what the caller gave
+    number: int  # its index in the caller's list
     subject: str
-    group: str  # what is kept together in cross-validation
-    matrix: Floats | None  # (n_epochs, n_stages) in the profile's order; None where only the scoring is known
-    logs: Floats | None  # of the matrix, -inf for 0
+    group: str  # nights of a group are kept together in cross-validation
+    matrix: Floats | None  # (n_epochs, n_stages) in the profile's order; None if only the scoring is known
+    logs: Floats | None  # (n_epochs, n_stages) log of the matrix, -inf for 0
     stager_fi: float  # fragmentation index of the stager's argmax, NaN without pairs
-    truth: Labels  # (n_epochs,) of several experts their consensus
-    scorings: tuple[Labels, ...]  # every expert's
+    truth: Labels  # (n_epochs,) the expert's labels, or the consensus of several experts
+    scorings: tuple[Labels, ...]  # of every expert
     hypnograms: tuple[Hypnogram, ...]
     counts: NightCounts
     start: datetime | None
@@ -48,18 +48,18 @@ class FitNight:
 
     @property
     def seed(self) -> int:
-        """Of draws that belong to this night, wherever it stands."""
+        """Seed of this night's draws, whatever its place in the list."""
         return int(self.sha256[:8], 16)
 
     @property
     def n_scored(self) -> int:
-        """Epochs that were scored."""
+        """Number of scored epochs."""
         return int(np.count_nonzero(self.truth != UNSCORED))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Material:
-    """All nights to fit on, in one scheme and epoch length; sorted, whatever order they were given in."""
+    """All nights to fit on, in one scheme and epoch length; sorted, whatever the caller's order."""
 
     nights: tuple[FitNight, ...]
     scheme: StageScheme
@@ -79,17 +79,17 @@ class Material:
 
     @property
     def has_probabilities(self) -> bool:
-        """Whether there is anything to decode."""
+        """Whether there are probabilities to decode."""
         return self.nights[0].matrix is not None
 
     def of_groups(self, groups: Iterable[str]) -> Material:
         """Return the nights of some groups."""
-        wanted = set(groups)
-        nights = tuple(night for night in self.nights if night.group in wanted)
+        chosen = set(groups)
+        nights = tuple(night for night in self.nights if night.group in chosen)
         return replace(self, nights=nights)
 
     def counts(self) -> Counts:
-        """Return what the experts scored, counted."""
+        """Return the counts of the experts' scorings."""
         return Counts(tuple(night.counts for night in self.nights), self.scheme)
 
     def sha256(self) -> str:
@@ -129,9 +129,9 @@ def read_material(
     for i, density in enumerate(() if densities is None else densities):
         stager = _read(density, i, base, options)
         stagers[i] = stager
-        if not isinstance(density, Hypnodensity):  # an array is of the epochs that were scored
+        if not isinstance(density, Hypnodensity):  # an array has the epochs of its scoring
             stager.offset_seconds = panels[i][0].offset_seconds
-        elif not isinstance(_first(hypnograms[i]), Hypnogram):  # nor do labels tell where they begin
+        elif not isinstance(_first(hypnograms[i]), Hypnogram):  # labels have the epochs of their density
             panels[i] = [replace(scoring, offset_seconds=density.offset_seconds) for scoring in panels[i]]
     scorers = _numbered_scorers(panels)
     digests = [_digest(stager, panel) for stager, panel in zip(stagers, panels, strict=True)]
@@ -161,10 +161,10 @@ def read_material(
     seconds = _one_epoch_length([panel[0].epoch_seconds for panel in panels])
     refuse_overlaps(nights, seconds)
     refuse_repeats(nights)
-    # folds, sums and draws follow this order: the nights' own, so that a fit does not depend on the caller's
+    # folds, sums and draws follow this order, so that a fit does not depend on the caller's
     nights.sort(key=lambda night: (night.group, night.subject, night.sha256))
-    for given in (stagers[night.number] for night in nights):
-        assumed += [text for text in (given.assumed if given else ()) if text not in assumed]
+    for request in (stagers[night.number] for night in nights):
+        assumed += [text for text in (request.assumed if request else ()) if text not in assumed]
     lengths = [len(night.truth) for night in nights]
     endpoints = Endpoints.suited(base.scheme, seconds, lengths, statistics)
     material = Material(tuple(nights), base.scheme, seconds, tuple(assumed), endpoints)
@@ -175,15 +175,15 @@ def read_material(
 def _n_nights(densities: Any, hypnograms: Any) -> int:
     if hypnograms is None:
         raise InputError("hypnograms are missing, expected an expert's scoring of every night.")
-    for what, given, dimensions in (("densities", densities, 3), ("hypnograms", hypnograms, 2)):
-        if given is None:
+    for what, nights, dimensions in (("densities", densities, 3), ("hypnograms", hypnograms, 2)):
+        if nights is None:
             continue
-        is_night = isinstance(given, Hypnodensity | Hypnogram)
-        if not is_night and not isinstance(given, list | tuple | np.ndarray):
+        is_night = isinstance(nights, Hypnodensity | Hypnogram)
+        if not is_night and not isinstance(nights, list | tuple | np.ndarray):
             raise InputError(
-                f"{what}: got {checks.shown(given)}, expected a list of nights. Put them in one: list(...)."
+                f"{what}: got {checks.shown(nights)}, expected a list of nights. Put them in one: list(...)."
             )
-        if is_night or _is_one_array(given, dimensions):
+        if is_night or _is_one_array(nights, dimensions):
             raise InputError(f"{what}: got one night, expected a list of nights. Put it in a list.")
     if not len(hypnograms):
         raise InputError("hypnograms are empty, expected an expert's scoring of every night.")
@@ -225,7 +225,7 @@ def _digest(stager: inputs.NightInput | None, panel: Sequence[Hypnogram]) -> str
 def _who(
     groups: Sequence[Hashable] | None, subjects: Sequence[Hashable] | None, n_nights: int
 ) -> tuple[list[str], list[str]] | None:
-    """Return the group and the subject of every night; None where nobody names them."""
+    """Return the group and the subject of every night; None if neither is passed."""
     if groups is None and subjects is None:
         return None
     of_group = _names(groups if groups is not None else subjects, "groups", n_nights)
@@ -242,7 +242,7 @@ def _who(
 
 
 def _names(values: Any, what: str, n_nights: int) -> list[str]:
-    """Return names without blanks around them; a whole number is the same with and without a point."""
+    """Return names without blanks around them; 3 and 3.0 are the same name."""
     names = []
     values = values.tolist() if hasattr(values, "tolist") else values
     for i, name in enumerate(inputs.per_night(values, n_nights, what)):
@@ -279,7 +279,7 @@ def _first(scorings: Any) -> Any:
 
 
 def _refuse_other_epochs(night: Hypnodensity | Hypnogram, options: inputs.GuardOptions, what: str) -> None:
-    """Refuse an epoch length, which bare arrays need, that contradicts what a night says of itself."""
+    """Refuse an option `epoch_seconds`, meant for bare arrays, that contradicts the night's own."""
     if options.epoch_seconds is None:
         return
     seconds = checks.epoch_seconds(options.epoch_seconds)
@@ -294,14 +294,14 @@ def _read(density: Any, i: int, base: Profile, options: inputs.GuardOptions) -> 
     with _errors_name_night(i):
         if isinstance(density, Hypnodensity):
             _refuse_other_epochs(density, options, "density")
-            options = replace(options, epoch_seconds=None)  # that is said for bare labels
+            options = replace(options, epoch_seconds=None)  # it is meant for bare labels
         stager = inputs.read_night(density, base, options)
         check_probabilities(stager.matrix, base.scheme.names)
     return stager
 
 
 def _aligned(output: inputs.NightInput | None, panel: Sequence[Hypnogram]) -> tuple[Labels, datetime | None]:
-    """Return the experts' consensus, which fits the stager's epochs, and when the night began."""
+    """Return the experts' consensus, checked to fit the stager's epochs, and when the night began."""
     expert = consensus(panel) if len(panel) > 1 else panel[0]
     is_scored = expert.labels != UNSCORED
     start = expert.start
@@ -331,7 +331,7 @@ def _errors_name_night(number: int) -> Iterator[None]:
 
 
 def _numbered_scorers(panels: Sequence[Sequence[Hypnogram]]) -> list[list[int]]:
-    """Return who made each scoring by number: by name where named, else by place in the night's list."""
+    """Return a number for each scoring's scorer, who is known by name, else by index in the night's list."""
     known: dict[str, int] = {}
     return [
         [known.setdefault(scoring.scorer or f"\0{index}", len(known)) for index, scoring in enumerate(panel)]
@@ -361,7 +361,7 @@ def _warn_of_missing_stages(material: Material, base: Profile) -> None:
             )
 
 
-SAME_NIGHT_EPOCHS = 50  # two scorings of so many epochs and several bouts do not agree throughout by chance
+SAME_NIGHT_EPOCHS = 50  # two scorings of this many epochs and several bouts are not the same by chance
 
 
 def refuse_overlaps(nights: Sequence[FitNight], epoch_seconds: float) -> None:
@@ -386,7 +386,7 @@ def refuse_overlaps(nights: Sequence[FitNight], epoch_seconds: float) -> None:
 
 
 def _refuse_by_wall_clock(naive: Sequence[FitNight], zoned: Sequence[FitNight], epoch_seconds: float) -> None:
-    """Refuse nights of which only one has a time zone, if their clocks, read as they stand, overlap."""
+    """Refuse two nights, only one with a time zone, that overlap if the time zone is ignored."""
     for night, other in product(naive, zoned):
         assert night.start is not None and other.start is not None
         begins = night.start, other.start.replace(tzinfo=None)
@@ -418,7 +418,7 @@ def refuse_repeats(nights: Sequence[FitNight]) -> None:
 
 
 def _refuse_same_probabilities(nights: Sequence[FitNight]) -> None:
-    """Refuse nights of one stager's output, whoever scored them and however long they are."""
+    """Refuse nights with the same probabilities, whoever scored them and however long they are."""
     seen: dict[bytes, FitNight] = {}
     for night in nights:
         if night.matrix is None or len(night.matrix) < SAME_NIGHT_EPOCHS:
@@ -439,9 +439,9 @@ def _refuse_same_probabilities(nights: Sequence[FitNight]) -> None:
 
 
 def _refuse_same_expert(nights: Sequence[FitNight]) -> None:
-    """Refuse one expert's scorings that are given as two experts': they would count double.
+    """Refuse one expert's scorings given as those of two experts, which would count double.
 
-    Two experts may agree throughout on a short night, not on all nights.
+    Two experts may agree completely on a short night, but not on all nights.
     """
     panels = [night.scorings for night in nights if len(night.scorings) > 1]
     changes = sum(np.count_nonzero(np.diff(panel[0])) for panel in panels)

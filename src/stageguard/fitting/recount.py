@@ -18,7 +18,7 @@ from stageguard.profile.profile import Profile, as_profile
 COUNTED_HERE = (
     "counted: pairs of adjacent scored epochs over all that begin with their first stage, unsmoothed"
 )
-# What was counted on other nights and is no rule: experts' ranges, errors of nights decoded otherwise.
+# Keys counted on other nights that are no rules: experts' ranges, errors of nights decoded otherwise.
 NO_LONGER_HOLDS = ("bands", "joint", "intervals")
 
 
@@ -43,7 +43,7 @@ def recounted(base: Profile | str, hypnograms: Experts, *, name: str | None = No
 
 
 def _rows(material: Material, base: Profile) -> dict[str, dict[str, float]]:
-    """Return the matrix by stages; a stage that nobody leaves or stays in keeps the base profile's row."""
+    """Return the matrix by stages; a stage with which no pair begins keeps the base profile's row."""
     pairs: Floats = material.counts().pairs
     totals = pairs.sum(axis=1, keepdims=True)
     matrix = np.where(totals > 0, pairs / np.where(totals > 0, totals, 1.0), base.transitions)
@@ -66,13 +66,13 @@ def _rows(material: Material, base: Profile) -> dict[str, dict[str, float]]:
 
 
 def _provenance(material: Material, base: Profile) -> dict[str, Any]:
-    """Return the base profile's, without what told of its nights, and what was counted here."""
+    """Return the base profile's provenance without facts about its nights, and what was counted here."""
     before = base.to_dict().get("provenance", {})
-    told_of_nights = ("dataset", "n_nights", "n_subjects", "transitions", "counted_on", "script")
+    about_nights = ("dataset", "n_nights", "n_subjects", "transitions", "counted_on", "script")
     counts = material.counts()
     pairs = zip(base.scheme.names, counts.pairs.sum(axis=1).tolist(), strict=True)
     return {
-        **{key: value for key, value in before.items() if key not in told_of_nights},
+        **{key: value for key, value in before.items() if key not in about_nights},
         "base": {"name": base.name, "sha256": base.sha256},
         "stageguard": __version__,
         "transitions": COUNTED_HERE,

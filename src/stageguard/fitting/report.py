@@ -1,4 +1,4 @@
-"""What a fit found: the profile, every candidate's scores, the check on the choice, the learning curve."""
+"""The report of a fit: the profile, every candidate's scores, the check of the choice, the learning curve."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stageguard.profile.profile import Profile
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FitReport:
-    """Everything `fit` learned.
+    """Everything that a fit found.
 
     Attributes
     ----------
@@ -26,9 +26,9 @@ class FitReport:
     base : str
         Name of the profile it started from.
     n_nights, n_subjects, n_scored_epochs : int
-        What it was fitted to.
+        How much it was fitted to.
     criterion : Criterion or None
-        By what was chosen; None where hypnograms alone were given.
+        How candidates were ranked; None for hypnograms alone.
     rows : tuple of Row
         Cross-validated scores of every candidate, argmax first; empty for hypnograms alone.
     chosen : Candidate or None
@@ -37,15 +37,15 @@ class FitReport:
         Why, in one sentence.
     nested : HeldOut or None
         Every night decoded by a profile chosen and fitted without its subject; None with fewer than three
-        subjects. What the fit gains is read off here, not off `rows`.
+        subjects. The gain of the fit is read off here, not off `rows`.
     learning_curve : LearningCurve or None
-        What fewer subjects gain.
+        The gain with fewer subjects.
     n_complete_bouts : mapping
         Bouts counted per stage.
     notes : tuple of str
-        What was assumed, and what was left out for want of nights.
+        What was assumed, and what was left out for lack of nights.
     estimators : tuple of EstimatorChoice
-        Which estimator serves which statistic, on the nights held out; empty where `nested` is None.
+        The estimator of each statistic, chosen on held-out nights; empty if `nested` is None.
     """
 
     profile: Profile
@@ -73,7 +73,7 @@ class FitReport:
         return [dict(zip(COLUMNS, row.cells(), strict=True)) for row in self.rows]
 
     def gains(self) -> dict[str, tuple[float, float]]:
-        """Return what the fit gains over argmax on nights it did not see: mean over subjects, its error."""
+        """Return the gain over argmax on nights the fit did not see: mean over subjects, standard error."""
         if self.nested is None or self.criterion is None:
             return {}
         return {"kappa": self.nested.gain(), "criterion": self.nested.gain(self.criterion)}
@@ -102,7 +102,7 @@ class FitReport:
         }
 
     def __repr__(self) -> str:
-        """Return what was fitted, what was chosen, and what it gains."""
+        """Return the nights, the chosen candidate and its gains."""
         chosen = "nothing to choose from" if self.chosen is None else f"chosen: {self.chosen.name}"
         gains = [
             f"; {name} {mean:+.3f} ± {error:.3f} held out" for name, (mean, error) in self.gains().items()

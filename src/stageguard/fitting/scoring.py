@@ -33,7 +33,7 @@ class Score(NamedTuple):  # a dataclass takes three times as long to make, and f
 
     @property
     def fi_distance(self) -> float:
-        """How far its fragmentation is from the expert's."""
+        """Distance of its fragmentation index from the expert's."""
         return abs(self.fi - self.fi_expert)
 
 
@@ -47,12 +47,12 @@ class Tempered:
         logs = np.concatenate(matrices)
         logs /= temperature
         self.weights = np.exp(logs, out=logs)  # (n_epochs of all, n_stages)
-        self._unbiased: list[Night] | None = None  # most candidates decode these
+        self._unbiased: list[Night] | None = None  # cache: most candidates decode these
 
     def nights(self, biases: Sequence[float] | None = None) -> list[Night]:
-        """Return the nights calibrated: biases in nats, renormalised and clipped."""
+        """Return the nights with biases in nats, renormalised and clipped."""
         if biases is not None:
-            # a product with a diagonal matrix takes half as long as one that is broadcast along rows
+            # a product with a diagonal matrix takes half as long as broadcasting along rows
             return self._checked(self.weights @ np.diag(np.exp(biases)))
         if self._unbiased is None:
             self._unbiased = self._checked(self.weights)
@@ -67,7 +67,7 @@ class Tempered:
 
 
 class KeepingSolver(Solver):
-    """A solver for profiles that differ in strength alone, which solves no night twice under one trial."""
+    """A solver for profiles that differ only in strength; it solves no night twice under one trial."""
 
     def solve(self, jobs: Sequence[Job]) -> list[Path]:
         """Return the best path of every job, in order."""
@@ -136,7 +136,7 @@ class Scores:
     accuracy: Floats
     fi: Floats
     fi_distance: Floats
-    error: Floats  # of what studies report, as a multiple of argmax's mean
+    error: Floats  # of the statistics that studies report, as a multiple of argmax's mean
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[Score]]) -> Scores:
@@ -151,17 +151,17 @@ class Scores:
         return Scores(*(getattr(self, f.name)[:, order] for f in fields(self)))
 
     def followed_by(self, others: Scores) -> Scores:
-        """Return these candidates and then the others, which begin with argmax, too."""
+        """Return these candidates, then the others without argmax, with which they also begin."""
         return Scores(
             *(np.vstack([getattr(self, f.name), getattr(others, f.name)[1:]]) for f in fields(self))
         )
 
 
 def _relative(errors: Floats) -> Floats:
-    """Return the mean error over statistics of every candidate and night, argmax's mean over nights being 1.
+    """Return the mean error over statistics of every candidate and night; argmax's mean over nights is 1.
 
-    Argmax's mean counts as one step at least: where it is right to the epoch, errors still cost. A night
-    whose expert has none of the statistics counts as argmax does.
+    Argmax's mean counts as one step at least, so that errors still cost if argmax is right to the epoch. A
+    night whose expert has none of the statistics counts as 1.
     """
     known = ~np.isnan(errors[0])  # (n_nights, n_statistics): what the expert's night has, all candidates have
     means = np.where(known, errors[0], 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
@@ -212,12 +212,12 @@ def paired_errors(rows: Floats, second: Floats, subjects: Sequence[str]) -> list
     if known.all():
         means, errors = _means_and_errors(differences)
         return list(zip(means.tolist(), errors.tolist(), strict=True))
-    found = [_means_and_errors(row[is_known]) for row, is_known in zip(differences, known, strict=True)]
-    return [(float(mean), float(error)) for mean, error in found]
+    pairs = [_means_and_errors(row[is_known]) for row, is_known in zip(differences, known, strict=True)]
+    return [(float(mean), float(error)) for mean, error in pairs]
 
 
 def _means_and_errors(values: Floats) -> tuple[Floats, Floats]:
-    """Return means over the last axis and their standard errors; NaN of none, infinite of one."""
+    """Return means over the last axis and their standard errors: NaN for no value, infinite for one."""
     n = values.shape[-1]
     if n > 1:
         return values.mean(axis=-1), values.std(axis=-1, ddof=1) / np.sqrt(n)

@@ -1,4 +1,4 @@
-"""`tune`: what one stager's unscored nights say about how to guard it."""
+"""`tune`: fit the strength of a profile to one stager's unscored nights."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from stageguard.profile.parts import StrengthRule
 from stageguard.profile.profile import Profile
 
 FEWEST_NIGHTS = 10  # medians of fewer hide which stager flickers: batches of five did harm on real nights
-_LOWEST_FI = 1e-4  # of nights that are all one stage: a rule divides by the median
-_KEPT = ("floor", "lift", "soft")  # of the base's rule, whichever it is, where they are no defaults
+_LOWEST_FI = 1e-4  # for nights of a single stage, since a rule divides by the median
+_KEPT = ("floor", "lift", "soft")  # keys of the base's rule that stay, unless they are defaults
 _WRITTEN = ("rule", "fi_target", "act_above", "stager_fi", "exponent")
 
 
@@ -38,8 +38,8 @@ def tune(
 
     Flicker is a property of the stager, fragmentation one of the sleeper. Whether the stager flickers is
     decided once, by the median fragmentation index of its argmax: if that is more than ``act_above`` times
-    the experts', every night is brought to the experts' index times the square root of the night's own over
-    the median, so that half of the differences between people are kept. Otherwise no night is smoothed.
+    the experts', every night is brought to the experts' index times the square root of its own index divided
+    by the median, so that half of the differences between people are kept. Otherwise no night is smoothed.
 
     Parameters
     ----------
@@ -48,17 +48,17 @@ def tune(
     base : Profile or str
         Profile to tune, whose strength aims at the experts' fragmentation, such as ``human-psg-5``.
     stager : str, optional
-        What the stager is called, with version and channels: ``"YASA 0.8 C4-M1"``.
+        Name of the stager, with version and channels: ``"YASA 0.8 C4-M1"``.
     name : str, optional
         Name of the profile; by default the base's with "-tuned".
     stages, epoch_seconds, logits, log
-        How bare arrays are to be read, as in `decode`.
+        How bare arrays are read, as in `decode`.
 
     Returns
     -------
     Profile
         The base with the stager's median index in ``strength``, and its ``fingerprint``, by which `decode`
-        knows nights of another stager. Its provenance tells what was decided.
+        recognises nights of another stager. Its provenance says what was decided.
 
     Raises
     ------
@@ -108,7 +108,7 @@ def check_base(base: Profile) -> StrengthRule:
 def measure(
     density: inputs.OneNight, base: Profile, options: inputs.GuardOptions = inputs.NOTHING_SAID
 ) -> Features:
-    """Return what a night shows of its stager."""
+    """Return the features of a night, by which stagers are compared."""
     given = inputs.read_night(density, base, options)
     (night,) = inputs.check_nights([given], base, is_batch=False)
     return features_of(night, given.epoch_seconds / base.epoch_seconds)
@@ -154,7 +154,7 @@ def tuned_profile(
 
 
 def _refuse_repeats(nights: Sequence[Features]) -> None:
-    """Refuse a night that is given twice, known by features that agree to the last digit."""
+    """Refuse a night that is given twice, recognised by features that agree to the last digit."""
     seen: dict[tuple[float, ...], int] = {}
     for i, night in enumerate(nights):
         exact = (night.fragmentation_index, night.entropy, night.sharpness, *night.shares.tolist())
@@ -166,15 +166,15 @@ def _refuse_repeats(nights: Sequence[Features]) -> None:
 
 
 def decision(rule: StrengthRule) -> tuple[str, str]:
-    """Return whether a tuned profile's stager flickers, and what is done about it, a sentence each."""
+    """Return whether a tuned profile's stager flickers, and what is done about it, in a sentence each."""
     assert rule.stager_fi is not None
     flickers = "flickers" if rule.says_flicker else "does not flicker"
     above = "above" if rule.says_flicker else "not above"
-    found = (
+    finding = (
         f"The stager {flickers}: median fragmentation index of its argmax {rule.stager_fi:.3f}, "
         f"{above} {rule.act_above:g} times the experts' {rule.fi_target:.3f}."
     )
     if not rule.says_flicker:
-        return found, "Its nights are not smoothed."
+        return finding, "Its nights are not smoothed."
     ratio = f"(its own / {rule.stager_fi:.3f}) to the power of {rule.exponent:g}"
-    return found, f"A night above it is brought to fragmentation index {rule.fi_target:.3f} x {ratio}."
+    return finding, f"A night above it is brought to fragmentation index {rule.fi_target:.3f} x {ratio}."

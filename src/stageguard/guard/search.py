@@ -243,7 +243,7 @@ def _run_fixed(profile: Profile, solver: Solver, nights: Sequence[Night]) -> lis
 def fixed_strength(
     profile: Profile, night: Night, path: Path, asked: float | Literal["off"] | None = None
 ) -> Strength:
-    """Return how strongly a profile whose strength follows no rule constrained a night.
+    """Return how strongly a profile with a fixed strength constrained a night.
 
     It mentions what was `asked`, unless the profile steps aside anyway, as for another cohort.
     """

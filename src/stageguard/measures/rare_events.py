@@ -249,7 +249,7 @@ def _changes(labels: Labels, source: int, target: int, cuts: Sequence[int]) -> l
 
 
 def _matched(before: list[int], after: list[int]) -> list[tuple[int, bool, bool]]:
-    """Return events, and in which night they occur; nearest ones of both nights are one event, each once."""
+    """Return events and the nights they occur in; the nearest ones of both nights are paired, each once."""
     there = set(after)
     reach = range(-TOLERANCE_EPOCHS, TOLERANCE_EPOCHS + 1)
     near = [(abs(step), i, i + step) for i in before for step in reach if i + step in there]

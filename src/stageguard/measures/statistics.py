@@ -5,7 +5,7 @@ TIB                 lights off to lights on; without them, the recording
 SOL                 lights off to the first epoch of sleep, or of 5 or 10 min of sleep without a break
 SPT                 first to last epoch of sleep
 TST                 epochs of sleep
-WASO, awakenings    epochs, and bouts, of wake within SPT; the last awakening is counted beside them
+WASO, awakenings    epochs, and bouts, of wake within SPT; the last awakening is counted separately
 SE, SME             TST in percent of TIB, of SPT
 REM latency         first epoch of sleep to the first REM, and to the first REM bout that lasts
 SFI                 changes from sleep to wake per hour of TST, the last awakening included

@@ -21,7 +21,7 @@ ESTIMATORS = {
 TST, REM_LATENCY = "tst_minutes", "rem_latency_minutes"
 OF_MINUTES = ("path", "probabilities", "posterior")
 OF_REM_LATENCY = ("path", "bout", "clock", "expected", "draws")
-DEFAULT_OF_MINUTES = "posterior"  # where no scored night says otherwise
+DEFAULT_OF_MINUTES = "posterior"  # if the profile names none
 
 
 def estimators_of(scheme: StageScheme) -> dict[str, tuple[str, ...]]:

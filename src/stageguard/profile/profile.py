@@ -73,7 +73,7 @@ class Profile(Document):
     stay : {"self", "free"}
         Whether another epoch in a stage scores the log of its self-transition, or 0.
     ends : {"censored", "paper"}
-        Whether the first bout, which the recording cuts, may be shorter than its minimum. The last one may.
+        Whether the first bout, cut by the recording, may be shorter than its minimum. The last always may.
     transition_weight : float or None
         How much transitions count relative to the evidence; None when `strength` sets it.
     strength : StrengthRule or None
