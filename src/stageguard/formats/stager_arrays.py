@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from stageguard.base.arrays import Floats, Indices
 from stageguard.base.checks import MISSING_WORDS, array_of, type_name
-from stageguard.base.errors import Argument, Message, StageGuardWarning, did_you_mean
+from stageguard.base.errors import Argument, Message, StageGuardWarning, did_you_mean, fault_text
 from stageguard.base.files import file_error
 from stageguard.base.records import dataclass
 from stageguard.formats.density import DensityOptions, RawDensity, Where, listed
@@ -65,12 +65,19 @@ SOFT, LEAST_SOFT, LEAST_SOFT_ROWS = 0.01, 0.1, 3  # probabilities, part and numb
 
 def density_of_torch(source: Any, options: DensityOptions) -> RawDensity:
     """Probabilities or logits of a `torch.Tensor`, wherever it lives and whatever its precision."""
-    plain = source.detach().cpu()
-    if str(plain.layout) != "torch.strided":  # sparse ones
-        plain = plain.to_dense()
-    if plain.is_floating_point():
-        plain = plain.double()
-    return array_density(type_name(source), plain.numpy(), options)
+    try:
+        plain = source.detach().cpu()
+        if str(plain.layout) != "torch.strided":  # sparse ones
+            plain = plain.to_dense()
+        if plain.is_floating_point():
+            plain = plain.double()
+        values = plain.numpy()
+    except (RuntimeError, TypeError) as error:  # one without numbers, or of no plain type
+        name = type_name(source)
+        raise file_error(
+            name, f"has no numbers to read ({fault_text(error)}), expected a plain tensor."
+        ) from None
+    return array_density(type_name(source), values, options)
 
 
 def density_of_array(source: Any, options: DensityOptions) -> RawDensity:

@@ -9,6 +9,7 @@ from math import isnan
 
 import numpy as np
 
+from stageguard.base import checks
 from stageguard.base.errors import InputError
 from stageguard.base.records import dataclass
 from stageguard.formats.outputs import REVIEW_SENTENCE
@@ -89,6 +90,12 @@ def cohort_report(
         nights give the same text.
     """
     own = None if profile is None else as_profile(profile)
+    by_night = {"experts": experts, "groups": groups, "subjects": subjects, "links": links}
+    for what, given in by_night.items():
+        if given is not None and not isinstance(given, Mapping):
+            raise InputError(f"{what} are {checks.shown(given)}, expected a dict by the name of the night.")
+    if isinstance(nights, str) or not isinstance(nights, Iterable):
+        raise InputError(f"nights are {checks.shown(nights)}, expected a dict by the name of the night.")
     rows: dict[str, CohortRow] = {}
     failures = []
     for name, night in nights.items() if isinstance(nights, Mapping) else nights:
