@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from math import isnan
+from typing import Any
 
 import numpy as np
 
@@ -90,11 +91,12 @@ def cohort_report(
         nights give the same text.
     """
     own = None if profile is None else as_profile(profile)
-    by_night = {"experts": experts, "groups": groups, "subjects": subjects, "links": links}
+    by_night: dict[str, Any] = {"experts": experts, "groups": groups, "subjects": subjects, "links": links}
     for what, given in by_night.items():
         if given is not None and not isinstance(given, Mapping):
             raise InputError(f"{what} are {checks.shown(given)}, expected a dict by the name of the night.")
-    if isinstance(nights, str) or not isinstance(nights, Iterable):
+    given_nights: Any = nights
+    if isinstance(given_nights, str) or not isinstance(given_nights, Iterable):
         raise InputError(f"nights are {checks.shown(nights)}, expected a dict by the name of the night.")
     rows: dict[str, CohortRow] = {}
     failures = []
