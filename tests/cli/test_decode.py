@@ -424,11 +424,11 @@ def start_long_run(night, folder, jobs):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX")
-@pytest.mark.parametrize(("kind", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("kind", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_a_stopped_run_says_what_it_wrote_and_leaves_no_process(night, tmp_path, kind, code, jobs):
     process = start_long_run(night, tmp_path, jobs)
-    process.send_signal(kind)
+    process.send_signal(signal.Signals[kind])
     # workers hold the pipes open: this returns only when they have ended too
     _, err = process.communicate(timeout=30)
     n_written = len(list((tmp_path / "out").glob("*.json")))

@@ -24,6 +24,7 @@ from nights import decode as decode_quietly
 from stageguard.base.files import locked
 from stageguard.formats import cohort_table
 from stageguard.runner import decode_table as runs
+from stageguard.runner.stopping import Stopped
 
 PROFILE = "human-psg-5"
 STAGES = ("W", "N1", "N2", "N3", "R")
@@ -307,6 +308,29 @@ def test_a_run_that_was_stopped_goes_on_and_ends_equal(run, tmp_path, small_bloc
         assert made.read_bytes() == whole.read_bytes()
     changes = table_rows(tmp_path / "out.parquet.changes.tsv")
     assert {row["id"] for row in changes} == set("abcdef")
+
+
+def test_a_stopped_run_counts_the_nights_that_are_kept(tmp_path, small_blocks, monkeypatch):
+    path = cohort(tmp_path / "in.parquet", nights_of(6), list("abcdef"))
+    task, decode_block, begun = task_of(path, tmp_path / "out.parquet"), runs.decode_block, []
+
+    def stop_later(*arguments):
+        begun.append(1)
+        if len(begun) == 4:
+            raise Stopped(signal.SIGINT)
+        return decode_block(*arguments)
+
+    monkeypatch.setattr(runs, "decode_block", stop_later)
+    with pytest.raises(Stopped, match="stopped: 3 nights done"):
+        runs.decode_table(task)
+
+    def stop_at_once(*_):
+        yield from ()
+        raise Stopped(signal.SIGINT)
+
+    monkeypatch.setattr(runs, "table_blocks", stop_at_once)  # before any of them is joined
+    with pytest.raises(Stopped, match="stopped: 3 nights done"):
+        runs.decode_table(task)
 
 
 @pytest.mark.parametrize("is_another", [False, True])

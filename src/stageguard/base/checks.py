@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from math import inf, isfinite
 from numbers import Integral, Number, Real
@@ -22,7 +22,10 @@ MISSING_WORDS = frozenset(("", "n/a", "na", "nan", "nat", "null", "none", ".", "
 
 def shown(value: object) -> str:
     """Return a value as it looks in code, on one line and not too long."""
-    line = " ".join(repr(value).split())
+    try:
+        line = " ".join(repr(value).split())
+    except Exception:  # of somebody else's class, or of a list that is nested too deeply
+        line = f"<{type_name(value)}>"
     return line if len(line) <= 80 else f"{line[:77]}..."
 
 
@@ -51,9 +54,15 @@ def array_of(value: object, what: str, reader: str) -> npt.NDArray[Any]:
             f"{what} are a {type_name(value)}, which names its columns, expected a plain array. "
             f"Read it by name: sg.{reader}(...)."
         )
-    _refuse_opaque(value, what, reader)
     try:
-        return array_of_tensor(value) if hasattr(value, "detach") else np.asanyarray(value)
+        if hasattr(value, "detach"):
+            return array_of_tensor(value)
+        _refuse_opaque(value, what, reader)
+        return np.asanyarray(value)
+    except InputError:
+        raise
+    except RecursionError:
+        raise InputError(f"{what} are lists that are nested too deeply, expected an array.") from None
     except ValueError:
         raise InputError(f"{what} have rows of different lengths, expected an array.") from None
     except (TypeError, RuntimeError) as error:
@@ -74,7 +83,10 @@ def array_of_tensor(tensor: Any) -> npt.NDArray[Any]:
 def n_dimensions(value: object) -> int | None:
     """Return the number of dimensions of an array, nested lists or a single value; None for other objects."""
     if isinstance(value, list | tuple):
-        inner = n_dimensions(value[0]) if value else 0
+        try:
+            inner = n_dimensions(value[0]) if value else 0
+        except RecursionError:  # a list that holds itself
+            return None
         return None if inner is None else 1 + inner
     n = 0 if isinstance(value, Number | str) else getattr(value, "ndim", None)
     return n if isinstance(n, int) else None
@@ -168,6 +180,17 @@ def flag(value: object, where: str) -> bool:
     if not isinstance(value, bool):
         raise InputError(f"{where} is {shown(value)}, expected true or false.")
     return value
+
+
+def stage_names(stages: Any) -> tuple[str, ...]:
+    """Return the names of columns, which have an order."""
+    is_list = isinstance(stages, Iterable) and not isinstance(stages, str | Mapping | set | Iterator)
+    names: list[object] = list(stages) if is_list and not hasattr(stages, "columns") else [None]
+    if not all(isinstance(name, str) for name in names):
+        raise InputError(
+            f"stages is {shown(stages)}, expected a list of column names such as ['W', 'N', 'R']."
+        )
+    return tuple(map(str, names))
 
 
 def items(value: object, where: str, check: Callable[[object, str], Any]) -> tuple[Any, ...]:

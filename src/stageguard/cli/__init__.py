@@ -30,7 +30,7 @@ def _open_streams() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit: 0 ok, 1 a data problem (one line), 2 wrong usage, 130 or 143 stopped."""
+    """Run the command line and exit: 0 ok, 1 a data problem (one line), 2 wrong usage, 129 to 143 stopped."""
     from stageguard.base.errors import StageGuardError
 
     warnings.showwarning = _show_warning

@@ -112,10 +112,12 @@ def density_options(
     """Return the checked options of a call of `read_density` or `convert`."""
     if isinstance(stages, str):
         stages = [part.strip() for part in stages.split(",")]
+    if format is not None:
+        format = checks.text(format, "format")
     if pool_to_seconds is not None:
         pool_to_seconds = checks.number(pool_to_seconds, "pool_to_seconds", positive=True)
     return DensityOptions(
-        None if stages is None else tuple(stages),
+        None if stages is None else checks.stage_names(stages),
         None if epoch_seconds is None else checks.epoch_seconds(epoch_seconds),
         logits=logits,
         log=log,

@@ -10,6 +10,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
+from stageguard.base import checks
 from stageguard.base.errors import Argument, FileFormatError, InputError, did_you_mean
 from stageguard.base.files import file_error
 from stageguard.base.lazy import load
@@ -37,6 +38,7 @@ def formats() -> tuple[FileFormat, ...]:
 
 def named(name: str, kind: Kind) -> FileFormat:
     """Return the format a caller named; refuse one that cannot be read as this kind, or written."""
+    name = checks.text(name, "format")
     able = {form.name: form for form in formats() if form.does(kind)}
     if name in able:
         return able[name]

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from stageguard.base.arrays import Floats, Indices
 from stageguard.base.checks import MISSING_WORDS, array_of, array_of_tensor, type_name
-from stageguard.base.errors import Argument, Message, StageGuardWarning, did_you_mean
+from stageguard.base.errors import Argument, Message, StageGuardWarning, did_you_mean, fault_text
 from stageguard.base.files import file_error
 from stageguard.base.records import dataclass
 from stageguard.formats.density import DensityOptions, RawDensity, Where, listed
@@ -65,7 +65,14 @@ SOFT, LEAST_SOFT, LEAST_SOFT_ROWS = 0.01, 0.1, 3  # margin from 0 and 1; share a
 
 def density_of_torch(source: Any, options: DensityOptions) -> RawDensity:
     """Return the probabilities or logits of a `torch.Tensor`, on any device and of any precision."""
-    return array_density(type_name(source), array_of_tensor(source), options)
+    try:
+        values = array_of_tensor(source)
+    except (RuntimeError, TypeError) as error:  # a tensor without numbers, or of a type that NumPy lacks
+        name = type_name(source)
+        raise file_error(
+            name, f"has no numbers to read ({fault_text(error)}), expected a plain tensor."
+        ) from None
+    return array_density(type_name(source), values, options)
 
 
 def density_of_array(source: Any, options: DensityOptions) -> RawDensity:

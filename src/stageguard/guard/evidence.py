@@ -274,7 +274,9 @@ def check_segments(segments: Sequence[int] | None, n_epochs: int) -> tuple[int, 
         return (0,)
     starts = np.asarray(checks.array_of(segments, "segments", "read_density"))
     if starts.ndim != 1 or (starts.size and starts.dtype.kind not in "iu"):
-        raise InputError(f"segments are {segments!r}, expected a list of first epochs such as [0, 480].")
+        raise InputError(
+            f"segments are {checks.shown(segments)}, expected a list of first epochs such as [0, 480]."
+        )
     starts = starts.astype(np.int64)
     if starts.size and (starts[0] < 0 or starts[-1] >= n_epochs or np.any(np.diff(starts) <= 0)):
         raise InputError(
@@ -290,7 +292,7 @@ def check_quality(quality: npt.ArrayLike | None, n_epochs: int) -> Floats | None
     checks.refuse_unordered(quality, "quality values")
     try:
         beta = np.asarray(checks.array_of(quality, "quality values", "signal_quality"), dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError(
             "quality holds no numbers, expected one value from 0 (clean) to 1 (lost) per epoch."
         ) from None

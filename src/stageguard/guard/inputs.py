@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, field, fields, replace
 from datetime import datetime
 from functools import wraps
@@ -205,7 +205,7 @@ def read_night(night: Any, profile: Profile, options: GuardOptions) -> NightInpu
     if isinstance(night, ExportableStages):
         hint = "A hypnogram holds none." if isinstance(night, Hypnogram) else "Pass its density."
         raise InputError(f"got a {type(night).__name__}, expected probabilities per epoch and stage. {hint}")
-    names = profile.scheme.names if options.stages is None else checked_names(options.stages)
+    names = profile.scheme.names if options.stages is None else checks.stage_names(options.stages)
     matrix = _as_probabilities(night, names, options)
     columns, length = _about_arrays(profile)
     if options.stages is None:
@@ -226,17 +226,6 @@ def _about_arrays(profile: Profile) -> tuple[str, str]:
         f"columns are {', '.join(profile.scheme.names)}: the profile's order",
         f"epochs last {profile.epoch_seconds:g} s: the profile's epoch length",
     )
-
-
-def checked_names(stages: Any) -> tuple[str, ...]:
-    """Return the names of columns; refuse collections without an order."""
-    is_list = isinstance(stages, Iterable) and not isinstance(stages, str | Mapping | set | Iterator)
-    names: list[object] = list(stages) if is_list and not hasattr(stages, "columns") else [None]
-    if not all(isinstance(name, str) for name in names):
-        raise InputError(
-            f"stages is {checks.shown(stages)}, expected a list of column names such as ['W', 'N', 'R']."
-        )
-    return tuple(map(str, names))
 
 
 def _as_probabilities(night: Any, names: Sequence[str], options: GuardOptions) -> Floats:

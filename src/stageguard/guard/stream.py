@@ -125,7 +125,7 @@ class StreamingDecoder:
             cohort=cohort,
             stager=stager,
         )
-        names = self.profile.scheme.names if stages is None else inputs.checked_names(stages)
+        names = self.profile.scheme.names if stages is None else checks.stage_names(stages)
         self._n_columns = len(names)
         blank = np.zeros((1, self._n_columns))
         given = inputs.read_night(blank, self.profile, self._options)

@@ -122,7 +122,10 @@ def agreement(
     scheme = common_scheme(reference.scheme, compared.scheme)
     truth, labels = reference.merge(scheme).labels, compared.merge(scheme).labels
     if pairs is not None:
-        rare = tuple(_pair(pair, scheme) for pair in pairs)
+        given: Any = pairs
+        if not isinstance(given, Iterable):
+            raise InputError(f"pairs are {checks.shown(pairs)}, expected a list such as [('W', 'R')].")
+        rare = tuple(_pair(pair, scheme) for pair in given)
     else:
         rare = merged_pairs(night.profile, scheme) if isinstance(night, Decoding) else ()
     both = (truth >= 0) & (labels >= 0)

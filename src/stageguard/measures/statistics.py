@@ -360,7 +360,7 @@ def _bout_latency(
     latency: float, epochs: bytes, rem: bytes, shortest_rem: int, epoch_seconds: float
 ) -> float:
     """Return the latency of the first REM bout that is long enough, from that of the first REM epoch."""
-    onset = epochs.find(rem * shortest_rem)
+    onset = epochs.find(rem * min(shortest_rem, len(epochs) + 1))
     later = onset - epochs.find(rem)
     return NAN if onset < 0 else latency + later * epoch_seconds / 60.0
 

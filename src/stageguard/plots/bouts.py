@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -62,6 +62,8 @@ def plot_bouts(
                     f"{', '.join(scoring.scheme.names)} of another, expected the same. Use sg.merge_stages."
                 )
     wanted = [stages] if isinstance(stages, str) else stages
+    if wanted is not None and not isinstance(wanted, Iterable):
+        raise InputError(f"stages is {checks.shown(stages)}, expected names such as ['N3', 'R'].")
     chosen = top_down(scheme) if wanted is None else [scheme.index(stage) for stage in wanted]
     shortest = min(scoring.epoch_seconds for series in all_series for scoring in series.scorings) / 60.0
     ax = tidy(axes_for(ax, COLUMN_WIDTH, 0.75 * COLUMN_WIDTH))

@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from math import isnan
+from typing import Any
 
 import numpy as np
 
+from stageguard.base import checks
 from stageguard.base.errors import InputError
 from stageguard.base.records import dataclass
 from stageguard.formats.outputs import REVIEW_SENTENCE
@@ -98,6 +100,13 @@ def cohort_report(
     '<!DOCTYPE html>'
     """
     bands_from = None if profile is None else as_profile(profile)
+    by_night: dict[str, Any] = {"experts": experts, "groups": groups, "subjects": subjects, "links": links}
+    for what, given in by_night.items():
+        if given is not None and not isinstance(given, Mapping):
+            raise InputError(f"{what} are {checks.shown(given)}, expected a dict by the name of the night.")
+    given_nights: Any = nights
+    if isinstance(given_nights, str) or not isinstance(given_nights, Iterable):
+        raise InputError(f"nights are {checks.shown(nights)}, expected a dict by the name of the night.")
     rows: dict[str, CohortRow] = {}
     failures = []
     for name, night in nights.items() if isinstance(nights, Mapping) else nights:

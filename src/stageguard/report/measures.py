@@ -7,7 +7,7 @@ from dataclasses import replace
 from stageguard.base.records import dataclass
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.agreement import Agreement, agreement, common_scheme
-from stageguard.measures.bouts import check_aligned, cuts_of, hypnogram_before
+from stageguard.measures.bouts import check_aligned, cuts_of, hypnogram_before, hypnogram_of
 from stageguard.measures.estimates import Estimates, estimates_of
 from stageguard.measures.rare_events import RareEvent, rare_events
 from stageguard.measures.statistics import SleepStatistics, StatisticsOptions
@@ -61,6 +61,7 @@ def aligned(expert: Hypnogram, decoding: Decoding) -> Hypnogram:
     Stages coarser than the night's are kept.
     """
     night = decoding.hypnogram
+    expert = hypnogram_of(expert)
     check_aligned(expert, night)
     scheme = common_scheme(expert.scheme, night.scheme)
     return replace(expert.merge(scheme), start=night.start, offset_seconds=night.offset_seconds)

@@ -19,6 +19,7 @@ from stageguard.night.colours import css_variables
 from stageguard.review.desk import Desk
 from stageguard.review.guarded import Guarded
 from stageguard.review.routes import Answer, Routes, answered
+from stageguard.runner.stopping import STOPS
 
 HOST = "127.0.0.1"
 PAGE = Path(__file__).parent / "page"
@@ -185,8 +186,7 @@ class ReviewServer:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        caught = (signal.SIGINT, signal.SIGTERM)
-        before = {number: signal.signal(number, lambda *_: self.end()) for number in caught}
+        before = {number: signal.signal(number, lambda *_: self.end()) for number in STOPS}
         try:
             yield
         finally:

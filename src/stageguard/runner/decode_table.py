@@ -68,6 +68,7 @@ from stageguard.profile.profile import Profile
 from stageguard.runner.cohort_tables import FAILURE_COLUMNS, NightRow, Tally, read_table, table_text
 from stageguard.runner.decode_files import DecodeOptions, reading_with
 from stageguard.runner.run import Outcome, collect_warnings
+from stageguard.runner.stopping import Stopped
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -201,7 +202,7 @@ def decode_table(
         return done
     with collect_warnings() as cautions:
         check_cohort(task.profile, task.options.cohort, stacklevel=2)
-    with _parts_folder(task, identity):
+    with _parts_folder(task, identity), _saying_what_is_kept(task):
         tally, changes = Tally(), list[list[str]]()
         joined, stream = new_temporary(task.parts / task.output.name)
         results = _results(partial(_part, task, say), table_blocks(task), jobs, executor)
@@ -325,6 +326,18 @@ def _parts_folder(task: TableTask, identity: dict[str, Any]) -> Iterator[None]:
         raise OutputError(
             f"cannot write {task.output}: {error.strerror or error}. Choose a folder you can write to."
         ) from error
+
+
+@contextlib.contextmanager
+def _saying_what_is_kept(task: TableTask) -> Iterator[None]:
+    """Let who stops the run know how many nights are in its parts: also those that are not joined yet."""
+    try:
+        yield
+    except Stopped as stopped:
+        parts = [load_json(record)["part"] for record in task.parts.glob("[0-9]*.json")]
+        n_kept = sum(len(part["nights"]) + len(part["failures"]) for part in parts)
+        stopped.done = f"{n_kept:,} night{'s' * (n_kept != 1)} done. The same command goes on from there."
+        raise
 
 
 def _part(task: TableTask, say: Callable[[object], str], block: Block) -> tuple[Part, bool]:

@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any, TypeVar
 
 from stageguard.base.errors import Argument, Message, StageGuardError
-from stageguard.runner.stopping import handled
+from stageguard.runner.stopping import TERMINAL_SIGNALS, sparing_children
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -138,13 +138,13 @@ def _run_chunks(
 ) -> Generator[list[Result], None, None]:
     # a fresh interpreter per worker: a forked one may inherit locks held by NumPy's threads
     context = multiprocessing.get_context("spawn")
-    has_begun = context.Event()
+    with sparing_children():  # the first event starts a process that tracks semaphores
+        has_begun = context.Event()
     # each worker gets the function only once, with the data that all items share
     pool = ProcessPoolExecutor(n_workers, context, initializer=_begin, initargs=(has_begun, function))
 
     def submit(chunk: Sequence[Item]) -> Future[list[Result]]:
-        # a terminal sends Ctrl-C to the workers, too; they inherit that it is ignored
-        with handled(signal.SIG_IGN, (signal.SIGINT,)):
+        with sparing_children():  # a terminal sends its signals to the workers, too
             return pool.submit(_run_chunk, chunk)
 
     def work(chunk: Sequence[Item]) -> list[Result]:
@@ -202,7 +202,8 @@ def _begin(has_begun: Event, function: Callable[[Any], Any]) -> None:
     _work = function
     has_begun.set()
     warnings.simplefilter("ignore")
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for kind in TERMINAL_SIGNALS:
+        signal.signal(kind, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     signal.signal(signal.SIGTERM, _stop)  # last: before this a worker has nothing to clean up, and just ends
 

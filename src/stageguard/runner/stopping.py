@@ -1,15 +1,20 @@
-"""Turn Ctrl-C and SIGTERM into one exception that says what was finished."""
+"""Turn Ctrl-C, SIGTERM and a closed terminal into one exception that says what was finished."""
 
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 Handler = Callable[[int, FrameType | None], object] | signal.Handlers
+
+# what a terminal sends, also to workers: Ctrl-C, and where the system has it, that it was closed
+TERMINAL_SIGNALS = (signal.SIGINT, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
+STOPS = (*TERMINAL_SIGNALS, signal.SIGTERM)
 
 
 class Stopped(BaseException):
@@ -22,7 +27,7 @@ class Stopped(BaseException):
 
     @property
     def exit_code(self) -> int:
-        """The exit code that shells use: 130 after Ctrl-C, 143 after SIGTERM."""
+        """The exit code that shells use: 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP."""
         return 128 + self.signal_number
 
     def __str__(self) -> str:
@@ -30,16 +35,18 @@ class Stopped(BaseException):
         return f"stopped: {self.done}" if self.done else "stopped"
 
 
-def _raise(signal_number: int, _: FrameType | None) -> None:
-    # a second signal must not interrupt the cleanup that the first one began
-    signal.signal(signal_number, signal.SIG_IGN)
-    raise Stopped(signal_number)
+def _is_under_way() -> bool:
+    """Whether a `Stopped` is passing through cleanup code, which a second one must not interrupt."""
+    error = sys.exc_info()[1]
+    while error is not None and not isinstance(error, Stopped):
+        error = error.__context__
+    return error is not None
 
 
 @contextmanager
 def handled(
     handler: Handler,
-    kinds: tuple[signal.Signals, ...] = (signal.SIGINT, signal.SIGTERM),
+    kinds: tuple[signal.Signals, ...] = STOPS,
     *,
     replaces: Callable[[Any], bool] = lambda before: True,
 ) -> Iterator[None]:
@@ -56,14 +63,32 @@ def handled(
             signal.signal(kind, old)
 
 
-def stoppable() -> AbstractContextManager[None]:
-    """Raise `Stopped` on Ctrl-C and SIGTERM while the block runs, unless they are ignored, as under nohup."""
-    return handled(_raise, replaces=lambda before: before is not signal.SIG_IGN)
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Raise `Stopped` on every one of `STOPS` while the block runs, unless it is ignored, as under nohup.
+
+    A library that is being imported may swallow a `Stopped`, or make an error of its own of it: such an error
+    is a `Stopped` here, and the next signal raises one again.
+    """
+    came: list[int] = []
+
+    def stop(signal_number: int, _: FrameType | None) -> None:
+        if not _is_under_way():
+            came.append(signal_number)
+            raise Stopped(signal_number)
+
+    with handled(stop, replaces=lambda before: before is not signal.SIG_IGN):
+        try:
+            yield
+        except Exception as error:
+            if came:
+                raise Stopped(came[-1]) from error
+            raise
 
 
 @contextmanager
 def unstopped() -> Iterator[None]:
-    """Delay Ctrl-C and SIGTERM until the block has ended."""
+    """Delay `STOPS` until the block has ended."""
     received: list[int] = []
     try:
         with handled(lambda number, _: received.append(number), replaces=callable):
@@ -71,3 +96,17 @@ def unstopped() -> Iterator[None]:
     finally:
         if received:
             signal.raise_signal(received[0])
+
+
+@contextmanager
+def sparing_children() -> Iterator[None]:
+    """Keep `TERMINAL_SIGNALS` from processes that the block starts; this process gets them afterwards."""
+    with unstopped():
+        if not hasattr(signal, "pthread_sigmask"):
+            yield
+            return
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, TERMINAL_SIGNALS)  # which children inherit
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from stageguard.base import checks
 from stageguard.base.arrays import Floats, Indices
 from stageguard.base.errors import InputError
 from stageguard.base.records import dataclass
@@ -15,6 +16,7 @@ from stageguard.night.stages import AASM5, WNR3, StageScheme
 from stageguard.profile.profile import Profile, as_profile
 
 SOURCE = "synthetic"
+MOST_HOURS = 100_000  # eleven years: a longer recording is a slip of the keyboard
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +109,12 @@ def simulate_night(
     ((240, 5), 240)
     """
     profile = as_profile(profile)
-    if not (np.isfinite(hours) and hours * 3600 >= profile.epoch_seconds):
-        raise InputError(f"hours must be a positive number of at least one epoch, got {hours!r}.")
-    if not (np.isfinite(sharpness) and sharpness > 0):
-        raise InputError(f"sharpness must be a positive number, got {sharpness!r}.")
-    rng = np.random.default_rng(seed)
+    hours = checks.number(hours, "hours", low=profile.epoch_seconds / 3600, high=MOST_HOURS)
+    sharpness = checks.number(sharpness, "sharpness", positive=True)
+    try:
+        rng = np.random.default_rng(seed)
+    except (TypeError, ValueError):
+        raise InputError(f"seed is {checks.shown(seed)}, expected a whole number of at least 0.") from None
     n_epochs = int(hours * 3600 / profile.epoch_seconds)
     is_mouse = profile.species == "mouse"
     scheme = WNR3 if is_mouse else AASM5

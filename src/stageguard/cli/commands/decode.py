@@ -295,22 +295,15 @@ def _decode_table(task: TableTask, jobs: int, executor: Executor | None, *, as_j
 
 def _run_table(task: TableTask, jobs: int, executor: Executor | None, *, as_json: bool) -> TableResult:
     """Decode a cohort's table, with a progress bar on a terminal."""
-    n_done = 0
     with load("cli.progress:progress_bar")("Decoding", quiet=as_json) as move:
 
         def on_block(tally: Tally) -> None:
-            nonlocal n_done
-            n_done = tally.n_nights
             if move is not None:
-                move(completed=n_done)
+                move(completed=tally.n_nights)
 
-        try:
-            result: TableResult = load("runner.decode_table:decode_table")(
-                task, jobs=jobs, executor=executor, say=one_line, on_block=on_block
-            )
-        except Stopped as stopped:
-            stopped.done = f"{count(n_done, 'night')} done. The same command goes on from there."
-            raise
+        result: TableResult = load("runner.decode_table:decode_table")(
+            task, jobs=jobs, executor=executor, say=one_line, on_block=on_block
+        )
     with JsonList(wanted=as_json) as printed:
         if as_json and not result.tally.n_nights:
             for night in load("runner.decode_table:nights_before")(task):

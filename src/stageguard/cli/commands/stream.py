@@ -34,7 +34,7 @@ from stageguard.cli.parser import Option, UsageError
 from stageguard.cli.terminal import count, one_line, print_warning
 from stageguard.guard.stream import StreamingDecoder
 from stageguard.profile.profile import Profile
-from stageguard.runner.stopping import Stopped
+from stageguard.runner.stopping import STOPS, Stopped
 
 MaxLag = Annotated[
     float | None,
@@ -60,7 +60,7 @@ DELIMITERS = (";", "\t", ",")
 QUALITY = "quality"
 _SECONDS_BETWEEN_WRITES = 10.0  # after a kill, rows since the last write have to be fed again
 _MOST_ROWS_SINCE = 1000  # rows kept in memory to repeat after a failed write
-_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGALRM") if hasattr(signal, name))
+_SIGNALS = (*STOPS, *([signal.SIGALRM] if hasattr(signal, "SIGALRM") else []))
 
 
 @dataclass(frozen=True, slots=True)

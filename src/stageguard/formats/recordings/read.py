@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from stageguard.base.arrays import DAY_SECONDS, Floats
-from stageguard.base.errors import FileFormatError, InputError, StageGuardWarning
-from stageguard.base.files import faults_named, file_error, is_synthetic, open_file
+from stageguard.base.errors import FileFormatError, InputError, MissingFileError, StageGuardWarning
+from stageguard.base.files import as_path, faults_named, file_error, is_synthetic, open_file
 from stageguard.base.lazy import load
 from stageguard.base.records import dataclass
 from stageguard.base.units import known_unit, scale_to, standard_unit
@@ -127,9 +127,14 @@ def read_recording_file(
     RecordingFile
         The recording, and the remarks as `notes`.
     """
-    path = Path(path)
+    path = as_path(path, "path")
     with faults_named(path.name):
-        raw = _reader(path)(path)
+        try:
+            raw = _reader(path)(path)
+        except FileNotFoundError as error:
+            raise MissingFileError(
+                f"{error.filename or path}: No such file or directory, expected a recording. Check its name."
+            ) from None
     recording, notes = build_recording(path, raw, id=id, subject=subject, channels=channels, units=units)
     named, more = _scorings(path, raw, recording, scoring)
     recording, last = lay_over(recording, named, trailing=trailing) if named else (recording, ())

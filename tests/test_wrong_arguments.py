@@ -1,0 +1,76 @@
+"""What is no argument of a public function is an error of this package, on one line."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import stageguard as sg
+
+STAGES = ("W", "N1", "N2", "N3", "R")
+NIGHT = sg.simulate_night(hours=2, seed=1)
+DECODED = sg.decode(NIGHT.density, "human-psg-5")
+EXPERT = NIGHT.expert
+
+
+class Unprintable:
+    __module__ = "tests"
+
+    def __repr__(self):
+        raise RuntimeError("no repr")
+
+
+ITSELF: list[object] = []
+ITSELF.append(ITSELF)
+
+
+@pytest.mark.parametrize(
+    ("call", "start"),
+    [
+        (lambda: sg.validity(Unprintable()), "the night is <tests.Unprintable>, expected"),
+        (
+            lambda: sg.decode(ITSELF, "human-psg-5"),
+            "night 0: probabilities are lists",
+        ),
+        (lambda: sg.decode(NIGHT.density, "human-psg-5", quality=10**400), "quality holds no numbers"),
+        (lambda: sg.decode(NIGHT.density, "human-psg-5", segments=np.eye(3)), "segments are array([[1., 0."),
+        (lambda: sg.agreement(EXPERT, EXPERT, pairs=0), "pairs are 0, expected a list"),
+        (lambda: sg.cohort_report(None), "nights are None, expected a dict"),
+        (lambda: sg.cohort_report({"a": DECODED}, groups=["x"]), "groups are ['x'], expected a dict"),
+        (lambda: sg.cohort_report({"a": DECODED}, experts=1), "experts are 1, expected a dict"),
+        (lambda: sg.night_report(DECODED, expert=0), "the night is 0, expected a Hypnogram"),
+        (lambda: sg.plot_bouts(EXPERT, stages=0), "stages is 0, expected names"),
+        (lambda: sg.convert(EXPERT, "x.csv", target_format=[]), "format is [], expected text"),
+        (lambda: sg.read_density(np.eye(5), stages=STAGES, format=0), "format is 0, expected text"),
+        (lambda: sg.read_density(np.eye(5), stages=0), "stages is 0, expected a list of column names"),
+        (lambda: sg.read_recording(None), "path is None, expected a path"),
+        (lambda: sg.read_recording("no-such.edf"), "no-such.edf: No such file or directory, expected a"),
+        (lambda: sg.simulate_night(hours="8"), "hours is '8', expected a number"),
+        (lambda: sg.simulate_night(hours=1e300), "hours is 1e+300, expected a number from"),
+        (lambda: sg.simulate_night(seed=-1), "seed is -1, expected a whole number"),
+    ],
+)
+def test_a_wrong_argument_is_one_line(call, start):
+    with pytest.raises(sg.StageGuardError) as caught:
+        call()
+    assert str(caught.value).startswith(start)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_recording_is_a_missing_file():
+    with pytest.raises(sg.MissingFileError):
+        sg.read_recording("no-such.edf")
+
+
+def test_a_tensor_without_numbers_is_one_line():
+    torch = pytest.importorskip("torch")
+    with pytest.raises(sg.InputError, match="has no numbers to read"):
+        sg.read_density(torch.zeros(3, 5, device="meta"), stages=STAGES)
+
+
+@pytest.mark.parametrize("seconds", [1e12, 1e300])
+def test_a_first_rem_bout_of_any_length_is_only_not_there(seconds):
+    night = sg.Hypnogram([0, 2, 2, 4, 4, 4], "aasm5", 30)
+    assert sg.sleep_statistics(night).rem_latency_minutes == 1.0
+    said = sg.sleep_statistics(night, min_first_rem_seconds=seconds)
+    assert np.isnan(said.rem_latency_bout_minutes)
