@@ -62,7 +62,8 @@ void run_automaton(const Automaton* lanes, Workspace& work, const double* eviden
 AutomatonKernel automaton_kernel(bool several) { return several ? run_automaton<Lanes> : run_automaton<PlainPack<1>>; }
 
 ArgmaxKernel argmax_kernel(int n_stages) {
-    return for_stages<ArgmaxKernel>(n_stages, [](auto k) -> ArgmaxKernel { return argmax<k.value>; });
+    const ArgmaxKernel kernel = for_stages<ArgmaxKernel>(n_stages, [](auto k) -> ArgmaxKernel { return argmax<k.value>; });
+    return kernel ? kernel : argmax<0>;
 }
 
 }  // namespace STAGEGUARD_VARIANT
