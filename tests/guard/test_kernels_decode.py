@@ -128,7 +128,8 @@ def test_both_implementations_choose_alike_for_any_number_of_stages(n_stages):
             ours = kernels.active.argmax(pieces, weight, 2, **options)
             theirs = reference.argmax(pieces, weight, 1, **options)
             assert ours[2] == theirs[2] == [False, False, True, True]
-            assert ours[0][:84].tolist() == theirs[0][:84].tolist()  # a row that is no number has no best stage
+            # a row that is no number has no best stage
+            assert ours[0][:84].tolist() == theirs[0][:84].tolist()
             assert ours[1][:3] == theirs[1][:3]
 
 
@@ -142,9 +143,9 @@ def test_more_stages_than_are_compiled_are_decoded_alike(monkeypatch, n_stages, 
         "name": "many",
         "stages": names,
         "epoch_seconds": 30.0,
-        "transitions": {name: dict(zip(names, row, strict=True)) for name, row in zip(names, rows, strict=True)},
+        "transitions": {a: dict(zip(names, row, strict=True)) for a, row in zip(names, rows, strict=True)},
         "transition_weight": 0.0 if kind == "free" else 0.5,
-        "flip_flop": {"penalty_nats": 1.5 if kind == "greedy" else 0.0, "window_epochs": 4, "method": "greedy"},
+        "flip_flop": {"penalty_nats": 1.5 * (kind == "greedy"), "window_epochs": 4, "method": "greedy"},
     }
     night, quality = probabilities_of(rng, 60, n_stages), rng.random(60)
     quality[20:25] = 1.0  # nothing is known of these

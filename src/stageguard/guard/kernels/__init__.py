@@ -71,12 +71,12 @@ read_numbers(cells), read_rows(text, delimiter, width)
 Labels of all pieces come as one flat int8 array, piece after piece; of draws, draw after draw within a piece.
 What decoders say of each piece comes as lists. `Stream` decodes one row at a time: see `reference_stream`.
 `check_and_decode`, `structured`, `smooth` and `draw` take up to MOST_STAGES stages and minimum bouts of
-LONGEST_MINIMUM epochs, `greedy` and `keep_greedy` as many stages; an automaton, and all else, takes any. The
-compiled `smooth` and `draw` take products alone: what these cannot hold, an automaton can. Pieces that are one
-night under several tables, one after the other, are decoded LANES at a time: by `structured`, of products, in
-about the time of one, by `automaton` in about the time of two. `check_and_decode` takes as many nights at a
-time, whatever their lengths. Ties: prefer to stay, then
-the stage that comes first in the scheme, then the older bout.
+LONGEST_MINIMUM epochs, `greedy` and `keep_greedy` as many stages, all others any number. The compiled
+`smooth` and `draw` take products alone: what these cannot hold is summed over an automaton. Pieces that are
+one night under several tables, one after the other, are decoded LANES at a time: by `structured`, of
+products, in about the time of one, by `automaton` in about the time of two. `check_and_decode` takes as many
+nights at a time, whatever their lengths. Ties: prefer to stay, then the stage that comes first in the scheme,
+then the older bout.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ except ImportError:
 
 
 def for_stages(n_stages: int) -> Any:
-    """Return kernels whose `structured` and `greedy` take this many stages: the compiled ones know up to five."""
+    """Return kernels whose `greedy` and `structured` take this many stages: the compiled ones up to five."""
     return active if n_stages <= active.MOST_STAGES else import_module(REFERENCE)
 
 

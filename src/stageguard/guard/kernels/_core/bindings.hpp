@@ -164,7 +164,7 @@ struct RuleTables {
     BoutRules operator()(std::size_t piece) const {
         const std::size_t i = static_cast<std::size_t>(table.data()[row_of(table, piece)]), k = stay.shape(1);
         return {weight.data() + row_of(weight, piece) * k, stay.data() + i * k, change.data() + i * k * k, minimum.data(), censored, clip,
-                clocks ? clocks->rows(piece) : nullptr, clocks ? clocks->n_rows(piece) : 0};
+                clocks ? clocks->rows(piece) : nullptr, clocks ? clocks->n_rows(piece) : 0, static_cast<int>(k)};
     }
     int longest_minimum() const {
         int longest = 1;

@@ -268,20 +268,22 @@ class Greedy {
 template <int K, class A>
 Outcome run_greedy(const BoutRules& rules, const FlipFlop& flip_flop, Workspace& work, const double* evidence,
                    std::int64_t n_epochs, std::int8_t* labels) {
-    return Greedy<K, A>(rules, flip_flop, n_epochs).run(work, evidence, labels);
+    return filled<K, A>(rules, evidence, n_epochs, [&](const BoutRules& all, const double* rows) {
+        return Greedy<K, A>(all, flip_flop, n_epochs).run(work, rows, labels);
+    });
 }
 
-#if !defined(__AVX2__)  // one variant is enough: it is for explanations
 template <int K>
 void keep_greedy(const BoutRules& rules, const FlipFlop& flip_flop, const double* evidence, std::int64_t n_epochs,
                  const std::int8_t* labels, const std::vector<Region>& regions, double& base, double* kept) {
-    Greedy<K, Logarithmic>(rules, flip_flop, n_epochs).keep(evidence, labels, regions, base, kept);
+    filled<K, Logarithmic>(rules, evidence, n_epochs, [&](const BoutRules& all, const double* rows) {
+        Greedy<K, Logarithmic>(all, flip_flop, n_epochs).keep(rows, labels, regions, base, kept);
+    });
 }
 
 KeepGreedyKernel keep_greedy_kernel(int n_stages) {
     return for_stages<KeepGreedyKernel>(n_stages, [](auto k) -> KeepGreedyKernel { return keep_greedy<k.value>; });
 }
-#endif
 
 GreedyKernel greedy_kernel(int n_stages, bool products) {
     return for_stages<GreedyKernel>(n_stages, [=](auto k) -> GreedyKernel {

@@ -319,7 +319,7 @@ nb::tuple keep_greedy(const nb::list& pieces, const Labels& labels, const Rows& 
     const Kept kept(batch, labels, regions);
     const RuleTables rules{stay, stay, change, minimum, table, censored};
     const FlipFlop flip_flop{penalty_nats, window_epochs};
-    const KeepGreedyKernel kernel = plain::keep_greedy_kernel(static_cast<int>(batch.n_stages));
+    const KeepGreedyKernel kernel = picked(avx2::keep_greedy_kernel, plain::keep_greedy_kernel, static_cast<int>(batch.n_stages));
     if (!kernel) throw std::invalid_argument("2 to 5 stages expected");
     return keep_with(batch, kept, regions.shape(0), n_threads,
                      [&](std::size_t i, const Piece& p, const std::int8_t* own, const std::vector<Region>& regions_of,

@@ -40,6 +40,7 @@ struct BoutRules {
     double clip = 0.0;            // smallest share of a row that counts (sums of products only)
     const double* clock = nullptr;  // (n_timed, K) multiplies, or is added to, the evidence of the first epochs (decoders only)
     std::int64_t n_timed = 0;
+    int n_stages = 0;  // K
 };
 
 struct FlipFlop {
@@ -147,6 +148,7 @@ DrawKernel draw_kernel(int n_stages, int longest_minimum);
 #if defined(STAGEGUARD_HAS_AVX2)
 namespace avx2 {
 GreedyKernel greedy_kernel(int n_stages, bool products);
+KeepGreedyKernel keep_greedy_kernel(int n_stages);
 StructuredKernel structured_kernel(int n_stages, int longest_minimum, bool products);
 LanesKernel lanes_kernel(int n_stages, int longest_minimum);
 NightsKernel nights_kernel(int n_stages, int longest_minimum);

@@ -64,7 +64,7 @@ class StructuredSums {
     }
 
     // `stays` (T, stride) is for draws, else null.
-    bool forward(const double* evidence, std::int64_t n_epochs, double* stays) {
+    STAGEGUARD_APART bool forward(const double* evidence, std::int64_t n_epochs, double* stays) {
         P change[K], young[kSlots];
         for (int r = 0; r < K; ++r) change[r] = P::load(change_[r]);
         const P stay = P::load(rules_.stay), weight = P::load(rules_.weight), none = P::all(0.0);
@@ -141,7 +141,7 @@ class StructuredSums {
 
     // True if the sums are right. Going forth, a product below the smallest double is lost, and with it at most 1e-320 of a
     // score; what that would have come to is what lies beyond it, which the way back tells. `marginals` may be null.
-    bool backward(const double* evidence, std::int64_t n_epochs, double* marginals) {
+    STAGEGUARD_APART bool backward(const double* evidence, std::int64_t n_epochs, double* marginals) {
         P change[K], back[K], young[kSlots], late[kSlots], pending[kSlots];
         for (int r = 0; r < K; ++r) {
             double column[K];
