@@ -133,6 +133,7 @@ def test_both_implementations_choose_alike_for_any_number_of_stages(n_stages):
             assert ours[1][:3] == theirs[1][:3]
 
 
+@pytest.mark.filterwarnings("ignore::stageguard.StageGuardWarning")
 @pytest.mark.parametrize("n_stages", [5, 6, 9])
 @pytest.mark.parametrize("kind", ["free", "greedy"])
 def test_more_stages_than_are_compiled_are_decoded_alike(monkeypatch, n_stages, kind):
