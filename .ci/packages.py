@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).parents[1]
 CONSTRAINTS = ROOT / "constraints.txt"
-LARGEST_WHEEL = 1_800_000  # bytes
+LARGEST_WHEEL = 1_500_000  # bytes
 BIN = "Scripts" if sys.platform == "win32" else "bin"
 DEVELOPMENT = {"bench", "docs", "fuzz", "test"}  # `make bench`, `docs`, `fuzz` and `test` use them
 

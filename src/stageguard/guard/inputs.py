@@ -375,9 +375,8 @@ def check_nights(
     threads = kernels_module.threads_for(len(pieces), sum(map(len, pieces))) if is_batch else 1
     solver = _opener(given, profile) if wants_paths or profile.clock is not None else None
     if solver is None:
-        n_stages = profile.scheme.n_stages
-        kernels = kernels_module.for_stages(n_stages)
-        argmax, *per_piece = kernels.argmax(pieces, kernels_module.no_weight(n_stages), threads, rooms=rooms)
+        weight = kernels_module.no_weight(profile.scheme.n_stages)
+        argmax, *per_piece = kernels_module.active.argmax(pieces, weight, threads, rooms=rooms)
         paths, outcomes = argmax, list(zip(*per_piece, strict=True))
     else:
         argmax, paths, outcomes = solver.check_and_solve(pieces, threads, rooms)

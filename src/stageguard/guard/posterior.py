@@ -373,8 +373,7 @@ def _sum(solver: Solver, verb: Verb, route: Route, pieces: _Pieces) -> tuple[lis
             logs = _gather(jobs, "logarithms", pieces.streams, wants_sums=False).matrices
         chosen, jobs = [logs[i] for i in doubtful], [pieces.jobs[i] for i in doubtful]
         again = _Pieces(chosen, jobs, [0.0] * len(chosen), pieces.streams[doubtful])
-        exact: Route = "automaton logarithms" if route == "automaton" else "logarithms"
-        exact_arrays, exact_sums, _ = _call(solver, verb, exact, again)
+        exact_arrays, exact_sums, _ = _call(solver, verb, "automaton logarithms", again)
         for i, array, log_sum in zip(doubtful, exact_arrays, exact_sums, strict=True):
             arrays[i], log_sums[i], pieces.shift[i] = array, log_sum, 0.0
     return arrays, [total + shift for total, shift in zip(log_sums, pieces.shift, strict=True)]

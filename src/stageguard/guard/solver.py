@@ -22,7 +22,7 @@ _PRODUCT_RANGE_NATS = 690.0
 _RESCALE_EVERY_EPOCHS, _GREEDY_RESCALES_EVERY = 8, 4  # as in _core/structured.hpp and greedy.hpp
 
 # Limits of the compiled sums without an automaton; the reference keeps to them, so that both draw alike.
-SUMS_STAGES = 8
+SUMS_STAGES = 5
 SUMS_MINIMUM = 8
 
 _FIRST_TABLE = np.zeros(1, dtype=np.int32)
@@ -89,12 +89,13 @@ class Solver:
         self.tables = compile_tables(profile, epoch_seconds)
         self.n_stages = profile.scheme.n_stages
         flip = profile.flip_flop
-        self.kernels = kernels = kernels_module.for_stages(self.n_stages)
+        self.kernels = kernels_module.for_stages(self.n_stages)
+        active = kernels_module.active
         self.is_greedy = flip.is_greedy and not profile.durations
         has_only_bouts = flip.penalty_nats == 0 and not profile.durations
         longest = int(self.tables.minimum_epochs.max())
         self.is_structured = (
-            has_only_bouts and longest <= kernels.LONGEST_MINIMUM and self.n_stages <= kernels.MOST_STAGES
+            has_only_bouts and longest <= active.LONGEST_MINIMUM and self.n_stages <= active.MOST_STAGES
         )
         self.sums_bouts = has_only_bouts and longest <= SUMS_MINIMUM and self.n_stages <= SUMS_STAGES
         # the other kernels need it only for posteriors and counterfactuals
@@ -190,29 +191,31 @@ class Solver:
         products = route in ("products", "greedy")
         pieces, owners = _pieces(jobs, probabilities=products or route == "argmax")
         threads = kernels_module.threads_for(len(pieces), sum(map(len, pieces)))
-        kernels = self.kernels
+        active = kernels_module.active
         weight = _of_pieces(stage_weights(jobs, self.n_stages), owners)
         if route == "argmax":
             clock = _clocks(jobs, owners)
-            labels, switches, _ = kernels.argmax(pieces, weight, threads, clock=clock)
+            labels, switches, _ = active.argmax(pieces, weight, threads, clock=clock)
             return _assemble(jobs, owners, labels, switches)
         job_table, transition_weights = table_rows(jobs)
         table = _of_pieces(job_table, owners)
         if route == "automaton":
             tables = self.automaton_tables(transition_weights)
-            result = kernels_module.active.automaton(pieces, table, *tables, threads)
+            result = active.automaton(pieces, table, *tables, threads)
+        elif route == "free" and self.n_stages > active.MOST_STAGES:
+            result = active.automaton(pieces, _FIRST_TABLE, *_free_automaton(self.n_stages), threads)
         elif route.startswith("greedy"):
             rules = self._greedy_rules(transition_weights, products=products)
             if not products:  # the weight is in the evidence already
                 weight = kernels_module.no_weight(self.n_stages)
-            result = kernels.greedy(pieces, products, table, weight, *rules, threads)
+            result = self.kernels.greedy(pieces, products, table, weight, *rules, threads)
         else:
             stay, change, minimum, censored = self.bouts(transition_weights, products=products)
             if route == "free":
                 stay, change, minimum = np.zeros_like(stay), np.zeros_like(change), np.ones_like(minimum)
             bouts = (stay, change, minimum, censored)
             clock = _clocks(jobs, owners) if products else []  # log-evidence includes it already
-            result = kernels.structured(pieces, products, table, weight, *bouts, threads, clock=clock)
+            result = active.structured(pieces, products, table, weight, *bouts, threads, clock=clock)
         labels, scores, switches = result
         if route == "free":
             labels, switches = _chosen_by_epoch(jobs, labels)
@@ -297,6 +300,16 @@ def run_grouped(
     for key, members in groups.items():
         results.update(zip(members, run(key, [items[i] for i in members]), strict=True))
     return [results[i] for i in range(len(items))]
+
+
+def _free_automaton(n_stages: int) -> tuple[npt.NDArray[Any], ...]:
+    """Return an automaton in which any stage follows any at no cost; to stay wins ties."""
+    stage = np.arange(n_stages, dtype=np.int32)
+    source = [[s, *np.delete(stage, s)] for s in stage]
+    nothing = np.zeros((1, n_stages))
+    first = np.arange(n_stages + 1, dtype=np.int32) * np.int32(n_stages)
+    weight = np.zeros((1, n_stages**2))
+    return stage, first, np.array(source, dtype=np.int32).ravel(), weight, nothing, nothing
 
 
 def _keep_free(job: Job, labels: Labels, regions: Sequence[tuple[int, int]]) -> Floats:

@@ -70,7 +70,9 @@ read_numbers(cells), read_rows(text, delimiter, width)
 
 Labels of all pieces are one flat int8 array, piece after piece; of draws, draw after draw within a piece.
 Other results of decoders are lists with an item per piece. `Stream` decodes one row at a time: see
-`reference_stream`. `structured` takes up to MOST_STAGES stages and minimum bouts of LONGEST_MINIMUM epochs.
+`reference_stream`. `check_and_decode`, `structured`, `smooth` and `draw` take up to MOST_STAGES stages and
+minimum bouts of LONGEST_MINIMUM epochs, `greedy` and `keep_greedy` up to MOST_STAGES stages, all others any
+number. The compiled `smooth` and `draw` take only products; what underflows is summed over an automaton.
 Consecutive pieces that are one night under several tables are decoded LANES at a time: by `structured`, of
 products, in about the time of one piece, by `automaton` in about the time of two. `check_and_decode` decodes
 LANES nights at a time, whatever their lengths. Ties: prefer to stay, then the stage that comes first in the
@@ -111,7 +113,7 @@ except ImportError:
 
 
 def for_stages(n_stages: int) -> Any:
-    """Return kernels that take this many stages: the compiled ones take up to eight."""
+    """Return kernels whose `greedy` and `structured` take this many stages: the compiled ones up to five."""
     return active if n_stages <= active.MOST_STAGES else import_module(REFERENCE)
 
 

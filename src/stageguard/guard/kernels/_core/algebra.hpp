@@ -11,9 +11,11 @@
 namespace stageguard {
 namespace STAGEGUARD_VARIANT {
 
-// Kept out of line: unrolled over stages and slots, slow code would fill the binary.
-#if defined(__GNUC__)
+// Kept out of line, once: unrolled over stages and slots, or copied for each caller, code would fill the binary.
+#if defined(__clang__)
 #define STAGEGUARD_APART __attribute__((noinline))
+#elif defined(__GNUC__)
+#define STAGEGUARD_APART __attribute__((noinline, noclone))
 #else
 #define STAGEGUARD_APART
 #endif
@@ -35,24 +37,9 @@ struct Logarithmic {
     static T combine(T a, T b) {
         return a + b;
     }
-    // For sums over paths: two ways taken together, a score as a probability, the share of one way among several.
+    // For sums over paths: two ways taken together, a score as a probability.
     static double add(double a, double b) { return log_add(a, b); }
     static double probability(double log_probability) { return std::exp(log_probability); }
-    template <int K>
-    static PlainPack<K> add(PlainPack<K> a, PlainPack<K> b) {
-        for (int s = 0; s < K; ++s) a.x[s] = log_add(a.x[s], b.x[s]);
-        return a;
-    }
-    template <int K>
-    static PlainPack<K> probability(PlainPack<K> log_probability) {
-        for (int s = 0; s < K; ++s) log_probability.x[s] = std::exp(log_probability.x[s]);
-        return log_probability;
-    }
-    template <int K>
-    static PlainPack<K> share(PlainPack<K> part, PlainPack<K> whole) {
-        for (int s = 0; s < K; ++s) part.x[s] = std::exp(part.x[s] - whole.x[s]);
-        return part;
-    }
     static double inverse(double whole) { return -whole; }
     template <class P>
     static P evidence(P row, P) {
@@ -70,18 +57,8 @@ struct Product {
     static T combine(T a, T b) {
         return a * b;
     }
-    template <class T>
-    static T add(T a, T b) {
-        return a + b;
-    }
-    template <class T>
-    static T probability(T value) {
-        return value;
-    }
-    template <class P>
-    static P share(P part, P whole) {
-        return part / whole;
-    }
+    static double add(double a, double b) { return a + b; }
+    static double probability(double value) { return value; }
     static double inverse(double whole) { return 1.0 / whole; }
     template <class P>
     static P evidence(P row, P weight) {

@@ -13,29 +13,28 @@
 namespace stageguard {
 namespace STAGEGUARD_VARIANT {
 
-// Returns whether some row is not a distribution.
+// Returns whether some row is not a distribution. K is 0 where `n_stages` is known at run time alone.
 template <int K>
-bool choose_each(const double* probabilities, std::int64_t n_epochs, const double* weight, std::int8_t* labels) {
-    double least[K], farthest = 0.0, total = 0.0;
-    for (int s = 0; s < K; ++s) least[s] = 0.0;
+bool choose_each(const double* probabilities, std::int64_t n_epochs, int n_stages, const double* weight, std::int8_t* labels) {
+    const int k = K > 0 ? K : n_stages;
+    double least = 0.0, farthest = 0.0, total = 0.0;
     for (std::int64_t t = 0; t < n_epochs; ++t) {
-        const double* row = probabilities + t * K;
-        double best = row[0] * weight[0], sum = 0.0;
+        const double* row = probabilities + t * k;
+        double best = row[0] * weight[0], sum = 0.0, lowest = row[0];
         int stage = 0;
-        for (int s = 0; s < K; ++s) {
+        for (int s = 0; s < k; ++s) {
             const double value = row[s] * weight[s];
             stage = value > best ? s : stage;
             best = larger(value, best);
             sum += row[s];
-            least[s] = row[s] < least[s] ? row[s] : least[s];
+            lowest = row[s] < lowest ? row[s] : lowest;
         }
+        least = lowest < least ? lowest : least;
         farthest = larger(std::fabs(sum - 1.0), farthest);
         total += sum;
         labels[t] = static_cast<std::int8_t>(stage);
     }
-    bool bad = farthest > kSumTolerance || std::isnan(total);  // NaN loses every comparison, but sticks in the total
-    for (int s = 0; s < K; ++s) bad |= least[s] < -kRounding;
-    return bad;
+    return farthest > kSumTolerance || std::isnan(total) || least < -kRounding;  // NaN loses every comparison, but sticks in the total
 }
 
 // The same of the stager's own choices, four epochs at once where that can be; the rest is left for `choose_each`.
@@ -58,17 +57,22 @@ bool choose_fours([[maybe_unused]] const double* probabilities, [[maybe_unused]]
 // `weight` multiplies each stage, and `clock` (n_timed, K) those of the first epochs; ones leave the stager's choice alone.
 // Ties go to the earlier stage.
 template <int K>
-Choice argmax(const double* probabilities, std::int64_t n_epochs, const double* weight, const double* clock,
+Choice argmax(const double* probabilities, std::int64_t n_epochs, int n_stages, const double* weight, const double* clock,
               std::int64_t n_timed, std::int8_t* labels) {
-    bool is_weighted = false;
-    for (int s = 0; s < K; ++s) is_weighted |= weight[s] != 1.0;
-    const std::int64_t n_fours = kHasAvx2 && !is_weighted ? n_epochs / kLanes : 0, done = n_fours * kLanes;
-    bool bad = choose_fours<K>(probabilities, n_fours, labels);
-    bad |= choose_each<K>(probabilities + done * K, n_epochs - done, weight, labels + done);
+    const int k = K > 0 ? K : n_stages;
+    bool is_weighted = false, bad = false;
+    for (int s = 0; s < k; ++s) is_weighted |= weight[s] != 1.0;
+    std::int64_t done = 0;
+    if constexpr (kHasAvx2 && K > 0)
+        if (!is_weighted) {
+            done = n_epochs - n_epochs % kLanes;
+            bad = choose_fours<K>(probabilities, done / kLanes, labels);
+        }
+    bad |= choose_each<K>(probabilities + done * k, n_epochs - done, k, weight, labels + done);
     for (std::int64_t t = 0; t < n_timed; ++t) {
-        double timed[K];
-        for (int s = 0; s < K; ++s) timed[s] = weight[s] * clock[t * K + s];
-        choose_each<K>(probabilities + t * K, 1, timed, labels + t);
+        double timed[K > 0 ? K : kMostLabels];
+        for (int s = 0; s < k; ++s) timed[s] = weight[s] * clock[t * k + s];
+        choose_each<K>(probabilities + t * k, 1, k, timed, labels + t);
     }
     return {n_differing(labels, labels + 1, n_epochs - 1), bad};
 }

@@ -6,18 +6,14 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
 #include <cstring>
-#include <exception>
-#include <memory>
-#include <mutex>
 #include <stdexcept>
-#include <thread>
 #include <vector>
 
 #include "automaton.hpp"
 #include "rules.hpp"
+#include "threads.hpp"
 
 namespace nb = nanobind;
 
@@ -113,104 +109,21 @@ inline nb::object frozen(const std::int8_t* labels, std::int64_t n, const nb::ob
     return nb::cast(nb::ndarray<nb::numpy, const std::int8_t, nb::ndim<1>>(labels, {static_cast<std::size_t>(n)}, owner));
 }
 
-// The workspaces of threads that have ended, for those that begin: memory that is new costs more than a night's decoding.
-class Workspaces {
-  public:
-    static std::unique_ptr<Workspace> take() {
-        const std::lock_guard<std::mutex> lock(shared().mutex_);
-        auto& idle = shared().idle_;
-        if (idle.empty()) return std::make_unique<Workspace>();
-        auto taken = std::move(idle.back());
-        idle.pop_back();
-        return taken;
-    }
-    static void give_back(std::unique_ptr<Workspace> own) noexcept {
-        const std::lock_guard<std::mutex> lock(shared().mutex_);
-        auto& idle = shared().idle_;
-        if (idle.size() < idle.capacity()) idle.push_back(std::move(own));
-    }
-
-  private:
-    Workspaces() { idle_.reserve(std::max(1u, std::thread::hardware_concurrency())); }
-    static Workspaces& shared() {
-        static auto* own = new Workspaces;  // never destroyed: threads may end after the program's own variables
-        return *own;
-    }
-    std::mutex mutex_;
-    std::vector<std::unique_ptr<Workspace>> idle_;
-};
-
-inline Workspace& workspace() {
-    struct Borrowed {
-        std::unique_ptr<Workspace> own = Workspaces::take();
-        ~Borrowed() { Workspaces::give_back(std::move(own)); }
-    };
-    thread_local Borrowed borrowed;
-    return *borrowed.own;
-}
-
-// Threads that are waited for however their scope is left: a thread that is destroyed while it runs ends the program.
-class Threads {
-  public:
-    ~Threads() { join(); }
-
-    // Starts up to n more; fewer where the system has no room for another one.
-    template <class Loop>
-    void start(std::size_t n, const Loop& loop) noexcept {
-        try {
-            threads_.reserve(n);
-            while (threads_.size() < n) threads_.emplace_back(loop);
-        } catch (const std::exception&) {
-        }
-    }
-    void join() noexcept {
-        for (std::thread& thread : threads_) thread.join();
-        threads_.clear();
-    }
-
-  private:
-    std::vector<std::thread> threads_;
-};
-
-// Runs a worker on n items, on up to n_threads threads. Items share nothing, so the result does not depend on how they were
-// spread; `make_worker` gives each thread a worker of its own. What a worker throws ends the others after the item in hand
-// and is thrown again here, for an exception that leaves a thread ends the program.
-template <class Result, class MakeWorker>
-std::vector<Result> spread_items(std::size_t n, int n_threads, MakeWorker make_worker) {
-    std::vector<Result> results(n);
+// As `for_each_item`, without the interpreter lock.
+inline void spread_items(std::size_t n, int n_threads, const std::function<void(std::size_t)>& run) {
     nb::gil_scoped_release release;
-    std::atomic<std::size_t> next{0};
-    std::exception_ptr thrown;
-    std::mutex throwing;
-    auto loop = [&]() noexcept {
-        try {
-            auto worker = make_worker();
-            for (std::size_t i; (i = next.fetch_add(1)) < n;) results[i] = worker(i);
-        } catch (...) {
-            next.store(n);
-            const std::lock_guard<std::mutex> lock(throwing);
-            if (!thrown) thrown = std::current_exception();
-        }
-        workspace().trim();
-    };
-    const std::size_t wanted = n_threads > 1 ? static_cast<std::size_t>(n_threads) : 1;
-    Threads others;
-    if (n > 1) others.start(std::min(wanted, n) - 1, loop);
-    loop();
-    others.join();
-    if (thrown) std::rethrow_exception(thrown);
-    return results;
+    for_each_item(n, n_threads, run);
 }
 
-// The same over pieces, each with its part of the labels.
-template <class Result, class MakeWorker>
-std::vector<Result> spread(const Batch& batch, int n_threads, std::int8_t* labels, MakeWorker make_worker) {
-    return spread_items<Result>(batch.pieces.size(), n_threads, [&] {
-        return [&, worker = make_worker()](std::size_t i) mutable {
-            const Piece& piece = batch.pieces[i];
-            return worker(i, piece, labels ? labels + piece.offset : nullptr);
-        };
+// The same over pieces, each with its part of the labels; returns what `run(i, piece, labels)` gave for each.
+template <class Result, class Run>
+std::vector<Result> spread(const Batch& batch, int n_threads, std::int8_t* labels, Run run) {
+    std::vector<Result> results(batch.pieces.size());
+    spread_items(results.size(), n_threads, [&](std::size_t i) {
+        const Piece& piece = batch.pieces[i];
+        results[i] = run(i, piece, labels ? labels + piece.offset : nullptr);
     });
+    return results;
 }
 
 template <class T, class Result, class Field>
@@ -251,7 +164,7 @@ struct RuleTables {
     BoutRules operator()(std::size_t piece) const {
         const std::size_t i = static_cast<std::size_t>(table.data()[row_of(table, piece)]), k = stay.shape(1);
         return {weight.data() + row_of(weight, piece) * k, stay.data() + i * k, change.data() + i * k * k, minimum.data(), censored, clip,
-                clocks ? clocks->rows(piece) : nullptr, clocks ? clocks->n_rows(piece) : 0};
+                clocks ? clocks->rows(piece) : nullptr, clocks ? clocks->n_rows(piece) : 0, static_cast<int>(k)};
     }
     int longest_minimum() const {
         int longest = 1;

@@ -15,7 +15,7 @@
 namespace stageguard {
 namespace STAGEGUARD_VARIANT {
 
-constexpr int kAge = kMostStages;  // a survivor is named by its stage + kAge * its age, the age of merged ones being 0
+constexpr int kAge = 8;  // more than there are stages: a survivor is named by its stage + kAge * its age, the age of merged ones being 0
 constexpr int kGreedyRescaleEvery = 4;  // as in solver.py
 
 // Survivors are kept apart by (stage, age of the bout) up to `depth` = max(longest minimum, window): beyond it no stage
@@ -268,23 +268,27 @@ class Greedy {
 template <int K, class A>
 Outcome run_greedy(const BoutRules& rules, const FlipFlop& flip_flop, Workspace& work, const double* evidence,
                    std::int64_t n_epochs, std::int8_t* labels) {
-    return Greedy<K, A>(rules, flip_flop, n_epochs).run(work, evidence, labels);
+    return filled<K, A>(rules, evidence, n_epochs, [&](const BoutRules& all, const double* rows) {
+        return Greedy<K, A>(all, flip_flop, n_epochs).run(work, rows, labels);
+    });
 }
 
 template <int K>
 void keep_greedy(const BoutRules& rules, const FlipFlop& flip_flop, const double* evidence, std::int64_t n_epochs,
                  const std::int8_t* labels, const std::vector<Region>& regions, double& base, double* kept) {
-    Greedy<K, Logarithmic>(rules, flip_flop, n_epochs).keep(evidence, labels, regions, base, kept);
+    filled<K, Logarithmic>(rules, evidence, n_epochs, [&](const BoutRules& all, const double* rows) {
+        Greedy<K, Logarithmic>(all, flip_flop, n_epochs).keep(rows, labels, regions, base, kept);
+    });
+}
+
+KeepGreedyKernel keep_greedy_kernel(int n_stages) {
+    return for_stages<KeepGreedyKernel>(n_stages, [](auto k) -> KeepGreedyKernel { return keep_greedy<k.value>; });
 }
 
 GreedyKernel greedy_kernel(int n_stages, bool products) {
     return for_stages<GreedyKernel>(n_stages, [=](auto k) -> GreedyKernel {
         return products ? run_greedy<k.value, Product> : run_greedy<k.value, Logarithmic>;
     });
-}
-
-KeepGreedyKernel keep_greedy_kernel(int n_stages) {
-    return for_stages<KeepGreedyKernel>(n_stages, [](auto k) -> KeepGreedyKernel { return keep_greedy<k.value>; });
 }
 
 }  // namespace STAGEGUARD_VARIANT

@@ -13,7 +13,9 @@ namespace STAGEGUARD_VARIANT {
 template <int K, int M, class A>
 Outcome run_structured(const BoutRules& rules, Workspace& work, const double* evidence, std::int64_t n_epochs,
                        std::int8_t* labels) {
-    return Structured<K, M, A>(rules, work).run(evidence, n_epochs, labels);
+    return filled<K, A>(rules, evidence, n_epochs, [&](const BoutRules& all, const double* rows) {
+        return Structured<K, M, A>(all, work).run(rows, n_epochs, labels);
+    });
 }
 
 StructuredKernel structured_kernel(int n_stages, int longest, bool products) {
@@ -62,7 +64,8 @@ void run_automaton(const Automaton* lanes, Workspace& work, const double* eviden
 AutomatonKernel automaton_kernel(bool several) { return several ? run_automaton<Lanes> : run_automaton<PlainPack<1>>; }
 
 ArgmaxKernel argmax_kernel(int n_stages) {
-    return for_stages<ArgmaxKernel>(n_stages, [](auto k) -> ArgmaxKernel { return argmax<k.value>; });
+    const ArgmaxKernel kernel = for_stages<ArgmaxKernel>(kIsSmall ? 0 : n_stages, [](auto k) -> ArgmaxKernel { return argmax<k.value>; });
+    return kernel ? kernel : argmax<0>;
 }
 
 }  // namespace STAGEGUARD_VARIANT

@@ -84,16 +84,86 @@ class FourNights {
 };
 #endif
 
+// What a forward pass of `StructuredLanes` leaves behind, and the best path of each lane: the same code for every M and `Rows`.
+template <int K>
+class LanesPath {
+  protected:
+    LanesPath(const BoutRules* rules, Workspace& work, int m) : rules_(rules), work_(work), m_(m) {
+        for (int s = 0; s < K; ++s) entry_[s] = m - rules[0].minimum[s];
+    }
+
+    double scores_of(int r, int s, int lane) const { return r == s ? 0.0 : rules_[lane].change[r * K + s]; }
+
+    STAGEGUARD_APART Outcome backtrace(int lane, std::int64_t n_epochs, std::int8_t* labels) const {
+        double best = 0.0;
+        int s = -1;
+        std::int64_t start = -1;
+        const double* v = mature_ + (n_epochs - 1) * K * kLanes + lane;
+        for (int stage = 0; stage < K; ++stage) {
+            if (v[stage * kLanes] > best) best = v[stage * kLanes], s = stage, start = -1;
+            for (int slot = m_ - 2; slot >= entry_[stage]; --slot)
+                if (young_[stage][slot][lane] > best) {
+                    best = young_[stage][slot][lane];
+                    s = stage;
+                    start = n_epochs - 1 - (slot - entry_[stage]);
+                }
+        }
+        if (s < 0) return {kImpossibleScore, 0};
+        std::int64_t end = n_epochs - 1, switches = 0;
+        if (start < 0) start = bout_start(lane, end, s);
+        for (;;) {
+            std::memset(labels + start, s, static_cast<std::size_t>(end - start + 1));
+            if (start == 0) break;
+            end = start - 1;
+            s = came_from(lane, end, s);
+            start = bout_start(lane, end, s);
+            ++switches;
+        }
+        return {Product::log_score(best, ended_[lane].exponent), switches};
+    }
+
+    const BoutRules* rules_;
+    Workspace& work_;
+    const int m_;
+    std::uint32_t* bits_ = nullptr;  // (T,) bit kLanes * s + lane: the mature bout of s at t was mature at t-1 already
+    double* mature_ = nullptr;       // (T, K, kLanes)
+    double young_[K][kLongestMinimum][kLanes];
+    int entry_[K];
+    struct End {
+        bool failed;
+        std::int64_t exponent;
+    } ended_[kLanes];
+
+  private:
+    std::int64_t bout_start(int lane, std::int64_t t, int s) const {
+        const std::uint32_t bit = 1u << (kLanes * s + lane);
+        while (t > 0 && (bits_[t] & bit)) --t;
+        const std::int64_t start = t - rules_[0].minimum[s] + 1;
+        return start > 0 ? start : 0;
+    }
+
+    int came_from(int lane, std::int64_t t, int s) const {
+        const double* v = mature_ + t * K * kLanes + lane;
+        int from = s == 0 ? 1 : 0;
+        double best = v[from * kLanes] * scores_of(from, s, lane);
+        for (int r = from + 1; r < K; ++r) {
+            const double candidate = v[r * kLanes] * scores_of(r, s, lane);
+            if (r != s && candidate > best) best = candidate, from = r;
+        }
+        return from;
+    }
+};
+
 // K stages; every minimum is at most M epochs. `Rows` has the evidence; rules differ in `stay` and `change` alone.
 template <int K, int M, class Rows>
-class StructuredLanes {
+class StructuredLanes : LanesPath<K> {
     static constexpr int kLast = M - 1;
     static constexpr int kSlots = M > 1 ? M - 1 : 1;
+    using Path = LanesPath<K>;
+    using Path::rules_, Path::work_, Path::bits_, Path::mature_, Path::young_, Path::entry_, Path::ended_;
 
   public:
-    StructuredLanes(const BoutRules* rules, Workspace& work) : rules_(rules), work_(work) {
-        for (int s = 0; s < K; ++s) entry_[s] = M - rules[0].minimum[s];
-    }
+    StructuredLanes(const BoutRules* rules, Workspace& work) : Path(rules, work, M) {}
 
     void run(Rows& rows, const std::int64_t* n_epochs, std::int8_t* const* labels, Outcome* outcomes) {
         const std::int64_t most = *std::max_element(n_epochs, n_epochs + kLanes);
@@ -101,12 +171,10 @@ class StructuredLanes {
         mature_ = work_.scores.need(most * K * kLanes);
         forward(rows, n_epochs);
         for (int lane = 0; lane < kLanes; ++lane)
-            outcomes[lane] = ended_[lane].failed ? Outcome{kImpossibleScore, 0} : backtrace(lane, n_epochs[lane], labels[lane]);
+            outcomes[lane] = ended_[lane].failed ? Outcome{kImpossibleScore, 0} : Path::backtrace(lane, n_epochs[lane], labels[lane]);
     }
 
   private:
-    double scores_of(int r, int s, int lane) const { return r == s ? 0.0 : rules_[lane].change[r * K + s]; }
-
     void forward(Rows& rows, const std::int64_t* n_epochs) {
         const BoutRules& rule = rules_[0];
         Lanes change[K][K], stay[K], v[K], young[K][kSlots];
@@ -116,7 +184,7 @@ class StructuredLanes {
             for (int lane = 0; lane < kLanes; ++lane) each[lane] = rules_[lane].stay[s];
             stay[s] = Lanes::load(each);
             for (int r = 0; r < K; ++r) {
-                for (int lane = 0; lane < kLanes; ++lane) each[lane] = scores_of(r, s, lane);
+                for (int lane = 0; lane < kLanes; ++lane) each[lane] = Path::scores_of(r, s, lane);
                 change[r][s] = Lanes::load(each);
             }
         }
@@ -205,62 +273,6 @@ class StructuredLanes {
         }
     }
 
-    std::int64_t bout_start(int lane, std::int64_t t, int s) const {
-        const std::uint32_t bit = 1u << (kLanes * s + lane);
-        while (t > 0 && (bits_[t] & bit)) --t;
-        const std::int64_t start = t - rules_[0].minimum[s] + 1;
-        return start > 0 ? start : 0;
-    }
-
-    Outcome backtrace(int lane, std::int64_t n_epochs, std::int8_t* labels) const {
-        double best = 0.0;
-        int s = -1;
-        std::int64_t start = -1;
-        const double* v = mature_ + (n_epochs - 1) * K * kLanes + lane;
-        for (int stage = 0; stage < K; ++stage) {
-            if (v[stage * kLanes] > best) best = v[stage * kLanes], s = stage, start = -1;
-            for (int slot = kLast - 1; slot >= entry_[stage]; --slot)
-                if (young_[stage][slot][lane] > best) {
-                    best = young_[stage][slot][lane];
-                    s = stage;
-                    start = n_epochs - 1 - (slot - entry_[stage]);
-                }
-        }
-        if (s < 0) return {kImpossibleScore, 0};
-        std::int64_t end = n_epochs - 1, switches = 0;
-        if (start < 0) start = bout_start(lane, end, s);
-        for (;;) {
-            std::memset(labels + start, s, static_cast<std::size_t>(end - start + 1));
-            if (start == 0) break;
-            end = start - 1;
-            s = came_from(lane, end, s);
-            start = bout_start(lane, end, s);
-            ++switches;
-        }
-        return {Product::log_score(best, ended_[lane].exponent), switches};
-    }
-
-    int came_from(int lane, std::int64_t t, int s) const {
-        const double* v = mature_ + t * K * kLanes + lane;
-        int from = s == 0 ? 1 : 0;
-        double best = v[from * kLanes] * scores_of(from, s, lane);
-        for (int r = from + 1; r < K; ++r) {
-            const double candidate = v[r * kLanes] * scores_of(r, s, lane);
-            if (r != s && candidate > best) best = candidate, from = r;
-        }
-        return from;
-    }
-
-    const BoutRules* rules_;
-    Workspace& work_;
-    std::uint32_t* bits_ = nullptr;  // (T,) bit kLanes * s + lane: the mature bout of s at t was mature at t-1 already
-    double* mature_ = nullptr;       // (T, K, kLanes)
-    double young_[K][kSlots][kLanes];
-    int entry_[K];
-    struct End {
-        bool failed;
-        std::int64_t exponent;
-    } ended_[kLanes];
     bool failed_[kLanes] = {};
     std::int64_t exponent_[kLanes] = {};
 };

@@ -28,11 +28,11 @@ using Labels = nb::ndarray<const std::int8_t, nb::ndim<1>, nb::c_contig, nb::dev
 using Rows = nb::ndarray<const std::int64_t, nb::shape<-1, 3>, nb::c_contig, nb::device::cpu>;
 
 // (labels, scores, switches)
-template <class MakeWorker>
-nb::tuple decode(const Batch& batch, int n_threads, MakeWorker make_worker) {
+template <class Run>
+nb::tuple decode(const Batch& batch, int n_threads, Run run) {
     auto* labels = new std::int8_t[static_cast<std::size_t>(batch.n_labels)];
     nb::object owner = nb::cast(owned(labels, static_cast<std::size_t>(batch.n_labels)));
-    const auto outcomes = spread<Outcome>(batch, n_threads, labels, make_worker);
+    const auto outcomes = spread<Outcome>(batch, n_threads, labels, run);
     return nb::make_tuple(owner, listed(outcomes, [](const Outcome& o) { return o.score; }),
                           listed(outcomes, [](const Outcome& o) { return o.switches; }));
 }
@@ -42,15 +42,14 @@ nb::tuple argmax(const nb::list& pieces, const Tables& weight, int n_threads, co
     const Batch batch(pieces);
     const Clocks clocks(clock, batch);
     const Copies copies(rooms, batch);
-    const ArgmaxKernel kernel = picked(avx2::argmax_kernel, plain::argmax_kernel, static_cast<int>(batch.n_stages));
-    if (!kernel) throw std::invalid_argument("2 to 8 stages expected");
+    if (batch.n_stages < 2 || batch.n_stages > kMostLabels) throw std::invalid_argument("2 to 127 stages expected");
+    const int n_stages = static_cast<int>(batch.n_stages);
+    const ArgmaxKernel kernel = picked(avx2::argmax_kernel, plain::argmax_kernel, n_stages);
     auto* labels = new std::int8_t[static_cast<std::size_t>(batch.n_labels)];
     nb::object owner = nb::cast(owned(labels, static_cast<std::size_t>(batch.n_labels)));
-    const auto choices = spread<Choice>(batch, n_threads, labels, [&] {
-        return [&](std::size_t i, const Piece& p, std::int8_t* out) {
-            const double* own = weight.data() + row_of(weight, i) * static_cast<std::size_t>(batch.n_stages);
-            return kernel(copies.settle(batch, i), p.n_epochs, own, clocks.rows(i), clocks.n_rows(i), out);
-        };
+    const auto choices = spread<Choice>(batch, n_threads, labels, [&](std::size_t i, const Piece& p, std::int8_t* out) {
+        const double* own = weight.data() + row_of(weight, i) * static_cast<std::size_t>(n_stages);
+        return kernel(copies.settle(batch, i), p.n_epochs, n_stages, own, clocks.rows(i), clocks.n_rows(i), out);
     });
     return nb::make_tuple(owner, listed(choices, [](const Choice& c) { return c.switches; }),
                           listed(choices, [](const Choice& c) { return c.bad_rows; }));
@@ -143,7 +142,7 @@ nb::tuple check_and_decode(const nb::list& pieces, const Indices& table, const T
     const int n_stages = static_cast<int>(batch.n_stages), longest = rules.longest_minimum();
     const ArgmaxKernel choose = picked(avx2::argmax_kernel, plain::argmax_kernel, n_stages);
     const StructuredKernel kernel = picked(avx2::structured_kernel, plain::structured_kernel, n_stages, longest, true);
-    if (!kernel) throw std::invalid_argument("2 to 8 stages and minimum bouts of 1 to 8 epochs expected");
+    if (!kernel) throw std::invalid_argument("2 to 5 stages and minimum bouts of 1 to 8 epochs expected");
     const NightsKernel nights = table.shape(0) == 1 && weight.shape(0) == 1 ? picked(avx2::nights_kernel, plain::nights_kernel, n_stages, longest) : nullptr;
     double ones[kMostStages];
     std::fill_n(ones, kMostStages, 1.0);
@@ -151,32 +150,29 @@ nb::tuple check_and_decode(const nb::list& pieces, const Indices& table, const T
     nb::capsule owner(labels, [](void* p) noexcept { delete[] static_cast<std::int8_t*>(p); });
     const std::vector<Together> groups = by_length(batch, nights ? kLanes : 1);
     std::vector<Opened> all(batch.pieces.size());
-    spread_items<char>(groups.size(), n_threads, [&] {
-        return [&](std::size_t index) {
-            const Together& group = groups[index];
-            NightRows rows[kLanes];
-            for (std::size_t lane = 0; lane < group.n; ++lane) {
-                const Piece& p = batch.pieces[group.pieces[lane]];
-                rows[lane] = {copies.settle(batch, group.pieces[lane]), p.n_epochs, labels + p.offset, labels + batch.n_labels + p.offset};
-            }
-            bool bad[kLanes];
-            Outcome outcomes[kLanes] = {};
-            if (group.n == kLanes) {
-                nights(rules(0), workspace(), rows, bad, outcomes);
-            } else {
-                bad[0] = choose(rows[0].probabilities, rows[0].n_epochs, ones, nullptr, 0, rows[0].own).bad_rows;
-                if (!bad[0]) outcomes[0] = kernel(rules(group.pieces[0]), workspace(), rows[0].probabilities, rows[0].n_epochs, rows[0].path);
-            }
-            for (std::size_t lane = 0; lane < group.n; ++lane) {
-                const std::size_t piece = group.pieces[lane];
-                Passes passes;
-                if (timed && !bad[lane] && outcomes[lane].score > kImpossibleScore)
-                    passes = decode_timed(timed->rules, most_passes, kernel, rules(piece), workspace(), rows[lane], outcomes[lane]);
-                all[piece] = opened(rows[lane], bad[lane], outcomes[lane]);
-                all[piece].passes = std::move(passes);
-            }
-            return char{1};
-        };
+    spread_items(groups.size(), n_threads, [&](std::size_t index) {
+        const Together& group = groups[index];
+        NightRows rows[kLanes];
+        for (std::size_t lane = 0; lane < group.n; ++lane) {
+            const Piece& p = batch.pieces[group.pieces[lane]];
+            rows[lane] = {copies.settle(batch, group.pieces[lane]), p.n_epochs, labels + p.offset, labels + batch.n_labels + p.offset};
+        }
+        bool bad[kLanes];
+        Outcome outcomes[kLanes] = {};
+        if (group.n == kLanes) {
+            nights(rules(0), workspace(), rows, bad, outcomes);
+        } else {
+            bad[0] = choose(rows[0].probabilities, rows[0].n_epochs, n_stages, ones, nullptr, 0, rows[0].own).bad_rows;
+            if (!bad[0]) outcomes[0] = kernel(rules(group.pieces[0]), workspace(), rows[0].probabilities, rows[0].n_epochs, rows[0].path);
+        }
+        for (std::size_t lane = 0; lane < group.n; ++lane) {
+            const std::size_t piece = group.pieces[lane];
+            Passes passes;
+            if (timed && !bad[lane] && outcomes[lane].score > kImpossibleScore)
+                passes = decode_timed(timed->rules, most_passes, kernel, rules(piece), workspace(), rows[lane], outcomes[lane]);
+            all[piece] = opened(rows[lane], bad[lane], outcomes[lane]);
+            all[piece].passes = std::move(passes);
+        }
     });
     nb::list rows;
     for (const Opened& o : all) {
@@ -215,20 +211,17 @@ nb::tuple decode_trials(const Batch& batch, const std::vector<Trials>& groups, i
     auto* labels = new std::int8_t[static_cast<std::size_t>(batch.n_labels)];
     nb::object owner = nb::cast(owned(labels, static_cast<std::size_t>(batch.n_labels)));
     std::vector<Outcome> outcomes(batch.pieces.size());
-    spread_items<char>(groups.size(), n_threads, [&] {
-        return [&](std::size_t group) {
-            const Trials& trials = groups[group];
-            std::int8_t* out[kLanes];
-            Outcome found[kLanes];
-            std::vector<std::int8_t> spare;  // for lanes without a trial of their own
-            const Piece& p = batch.pieces[trials.first];
-            if (trials.n < kLanes) spare.resize(static_cast<std::size_t>(p.n_epochs));
-            for (std::size_t lane = 0; lane < kLanes; ++lane)
-                out[lane] = lane < trials.n ? labels + batch.pieces[trials.first + lane].offset : spare.data();
-            run(trials, p, out, found);
-            std::copy_n(found, trials.n, outcomes.begin() + static_cast<std::ptrdiff_t>(trials.first));
-            return char{1};
-        };
+    spread_items(groups.size(), n_threads, [&](std::size_t group) {
+        const Trials& trials = groups[group];
+        std::int8_t* out[kLanes];
+        Outcome found[kLanes];
+        std::vector<std::int8_t> spare;  // for lanes without a trial of their own
+        const Piece& p = batch.pieces[trials.first];
+        if (trials.n < kLanes) spare.resize(static_cast<std::size_t>(p.n_epochs));
+        for (std::size_t lane = 0; lane < kLanes; ++lane)
+            out[lane] = lane < trials.n ? labels + batch.pieces[trials.first + lane].offset : spare.data();
+        run(trials, p, out, found);
+        std::copy_n(found, trials.n, outcomes.begin() + static_cast<std::ptrdiff_t>(trials.first));
     });
     return nb::make_tuple(owner, listed(outcomes, [](const Outcome& o) { return o.score; }),
                           listed(outcomes, [](const Outcome& o) { return o.switches; }));
@@ -240,7 +233,7 @@ nb::tuple structured(const nb::list& pieces, bool products, const Indices& table
     const Clocks clocks(clock, batch);
     const RuleTables rules{weight, stay, change, minimum, table, censored, 0.0, &clocks};
     const StructuredKernel kernel = picked(avx2::structured_kernel, plain::structured_kernel, static_cast<int>(batch.n_stages), rules.longest_minimum(), products);
-    if (!kernel) throw std::invalid_argument("2 to 8 stages and minimum bouts of 1 to 8 epochs expected");
+    if (!kernel) throw std::invalid_argument("2 to 5 stages and minimum bouts of 1 to 8 epochs expected");
     const LanesKernel lanes = picked(avx2::lanes_kernel, plain::lanes_kernel, static_cast<int>(batch.n_stages), rules.longest_minimum());
     const auto bytes = static_cast<std::size_t>(batch.n_stages) * sizeof(double);
     const auto is_alike = [&](std::size_t i, std::size_t first) {
@@ -248,10 +241,8 @@ nb::tuple structured(const nb::list& pieces, bool products, const Indices& table
     };
     const std::vector<Trials> groups = products && lanes ? trials_of(batch, is_alike) : std::vector<Trials>{};
     if (groups.size() == batch.pieces.size() || groups.empty())
-        return decode(batch, n_threads, [&] {
-            return [&](std::size_t i, const Piece& p, std::int8_t* labels) {
-                return kernel(rules(i), workspace(), p.evidence, p.n_epochs, labels);
-            };
+        return decode(batch, n_threads, [&](std::size_t i, const Piece& p, std::int8_t* labels) {
+            return kernel(rules(i), workspace(), p.evidence, p.n_epochs, labels);
         });
     return decode_trials(batch, groups, n_threads, [&](const Trials& trials, const Piece& p, std::int8_t* const* labels, Outcome* outcomes) {
         BoutRules own[kLanes];
@@ -266,11 +257,9 @@ nb::tuple greedy(const nb::list& pieces, bool products, const Indices& table, co
     const RuleTables rules{weight, stay, change, minimum, table, censored};
     const FlipFlop flip_flop{penalty_nats, window_epochs};
     const GreedyKernel kernel = picked(avx2::greedy_kernel, plain::greedy_kernel, static_cast<int>(batch.n_stages), products);
-    if (!kernel) throw std::invalid_argument("2 to 8 stages expected");
-    return decode(batch, n_threads, [&] {
-        return [&](std::size_t i, const Piece& p, std::int8_t* labels) {
-            return kernel(rules(i), flip_flop, workspace(), p.evidence, p.n_epochs, labels);
-        };
+    if (!kernel) throw std::invalid_argument("2 to 5 stages expected");
+    return decode(batch, n_threads, [&](std::size_t i, const Piece& p, std::int8_t* labels) {
+        return kernel(rules(i), flip_flop, workspace(), p.evidence, p.n_epochs, labels);
     });
 }
 
@@ -315,12 +304,10 @@ template <class Run>
 nb::tuple keep_with(const Batch& batch, const Kept& kept, std::size_t n_regions, int n_threads, Run run) {
     auto* scores = new double[n_regions];
     nb::object owner = nb::cast(owned(scores, n_regions));
-    const auto bases = spread<double>(batch, n_threads, nullptr, [&] {
-        return [&](std::size_t i, const Piece& p, std::int8_t*) {
-            double base = 0.0;
-            run(i, p, kept.labels + p.offset, kept.regions[i], base, scores + kept.offset[i]);
-            return base;
-        };
+    const auto bases = spread<double>(batch, n_threads, nullptr, [&](std::size_t i, const Piece& p, std::int8_t*) {
+        double base = 0.0;
+        run(i, p, kept.labels + p.offset, kept.regions[i], base, scores + kept.offset[i]);
+        return base;
     });
     return nb::make_tuple(column<double>(bases, [](double base) { return base; }), owner);
 }
@@ -333,7 +320,7 @@ nb::tuple keep_greedy(const nb::list& pieces, const Labels& labels, const Rows& 
     const RuleTables rules{stay, stay, change, minimum, table, censored};
     const FlipFlop flip_flop{penalty_nats, window_epochs};
     const KeepGreedyKernel kernel = picked(avx2::keep_greedy_kernel, plain::keep_greedy_kernel, static_cast<int>(batch.n_stages));
-    if (!kernel) throw std::invalid_argument("2 to 8 stages expected");
+    if (!kernel) throw std::invalid_argument("2 to 5 stages expected");
     return keep_with(batch, kept, regions.shape(0), n_threads,
                      [&](std::size_t i, const Piece& p, const std::int8_t* own, const std::vector<Region>& regions_of,
                          double& base, double* scores) {
@@ -341,7 +328,7 @@ nb::tuple keep_greedy(const nb::list& pieces, const Labels& labels, const Rows& 
                      });
 }
 
-nb::tuple keep_automaton(const nb::list& pieces, const Labels& labels, const Rows& regions, const Indices& table,
+nb::tuple keep_states(const nb::list& pieces, const Labels& labels, const Rows& regions, const Indices& table,
                          const Indices& stage, const Indices& first, const Indices& source, const Tables& weight,
                          const Tables& initial, const Tables& final_weight, int n_threads) {
     const Batch batch(pieces);
@@ -350,8 +337,7 @@ nb::tuple keep_automaton(const nb::list& pieces, const Labels& labels, const Row
     return keep_with(batch, kept, regions.shape(0), n_threads,
                      [&](std::size_t i, const Piece& p, const std::int8_t* own, const std::vector<Region>& regions_of,
                          double& base, double* scores) {
-                         const Automaton a = tables(i, batch.n_stages);
-                         AutomatonKept(a, workspace()).run(p.evidence, p.n_epochs, own, regions_of, base, scores);
+                         keep_automaton(tables(i, batch.n_stages), workspace(), p.evidence, p.n_epochs, own, regions_of, base, scores);
                      });
 }
 
@@ -386,7 +372,7 @@ NB_MODULE(_native, m) {
           "final_weight"_a, "n_threads"_a);
     m.def("keep_greedy", &keep_greedy, "pieces"_a, "labels"_a, "regions"_a, "table"_a, "stay"_a, "change"_a, "minimum"_a,
           "censored"_a, "penalty_nats"_a, "window_epochs"_a, "n_threads"_a);
-    m.def("keep_automaton", &keep_automaton, "pieces"_a, "labels"_a, "regions"_a, "table"_a, "stage"_a, "first"_a, "source"_a,
+    m.def("keep_automaton", &keep_states, "pieces"_a, "labels"_a, "regions"_a, "table"_a, "stage"_a, "first"_a, "source"_a,
           "weight"_a, "initial"_a, "final_weight"_a, "n_threads"_a);
     bind_sums(m);
     bind_stream(m);

@@ -4,7 +4,6 @@
 #include <cstdint>
 
 namespace stageguard {
-namespace STAGEGUARD_VARIANT {
 
 class Uniforms {
   public:
@@ -23,5 +22,4 @@ class Uniforms {
     std::uint64_t state_;
 };
 
-}  // namespace STAGEGUARD_VARIANT
 }  // namespace stageguard

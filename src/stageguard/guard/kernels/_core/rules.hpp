@@ -40,6 +40,7 @@ struct BoutRules {
     double clip = 0.0;            // smallest share of a row that counts (sums of products only)
     const double* clock = nullptr;  // (n_timed, K) multiplies, or is added to, the evidence of the first epochs (decoders only)
     std::int64_t n_timed = 0;
+    int n_stages = 0;  // K
 };
 
 struct FlipFlop {
@@ -125,9 +126,10 @@ using KeepGreedyKernel = void (*)(const BoutRules&, const FlipFlop&, const doubl
                                   const std::vector<Region>&, double&, double*);
 using NightsKernel = void (*)(const BoutRules&, Workspace&, const NightRows*, bool*, Outcome*);
 using AutomatonKernel = void (*)(const Automaton*, Workspace&, const double*, std::int64_t, std::int8_t* const*, Outcome*);
-using ArgmaxKernel = Choice (*)(const double*, std::int64_t, const double*, const double*, std::int64_t, std::int8_t*);
+using ArgmaxKernel = Choice (*)(const double*, std::int64_t, int, const double*, const double*, std::int64_t, std::int8_t*);
 
-constexpr int kMostStages = 8;
+constexpr int kMostStages = 5;  // that a kernel is compiled for; an automaton takes more
+constexpr int kMostLabels = 127;  // stages that a label can tell apart
 constexpr int kLanes = 4;  // transition weights tried, or nights decoded, at once
 constexpr int kLongestMinimum = 8;
 
@@ -142,8 +144,6 @@ AutomatonKernel automaton_kernel(bool several);
 ArgmaxKernel argmax_kernel(int n_stages);
 SmoothKernel smooth_kernel(int n_stages, int longest_minimum);
 DrawKernel draw_kernel(int n_stages, int longest_minimum);
-SmoothKernel smooth_logarithms_kernel(int n_stages, int longest_minimum);  // slow, for what products cannot hold
-DrawKernel draw_logarithms_kernel(int n_stages, int longest_minimum);
 }  // namespace plain
 #if defined(STAGEGUARD_HAS_AVX2)
 namespace avx2 {

@@ -15,30 +15,105 @@ namespace STAGEGUARD_VARIANT {
 // Rescaling every few epochs is enough: the caller admits only tables whose worst epochs cannot underflow in between.
 constexpr int kRescaleEvery = 8;
 
+// What a forward pass of `Structured` leaves behind, and the best path through it: the same code for every M.
+template <int K, class A>
+class StructuredPath {
+  protected:
+    static constexpr int kStride = Pack<K>::kStride;
+
+    StructuredPath(const BoutRules& rules, Workspace& work, int m) : rules_(rules), work_(work), m_(m) {
+        for (int s = 0; s < K; ++s) {
+            entry_[s] = m - rules.minimum[s];
+            for (int r = 0; r < K; ++r) change_[r][s] = r == s ? A::impossible : rules.change[r * K + s];
+        }
+    }
+
+    STAGEGUARD_APART Outcome backtrace(std::int64_t n_epochs, std::int8_t* labels) const {
+        double best = A::impossible;
+        int s = -1;
+        std::int64_t start = -1;
+        const double* v = work_.scores.data() + (n_epochs - 1) * kStride;
+        for (int stage = 0; stage < K; ++stage) {
+            if (v[stage] > best) {
+                best = v[stage];
+                s = stage;
+                start = -1;
+            }
+            for (int slot = m_ - 2; slot >= entry_[stage]; --slot)  // the end may cut the last bout short
+                if (young_[slot][stage] > best) {
+                    best = young_[slot][stage];
+                    s = stage;
+                    start = n_epochs - 1 - (slot - entry_[stage]);
+                }
+        }
+        if (s < 0) return {kImpossibleScore, 0};
+        std::int64_t end = n_epochs - 1, switches = 0;
+        if (start < 0) start = bout_start(end, s);
+        for (;;) {
+            std::memset(labels + start, s, static_cast<std::size_t>(end - start + 1));
+            if (start == 0) break;
+            end = start - 1;
+            s = came_from(end, s);
+            start = bout_start(end, s);
+            ++switches;
+        }
+        return {A::log_score(best, exponent_), switches};
+    }
+
+    const BoutRules& rules_;
+    Workspace& work_;
+    const int m_;
+    double change_[K][K];
+    double young_[kLongestMinimum][K];  // [slot]
+    int entry_[K];  // the slot in which a bout of this stage is one epoch old
+    std::int64_t exponent_ = 0;
+
+  private:
+    // Where the mature bout of s that is running at t began.
+    std::int64_t bout_start(std::int64_t t, int s) const {
+        const std::uint8_t* stayed = work_.stayed.data();
+        const unsigned bit = 1u << s;
+        while (t > 0 && (stayed[t] & bit)) --t;
+        const std::int64_t start = t - rules_.minimum[s] + 1;
+        return start > 0 ? start : 0;
+    }
+
+    // Entries are rare, so which stage was left is worked out again here instead of being stored for every epoch.
+    int came_from(std::int64_t t, int s) const {
+        const double* v = work_.scores.data() + t * kStride;
+        int from = s == 0 ? 1 : 0;
+        double best = A::combine(v[from], change_[from][s]);
+        for (int r = from + 1; r < K; ++r) {
+            const double candidate = A::combine(v[r], change_[r][s]);
+            if (r != s && candidate > best) {
+                best = candidate;
+                from = r;
+            }
+        }
+        return from;
+    }
+};
+
 // K stages; every minimum is at most M epochs.
 //
 // A bout too young to end waits in a register of M-1 slots that moves on by one slot an epoch. A stage with a shorter
 // minimum enters further along, so that every bout leaves from the last slot in the epoch in which it matures.
 template <int K, int M, class A>
-class Structured {
+class Structured : StructuredPath<K, A> {
     static constexpr int kLast = M - 1;               // entering "slot" M-1 means: mature at once
     static constexpr int kSlots = M > 1 ? M - 1 : 1;  // never an array of none
-    static constexpr int kStride = Pack<K>::kStride;
+    using Path = StructuredPath<K, A>;
+    using Path::kStride, Path::rules_, Path::work_, Path::change_, Path::young_, Path::entry_, Path::exponent_;
     using Mask = typename Pack<K>::Mask;
 
   public:
-    Structured(const BoutRules& rules, Workspace& work) : rules_(rules), work_(work) {
-        for (int s = 0; s < K; ++s) {
-            entry_[s] = M - rules.minimum[s];
-            for (int r = 0; r < K; ++r) change_[r][s] = r == s ? A::impossible : rules.change[r * K + s];
-        }
-    }
+    Structured(const BoutRules& rules, Workspace& work) : Path(rules, work, M) {}
 
     Outcome run(const double* evidence, std::int64_t n_epochs, std::int8_t* labels) {
         work_.stayed.need(n_epochs);
         work_.scores.need(n_epochs * kStride);
         if (!forward(evidence, n_epochs)) return {kImpossibleScore, 0};
-        return backtrace(n_epochs, labels);
+        return Path::backtrace(n_epochs, labels);
     }
 
   private:
@@ -114,69 +189,6 @@ class Structured {
             for (int slot = 0; slot < kSlots; ++slot) young[slot] = young[slot] * scale;
         return true;
     }
-
-    // Where the mature bout of s that is running at t began.
-    std::int64_t bout_start(std::int64_t t, int s) const {
-        const std::uint8_t* stayed = work_.stayed.data();
-        const unsigned bit = 1u << s;
-        while (t > 0 && (stayed[t] & bit)) --t;
-        const std::int64_t start = t - rules_.minimum[s] + 1;
-        return start > 0 ? start : 0;
-    }
-
-    Outcome backtrace(std::int64_t n_epochs, std::int8_t* labels) const {
-        double best = A::impossible;
-        int s = -1;
-        std::int64_t start = -1;
-        const double* v = work_.scores.data() + (n_epochs - 1) * kStride;
-        for (int stage = 0; stage < K; ++stage) {
-            if (v[stage] > best) {
-                best = v[stage];
-                s = stage;
-                start = -1;
-            }
-            for (int slot = kLast - 1; slot >= entry_[stage]; --slot)  // the end may cut the last bout short
-                if (young_[slot][stage] > best) {
-                    best = young_[slot][stage];
-                    s = stage;
-                    start = n_epochs - 1 - (slot - entry_[stage]);
-                }
-        }
-        if (s < 0) return {kImpossibleScore, 0};
-        std::int64_t end = n_epochs - 1, switches = 0;
-        if (start < 0) start = bout_start(end, s);
-        for (;;) {
-            std::memset(labels + start, s, static_cast<std::size_t>(end - start + 1));
-            if (start == 0) break;
-            end = start - 1;
-            s = came_from(end, s);
-            start = bout_start(end, s);
-            ++switches;
-        }
-        return {A::log_score(best, exponent_), switches};
-    }
-
-    // Entries are rare, so which stage was left is worked out again here instead of being stored for every epoch.
-    int came_from(std::int64_t t, int s) const {
-        const double* v = work_.scores.data() + t * kStride;
-        int from = s == 0 ? 1 : 0;
-        double best = A::combine(v[from], change_[from][s]);
-        for (int r = from + 1; r < K; ++r) {
-            const double candidate = A::combine(v[r], change_[r][s]);
-            if (r != s && candidate > best) {
-                best = candidate;
-                from = r;
-            }
-        }
-        return from;
-    }
-
-    const BoutRules& rules_;
-    Workspace& work_;
-    double change_[K][K];
-    double young_[kSlots][K];
-    int entry_[K];  // the slot in which a bout of this stage is one epoch old
-    std::int64_t exponent_ = 0;
 };
 
 }  // namespace STAGEGUARD_VARIANT

@@ -1,11 +1,8 @@
 // Sums over all paths of an automaton: their log-sum, stage marginals, expected uses of each edge, and exact draws.
-#pragma once
-
+#define STAGEGUARD_VARIANT sums  // the one of any processor, compiled for speed
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <limits>
-#include <vector>
 
 #include "algebra.hpp"
 #include "automaton.hpp"
@@ -22,14 +19,12 @@ class AutomatonSums {
   public:
     AutomatonSums(const Automaton& a, Workspace& work) : a_(a), work_(work), weight_(logs(a.weight, a.first[a.n_states])) {}
 
-    // `marginals` (T, n_stages); `edge_counts` may be null where nobody asks for them.
     Sum smooth(const double* evidence, std::int64_t n_epochs, double* marginals, double* edge_counts) {
         if (!forward(evidence, n_epochs)) return {kImpossibleScore, !A::rescales};
         const bool certified = backward(marginals, edge_counts);
         return {log_sum_, certified};
     }
 
-    // `labels` (n_draws, T); each draw has a stream of random numbers of its own
     Sum draw(const double* evidence, std::int64_t n_epochs, const std::uint64_t* streams, std::int64_t n_draws,
              std::int8_t* labels) {
         if (!forward(evidence, n_epochs)) return {kImpossibleScore, !A::rescales};
@@ -250,4 +245,17 @@ class AutomatonSums {
 };
 
 }  // namespace STAGEGUARD_VARIANT
+
+Sum smooth_automaton(const Automaton& a, Workspace& work, bool products, const double* evidence, std::int64_t n_epochs,
+                     double* marginals, double* edge_counts) {
+    return products ? sums::AutomatonSums<sums::Product>(a, work).smooth(evidence, n_epochs, marginals, edge_counts)
+                    : sums::AutomatonSums<sums::Logarithmic>(a, work).smooth(evidence, n_epochs, marginals, edge_counts);
+}
+
+Sum draw_automaton(const Automaton& a, Workspace& work, bool products, const double* evidence, std::int64_t n_epochs,
+                   const std::uint64_t* streams, std::int64_t n_draws, std::int8_t* labels) {
+    return products ? sums::AutomatonSums<sums::Product>(a, work).draw(evidence, n_epochs, streams, n_draws, labels)
+                    : sums::AutomatonSums<sums::Logarithmic>(a, work).draw(evidence, n_epochs, streams, n_draws, labels);
+}
+
 }  // namespace stageguard
