@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +19,7 @@ from stageguard.review.night import NightUnderReview, guard
 from stageguard.review.reviewed import read_reviewed
 from stageguard.review.session import ConflictError, HiddenError
 from stageguard.review.state import Pin, Settings
+from stageguard.runner.decode_files import DecodeOptions
 from stageguard.runner.verify import verify_output
 
 
@@ -30,6 +32,15 @@ def night_of(probabilities, profile):
 def random_night(profile, n_epochs=60, seed=0):
     n_stages = sg.Profile.load(profile).scheme.n_stages
     return night_of(np.random.default_rng(seed).dirichlet(np.ones(n_stages), n_epochs), profile)
+
+
+def test_the_page_shows_a_lost_signal_as_low_quality(tmp_path):
+    path = write_probabilities(tmp_path / "night.csv", n_epochs=16)
+    lost = np.linspace(0, 1, 16)
+    review = Desk([asked(path, options=DecodeOptions(quality=lost))], "anna").review(0)
+    shown = np.frombuffer(base64.b64decode(wire.fixed_part(review, review.now)["quality"]), np.uint8)
+    assert (shown[0], shown[-1]) == (100, 0)
+    assert np.allclose(shown, 100 * (1 - lost), atol=0.5)
 
 
 def test_setting_an_epoch_decodes_the_night_around_it(tmp_path):

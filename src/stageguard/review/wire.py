@@ -68,7 +68,7 @@ def fixed_part(review: Review, at: Moment) -> dict[str, Any]:
     density = night.density
     off, on = night.statistics.lights
     first, stop = lights_window(night.hypnogram(night.argmax), off, on)
-    quality = night.options.quality
+    lost = night.options.quality  # 0 clean to 1 lost
     hidden: dict[str, Any] = {
         "stager": encoded(night.argmax),
         "expert": None if night.expert is None else encoded(night.expert.labels),
@@ -82,7 +82,8 @@ def fixed_part(review: Review, at: Moment) -> dict[str, Any]:
         "lights_off": None if off is None else first,
         "lights_on": None if on is None else stop,
         "stages": stages_of(night.scheme),
-        "quality": None if quality is None else encoded(np.rint(100 * np.asarray(quality)).astype(np.uint8)),
+        # the page shows what is left of the signal, in per cent
+        "quality": None if lost is None else encoded(np.rint(100 * (1 - np.asarray(lost))).astype(np.uint8)),
         **(dict.fromkeys(hidden) if blind else hidden),
     }
 
