@@ -37,8 +37,10 @@ def random_night(profile, n_epochs=60, seed=0):
 def test_the_page_shows_a_lost_signal_as_low_quality(tmp_path):
     path = write_probabilities(tmp_path / "night.csv", n_epochs=16)
     lost = np.linspace(0, 1, 16)
-    review = Desk([asked(path, options=DecodeOptions(quality=lost))], "anna").review(0)
+    desk = Desk([asked(path, options=DecodeOptions(quality=lost))], "anna")
+    review = desk.review(0)
     shown = np.frombuffer(base64.b64decode(wire.fixed_part(review, review.now)["quality"]), np.uint8)
+    desk.close()
     assert (shown[0], shown[-1]) == (100, 0)
     assert np.allclose(shown, 100 * (1 - lost), atol=0.5)
 
