@@ -48,6 +48,29 @@ ITSELF.append(ITSELF)
         (lambda: sg.simulate_night(hours="8"), "hours is '8', expected a number"),
         (lambda: sg.simulate_night(hours=1e300), "hours is 1e+300, expected a number from"),
         (lambda: sg.simulate_night(seed=-1), "seed is -1, expected a whole number"),
+        (lambda: sg.decode(NIGHT.density, "human-psg-5", logits=np.eye(2)), "logits is array([[1., 0."),
+        (lambda: sg.read_density(np.eye(5), stages=STAGES, log=np.eye(2)), "log is array([[1., 0."),
+        (lambda: sg.StreamingDecoder("kdd2026-actigraphy", logits="no"), "logits is 'no', expected true"),
+        (lambda: sg.night_report(DECODED, notes=None), "notes is None, expected a list"),
+        (lambda: sg.night_report(DECODED, annotations=None), "annotations is None, expected a list"),
+        (lambda: sg.night_report(DECODED, annotations=[1]), "annotations[0] is 1, expected an Event"),
+        (lambda: sg.night_report(DECODED, title=Unprintable()), "title is <tests.Unprintable>, expected"),
+        (lambda: sg.expert_bands(np.array(0.5), "human-psg-5"), "got array(0.5), expected a list"),
+        (lambda: sg.soft_agreement(np.array(0.5)), "got array(0.5), expected a list"),
+        (lambda: sg.read_hypnogram([np.eye(2), "W"]), "list: holds ndarray, str, expected names"),
+        (lambda: sg.read_hypnogram(range(10**12)), "a hypnogram cannot be read from"),
+        (lambda: sg.read_hypnogram(["W"], scheme=Unprintable()), "unknown scheme <tests.Unprintable>"),
+        (lambda: sg.read_hypnogram("no\nsuch.csv"), "no\\nsuch.csv: No such file"),
+        (lambda: sg.sleep_statistics(EXPERT, convention=Unprintable()), "convention is <tests.Unprintable>"),
+        (lambda: sg.sleep_statistics(EXPERT, lights_on_phase=Unprintable()), "lights_on_phase is <tests."),
+        (lambda: sg.StageScheme("x", ("W", "S"), wake=np.eye(20)), "wake is array([[1., 0."),
+        (lambda: sg.Signal("x", None, 10.0), "samples of signal 'x' are None, expected an array"),
+        (lambda: sg.Signal(None, np.zeros(9), 10.0), "a signal's name is None, expected text"),
+        (lambda: sg.Series("x", ["a"], [1.0]), "times of series 'x' are ['a'], expected an array"),
+        (lambda: sg.Series("x", [1.0], 10**400), "values of series 'x' are 1000"),
+        (lambda: sg.Recording(Unprintable(), "b", {}), "a recording's id is <tests.Unprintable>"),
+        (lambda: sg.Recording("a", "b", None), "signals are None, expected a dict by name"),
+        (lambda: sg.stage(None, None), "model is None, expected the folder of a network"),
     ],
 )
 def test_a_wrong_argument_is_one_line(call, start):
@@ -55,6 +78,12 @@ def test_a_wrong_argument_is_one_line(call, start):
         call()
     assert str(caught.value).startswith(start)
     assert "\n" not in str(caught.value)
+
+
+def test_a_flag_of_numpy_is_a_flag():
+    logits = np.log(NIGHT.density.probabilities)
+    told = sg.decode(logits, "human-psg-5", logits=np.True_)
+    assert told.hypnogram == sg.decode(logits, "human-psg-5", logits=True).hypnogram
 
 
 def test_a_missing_recording_is_a_missing_file():

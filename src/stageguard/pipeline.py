@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from stageguard.base import checks
+from stageguard.base.errors import InputError
 from stageguard.base.records import dataclass
 from stageguard.guard.decode import decode
 from stageguard.guard.decoding import Decoding
@@ -84,6 +86,8 @@ def stage(
         from stageguard.nn.checkpoint import load_model  # loads torch
 
         model = load_model(model)
+    if not hasattr(model, "card"):
+        raise InputError(f"model is {checks.shown(model)}, expected the folder of a network, or a network.")
     card = model.card
     guard = as_profile(card.profile if profile is None else profile)
     if isinstance(recording, Recording):

@@ -259,6 +259,40 @@ def test_workers_that_cannot_start_are_one_line(nights, tmp_path):
         [sys.executable, script], capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path
     )
     assert ran.returncode == 1
-    said = [line for line in ran.stderr.splitlines() if line.startswith("stageguard: processes to work in")]
-    assert said and said[-1].endswith("else run it in one process (--jobs 1).")
+    (said,) = ran.stderr.splitlines()
+    assert said.startswith("stageguard: processes to work in")
+    assert said.endswith("else run it in one process (--jobs 1).")
     assert "want of memory" not in ran.stdout + ran.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a folder in use cannot be deleted")
+@pytest.mark.parametrize("more", [("--jobs", "2"), ("-o", "out")])
+def test_a_deleted_working_folder_is_named(nights, tmp_path, more):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    code = f"import os; os.rmdir({str(gone)!r}); from stageguard.cli import main; main()"
+    ran = subprocess.run(
+        [sys.executable, "-c", code, "decode", nights, "-p", PROFILE, "-o", tmp_path / "out", *more],
+        capture_output=True, text=True, check=False, timeout=120, cwd=gone
+    )  # fmt: skip
+    assert ran.returncode == 1
+    assert ran.stderr == (
+        "stageguard: the folder you are in was deleted. Change to one that exists (cd), and run this again.\n"
+    )
+
+
+@pytest.mark.parametrize("module", ["app", "terminal", "console"])
+def test_ctrl_c_while_the_command_line_is_imported_is_one_line(module):
+    code = (
+        "import signal, sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, *_):\n"
+        f"        if name == 'stageguard.cli.{module}':\n"
+        "            sys.meta_path.remove(self)\n"
+        "            signal.raise_signal(signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "from stageguard.cli import main\n"
+        "main(['--version'])\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (130, "stageguard: stopped\n")

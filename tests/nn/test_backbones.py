@@ -439,12 +439,14 @@ SIZES = {"n_frames": 1, "n_features": 7, "n_stages": 3}
     [
         ("usleap", {}, r"there is no backbone 'usleap'. Known: accusleep, .*usleep. Did you mean 'usleep'\?"),
         (3, {}, "the name of a backbone is 3, expected text in quotes."),
-        ("usleep", {"n_stages": 1}, "n_stages is 1, expected a whole number of at least 2."),
-        ("usleep", {"n_features": 0}, "n_features is 0, expected a whole number of at least 1."),
-        ("usleep", {"n_frames": 1.5}, "n_frames is 1.5, expected a whole number of at least 1."),
+        ("usleep", {"n_stages": 1}, "n_stages is 1, expected a whole number from 2 to 127."),
+        ("usleep", {"n_features": 0}, "n_features is 0, expected a whole number from 1 to 1000000000."),
+        ("usleep", {"n_frames": 1.5}, "n_frames is 1.5, expected a whole number from 1 to 1000000000."),
         ("usleep", {"width": 0}, "width is 0, expected a number above 0."),
         ("usleep", {"depth": 13}, "depth is 13, expected a whole number from 1 to 12."),
         ("deepsleepnet", {"depth": 0}, "depth is 0, expected a whole number of at least 1."),
+        ("deepsleepnet", {"depth": 10**9}, "depth is 1000000000, expected a whole number from 1 to 1000."),
+        ("usleep", {"n_frames": 1e300}, r"n_frames is 1000000\d+\.\.\., expected a whole number from 1 to"),
         ("deepsleepnet", {"epoch_seconds": 0}, "epoch_seconds is 0, expected a number "),
         (
             "sleeptransformer",

@@ -154,6 +154,16 @@ def test_weights_of_another_network_are_refused(copy):
     )
 
 
+def test_a_card_of_a_far_larger_network_takes_no_memory(copy):
+    card = json.loads((copy / "model.json").read_text())
+    edit(copy, features=card["features"] | {"n_frames": 900_000_000}, network={"width": 100})
+    assert message(FileFormatError, load_model, copy).startswith("model.json: describes a network of ")
+
+
+def test_what_is_no_path_of_a_network_is_one_line():
+    assert message(InputError, load_model, None).startswith("path is None, expected the folder of a network")
+
+
 def test_a_pickle_is_never_opened(copy):
     class Bomb:
         def __reduce__(self):

@@ -100,3 +100,13 @@ def test_windows_cut_out_of_nights_are_not_asked_to_begin_with_a_whole_bout():
             warnings.simplefilter("ignore", StageGuardWarning)
             freed["as published"] += published.parts(*given).n_freed
     assert freed["as trained"] == 0 < freed["as published"]
+
+
+def test_a_flag_that_is_an_array_and_logits_that_are_sparse_are_one_line():
+    assert message(SemiMarkovLoss, RARE, learn_transitions=np.eye(2)).startswith(
+        "learn_transitions is array("
+    )
+    assert message(Guarded, nn.Linear(2, 3), RARE, per_epoch=np.eye(2)).startswith("per_epoch is array(")
+    assert message(Guarded, nn.Linear(2, 3), RARE, class_axis=[1]).startswith("class_axis is [1], expected")
+    logits = torch.ones(4, RARE.scheme.n_stages).to_sparse()
+    assert message(TransitionPenalty(RARE), logits).endswith("Give logits.to_dense().")

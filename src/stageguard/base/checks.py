@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from math import inf, isfinite
 from numbers import Integral, Number, Real
@@ -92,6 +92,11 @@ def n_dimensions(value: object) -> int | None:
     return n if isinstance(n, int) else None
 
 
+def has_items(value: object) -> bool:
+    """Whether a value is a list or the like; a text and an array of no dimensions are not."""
+    return isinstance(value, Collection) and not isinstance(value, str) and getattr(value, "ndim", None) != 0
+
+
 def refuse_unordered(value: object, what: str) -> None:
     """Refuse a pandas series whose index shows that its values are not in order of time."""
     if getattr(getattr(value, "index", None), "is_monotonic_increasing", True) is False:
@@ -177,9 +182,9 @@ def count(value: object, where: str, *, low: int = 1, high: float = inf) -> int:
 
 def flag(value: object, where: str) -> bool:
     """Return a boolean; refuse texts and numbers."""
-    if not isinstance(value, bool):
+    if not isinstance(value, bool | np.bool_):
         raise InputError(f"{where} is {shown(value)}, expected true or false.")
-    return value
+    return bool(value)
 
 
 def stage_names(stages: Any) -> tuple[str, ...]:

@@ -108,6 +108,13 @@ def message_of(error: object) -> Message:
 class StageGuardError(Exception):
     """Base of every error raised on purpose by this package."""
 
+    def __str__(self) -> str:
+        """Return the message on one line, also if it names a file with a line break in its name."""
+        text = super().__str__()
+        if text.splitlines() in ([], [text]):
+            return text
+        return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
 
 class ProfileError(StageGuardError, ValueError):
     """A profile, or its file, is wrong."""

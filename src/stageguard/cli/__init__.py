@@ -8,14 +8,39 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from stageguard.cli.app import run
-from stageguard.cli.terminal import print_error, print_warning
+# All else is imported inside `main`, where Ctrl-C is handled.
 from stageguard.runner.stopping import Stopped, stoppable
+
+FOLDER_DELETED = "the folder you are in was deleted. Change to one that exists (cd), and run this again."
+
+
+def _print_error(error: object) -> None:
+    from stageguard.cli.terminal import print_error
+
+    print_error(error)
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     """Print a warning that no command has caught on one line, such as a missing compiled core."""
+    from stageguard.cli.terminal import print_warning
+
     print_warning(message)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    from stageguard.cli.app import run
+
+    return run(arguments)
+
+
+def _is_in_deleted_folder() -> bool:
+    from pathlib import Path
+
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _open_streams() -> None:
@@ -31,8 +56,6 @@ def _open_streams() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit: 0 ok, 1 a data problem (one line), 2 wrong usage, 129 to 143 stopped."""
-    from stageguard.base.errors import StageGuardError
-
     warnings.showwarning = _show_warning
     _open_streams()
     for stream in (sys.stdout, sys.stderr):
@@ -40,20 +63,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
             stream.reconfigure(errors="backslashreplace")
     try:
         with stoppable():
-            sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+            sys.exit(_run(sys.argv[1:] if arguments is None else arguments))
     except BrokenPipeError:  # the reader has closed the pipe, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except Stopped as stopped:
-        print_error(stopped)
+        _print_error(stopped)
         sys.exit(stopped.exit_code)
-    except (StageGuardError, OSError) as error:
-        print_error(error)
-        sys.exit(1)
     except Exception as error:
+        from stageguard.base.errors import StageGuardError
+
+        if isinstance(error, FileNotFoundError) and _is_in_deleted_folder():
+            _print_error(FOLDER_DELETED)
+            sys.exit(1)
+        if isinstance(error, StageGuardError | OSError):
+            _print_error(error)
+            sys.exit(1)
         if os.environ.get("STAGEGUARD_DEBUG"):
             raise
-        print_error(
+        _print_error(
             f"unexpected {type(error).__name__}: {error}. This is a fault of stageguard, not yours; "
             "run again with STAGEGUARD_DEBUG=1 and report what it prints."
         )

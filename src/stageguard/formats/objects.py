@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +148,7 @@ def _stages_of_sequence(path: Path, source: Any, options: HypnogramOptions) -> R
         if source.ndim != 1:
             raise file_error(path, f"has the shape {source.shape}, expected one stage per epoch.")
         return _stages_of_values(path, source.tolist(), options)
-    if isinstance(source, Sequence) and not isinstance(source, bytes | bytearray | memoryview):
+    if isinstance(source, Sequence) and not isinstance(source, bytes | bytearray | memoryview | range):
         return _stages_of_values(path, list(source), options)
     raise InputError(
         f"a hypnogram cannot be read from {path.name}. Expected a path, stage names, or an object of YASA, "
@@ -169,11 +170,17 @@ def _stages_of_values(path: Path, values: list[Any], options: HypnogramOptions) 
         known = [p for each in fitting or NUMBERINGS for p in (" or ", Argument("format", NUMBERS + each))]
         numbers = "holds numbers, and tools number stages differently. Say whose they are: "
         raise file_error(path, numbers, *known[1:], ".")
-    if all(value is None or isinstance(value, str) or value != value for value in values):
+    if all(isinstance(value, str) or _is_missing(value) for value in values):
         names = (value if isinstance(value, str) else UNSCORED_NAME for value in values)
         return RawHypnogram(tuple(names))
     kinds = ", ".join(sorted({type(value).__name__ for value in values})[:4])
     raise file_error(path, f"holds {kinds}, expected names of stages.")
+
+
+def _is_missing(value: object) -> bool:
+    """Whether a value is None, a NaN or a missing value of pandas."""
+    is_nan = isinstance(value, Real) and bool(value != value)
+    return is_nan or value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 def _numbering(options: HypnogramOptions) -> str | None:

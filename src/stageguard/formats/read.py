@@ -119,8 +119,8 @@ def density_options(
     return DensityOptions(
         None if stages is None else checks.stage_names(stages),
         None if epoch_seconds is None else checks.epoch_seconds(epoch_seconds),
-        logits=logits,
-        log=log,
+        logits=checks.flag(logits, "logits"),
+        log=checks.flag(log, "log"),
         format=format,
         pool_to_seconds=pool_to_seconds,
         normalize=checks.flag(normalize, "normalize"),

@@ -67,6 +67,11 @@ class GuardOptions:
     logits: bool = False
     log: bool = False
 
+    def __post_init__(self) -> None:
+        """Check what is true or false."""
+        for name in ("logits", "log"):
+            object.__setattr__(self, name, checks.flag(getattr(self, name), name))
+
     @property
     def scale(self) -> str:
         """What the numbers are: probabilities, logits or log-probabilities."""

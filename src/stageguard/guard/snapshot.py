@@ -67,7 +67,7 @@ def unpack(snapshot: bytes) -> tuple[dict[str, Any], State]:
         text = whole[_PREFIX.size : _PREFIX.size + n_text]
         header: dict[str, Any] = parse_json(text)
         return header, _arrays(whole[_PREFIX.size + n_text : -_DIGEST_BYTES], header["lengths"])
-    except (KeyError, TypeError, ValueError, RecursionError):
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
         raise InputError(f"the snapshot's header cannot be read. {_DAMAGED}") from None
 
 

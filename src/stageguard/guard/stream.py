@@ -120,8 +120,8 @@ class StreamingDecoder:
         self._options = GuardOptions(
             stages=stages,
             epoch_seconds=epoch_seconds,
-            logits=bool(logits),
-            log=bool(log),
+            logits=logits,
+            log=log,
             cohort=cohort,
             stager=stager,
         )

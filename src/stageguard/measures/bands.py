@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -90,12 +90,12 @@ def expert_bands(
 
 def _panels(hypnograms: Any) -> list[list[Hypnogram]]:
     """Return the scorings of each night."""
-    if isinstance(hypnograms, Hypnogram | str) or not isinstance(hypnograms, Collection):
+    if isinstance(hypnograms, Hypnogram) or not checks.has_items(hypnograms):
         got = "one hypnogram" if isinstance(hypnograms, Hypnogram) else checks.shown(hypnograms)
         raise InputError(f"got {got}, expected a list of expert-scored nights.")
     panels = []
     for number, panel in enumerate(hypnograms):
-        several = isinstance(panel, Collection) and not isinstance(panel, Hypnogram | str)
+        several = checks.has_items(panel) and not isinstance(panel, Hypnogram)
         try:
             panels.append([hypnogram_of(scoring) for scoring in (panel if several else [panel])])
         except InputError as error:

@@ -296,7 +296,7 @@ def _paired(night: Any, experts: Any) -> tuple[list[Any], list[list[Hypnogram]]]
 def _panel(hypnograms: Any) -> tuple[Labels, Hypnogram]:
     """Return labels (n_scorers, n_epochs) in one scheme, and the first hypnogram, which describes them."""
     is_one = isinstance(hypnograms, Hypnogram)
-    if not is_one and (not hasattr(hypnograms, "__len__") or isinstance(hypnograms, str)):
+    if not is_one and not checks.has_items(hypnograms):
         raise InputError(
             f"got {checks.shown(hypnograms)}, expected a list of two or more scorings of the same night."
         )

@@ -337,8 +337,7 @@ def _time_in_bed(
     labels: Labels | None = None,
 ) -> tuple[Labels, int, tuple[str, ...]]:
     """Return the labels of TIB, its first epoch, and what had to be assumed."""
-    if convention not in CONVENTIONS:
-        checks.choice(convention, "convention", CONVENTIONS)
+    checks.choice(convention, "convention", CONVENTIONS)
     labels, first, assumed = hypnogram.labels if labels is None else labels, 0, _WHOLE
     if lights_off is not None or lights_on is not None:
         first, stop = lights_window(hypnogram, lights_off, lights_on)

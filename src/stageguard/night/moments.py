@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import datetime, timedelta
+from datetime import datetime, time, timedelta
 
 from stageguard.base import checks
 from stageguard.base.arrays import DAY_SECONDS
@@ -79,9 +79,9 @@ def time_of_day(hypnogram: Hypnogram, moment: str | datetime, what: str) -> floa
     return start.hour * 3600.0 + start.minute * 60.0 + start.second + start.microsecond / 1e6
 
 
-def clock_seconds(text: str, what: str) -> float:
+def clock_seconds(text: object, what: str) -> float:
     """Return a time of day in seconds after midnight."""
-    match = _CLOCK.fullmatch(str(text).strip())
+    match = _CLOCK.fullmatch(str(text).strip()) if isinstance(text, str | time) else None
     hours, minutes, seconds = (int(part or 0) for part in match.groups()) if match else (24, 0, 0)
     if hours > 23 or minutes > 59 or seconds > 59:
         raise _wrong_moment(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from datetime import datetime
 from types import MappingProxyType
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -52,9 +52,13 @@ class Signal:
 
     def __post_init__(self) -> None:
         """Check the rate, and that there is one row of numbers."""
+        checks.text(self.name, "a signal's name")
         rate_hz = checks.number(self.rate_hz, f"rate_hz of signal {self.name!r}", positive=True)
         object.__setattr__(self, "rate_hz", rate_hz)
-        shape = getattr(self.samples, "shape", (len(self.samples),))
+        if not hasattr(self.samples, "__getitem__") or isinstance(self.samples, str | Mapping):
+            shown = checks.shown(self.samples)
+            raise InputError(f"samples of signal {self.name!r} are {shown}, expected an array of numbers.")
+        shape = self.samples.shape if hasattr(self.samples, "shape") else (len(self.samples),)
         if len(shape) != 1 or not shape[0]:
             raise InputError(
                 f"signal {self.name!r} has shape {tuple(shape)}, expected one row of samples. "
@@ -80,6 +84,13 @@ class Signal:
         return np.asarray(self.samples[first : self.n_samples if end is None else end], dtype=np.float64)
 
 
+def _numbers(values: Any, what: str) -> Floats:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except Exception:  # whatever the class of the values raises
+        raise InputError(f"{what} are {checks.shown(values)}, expected an array of numbers.") from None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Series:
     """Measurements at uneven times: heart rates of a watch, beats, raw acceleration with timestamps.
@@ -103,8 +114,9 @@ class Series:
 
     def __post_init__(self) -> None:
         """Check that times and values belong together."""
-        times = np.asarray(self.times, dtype=np.float64)
-        values = np.asarray(self.values, dtype=np.float64)
+        checks.text(self.name, "a series' name")
+        times = _numbers(self.times, f"times of series {self.name!r}")
+        values = _numbers(self.values, f"values of series {self.name!r}")
         if times.ndim != 1 or values.ndim not in (1, 2) or len(values) != len(times) or not len(times):
             raise InputError(
                 f"series {self.name!r} has times of shape {times.shape} and values of shape {values.shape}, "
@@ -169,9 +181,14 @@ class Recording:
         for what in ("id", "subject"):
             value = getattr(self, what)
             if not isinstance(value, str) or not value.strip():
-                raise InputError(f"a recording's {what} is {value!r}, expected a name. Say which it is.")
+                raise InputError(
+                    f"a recording's {what} is {checks.shown(value)}, expected a name. Say which it is."
+                )
         for what in ("signals", "scorings", "covariates"):
-            object.__setattr__(self, what, MappingProxyType(dict(getattr(self, what))))
+            by_name = getattr(self, what)
+            if not isinstance(by_name, Mapping):
+                raise InputError(f"{what} are {checks.shown(by_name)}, expected a dict by name.")
+            object.__setattr__(self, what, MappingProxyType(dict(by_name)))
 
     @property
     def seconds(self) -> float:

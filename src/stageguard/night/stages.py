@@ -86,9 +86,9 @@ class StageScheme:
         object.__setattr__(self, "names", _checked_names(self.names))
         for role in ("wake", "rem"):
             stage = getattr(self, role)
-            if stage is not None and stage not in self.names:
+            if stage is not None and not (isinstance(stage, str) and stage in self.names):
                 raise InputError(
-                    f"{role} is {stage!r}, which is not one of the stages {_listed(self.names)}."
+                    f"{role} is {checks.shown(stage)}, which is not one of the stages {_listed(self.names)}."
                 )
         if self.wake is not None and self.wake == self.rem:
             raise InputError(f"wake and rem are both {self.wake!r}, expected two different stages.")
@@ -96,9 +96,10 @@ class StageScheme:
     @classmethod
     def named(cls, name: str) -> StageScheme:
         """Return a standard scheme: ``aasm5``, ``wldr4``, ``wnr3`` or ``ws2``."""
-        if str(name) in SCHEMES:
-            return SCHEMES[str(name)]
-        hint = did_you_mean(str(name), SCHEMES)
+        given: object = name
+        if isinstance(given, str) and given in SCHEMES:
+            return SCHEMES[given]
+        hint = did_you_mean(given, SCHEMES) if isinstance(given, str) else ""
         raise InputError(f"unknown scheme {checks.shown(name)}. Known: {_listed(SCHEMES)}.{hint}")
 
     @classmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -186,6 +187,7 @@ safetensors = library("safetensors", NEEDED_BY, EXTRA)
 codec = library("safetensors.torch", NEEDED_BY, EXTRA)
 
 LAYOUT_VERSION = 1
+LARGE_BYTES = 2**28  # a larger network is built only if its weights are as large; a changed card asks for any
 WEIGHTS = "model.safetensors"
 CARD = "model.json"
 
@@ -320,6 +322,8 @@ def load_model(path: str | Path, *, device: str | torch.device = "cpu") -> Train
     >>> model = load_model("model")
     >>> staged = sg.stage(model.read("features/night.npz"), model)
     """
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"path is {checks.shown(path)}, expected the folder of a network.")
     path = Path(path)
     folder = path if path.is_dir() else path.parent
     if not (folder / CARD).is_file():
@@ -331,6 +335,8 @@ def load_model(path: str | Path, *, device: str | torch.device = "cpu") -> Train
         about = {key: document.pop(key) for key in ("weights",) if key in document}
         card = ModelCard.from_dict(document)
         weights = schema.read_table(_File, about).weights
+        if (size := _n_bytes(card)) > max(weights.bytes, LARGE_BYTES):
+            raise InputError(f"describes a network of {size:,} bytes, expected {weights.bytes:,}.")
         network = card.build()
         fixed = getattr(network, "training_length", None)
         if fixed is not None and card.length != fixed:
@@ -346,6 +352,16 @@ def load_model(path: str | Path, *, device: str | torch.device = "cpu") -> Train
     network.load_state_dict(tensors)
     network.to(device).eval()
     return TrainedModel(network, card)
+
+
+def _n_bytes(card: ModelCard) -> int:
+    """Return the size of the card's network without building it; 0 for one that needs its memory at once."""
+    try:
+        with torch.device("meta"):
+            tensors = card.build().state_dict().values()
+    except (RuntimeError, NotImplementedError):
+        return 0
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
 @dataclass(frozen=True, slots=True)

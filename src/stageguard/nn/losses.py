@@ -88,6 +88,8 @@ def check_logits(logits: Any, scheme: StageScheme) -> Tensor:
         raise InputError(f"logits are a {type(logits).__name__}, expected a torch.Tensor.")
     if not logits.is_floating_point():
         raise InputError(f"logits are {logits.dtype}, expected floating point numbers: a network's output.")
+    if logits.layout != torch.strided:
+        raise InputError(f"logits are {logits.layout}, expected a dense tensor. Give logits.to_dense().")
     shape = tuple(logits.shape)
     n_stages = scheme.n_stages
     if logits.ndim not in (2, 3) or shape[-1] != n_stages:

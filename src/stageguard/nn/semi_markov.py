@@ -339,7 +339,7 @@ class SemiMarkovLoss(SequenceLoss[SemiMarkovParts]):
             self.assumed += ("the flip-flop window is exact: the greedy pass exists for decode only",)
         self._lattice = Lattice.of(self.profile, seconds, weight)
         self._has_warned = False
-        if learn_transitions:
+        if checks.flag(learn_transitions, "learn_transitions"):
             scores = torch.tensor(self._lattice.scores, dtype=torch.get_default_dtype())
             self.transition_scores: nn.Parameter | None = nn.Parameter(scores)
         else:

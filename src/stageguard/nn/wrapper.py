@@ -71,13 +71,13 @@ class Guarded(nn.Module):
                 f"model is a {type(model).__name__}, expected a torch.nn.Module. For anything else, give its "
                 "probabilities to stageguard.decode."
             )
-        if class_axis not in (None, 1, -1):
-            raise InputError(f"class_axis is {class_axis!r}, expected 1, -1 or None.")
+        if class_axis is not None and not (isinstance(class_axis, int) and class_axis in (1, -1)):
+            raise InputError(f"class_axis is {checks.shown(class_axis)}, expected 1, -1 or None.")
         self.model = model
         self.profile = as_profile(profile)
         self.class_axis = class_axis
         self.outputs = checks.choice(outputs, "outputs", ("logits", "probabilities"))
-        self.per_epoch = bool(per_epoch)
+        self.per_epoch = checks.flag(per_epoch, "per_epoch")
         self.trained = trained
         if trained is not None:
             checks.choice(trained, "trained", ("natural", "balanced"))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stageguard.base import checks
 from stageguard.base.errors import InputError
 from stageguard.formats.outputs import REVIEW_SENTENCE
 from stageguard.guard.decoding import Decoding
@@ -82,6 +83,10 @@ def night_report(
         raise InputError(
             f"the night is a {type(decoding).__name__}, expected a Decoding. Report what decode() returned."
         )
+    if title is not None:
+        _check_text(title, "title")
+    checks.items(notes, "notes", _check_text)
+    checks.items(annotations, "annotations", _check_event)
     expert = None if expert is None else aligned(expert, decoding)
     options = StatisticsOptions(
         lights_off=lights_off,
@@ -116,6 +121,16 @@ def night_report(
         "versions": _versions(decoding),
     }
     return render_page("night.html.j2", context, script="night.js")
+
+
+def _check_text(value: object, where: str) -> None:
+    if not isinstance(value, str):  # of any characters: a page shows what is not printable, too
+        raise InputError(f"{where} is {checks.shown(value)}, expected a text.")
+
+
+def _check_event(value: object, where: str) -> None:
+    if not (hasattr(value, "onset") and hasattr(value, "seconds") and hasattr(value, "text")):
+        raise InputError(f"{where} is {checks.shown(value)}, expected an Event, as read_events returns it.")
 
 
 def _contents(decoding: Decoding, measured: Measured) -> Iterator[tuple[str, str]]:

@@ -136,6 +136,8 @@ def _run_chunks(
     *,
     works_too: bool = False,
 ) -> Generator[list[Result], None, None]:
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise SystemExit(1)  # a worker that runs the whole script again; its parent says why
     # a fresh interpreter per worker: a forked one may inherit locks held by NumPy's threads
     context = multiprocessing.get_context("spawn")
     with sparing_children():  # the first event starts a process that tracks semaphores

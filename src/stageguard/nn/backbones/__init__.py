@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 from stageguard.base import checks
 from stageguard.base.errors import InputError, did_you_mean
 from stageguard.base.records import dataclass
+from stageguard.night.stages import MAX_STAGES
 
 if TYPE_CHECKING:
     from torch import nn
@@ -38,6 +39,7 @@ CONTRACT = ("n_frames", "n_features", "n_stages", "training_length")
 # Arguments that follow from the features and cannot be options of a network.
 SET_BY_FEATURES = ("name", "n_frames", "n_features", "n_stages", "epoch_seconds")
 WIDEST = 100
+MOST_INPUTS = 1_000_000_000  # frames, or features: the sizes of layers stay countable
 
 
 def backbones() -> list[str]:
@@ -88,11 +90,12 @@ def build_backbone(
     """
     name, build = _find(name)
     given: dict[str, Any] = {
-        "n_frames": checks.count(n_frames, "n_frames"),
-        "n_features": checks.count(n_features, "n_features"),
-        "n_stages": checks.count(n_stages, "n_stages", low=2),
+        "n_frames": checks.count(n_frames, "n_frames", high=MOST_INPUTS),
+        "n_features": checks.count(n_features, "n_features", high=MOST_INPUTS),
+        "n_stages": checks.count(n_stages, "n_stages", low=2, high=MAX_STAGES),
     }
     width = checks.number(width, "width", positive=True, high=WIDEST)
+    depth = None if depth is None else checks.count(depth, "depth")
     sizes = {"width": width, "depth": depth, "small": checks.flag(small, "small")}
     given |= {key: value for key, value in sizes.items() if value != _DEFAULTS[key]}
     _check_options(name, build, {**given, **options})

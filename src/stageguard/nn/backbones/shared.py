@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from math import inf, sqrt
+from math import sqrt
 from typing import Any, ClassVar
 
 from stageguard.base import checks
@@ -12,6 +12,7 @@ from stageguard.nn.pytorch import Tensor, functional, nn, torch
 
 # Epochs with at least this many frames are raw samples; with fewer, frames are columns of a spectrogram.
 RAW_FRAMES = 200
+DEEPEST = 1000  # layers or levels
 
 
 class Backbone(nn.Module):
@@ -55,7 +56,7 @@ class Backbone(nn.Module):
         self.width, self.depth, self.small, self.epoch_seconds = width, depth, small, epoch_seconds
         self.training_length: int | None = None
 
-    def depth_or(self, default: int, high: float = inf) -> int:
+    def depth_or(self, default: int, high: int = DEEPEST) -> int:
         """Return the depth option, or the network's default."""
         return checks.count(default if self.depth is None else self.depth, "depth", high=high)
 
