@@ -1,12 +1,19 @@
 from __future__ import annotations
 
+import time
 import tomllib
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stageguard.base.files import toml_text
+from stageguard.base.errors import StageGuardError
+from stageguard.base.toml import parse_toml, toml_text
+from stageguard.datasets import radar
+from stageguard.nn.options import read_config
+from stageguard.profile.profile import Profile
+from stageguard.signals.features import Recipe
+from stageguard.study.config import read_study
 
 plain = st.text() | st.integers() | st.floats(allow_nan=False) | st.booleans()
 values = st.recursive(plain, lambda v: st.lists(v, max_size=5) | st.dictionaries(st.text(), v, max_size=5))
@@ -45,3 +52,44 @@ def test_keys_keep_their_order():
 def test_what_toml_cannot_hold_is_refused(value):
     with pytest.raises(TypeError, match="not TOML serializable"):
         toml_text({"key": value})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ".".join(["a"] * 1_000_000) + " = 1",
+        "[" + " . ".join(['"a b"', "'c.d'"] * 500_000) + "]",
+        "table = { " + ".".join([r'"\""'] * 500_000) + " = 1 }",
+        "a = " + "[" * 100_000,
+        "a = " + "9" * 100_000,
+        "a" * 5_000_000,
+        '"' * 1_000_000,
+    ],
+    ids=["key", "quoted key", "key in a table", "nested", "digits", "long", "quotes"],
+)
+def test_what_would_take_hours_to_read_is_refused_at_once(text):
+    began = time.process_time()
+    with pytest.raises(tomllib.TOMLDecodeError):
+        parse_toml(text)
+    assert time.process_time() - began < 5
+
+
+def test_long_lists_and_versions_are_no_keys():
+    text = "See e.g. Fig. 3. " * 100
+    document = {"numbers": [0.5] * 1000, "version": "1.2.3", "text": text, "a": {"b": {"c": 1}}}
+    assert parse_toml(toml_text(document)) == document
+
+
+@pytest.mark.parametrize(
+    "text", ["a = " + "[" * 100_000, "a = " + "9" * 100_000, ".".join("a" * 9999) + " = 1"]
+)
+def test_a_hostile_configuration_is_one_line_in_every_reader(tmp_path, text):
+    (tmp_path / "study.toml").write_text(text)
+    mapping = tmp_path / "stageguard.toml"
+    mapping.write_text(text)
+    for read in (read_config, Profile.load, Recipe.load, read_study):
+        with pytest.raises(StageGuardError, match="TOML") as caught:
+            read(tmp_path / "study.toml")
+        assert len(str(caught.value).splitlines()) == 1
+    with pytest.raises(StageGuardError, match="TOML"):
+        list(radar._parse(mapping, tmp_path))

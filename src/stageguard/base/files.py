@@ -14,7 +14,6 @@ import json
 import os
 import re
 import stat
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count, islice
@@ -167,36 +166,6 @@ def faults_named(name: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise FileFormatError(f"{name}: cannot be read ({fault_text(error)}). Is it damaged?") from error
-
-
-def read_toml(path: Path, what: str) -> dict[str, Any]:
-    """Return a TOML document (`what`: "a profile"); a missing file raises Python's own FileNotFoundError."""
-    try:
-        data = read_file(path, "TOML")
-    except IsADirectoryError:
-        raise file_error(path, "is a folder, expected a .toml file.") from None
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise file_error(path, f"cannot be read: {error.strerror or error}.") from None
-    if not data.strip():
-        raise file_error(path, f"the file is empty ({len(data)} bytes), expected {what} in TOML.")
-    try:
-        return tomllib.loads(data.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        reason = f"not a text file (byte {error.start} is not UTF-8), expected {what} in TOML."
-    except RecursionError:
-        reason = f"tables or lists are nested too deeply, expected {what}."
-    except ValueError as error:  # also a number of more digits than Python reads
-        reason = f"not valid TOML: {error}."
-    raise file_error(path, reason)
-
-
-def toml_text(document: Mapping[str, object]) -> str:
-    """Return a document as TOML that reads back equal, its keys in their order."""
-    import tomli_w  # here, so that `import stageguard` loads numpy only
-
-    return tomli_w.dumps(document)
 
 
 def file_error(path: Path | str, *reason: object, code: str = "") -> FileFormatError:

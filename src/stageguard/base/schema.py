@@ -19,7 +19,8 @@ from typing import Any, TypeVar
 
 from stageguard.base import checks
 from stageguard.base.errors import InputError
-from stageguard.base.files import toml_text, write_text_atomic
+from stageguard.base.files import write_text_atomic
+from stageguard.base.toml import toml_text
 
 Table = TypeVar("Table")
 Made = TypeVar("Made")

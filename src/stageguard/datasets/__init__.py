@@ -17,9 +17,10 @@ from urllib.parse import quote, urlencode
 from xml.etree.ElementTree import ParseError
 
 from stageguard.base.errors import FileFormatError, InputError, StageGuardError, did_you_mean
-from stageguard.base.files import parse_json, read_toml
+from stageguard.base.files import parse_json
 from stageguard.base.lazy import load
 from stageguard.base.records import dataclass
+from stageguard.base.toml import read_toml
 from stageguard.formats.xml import children, local_name, text_of
 from stageguard.night.recording import Recording
 

@@ -19,6 +19,7 @@ from stageguard.base.errors import FileFormatError, InputError, did_you_mean
 from stageguard.base.extras import library
 from stageguard.base.files import checked_file, is_synthetic, read_text
 from stageguard.base.records import dataclass
+from stageguard.base.toml import parse_toml
 from stageguard.base.units import scale_to
 from stageguard.datasets import Entry
 from stageguard.datasets.samples import Array, broken, hdf5_samples, named, scaled, seen_through, spooled
@@ -458,7 +459,7 @@ def _stage(path: Path, code: Any, stages: Mapping[str, str]) -> str | None:
 
 def _parse(path: Path, folder: Path) -> Iterator[Mapped]:
     try:
-        document = schema.read_table(MappingFile, tomllib.loads(read_text(path, "TOML")))
+        document = schema.read_table(MappingFile, parse_toml(read_text(path, "TOML")))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise broken(path, f"is no TOML ({error}).") from None
     except InputError as error:

@@ -13,6 +13,7 @@ from stageguard.base import checks, schema
 from stageguard.base.errors import FileFormatError, InputError
 from stageguard.base.files import read_text
 from stageguard.base.records import dataclass
+from stageguard.base.toml import parse_toml
 from stageguard.nn.backbones import (
     GENERIC,
     OPTIMISERS,
@@ -147,7 +148,7 @@ class TrainingConfig:
 def read_config(path: Path) -> TrainingConfig:
     """Read a training configuration; paths in it are relative to the file."""
     try:
-        document = tomllib.loads(read_text(path, "TOML"))
+        document = parse_toml(read_text(path, "TOML"))
     except UnicodeDecodeError:
         raise FileFormatError(f"{path.name}: is not UTF-8 text. Expected a TOML file.") from None
     except tomllib.TOMLDecodeError as error:

@@ -71,7 +71,8 @@ class Guarded(nn.Module):
                 f"model is a {type(model).__name__}, expected a torch.nn.Module. For anything else, give its "
                 "probabilities to stageguard.decode."
             )
-        if class_axis is not None and not (isinstance(class_axis, int) and class_axis in (1, -1)):
+        axis: object = class_axis
+        if axis is not None and not (isinstance(axis, int) and axis in (1, -1)):
             raise InputError(f"class_axis is {checks.shown(class_axis)}, expected 1, -1 or None.")
         self.model = model
         self.profile = as_profile(profile)

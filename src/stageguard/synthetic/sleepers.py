@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import field, replace
 from datetime import datetime, timedelta
@@ -15,6 +14,7 @@ import numpy as np
 from stageguard.base.arrays import Floats
 from stageguard.base.files import read_text
 from stageguard.base.records import dataclass
+from stageguard.base.toml import parse_toml
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import AASM5, WNR3, StageScheme
 from stageguard.profile.profile import Profile
@@ -69,7 +69,7 @@ def known_shifts(modality: str) -> Mapping[str, Mapping[str, float]]:
     from lights off to lights on, with the other covariate at its reference. Empty for mice, whose covariates
     have no effect on sleep.
     """
-    shifts: dict[str, dict[str, dict[str, float]]] = tomllib.loads(read_text(SHIFTS_FILE, "TOML"))
+    shifts: dict[str, dict[str, dict[str, float]]] = parse_toml(read_text(SHIFTS_FILE, "TOML"))
     return shifts.get(modality, {})
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
@@ -16,6 +15,7 @@ from stageguard.base.errors import FileFormatError, InputError, did_you_mean
 from stageguard.base.files import read_text
 from stageguard.base.records import dataclass
 from stageguard.base.schema import plain_table, read_table
+from stageguard.base.toml import parse_toml
 from stageguard.signals.modalities import modality_of
 
 FOLDER = Path(__file__).with_name("recipes")
@@ -139,7 +139,7 @@ def _built_in(name: str) -> Recipe:
 
 def _from_file(path: Path) -> Recipe:
     try:
-        document = tomllib.loads(read_text(path, "TOML", encoding="utf-8-sig"))
+        document = parse_toml(read_text(path, "TOML", encoding="utf-8-sig"))
         return Recipe(document)
     except FileFormatError:  # already names the file
         raise
