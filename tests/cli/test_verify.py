@@ -179,6 +179,14 @@ def test_malformed_values_of_a_record_are_one_line(run, decoded, key, value):
         assert "unexpected" not in ran.err
 
 
+def test_a_recorded_name_that_no_file_can_have_is_said_to_be_edited(run, decoded):
+    path = decoded / "night.hypnogram.json"
+    edit(path, lambda own: own["input"].update(file="x" * 5000))
+    assert error_line(run("verify", path)) == (
+        "night.hypnogram.json: records a file name that is too long, so it was edited."
+    )
+
+
 def test_malformed_pins_are_said_to_be_edited(run, decoded):
     path = decoded / "night.hypnogram.json"
     edit(path, lambda own: own["options"].update(pins={"abc": "R"}))

@@ -9,6 +9,7 @@ import json
 import pickle
 import re
 import stat
+import sys
 import zipfile
 from dataclasses import fields
 from functools import partial
@@ -190,6 +191,44 @@ def test_links_are_not_unpacked(tmp_path):
         archive.writestr(info, "/etc/passwd")
     with pytest.raises(FileFormatError, match="leads out of its folder"):
         unpack_archive(tmp_path / "a.zip")
+
+
+def named(*names: str, kind: int = zipfile.ZIP_DEFLATED) -> bytes:
+    """An archive whose members have names that no program would give them."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", kind) as archive:
+        for number, name in enumerate(names):
+            info = zipfile.ZipInfo("x")
+            info.filename, info.compress_type = name, kind
+            archive.writestr(info, bytes(range(256)) * (number + 1))
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "error"),
+    [
+        (named("."), "which leads out of its folder"),
+        (named("a", "a/b"), "cannot unpack .+ at .+/a"),
+        (named("x" * 300), "cannot unpack .+ at .+/"),
+        (named("x/" * 3000 + "y"), "cannot unpack .+ at .+/"),
+        (named("é.mat").replace("é".encode(), b"\xc3\xff"), "cannot be unpacked .+ Fetch it again"),
+        *(
+            (whole[:80] + bytes([whole[80] ^ 255]) + whole[81:], "cannot be unpacked .+ Fetch it again")
+            for whole in (named("x", kind=kind) for kind in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA))
+        ),
+    ],
+    ids=["dot", "file and folder", "long name", "deep", "no UTF-8", "bzip2", "lzma"],
+)
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has other limits of names")
+def test_a_strange_archive_is_one_line(tmp_path, content, error):
+    (tmp_path / "a.zip").write_bytes(content)
+    with pytest.raises(StageGuardError, match=error):
+        unpack_archive(tmp_path / "a.zip")
+
+
+def test_a_member_without_a_name_is_left_out(tmp_path):
+    (tmp_path / "a.zip").write_bytes(named("", "x"))
+    assert unpack_archive(tmp_path / "a.zip") == (tmp_path / "a" / "x",)
 
 
 def test_a_file_that_is_there_is_kept_if_it_is_the_same(tmp_path):

@@ -147,6 +147,21 @@ def test_a_workbook_that_is_none_is_named(tmp_path):
         read_workbook(tmp_path / "subjects.xlsx")
 
 
+@pytest.mark.parametrize(
+    ("sheet", "error"),
+    [
+        ('<x><sheetData><row><c r="ZZZZZZZ1"><v>1</v></c></row></sheetData></x>', "has a cell in column 8,"),
+        ("<x><sheetData>", r"cannot be read \(ParseError"),
+        ('<!DOCTYPE x [<!ENTITY y "z">]><x>&y;</x>', r"cannot be read \(DTDForbidden"),
+    ],
+)
+def test_a_hostile_workbook_is_one_line(tmp_path, sheet, error):
+    with zipfile.ZipFile(tmp_path / "subjects.xlsx", "w") as archive:
+        archive.writestr("xl/worksheets/sheet1.xml", sheet)
+    with pytest.raises(FileFormatError, match=rf"subjects\.xlsx: {error}"):
+        read_workbook(tmp_path / "subjects.xlsx")
+
+
 def write_arrays(path, **arrays):
     if path.suffix == ".npz":
         np.savez_compressed(path, **arrays)

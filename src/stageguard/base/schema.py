@@ -26,6 +26,7 @@ Table = TypeVar("Table")
 Made = TypeVar("Made")
 Check = Callable[[object, str], Any]
 REQUIRED: Any = MISSING  # in place of a default
+MOST_BINS = 10_000  # of equal width, in a row
 
 
 class Document:
@@ -209,9 +210,10 @@ def _run(value: object, where: str) -> tuple[float, float, float]:
     triple = checks.items(value, where, partial(checks.number, low=0))
     low, high, width = triple if len(triple) == 3 else (0.0, 0.0, 0.0)
     n_bins = (high - low) / width if width else 0.0
-    if n_bins < 1 - 1e-6 or abs(n_bins - round(n_bins)) > 1e-6:
+    if not 1 - 1e-6 <= n_bins <= MOST_BINS or abs(n_bins - round(n_bins)) > 1e-6:
         raise InputError(
-            f"{where} is {checks.shown(value)}, expected [lower, upper, width] in Hz, of whole widths."
+            f"{where} is {checks.shown(value)}, expected [lower, upper, width] in Hz, of 1 to {MOST_BINS:,} "
+            "whole widths."
         )
     return low, high, width
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import lzma
 import shutil
 import stat
 import zipfile
@@ -21,6 +23,7 @@ from stageguard.base.errors import (
     InputError,
     Message,
     MissingExtraError,
+    OutputError,
     OutputExistsError,
     StageGuardError,
 )
@@ -168,22 +171,34 @@ def unpack_archive(archive: Path, *, overwrite: bool = False) -> tuple[Path, ...
             members = [
                 item
                 for item in opened.infolist()
-                if not item.is_dir() and _LITTER.isdisjoint(PurePosixPath(item.filename).parts)
+                if item.filename
+                and not item.is_dir()
+                and _LITTER.isdisjoint(PurePosixPath(item.filename).parts)
             ]
             targets = _targets(archive, members)
             wanted = sum(item.file_size for item in members)
             check_space(archive, wanted, f"cannot unpack {archive}: it needs {wanted:,} bytes")
             for item, destination in zip(members, targets, strict=True):
                 _extract(opened, item, destination, overwrite)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        raise broken(archive, f"cannot be unpacked ({error}). Fetch it again.") from error
+    except StageGuardError:
+        raise
+    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, ValueError) as error:
+        raise broken(archive, f"cannot be unpacked ({error!s:.120}). Fetch it again.") from error
+    except OSError as error:
+        if error.errno in (None, errno.EINVAL):  # bz2 cannot read on, or the archive tells a wrong place
+            raise broken(archive, f"cannot be unpacked ({error}). Fetch it again.") from error
+        raise OutputError(
+            f"cannot unpack {archive}: {error.strerror}, at {error.filename!s:.120}."
+        ) from error
     return tuple(targets)
 
 
 def _targets(archive: Path, members: list[zipfile.ZipInfo]) -> list[Path]:
     paths = [PurePosixPath(item.filename) for item in members]
     for item, path in zip(members, paths, strict=True):
-        is_outside = path.is_absolute() or ".." in path.parts or set("\\:") & set(item.filename)
+        is_outside = (
+            not path.parts or path.is_absolute() or ".." in path.parts or set("\\:") & set(item.filename)
+        )
         if is_outside or stat.S_ISLNK(item.external_attr >> 16):
             raise broken(
                 archive, f"holds {item.filename!r}, which leads out of its folder. It is not unpacked."

@@ -13,7 +13,7 @@ import numpy as np
 from defusedxml.ElementTree import fromstring  # type: ignore[import-untyped]
 
 from stageguard.base.errors import InputError
-from stageguard.base.files import checked_file, is_synthetic
+from stageguard.base.files import checked_file, faults_named, is_synthetic
 from stageguard.datasets import Entry
 from stageguard.datasets.radar import MAPPING, find_mapped, find_standard, radar_files
 from stageguard.datasets.samples import broken
@@ -35,6 +35,7 @@ _RECORD = re.compile(r"(sbj\d+)\.edf", re.IGNORECASE)
 _COVARIATES = {"age": "age", "sex": "sex", "gender": "sex", "bmi": "bmi", "ahi": "ahi"}
 Cell = str | float | None
 
+_MOST_COLUMNS = 16_384  # of a spreadsheet
 _LARGEST = 32 << 20  # bytes of one part of a workbook; a table of subjects is never this large
 
 
@@ -158,8 +159,12 @@ def _facts(heads: list[str], row: list[Cell]) -> tuple[str, dict[str, float | st
 
 def read_workbook(path: Path) -> list[list[Cell]]:
     """Return the rows of the first sheet; empty cells are None."""
-    try:
-        with zipfile.ZipFile(checked_file(path, "a list")) as archive:
+    with faults_named(path.name):
+        try:
+            archive = zipfile.ZipFile(checked_file(path, "a list"))
+        except zipfile.BadZipFile:
+            raise broken(path, "is no Excel workbook (.xlsx).") from None
+        with archive:
             names = archive.namelist()
             sheets = sorted(name for name in names if re.fullmatch(r"xl/worksheets/sheet\d+\.xml", name))
             if not sheets:
@@ -167,9 +172,7 @@ def read_workbook(path: Path) -> list[list[Cell]]:
             shared = "xl/sharedStrings.xml"
             texts = [_text(item) for item in _part(path, archive, shared)] if shared in names else []
             rows = [row for data in children(_part(path, archive, sheets[0]), "sheetData") for row in data]
-    except zipfile.BadZipFile:
-        raise broken(path, "is no Excel workbook (.xlsx).") from None
-    return [_row(row, texts) for row in rows]
+            return [_row(path, row, texts) for row in rows]
 
 
 def _part(path: Path, archive: zipfile.ZipFile, name: str) -> Any:
@@ -178,13 +181,15 @@ def _part(path: Path, archive: zipfile.ZipFile, name: str) -> Any:
     return fromstring(archive.read(name), forbid_dtd=True)
 
 
-def _row(row: Any, texts: list[str]) -> list[Cell]:
+def _row(path: Path, row: Any, texts: list[str]) -> list[Cell]:
     cells: list[Cell] = []
     for cell in row:
         letters = re.match(r"[A-Z]*", cell.get("r", ""))
         column = 0
         for letter in letters[0] if letters else "":  # A is 1, Z is 26, AA is 27
             column = column * 26 + ord(letter) - ord("A") + 1
+        if column > _MOST_COLUMNS:
+            raise broken(path, f"has a cell in column {column:,}, expected at most {_MOST_COLUMNS:,}.")
         index = column - 1 if column else len(cells)
         cells += [None] * (index + 1 - len(cells))
         cells[index] = _cell(cell, texts)

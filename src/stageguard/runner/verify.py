@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import warnings
@@ -130,6 +131,10 @@ def errors_of_record(sidecar: Path) -> Iterator[None]:
         yield
     except StageGuardError:
         raise
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:  # no file that can be there has such a name
+            raise
+        raise file_error(sidecar, "records a file name that is too long, so it was edited.") from None
     except MALFORMED as error:
         raise file_error(sidecar, f"is incomplete or was edited ({error!r:.120}).") from None
 
