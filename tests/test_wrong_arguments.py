@@ -11,6 +11,8 @@ STAGES = ("W", "N1", "N2", "N3", "R")
 NIGHT = sg.simulate_night(hours=2, seed=1)
 DECODED = sg.decode(NIGHT.density, "human-psg-5")
 EXPERT = NIGHT.expert
+EEG = sg.Signal("eeg", np.sin(np.arange(7680.0)), 128.0, "uV")
+RECORDED = sg.Recording("a", "b", {"eeg": EEG, "emg": EEG})
 
 
 class Unprintable:
@@ -70,6 +72,12 @@ ITSELF.append(ITSELF)
         (lambda: sg.Series("x", [1.0], 10**400), "values of series 'x' are 1000"),
         (lambda: sg.Recording(Unprintable(), "b", {}), "a recording's id is <tests.Unprintable>"),
         (lambda: sg.Recording("a", "b", None), "signals are None, expected a dict by name"),
+        (lambda: sg.Recording("a", "b", {"eeg": 5}), "signals['eeg'] is 5, expected a Signal"),
+        (lambda: sg.Recording("a", "b", {5: EEG}), "a name of signals is 5, expected text"),
+        (lambda: sg.Recording("a", "b", {}, {"expert": 5}), "scorings['expert'] is 5, expected a Hypnogram"),
+        (lambda: sg.Signal("x", np.zeros(9), 1e-300), "rate_hz of signal 'x' is 1e-300, expected a number"),
+        (lambda: sg.Signal("x", ["a"], 1.0).read(), "samples of signal 'x' are ['a'], expected an array"),
+        (lambda: sg.features(RECORDED, "accusleep", calibration=0), "calibration is 0, expected a Hypnogram"),
         (lambda: sg.stage(None, None), "model is None, expected the folder of a network"),
     ],
 )

@@ -17,6 +17,8 @@ from stageguard.base.errors import InputError
 from stageguard.base.records import dataclass
 from stageguard.night.hypnogram import Hypnogram
 
+SLOWEST_HZ, FASTEST_HZ = 1e-4, 1e9  # a sample in three hours; a billion in a second
+
 
 class Samples(Protocol):
     """Samples that may stay in a file until a slice of them is read."""
@@ -53,7 +55,9 @@ class Signal:
     def __post_init__(self) -> None:
         """Check the rate, and that there is one row of numbers."""
         checks.text(self.name, "a signal's name")
-        rate_hz = checks.number(self.rate_hz, f"rate_hz of signal {self.name!r}", positive=True)
+        what = f"rate_hz of signal {self.name!r}"
+        rate_hz = checks.number(self.rate_hz, what, positive=True)
+        checks.number(rate_hz, what, low=SLOWEST_HZ, high=FASTEST_HZ)
         object.__setattr__(self, "rate_hz", rate_hz)
         if not hasattr(self.samples, "__getitem__") or isinstance(self.samples, str | Mapping):
             shown = checks.shown(self.samples)
@@ -81,7 +85,8 @@ class Signal:
 
     def read(self, first: int = 0, end: int | None = None) -> Floats:
         """Return samples ``first`` to ``end`` (exclusive) as float64."""
-        return np.asarray(self.samples[first : self.n_samples if end is None else end], dtype=np.float64)
+        samples = self.samples[first : self.n_samples if end is None else end]
+        return _numbers(samples, f"samples of signal {self.name!r}")
 
 
 def _numbers(values: Any, what: str) -> Floats:
@@ -139,6 +144,13 @@ class Series:
         )
 
 
+KINDS: Mapping[str, tuple[type, ...]] = {  # of what a recording holds by name
+    "signals": (Signal, Series),
+    "scorings": (Hypnogram,),
+    "covariates": (object,),
+}
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Recording:
     """One recording of one subject.
@@ -188,6 +200,11 @@ class Recording:
             by_name = getattr(self, what)
             if not isinstance(by_name, Mapping):
                 raise InputError(f"{what} are {checks.shown(by_name)}, expected a dict by name.")
+            for name, value in by_name.items():
+                checks.text(name, f"a name of {what}")
+                if not isinstance(value, KINDS[what]):
+                    kind = KINDS[what][0].__name__
+                    raise InputError(f"{what}[{name!r}] is {checks.shown(value)}, expected a {kind}.")
             object.__setattr__(self, what, MappingProxyType(dict(by_name)))
 
     @property

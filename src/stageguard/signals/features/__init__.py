@@ -210,9 +210,11 @@ def _calibrated(
     has_signal: Mask,
     scaling: Scaling,
     epochs: EpochGrid,
-    calibration: Hypnogram,
+    calibration: Any,
 ) -> tuple[Floats, Floats]:
     """Return mean and spread of the mixture of stages, from the epochs scored in the calibration."""
+    if not isinstance(calibration, Hypnogram):
+        raise InputError(f"calibration is {checks.shown(calibration)}, expected a Hypnogram.")
     if calibration.epoch_seconds != epochs.epoch_seconds:
         raise InputError(
             f"calibration has epochs of {calibration.epoch_seconds:g} s, the features have "
