@@ -11,6 +11,7 @@ STAGES = ("W", "N1", "N2", "N3", "R")
 NIGHT = sg.simulate_night(hours=2, seed=1)
 DECODED = sg.decode(NIGHT.density, "human-psg-5")
 EXPERT = NIGHT.expert
+FITTED = ([NIGHT.density] * 2, [EXPERT] * 2)
 EEG = sg.Signal("eeg", np.sin(np.arange(7680.0)), 128.0, "uV")
 RECORDED = sg.Recording("a", "b", {"eeg": EEG, "emg": EEG})
 
@@ -78,6 +79,15 @@ ITSELF.append(ITSELF)
         (lambda: sg.Signal("x", np.zeros(9), 1e-300), "rate_hz of signal 'x' is 1e-300, expected a number"),
         (lambda: sg.Signal("x", ["a"], 1.0).read(), "samples of signal 'x' are ['a'], expected an array"),
         (lambda: sg.features(RECORDED, "accusleep", calibration=0), "calibration is 0, expected a Hypnogram"),
+        (
+            lambda: sg.fit(*FITTED, base="human-psg-5", groups=[[1, [2]], 3]),
+            "groups: night 0 has none",
+        ),
+        (lambda: sg.fit(*FITTED, base="human-psg-5", keep_accuracy=np.eye(2)), "keep_accuracy is array([[1."),
+        (
+            lambda: sg.fit(*FITTED, base="human-psg-5", learning_curve="no"),
+            "learning_curve is 'no'",
+        ),
         (lambda: sg.stage(None, None), "model is None, expected the folder of a network"),
     ],
 )

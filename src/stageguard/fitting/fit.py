@@ -106,8 +106,9 @@ def fit_report(
     criterion = Criterion(
         checks.number(fragmentation_weight, "fragmentation_weight", low=0.0),
         checks.number(statistics_weight, "statistics_weight", low=0.0),
-        bool(keep_accuracy),
+        checks.flag(keep_accuracy, "keep_accuracy"),
     )
+    with_curve = checks.flag(learning_curve, "learning_curve")
     n_folds, seed = _whole(n_folds, "n_folds", 2), _whole(seed, "seed", 0)
     if cohort is not None:
         checks.text(cohort, "cohort", empty=False)
@@ -137,7 +138,7 @@ def fit_report(
         return _counted(material, recipe, naming, n_folds)
     _check_enough(material)
     choosing = Choosing(recipe, criterion, n_folds, seed, executor=executor)
-    return _cross_validated(material, choosing, naming, progress, with_curve=bool(learning_curve))
+    return _cross_validated(material, choosing, naming, progress, with_curve=with_curve)
 
 
 def _takes_the_arguments_of(

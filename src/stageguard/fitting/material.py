@@ -249,9 +249,10 @@ def _names(values: Any, what: str, n_nights: int) -> list[str]:
         if isinstance(name, float | np.floating) and float(name).is_integer():
             name = int(name)
         names.append(str(name).strip())
-        if np.ndim(name) or name is None or names[-1].casefold() in ("", "nan", "none", "<na>", "nat"):
+        is_blank = names[-1].casefold() in ("", "nan", "none", "<na>", "nat")
+        if checks.n_dimensions(name) not in (0, None) or name is None or is_blank:
             raise InputError(
-                f"{what}: night {i} has none ({name!r}), expected the name of whom it belongs to."
+                f"{what}: night {i} has none ({checks.shown(name)}), expected the name of whom it belongs to."
             )
     return names
 
