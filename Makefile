@@ -86,7 +86,7 @@ fuzz: tools
 	$(VENV)/$(BIN)/cmake --build $(SANITIZED)
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 \
 		STAGEGUARD_SANITIZED="$$(ls $(SANITIZED)/_native*.so)" PYTHONPATH=robustness \
-		$(VENV)/$(BIN)/python -m pytest -p sanitized_core --hypothesis-profile fuzz tests/guard \
+		$(VENV)/$(BIN)/python -m pytest -p sanitized_core --hypothesis-profile fuzz --numprocesses auto tests/guard \
 		--ignore tests/guard/test_kernels_memory.py
 	$(VENV)/$(BIN)/python robustness/fuzz_readers.py
 

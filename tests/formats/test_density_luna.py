@@ -164,7 +164,7 @@ def test_channels_of_posteriors_in_an_edf(tmp_path):
 def test_an_edf_without_posteriors_is_no_hypnodensity(tmp_path):
     path = write_edf(tmp_path / "n.edf", [channel("EEG C4-M1", 60, 100)])
     with pytest.raises(
-        FileFormatError, match=r"^n\.edf: holds an EDF recording, not EDF with Luna's channels"
+        FileFormatError, match=r"^n\.edf: is EDF, expected a stager's probabilities\. Stage a recording first"
     ):
         sg.read_density(path)
     with pytest.raises(

@@ -41,7 +41,7 @@ def test_numbers_of_a_named_numbering(tmp_path, whose, codes):
 
 def test_numbers_without_a_name_are_refused_with_the_candidates(tmp_path):
     message = complaint(write(tmp_path, "night.txt", lines(["0", "5", "4"])))
-    assert re.findall("format='([a-z-]+)'", message) == ["numbers-rk", "numbers-usleep", "numbers-sleepecg"]
+    assert re.findall("(numbers-[a-z]+) = ", message) == ["numbers-rk", "numbers-usleep", "numbers-sleepecg"]
     only = complaint(write(tmp_path, "night.txt", lines(["0", "1", "5", "9"])))
     assert (
         only

@@ -224,7 +224,7 @@ def test_numbers_ask_whose_they_are_before_they_are_converted(tmp_path, name):
     numbers = [0, 2, 3, 4, 4, 4, 2, 0]
     source = tmp_path / name
     source.write_text(str(numbers) if name == "a.json" else "\n".join(map(str, numbers)))
-    with pytest.raises(FileFormatError, match=r"tools number stages differently|Say which with format"):
+    with pytest.raises(FileFormatError, match=r"tools number stages differently|Name the right one"):
         sg.convert(source, tmp_path / "a.annot")
     assert not (tmp_path / "a.annot").exists()
     written = sg.convert(source, tmp_path / "a.annot", format="numbers-rk")

@@ -191,7 +191,7 @@ def test_both_implementations_read_and_set_the_same_clock(seed):
     assert ours.tobytes() == theirs.tobytes()
 
 
-@pytest.mark.parametrize("n_stages", [2, 3, 5, 8])
+@pytest.mark.parametrize("n_stages", [2, 3, 4, 5])
 def test_both_implementations_decode_with_the_clock_that_a_path_sets(n_stages):
     rng = np.random.default_rng([19, n_stages])
     stay, change, minimum = rules_of(rng, n_stages, 2, (0.4,))
@@ -212,7 +212,7 @@ def test_both_implementations_decode_with_the_clock_that_a_path_sets(n_stages):
 
 
 @pytest.mark.parametrize("longest", [1, 3])
-@pytest.mark.parametrize("n_stages", [2, 3, 5, 8])
+@pytest.mark.parametrize("n_stages", [2, 3, 4, 5])
 def test_a_clock_multiplies_the_first_rows(n_stages, longest):
     rng = np.random.default_rng([13, n_stages, longest])
     stay, change, minimum = rules_of(rng, n_stages, longest, (0.1, 0.5))

@@ -25,6 +25,7 @@ piece = np.full((2_000_000, 2), 0.5)
 pieces, stay, change = [piece] * len(table), np.zeros((1, 2)), np.zeros((1, 4))
 streams = np.ones((len(table), 1), dtype=np.uint64)
 ones = np.ones((len(table), 2))
+bouts = np.ones((1, 2)), np.ones((1, 4)), minimum, True  # of products
 flat, regions = np.zeros(len(piece) * len(table), dtype=np.int8), np.array([[0, 5, 9]])
 automaton = [np.arange(2, dtype=np.int32), np.array([0, 1, 2], dtype=np.int32), np.arange(2, dtype=np.int32),
              np.zeros((1, 2)), np.zeros((1, 2)), np.zeros((1, 2))]
@@ -32,8 +33,8 @@ calls = {
     "structured": lambda k: k.structured(pieces, False, table, ones, stay, change, minimum, True, 2),
     "greedy": lambda k: k.greedy(pieces, False, table, ones, stay, change, minimum, True, 1.0, 3, 2),
     "automaton": lambda k: k.automaton(pieces, table, *automaton, 2),
-    "smooth": lambda k: k.smooth(pieces, False, 1e-12, table, ones, stay, change, minimum, True, 2),
-    "draw": lambda k: k.draw(pieces, False, 1e-12, table, ones, stay, change, minimum, True, streams, 2),
+    "smooth": lambda k: k.smooth(pieces, True, 1e-12, table, ones, *bouts, 2),
+    "draw": lambda k: k.draw(pieces, True, 1e-12, table, ones, *bouts, streams, 2),
     "keep_automaton": lambda k: k.keep_automaton(pieces, flat, regions, table, *automaton, 2),
 }
 bound(15)

@@ -22,7 +22,7 @@ from stageguard.formats.hypnogram import (
     stage_column,
 )
 from stageguard.formats.outputs import TSV_SUFFIX
-from stageguard.formats.sniffing import EDF, read_head
+from stageguard.formats.sniffing import EDF, HEAD_BYTES, read_head
 from stageguard.formats.tables.delimited import DELIMITERS, HEADER_SEARCH_LINES, read_text, split_line
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
@@ -259,6 +259,8 @@ def is_hypnogram(path: Path, scheme: StageScheme | None = None) -> bool:
         return error.code == "ambiguous-format"
     custom_names = () if scheme is None else scheme.names
     for line in lines[:HEADER_SEARCH_LINES]:
+        if len(line) > HEAD_BYTES:
+            return False  # too wide for a scoring
         heads = [split_line(line, mark) for mark in DELIMITERS]
         named = [[canonical_name(cell) or cell in custom_names for cell in head] for head in heads]
         if any(sum(map(bool, names)) > 1 for names in named):
