@@ -88,6 +88,13 @@ ITSELF.append(ITSELF)
             lambda: sg.fit(*FITTED, base="human-psg-5", learning_curve="no"),
             "learning_curve is 'no'",
         ),
+        (lambda: sg.combine(np.array(0.5)), "densities is array(0.5), expected"),
+        (
+            lambda: sg.combine([NIGHT.density], weights=[np.timedelta64(1, "s")]),
+            "a weight is np.timedelta64(",
+        ),
+        (lambda: sg.among_experts(EXPERT, range(10**12)), "experts are range(0, 1000000000000), expected"),
+        (lambda: sg.cohort_report(b"abc"), "nights are b'abc', expected a dict"),
         (lambda: sg.stage(None, None), "model is None, expected the folder of a network"),
     ],
 )

@@ -125,7 +125,7 @@ def number(
     value: object, where: str, *, low: float = -inf, high: float = inf, positive: bool = False
 ) -> float:
     """Return a finite real number within ``[low, high]`` as float; ``True`` is not a number."""
-    if isinstance(value, bool) or not isinstance(value, Real):
+    if isinstance(value, bool | np.timedelta64) or not isinstance(value, Real):
         raise InputError(f"{where} is {shown(value)}, expected a number.")
     try:
         result = float(value) + 0.0  # -0.0 becomes 0.0, so that equal numbers are written alike
@@ -167,7 +167,11 @@ def choice(value: object, where: str, options: Iterable[str]) -> str:
 
 def whole(value: object, where: str, *, low: int = 0, high: float = inf) -> int:
     """Return a whole number within ``[low, high]``; refuse ``True`` and 5.0."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or not low <= int(value) <= high:
+    if (
+        isinstance(value, bool | np.timedelta64)
+        or not isinstance(value, Integral)
+        or not low <= int(value) <= high
+    ):
         span = f"of at least {low}" if high == inf else f"from {low} to {high}"
         raise InputError(f"{where} is {shown(value)}, expected a whole number {span}.")
     return int(value)

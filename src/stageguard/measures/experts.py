@@ -277,7 +277,7 @@ def _accuracy(first: Labels, second: Labels) -> float:
 
 def _paired(night: Any, experts: Any) -> tuple[list[Any], list[list[Hypnogram]]]:
     """Return nights and panels as two lists of one length."""
-    if not isinstance(experts, Sequence) or isinstance(experts, str):
+    if not isinstance(experts, Sequence) or isinstance(experts, str | range):
         raise InputError(f"experts are {checks.shown(experts)}, expected a list of hypnograms.")
     if not isinstance(night, list | tuple):
         return [night], [list(experts)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -124,6 +124,6 @@ def _weights(weights: Sequence[float] | None, n_parts: int) -> Floats:
 
 
 def _listed(given: Any, what: str, expected: str) -> tuple[Any, ...]:
-    if isinstance(given, Night) or not isinstance(given, Collection):
+    if isinstance(given, Night) or not checks.has_items(given):
         raise InputError(f"{what} is {checks.shown(given)}, expected {expected}.")
     return tuple(given)

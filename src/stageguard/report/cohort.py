@@ -105,7 +105,7 @@ def cohort_report(
         if given is not None and not isinstance(given, Mapping):
             raise InputError(f"{what} are {checks.shown(given)}, expected a dict by the name of the night.")
     given_nights: Any = nights
-    if isinstance(given_nights, str) or not isinstance(given_nights, Iterable):
+    if isinstance(given_nights, str | bytes) or not isinstance(given_nights, Iterable):
         raise InputError(f"nights are {checks.shown(nights)}, expected a dict by the name of the night.")
     rows: dict[str, CohortRow] = {}
     failures = []
