@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stageguard.base.errors import StageGuardError
-from stageguard.base.toml import parse_toml, toml_text
+from stageguard.base.schema import parse_toml, toml_text
 from stageguard.datasets import radar
 from stageguard.nn.options import read_config
 from stageguard.profile.profile import Profile

@@ -20,7 +20,7 @@ from stageguard.base.errors import FileFormatError, InputError, StageGuardError,
 from stageguard.base.files import parse_json
 from stageguard.base.lazy import load
 from stageguard.base.records import dataclass
-from stageguard.base.toml import read_toml
+from stageguard.base.schema import read_toml
 from stageguard.formats.xml import children, local_name, text_of
 from stageguard.night.recording import Recording
 

@@ -19,7 +19,7 @@ from stageguard.base.errors import FileFormatError, InputError, did_you_mean
 from stageguard.base.extras import library
 from stageguard.base.files import checked_file, is_synthetic, read_text
 from stageguard.base.records import dataclass
-from stageguard.base.toml import parse_toml
+from stageguard.base.schema import parse_toml
 from stageguard.base.units import scale_to
 from stageguard.datasets import Entry
 from stageguard.datasets.samples import Array, broken, hdf5_samples, named, scaled, seen_through, spooled

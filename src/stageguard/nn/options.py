@@ -13,7 +13,7 @@ from stageguard.base import checks, schema
 from stageguard.base.errors import FileFormatError, InputError
 from stageguard.base.files import read_text
 from stageguard.base.records import dataclass
-from stageguard.base.toml import parse_toml
+from stageguard.base.schema import parse_toml
 from stageguard.nn.backbones import (
     GENERIC,
     OPTIMISERS,

@@ -11,8 +11,7 @@ from stageguard.base import checks
 from stageguard.base.errors import CohortError, FileFormatError, InputError, ProfileError, did_you_mean
 from stageguard.base.lazy import load
 from stageguard.base.records import dataclass
-from stageguard.base.schema import Document
-from stageguard.base.toml import read_toml
+from stageguard.base.schema import Document, read_toml
 from stageguard.night.stages import StageScheme
 from stageguard.profile.fingerprint import Fingerprint
 from stageguard.profile.parts import (

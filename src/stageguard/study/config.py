@@ -11,7 +11,7 @@ from typing import Any, Literal
 from stageguard.base import checks, schema
 from stageguard.base.errors import FileFormatError, InputError, MissingFileError
 from stageguard.base.records import dataclass
-from stageguard.base.toml import read_toml
+from stageguard.base.schema import read_toml
 from stageguard.night.stages import SCHEMES, StageScheme
 from stageguard.nn.backbones import backbones
 from stageguard.nn.options import LARGEST_SEED, TrainingOptions

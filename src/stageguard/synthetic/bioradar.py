@@ -14,7 +14,7 @@ import numpy as np
 
 from stageguard.base.arrays import Floats, Floats32
 from stageguard.base.files import SYNTHETIC_WORD
-from stageguard.base.toml import toml_text
+from stageguard.base.schema import toml_text
 from stageguard.base.version import __version__
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Signal

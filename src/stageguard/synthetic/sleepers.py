@@ -14,7 +14,7 @@ import numpy as np
 from stageguard.base.arrays import Floats
 from stageguard.base.files import read_text
 from stageguard.base.records import dataclass
-from stageguard.base.toml import parse_toml
+from stageguard.base.schema import parse_toml
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import AASM5, WNR3, StageScheme
 from stageguard.profile.profile import Profile

@@ -14,8 +14,7 @@ from stageguard.base import checks, schema
 from stageguard.base.errors import FileFormatError, InputError, did_you_mean
 from stageguard.base.files import read_text
 from stageguard.base.records import dataclass
-from stageguard.base.schema import plain_table, read_table
-from stageguard.base.toml import parse_toml
+from stageguard.base.schema import parse_toml, plain_table, read_table
 from stageguard.signals.modalities import modality_of
 
 FOLDER = Path(__file__).with_name("recipes")
