@@ -349,3 +349,9 @@ def test_a_study_without_a_small_version_says_so(tmp_path):
     path.write_text('name = "mine"\n')
     with pytest.raises(FileFormatError, match=r"mine.toml: has no table \[smoke\]"):
         read_study(path, smoke=True)
+
+
+def test_a_smoke_that_is_no_table_is_one_line(tmp_path):
+    (tmp_path / "study.toml").write_text('smoke = "yes"')
+    with pytest.raises(FileFormatError, match=r"study\.toml: smoke is no table, expected \[smoke\]"):
+        read_study(tmp_path / "study.toml", smoke=True)

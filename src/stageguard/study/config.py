@@ -194,6 +194,8 @@ def read_study(path: str | Path, *, smoke: bool = False) -> StudyConfig:
     smaller = document.pop("smoke", None)
     if smoke and smaller is None:
         raise FileFormatError(f"{path.name}: has no table [smoke]. Add one, or run the whole study.")
+    if smaller is not None and not isinstance(smaller, dict):
+        raise FileFormatError(f"{path.name}: smoke is no table, expected [smoke] with keys to replace.")
     if smoke:
         document = merged(document, smaller) | {"smoke": True}
     try:
