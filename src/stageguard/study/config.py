@@ -194,9 +194,9 @@ def read_study(path: str | Path, *, smoke: bool = False) -> StudyConfig:
     smaller = document.pop("smoke", None)
     if smoke and smaller is None:
         raise FileFormatError(f"{path.name}: has no table [smoke]. Add one, or run the whole study.")
-    if smaller is not None and not isinstance(smaller, dict):
+    if not isinstance(smaller, dict | None):
         raise FileFormatError(f"{path.name}: smoke is no table, expected [smoke] with keys to replace.")
-    if smoke:
+    if smoke and smaller is not None:
         document = merged(document, smaller) | {"smoke": True}
     try:
         return study_of(document)
