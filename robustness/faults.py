@@ -186,9 +186,14 @@ def differences(case: Case, undisturbed: Path, killed: Path) -> list[str]:
 
 
 def kill_and_go_on(case: Case, folder: Path, seconds: float, rng: random.Random) -> int:
-    """Kill at random moments of a run that takes so long undisturbed; returns how many kills hit."""
+    """Kill at random moments of a run that takes so long undisturbed; returns how many kills hit.
+
+    A kill that comes after the end is repeated, up to three tries per kill.
+    """
     n_hits = 0
-    for _ in range(case.n_kills):
+    for _ in range(3 * case.n_kills):
+        if n_hits == case.n_kills:
+            break
         process = subprocess.Popen(
             [*STAGEGUARD, *map(str, case.arguments(folder))],
             stdout=subprocess.DEVNULL,
