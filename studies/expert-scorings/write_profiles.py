@@ -317,8 +317,9 @@ def paper_cautions(name: str, paper: dict, words: dict) -> list[dict]:
     wording = "three" if "transitions" in own else "two"
     fill = {"epoch": f"{own['epoch_seconds']:g}"}
     return [
-        caution(entry, entry[wording].format(**fill), species, words)
+        caution({**entry, "cohort": cohort}, entry[wording].format(**fill), species, words)
         for entry in paper["cautions"]
+        for cohort in (entry["cohort"], *entry.get("also", ()))
         if not (species == "mouse" and entry["cohort"] == "children")
     ]
 
@@ -342,7 +343,8 @@ def paper_provenance(own: dict, results: dict, paper: dict) -> dict:
         "rare": "table 'Physiologically rare transitions by modality'",
         "min_bout_seconds": "section 'Duration Constraints', epochs times epoch length",
         "flip_flop": "section 'Duration Constraints'",
-        "not_for": "checklist of section 'Scope and Applicability to Pathological Populations', reworded",
+        "not_for": "checklist of section 'Scope and Applicability to Pathological Populations', reworded; "
+        "fragmented sleep under its other names is ours",
         "caution": paper["caution"],
     }
     if "transitions" not in own:

@@ -241,9 +241,11 @@ def test_bad_options_are_one_line(run, night, arguments, expected):
     assert error_line(run("decode", night, *arguments)).startswith(expected)
 
 
-def test_a_cohort_that_no_caution_concerns_is_said(run, night):
+def test_a_cohort_without_a_known_caution_is_said_with_those_that_have_one(run, night):
     ran = run("decode", night, "-p", "human-psg-5", "--cohort", "chess players")
-    assert "no caution of the profile concerns cohort 'chess players'" in ran.out.replace("\n", " ")
+    said = " ".join(ran.out.split())
+    assert "no caution is known for 'chess players'; profile human-psg-5 has one for infants, " in said
+    assert all(caution.cohort in said for caution in sg.Profile.load("human-psg-5").not_for)
 
 
 def test_output_must_be_a_folder(run, night, tmp_path):

@@ -15,7 +15,7 @@ from scored_nights import Cohort, certain, cohort, fit_report, shifted
 from stageguard.base.errors import StageGuardWarning
 from stageguard.fitting.candidates import ARGMAX, Candidate
 from stageguard.fitting.cross_validation import Criterion, Selection, _judge, split
-from stageguard.fitting.document import _deed
+from stageguard.fitting.document import _cautions, _deed
 from stageguard.fitting.fit import decide
 from stageguard.fitting.learning_curve import CurvePoint, LearningCurve
 from stageguard.fitting.material import read_material
@@ -131,6 +131,12 @@ def test_cautions_say_what_the_fitted_profile_does_not_what_its_base_does(report
         assert caution.reason.startswith("The profile was fitted on nights of 'our lab', and ")
         assert _deed(fitted.to_dict()) in caution.reason
         assert "0.0986" not in caution.reason  # the limit of the base
+
+
+def test_a_profile_fitted_on_a_cohort_has_no_caution_for_it():
+    kept = {entry["cohort"] for entry in _cautions(sg.Profile.load("human-psg-5"), "mild OSA", {})}
+    assert "insomnia" in kept
+    assert "sleep apnoea" not in kept
 
 
 def test_what_a_profile_does_is_told_by_its_fields():

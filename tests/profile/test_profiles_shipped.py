@@ -130,8 +130,51 @@ def test_children_are_cautioned_and_ordinary_adults_are_not(name: str) -> None:
     caution = profile.caution_for("pediatric")
     assert caution is not None
     assert caution.action == ("refuse" if name in PUBLISHED else "warn")
-    for cohort in ("healthy adults", "mild OSA", "adults"):
+    for cohort in ("healthy adults", "controls", "adults"):
         assert profile.caution_for(cohort) is None
+
+
+# As people write them: British and American, singular and plural, abbreviated, with words around.
+FRAGMENTED = {
+    "sleep apnoea": (
+        "apnoea", "apnea", "Sleep Apnea", "mild OSA", "OSA", "OSAS", "OSAHS", "obstructive sleep apnoea",
+        "moderate-to-severe OSA", "severe apnoea", "central sleep apnea", "CSA", "SDB", "UARS", "apneic",
+        "sleep-disordered breathing", "sleep_apnea_patients", "apnoeics", "hypopnoea",
+    ),
+    "insomnia": ("Insomnia", "insomniacs", "chronic insomnia", "insomnia disorder", "poor sleepers"),
+    "periodic limb movements": (
+        "PLMD", "PLMS", "PLM", "RLS", "RLS/PLMD", "restless legs syndrome", "restless leg",
+        "periodic limb movement disorder", "periodic leg movements", "Willis-Ekbom disease",
+    ),
+    "RBD": ("iRBD", "REM sleep behavior disorder", "REM sleep behaviour disorder", "RSWA"),
+    "neurodegeneration": (
+        "Parkinson", "Parkinson's disease", "parkinsonian", "PD", "Alzheimer’s", "dementia", "MCI", "DLB",
+        "MSA",
+    ),
+    "severe fragmentation": (
+        "fragmented sleep", "sleep fragmentation", "high arousal index", "epilepsy", "epileptic", "PTSD",
+        "chronic pain", "fibromyalgia", "ICU",
+    ),
+    "narcolepsy": ("NT1", "narcoleptics", "idiopathic hypersomnia", "cataplexy"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FITTED + PUBLISHED)
+@pytest.mark.parametrize("meant", FRAGMENTED)
+def test_cohorts_whose_finding_is_fragmentation_are_cautioned_under_every_name(name: str, meant: str) -> None:
+    profile = Profile.load(name)
+    caution = profile.caution_for(meant)
+    assert caution is not None
+    assert caution.cohort == meant
+    assert [said for said in FRAGMENTED[meant] if profile.caution_for(said) != caution] == []
+
+
+@pytest.mark.parametrize("name", ["human-psg-5", "human-psg-3", "human-cardiorespiratory-3"])
+@pytest.mark.parametrize("cohort", ["depression", "depressed", "MDD", "major depressive disorder", "bipolar"])
+def test_clock_stops_where_early_rem_is_the_finding(name: str, cohort: str) -> None:
+    caution = Profile.load(name).caution_for(cohort)
+    assert caution is not None
+    assert not caution.clock
 
 
 # Published profiles

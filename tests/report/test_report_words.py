@@ -170,7 +170,7 @@ def test_warnings_are_those_of_decoding():
     result = decode(one_hot(flips, confidence=0.5), banded(not_for=[caution]), cohort="nt1")
     assert result.changed_share > 0.1
     first, second, *early = words.warnings_of(result, measure(result, None, StatisticsOptions()))
-    assert first == "The profile is not made for “nt1”: Sudden REM is real there."
+    assert first == "The profile has a caution for “nt1”: Sudden REM is real there."
     assert second.startswith(
         f"{100 * result.changed_share:.1f} % of scored epochs were changed, more than 10 %"
     )

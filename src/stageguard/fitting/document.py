@@ -32,6 +32,7 @@ from stageguard.measures.intervals import DEFAULT_LEVEL, coverage, errors, inter
 from stageguard.measures.statistics import FIRST_REM_SECONDS, sleep_statistics
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.profile.fingerprint import Features, Fingerprint
+from stageguard.profile.parts import words_of
 from stageguard.profile.profile import Profile
 
 MODEL_DRAWS = 100
@@ -151,11 +152,11 @@ def _cautions(base: Profile, cohort: str | None, document: Mapping[str, Any]) ->
         return inherited
     fitted_on = "nights whose cohort is not said" if cohort is None else f"nights of {cohort!r}"
     reason = f"The profile was fitted on {fitted_on}, and {_deed(document)} Look at the argmax too."
-    fitted_cohort = "" if cohort is None else cohort.casefold()
+    fitted_cohort = () if cohort is None else words_of(cohort)
     return [
-        {**caution, "reason": reason}
-        for caution in inherited
-        if fitted_cohort not in map(str.casefold, (caution["cohort"], *caution.get("aliases", ())))
+        {**entry, "reason": reason}
+        for entry, caution in zip(inherited, base.not_for, strict=True)
+        if not caution.concerns(fitted_cohort)
     ]
 
 

@@ -226,7 +226,8 @@ def check_cohort(profile: Profile, cohort: str | None, *, stacklevel: int) -> No
     caution = profile.caution_for(checks.text(cohort, "cohort", empty=False))
     if caution is None:
         return
-    message = f"profile {profile.name!r} is not made for {cohort!r}: {caution.reason}"
+    speaks = "is not made for" if caution.action == "refuse" else "has a caution for"
+    message = f"profile {profile.name!r} {speaks} {cohort!r}: {caution.reason}"
     if profile.clock is not None and not caution.clock:
         message += " Its clock does not run for them."
     if caution.action == "refuse":

@@ -303,7 +303,8 @@ def assumptions(profile: Profile, given: NightInput) -> tuple[str, ...]:
     if rule is not None and rule.lifts and rule.lift is None and given.options.trained is None:
         assumed.append(UNSAID_TRAINING)
     if cohort is not None and profile.caution_for(cohort) is None and profile.cohort is None:
-        assumed.append(f"no caution of the profile concerns cohort {cohort!r}")
+        listed = ", ".join(caution.cohort for caution in profile.not_for if caution.cohort) or "no cohort"
+        assumed.append(f"no caution is known for {cohort!r}; profile {profile.name} has one for {listed}")
     if profile.cohort is not None:
         assumed += _about_cohort(profile, cohort)
     if not profile.is_by(stager := given.options.stager):

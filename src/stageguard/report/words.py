@@ -152,7 +152,7 @@ def warnings_of(decoding: Decoding, measured: Measured) -> Iterator[str]:
     if decoding.cohort is not None:
         caution = decoding.profile.caution_for(decoding.cohort)
         if caution is not None:
-            yield f"The profile is not made for “{decoding.cohort}”: {caution.reason}"
+            yield f"The profile has a caution for “{decoding.cohort}”: {caution.reason}"
     if decoding.changed_share > decoding.many_changes:
         yield (
             f"{100 * decoding.changed_share:.1f} % of scored epochs were changed, more than "
