@@ -88,6 +88,11 @@ fuzz: tools
 		STAGEGUARD_SANITIZED="$$(ls $(SANITIZED)/_native*.so)" PYTHONPATH=robustness \
 		$(VENV)/$(BIN)/python -m pytest -p sanitized_core --hypothesis-profile fuzz --numprocesses auto tests/guard \
 		--ignore tests/guard/test_kernels_memory.py
+	@set -e; for seed in $$($(VENV)/$(BIN)/python -c "import random; print(*random.sample(range(10**6), 10))"); do \
+		echo "Tests that draw their input, with seed $$seed"; \
+		$(VENV)/$(BIN)/python -m pytest -q -m hypothesis --hypothesis-profile local --hypothesis-seed "$$seed" \
+			--numprocesses auto --dist loadfile; \
+	done
 	$(VENV)/$(BIN)/python robustness/fuzz_readers.py
 
 faults load: tools

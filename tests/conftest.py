@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import warnings
 from pathlib import Path
 from types import ModuleType
@@ -14,6 +15,7 @@ import pytest
 from browser import browser as browser
 from browser import why_not
 from stageguard.base.errors import StageGuardWarning
+from stageguard.runner.stopping import STOPS
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", StageGuardWarning)  # a missing core is said once, in the header below
@@ -24,6 +26,12 @@ hypothesis.settings.register_profile("local", deadline=None)
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True)
 hypothesis.settings.register_profile("fuzz", deadline=None, max_examples=2000)  # `make fuzz`
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+# `nohup make test` and `make test &` ignore signals, and so would every process that a test starts and stops.
+# A handler that does nothing protects the run as well, and is not inherited.
+for _kind in STOPS:
+    if signal.getsignal(_kind) is signal.SIG_IGN:
+        signal.signal(_kind, lambda *_: None)
 
 
 def _compiled() -> ModuleType | None:

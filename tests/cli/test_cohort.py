@@ -344,7 +344,6 @@ def test_an_interrupted_run_goes_on(run, nights, tmp_path, jobs, kind):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # may be ignored where tests run
     )
     deadline = time.monotonic() + 60
     while not any(out.glob("*.json")) and time.monotonic() < deadline:

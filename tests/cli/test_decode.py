@@ -417,7 +417,6 @@ def start_long_run(night, folder, jobs):
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # may be ignored where tests run
     )  # fmt: skip
     deadline = time.monotonic() + 60
     while not any((folder / "out").glob("*.json")) and time.monotonic() < deadline:

@@ -185,7 +185,6 @@ def test_json_is_whole_when_a_signal_comes_between_its_parts(capsys, monkeypatch
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.05)
 
-    ours = signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background ignore it
     with pytest.raises(Stopped), stoppable(), JsonList() as printed:
         printed.add({"n": 1})
         monkeypatch.setattr(terminal, "print", interrupted, raising=False)
@@ -193,7 +192,6 @@ def test_json_is_whole_when_a_signal_comes_between_its_parts(capsys, monkeypatch
             printed.add({"n": 2})
         finally:
             monkeypatch.undo()
-    signal.signal(signal.SIGINT, ours)
     assert json.loads(capsys.readouterr().out) == [{"n": 1}, {"n": 2}]
 
 
@@ -263,6 +261,24 @@ def test_workers_that_cannot_start_are_one_line(nights, tmp_path):
     assert said.startswith("stageguard: processes to work in")
     assert said.endswith("else run it in one process (--jobs 1).")
     assert "want of memory" not in ran.stdout + ran.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX")
+def test_workers_that_are_ended_while_they_run_the_script_again_say_nothing(nights, tmp_path):
+    arguments = ["decode", str(nights), "-p", PROFILE, "-o", str(tmp_path / "out"), "--jobs", "2"]
+    script = tmp_path / "unguarded.py"
+    script.write_text(  # the pool ends all other workers once one has failed
+        "import signal\n"
+        "from stageguard import cli\n"
+        "if __name__ == '__mp_main__':\n"
+        "    cli._run = lambda words: signal.raise_signal(signal.SIGTERM)\n"
+        f"cli.main({arguments!r})\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path
+    )
+    (said,) = ran.stderr.splitlines()
+    assert said.startswith("stageguard: processes to work in")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a folder in use cannot be deleted")

@@ -178,4 +178,4 @@ def test_no_library_is_imported_to_recognise_objects():
         "sg.read_density(np.ones((3, 2)) / 2, stages=['W', 'S'])\n"
         "assert not {'pandas', 'polars', 'torch', 'xarray', 'yasa', 'pyarrow', 'mne'} & set(sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

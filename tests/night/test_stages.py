@@ -62,6 +62,8 @@ ALIASES = {
         "sleep_REM",
         "probability: REM",
     ],
+    "Light": ["Light", "light sleep", "P_light", "Sleep stage light"],
+    "Deep": ["Deep", "deep sleep", "Prob. Deep"],
     "N": ["N", "NREM", "NR", "PP_NR", "non-REM", "NREM sleep", "P_NREM"],
     "S": ["S", "Sleep", "SLEEP", "P_sleep", "Prob. S"],
 }
@@ -82,7 +84,7 @@ def test_what_is_no_stage_has_no_canonical_name(text):
     assert canonical_name(text) is None
 
 
-@given(st.text())
+@given(st.text() | st.sampled_from([*itertools.chain(*ALIASES.values())]).map(str.upper))
 def test_canonical_name_takes_any_text(text):
     assert canonical_name(text) in {*ALIASES, None}
 

@@ -14,15 +14,6 @@ from stageguard.runner.stopping import STOPS, Stopped, sparing_children, stoppab
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX")
 
 
-@pytest.fixture(autouse=True)
-def _heed_signals():
-    """Let no signal be ignored, as Ctrl-C is in the background jobs of a shell."""
-    before = {kind: signal.signal(kind, signal.SIG_DFL) for kind in STOPS}
-    yield
-    for kind, handler in before.items():
-        signal.signal(kind, handler)
-
-
 @pytest.mark.parametrize("kind", STOPS)
 def test_a_signal_is_one_exception_with_the_exit_code_of_shells(kind):
     with pytest.raises(Stopped) as caught, stoppable():

@@ -98,10 +98,8 @@ def joint_of_all(
 
 
 def _normal(quantity: Quantity, values: Floats) -> Floats:
-    """Return `Quantity.normal` of each value."""
-    if quantity.unit.startswith("%"):
-        return np.asarray(np.arcsin(np.sqrt(np.minimum(values, 100.0) / 100.0)))
-    return np.asarray(np.log(values + quantity.log_offset))
+    """Return `Quantity.normal` of each value: NumPy's own logarithm rounds differently on some processors."""
+    return np.array([quantity.normal(value) for value in values.tolist()])
 
 
 def _indicators(

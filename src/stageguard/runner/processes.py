@@ -101,6 +101,11 @@ def run_blocks(
         raise StageGuardError(_fewer()) from None
 
 
+def runs_the_script_again() -> bool:
+    """Whether this process is a worker that runs the caller's script, because its calls are not guarded."""
+    return getattr(multiprocessing.current_process(), "_inheriting", False)
+
+
 def _in_order(
     submit: Callable[[Item], Future[Result]],
     items: Iterable[Item],
@@ -136,8 +141,8 @@ def _run_chunks(
     *,
     works_too: bool = False,
 ) -> Generator[list[Result], None, None]:
-    if getattr(multiprocessing.current_process(), "_inheriting", False):
-        raise SystemExit(1)  # a worker that runs the whole script again; its parent says why
+    if runs_the_script_again():
+        raise SystemExit(1)  # the parent says why
     # a fresh interpreter per worker: a forked one may inherit locks held by NumPy's threads
     context = multiprocessing.get_context("spawn")
     with sparing_children():  # the first event starts a process that tracks semaphores
