@@ -48,6 +48,10 @@ def open_review(folder: Path, profile: str = STRICT, *, scorer: str = "anna", bl
 
 
 def do(review: Review, **action: object):
+    """Perform an action; an agreement is with the stages that the night has."""
+    if action["do"] == "agree" and "stages" not in action:
+        labels = review.now.outcome.labels
+        action["stages"] = labels[int(str(action["first"])) : int(str(action["last"])) + 1].tolist()
     return review.act(action, review.now.state.revision)
 
 

@@ -62,7 +62,7 @@ def test_a_killed_server_goes_on_where_it_was_and_ctrl_c_ends_it_cleanly(tmp_pat
     words = (tmp_path / "night.csv", "--profile", STRICT, "--scorer", "anna")
     first = Started(*words)
     first.act(do="set", first=10, last=14, stage=2)
-    before = first.act(do="looked", first=1, last=2)
+    before = first.act(do="set", first=1, last=2, stage=0)
     assert first.end(signal.SIGKILL)[0] == -signal.SIGKILL
     journal = tmp_path / "night.anna.review.jsonl"
     journal.write_bytes(journal.read_bytes() + b'{"when": "20')  # a line that was being written
@@ -70,8 +70,8 @@ def test_a_killed_server_goes_on_where_it_was_and_ctrl_c_ends_it_cleanly(tmp_pat
     assert "Resumed: night.anna.review.jsonl, 2 actions" in second.lines
     assert "Dropped: a last line of 12 bytes that was never completed" in second.lines
     state = second.client.get("/api/nights/0").json()
-    assert {key: state[key] for key in ("revision", "pinned", "guard", "looked")} == {
-        key: before[key] for key in ("revision", "pinned", "guard", "looked")
+    assert {key: state[key] for key in ("revision", "pinned", "guard", "agreed")} == {
+        key: before[key] for key in ("revision", "pinned", "guard", "agreed")
     }
     third = subprocess.run(
         [*COMMAND, *map(str, words), "--no-open"], capture_output=True, text=True, check=False
@@ -121,7 +121,7 @@ def test_a_folder_of_outputs_and_one_of_probabilities(run, tmp_path):
     names = [path.name for path in _nights([tmp_path / "out"], None, given)]
     assert names == ["one.hypnogram.tsv", "two.hypnogram.tsv"]
     desk = Desk([asked(tmp_path / "one.csv")], "anna", output=tmp_path / "kept")
-    do(desk.review(0), do="looked", first=0, last=0)
+    do(desk.review(0), do="agree", first=0, last=0)
     desk.close()
     assert (tmp_path / "kept" / "one.anna.review.jsonl").exists()
 
@@ -158,7 +158,7 @@ def finish(folder: Path, name: str, scorer: str, *, blind: bool, seed: int) -> n
         for first in range(0, 120, 6):
             do(review, do="set", first=first, last=first + 5, stage=int(bouts[first]))
     while not blind and (left := review.worth().stretches):
-        do(review, do="looked", first=left[0].first, last=left[0].last)
+        do(review, do="agree", first=left[0].first, last=left[0].last)
     labels = review.reviewed(review.now).labels
     desk.close()
     return labels

@@ -26,7 +26,7 @@ SETS = st.tuples(WHERE, st.integers(0, 2)).map(
 ACTIONS = st.one_of(
     SETS,
     WHERE.map(lambda w: {"do": "clear", "first": w[0], "last": min(sum(w), N_EPOCHS - 1)}),
-    WHERE.map(lambda w: {"do": "looked", "first": w[0], "last": min(sum(w), N_EPOCHS - 1)}),
+    WHERE.map(lambda w: {"do": "agree", "first": w[0], "last": min(sum(w), N_EPOCHS - 1)}),
     st.sampled_from([{"do": "undo"}, {"do": "redo"}]),
     st.sampled_from([None, "off", 0.4]).map(lambda value: {"do": "strength", "value": value}),
 )
@@ -123,7 +123,7 @@ def test_a_last_line_without_its_end_is_dropped(tmp_path):
 def test_a_journal_that_was_damaged_elsewhere_is_refused_and_left_as_it_is(tmp_path, damage, words):
     desk, review = open_review(tmp_path)
     do(review, do="set", first=10, last=12, stage=2)
-    do(review, do="looked", first=1, last=1)
+    do(review, do="agree", first=1, last=1)
     desk.close()
     path = review.journal.path
     path.write_bytes(b"\n".join(damage(path.read_bytes().splitlines())) + b"\n")
@@ -146,14 +146,14 @@ def test_a_file_that_is_no_journal_is_refused_and_left_as_it_is(tmp_path, text):
 
 def test_a_first_line_that_was_cut_off_is_begun_anew(tmp_path):
     desk, review = open_review(tmp_path)
-    do(review, do="looked", first=1, last=1)
+    do(review, do="agree", first=1, last=1)
     desk.close()
     head = review.journal.path.read_bytes().splitlines()[0]
     for cut in (3, 200):
         review.journal.path.write_bytes(head[:cut])
         desk, review = open_review(tmp_path)
         assert review.now.state.revision == 0
-        do(review, do="looked", first=1, last=1)
+        do(review, do="agree", first=1, last=1)
         desk.close()
         assert len(read_journal(review.journal.path).actions) == 1
 
@@ -186,7 +186,7 @@ def test_another_file_in_the_place_of_an_empty_journal_is_not_removed(tmp_path):
 
 def test_the_review_of_another_night_scorer_or_profile_is_not_gone_on_with(tmp_path):
     desk, review = open_review(tmp_path)
-    do(review, do="looked", first=1, last=1)
+    do(review, do="agree", first=1, last=1)
     desk.close()
     opened, path = review.opened, review.journal.path
     path.write_bytes(data := path.read_bytes() + b'{"cut')
@@ -273,7 +273,7 @@ def test_what_was_acknowledged_survives_kill_9(tmp_path):
     desk.close()
     stages = [{epoch: pin.stage for epoch, pin in one.pins.items()} for one in (killed, uninterrupted)]
     assert stages[0] == stages[1]
-    assert (killed.settings, killed.looked) == (uninterrupted.settings, uninterrupted.looked)
+    assert killed.settings == uninterrupted.settings
 
 
 def test_a_conflict_is_not_in_the_journal(tmp_path):

@@ -16,6 +16,7 @@ from stageguard.base.errors import FileFormatError, InputError, PinError
 from stageguard.review import wire
 from stageguard.review.desk import Desk
 from stageguard.review.night import NightUnderReview, guard
+from stageguard.review.opening import AskedNight
 from stageguard.review.reviewed import read_reviewed
 from stageguard.review.session import ConflictError, HiddenError
 from stageguard.review.state import Pin, Settings
@@ -52,6 +53,104 @@ def test_setting_an_epoch_decodes_the_night_around_it(tmp_path):
     do(review, do="set", first=40, last=40, stage=0)
     expected = decode(review.night.density, STRICT, pins=pins)
     assert (review.now.outcome.labels == expected.hypnogram.labels).all()
+    desk.close()
+
+
+def flickering(folder, seed=1):
+    """A night that the rule calms, so that its strength depends on every epoch."""
+    desk, review = open_review(folder, FREE, n_epochs=400, seed=seed)
+    assert review.now.outcome.decoding.strength.step == "lowered"
+    return desk, review
+
+
+def far_decisions(review):
+    """Yield decisions about stretches, one at a time, and the night under each."""
+    labels = review.now.outcome.labels
+    for first in range(0, 400, 40):
+        for stage in (0, 4):
+            if labels[first] != stage and first not in review.now.state.pins:
+                yield first, do(review, do="set", first=first, last=first + 8, stage=stage)
+                do(review, do="undo")
+
+
+def test_a_decision_changes_nothing_at_the_other_end_of_the_night(tmp_path):
+    """Strength and sleep onset stay as chosen at the opening; the night around the decision follows it."""
+    desk, review = flickering(tmp_path)
+    opening = review.now.outcome
+    reach = 60  # epochs; transitions forget their beginning long before
+    n_near = 0
+    for first, at in far_decisions(review):
+        changed = np.flatnonzero(at.outcome.labels != opening.labels)
+        assert changed.min() >= first - reach and changed.max() <= first + 8 + reach
+        n_near += len(changed) > 9
+        held, was = at.outcome.decoding.strength, opening.decoding.strength
+        assert (held.transition_weight, held.balance_nats) == (was.transition_weight, was.balance_nats)
+        assert held.clock_onsets == was.clock_onsets
+    assert n_near > 0
+    desk.close()
+
+
+def test_stages_that_were_agreed_with_stay_whatever_is_decided_elsewhere(tmp_path):
+    desk, review = flickering(tmp_path)
+    agreed = do(review, do="agree", first=100, last=160).outcome.labels[100:161].tolist()
+    assert len(set(agreed)) > 1
+    for action in ({"do": "strength", "value": "off"}, {"do": "clock", "value": False}):
+        assert do(review, **action).outcome.labels[100:161].tolist() == agreed
+    for _, at in far_decisions(review):
+        assert at.outcome.labels[100:161].tolist() == agreed
+    pins = review.now.state.pins
+    assert all(pins[epoch].is_agreed and pins[epoch].who == "anna" for epoch in range(100, 161))
+    do(review, do="undo"), do(review, do="undo")
+    assert review.now.state.n_agreed == 61
+    assert not do(review, do="undo").state.pins
+    desk.close()
+
+
+def test_agreeing_with_stages_that_are_not_those_of_the_night_is_refused(tmp_path):
+    desk, review = open_review(tmp_path)
+    labels = review.now.outcome.labels[5:8]
+    with pytest.raises(InputError, match="look again"):
+        do(review, do="agree", first=5, last=7, stages=((labels + 1) % 3).tolist())
+    assert review.now.state.revision == 0
+    do(review, do="agree", first=5, last=7)
+    with pytest.raises(InputError, match="decided already"):
+        do(review, do="agree", first=5, last=7)
+    desk.close()
+
+
+def test_the_strength_is_chosen_again_when_the_scorer_asks(tmp_path):
+    desk, review = flickering(tmp_path)
+    opening = review.now.outcome.labels
+    pins = dict.fromkeys(range(0, 9), 4)
+    do(review, do="set", first=0, last=8, stage=4)
+    state = wire.moving_part(review, review.now)
+    assert state["settings"]["can_choose"]
+    at = do(review, do="choose_strength")
+    fresh = decode(review.night.density, FREE, pins=pins)
+    assert (at.outcome.labels == fresh.hypnogram.labels).all()
+    assert at.outcome.decoding.strength.balance_nats == fresh.strength.balance_nats
+    assert not wire.moving_part(review, at)["settings"]["can_choose"]
+    changed = np.flatnonzero(at.outcome.labels != opening)
+    assert changed.max() > 300  # at the other end, now that it was asked for
+    queued = [one for one in review.worth().stretches if one.reason == "changed"]
+    inside = {epoch for one in queued for epoch in range(one.first, one.last + 1)}
+    assert inside == set(changed.tolist()) - set(pins)
+    assert all(opening[one.first] == one.first_stage for one in queued)
+    assert review.worth().stretches[: len(queued)] == tuple(queued)
+    do(review, do="undo")
+    do(review, do="undo")
+    assert (review.now.outcome.labels == opening).all()
+    assert not [one for one in review.worth().stretches if one.reason == "changed"]
+    desk.close()
+
+
+def test_settings_chosen_before_the_first_decision_are_what_the_scorer_saw_first(tmp_path):
+    desk, review = flickering(tmp_path)
+    do(review, do="strength", value="off")
+    assert not [one for one in review.worth().stretches if one.reason == "changed"]
+    do(review, do="set", first=0, last=0, stage=0)
+    do(review, do="strength", value=None)
+    assert [one for one in review.worth().stretches if one.reason == "changed"]
     desk.close()
 
 
@@ -232,6 +331,23 @@ def test_an_exported_decoding_is_what_its_record_gives(tmp_path):
     assert (sg.read_hypnogram(tsv).labels == labels).all()
 
 
+def test_an_export_records_with_which_stages_its_strength_was_chosen(tmp_path):
+    desk, review = flickering(tmp_path)
+    do(review, do="set", first=0, last=8, stage=4)
+    held = review.export("stageguard-tsv").path
+    do(review, do="choose_strength")
+    do(review, do="set", first=200, last=208, stage=0)
+    chosen = review.export("stageguard-tsv").path
+    labels = review.now.outcome.labels
+    desk.close()
+    for tsv in (held, chosen):
+        verified = verify_output(tsv)
+        assert verified.ok, [check for check in verified.checks if not check.ok]
+    opened = Desk([AskedNight(chosen, night_name="again")], "ben").review(0)
+    assert (opened.now.outcome.labels == labels).all()
+    opened.close()
+
+
 def test_an_export_does_not_record_probabilities_that_were_changed_meanwhile(tmp_path):
     desk, review = open_review(tmp_path)
     write_probabilities(tmp_path / "night.csv", seed=3)
@@ -249,8 +365,6 @@ def test_an_output_of_decode_is_opened_with_what_it_records(tmp_path):
 
     options = DecodeOptions(pins={20: "R"}).to_dict()
     written = write_decoding(night, tmp_path / "night", source_path=path, options=options)
-    from stageguard.review.opening import AskedNight
-
     desk = Desk([AskedNight(written.tsv)], "anna")
     assert desk.errors == [None]
     review = desk.review(0)

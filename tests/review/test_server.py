@@ -108,7 +108,9 @@ def test_an_action_is_answered_with_what_it_changed(client):
     assert array(state["guard"], np.int8)[11:14].tolist() == [2] * 3
     assert not {"stager", "probabilities", "changes", "queue"} & state.keys()
     explained = client.get("/api/nights/0/explain/12").json()
-    assert explained["pin"] | {"when": ""} == {"stage": 2, "who": "anna", "when": "", "why": "sawtooth"}
+    assert explained["pin"] | {"when": ""} == {
+        **{"stage": 2, "who": "anna", "when": "", "why": "sawtooth", "is_agreed": False},
+    }
     assert explained["text"][0] == "Epoch 13 is R: set by anna (sawtooth)."
     worth = client.get("/api/nights/0/worth").json()
     assert worth["revision"] == state["revision"]
@@ -117,7 +119,7 @@ def test_an_action_is_answered_with_what_it_changed(client):
 
 def test_an_action_on_an_older_revision_changes_nothing(client):
     revision = client.get("/api/nights/0/revision").json()["revision"]
-    assert act(client, {"do": "looked", "first": 1, "last": 2}, revision).status_code == 200
+    assert act(client, {"do": "set", "first": 20, "last": 22, "stage": 1}, revision).status_code == 200
     for old in (revision, -1, None, True, "x", 10**30):
         answer = client.post(
             "/api/nights/0/actions", json={"revision": old, "action": {"do": "set", "epoch": 4, "stage": 1}}

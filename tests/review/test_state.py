@@ -35,9 +35,9 @@ def simple_actions():
 
 ACTIONS = st.one_of(
     simple_actions(),
-    stretches().map(lambda where: {"do": "looked", **where}),
+    stretches().map(lambda w: {"do": "agree", **w, "stages": [1] * (w["last"] - w["first"] + 1)}),
     st.lists(simple_actions(), min_size=1, max_size=4).map(lambda few: {"do": "several", "actions": few}),
-    st.sampled_from([{"do": "undo"}, {"do": "redo"}]),
+    st.sampled_from([{"do": "undo"}, {"do": "redo"}, {"do": "choose_strength"}]),
 )
 
 
@@ -49,7 +49,7 @@ def apply(state: ReviewState, said: dict) -> ReviewState | None:
 
 
 def decisions(state: ReviewState) -> tuple:
-    return dict(state.pins), state.looked, state.settings
+    return dict(state.pins), state.settings
 
 
 @given(st.lists(ACTIONS, max_size=25))
@@ -111,6 +111,8 @@ def test_several_actions_are_one_step():
         ({"do": "set", "first": 5, "last": 5, "stage": "Wach"}, "not a stage"),
         ({"do": "set", "first": 5, "last": 5, "stage": 1, "why": "x" * 501}, "501 characters"),
         ({"do": "set", "first": 5, "last": 5, "stage": 1, "why": "\ud800"}, "UTF-8"),
+        ({"do": "agree", "first": 1, "last": 2, "stages": [1]}, "expected a list of 2"),
+        ({"do": "agree", "first": 1, "last": 1, "stages": [-1]}, "stage is -1, expected 0 to 4"),
         ({"do": "profile", "name": "../../etc/passwd"}, "expected 'one' or 'two'"),
         ({"do": "strength", "value": -1}, "strength"),
         ({"do": "strength", "value": float("nan")}, "finite"),
@@ -134,7 +136,7 @@ def test_blind_scoring_begins_before_the_first_epoch_and_ends_when_all_are_score
         act(blind, Action("reveal", value=False), "anna", N_EPOCHS)
     assert act(blind, Action("reveal", value=True), "anna", N_EPOCHS).is_revealed
     with pytest.raises(InputError, match="score the epoch"):
-        act(blind, Action("looked", 1, 1), "anna", N_EPOCHS)
+        act(blind, Action("agree", 1, 1, stages=(1,)), "anna", N_EPOCHS)
     scored = act(blind, Action("set", 0, N_EPOCHS - 1, 2), "anna", N_EPOCHS)
     shown = act(scored, Action("reveal", value=False), "anna", N_EPOCHS)
     assert not shown.is_blind

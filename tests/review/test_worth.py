@@ -14,10 +14,14 @@ from stageguard.review.worth import DOUBTFUL, largest_move, worth
 
 def test_expected_errors_are_what_the_posterior_leaves_where_nobody_looked(tmp_path):
     desk, review = open_review(tmp_path, FREE, n_epochs=120)
+    do(review, do="strength", value=0.5)  # a fixed strength without a clock: no choice to be held
+    do(review, do="clock", value=False)
     do(review, do="set", first=10, last=12, stage=2)
-    do(review, do="looked", first=30, last=39)
+    do(review, do="agree", first=30, last=39)
     at = review.now
-    posterior = sg.posterior(review.night.density, FREE, pins={10: 2, 11: 2, 12: 2}).probabilities
+    pins = dict.fromkeys((10, 11, 12), 2) | {e: int(at.outcome.labels[e]) for e in range(30, 40)}
+    profile = sg.Profile.load(FREE).replace(transition_weight=0.5, clock=None)
+    posterior = sg.posterior(review.night.density, profile, pins=pins).probabilities
     errors = 1 - posterior[np.arange(120), at.outcome.labels]
     unseen = np.ones(120, dtype=bool)
     unseen[[10, 11, 12, *range(30, 40)]] = False
@@ -78,12 +82,12 @@ def test_a_look_takes_a_stretch_off_the_queue_and_counts(tmp_path):
     desk, review = open_review(tmp_path, FREE, n_epochs=120)
     n_before = len(review.worth().stretches)
     one = review.worth().stretches[0]
-    do(review, do="looked", first=one.first, last=one.last)
+    do(review, do="agree", first=one.first, last=one.last)
     assert len(review.worth().stretches) == n_before - 1
     assert review.now.state.n_stretches_done == 1
     while review.worth().stretches:
         one = review.worth().stretches[0]
-        do(review, do="looked", first=one.first, last=one.last)
+        do(review, do="agree", first=one.first, last=one.last)
     assert review.worth().expected_errors == review.worth().expected_errors_if_done
     desk.close()
 

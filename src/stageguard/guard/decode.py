@@ -20,6 +20,7 @@ from stageguard.base.errors import (
     message_of,
 )
 from stageguard.guard import inputs
+from stageguard.guard.clock import NightClock
 from stageguard.guard.decoding import MANY_CHANGES, Decoding, many_changes_advice
 from stageguard.guard.evidence import Night, calibration_of
 from stageguard.guard.inputs import (
@@ -30,7 +31,7 @@ from stageguard.guard.inputs import (
     OneNight,
     takes_options,
 )
-from stageguard.guard.search import Solved, run_searches
+from stageguard.guard.search import Solved, chosen_trial, overruled_pins, run_searches
 from stageguard.guard.solver import NO_PATH, Job, NoPathError, Path, run_grouped, solver_for
 from stageguard.guard.strength import Strength
 from stageguard.profile.profile import Profile, as_profile
@@ -191,6 +192,28 @@ def decode_asked(asked: Asked, options: GuardOptions) -> list[Decoding]:
         )
         for used, request, (night, path, strength) in zip(profiles, given, solved, strict=True)
     ]
+
+
+def decode_held(density: OneNight, profile: Profile | str, options: GuardOptions, held: Strength) -> Decoding:
+    """Decode one night at a strength that was chosen before, its clock counting from the same epochs.
+
+    `held` is the strength of a decoding of the same night, perhaps with other pins. Under it, a pin changes
+    only what follows from the pin itself, and not how strongly the rest of the night is constrained.
+    """
+    asked = read_all(density, profile, options, stacklevel=5, wants_paths=False)
+    (used,), (given,), (night,) = asked.profiles, asked.given, asked.nights
+    solver = solver_for(used, given.epoch_seconds)
+    clock = None
+    if held.clock_onsets:
+        assert solver.clock is not None
+        clock = NightClock(held.clock_onsets, solver.clock, night.argmax, night.clock_start, night.clock_stop)
+    night = night.timed(clock)
+    try:
+        (path,) = solver.solve_feasible([Job(night, chosen_trial(used, night, held))])
+    except NoPathError as failure:
+        raise _explain_no_path(failure, "") from None
+    strength = replace(held, fi_after=path.fragmentation_index, clock_overruled=overruled_pins(night))
+    return Decoding(used, given, used is not asked.profile, night, path, {"strength": strength})
 
 
 def _search(asked: Asked, options: GuardOptions) -> list[Solved]:

@@ -141,11 +141,11 @@ def _about_clock(night: Night, passes: Passes) -> dict[str, Any]:
         "clock_onsets": passes.onsets,
         "clock_passes": passes.n,
         "clock_settled": passes.is_settled,
-        "clock_overruled": _overruled(night),
+        "clock_overruled": overruled_pins(night),
     }
 
 
-def _overruled(night: Night) -> tuple[int, ...]:
+def overruled_pins(night: Night) -> tuple[int, ...]:
     """Return the pinned epochs whose stage has less than half its usual share at that time."""
     if not night.pins or night.clock is None:
         return ()

@@ -129,7 +129,7 @@ class Desk:
             row["begun"] = _is_begun(self.journal_path(index))
             return row
         at = review.now
-        row |= {"pins": len(at.state.pins), "looked_at": len(at.state.looked), "begun": True}
+        row |= {"pins": len(at.state.pins), "looked_at": at.state.n_agreed, "begun": True}
         if not at.state.is_blind:
             row["changed"] = int(np.count_nonzero(at.outcome.labels != review.night.argmax))
             row["queue_left"] = len(at.made["worth"].stretches) if "worth" in at.made else None

@@ -13,10 +13,11 @@ from stageguard.base.arrays import Labels
 from stageguard.base.errors import InputError, PinError, StageGuardWarning
 from stageguard.base.records import dataclass
 from stageguard.guard.automaton import minimum_epochs
-from stageguard.guard.decode import decode
+from stageguard.guard.decode import decode_all, decode_held
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.inputs import GuardOptions
 from stageguard.guard.posterior import Posterior, posteriors_like
+from stageguard.guard.strength import Strength
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
@@ -47,6 +48,8 @@ class NightUnderReview:
         An expert's scoring of the same epochs.
     pins : mapping of int to Pin
         Stages that were fixed before the review.
+    strength_pins : mapping of int to int or None
+        The pins with which the profile's rule chose the strength; None for `pins`.
     """
 
     name: str
@@ -56,6 +59,7 @@ class NightUnderReview:
     statistics: StatisticsOptions = field(default_factory=StatisticsOptions)
     expert: Hypnogram | None = None
     pins: Mapping[int, Pin] = field(default_factory=dict)
+    strength_pins: Mapping[int, int] | None = None
     notes: tuple[str, ...] = ()
     _made: dict[Any, Any] = field(default_factory=dict)
 
@@ -100,8 +104,12 @@ class NightUnderReview:
 
     def opening_state(self, *, is_blind: bool = False) -> ReviewState:
         """Return the state before the first action; a blind scorer begins without pins."""
-        pins = {} if is_blind else self.pins
-        return ReviewState(Settings(self.profile.name), pins=pins, is_blind=is_blind)
+        if is_blind:
+            return ReviewState(Settings(self.profile.name), is_blind=True)
+        stages = {epoch: pin.stage for epoch, pin in self.pins.items()}
+        chosen_with = stages if self.strength_pins is None else self.strength_pins
+        settings = Settings(self.profile.name, strength_pins=tuple(sorted(chosen_with.items())))
+        return ReviewState(settings, pins=self.pins, first_pins=self.pins)
 
     def hypnogram(self, labels: Labels, scorer: str | None = None) -> Hypnogram:
         """Return labels as a hypnogram of this night."""
@@ -146,19 +154,37 @@ def guard(night: NightUnderReview, state: ReviewState) -> Outcome:
     pins = {epoch: pin.stage for epoch, pin in state.pins.items()}
     if (night.argmax == UNSCORED).all():
         return Outcome(_with_pins(night.argmax, pins), None)
+    profile, options = night.profile_for(state.settings), replace(night.options, pins=pins or None)
+    held = chosen_strength(night, state.settings).strength
     with warnings.catch_warnings():  # the page shows how much was changed
         warnings.simplefilter("ignore", StageGuardWarning)
-        decoding = decode(
-            night.density,
-            night.profile_for(state.settings),
-            quality=night.options.quality,
-            lights_off=night.options.lights_off,
-            cohort=night.options.cohort,
-            stager=night.options.stager,
-            trained=night.options.trained,
-            pins=pins or None,
-        )
+        decoding = decode_held(night.density, profile, options, held)
     return Outcome(decoding.hypnogram.labels, decoding)
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenStrength:
+    """The strength that the profile's rule chose, and the pins it chose it with."""
+
+    strength: Strength
+    pins: Mapping[int, int]
+
+
+def chosen_strength(night: NightUnderReview, settings: Settings) -> ChosenStrength:
+    """Return the strength for the night with `settings.strength_pins`, chosen once per settings."""
+    key = "strength", settings
+    if key not in night._made:
+        profile, pins = night.profile_for(settings), dict(settings.strength_pins)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", StageGuardWarning)
+            try:
+                ((first,), _) = decode_all(night.density, profile, replace(night.options, pins=pins or None))
+            except PinError:  # the profile does not allow these pins: its strength is that of the night alone
+                pins = {}
+                ((first,), _) = decode_all(night.density, profile, night.options)
+        night._made[key] = ChosenStrength(first.strength, pins)
+    chosen: ChosenStrength = night._made[key]
+    return chosen
 
 
 def guard_anyway(night: NightUnderReview, state: ReviewState) -> Outcome:
@@ -169,6 +195,17 @@ def guard_anyway(night: NightUnderReview, state: ReviewState) -> Outcome:
         pins = {epoch: pin.stage for epoch, pin in state.pins.items()}
         without = guard(night, replace(state, pins={}))
         return Outcome(_with_pins(without.labels, pins), without.decoding, error)
+
+
+def first_labels(night: NightUnderReview, state: ReviewState) -> Labels:
+    """Return the stages of the night as the scorer saw it first, under the settings of the first decision."""
+    settings = state.first_settings
+    key = "first", settings, tuple(sorted(state.first_pins))
+    if key not in night._made:
+        first = replace(state, settings=settings, pins=state.first_pins)
+        night._made[key] = guard_anyway(night, first).labels
+    labels: Labels = night._made[key]
+    return labels
 
 
 @dataclass(frozen=True, slots=True)

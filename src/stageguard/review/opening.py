@@ -76,11 +76,18 @@ class OpenedNight:
     options: DecodeOptions
     asked: AskedNight
 
-    def recorded_options(self, pins: Mapping[int, str] | None) -> dict[str, Any]:
+    def recorded_options(
+        self, pins: Mapping[int, str] | None, strength_pins: Mapping[int, str] | None
+    ) -> dict[str, Any]:
         """Return all options besides file and profile, as `decode` records them."""
         asked = self.asked
+        options = replace(
+            self.options,
+            pins=dict(pins) if pins else None,
+            strength_pins=None if strength_pins is None else dict(strength_pins),
+        )
         times = {"start": asked.start, "lights_off": asked.lights_off, "lights_on": asked.lights_on}
-        return replace(self.options, pins=dict(pins) if pins else None).to_dict() | {
+        return options.to_dict() | {
             key: value.isoformat() if isinstance(value, datetime) else value
             for key, value in times.items()
             if value is not None
@@ -120,6 +127,9 @@ def open_night(asked: AskedNight) -> OpenedNight:
             epoch: Pin(profile.scheme.index(stage), GIVEN_BEFORE)
             for epoch, stage in (options.pins or {}).items()
         },
+        strength_pins=None
+        if options.strength_pins is None
+        else {epoch: profile.scheme.index(stage) for epoch, stage in options.strength_pins.items()},
         notes=read.notes,
     )
     if asked.scoring is not None:

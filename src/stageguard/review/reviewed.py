@@ -68,8 +68,8 @@ def read_reviewed(paths: Sequence[Path]) -> ReviewedNight:
                 "night": kept.night.name,
                 "scorer": kept.scorer,
                 "how": how,
-                "epochs_set": len(kept.state.pins),
-                "epochs_agreed_with": len(kept.state.looked - set(kept.state.pins)),
+                "epochs_set": len(kept.state.pins) - kept.state.n_agreed,
+                "epochs_agreed_with": kept.state.n_agreed,
                 "epochs": kept.night.n_epochs,
             }
         )

@@ -55,11 +55,11 @@ def second_scorer(review: Review, at: Moment, *, is_complete: bool) -> dict[str,
     others = list(_others(review))
     if not others:
         return None
-    other = max(others, key=lambda kept: len(kept.state.seen))
+    other = max(others, key=lambda kept: len(kept.state.pins))
     kappa = agreement(other.stages, review.reviewed(at)).kappa if is_complete else float("nan")
     return {
         "scorer": other.scorer,
-        "scored": len(other.state.seen),
+        "scored": len(other.state.pins),
         "of": review.night.n_epochs,
         "kappa": None if isnan(kappa) else kappa,
     }

@@ -32,12 +32,13 @@ from stageguard.review.night import (
     NightUnderReview,
     Outcome,
     Relaxation,
+    chosen_strength,
     guard,
     guard_anyway,
     relaxations,
 )
 from stageguard.review.opening import OpenedNight
-from stageguard.review.state import Action, ReviewState, act, parse_action
+from stageguard.review.state import ON_EPOCHS, Action, ReviewState, act, parse_action
 from stageguard.review.worth import Worth, worth
 
 MOST_EXPORTS = 1000  # names to try for an export
@@ -98,6 +99,7 @@ class Review:
                 raise StaleError("the night was changed in another window: look again, then repeat it.")
             action = parse_action(said, night.scheme, night.n_epochs, night.profile_names)
             when = now()
+            _check_agreed(action, before)
             state = act(before.state, action, self.scorer, night.n_epochs, when)
             night.profile_for(state.settings)  # refuses a clock if the profile has none
             outcome = self._outcome(before, state, action)
@@ -175,12 +177,15 @@ class Review:
             raise file_error(
                 source, "was changed since it was opened. Put it back, or export in another format."
             )
-        pins = {epoch: self.night.scheme.names[pin.stage] for epoch, pin in at.state.pins.items()}
+        names = self.night.scheme.names
+        pins = {epoch: names[pin.stage] for epoch, pin in at.state.pins.items()}
+        chosen_with = chosen_strength(self.night, at.state.settings).pins
+        strength_pins = {epoch: names[stage] for epoch, stage in chosen_with.items()}
         written = write_decoding(
             result,
             path,
             source_path=source,
-            options=self.opened.recorded_options(pins)
+            options=self.opened.recorded_options(pins, None if strength_pins == pins else strength_pins)
             | {"reviewed_by": self.scorer, "review": self.journal.path.name},
             quality=self.night.options.quality,
             notes=self.night.notes,
@@ -194,14 +199,22 @@ class Review:
 
 def _touched(state: ReviewState, action: Action) -> tuple[int, int] | None:
     """Return the first and last epoch that an action sets, takes back or agrees with, or None."""
-    if action.do in ("set", "clear", "looked"):
+    if action.do in ON_EPOCHS:
         return action.first, action.last
     if action.do == "several":
         edits = [each for each in action.actions if each.do in ("set", "clear")]
         return (min(each.first for each in edits), max(each.last for each in edits)) if edits else None
     steps = {"undo": state.done, "redo": state.undone}.get(action.do)
-    epochs = {*steps[-1].pins, *steps[-1].looked} if steps else set()
+    epochs = steps[-1].pins if steps else {}
     return (min(epochs), max(epochs)) if epochs else None
+
+
+def _check_agreed(action: Action, at: Moment) -> None:
+    """Refuse an agreement with other stages than those that the night has now."""
+    if action.do == "agree":
+        now = at.outcome.labels[action.first : action.last + 1].tolist()
+        if list(action.stages) != now:
+            raise InputError("these epochs have changed since you saw them: look again.")
 
 
 def pinned(night: NightUnderReview, state: ReviewState) -> Labels:
@@ -231,7 +244,7 @@ def head_of(opened: OpenedNight, folder: Path, scorer: str, *, is_blind: bool) -
             "stages": list(night.scheme.names),
         },
         "source": describe_file(opened.source) | {"path": relative_path(opened.source, folder)},
-        "options": plain(opened.recorded_options(None)),
+        "options": plain(opened.recorded_options(None, opened.options.strength_pins)),
         "quality": None if night.options.quality is None else plain(np.asarray(night.options.quality)),
         "pins": {str(epoch): night.scheme.names[pin.stage] for epoch, pin in night.pins.items()},
         "profile": describe_profile(night.profile, plain(night.profile.to_dict())),

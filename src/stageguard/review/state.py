@@ -17,26 +17,33 @@ MOST_TOGETHER = 8  # actions in one action "several"
 MOST_WEIGHT = 100.0  # of transitions; weights above a few change nothing more
 SETTINGS = ("profile", "strength", "clock")
 TOGETHER = ("set", "clear", *SETTINGS)  # actions allowed in "several"
-ACTIONS = (*TOGETHER, "several", "looked", "undo", "redo", "blind", "reveal")
+ACTIONS = (*TOGETHER, "several", "agree", "choose_strength", "undo", "redo", "blind", "reveal")
+ON_EPOCHS = ("set", "clear", "agree")
 
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """The stage that a person gave to an epoch."""
+    """The stage that a person gave to an epoch, or agreed with."""
 
     stage: int
     who: str
     why: str = ""
     when: str = ""
+    is_agreed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How the night is guarded: the profile's name, its strength and whether its clock runs."""
+    """How the night is guarded: the profile's name, its strength and whether its clock runs.
+
+    The profile's rule chooses the strength once, for the night with `strength_pins`, and not again after
+    every action: otherwise a decision at one end of the night would change stages at the other end.
+    """
 
     profile: str
     strength: StrengthChoice = None
     clock: bool | None = None  # None: as in the profile
+    strength_pins: tuple[tuple[int, int], ...] = ()  # epochs and stages
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +52,6 @@ class Step:
 
     does: str
     pins: Mapping[int, tuple[Pin | None, Pin | None]] = field(default_factory=dict)
-    looked: frozenset[int] = frozenset()  # epochs that were not looked at before
     settings: tuple[Settings, Settings] | None = None
 
 
@@ -58,11 +64,11 @@ class ReviewState:
     settings : Settings
         How the night is guarded.
     pins : mapping of int to Pin
-        Stages given by a person, by epoch.
-    looked : frozenset of int
-        Epochs that a person looked at and agreed with.
+        Stages that a person gave or agreed with, by epoch.
     is_blind, is_revealed : bool
         Whether stager and guard are hidden; whether they were hidden and have been revealed.
+    first_pins : mapping of int to Pin
+        The pins of the night that the scorer saw first: at the opening, or when a blind night was revealed.
     done, undone : tuple of Step
         Steps that can be undone, and steps that can be redone; the next one is last.
     revision : int
@@ -71,22 +77,33 @@ class ReviewState:
 
     settings: Settings
     pins: Mapping[int, Pin] = field(default_factory=dict)
-    looked: frozenset[int] = frozenset()
     is_blind: bool = False
     is_revealed: bool = False
+    first_pins: Mapping[int, Pin] = field(default_factory=dict)
     done: tuple[Step, ...] = ()
     undone: tuple[Step, ...] = ()
     revision: int = 0
 
     @property
-    def seen(self) -> frozenset[int]:
-        """Epochs that a person has decided or agreed with."""
-        return self.looked.union(self.pins)
+    def n_agreed(self) -> int:
+        """Number of epochs whose stage a person agreed with."""
+        return sum(pin.is_agreed for pin in self.pins.values())
 
     @property
     def n_stretches_done(self) -> int:
         """Number of stretches of epochs that were given a stage or agreed with."""
-        return sum(step.does in ("set", "looked", "several") for step in self.done)
+        return sum(step.does in ("set", "agree", "several") for step in self.done)
+
+    @property
+    def first_settings(self) -> Settings:
+        """The settings under which the first epoch was decided; the current ones if none was yet."""
+        settings = self.settings
+        is_decided = False
+        for step in self.done:
+            if step.settings is not None and is_decided:
+                return step.settings[0]
+            is_decided |= bool(step.pins)
+        return settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,16 +115,19 @@ class Action:
     last: int = 0
     stage: int = 0
     why: str = ""
+    stages: tuple[int, ...] = ()
     value: Any = None
     actions: tuple[Action, ...] = ()
 
     def to_dict(self, scheme: StageScheme) -> dict[str, Any]:
         """Return the action's record in a journal: stages by name, epochs counted from 0."""
         record: dict[str, Any] = {"do": self.do}
-        if self.do in ("set", "clear", "looked"):
+        if self.do in ON_EPOCHS:
             record |= {"first": self.first, "last": self.last}
         if self.do == "set":
             record |= {"stage": scheme.names[self.stage], "why": self.why}
+        elif self.do == "agree":
+            record["stages"] = [scheme.names[stage] for stage in self.stages]
         elif self.do == "several":
             record["actions"] = [action.to_dict(scheme) for action in self.actions]
         elif self.do == "reveal":
@@ -126,13 +146,8 @@ def parse_action(said: object, scheme: StageScheme, n_epochs: int, profiles: Ite
     do = said.get("do")
     if do not in ACTIONS:
         raise InputError(f"the action is {checks.shown(do)}, expected one of {', '.join(ACTIONS)}.")
-    if do in ("set", "clear", "looked"):
-        first, last = (_epoch(said, key, n_epochs) for key in ("first", "last"))
-        if last < first:
-            raise InputError(f"the action is from epoch {first} to {last}, expected an end after it.")
-        if do != "set":
-            return Action(do, first, last)
-        return Action(do, first, last, _stage(said.get("stage"), scheme), _reason(said.get("why", "")))
+    if do in ON_EPOCHS:
+        return _on_epochs(said, do, scheme, n_epochs)
     if do == "several":
         return _several(said.get("actions"), scheme, n_epochs, profiles)
     if do == "profile":
@@ -152,7 +167,7 @@ def act(state: ReviewState, action: Action, who: str, n_epochs: int, when: str =
     """Return the state after an action."""
     revision = state.revision + 1
     if action.do == "blind":
-        if state.pins or state.looked or state.is_revealed:
+        if state.pins or state.is_revealed:
             raise InputError("blind scoring begins before the first epoch is scored, and some are already.")
         return replace(state, is_blind=action.value, revision=revision)
     if action.do == "reveal":
@@ -161,11 +176,12 @@ def act(state: ReviewState, action: Action, who: str, n_epochs: int, when: str =
         n_left = n_epochs - len(state.pins)
         if n_left and not action.value:
             raise InputError(f"{n_left} epochs are not scored yet: score them, or reveal anyway.")
-        return replace(state, is_blind=False, is_revealed=True, revision=revision)
+        shown = replace(state, is_blind=False, is_revealed=True, first_pins=state.pins)
+        return replace(shown, revision=revision)
     if action.do in ("undo", "redo"):
         return replace(_back_or_forth(state, action.do), revision=revision)
-    if action.do == "looked" and state.is_blind:
-        raise InputError("nothing can be agreed with while the guard is hidden: score the epoch.")
+    if action.do in ("agree", "choose_strength") and state.is_blind:
+        raise InputError("the guard is hidden, so that nothing can be said about it: score the epoch.")
     step = _step(state, action, who, when)
     return replace(_applied(state, step), done=(*state.done, step), undone=(), revision=revision)
 
@@ -187,10 +203,17 @@ def _step(state: ReviewState, action: Action, who: str, when: str) -> Step:
         if not held:
             raise InputError("there is no stage to take back: none of these epochs was set.")
         return Step(action.do, pins={epoch: (pin, None) for epoch, pin in held.items()})
-    if action.do == "looked":
-        return Step(action.do, looked=frozenset(epochs) - state.looked)
-    after = replace(state.settings, **{action.do: action.value})
-    return Step(action.do, settings=(state.settings, after))
+    if action.do == "agree":
+        agreed = dict(zip(epochs, action.stages, strict=True))
+        new = {epoch: stage for epoch, stage in agreed.items() if epoch not in state.pins}
+        if not new:
+            raise InputError("there is nothing to agree with: these epochs are decided already.")
+        pins = {epoch: Pin(stage, who, "", when, is_agreed=True) for epoch, stage in new.items()}
+        return Step(action.do, pins={epoch: (None, pin) for epoch, pin in pins.items()})
+    change = {action.do: action.value}
+    if action.do == "choose_strength":
+        change = {"strength_pins": tuple(sorted((epoch, pin.stage) for epoch, pin in state.pins.items()))}
+    return Step(action.do, settings=(state.settings, replace(state.settings, **change)))
 
 
 def _joined(one: Step, other: Step) -> Step:
@@ -201,7 +224,7 @@ def _joined(one: Step, other: Step) -> Step:
     settings = other.settings or one.settings
     if one.settings is not None and other.settings is not None:
         settings = one.settings[0], other.settings[1]
-    return replace(one, pins=pins, looked=one.looked | other.looked, settings=settings)
+    return replace(one, pins=pins, settings=settings)
 
 
 def _applied(state: ReviewState, step: Step, *, backwards: bool = False) -> ReviewState:
@@ -218,8 +241,7 @@ def _applied(state: ReviewState, step: Step, *, backwards: bool = False) -> Revi
         pins = held
     if step.settings is not None:
         settings = step.settings[side]
-    looked = state.looked - step.looked if backwards else state.looked | step.looked
-    return replace(state, pins=pins, looked=looked, settings=settings)
+    return replace(state, pins=pins, settings=settings)
 
 
 def _back_or_forth(state: ReviewState, do: str) -> ReviewState:
@@ -231,6 +253,21 @@ def _back_or_forth(state: ReviewState, do: str) -> ReviewState:
     if do == "undo":
         return replace(moved, done=state.done[:-1], undone=(*state.undone, step))
     return replace(moved, done=(*state.done, step), undone=state.undone[:-1])
+
+
+def _on_epochs(said: Mapping[str, Any], do: str, scheme: StageScheme, n_epochs: int) -> Action:
+    """Return an action on a stretch of epochs."""
+    first, last = (_epoch(said, key, n_epochs) for key in ("first", "last"))
+    if last < first:
+        raise InputError(f"the action is from epoch {first} to {last}, expected an end after it.")
+    if do == "set":
+        return Action(do, first, last, _stage(said.get("stage"), scheme), _reason(said.get("why", "")))
+    if do == "clear":
+        return Action(do, first, last)
+    stages, n = said.get("stages"), last - first + 1
+    if not isinstance(stages, list) or len(stages) != n:
+        raise InputError(f"stages is {checks.shown(stages)}, expected a list of {n}: one per epoch.")
+    return Action(do, first, last, stages=tuple(_stage(stage, scheme) for stage in stages))
 
 
 def _several(said: object, scheme: StageScheme, n_epochs: int, profiles: Iterable[str]) -> Action:

@@ -17,9 +17,10 @@ from stageguard.measures.summary import early_rem_words
 from stageguard.night.colours import stage_shade, top_down
 from stageguard.night.stages import StageScheme, canonical_name
 from stageguard.review.measured import measured
-from stageguard.review.night import Outcome
+from stageguard.review.night import NightUnderReview, Outcome
 from stageguard.review.second import blind_agreement, second_scorer
 from stageguard.review.session import ConflictError, Moment, Review, pinned
+from stageguard.review.state import ReviewState
 from stageguard.review.worth import Worth
 
 NO_EVIDENCE = 255
@@ -95,13 +96,14 @@ def moving_part(review: Review, at: Moment) -> dict[str, Any]:
         "name": night.name,
         "revision": state.revision,
         "pinned": encoded(pinned(night, state)),
-        "looked": len(state.looked),
+        "agreed": encoded(_agreed(night.n_epochs, state)),
         "settings": {
             "profile": state.settings.profile,
             "strength": state.settings.strength,
             "clock": state.settings.clock,
             "has_clock": night.profile_for(state.settings).clock is not None,
             "why": "" if state.is_blind else _why(at.outcome),
+            "can_choose": _can_choose(night, state),
             "assumed": [] if at.outcome.decoding is None else list(at.outcome.decoding.assumed),
         },
         "blind": state.is_blind,
@@ -125,6 +127,13 @@ def moving_part(review: Review, at: Moment) -> dict[str, Any]:
     return answer | {"cycles": _cycles(review, at)} | measured(night, state, at.outcome)
 
 
+def _agreed(n_epochs: int, state: ReviewState) -> npt.NDArray[np.int8]:
+    """Return 1 where the scorer agreed, 0 in all other epochs."""
+    agreed = np.zeros(n_epochs, dtype=np.int8)
+    agreed[[epoch for epoch, pin in state.pins.items() if pin.is_agreed]] = 1
+    return agreed
+
+
 def _cycles(review: Review, at: Moment) -> list[tuple[int, int]]:
     """Return first and last epoch of each NREM-REM cycle; empty if cycles are not defined."""
     night = review.night
@@ -132,6 +141,12 @@ def _cycles(review: Review, at: Moment) -> list[tuple[int, int]]:
         return []
     cycles = cycles_of(at.outcome.labels.tobytes(), night.scheme, night.density.epoch_seconds)
     return [(first, stop - 1) for first, stop in cycles]
+
+
+def _can_choose(night: NightUnderReview, state: ReviewState) -> bool:
+    """Whether the profile's rule may choose another strength for what the scorer has decided since."""
+    stages = {epoch: pin.stage for epoch, pin in state.pins.items()}
+    return not state.is_blind and dict(state.settings.strength_pins) != stages
 
 
 def _why(outcome: Outcome) -> str:
@@ -147,7 +162,7 @@ def worth_part(review: Review, at: Moment) -> dict[str, Any]:
     return {
         "second_scorer": second_scorer(review, at, is_complete=is_complete),
         "agreement": blind_agreement(review, at),
-        "changes": [change_row(change) for change in found.changes],
+        "changes": [change_row(change, at.state) for change in found.changes],
         "queue": _queue(review, at, found),
         "early_rem": [] if decoding is None else list(early_rem_words(decoding, count_from=1)),
     }
@@ -179,7 +194,7 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 2)
 
 
-def change_row(change: Change) -> dict[str, Any]:
+def change_row(change: Change, state: ReviewState) -> dict[str, Any]:
     """Return a change by the guard."""
     return {
         "first": change.first_epoch,
@@ -188,18 +203,21 @@ def change_row(change: Change) -> dict[str, Any]:
         "after": in_bouts(change.after),
         "rule": change.rule,
         "nats": round(change.evidence_nats, 3),
-        "text": change_text(change),
+        "text": change_text(change, state),
     }
 
 
-def change_text(change: Change) -> str:
+def change_text(change: Change, state: ReviewState) -> str:
     """Return a change as one sentence; epochs count from 1."""
     first, n = change.first_epoch + 1, change.n_epochs
     where = f"Epoch {first}" if n == 1 else f"Epochs {first} to {first + n - 1}"
     when = "" if change.clock is None else f" ({change.clock:%H:%M:%S})"
     margin = change.margin_nats
     cost = "no allowed night keeps it" if isinf(margin) else f"keeping it costs {margin:.1f} nats"
-    by = "set by a person" if change.rule == "pin" else f"by {change.rule}"
+    by = f"by {change.rule}"
+    if change.rule == "pin":
+        pins = [state.pins[epoch] for epoch in range(first - 1, first - 1 + n) if epoch in state.pins]
+        by = "agreed with by a person" if pins and all(pin.is_agreed for pin in pins) else "set by a person"
     return f"{where}{when}: {in_bouts(change.before)} → {in_bouts(change.after)}, {by}; {cost}."
 
 
@@ -225,8 +243,9 @@ def explanation(review: Review, epoch: int) -> dict[str, Any]:
     ]  # fmt: skip
     lines: list[str] = []
     if pin is not None:
-        lines.append(f"Epoch {epoch + 1} is {label}: set by {pin.who}{f' ({pin.why})' if pin.why else ''}.")
-    lines += [change_text(change) for change in here]
+        by = f"agreed with by {pin.who}" if pin.is_agreed else f"set by {pin.who}"
+        lines.append(f"Epoch {epoch + 1} is {label}: {by}{f' ({pin.why})' if pin.why else ''}.")
+    lines += [change_text(change, at.state) for change in here]
     if not lines:
         kept = (
             "no evidence, and too long a gap to fill" if label == "?" else f"{label}, as the stager decided"
@@ -239,7 +258,7 @@ def explanation(review: Review, epoch: int) -> dict[str, Any]:
         "text": lines,
         "pin": None
         if pin is None
-        else {name: getattr(pin, name) for name in ("stage", "who", "when", "why")},
+        else {name: getattr(pin, name) for name in ("stage", "who", "when", "why", "is_agreed")},
         "probabilities": _row(night.density.probabilities[epoch]),
         "posterior": None if posterior is None else _row(posterior.probabilities[epoch]),
         "rules": [change.rule for change in here],

@@ -1,20 +1,21 @@
 """The epochs of a night that are worth a look, and the errors expected in epochs that nobody looked at.
 
-An epoch that nobody has set or agreed with is worth a look for one of three reasons:
+An epoch that nobody has set or agreed with is worth a look for one of four reasons:
 
 ========  ===============================================================================================
+changed   it had another stage when the scorer saw the night first, before decisions about other epochs
 rule      minimum bout, flip-flop window or clock overruled a stager that was `SURE` or more
 given up  the guard chose another stage than the stager, against `GIVEN_UP_NATS` or more of evidence
 unsure    the posterior of the epoch's stage is below `DOUBTFUL`
 ========  ===============================================================================================
 
-Adjacent epochs with the same reason and the same stages are one stretch. Stretches are ordered by the
-expected change in minutes from correcting them: `d` x `m`. `d` is the mean doubt over the epochs of the
-stretch. The doubt of an epoch is the probability of all stages but its own, by the posterior or by the
-stager, whichever is larger. `m` is the largest change of a statistic if every epoch of the stretch gets its
-most probable other stage: that of the stager where the guard overruled it, else that of the posterior. The
-statistics are the minutes of each stage, total sleep time, sleep onset latency, wake after sleep onset and
-REM latency. A statistic that appears or disappears changes by its value.
+Adjacent epochs with the same reason and the same stages are one stretch. Stretches that changed come first;
+all others are ordered by the expected change in minutes from correcting them: `d` x `m`. `d` is the mean
+doubt over the epochs of the stretch. The doubt of an epoch is the probability of all stages but its own, by
+the posterior or by the stager, whichever is larger. `m` is the largest change of a statistic if every epoch
+of the stretch gets its most probable other stage: that of the stager where the guard overruled it, else that
+of the posterior. The statistics are the minutes of each stage, total sleep time, sleep onset latency, wake
+after sleep onset and REM latency. A statistic that appears or disappears changes by its value.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ from stageguard.guard.explain import Change, explain
 from stageguard.measures.statistics import SleepStatistics
 from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.quantities import quantity_of
-from stageguard.review.night import NightUnderReview, Outcome
+from stageguard.review.night import NightUnderReview, Outcome, first_labels
 from stageguard.review.state import ReviewState
 
 # Our choices; they give some 90 stretches for a simulated night of 840 epochs.
 SURE = 0.8
 GIVEN_UP_NATS = log(4.0)
 DOUBTFUL = 0.75
-REASONS = ("", "unsure", "given up", "rule")  # of several, the last one counts
+REASONS = ("", "unsure", "given up", "rule", "changed")  # of several, the last one counts
 MOVED = ("tst_minutes", "sol_minutes", "waso_minutes", "rem_latency_minutes")
 HARD_RULES = ("minimum bout", "flip-flop", "clock")
 UNCALIBRATED = (
@@ -57,6 +58,7 @@ class Stretch:
     reason: str
     gain_minutes: float
     moves: str  # name of the statistic that changes most
+    first_stage: int  # the stage that the scorer saw first
 
     def text(self, names: Sequence[str], labels: Labels, argmax: Labels) -> str:
         """Return why the stretch is worth a look; epochs count from 1."""
@@ -67,6 +69,7 @@ class Stretch:
             "unsure": f"{stage}, but not sure",
             "given up": f"{stage} against the stager's {names[argmax[self.first]]}",
             "rule": f"{stage} by a rule; the stager is sure of {names[argmax[self.first]]}",
+            "changed": f"{stage}, but {(*names, 'unscored')[self.first_stage]} before your decisions",
         }[self.reason]
         return f"{where}: {why}. {self.moves} would move by {self.gain_minutes:.1f} min on average."
 
@@ -76,7 +79,7 @@ class Worth:
     """The changes of a night, the stretches that are worth a look, and the expected remaining errors."""
 
     changes: tuple[Change, ...]
-    stretches: tuple[Stretch, ...]  # largest gain first
+    stretches: tuple[Stretch, ...]  # those that changed first, then by gain
     expected_errors: float | None  # in epochs that nobody looked at; None without probabilities
     expected_errors_if_done: float | None  # likewise, after all stretches were reviewed
     note: str
@@ -96,20 +99,22 @@ def worth(night: NightUnderReview, state: ReviewState, outcome: Outcome) -> Wort
     labels, rows = outcome.labels, np.arange(night.n_epochs)
     scored = labels != UNSCORED
     unseen = scored.copy()
-    unseen[list(state.seen)] = False
+    unseen[list(state.pins)] = False
     chosen = np.where(scored, labels, 0)
     errors = np.where(scored, 1.0 - np.nan_to_num(posterior.probabilities)[rows, chosen], 0.0)
-    reasons = np.where(unseen, _reasons(night, changes, errors), 0)
+    first = first_labels(night, state)
+    reasons = np.where(labels != first, REASONS.index("changed"), _reasons(night, changes, errors))
+    reasons = np.where(unseen, reasons, 0)
     by_stager = 1.0 - night.density.probabilities[rows, chosen]  # NaN where there is no evidence
     doubt = np.fmax(errors, by_stager)
     others = _others(night, labels, posterior.probabilities)
-    stretches = _stretches(night, labels, reasons, doubt, others)
+    stretches = _stretches(night, labels, first, reasons, doubt, others)
     left = errors * unseen
     in_queue = reasons > 0
     calibrated = _is_calibrated(outcome)
     return Worth(
         changes,
-        tuple(sorted(stretches, key=lambda one: -one.gain_minutes)),
+        tuple(sorted(stretches, key=lambda one: (one.reason != "changed", -one.gain_minutes))),
         float(left.sum()),
         float(left[~in_queue].sum()),
         CALIBRATED if calibrated else UNCALIBRATED,
@@ -147,13 +152,22 @@ def _others(night: NightUnderReview, labels: Labels, posterior: Floats) -> Label
 
 
 def _stretches(
-    night: NightUnderReview, labels: Labels, reasons: np.ndarray, doubt: Floats, others: Labels
+    night: NightUnderReview,
+    labels: Labels,
+    first_seen: Labels,
+    reasons: np.ndarray,
+    doubt: Floats,
+    others: Labels,
 ) -> list[Stretch]:
     """Return the stretches with the expected gain from correcting each."""
     measure = night.statistics.measure
     before = measure(night.hypnogram(labels))
-    breaks: Mask = np.ones(len(labels) + 1, dtype=bool)
-    breaks[1:-1] = (reasons[1:] != reasons[:-1]) | (labels[1:] != labels[:-1]) | (others[1:] != others[:-1])
+    breaks: Mask = np.zeros(len(labels) + 1, dtype=bool)
+    breaks[[0, -1]] = True
+    for by_epoch in (reasons, labels, others):
+        breaks[1:-1] |= by_epoch[1:] != by_epoch[:-1]
+    is_changed = reasons == REASONS.index("changed")
+    breaks[1:-1] |= is_changed[1:] & (first_seen[1:] != first_seen[:-1])
     edges = np.flatnonzero(breaks)
     stretches = []
     for first, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
@@ -165,7 +179,8 @@ def _stretches(
         here = doubt[first:end]
         gain = float(here.mean()) * minutes
         epoch = first + int(here.argmax())
-        stretches.append(Stretch(first, end - 1, epoch, REASONS[reasons[first]], gain, moves))
+        reason, was = REASONS[reasons[first]], int(first_seen[first])
+        stretches.append(Stretch(first, end - 1, epoch, reason, gain, moves, was))
     return stretches
 
 

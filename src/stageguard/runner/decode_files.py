@@ -33,7 +33,7 @@ from stageguard.formats.outputs import (
 )
 from stageguard.formats.read import read_density_file
 from stageguard.formats.registry import is_own_table
-from stageguard.guard.decode import decode
+from stageguard.guard.decode import decode, decode_held
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.inputs import Training
 from stageguard.guard.strength import Strength
@@ -68,6 +68,7 @@ class DecodeOptions:
     density: DensityOptions = field(default_factory=DensityOptions)
     quality: Floats | None = None
     pins: dict[int, str] | None = None
+    strength_pins: dict[int, str] | None = None  # the pins with which the strength is chosen, if not `pins`
     cohort: str | None = None
     stager: str | None = None
     trained: Training | None = None
@@ -83,13 +84,14 @@ class DecodeOptions:
         content |= {"normalize": True} if density.normalize else {}
         content |= {} if self.stager is None else {"stager": self.stager}
         content |= {} if self.strength is None else {"strength": self.strength}
+        content |= {} if self.strength_pins is None else {"strength_pins": _recorded_pins(self.strength_pins)}
         return content | {
             "stages": None if density.stages is None else list(density.stages),
             "epoch_seconds": density.epoch_seconds,
             "logits": density.logits,
             "log": density.log,
             "quality": quality is not None,
-            "pins": None if self.pins is None else {str(epoch): stage for epoch, stage in self.pins.items()},
+            "pins": None if self.pins is None else _recorded_pins(self.pins),
             "cohort": self.cohort,
             "trained": self.trained,
             "format": density.format,
@@ -99,7 +101,8 @@ class DecodeOptions:
     @classmethod
     def from_dict(cls, recorded: Mapping[str, Any], quality: Floats | None) -> DecodeOptions:
         """Return the recorded options; `quality` is that column of the output."""
-        stages, pins, lights_off = (recorded.get(key) for key in ("stages", "pins", "lights_off"))
+        stages, lights_off = (recorded.get(key) for key in ("stages", "lights_off"))
+        pins, strength_pins = (recorded.get(key) for key in ("pins", "strength_pins"))
         density = DensityOptions(
             stages=None if stages is None else tuple(stages),
             epoch_seconds=recorded.get("epoch_seconds"),
@@ -112,13 +115,22 @@ class DecodeOptions:
         return cls(
             density,
             quality=quality if recorded.get("quality") else None,
-            pins=None if pins is None else {int(epoch): name for epoch, name in pins.items()},
+            pins=None if pins is None else _read_pins(pins),
+            strength_pins=None if strength_pins is None else _read_pins(strength_pins),
             cohort=recorded.get("cohort"),
             stager=recorded.get("stager"),
             trained=recorded.get("trained"),
             strength=recorded.get("strength"),
             lights_off=None if lights_off is None else parse_moment(str(lights_off)),
         )
+
+
+def _recorded_pins(pins: Mapping[int, str]) -> dict[str, str]:
+    return {str(epoch): stage for epoch, stage in pins.items()}
+
+
+def _read_pins(recorded: Mapping[str, str]) -> dict[int, str]:
+    return {int(epoch): stage for epoch, stage in recorded.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,17 +266,21 @@ def decode_file(
     refuse_output(path)
     read = read_density_file(path, reading_with(profile, options.density))
     density = begun(read.density, start)
+    is_held = options.strength_pins is not None
     decoding = decode(
         density,
         profile,
         quality=options.quality,
-        pins=options.pins,
+        pins=(options.strength_pins or None) if is_held else options.pins,
         lights_off=options.lights_off,
         cohort=options.cohort,
         stager=options.stager,
         trained=options.trained,
         strength=options.strength,
     )
+    if is_held:
+        again = replace(decoding.given.options, pins=options.pins)
+        decoding = decode_held(density, profile, again, decoding.strength)
     return decoding, read.notes
 
 
