@@ -18,7 +18,9 @@ import stageguard as sg
 from browser import violations
 from cli_runner import write_night
 from made_recordings import N_EPOCHS, write_psg
+from review_nights import write_probabilities as write_flickering
 from reviewing import Scorer, served, write_probabilities
+from stageguard.review.night import first_labels
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Route
@@ -106,6 +108,43 @@ def test_a_stage_key_pins_and_undo_takes_it_back(scorer, night):
         assert (scorer.stage("guard"), "set by you" in scorer.line) == (before, False)
         scorer.press("Shift+U").at_revision(3)
         assert scorer.stage("guard") == stage
+
+
+def test_what_changes_after_it_was_seen_is_announced_and_queued_first(scorer, tmp_path):
+    night = write_flickering(tmp_path / "night.csv", "human-psg-5", n_epochs=400, seed=1)
+    with served(night) as server:
+        page = scorer.open(server.url).page
+        review = server.desk.review(0)
+        agreed = scorer.epoch - 1
+        scorer.press("Enter").at_revision(1)
+        scorer.press("Home", "b", *["ArrowRight"] * 8, "r").at_revision(2)
+        page.get_by_role("button", name="Choose again").click()
+        scorer.at_revision(3)
+        first = first_labels(review.night, review.now.state)
+        labels, pins = review.now.outcome.labels, review.now.state.pins
+        moved = [epoch for epoch in range(400) if labels[epoch] != first[epoch] and epoch not in pins]
+        assert agreed in pins and max(moved) > 300
+        assert scorer.text("#moved-text").startswith(f"{len(moved)} epochs that you have not decided have ")
+        assert scorer.text("#notice").startswith("Strength chosen again: ")
+        page.wait_for_selector(".queue li:first-child .reason:has-text('changed')")
+        assert violations(page) == []
+        page.locator("#moved").get_by_role("button", name="Go to").first.click()
+        page.wait_for_selector(f"#line:has-text('Epoch {moved[0] + 1} of')")
+        page.get_by_role("button", name="Seen").click()
+        page.wait_for_selector("#moved", state="hidden")
+        scorer.press("u").at_revision(4)
+        page.wait_for_selector("#moved:not([hidden])")  # undoing changes them, too
+
+
+def test_agreeing_says_so_and_is_undone(scorer, night):
+    with served(night) as server:
+        scorer.open(server.url).press("Home", "Enter").at_revision(1)
+        assert "agreed by you" in scorer.line
+        pin = server.desk.review(0).now.state.pins[0]
+        assert (pin.is_agreed, pin.who) == (True, "ada")
+        scorer.press("u").at_revision(2)
+        assert "by you" not in scorer.line
+        assert not server.desk.review(0).now.state.pins
 
 
 def test_keys_pressed_faster_than_the_server_answers_all_count(scorer, night):

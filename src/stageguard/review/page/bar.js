@@ -17,6 +17,7 @@ export class Bar {
     byId("finish").onclick = () => this.finishDialog();
     byId("blind").onclick = () => desk.act({ do: "blind", value: !desk.night.blind });
     byId("reveal").onclick = () => this.revealDialog();
+    byId("choose-strength").onclick = () => desk.chooseStrength();
     byId("night").onchange = (event) => this.choose(Number(event.target.value));
     byId("profile").onchange = (event) => desk.act({ do: "profile", name: event.target.value });
     byId("strength").onchange = (event) => desk.act({ do: "strength", value: JSON.parse(event.target.value) });
@@ -77,6 +78,7 @@ export class Bar {
     const numbers = [...new Set([...STRENGTHS, strength])].filter(Number.isFinite).sort((a, b) => a - b);
     const strengths = [["null", "by rule"], ['"off"', "off"], ...numbers.map((value) => [String(value), String(value)])];
     fillSelect(byId("strength"), strengths, JSON.stringify(strength ?? null));
+    byId("choose-strength").disabled = !night.settings?.can_choose;
     byId("clock").value = JSON.stringify(clock ?? null);
     byId("clock").disabled = night.settings?.has_clock === false && clock === null;
   }

@@ -73,8 +73,9 @@ export class Desk {
       this.draw(true);
     };
     return {
-      done: ours((action) => {
+      done: ours((action, changed) => {
         this.bar.showConflict(this.night.conflict);
+        if (action.do === "choose_strength") this.bar.notice(`Strength chosen again: ${changed ? count(changed, "epoch") : "no epoch"} changed.`);
         this.tellsAgreement ||= action.do === "reveal";
       }),
       overtaken: ours(() => this.bar.notice(`${OTHER_TAB}; your last change was not made.`)),
@@ -192,7 +193,7 @@ export class Desk {
   /** Return the stretches that are still worth a look, in the order the scorer chose. */
   inQueueOrder() {
     const { night } = this;
-    const ticked = new Set(night.pending.filter((action) => action.do === "looked").map((action) => action.first));
+    const ticked = new Set(night.pending.filter((action) => action.do === "agree").map((action) => action.first));
     const entries = (night.queue?.epochs || []).filter((entry) => !ticked.has(entry.first));
     return this.order === "time" ? entries.sort((a, b) => a.epoch - b.epoch) : entries;
   }
@@ -245,12 +246,23 @@ export class Desk {
     this.anchor = null;
   }
 
+  /** Agree with the stages as they are seen here: they then stay, whatever is decided elsewhere. */
   agree() {
-    const entry = this.night.queuedAt(this.cursor);
+    const { night } = this;
+    const entry = this.anchor === null ? night.queuedAt(this.cursor) : null;
     const next = entry ? this.nextInQueue(1) : null;
-    const { first, last } = entry || { first: this.cursor, last: this.cursor };
-    this.act({ do: "looked", first, last });
+    const [first, last] = entry ? [entry.first, entry.last] : this.selected;
+    const stages = [...night.shown.subarray(first, last + 1)];
+    this.anchor = null;
+    if (stages.some((stage) => stage < 0)) this.bar.notice("There is no stage to agree with: set one.");
+    else if (!night.pins.subarray(first, last + 1).some((stage) => stage < 0)) this.bar.notice("You have decided this already.");
+    else this.act({ do: "agree", first, last, stages });
     if (next !== null) this.moveTo(next, { centre: true });
+  }
+
+  chooseStrength() {
+    if (this.night.settings?.can_choose) this.act({ do: "choose_strength" });
+    else this.bar.notice("The strength is already chosen for what you have decided.");
   }
 
   undo() {
@@ -294,7 +306,7 @@ export class Desk {
       if (night.expert) words.push(`expert ${night.stageName(night.expert[cursor])}`);
       const share = night.share(night.posterior, cursor, night.shown[cursor]);
       if (share !== null) words.push(`posterior ${percent(share)}`);
-      if (night.pins[cursor] >= 0) words.push("set by you");
+      if (night.pins[cursor] >= 0) words.push(night.isAgreed(cursor) ? "agreed by you" : "set by you");
     }
     return words.join(", ");
   }

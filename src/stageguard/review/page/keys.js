@@ -20,6 +20,7 @@ export function keysOf(desk) {
     { shown: "b", about: "begin or drop a stretch; moving then selects, a stage key sets all of it",
       match: { b: () => desk.toggleStretch() } },
     { shown: "e", about: "explain the epoch", match: { e: () => desk.explain() } },
+    { shown: "c", about: "choose the strength again, for what you have decided since", match: { c: () => desk.chooseStrength() } },
     { shown: "u / shift + u", about: "undo, redo", match: { u: () => desk.undo() }, shift: { u: () => desk.redo() } },
     { shown: "+ / -", about: "closer, wider",
       match: { "+": () => desk.zoom(-1), "=": () => desk.zoom(-1), "-": () => desk.zoom(1) } },

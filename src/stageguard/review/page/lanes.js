@@ -190,7 +190,7 @@ function forColumns(span, paint) {
   }
 }
 
-/** Underline the guard's changes, and mark the scorer's pins with a notch above. */
+/** Underline the guard's changes; mark what the scorer set with a notch above, and agreed with by a stroke. */
 function paintOwnMarks(ctx, night, lane, span, theme) {
   ctx.fillStyle = theme.accent;
   const below = lane.y + lane.height;
@@ -204,6 +204,10 @@ function paintOwnMarks(ctx, night, lane, span, theme) {
   for (let epoch = span.first; epoch < span.last; epoch += 1) {
     if (night.pins[epoch] < 0) continue;
     const x = span.at(epoch + 0.5);
+    if (night.isAgreed(epoch)) {
+      ctx.fillRect(x - 1, lane.y - 6, 2, 5);
+      continue;
+    }
     ctx.beginPath();
     ctx.moveTo(x - 4, lane.y - 5);
     ctx.lineTo(x + 4, lane.y - 5);

@@ -5,6 +5,7 @@ import { Desk } from "./desk.js";
 import { keysOf, meaningOf } from "./keys.js";
 import { readableOn, themeOf } from "./lanes.js";
 import { EpochPanel } from "./panel.js";
+import { Moved } from "./moved.js";
 import { Sheets } from "./sheets.js";
 import { Signals } from "./signals.js";
 import { Detail, Overview } from "./timeline.js";
@@ -57,7 +58,8 @@ class Controls {
       swatch.style.background = colours[index];
       return make("li", {}, swatch, stage.full || stage.name);
     }), ...(desk.night.blind ? [] : [make("li", {}, make("span", { className: "swatch changed" }), "changed by the guard"),
-      make("li", {}, make("span", { className: "swatch set" }), "set by you")]));
+      make("li", {}, make("span", { className: "swatch set" }), "set by you"),
+      make("li", {}, make("span", { className: "swatch agreed" }), "agreed by you")]));
     this.agree.hidden = desk.night.blind;
     this.explain.hidden = desk.night.blind;
   }
@@ -98,6 +100,7 @@ async function begin() {
   desk.panel = new EpochPanel(desk);
   desk.signals = new Signals(desk, overview);
   desk.parts = [desk.bar, new Controls(desk), overview, new Detail(desk), desk.panel, new Sheets(desk), desk.signals,
+    new Moved(desk),
     { open: () => { desk.keys = keysOf(desk); } }];
   listen(desk);
   try {

@@ -4,7 +4,7 @@ import { secondsOfDay } from "./words.js";
 
 export const NO_EVIDENCE = 255;
 const STEPS = 200; // probabilities arrive as round(200 p)
-const ARRAYS = { stager: Int8Array, guard: Int8Array, expert: Int8Array, pinned: Int8Array, quality: Uint8Array,
+const ARRAYS = { stager: Int8Array, guard: Int8Array, expert: Int8Array, pinned: Int8Array, agreed: Int8Array, quality: Uint8Array,
   probabilities: Uint8Array, posterior: Uint8Array };
 
 export function bytesOf(base64) {
@@ -39,6 +39,7 @@ export class Night {
     this.pins = this.pinned ? this.pinned.slice() : new Int8Array(this.epochs).fill(-1);
     this.shown = this.blind || !this.guard ? this.pins.slice() : this.guard.slice();
     for (const action of this.pending) {
+      if (action.do === "agree") this.pins.set(action.stages, action.first);
       if (action.do !== "set" && action.do !== "clear") continue;
       const stage = action.do === "set" ? this.stageIndex(action.stage) : -1;
       this.pins.fill(stage, action.first, action.last + 1);
@@ -80,7 +81,12 @@ export class Night {
     return (this.queue?.epochs || []).find((entry) => entry.first <= epoch && epoch <= entry.last) || null;
   }
 
-  /** Number of epochs that the scorer has set. */
+  /** Whether the stage of an epoch is the guard's, and the scorer agreed with it. */
+  isAgreed(epoch) {
+    return this.pins[epoch] >= 0 && (this.pinned[epoch] < 0 || this.agreed[epoch] === 1);
+  }
+
+  /** Number of epochs that the scorer has set or agreed with. */
   get scored() {
     return this.pins.reduce((sum, stage) => sum + (stage >= 0), 0);
   }

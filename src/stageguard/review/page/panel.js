@@ -113,9 +113,10 @@ function fill(bar, share) {
 function linesOf(night, answer) {
   const lines = (answer.text || []).map((text) => paragraph(text));
   if (answer.pin) {
-    const { stage, who, when, why } = answer.pin;
+    const { stage, who, when, why, is_agreed: isAgreed } = answer.pin;
     const reason = why ? `: ${why}` : "";
-    lines.push(paragraph(`Set to ${night.stageName(stage)} by ${who}, ${whenText(when)}${reason}`));
+    const deed = isAgreed ? "Agreed with" : "Set to";
+    lines.push(paragraph(`${deed} ${night.stageName(stage)} by ${who}, ${whenText(when)}${reason}`));
   }
   return lines;
 }

@@ -24,6 +24,11 @@ export async function post(path, body) {
   return ask(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
 }
 
+/** Return in how many epochs two hypnograms differ. */
+function differences(one, other) {
+  return one && other ? one.reduce((sum, stage, epoch) => sum + (stage !== other[epoch]), 0) : 0;
+}
+
 /** Send the actions of one night in order, and tell `listener` the outcome of each. */
 export class ActionQueue {
   constructor(night, listener) {
@@ -61,11 +66,12 @@ export class ActionQueue {
   settle(action, { status, body }) {
     const { night, listener } = this;
     const state = status === 200 ? body : body.state;
+    const before = night.guard;
     if (status === 200) night.pending.shift();
     else night.pending.length = 0; // the actions behind it refer to an outdated night
     if (state) night.take(state);
     else night.overlay();
-    if (status === 200) listener.done(action);
+    if (status === 200) listener.done(action, differences(before, night.guard));
     else if (status === 409) listener.overtaken();
     else if (status === 422 && body.conflict) listener.conflict(body.conflict);
     else listener.refused(body.error || `The server answered ${status}.`);

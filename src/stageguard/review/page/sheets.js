@@ -5,6 +5,7 @@ import { byId, count, make, numberText, option, paragraph, pushButton, timeAt } 
 const LISTED = 100; // entries of the queue to show
 
 const REASONS = {
+  changed: "changed by decisions elsewhere",
   rule: "a rule overruled a stager that was sure",
   "given up": "evidence was given up",
   unsure: "uncertain",
@@ -199,7 +200,8 @@ function factSheet(desk) {
   const lines = [`${count(night.epochs, "epoch")} of ${night.seconds} s`];
   if (!night.hasClock) lines.push("No time of day is known: times count from the first epoch.");
   if (!night.blind) lines.push(count(night.changes.length, "stretch", "stretches") + " changed by the guard");
-  lines.push(`${count(night.scored, "epoch")} set by you`, night.settings?.why);
+  const agreed = night.pins.reduce((sum, _, epoch) => sum + night.isAgreed(epoch), 0);
+  lines.push(`${count(night.scored - agreed, "epoch")} set by you, ${agreed} agreed with`, night.settings?.why);
   lines.push(...(night.early_rem || []), ...(night.settings?.assumed || []));
   lines.push(agreementText(night));
   const second = night.second_scorer;
