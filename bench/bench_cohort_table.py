@@ -20,7 +20,7 @@ from _common import Row, report
 from bench_cohort import N_EPOCHS, PROFILE, make
 
 import stageguard as sg
-from stageguard.runner.decode_files import DecodeOptions
+from stageguard.runner.decode_one import DecodeOptions
 from stageguard.runner.decode_table import TableTask, decode_table
 from stageguard.synthetic.night import simulate_night
 

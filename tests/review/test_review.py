@@ -20,7 +20,7 @@ from stageguard.review.opening import AskedNight
 from stageguard.review.reviewed import read_reviewed
 from stageguard.review.session import ConflictError, HiddenError
 from stageguard.review.state import Pin, Settings
-from stageguard.runner.decode_files import DecodeOptions
+from stageguard.runner.decode_one import DecodeOptions
 from stageguard.runner.verify import verify_output
 
 
@@ -361,7 +361,7 @@ def test_an_output_of_decode_is_opened_with_what_it_records(tmp_path):
     path = write_probabilities(tmp_path / "night.csv")
     night = decode(sg.read_density(path), STRICT, pins={20: "R"})
     from stageguard.formats.outputs import write_decoding
-    from stageguard.runner.decode_files import DecodeOptions
+    from stageguard.runner.decode_one import DecodeOptions
 
     options = DecodeOptions(pins={20: "R"}).to_dict()
     written = write_decoding(night, tmp_path / "night", source_path=path, options=options)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import stageguard as sg
-from stageguard.runner.decode_files import DecodeOptions, DecodeTask, decode_task
+from stageguard.runner.decode_files import DecodeTask, decode_task
+from stageguard.runner.decode_one import DecodeOptions
 from stageguard.runner.decode_together import DecodeTogether
 from stageguard.runner.run import run_files
 from stageguard.synthetic.night import simulate_night

@@ -42,7 +42,7 @@ from stageguard.formats.sniffing import UTF16_MARKS, read_head
 from stageguard.night.moments import Moment
 from stageguard.profile.profile import Profile
 from stageguard.runner.cohort_tables import COHORT_TABLE, FAILURES_TABLE
-from stageguard.runner.decode_files import DecodeOptions
+from stageguard.runner.decode_one import DecodeOptions
 
 OWN_SUFFIXES = (TSV_SUFFIX, JSON_SUFFIX, SVG_SUFFIX, CHANGES_SUFFIX, ".html", *POSTERIOR_SUFFIXES)
 MAGIC = re.compile(r"[*?\[]")

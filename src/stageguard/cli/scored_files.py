@@ -36,7 +36,7 @@ from stageguard.night.moments import Moment
 from stageguard.night.stages import StageScheme
 from stageguard.night.timing import begun, recording_start
 from stageguard.profile.profile import Profile
-from stageguard.runner.decode_files import DecodeOptions, decode_file, reading_with, start_of
+from stageguard.runner.decode_one import DecodeOptions, decode_file, reading_with, start_of
 from stageguard.runner.verify import decode_recorded
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from stageguard.night.timing import begun, recording_start
 from stageguard.profile.profile import Profile
 from stageguard.review.night import NightUnderReview
 from stageguard.review.state import Pin
-from stageguard.runner.decode_files import DecodeOptions, reading_with, refuse_output
+from stageguard.runner.decode_one import DecodeOptions, reading_with, refuse_output
 from stageguard.runner.verify import check_input, check_profile, decode_recorded, errors_of_record
 
 GIVEN_BEFORE = "given before the review"

@@ -26,7 +26,7 @@ from stageguard.review.night import guard_anyway
 from stageguard.review.opening import AskedNight, open_night
 from stageguard.review.second import KeptReview, kept_review
 from stageguard.review.worth import worth
-from stageguard.runner.decode_files import DecodeOptions
+from stageguard.runner.decode_one import DecodeOptions
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, field, fields, replace
+from dataclasses import asdict, fields, replace
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from stageguard.base.arrays import NAN, Floats
+from stageguard.base.arrays import NAN
 from stageguard.base.errors import OVERWRITE, FileFormatError, OutputExistsError, message_of
-from stageguard.base.files import file_error, parse_json, read_file, refuse_special, remove_leftovers
+from stageguard.base.files import file_error, parse_json, read_file, remove_leftovers
 from stageguard.base.lazy import load
 from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
-from stageguard.formats.companions import by_the_list, parse_moment
-from stageguard.formats.density import DensityOptions, existing_file
+from stageguard.formats.companions import by_the_list
 from stageguard.formats.outputs import (
-    TSV_SUFFIX,
     WrittenFiles,
     change_row,
     changes_text,
@@ -31,11 +29,7 @@ from stageguard.formats.outputs import (
     read_sidecar,
     write_decoding,
 )
-from stageguard.formats.read import read_density_file
-from stageguard.formats.registry import is_own_table
-from stageguard.guard.decode import decode, decode_held
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.inputs import Training
 from stageguard.guard.strength import Strength
 from stageguard.measures.estimates import Estimates
 from stageguard.measures.statistics import StatisticsOptions
@@ -49,9 +43,8 @@ from stageguard.measures.summary import (
     summary_of,
 )
 from stageguard.night.moments import Moment
-from stageguard.night.stages import SCHEMES
-from stageguard.night.timing import begun
 from stageguard.profile.profile import Profile
+from stageguard.runner.decode_one import DecodeOptions, decode_file, refuse_output, start_of
 
 if TYPE_CHECKING:
     from stageguard.guard.explain import Change
@@ -59,78 +52,6 @@ if TYPE_CHECKING:
 # Exceptions that reading a record may raise when its values are not what `decode` wrote.
 MALFORMED = (KeyError, TypeError, AttributeError, ValueError, OverflowError)
 _MISSING = object()
-
-
-@dataclass(frozen=True, slots=True)
-class DecodeOptions:
-    """Everything that affects a result besides the file and the profile."""
-
-    density: DensityOptions = field(default_factory=DensityOptions)
-    quality: Floats | None = None
-    pins: dict[int, str] | None = None
-    strength_pins: dict[int, str] | None = None  # the pins with which the strength is chosen, if not `pins`
-    cohort: str | None = None
-    stager: str | None = None
-    trained: Training | None = None
-    strength: float | Literal["off"] | None = None  # instead of the profile's strength
-    lights_off: Moment | None = None  # not in `to_dict`: `DecodeTask.to_dict` records it
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON types; quality values are left out, because they are a column of the output."""
-        density, quality = self.density, self.quality
-        content: dict[str, Any] = (
-            {} if quality is None else {"quality_sha256": sha256(quality.tobytes()).hexdigest()}
-        )
-        content |= {"normalize": True} if density.normalize else {}
-        content |= {} if self.stager is None else {"stager": self.stager}
-        content |= {} if self.strength is None else {"strength": self.strength}
-        content |= {} if self.strength_pins is None else {"strength_pins": _recorded_pins(self.strength_pins)}
-        return content | {
-            "stages": None if density.stages is None else list(density.stages),
-            "epoch_seconds": density.epoch_seconds,
-            "logits": density.logits,
-            "log": density.log,
-            "quality": quality is not None,
-            "pins": None if self.pins is None else _recorded_pins(self.pins),
-            "cohort": self.cohort,
-            "trained": self.trained,
-            "format": density.format,
-            "pool_to_seconds": density.pool_to_seconds,
-        }
-
-    @classmethod
-    def from_dict(cls, recorded: Mapping[str, Any], quality: Floats | None) -> DecodeOptions:
-        """Return the recorded options; `quality` is that column of the output."""
-        stages, lights_off = (recorded.get(key) for key in ("stages", "lights_off"))
-        pins, strength_pins = (recorded.get(key) for key in ("pins", "strength_pins"))
-        density = DensityOptions(
-            stages=None if stages is None else tuple(stages),
-            epoch_seconds=recorded.get("epoch_seconds"),
-            logits=bool(recorded.get("logits")),
-            log=bool(recorded.get("log")),
-            format=recorded.get("format"),
-            pool_to_seconds=recorded.get("pool_to_seconds"),
-            normalize=bool(recorded.get("normalize")),
-        )
-        return cls(
-            density,
-            quality=quality if recorded.get("quality") else None,
-            pins=None if pins is None else _read_pins(pins),
-            strength_pins=None if strength_pins is None else _read_pins(strength_pins),
-            cohort=recorded.get("cohort"),
-            stager=recorded.get("stager"),
-            trained=recorded.get("trained"),
-            strength=recorded.get("strength"),
-            lights_off=None if lights_off is None else parse_moment(str(lights_off)),
-        )
-
-
-def _recorded_pins(pins: Mapping[int, str]) -> dict[str, str]:
-    return {str(epoch): stage for epoch, stage in pins.items()}
-
-
-def _read_pins(recorded: Mapping[str, str]) -> dict[int, str]:
-    return {int(epoch): stage for epoch, stage in recorded.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,54 +172,6 @@ class DecodedNight:
             "notes": list(self.notes),
         }
         return data if self.changes is None else data | {"changes": [change_row(one) for one in self.changes]}
-
-
-def reading_with(profile: Profile, options: DensityOptions) -> DensityOptions:
-    """Return the options for reading a file with a profile, whose stage names the file may use."""
-    scheme = None if profile.scheme in SCHEMES.values() else profile.scheme
-    return replace(options, default_epoch_seconds=profile.epoch_seconds, scheme=scheme)
-
-
-def decode_file(
-    path: Path, profile: Profile, options: DecodeOptions, start: datetime | None = None
-) -> tuple[Decoding, tuple[str, ...]]:
-    """Read and decode a file that begins at `start` unless it says otherwise; also return remarks."""
-    refuse_output(path)
-    read = read_density_file(path, reading_with(profile, options.density))
-    density = begun(read.density, start)
-    is_held = options.strength_pins is not None
-    decoding = decode(
-        density,
-        profile,
-        quality=options.quality,
-        pins=(options.strength_pins or None) if is_held else options.pins,
-        lights_off=options.lights_off,
-        cohort=options.cohort,
-        stager=options.stager,
-        trained=options.trained,
-        strength=options.strength,
-    )
-    if is_held:
-        again = replace(decoding.given.options, pins=options.pins)
-        decoding = decode_held(density, profile, again, decoding.strength)
-    return decoding, read.notes
-
-
-def start_of(edf: Path | None, listed_start: datetime | None) -> datetime | None:
-    """Return when a recording began: from its header, else from the sample list."""
-    if edf is None:
-        return listed_start
-    from stageguard.formats.recordings.edf import read_edf_header  # only a recording needs it
-
-    return read_edf_header(edf).start or listed_start
-
-
-def refuse_output(path: Path) -> None:
-    """Refuse anything but a regular file, and outputs of `decode`, which hold decoded stages."""
-    refuse_special(path)
-    existing_file(path)
-    if path.name.endswith(TSV_SUFFIX) or is_own_table(path):
-        raise file_error(path, "is an output of decode, expected the stager's probabilities.")
 
 
 class Ready(NamedTuple):

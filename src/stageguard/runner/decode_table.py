@@ -66,7 +66,7 @@ from stageguard.measures.rare_events import early_rem_removed_of_all
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.profile.profile import Profile
 from stageguard.runner.cohort_tables import FAILURE_COLUMNS, NightRow, Tally, read_table, table_text
-from stageguard.runner.decode_files import DecodeOptions, reading_with
+from stageguard.runner.decode_one import DecodeOptions, reading_with
 from stageguard.runner.run import Outcome, collect_warnings
 from stageguard.runner.stopping import Stopped
 

@@ -22,14 +22,8 @@ from stageguard.measures.statistics import StatisticsOptions
 from stageguard.measures.summary import NightMeasures, early_rem_words
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.timing import begun
-from stageguard.runner.decode_files import (
-    DecodedNight,
-    DecodeTask,
-    Ready,
-    decode_task,
-    reading_with,
-    refuse_output,
-)
+from stageguard.runner.decode_files import DecodedNight, DecodeTask, Ready, decode_task
+from stageguard.runner.decode_one import reading_with, refuse_output
 
 
 class DecodeTogether:

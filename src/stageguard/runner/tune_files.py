@@ -12,7 +12,7 @@ from stageguard.formats.density import DensityOptions
 from stageguard.formats.read import read_density_file
 from stageguard.profile.fingerprint import Features
 from stageguard.profile.profile import Profile
-from stageguard.runner.decode_files import reading_with, refuse_output
+from stageguard.runner.decode_one import reading_with, refuse_output
 
 TUNED_PROFILE = "tuned-profile.toml"
 

@@ -34,7 +34,8 @@ from stageguard.formats.outputs import (
 )
 from stageguard.formats.shared_profile import recorded_profile
 from stageguard.profile.profile import Profile, profiles
-from stageguard.runner.decode_files import MALFORMED, DecodeOptions, decode_file
+from stageguard.runner.decode_files import MALFORMED
+from stageguard.runner.decode_one import DecodeOptions, decode_file
 
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding

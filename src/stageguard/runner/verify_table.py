@@ -14,7 +14,7 @@ from stageguard.formats.cohort_output import part_bytes
 from stageguard.formats.cohort_split import Cells, part_rows, table_rows
 from stageguard.formats.cohort_table import ID, OWN_COLUMNS, TABLE_SUFFIXES
 from stageguard.runner.cohort_tables import Tally
-from stageguard.runner.decode_files import DecodeOptions
+from stageguard.runner.decode_one import DecodeOptions
 from stageguard.runner.decode_table import TableTask, add_part, beside_texts, decode_block, table_blocks
 from stageguard.runner.verify import (
     Check,

@@ -30,7 +30,7 @@ from stageguard.formats.convert import Written
 from stageguard.formats.convert import convert as convert_night
 from stageguard.formats.registry import formats, named
 from stageguard.formats.sources import NamedNight
-from stageguard.runner.decode_files import start_of
+from stageguard.runner.decode_one import start_of
 from stageguard.runner.run import Outcome, check_folder, succeeded
 
 Sources = Annotated[

@@ -58,7 +58,8 @@ from stageguard.guard.decoding import Decoding
 from stageguard.measures.summary import looking_like_experts
 from stageguard.profile.profile import Profile
 from stageguard.runner.cohort_tables import FAILURES_TABLE, MOST_IN_FULL, Tally, write_tables
-from stageguard.runner.decode_files import DecodeOptions, DecodeTask, decode_task
+from stageguard.runner.decode_files import DecodeTask, decode_task
+from stageguard.runner.decode_one import DecodeOptions
 from stageguard.runner.run import check_folder, run_files
 from stageguard.runner.stopping import Stopped
 

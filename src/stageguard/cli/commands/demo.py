@@ -17,7 +17,8 @@ from stageguard.measures.summary import summary_of
 from stageguard.profile.profile import Profile
 from stageguard.report.hypnogram_svg import hypnogram_svg
 from stageguard.report.night import night_report
-from stageguard.runner.decode_files import DecodedNight, DecodeOptions, decode_file
+from stageguard.runner.decode_files import DecodedNight
+from stageguard.runner.decode_one import DecodeOptions, decode_file
 from stageguard.runner.run import Outcome, collect_warnings
 from stageguard.synthetic.night import SimulatedNight, simulate_night
 

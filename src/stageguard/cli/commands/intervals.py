@@ -38,7 +38,7 @@ from stageguard.measures.statistics import Convention
 from stageguard.measures.summary import NightFacts
 from stageguard.night.moments import Moment
 from stageguard.profile.profile import Profile
-from stageguard.runner.decode_files import DecodeOptions, start_of
+from stageguard.runner.decode_one import DecodeOptions, start_of
 from stageguard.runner.run import Outcome, succeeded
 
 Files = Annotated[

@@ -28,7 +28,7 @@ from stageguard.guard.decoding import Decoding
 from stageguard.guard.posterior import MOST_DRAWS, Posterior, posteriors_like, sample_like
 from stageguard.measures.summary import NightFacts
 from stageguard.profile.profile import Profile
-from stageguard.runner.decode_files import decode_file
+from stageguard.runner.decode_one import decode_file
 from stageguard.runner.run import Outcome, check_folder
 
 UNSURE_BELOW = 0.9  # epochs whose most probable stage is less probable than this deserve a look

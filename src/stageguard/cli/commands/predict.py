@@ -39,7 +39,8 @@ from stageguard.night.recording import Recording
 from stageguard.nn.data import SUFFIXES, feature_files, read_features
 from stageguard.pipeline import QualityRules, stage
 from stageguard.profile.profile import Profile
-from stageguard.runner.decode_files import DecodedNight, DecodeOptions
+from stageguard.runner.decode_files import DecodedNight
+from stageguard.runner.decode_one import DecodeOptions
 
 if TYPE_CHECKING:
     from stageguard.nn.checkpoint import TrainedModel

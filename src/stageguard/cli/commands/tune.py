@@ -25,7 +25,7 @@ from stageguard.cli.table_inputs import with_table_nights
 from stageguard.cli.terminal import console, count, naming_nights, one_line, print_json, print_list
 from stageguard.fitting.tune import FEWEST_NIGHTS, check_base, decision, tuned_profile
 from stageguard.profile.profile import Profile
-from stageguard.runner.decode_files import DecodeOptions
+from stageguard.runner.decode_one import DecodeOptions
 from stageguard.runner.run import succeeded
 from stageguard.runner.tune_files import TuneTask, measure_task
 
