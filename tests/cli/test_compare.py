@@ -147,9 +147,8 @@ def test_failures_are_rows_and_the_others_go_on(run, night):
     assert ran.code == 1
     assert "n1.csv" in ran.out
     assert "2 of 3 files failed" in ran.err
-    assert "the expert scored 240 epochs and the night has 6, expected the same epochs." in " ".join(
-        ran.err.split()
-    )
+    problem = "n1.txt has 240 epochs and does not say how long they are, expected 6 as in the other file"
+    assert problem in " ".join(ran.err.split())
     line = error_line(run("compare", night / "experts", short))
     assert line == "short.txt: no expert's scoring is named 'short', expected one in the folder."
 
@@ -188,3 +187,25 @@ def test_align_compares_the_time_both_scored(run, tmp_path):
     assert "expert.edf: the first 20 epochs left out" in run("compare", expert, shifted, "--align").out
     apart = timed(tmp_path / "apart.edf", labels, datetime(2024, 5, 3, 22, 30))
     assert "no epoch in common" in error_line(run("compare", expert, apart, "--align"))
+
+
+def test_a_text_file_has_epochs_of_20_s_only_if_that_is_said(run, tmp_path):
+    """Lines without a length are the other file's epochs only if they are as many."""
+    labels = np.repeat(np.random.default_rng(0).integers(0, 5, 120), 2)  # a minute of each stage
+    night = timed(tmp_path / "night.edf", labels, datetime(2024, 5, 1, 22, 30))
+    names = np.array(sg.StageScheme.named("aasm5").names)
+    expert = tmp_path / "expert.txt"
+    expert.write_text("\n".join(np.repeat(names[labels[::2]], 3)) + "\n")
+    for options in ((), ("--align",)):
+        line = error_line(run("compare", expert, night, *options))
+        assert "expert.txt has 360 epochs and does not say how long they are, expected 240" in line
+        assert "(20 s each would be as long)" in line
+        assert line.endswith("stageguard compare --align --expert-epoch-seconds SECONDS.")
+    said = ("--expert-epoch-seconds", "20")
+    assert "epochs last 20 s and the night's 30 s" in error_line(run("compare", expert, night, *said))
+    own = run("compare", expert, night, "--align", *said, "--json").json[0]["agreement"]["scored"]
+    assert (own["n_epochs"], own["accuracy"]) == (360, 1.0)
+    line = error_line(run("compare", night, expert, "--align"))
+    assert line.endswith("Then say how long its epochs are: --epoch-seconds SECONDS.")
+    expert.write_text("\n".join(names[labels]) + "\n")
+    assert run("compare", expert, night, "--json").json[0]["agreement"]["scored"]["accuracy"] == 1.0

@@ -139,7 +139,7 @@ def test_bad_input_is_one_line_and_writes_nothing(run, night, arguments, expecte
 def test_an_expert_of_another_length_is_one_line(run, night, tmp_path):
     (tmp_path / "short.txt").write_text("W\nN2\n")
     line = error_line(run("report", night, "-p", PROFILE, "--expert", tmp_path / "short.txt"))
-    assert line.startswith("night.csv: the expert scored 2 epochs and the night has 240")
+    assert line.startswith("night.csv: short.txt has 2 epochs and does not say how long they are, ")
 
 
 @pytest.mark.parametrize(

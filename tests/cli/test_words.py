@@ -96,7 +96,7 @@ def test_errors_about_several_files_name_them(run, nights, tmp_path):
     for name, n_epochs in (("a.txt", 30), ("b.txt", 29)):
         (tmp_path / name).write_text("W\nN1\n" * n_epochs)
     line = error_line(run("consensus", tmp_path / "a.txt", tmp_path / "b.txt"))
-    assert line.startswith("a.txt scored 60 epochs and b.txt has 58, expected the same epochs.")
+    assert line.startswith("b.txt scored 58 epochs and a.txt has 60, expected the same epochs ")
     (tmp_path / "c.txt").write_text("W\nN9\n")
     assert error_line(run("consensus", tmp_path / "a.txt", tmp_path / "c.txt")).startswith("c.txt: line 2")
 

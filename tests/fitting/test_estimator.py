@@ -351,7 +351,7 @@ def test_a_weight_does_not_let_pass_what_does_not_fit(matrices, labels):
     own = sg.SemiMarkovDecoder(BASE, transition_weight=1.0)
     with pytest.raises(InputError) as error:
         own.fit(matrices, [labels[0][:-1], *labels[1:]])
-    refusal(error, "expected")
+    refusal(error, r"got \d+ labels for \d+ rows of probabilities, expected one for each")
     with pytest.raises(InputError) as error:
         own.fit([rows[:, :2] for rows in matrices], labels)
     refusal(error, r"probabilities have shape \(240, 2\), expected \(epochs, 3\)")

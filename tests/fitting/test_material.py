@@ -210,9 +210,9 @@ def test_a_night_that_does_not_fit_is_named(nights):
         return complaint(Cohort(densities, hypnograms, []))
 
     expert = nights.hypnograms[3]
-    shorter = sg.Hypnogram(expert.labels[:-1], WNR3, 30.0)
+    shorter = sg.Hypnogram(expert.labels[:-2], WNR3, 30.0)
     assert swapped(3, hypnogram=shorter).startswith(
-        "night 3: the expert scored 239 epochs and the night has 240"
+        "night 3: the expert scored 238 epochs and the night has 240"
     )
     unscored = sg.Hypnogram(np.full(240, -1), WNR3, 30.0)
     assert swapped(2, hypnogram=unscored).startswith("night 2: no epoch is scored")

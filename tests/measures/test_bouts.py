@@ -1,7 +1,7 @@
 """Bouts and adjacent pairs, against plain loops."""
 
 import itertools
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
 import numpy as np
 import pytest
@@ -12,7 +12,6 @@ import stageguard as sg
 from small import night, profile_of, refusal
 from stageguard.measures.bouts import (
     bouts_of,
-    check_aligned,
     cuts_of,
     hypnogram_before,
     hypnogram_of,
@@ -106,34 +105,6 @@ def hypnogram(n_epochs=4, seconds=30.0, start=None):
     return sg.Hypnogram([0] * n_epochs, "wnr3", seconds, start)
 
 
-NIGHT = datetime(2024, 1, 1, 22)
-
-
-@pytest.mark.parametrize(
-    ("expert", "patterns"),
-    [
-        (
-            hypnogram(5),
-            [r"^the expert scored 5 epochs and the night has 4", r"or stageguard compare --align\.$"],
-        ),
-        (hypnogram(4, 20.0), [r"^the expert's epochs last 20 s and the night's 30 s", "one epoch length"]),
-        (
-            hypnogram(4, 30.0, NIGHT + timedelta(seconds=16)),
-            [r"starts at 2024-01-01 22:00:16 and the night at"],
-        ),
-    ],
-)
-def test_a_scoring_of_other_epochs_is_refused(expert, patterns):
-    with pytest.raises(sg.InputError) as error:
-        check_aligned(expert, hypnogram(start=NIGHT))
-    refusal(error, *patterns)
-
-
-@pytest.mark.parametrize("start", [None, NIGHT + timedelta(seconds=14), NIGHT.replace(tzinfo=UTC)])
-def test_a_start_that_is_unknown_or_nearly_the_same_is_accepted(start):
-    assert sg.agreement(hypnogram(start=start), hypnogram(start=NIGHT)).accuracy == 1.0
-
-
 def test_a_decoding_knows_where_its_segments_were_cut():
     probabilities = night(40)
     assert list(cuts_of(sg.decode(probabilities, profile_of()))) == []
@@ -150,5 +121,5 @@ def test_a_gap_is_no_cut():
 
 
 def test_epochs_have_a_clock_when_the_night_has_a_start():
-    assert hypnogram(start=NIGHT).clock_at(3) == datetime(2024, 1, 1, 22, 1, 30)
+    assert hypnogram(start=datetime(2024, 1, 1, 22)).clock_at(3) == datetime(2024, 1, 1, 22, 1, 30)
     assert hypnogram().clock_at(3) is None

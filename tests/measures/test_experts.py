@@ -153,8 +153,8 @@ def test_what_cannot_be_merged_is_refused():
         sg.consensus(scoring("WN"))
     refusal(error, "got 1 scoring")
     with pytest.raises(InputError) as error:
-        sg.consensus([scoring("WN"), scoring("WNR")])
-    refusal(error, "the expert scored 2 epochs and the night has 3")
+        sg.consensus([scoring("WN"), scoring("WNRR")])
+    refusal(error, "the expert scored 4 epochs and the night has 2")
     with pytest.raises(InputError) as error:
         sg.consensus([scoring("WN"), scoring("WN")], "mean")
     refusal(error, "method is 'mean', expected 'soft-agreement' or 'majority'")
@@ -165,7 +165,7 @@ def test_what_cannot_be_merged_is_refused():
         sg.among_experts([scoring("WN")] * 2, [[scoring("WN")] * 2])
     refusal(error, "got 2 nights and experts of 1")
     with pytest.raises(InputError) as error:
-        sg.among_experts([scoring("WN")] * 2, [[scoring("WN")] * 2, [scoring("WN"), scoring("W")]])
+        sg.among_experts([scoring("WN")] * 2, [[scoring("WN")] * 2, [scoring("WN"), scoring("WNRR")]])
     refusal(error, "^night 1: ")
     with pytest.raises(InputError) as error:
         sg.among_experts([scoring("WN")] * 2, [[scoring("WN")] * 2, [scoring("WN")] * 3])

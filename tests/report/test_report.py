@@ -242,8 +242,8 @@ def test_a_finer_expert_is_merged_and_one_of_other_length_refused(night):
     _, rows = pages.table(page, "Sleep statistics")
     minutes = {row[0]: row[5] for row in rows if row[1] == "min"}
     assert number(minutes["N"]) == np.isin(night.expert.labels, (1, 2, 3)).sum() / 2
-    short = sg.Hypnogram(night.expert.labels[:-1], "aasm5", 30.0)
-    with pytest.raises(sg.InputError, match="scored 959 epochs and the night has 960"):
+    short = sg.Hypnogram(night.expert.labels[:-2], "aasm5", 30.0)
+    with pytest.raises(sg.InputError, match="scored 958 epochs and the night has 960"):
         night_report(decoding, expert=short)
 
 

@@ -32,6 +32,7 @@ from stageguard.measures.day import lights_window
 from stageguard.measures.estimates import Estimates, estimates_of
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.matching import end_together
 from stageguard.night.moments import Moment
 from stageguard.night.stages import StageScheme
 from stageguard.night.timing import begun, recording_start
@@ -55,6 +56,7 @@ class ReadOptions:
     scoring_format: str | None = None
     start: datetime | None = None
     decode: bool = False  # whether to decode probabilities instead of taking only their argmax
+    expert_epoch_seconds: float | None = None  # where it differs from that of the nights
 
     @property
     def wanted(self) -> Wanted:
@@ -96,6 +98,7 @@ class ScoredFile:
     notes: tuple[str, ...] = ()
     decoding: Decoding | None = None  # if probabilities were decoded now
     recorded: Recorded = NOTHING_RECORDED  # by `decode`, if it wrote the file
+    is_length_assumed: bool = False  # whether neither file nor options said how long an epoch is
 
     @property
     def is_steered(self) -> bool:
@@ -167,7 +170,11 @@ def _read_hypnogram(path: Path, options: ReadOptions) -> ScoredFile:
     argmax = None if file.argmax is None else file.argmax.merge(scheme)
     final = file.hypnogram.merge(scheme)
     recorded = file.recorded if scheme == file.hypnogram.scheme else NOTHING_RECORDED
-    return ScoredFile(path, argmax, final, profile or file.profile, file.notes, recorded=recorded)
+    return ScoredFile(
+        *(path, argmax, final, profile or file.profile, file.notes),
+        recorded=recorded,
+        is_length_assumed=file.is_length_assumed,
+    )
 
 
 def read_scoring(path: Path, options: HypnogramOptions) -> HypnogramFile:
@@ -192,7 +199,10 @@ def _read_probabilities(path: Path, options: ReadOptions) -> ScoredFile:
     if profile is not None and options.decode:
         decoding = decode(file.density, profile)
         before = hypnogram_before(decoding)
-        return ScoredFile(path, before, decoding.hypnogram, profile, file.notes, decoding)
+        return ScoredFile(
+            *(path, before, decoding.hypnogram, profile, file.notes, decoding),
+            is_length_assumed=file.is_length_assumed,
+        )
     density = file.density.merge(
         options.scheme or (file.density.scheme if profile is None else profile.scheme)
     )
@@ -204,7 +214,7 @@ def _read_probabilities(path: Path, options: ReadOptions) -> ScoredFile:
         "argmax",
         offset_seconds=density.offset_seconds,
     )
-    return ScoredFile(path, argmax, None, profile, file.notes)
+    return ScoredFile(path, argmax, None, profile, file.notes, is_length_assumed=file.is_length_assumed)
 
 
 def read_lights(times: LightsTimes) -> tuple[Moment | None, Moment | None]:
@@ -290,12 +300,30 @@ def read_expert(path: Path, night: Hypnogram, options: ReadOptions) -> Hypnogram
     """Read an expert's scoring; scheme, epoch length and start default to those of the night."""
     hypnogram_options = HypnogramOptions(
         options.scheme,
-        options.density.epoch_seconds,
+        options.expert_epoch_seconds or options.density.epoch_seconds,
         default_scheme=night.scheme,
         default_epoch_seconds=night.epoch_seconds,
         format=options.scoring_format,
     )
-    return begun(read_scoring(path, hypnogram_options).hypnogram, recording_start(night))
+    file = read_scoring(path, hypnogram_options)
+    if file.is_length_assumed:
+        refuse_guess(path, file.hypnogram, night, "stageguard compare --align --expert-epoch-seconds")
+    return begun(file.hypnogram, recording_start(night))
+
+
+def refuse_guess(path: Path, scored: Hypnogram, other: Hypnogram, option: str) -> None:
+    """Refuse a file that does not say how long an epoch is, unless its epochs are as many as the other's."""
+    if scored.epoch_seconds == other.epoch_seconds and end_together(scored, other):
+        return
+    total = other.n_epochs * other.epoch_seconds
+    seconds = round(total / scored.n_epochs)
+    is_likely = abs(seconds * scored.n_epochs - total) <= other.epoch_seconds
+    raise InputError(
+        f"{path.name} has {scored.n_epochs:,} epochs and does not say how long they are, expected "
+        f"{other.n_epochs:,} as in the other file, which last {other.epoch_seconds:g} s each"
+        f"{f' ({seconds} s each would be as long)' if is_likely else ''}. Is it of this night? Then say how "
+        f"long its epochs are: {option} SECONDS."
+    )
 
 
 def read_annotations(path: Path, format: str | None) -> tuple[Event, ...]:

@@ -15,16 +15,24 @@ import numpy as np
 
 from stageguard.base import checks
 from stageguard.base.arrays import Floats, Labels
-from stageguard.base.errors import InputError, StageGuardError, StageGuardWarning, both_nights, message_of
+from stageguard.base.errors import (
+    InputError,
+    Message,
+    NightNumber,
+    StageGuardError,
+    StageGuardWarning,
+    both_nights,
+    message_of,
+)
 from stageguard.base.records import dataclass
 from stageguard.fitting.counts import Counts, NightCounts, count_night
 from stageguard.fitting.endpoints import Endpoints, Kind
 from stageguard.guard import inputs
 from stageguard.guard.evidence import best_stages, fragmentation_index
-from stageguard.measures.bouts import check_aligned
 from stageguard.measures.experts import consensus
 from stageguard.night.hypnodensity import Hypnodensity, check_probabilities
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.night.matching import on_epochs_of
 from stageguard.night.stages import StageScheme
 from stageguard.profile.profile import Profile
 
@@ -131,8 +139,9 @@ def read_material(
         stagers[i] = stager
         if not isinstance(density, Hypnodensity):  # an array has the epochs of its scoring
             stager.offset_seconds = panels[i][0].offset_seconds
-        elif not isinstance(_first(hypnograms[i]), Hypnogram):  # labels have the epochs of their density
-            panels[i] = [replace(scoring, offset_seconds=density.offset_seconds) for scoring in panels[i]]
+        if not isinstance(_first(hypnograms[i]), Hypnogram):  # labels have the epochs of their density
+            _refuse_other_number(i, panels[i], len(stager.matrix))
+            panels[i] = [replace(scoring, offset_seconds=stager.offset_seconds) for scoring in panels[i]]
     scorers = _numbered_scorers(panels)
     digests = [_digest(stager, panel) for stager, panel in zip(stagers, panels, strict=True)]
     unnamed = [f"{digest} {digests[:i].count(digest)}" for i, digest in enumerate(digests)]
@@ -140,7 +149,7 @@ def read_material(
     nights = []
     for i, (output, panel) in enumerate(zip(stagers, panels, strict=True)):
         with _errors_name_night(i):
-            truth, start = _aligned(output, panel)
+            panel, truth, start = _aligned(output, panel)
         scorings = tuple(scoring.labels for scoring in panel)
         nights.append(
             FitNight(
@@ -301,34 +310,49 @@ def _read(density: Any, i: int, base: Profile, options: inputs.GuardOptions) -> 
     return stager
 
 
-def _aligned(output: inputs.NightInput | None, panel: Sequence[Hypnogram]) -> tuple[Labels, datetime | None]:
-    """Return the experts' consensus, checked to fit the stager's epochs, and when the night began."""
-    expert = consensus(panel) if len(panel) > 1 else panel[0]
-    is_scored = expert.labels != UNSCORED
-    start = expert.start
+def _refuse_other_number(number: int, panel: Sequence[Hypnogram], n_rows: int) -> None:
+    """Refuse bare labels that are not as many as the rows: nothing says at which end one is missing."""
+    for scoring in panel:
+        if scoring.n_epochs != n_rows:
+            raise InputError(
+                f"night {number}: got {scoring.n_epochs} labels for {n_rows} rows of probabilities, expected "
+                "one for each. A Hypnogram says when it begins."
+            )
+
+
+def _aligned(
+    output: inputs.NightInput | None, panel: Sequence[Hypnogram]
+) -> tuple[list[Hypnogram], Labels, datetime | None]:
+    """Return the experts' scorings on the stager's epochs, their consensus, and when the night began."""
+    night = panel[0]
     if output is not None:
-        stager = Hypnogram(
-            np.zeros(len(output.matrix), np.int8),
-            expert.scheme,
+        night = Hypnogram(
+            np.where(np.isnan(output.matrix[:, 0]), UNSCORED, 0).astype(np.int8),
+            night.scheme,
             output.epoch_seconds,
             start=output.start,
             offset_seconds=output.offset_seconds,
         )
-        check_aligned(expert, stager)
-        start = start or output.start
+    matched = [on_epochs_of(night, scoring) for scoring in panel]
+    expert = consensus(matched) if len(matched) > 1 else matched[0]
+    is_scored = expert.labels != UNSCORED
     if not is_scored.any():
         raise InputError("no epoch is scored, expected an expert's stages. Leave the night out.")
     if output is not None and not np.any(is_scored & ~np.isnan(output.matrix[:, 0])):
         raise InputError("no epoch has both a stage and probabilities, expected some. Leave the night out.")
-    return expert.labels, start
+    return matched, expert.labels, expert.start
 
 
 @contextmanager
 def _errors_name_night(number: int) -> Iterator[None]:
+    def say(part: object) -> object:  # "the expert" is no night of the list
+        return str(part) if isinstance(part, NightNumber) else part
+
     try:
         yield
     except StageGuardError as error:
-        raise InputError(f"night {number}: " + message_of(error)) from None
+        night = NightNumber(number + 1, f"night {number}")
+        raise InputError(Message(night, ": ", message_of(error).replace_parts(say))) from None
 
 
 def _numbered_scorers(panels: Sequence[Sequence[Hypnogram]]) -> list[list[int]]:

@@ -57,6 +57,7 @@ class DensityFile:
 
     density: Hypnodensity
     notes: tuple[str, ...] = ()
+    is_length_assumed: bool = False  # whether neither file nor caller said how long an epoch is
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +156,8 @@ def build_density(path: Where, raw: RawDensity, options: DensityOptions) -> Dens
             density = replace(density, assumed=remarks) if pooled else density
     except InputError as error:
         raise file_error(path, _with_line(message_of(error), raw)) from None
-    return DensityFile(density, remarks)
+    is_assumed = raw.epoch_seconds is None and options.epoch_seconds is None
+    return DensityFile(density, remarks, is_assumed)
 
 
 def is_said_by_file(note: str) -> bool:

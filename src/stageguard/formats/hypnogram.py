@@ -90,6 +90,7 @@ class HypnogramFile:
     has_clock: bool = False
     left_out: tuple[str, ...] = ()  # the notes that are about annotations other than stages
     recorded: Recorded = NOTHING_RECORDED
+    is_length_assumed: bool = False  # whether neither file nor caller said how long an epoch is
 
 
 def stage_column(header: Sequence[str]) -> int | None:
@@ -106,6 +107,7 @@ def build_hypnogram(path: Path, raw: RawHypnogram, options: HypnogramOptions) ->
     raw = replace(raw, stages=stages, notes=raw.notes + remarks)
     notes = [*raw.notes, *raw.left_out]
     epoch_seconds = settle_epoch_seconds(path, options.epoch_seconds, raw.epoch_seconds)
+    is_assumed = epoch_seconds is None
     if epoch_seconds is None:
         epoch_seconds = options.default_epoch_seconds or DEFAULT_EPOCH_SECONDS
         notes.append(f"the file does not say how long an epoch is: {epoch_seconds:g} s assumed")
@@ -125,7 +127,9 @@ def build_hypnogram(path: Path, raw: RawHypnogram, options: HypnogramOptions) ->
         night = scored.merge(scheme)
         has_clock = raw.has_clock and raw.start is not None
         recorded = raw.recorded if raw.recorded is not None and scheme == file_scheme else NOTHING_RECORDED
-        return HypnogramFile(night, argmax, raw.profile, tuple(notes), has_clock, raw.left_out, recorded)
+        return HypnogramFile(
+            night, argmax, raw.profile, tuple(notes), has_clock, raw.left_out, recorded, is_assumed
+        )
     except InputError as error:
         raise file_error(path, message_of(error)) from None
 

@@ -13,8 +13,9 @@ from stageguard.base.arrays import NAN, Floats, Ints, Labels, Mask
 from stageguard.base.errors import InputError
 from stageguard.base.records import dataclass
 from stageguard.guard.decoding import Decoding
-from stageguard.measures.bouts import TOLERANCE_EPOCHS, ScoredNight, check_aligned, contingency, hypnogram_of
+from stageguard.measures.bouts import TOLERANCE_EPOCHS, ScoredNight, contingency, hypnogram_of
 from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.matching import on_epochs_of
 from stageguard.night.stages import StageScheme
 from stageguard.profile.profile import Profile
 
@@ -117,8 +118,8 @@ def agreement(
     >>> sg.agreement(expert, sg.Hypnogram([0, 1, 1, 1], "ws2", 30)).kappa
     0.5
     """
-    reference, compared = hypnogram_of(expert), hypnogram_of(night)
-    check_aligned(reference, compared)
+    compared = hypnogram_of(night)
+    reference = on_epochs_of(compared, hypnogram_of(expert))
     scheme = common_scheme(reference.scheme, compared.scheme)
     truth, labels = reference.merge(scheme).labels, compared.merge(scheme).labels
     if pairs is not None:

@@ -13,14 +13,13 @@ import numpy as np
 
 from stageguard.base import checks
 from stageguard.base.arrays import Indices, Ints, Labels, Mask
-from stageguard.base.errors import InputError, Message, NightNumber
+from stageguard.base.errors import InputError
 from stageguard.base.records import dataclass
 from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.stages import StageScheme, canonical_name
 
 ScoredNight = Decoding | Hypnogram
-SAME_SECONDS = 1.0  # starts and offsets that differ by no more are equal
 TOLERANCE_EPOCHS = 2  # how far off a recovered rare pair may lie
 _BETWEEN = np.array([UNSCORED], dtype=np.int8)
 
@@ -112,43 +111,6 @@ def hypnogram_of(night: ScoredNight) -> Hypnogram:
 def hypnogram_before(decoding: Decoding) -> Hypnogram:
     """Return the stager's own choice as a hypnogram, to be compared with the decoded one."""
     return replace(decoding.hypnogram, labels=decoding.argmax, scorer=decoding.source, assumed=())
-
-
-def check_aligned(expert: Hypnogram, night: Hypnogram) -> None:
-    """Refuse an expert scoring that does not cover the same epochs as the night."""
-    if expert.epoch_seconds != night.epoch_seconds:
-        raise _misaligned(
-            f"'s epochs last {expert.epoch_seconds:.12g} s",
-            f"'s {night.epoch_seconds:.12g} s, expected the same. Bring both to one epoch length.",
-        )
-    if expert.n_epochs != night.n_epochs:
-        raise _misaligned(
-            f" scored {expert.n_epochs} epochs",
-            f" has {night.n_epochs}, expected the same epochs. Cut both to those they share: sg.align, or "
-            "stageguard compare --align.",
-        )
-    later_offset = expert.offset_seconds - night.offset_seconds
-    begins, other = expert.start, night.start
-    if begins is not None and other is not None and (begins.tzinfo is None) == (other.tzinfo is None):
-        later_start = (begins - other).total_seconds()
-        if abs(later_start) > night.epoch_seconds / 2:
-            raise _misaligned(
-                f" scoring starts at {begins}",
-                f" at {other}, expected the same epochs. Cut or pad one of them.",
-            )
-        if abs(later_start - later_offset) > SAME_SECONDS:
-            return  # the recordings began at different times, so offsets cannot be compared
-    if abs(later_offset) > SAME_SECONDS:
-        raise _misaligned(
-            f" scoring begins {expert.offset_seconds:g} s after the recording's start",
-            f" {night.offset_seconds:g} s, expected the same epochs. Stage and score the same ones, or "
-            "correct an onset.",
-        )
-
-
-def _misaligned(of_expert: str, of_night: str) -> InputError:
-    expert, night = NightNumber(1, "the expert"), NightNumber(2, "the night")
-    return InputError(Message(expert, f"{of_expert} and ", night, of_night))
 
 
 def cuts_of(night: ScoredNight) -> Sequence[int]:

@@ -17,6 +17,7 @@ from stageguard.measures.estimates import Estimates
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.measures.validity import validity
 from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.matching import on_epochs_of
 from stageguard.night.quantities import NIGHT, PHASE, STAGE, quantity_of
 from stageguard.profile.profile import Profile
 
@@ -53,11 +54,11 @@ class CohortNight:
 
     @property
     def scorings(self) -> dict[str, Hypnogram]:
-        """The scorings that exist, the expert's merged into the stages of the others."""
+        """The scorings that exist, the expert's in the stages and on the epochs of the others."""
         other = self.after if self.after is not None else self.before
         expert = self.expert
         if expert is not None and other is not None:
-            expert = expert.merge(other.scheme)
+            expert = on_epochs_of(other, expert).merge(other.scheme)
         scorings = {"before": self.before, "after": self.after, "expert": expert}
         return {name: scoring for name, scoring in scorings.items() if scoring is not None}
 

@@ -23,8 +23,9 @@ from stageguard.base.arrays import Floats, Ints, Labels
 from stageguard.base.errors import InputError, StageGuardError
 from stageguard.base.records import dataclass
 from stageguard.measures.agreement import cohen_kappa
-from stageguard.measures.bouts import ScoredNight, check_aligned, contingency, hypnogram_of
+from stageguard.measures.bouts import ScoredNight, contingency, hypnogram_of
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.night.matching import on_epochs_of
 
 Method = Literal["soft-agreement", "majority"]
 
@@ -305,9 +306,7 @@ def _panel(hypnograms: Any) -> tuple[Labels, Hypnogram]:
         raise InputError(f"got {n} scoring{'s' * (n != 1)}, expected two or more of the same night.")
     scorings = [hypnogram_of(scoring) for scoring in hypnograms]
     coarsest = min((scoring.scheme for scoring in scorings), key=lambda scheme: scheme.n_stages)
-    for scoring in scorings[1:]:
-        check_aligned(scorings[0], scoring)
-    merged = [scoring.merge(coarsest) for scoring in scorings]
+    merged = [on_epochs_of(scorings[0], scoring).merge(coarsest) for scoring in scorings]
     return np.stack([scoring.labels for scoring in merged]), merged[0]
 
 

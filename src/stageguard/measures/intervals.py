@@ -18,7 +18,7 @@ from stageguard.base import checks
 from stageguard.base.arrays import NAN
 from stageguard.base.errors import Argument, InputError, Message, StageGuardWarning, did_you_mean
 from stageguard.base.records import dataclass
-from stageguard.measures.bouts import ScoredNight, check_aligned
+from stageguard.measures.bouts import ScoredNight
 from stageguard.measures.statistics import (
     FIRST_REM_SECONDS,
     Convention,
@@ -27,6 +27,7 @@ from stageguard.measures.statistics import (
     sleep_statistics,
 )
 from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.matching import on_epochs_of
 from stageguard.night.quantities import REPORTED_OF_STAGE, WITH_INTERVAL
 
 if TYPE_CHECKING:
@@ -268,10 +269,10 @@ def errors(
     rows = []
     for expert, output in zip(experts, outputs, strict=True):
         night = output if isinstance(output, Hypnogram) else output.hypnogram
-        check_aligned(expert, night)
+        matched = on_epochs_of(night, expert).merge(night.scheme)
         truth, measured = (
             reported(sleep_statistics(scored, min_first_rem_seconds=min_first_rem_seconds))
-            for scored in (expert.merge(night.scheme), output)
+            for scored in (matched, output)
         )
         rows.append({name: truth[name] - measured[name] for name in truth})
     return {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}

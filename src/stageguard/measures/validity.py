@@ -32,12 +32,12 @@ from stageguard.measures.bouts import (
     ScoredNight,
     bout_pair_counts,
     bouts_of,
-    check_aligned,
     cuts_of,
     hypnogram_of,
 )
 from stageguard.measures.day import lights_window
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.night.matching import on_epochs_of
 from stageguard.night.moments import Moment
 from stageguard.night.quantities import JOINT, Quantity, indicators_of
 from stageguard.night.stages import WNR3, StageScheme
@@ -249,7 +249,7 @@ def validity_of(
     if expert is not None:
         if not isinstance(expert, Hypnogram):
             raise InputError(f"expert is {checks.shown(expert)}, expected a Hypnogram.")
-        check_aligned(expert, night)
+        expert = on_epochs_of(night, expert)
     first, stop = lights_window(night, *lights)
     scored = night.merge(profile.scheme)
     is_whole = (first, stop) == (0, scored.n_epochs)

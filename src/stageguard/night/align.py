@@ -142,7 +142,7 @@ def _find_shifts(nights: Sequence[Night], tolerance: float) -> tuple[list[int], 
     Nights with a start are placed by it, others by their offsets in the recording of the first night that has
     a start. If only some starts have a time zone, the others are taken to be in the same one.
     """
-    clocks, notes = _clocks(nights)
+    clocks, notes = comparable_starts(nights)
     base = next((index for index, clock in enumerate(clocks) if clock is not None), 0)
     origin, offset = clocks[base], nights[base].offset_seconds
     shifts = []
@@ -163,7 +163,7 @@ def _find_shifts(nights: Sequence[Night], tolerance: float) -> tuple[list[int], 
     return [shift - shifts[0] for shift in shifts], notes
 
 
-def _clocks(nights: Sequence[Night]) -> tuple[list[datetime | None], tuple[str, ...]]:
+def comparable_starts(nights: Sequence[Night]) -> tuple[list[datetime | None], tuple[str, ...]]:
     """Return starts that can be compared, missing time zones filled in, and notes on assumptions."""
     starts = [night.start for night in nights]
     zones = [start.tzinfo for start in starts if start is not None]

@@ -13,9 +13,10 @@ from stageguard.base.errors import InputError, did_you_mean
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.agreement import common_scheme
 from stageguard.measures.bland_altman import BlandAltman, bland_altman
-from stageguard.measures.bouts import ScoredNight, check_aligned
+from stageguard.measures.bouts import ScoredNight
 from stageguard.measures.cohort import measure
 from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.matching import on_epochs_of
 from stageguard.night.quantities import quantity_of
 from stageguard.plots.axes import COLUMN_WIDTH, GREY, MARKS, SERIES, STYLES, axes_for, names_for, tidy
 from stageguard.plots.scorings import as_nights, series_of
@@ -92,7 +93,7 @@ def _pair(scoring: Hypnogram, expert: ScoredNight, number: int) -> tuple[Hypnogr
     if not isinstance(expert, Hypnogram):
         raise InputError(f"expert {number} is {checks.shown(expert)}, expected a Hypnogram.")
     try:
-        check_aligned(expert, scoring)
+        expert = on_epochs_of(scoring, expert)
         scheme = common_scheme(expert.scheme, scoring.scheme)
     except InputError as error:
         raise InputError(f"night {number}: {error}") from None

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from stageguard.base.records import dataclass
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.agreement import Agreement, agreement, common_scheme
-from stageguard.measures.bouts import check_aligned, cuts_of, hypnogram_before, hypnogram_of
+from stageguard.measures.bouts import cuts_of, hypnogram_before, hypnogram_of
 from stageguard.measures.estimates import Estimates, estimates_of
 from stageguard.measures.rare_events import RareEvent, rare_events
 from stageguard.measures.statistics import SleepStatistics, StatisticsOptions
 from stageguard.measures.validity import Validity, validity_of
 from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.matching import on_epochs_of
 from stageguard.report.hypnogram_svg import expert_name
 
 
@@ -56,15 +55,13 @@ class Measured:
 
 
 def aligned(expert: Hypnogram, decoding: Decoding) -> Hypnogram:
-    """Return an expert's scoring in the night's stages and with its start; raise an error if it does not fit.
+    """Return an expert's scoring in the night's stages and epochs; raise an error if it does not fit.
 
     Stages coarser than the night's are kept.
     """
     night = decoding.hypnogram
     expert = hypnogram_of(expert)
-    check_aligned(expert, night)
-    scheme = common_scheme(expert.scheme, night.scheme)
-    return replace(expert.merge(scheme), start=night.start, offset_seconds=night.offset_seconds)
+    return on_epochs_of(night, expert).merge(common_scheme(expert.scheme, night.scheme))
 
 
 def measure(decoding: Decoding, expert: Hypnogram | None, options: StatisticsOptions) -> Measured:

@@ -23,9 +23,9 @@ from stageguard.formats.outputs import (
 )
 from stageguard.formats.read import night_name, read_density_file, read_hypnogram_file
 from stageguard.guard.inputs import GuardOptions
-from stageguard.measures.bouts import check_aligned
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.matching import on_epochs_of
 from stageguard.night.moments import Moment
 from stageguard.night.timing import begun, recording_start
 from stageguard.profile.profile import Profile
@@ -177,6 +177,4 @@ def _expert(asked: AskedNight, night: NightUnderReview) -> Hypnogram:
     )
     by_stager = night.hypnogram(night.argmax)
     expert = begun(read_hypnogram_file(asked.scoring, options).hypnogram, recording_start(by_stager))
-    check_aligned(expert, by_stager)
-    merged = expert.merge(night.scheme)
-    return replace(merged, start=by_stager.start, offset_seconds=by_stager.offset_seconds)
+    return on_epochs_of(by_stager, expert).merge(night.scheme)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import isnan
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -20,10 +21,18 @@ from stageguard.cli.options import (
     SampleList,
     ScoredReading,
     profile_option,
+    seconds_option,
 )
 from stageguard.cli.parser import Argument, Option, UsageError
 from stageguard.cli.present import MOST_ROWS, print_warnings, run_and_show, short_names
-from stageguard.cli.scored_files import Experts, ReadOptions, read_expert, read_night, read_options
+from stageguard.cli.scored_files import (
+    Experts,
+    ReadOptions,
+    read_expert,
+    read_night,
+    read_options,
+    refuse_guess,
+)
 from stageguard.cli.table_inputs import with_table_nights
 from stageguard.cli.terminal import (
     console,
@@ -57,6 +66,10 @@ Align = Annotated[
     bool,
     Option("--align", help="Compare the epochs both have, by clock or offset, at the expert's epoch length."),
 ]
+ExpertEpochSeconds = Annotated[
+    float | None,
+    seconds_option("Epoch length of the expert's file, where it does not say it and differs from the other."),
+]
 PairsOf = Annotated[str | None, profile_option("Whose uncommon transitions to look for.")]
 
 
@@ -66,6 +79,7 @@ def compare(
     samples: SampleList = None,
     profile: PairsOf = None,
     align: Align = False,
+    expert_epoch_seconds: ExpertEpochSeconds = None,
     reading: ScoredReading = ScoredReading(),  # noqa: B008 - a group of options
     as_json: AsJson = False,
 ) -> None:
@@ -80,6 +94,7 @@ def compare(
     stageguard compare expert.txt night.hypnogram.tsv --align
     """
     options = read_options(reading, profile=profile)
+    options = replace(options, expert_epoch_seconds=expert_epoch_seconds)
     files = [*([] if expert is None else [expert]), *(others or ())]
     if samples is None and files and is_sample_list(files[0]):
         samples, files = files[0], files[1:]
@@ -121,6 +136,8 @@ def compare_night(
     if path is None:
         raise InputError(f"no expert's scoring is named {night.id!r}, expected one in the {experts.kind}.")
     expert = read_expert(path, scored.final, options)
+    if scored.is_length_assumed:
+        refuse_guess(night.path, scored.final, expert, "--epoch-seconds")
     kinds = {"argmax": scored.before, "guard" if scored.before is not None else "scored": scored.after}
     scorings = {kind: stages for kind, stages in kinds.items() if stages is not None}
     if align:

@@ -30,17 +30,17 @@ from stageguard.cli.terminal import (
     console,
     count,
     error_text,
-    in_options,
+    naming_nights,
     one_line,
     print_json,
     print_list,
     table,
 )
-from stageguard.measures.bouts import check_aligned
 from stageguard.measures.experts import AmongExperts, among_experts, soft_agreement
 from stageguard.measures.experts import consensus as merge
 from stageguard.measures.summary import shown
 from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.matching import on_epochs_of
 
 Scorings = Annotated[
     list[Path],
@@ -88,13 +88,13 @@ def consensus(
     for scoring in inputs.nights:
         scoring.refuse()
     panel = [replace(_read(path, options), scorer=path.stem) for path in files]
-    _check_panel(panel, files)
+    panel = _on_one_night(panel, files)
     merged = merge(panel, method)
     soft = soft_agreement(panel)
     compared = None
     if night is not None:
         stager = _read(night, options)
-        _check_panel([panel[0], stager], [files[0], night])
+        _, stager = _on_one_night([panel[0], stager], [files[0], night])
         compared = among_experts(stager, panel)
     if output is not None:
         read = [*files, *((night,) if night is not None else ())]
@@ -139,13 +139,13 @@ def _print_scorers(
     print_list(out, "Stager", [] if compared is None else [compared])
 
 
-def _check_panel(panel: list[Hypnogram], files: list[Path]) -> None:
-    """Refuse scorings whose epochs differ from those of the first; errors name the files."""
-    for scoring, path in zip(panel[1:], files[1:], strict=True):
-        try:
-            check_aligned(panel[0], scoring)
-        except InputError as error:
-            raise InputError(in_options(error, [files[0].name, path.name])) from None
+def _on_one_night(panel: list[Hypnogram], files: list[Path]) -> list[Hypnogram]:
+    """Return scorings on the epochs of the first; errors name the files."""
+    matched = []
+    for scoring, path in zip(panel, files, strict=True):
+        with naming_nights([path.name, files[0].name]):
+            matched.append(on_epochs_of(panel[0], scoring))
+    return matched
 
 
 def _read(path: Path, options: ReadOptions) -> Hypnogram:

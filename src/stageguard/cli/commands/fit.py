@@ -52,6 +52,7 @@ from stageguard.measures.intervals import DEFAULT_LEVEL, half_width, unit_of
 from stageguard.measures.summary import shown
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.matching import on_epochs_of
 from stageguard.profile.profile import Profile
 from stageguard.runner.run import Outcome, collect_warnings, succeeded
 
@@ -323,7 +324,7 @@ class _Reader:
         paths = [file for expert in self._experts if (file := expert.path_for(name)) is not None]
         if not paths:
             raise InputError(f"no expert's scoring is named {name!r}, expected one in the folder.")
-        scored = [read_expert(expert, night, self._options) for expert in paths]
+        scored = [on_epochs_of(night, read_expert(expert, night, self._options)) for expert in paths]
         return ScoredNight(density, scored, read.notes)
 
 
