@@ -6,17 +6,24 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import hypothesis.strategies as st
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from review_nights import asked, do, open_review, write_probabilities
+import stageguard as sg
+from review_nights import STRICT, asked, do, open_review, write_probabilities
 from stageguard.base.errors import FileFormatError, InputError, OutputError
+from stageguard.formats.density import DensityOptions
 from stageguard.review.desk import Desk
-from stageguard.review.journal import read_journal
+from stageguard.review.journal import read_journal, sealed_line
+from stageguard.review.reviewed import read_reviewed
 from stageguard.review.session import ConflictError, Review
+from stageguard.runner.decode_one import DecodeOptions
 
 N_EPOCHS = 40
 WHERE = st.tuples(st.integers(0, N_EPOCHS - 1), st.integers(0, 6))
@@ -98,19 +105,52 @@ def test_a_last_line_without_its_end_is_dropped(tmp_path):
     assert len(path.read_bytes()) == len(data)
 
 
+def resealed(lines: list[bytes]) -> list[bytes]:
+    """Compute all hashes anew, as somebody who forges a log would."""
+    made: list[bytes] = []
+    previous = ""
+    for line in lines:
+        record = {key: value for key, value in json.loads(line).items() if key not in ("previous", "sha256")}
+        new, previous = sealed_line(record | ({"previous": previous} if made else {}))
+        made.append(new.rstrip())
+    return made
+
+
+def forged(lines: list[bytes], number: int, **changes: object) -> list[bytes]:
+    """Change fields of one line and compute all hashes anew."""
+    records = [json.loads(line) for line in lines]
+    records[number] |= changes
+    return resealed([json.dumps(record).encode() for record in records])
+
+
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
         (lambda lines: [lines[0], b"{]", lines[2]], "line 2 is no record"),
         (lambda lines: [lines[0], b"[1]", lines[2]], "line 2 is no record"),
-        (lambda lines: [lines[0], lines[2]], "line 2 cannot be done again"),
+        (lambda lines: [lines[0], lines[2]], "before line 2, a line was removed"),
+        (lambda lines: [lines[0], lines[2], lines[1]], "before line 2, a line was removed, added or moved"),
+        (lambda lines: [*lines, lines[2]], "before line 4"),
+        (lambda lines: [*lines, b""], "line 4 is no record"),
         (
-            lambda lines: [lines[0], lines[1].replace(b'"first": 10', b'"first": 999'), lines[2]],
-            "first is 999",
+            lambda lines: [lines[0], lines[1].replace(b'"first": 10', b'"first": 11'), lines[2]],
+            "line 2 was e",
         ),
+        (lambda lines: [*lines[:2], lines[2].replace(b'"first": 1', b'"first": 2')], "line 3 was edited"),
+        (lambda lines: [lines[0].replace(b'"n_epochs": 80', b'"n_epochs": 81'), *lines[1:]], "line 1 was e"),
+        (lambda lines: [*lines[:2], lines[2].replace(b": ", b":", 1)], "line 3 was edited"),
+        (lambda lines: forged(lines, 1, first=999), "first is 999"),
+        (lambda lines: forged(lines, 1, revision=7), "line 2 says revision 7, but done again it is 1"),
+        (lambda lines: forged(lines, 1, before="W×3"), "line 2 says before 'W×3', but done again"),
+        (lambda lines: forged(lines, 1, after="N×3"), "line 2 says after 'N×3', but done again"),
+        (lambda lines: forged(lines, 1, changed=70), "line 2 says changed 70, but done again"),
+        (lambda lines: forged(lines, 1, stage="N"), "line 2 says after"),
+        (lambda lines: forged(lines, 2, stages=["N"]), "line 3 cannot be done again"),
+        (lambda lines: forged(lines, 0, pins={"1": "R"}), "with other pins"),
+        (lambda lines: resealed([lines[0], lines[2]]), "line 2 says revision 2"),
         (
-            lambda lines: [lines[0].replace(b'"layout": 1', b'"layout": 9'), *lines[1:]],
-            "no review of this version",
+            lambda lines: [lines[0].replace(b'"layout": 2', b'"layout": 1'), *lines[1:]],
+            "no review that this version",
         ),
         *(
             (lambda lines, key=key: [lines[0].replace(key, b'"x"'), *lines[1:]], "line 1 is no record")
@@ -118,6 +158,7 @@ def test_a_last_line_without_its_end_is_dropped(tmp_path):
         ),
         (lambda lines: [*lines[:2], lines[2].replace(b'"when"', b'"x"')], "line 3 is no record"),
         (lambda lines: [*lines[:2], lines[2].replace(b'"anna"', b"[1]")], "line 3 is no record"),
+        (lambda lines: [*lines[:2], lines[2].replace(b'"previous"', b'"x"')], "line 3 is no record"),
     ],
 )
 def test_a_journal_that_was_damaged_elsewhere_is_refused_and_left_as_it_is(tmp_path, damage, words):
@@ -131,6 +172,97 @@ def test_a_journal_that_was_damaged_elsewhere_is_refused_and_left_as_it_is(tmp_p
     with pytest.raises(FileFormatError, match=words):
         open_review(tmp_path)
     assert path.read_bytes() == before
+
+
+@given(st.data())
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_byte_of_a_journal_can_be_changed_unnoticed(tmp_path, data):
+    """Apart from its last line being cut off, which a crash does."""
+    path = tmp_path / "night.anna.review.jsonl"
+    if not path.exists():
+        desk, review = open_review(tmp_path, n_epochs=N_EPOCHS)
+        do(review, do="set", first=10, last=12, stage=2)
+        do(review, do="agree", first=1, last=1)
+        desk.close()
+        (tmp_path / "kept").write_bytes(path.read_bytes())
+    whole = (tmp_path / "kept").read_bytes()
+    at = data.draw(st.integers(0, len(whole) - 2))
+    path.write_bytes(whole[:at] + bytes([data.draw(st.integers(0, 255))]) + whole[at + 1 :])
+    if path.read_bytes() == whole:
+        return
+    with pytest.raises(FileFormatError):
+        open_review(tmp_path, n_epochs=N_EPOCHS)
+
+
+def test_last_lines_that_were_removed_are_found_by_an_export(tmp_path):
+    """Without an export, nothing shows it: the file is then what it was some actions before."""
+    desk, review = open_review(tmp_path)
+    do(review, do="set", first=10, last=12, stage=2)
+    do(review, do="set", first=40, last=42, stage=1)
+    export = review.export("stageguard-tsv").path
+    do(review, do="set", first=60, last=62, stage=1)
+    desk.close()
+    path = review.journal.path
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:-1]))  # as at the export
+    desk, review = open_review(tmp_path)
+    assert review.now.state.revision == 2
+    desk.close()
+    for n_left in (2, 1):
+        path.write_bytes(b"".join(lines[:n_left]))
+        with pytest.raises(FileFormatError, match=rf"has {n_left} lines, but had 3 when {export.stem}"):
+            open_review(tmp_path)
+        with pytest.raises(FileFormatError, match="lines were removed"):
+            read_reviewed([path])
+    other = forged([line.rstrip() for line in lines[:3]], 2, why="for another reason")
+    path.write_bytes(b"\n".join(other) + b"\n")
+    with pytest.raises(FileFormatError, match="line 3 is not the one it had when"):
+        open_review(tmp_path)
+    path.unlink()
+    desk, review = open_review(tmp_path)  # begun anew, which is another review
+    do(review, do="set", first=10, last=12, stage=2)
+    desk.close()
+    desk, _ = open_review(tmp_path)
+    desk.close()
+
+
+QUALITY = np.linspace(0, 1, 80)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"options": DecodeOptions(quality=QUALITY)}, r"with another quality \(--quality\)"),
+        ({"options": DecodeOptions(pins={5: "W"})}, r"with other pins \(--pins\)"),
+        ({"options": DecodeOptions(cohort="adults")}, "with cohort not given, not 'adults'"),
+        ({"options": DecodeOptions(trained="natural")}, "with trained not given, not 'natural'"),
+        ({"options": DecodeOptions(stager="yasa")}, "with stager not given, not 'yasa'"),
+        ({"options": DecodeOptions(DensityOptions(epoch_seconds=20.0))}, "other epochs or stages"),
+        ({"options": DecodeOptions(DensityOptions(normalize=True))}, "with normalize not given, not True"),
+        ({"start": datetime(2024, 1, 1, 22)}, "with start not given, not '2024-01-01T22:00:00'"),
+        ({"lights_off": 600.0}, "with lights_off not given, not 600.0"),
+        ({"lights_on": 1800.0}, "with lights_on not given, not 1800.0"),
+        ({"profile": sg.Profile.load(STRICT).replace(transition_weight=0.3)}, "under another profile"),
+    ],
+)
+def test_a_review_goes_on_only_with_what_it_was_begun_with(tmp_path, change, words):
+    desk, review = open_review(tmp_path)
+    do(review, do="set", first=10, last=12, stage=2)
+    desk.close()
+    before = review.journal.path.read_bytes()
+    other = Desk([replace(asked(tmp_path / "night.csv"), **change)], "anna")
+    assert other.errors == [None]
+    with pytest.raises(FileFormatError, match=words) as refused:
+        other.review(0)
+    assert "name another file (-o)" in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert review.journal.path.read_bytes() == before
+    began_so = Desk([replace(asked(tmp_path / "night.csv"), **change)], "ben")  # a review of its own
+    do(began_so.review(0), do="set", first=10, last=12, stage=2)
+    began_so.close()
+    again = Desk([replace(asked(tmp_path / "night.csv"), **change)], "ben")
+    assert again.review(0).now.state.revision == 1
+    again.close()
 
 
 @pytest.mark.parametrize("text", [b"my own notes", b'{"layers": 3}', b"x\n{}"])
@@ -190,10 +322,10 @@ def test_the_review_of_another_night_scorer_or_profile_is_not_gone_on_with(tmp_p
     desk.close()
     opened, path = review.opened, review.journal.path
     path.write_bytes(data := path.read_bytes() + b'{"cut')
-    with pytest.raises(FileFormatError, match="review of the scorer 'anna'"):
+    with pytest.raises(FileFormatError, match="review by the scorer 'anna'"):
         Review(opened, path, "ben", is_blind=False)
     assert path.read_bytes() == data
-    with pytest.raises(FileFormatError, match="review of open review"):
+    with pytest.raises(FileFormatError, match="review that is not blind"):
         Review(opened, path, "anna", is_blind=True)
     write_probabilities(tmp_path / "night.csv", seed=5)
     with pytest.raises(FileFormatError, match="another file of probabilities"):

@@ -1,7 +1,11 @@
 """The journal of a review: autosave and audit log. Every action is a JSON line, on disk before it counts.
 
-The first line has the night and the profile at the start. Every other line has an action, who did it and
-when, and the stages before and after. A line without its end was never acknowledged and is dropped.
+The first line has what the review was begun with. Every other line has an action, who did it and when, and
+the stages before and after. A line without its end was never acknowledged and is dropped.
+
+Every line ends with its own hash and holds that of the line before, so that a line that was edited, removed
+or moved is found. Two things cannot be found in the file itself: that its last lines were removed, and that
+somebody computed all hashes anew. An export records the last line at its time; see `head.check_exports`.
 """
 
 from __future__ import annotations
@@ -10,23 +14,25 @@ import contextlib
 import errno
 import json
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from hashlib import sha256
 from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from stageguard.base.errors import InputError, OutputError
+from stageguard.base.errors import OutputError
 from stageguard.base.files import file_error, is_same_file, locked, parse_json, read_file
 from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
-from stageguard.review.state import ReviewState, act, parse_action
 
-LAYOUT_VERSION = 1
+LAYOUT_VERSION = 2
 REVIEW_SUFFIX = ".review.jsonl"
 FIRST_BYTES = b'{"layout": '
 HEAD = {"scorer": str, "blind": bool, "night": dict, "source": dict, "profile": dict, "begun": str}
-RECORD = {"when": str, "who": str}
+RECORD = {"when": str, "who": str, "previous": str}
+SEAL = re.compile(rb', "sha256": "([0-9a-f]{64})"\}$')  # the end of every line
 MALFORMED = (KeyError, TypeError, AttributeError, ValueError)
 
 
@@ -44,6 +50,7 @@ class JournalFile:
     actions: tuple[Mapping[str, Any], ...]
     n_bytes: int  # of complete lines
     n_dropped: int  # bytes of an incomplete last line
+    hashes: tuple[str, ...]  # of the lines
 
     @property
     def scorer(self) -> str:
@@ -60,43 +67,47 @@ def read_journal(path: Path) -> JournalFile:
     """Read a journal; an incomplete last line is left out, any other damage is an error."""
     data = read_file(path, "text")
     n_whole = data.rfind(b"\n") + 1
-    lines = []
-    for number, line in enumerate(data[:n_whole].splitlines(), start=1):
+    lines: list[dict[str, Any]] = []
+    hashes: list[str] = []
+    for number, line in enumerate(data[:n_whole].split(b"\n")[:-1], start=1):
         try:
             content = parse_json(line)
         except (ValueError, RecursionError):
             content = None
         if number == 1 and isinstance(content, dict) and content.get("layout") != LAYOUT_VERSION:
-            raise file_error(path, "is no review of this version of stageguard. Choose another file.")
-        if not _has(content, HEAD if number == 1 else RECORD):
+            raise file_error(
+                path, "is no review that this version of stageguard can read. Name another file (-o)."
+            )
+        if not isinstance(content, dict) or not _has(content, HEAD if number == 1 else RECORD):
             raise file_error(path, f"line {number} is no record of a review: the file was edited or damaged.")
+        sealed = SEAL.search(line)
+        if sealed is None or sealed[1].decode() != _hash_of(line[: sealed.start()] + b"}"):
+            raise file_error(path, f"line {number} was edited: its hash is not that of its content.")
+        if hashes and content["previous"] != hashes[-1]:
+            raise file_error(path, f"before line {number}, a line was removed, added or moved.")
         lines.append(content)
+        hashes.append(sealed[1].decode())
     if not lines:
         if not data.startswith(FIRST_BYTES[: len(data)]):
             raise file_error(path, "is no review. Choose another file.")
-        return JournalFile(path, {}, (), 0, len(data))
-    return JournalFile(path, lines[0], tuple(lines[1:]), n_whole, len(data) - n_whole)
+        return JournalFile(path, {}, (), 0, len(data), ())
+    return JournalFile(path, lines[0], tuple(lines[1:]), n_whole, len(data) - n_whole, tuple(hashes))
+
+
+def _hash_of(content: bytes) -> str:
+    return sha256(content).hexdigest()
+
+
+def sealed_line(record: Mapping[str, Any]) -> tuple[bytes, str]:
+    """Return the line of a record with its hash at the end, and the hash."""
+    content = json.dumps(record, ensure_ascii=False, allow_nan=False).encode()
+    line_hash = _hash_of(content)
+    return content[:-1] + f', "sha256": "{line_hash}"}}\n'.encode(), line_hash
 
 
 def _has(content: object, kinds: Mapping[str, type]) -> bool:
     """Whether a value is an object with keys of these types."""
     return isinstance(content, dict) and all(isinstance(content.get(key), kinds[key]) for key in kinds)
-
-
-def replay(
-    journal: JournalFile, state: ReviewState, scheme: Any, n_epochs: int, profiles: Sequence[str]
-) -> ReviewState:
-    """Return the state after all actions of a journal."""
-    for number, record in enumerate(journal.actions, start=2):
-        try:
-            action = parse_action(record, scheme, n_epochs, profiles)
-            state = act(state, action, str(record["who"]), n_epochs, str(record["when"]))
-            if record["revision"] != state.revision:
-                raise InputError(f"revision {record['revision']!r} follows {state.revision - 1}")
-        except MALFORMED as error:
-            reason = " ".join(str(error).split())[:160]
-            raise file_error(journal.path, f"line {number} cannot be done again: {reason}") from None
-    return state
 
 
 class Journal:
@@ -124,6 +135,7 @@ class Journal:
         self.head: Mapping[str, Any] = self.found.head
         self.when: str | None = self.found.last_when if self.found.actions else None
         self.n_actions = len(self.found.actions)
+        self._hashes = list(self.found.hashes)
         self._n_bytes = self.found.n_bytes  # of complete lines
         self._size = self.found.n_bytes + self.found.n_dropped
 
@@ -131,6 +143,16 @@ class Journal:
         """Write the first line."""
         self.head = {"layout": LAYOUT_VERSION, "stageguard": __version__} | dict(head) | {"begun": now()}
         self._append(self.head)
+
+    def place(self) -> dict[str, Any]:
+        """Return how far the journal has come, for an export to record."""
+        lines = len(self._hashes)
+        return {
+            "file": self.path.name,
+            "begun": self.head["begun"],
+            "lines": lines,
+            "sha256": self._hashes[-1],
+        }
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Write an action; when this returns, it is on the disk."""
@@ -145,7 +167,8 @@ class Journal:
                 self.path.unlink()
 
     def _append(self, record: Mapping[str, Any]) -> None:
-        line = json.dumps(record, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+        chained = {"previous": self._hashes[-1]} if self._hashes else {}
+        line, line_hash = sealed_line(dict(record) | chained)
         if not is_same_file(self._stream, self.path) or self.path.stat().st_size != self._size:
             raise OutputError(
                 f"{self.path} was removed or changed by another program: nothing more is saved in it. "
@@ -162,3 +185,4 @@ class Journal:
             reason = error.strerror or str(error)
             raise OutputError(f"cannot write {self.path}: {reason}. Nothing was changed.") from None
         self._n_bytes = self._size = self._n_bytes + len(line)
+        self._hashes.append(line_hash)

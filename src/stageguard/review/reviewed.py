@@ -21,8 +21,8 @@ from stageguard.formats.companions import parse_moment, parse_start
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile
+from stageguard.review.head import check_exports
 from stageguard.review.journal import MALFORMED, REVIEW_SUFFIX, JournalFile, read_journal
-from stageguard.review.night import guard_anyway
 from stageguard.review.opening import AskedNight, open_night
 from stageguard.review.second import KeptReview, kept_review
 from stageguard.review.worth import worth
@@ -59,6 +59,7 @@ def read_reviewed(paths: Sequence[Path]) -> ReviewedNight:
     nights, experts, reviews = [], [], []
     for path in paths:
         journal = read_journal(path)
+        check_exports(journal)
         kept = _reopened(journal)
         how = _how_complete(kept, path)
         nights.append(kept.night)
@@ -68,8 +69,8 @@ def read_reviewed(paths: Sequence[Path]) -> ReviewedNight:
                 "night": kept.night.name,
                 "scorer": kept.scorer,
                 "how": how,
-                "epochs_set": len(kept.state.pins) - kept.state.n_agreed,
-                "epochs_agreed_with": kept.state.n_agreed,
+                "epochs_set": len(kept.at.state.pins) - kept.at.state.n_agreed,
+                "epochs_agreed_with": kept.at.state.n_agreed,
                 "epochs": kept.night.n_epochs,
             }
         )
@@ -90,11 +91,11 @@ def with_reviews(profile: Profile, reviews: Sequence[Mapping[str, Any]]) -> Prof
 
 def _how_complete(kept: KeptReview, path: Path) -> str:
     """Return how a night was reviewed to the end; refuse an unfinished review."""
-    state, n_epochs = kept.state, kept.night.n_epochs
+    state, n_epochs = kept.at.state, kept.night.n_epochs
     n_set = len(state.pins)
     if n_set == n_epochs:
         return "every epoch scored blind" if state.is_blind or state.is_revealed else "every epoch scored"
-    found = worth(kept.night, state, guard_anyway(kept.night, state))
+    found = worth(kept.night, state, kept.at.outcome)
     if state.is_blind or found.expected_errors is None:
         raise file_error(
             path, f"{n_epochs - n_set:,} of {n_epochs:,} epochs are not scored. Finish it first."

@@ -15,10 +15,11 @@ from stageguard.measures.agreement import agreement
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile
 from stageguard.review.journal import MALFORMED, REVIEW_SUFFIX, JournalFile, read_journal
-from stageguard.review.night import NightUnderReview, guard, guard_anyway
+from stageguard.review.moments import Moment, pinned, replay
+from stageguard.review.night import NightUnderReview, guard
 from stageguard.review.opening import GIVEN_BEFORE
-from stageguard.review.session import Moment, Review, pinned, review_state
-from stageguard.review.state import Pin, ReviewState
+from stageguard.review.session import Review
+from stageguard.review.state import Pin
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,7 +28,7 @@ class KeptReview:
 
     scorer: str
     night: NightUnderReview  # with the profile at the start of the journal
-    state: ReviewState
+    at: Moment
     stages: Hypnogram  # of a blind review only the scored epochs, else all
 
 
@@ -42,9 +43,9 @@ def kept_review(night: NightUnderReview, journal: JournalFile) -> KeptReview:
         ) from None
     pins = {epoch: Pin(stage, GIVEN_BEFORE) for epoch, stage in stages.items()}
     same = replace(night, profile=profile, pins=pins, _made={})
-    state = review_state(same, journal)
-    labels = pinned(same, state) if state.is_blind else guard_anyway(same, state).labels
-    return KeptReview(journal.scorer, same, state, same.hypnogram(labels, journal.scorer))
+    at = replay(same, journal)
+    labels = pinned(same, at.state) if at.state.is_blind else at.outcome.labels
+    return KeptReview(journal.scorer, same, at, same.hypnogram(labels, journal.scorer))
 
 
 def second_scorer(review: Review, at: Moment, *, is_complete: bool) -> dict[str, Any] | None:
@@ -55,11 +56,11 @@ def second_scorer(review: Review, at: Moment, *, is_complete: bool) -> dict[str,
     others = list(_others(review))
     if not others:
         return None
-    other = max(others, key=lambda kept: len(kept.state.pins))
+    other = max(others, key=lambda kept: len(kept.at.state.pins))
     kappa = agreement(other.stages, review.reviewed(at)).kappa if is_complete else float("nan")
     return {
         "scorer": other.scorer,
-        "scored": len(other.state.pins),
+        "scored": len(other.at.state.pins),
         "of": review.night.n_epochs,
         "kappa": None if isnan(kappa) else kappa,
     }
@@ -102,10 +103,8 @@ def _kept(review: Review, path: Path, head: Any) -> KeptReview | None:
     known = review.others.get(path)
     if known is None or known[0] != key:
         journal = read_journal(path)
-        is_same = bool(journal.head) and (
-            journal.head["night"] == head["night"]
-            and journal.head["source"].get("sha256") == head["source"].get("sha256")
-        )
+        keys = ("night", "probabilities", "quality", "options")
+        is_same = bool(journal.head) and all(journal.head.get(key) == head[key] for key in keys)
         known = review.others[path] = (key, kept_review(review.night, journal) if is_same else None)
     kept: KeptReview | None = known[1]
     return kept

@@ -17,9 +17,10 @@ from stageguard.measures.summary import early_rem_words
 from stageguard.night.colours import stage_shade, top_down
 from stageguard.night.stages import StageScheme, canonical_name
 from stageguard.review.measured import measured
+from stageguard.review.moments import Moment, pinned
 from stageguard.review.night import NightUnderReview, Outcome
 from stageguard.review.second import blind_agreement, second_scorer
-from stageguard.review.session import ConflictError, Moment, Review, pinned
+from stageguard.review.session import ConflictError, Review
 from stageguard.review.state import ReviewState
 from stageguard.review.worth import Worth
 
