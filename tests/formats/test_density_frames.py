@@ -103,9 +103,8 @@ def test_bad_frames_are_one_line(table, expected):
     assert expected in refused(table)
 
 
-def test_a_column_that_tells_no_time_is_not_used_and_that_is_said():
-    found = read_density_object(frame(onset=["late"] * 12), DensityOptions())
-    assert "the onset column begins with 'late', no number: not used" in found.notes
+def test_a_column_that_tells_no_time_is_refused():
+    assert "its column onset begins with 'late', expected seconds" in refused(frame(onset=["late"] * 12))
     assert "comes after" in refused(frame(onset=["22:00"] * 12))
 
 

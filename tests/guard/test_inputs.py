@@ -101,6 +101,13 @@ def test_logits_and_log_probabilities_are_refused_with_the_flag_that_helps(backe
         assert result.argmax.tolist() == plainly.argmax.tolist()
 
 
+def test_probabilities_are_no_logits(backend):
+    for values in (night(), [night(), night()]):
+        with pytest.raises(InputError) as error:
+            sg.decode(values, profile_of(), logits=True)
+        refusal(error, "these are probabilities, not logits. Leave out logits=True.")
+
+
 def test_logits_may_be_as_large_as_they_like(backend):
     result = sg.decode(np.array([[1000.0, 0.0, -1000.0], [0.0, 0.0, 800.0]]), profile_of(), logits=True)
     assert result.stages.tolist() == ["W", "R"]

@@ -29,11 +29,11 @@ from stageguard.formats.tables.delimited import (
     Row,
     TextTable,
     check_widths,
-    is_night_column,
     split_line,
     split_rows,
 )
 from stageguard.formats.tables.frames import density_of_columns
+from stageguard.formats.tables.one_night import is_night_column
 from stageguard.formats.tables.probabilities import (
     Layout,
     choose_columns,

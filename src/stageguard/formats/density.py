@@ -24,7 +24,13 @@ from stageguard.base.errors import (
 )
 from stageguard.base.files import checked_file, file_error
 from stageguard.base.records import dataclass
-from stageguard.night.hypnodensity import ROUNDED, Hypnodensity, as_float_matrix, explain_bad_probabilities
+from stageguard.night.hypnodensity import (
+    ROUNDED,
+    Hypnodensity,
+    as_float_matrix,
+    explain_bad_probabilities,
+    refuse_probabilities,
+)
 from stageguard.night.stages import StageScheme, canonical_name, scheme_for
 from stageguard.night.timing import reepoch
 
@@ -72,7 +78,6 @@ class RawDensity:
     lines: Sequence[int] | None = None  # line of each row, counted from 1, if rows are lines
     epoch_source: str = ""  # the columns that tell the epoch length
     places: Indices | None = None  # epoch of each row, if some epochs have no row
-    is_told: bool = False  # the file tells the epoch length, but in a way that could not be read
     usual_seconds: float | None = None  # the tool's epoch length, if its files do not tell
     tool: str = ""  # the tool that usually writes epochs of `usual_seconds`
     is_chosen: bool = False  # users of the tool choose the epoch length, and `usual_seconds` is its default
@@ -174,9 +179,7 @@ def _epoch_seconds(path: Where, raw: RawDensity, options: DensityOptions) -> tup
         notes.append(f"epochs last {seconds:g} s: from {owner}'s {raw.epoch_source}")
     if seconds is not None:
         return seconds, notes
-    silent = f"{owner}'s epoch length could not be read" if raw.is_told else (
-        f"{owner} does not say how long an epoch is"
-    )  # fmt: skip
+    silent = f"{owner} does not say how long an epoch is"
     if raw.usual_seconds is not None:
         if raw.is_chosen:
             check_usual(path, raw.usual_seconds, options.default_epoch_seconds, raw.tool)
@@ -259,7 +262,7 @@ def to_probabilities(
     and log-probabilities are told apart by their values.
     """
     if logits:
-        _refuse_probabilities(matrix)
+        refuse_probabilities(matrix)
         return _softmax(matrix, "logits"), ()
     if log:
         return _same_sums(_exponential(matrix), names)
@@ -285,20 +288,6 @@ def _normalized(matrix: Floats) -> tuple[Floats, tuple[str, ...]]:
         return matrix, ()
     note = f"{n_rows:,} row{'s' * (n_rows != 1)} divided by the sum, which was off by up to {ROUNDED:g}"
     return matrix / np.where(is_rounded, sums, 1.0)[:, None], (note,)
-
-
-def _refuse_probabilities(matrix: Floats) -> None:
-    """Refuse to take the softmax of values that are clearly probabilities already."""
-    rows = matrix[~np.isnan(matrix).all(axis=1)]
-    if len(rows) > 1 and rows.min() >= 0.0 and (np.abs(rows.sum(axis=1) - 1.0) <= SUM_TOLERANCE).all():
-        raise InputError(
-            Message(
-                "every value is from 0 to 1 and every row sums to 1: these are probabilities, not logits. "
-                "Leave out ",
-                Argument("logits", True),
-                ".",
-            )
-        )
 
 
 def _same_sums(matrix: Floats, names: Sequence[str]) -> tuple[Floats, tuple[str, ...]]:

@@ -22,7 +22,8 @@ from stageguard.base.json_text import json_lines
 from stageguard.base.records import dataclass
 from stageguard.formats.decoded_rows import decoded_rows, probability_texts, seconds_text
 from stageguard.formats.sniffing import header_cells
-from stageguard.formats.tables.delimited import DECODED_COLUMNS, read_delimited
+from stageguard.formats.tables.delimited import read_delimited
+from stageguard.formats.tables.one_night import DECODED_COLUMNS
 
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding

@@ -31,7 +31,13 @@ from stageguard.guard.evidence import (
     rooms_for,
 )
 from stageguard.guard.solver import Passes, Path, Solver, solver_for
-from stageguard.night.hypnodensity import Hypnodensity, as_float_matrix, check_probabilities, merge_columns
+from stageguard.night.hypnodensity import (
+    Hypnodensity,
+    as_float_matrix,
+    check_probabilities,
+    merge_columns,
+    refuse_probabilities,
+)
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.moments import Moment, epoch_at
 from stageguard.night.night import ExportableStages
@@ -244,6 +250,7 @@ def _as_probabilities(night: Any, names: Sequence[str], options: GuardOptions) -
     if is_plain:
         return apart(matrix)
     if options.logits:
+        refuse_probabilities(matrix)
         top = matrix.max(axis=1, keepdims=True)  # NaN or infinite where a row has no softmax
         wrong = ~np.isfinite(top[:, 0]) & ~np.isnan(matrix).all(axis=1)
         if wrong.any():

@@ -143,6 +143,20 @@ def check_probabilities(matrix: Floats, names: Sequence[str]) -> None:
         raise explain_bad_probabilities(matrix, names)
 
 
+def refuse_probabilities(matrix: Floats) -> None:
+    """Refuse to take the softmax of logits that are clearly probabilities already."""
+    rows = matrix[~np.isnan(matrix).all(axis=1)]
+    if len(rows) > 1 and rows.min() >= 0.0 and (np.abs(rows.sum(axis=1) - 1.0) <= SUM_TOLERANCE).all():
+        raise InputError(
+            Message(
+                "every value is from 0 to 1 and every row sums to 1: these are probabilities, not logits. "
+                "Leave out ",
+                Argument("logits", True),
+                ".",
+            )
+        )
+
+
 def explain_bad_probabilities(matrix: Floats, names: Sequence[str]) -> InputError:
     """Return the error that names the first bad row of a matrix known not to hold probabilities."""
     missing = np.isnan(matrix)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import cached_property, lru_cache
+from functools import cached_property
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -23,26 +23,18 @@ from stageguard.base.arrays import Floats
 from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.files import file_error, read_file
 from stageguard.base.records import dataclass
-from stageguard.formats.density import Where, listed
+from stageguard.formats.density import Where
 from stageguard.formats.sniffing import UTF16_MARKS
 from stageguard.guard import kernels
+from stageguard.night.stages import canonical_name
 
 DELIMITERS = ("\t", ";", ",")
 HEADER_SEARCH_LINES = 20
 MOST_COLUMNS = 10_000
-# If a column of such a name has several values, the file holds more than one night.
-NIGHT_COLUMNS = (
-    *("id", "recording", "recording_id", "record_id", "night", "night_id", "session", "session_id"),
-    *("subject", "subject_id", "subjectid", "participant", "participant_id", "patient", "patient_id"),
-    *("file", "filename"),
-)
-PART_COLUMNS = {
-    **dict.fromkeys(("channel", "ch", "electrode"), "channels"),
-    **dict.fromkeys(("scorer", "rater", "annotator"), "scorers"),
-}
-DECODED_COLUMNS = frozenset(("stage", "label", "argmax_stage"))  # in all outputs of `decode`
 _SPACES = " \t\x0b\x0c\x1c\x1d\x1e\x1f"  # ASCII characters that `strip` removes
 _COMMA = re.compile(r"^([+-]?\d*),(\d+)$", re.ASCII)  # a cell that is a number with a decimal comma
+
+_CLOCK_TIME = re.compile(r"\d{1,2}:\d{2}(:\d{2})?")
 
 Row = Sequence[str]
 
@@ -309,8 +301,26 @@ def find_rows(
         for delimiter in DELIMITERS:
             header = split_line(line, delimiter)
             if is_header([cell.casefold() for cell in header]):
+                above = [split_line(each, delimiter) for each in lines[:number]]
+                is_row = [len(row) == len(header) and all(map(_is_datum, row)) for row in above]
+                refuse_rows_above(path, is_row)
                 return stage_rows(path, lines, number, delimiter, header)
     return None
+
+
+def refuse_rows_above(path: Where, are_rows: Sequence[bool]) -> None:
+    """Refuse a table if one of the lines above its header is a row of data, which would be lost."""
+    if any(are_rows):
+        raise file_error(
+            path,
+            f"line {len(are_rows) + 1} names the columns, and line {are_rows.index(True) + 1} above it is a "
+            "row of data. Move the header to the first line.",
+        )
+
+
+def _is_datum(cell: str) -> bool:
+    """Whether a cell is a number, a stage or a time, as in a row of stages, and no word of a title."""
+    return is_number(cell) or canonical_name(cell) is not None or _CLOCK_TIME.fullmatch(cell) is not None
 
 
 def stage_rows(
@@ -392,41 +402,3 @@ def check_widths(path: Where, rows: Sequence[Row], lines: Sequence[int], width: 
     for row, line in zip(rows, lines, strict=True):
         if len(row) != width:
             raise file_error(path, f"line {line} has {len(row)} cell{'s' * (len(row) != 1)}, {expected}")
-
-
-@lru_cache(maxsize=4096)
-def is_night_column(name: str) -> bool:
-    """Whether a column of this name says which recording, channel or scorer a row belongs to."""
-    return re.sub(r"[\s_.\-]+", "_", name.casefold()) in (*NIGHT_COLUMNS, *PART_COLUMNS)
-
-
-def refuse_many(path: Where, name: str, cells: Sequence[str], header: Sequence[str]) -> None:
-    """Refuse a table if its column `name` tells several nights, channels or scorers apart."""
-    values = list(dict.fromkeys(cells))
-    if len(values) < 2 or (len(values) == len(cells) and _counts(values)):
-        return
-    what = PART_COLUMNS.get(name.casefold(), "recordings")
-    more = " or read each and put them together with sg.combine." if what == "channels" else (
-        f" for example with pandas: table[table[{name!r}] == {values[0][:40]!r}]."
-    )  # fmt: skip
-    if name.strip().casefold() == "id" and isinstance(path, Path):
-        is_decoded = DECODED_COLUMNS.issubset(header)
-        more += (
-            " This is an output of decode: check, compare and stats read all of it."
-            if is_decoded
-            else f" To decode all of them: stageguard decode {path.name} --output out.csv, or out.parquet."
-        )
-    raise file_error(
-        path,
-        f"holds {len(values):,} {what} by its column {name} ({listed(values, 4)}), expected one. Keep the "
-        f"rows of one of them,{more}",
-    )
-
-
-def _counts(cells: Sequence[str]) -> bool:
-    """Whether cells number the rows."""
-    try:
-        numbers = [int(cell) for cell in cells]
-    except ValueError:
-        return False
-    return numbers == list(range(numbers[0], numbers[0] + len(numbers)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,7 +15,8 @@ from stageguard.base.checks import MISSING_WORDS, type_name
 from stageguard.base.files import file_error
 from stageguard.formats.density import DensityOptions, RawDensity, Where, listed
 from stageguard.formats.hypnogram import RawHypnogram
-from stageguard.formats.tables.delimited import DECODED_COLUMNS, TextTable, is_night_column, refuse_many
+from stageguard.formats.tables.delimited import TextTable
+from stageguard.formats.tables.one_night import DECODED_COLUMNS, is_night_column, refuse_many, refuse_runs
 from stageguard.formats.tables.probabilities import choose_columns, stage_of, timed_density
 from stageguard.formats.tables.row_times import (
     INDEX,
@@ -150,10 +151,19 @@ def density_of_columns(
         if name in index.meanings or meaning_of(name) is not None
     ]
     times = row_times(where, timed, index.meanings)
-    ignored = [name for name, _ in others if name not in times.used]
+    left = [(name, cells) for name, cells in others if name not in times.used]
+    refuse_runs(where, ((name, _run_cells(cells)) for name, cells in left), times, can_decode=True)
+    ignored = [name for name, _ in left]
     notes = ((f"columns ignored: {listed(ignored)}",) if ignored else ()) + index.notes
     raw = timed_density(where, values, names, times, None, options, notes=notes, fills_lead=fills_lead)
     return raw if raw.epoch_seconds is not None else replace(raw, epoch_seconds=seconds)
+
+
+def _run_cells(values: Any) -> Sequence[str] | Floats:
+    """Return a column as numbers or texts, to see whether it is constant in runs."""
+    array = np.asarray(values)
+    is_plain = array.dtype.kind in "fiu" and array.ndim == 1
+    return np.asarray(array, dtype=np.float64) if is_plain else [cell_text(cell) for cell in array.tolist()]
 
 
 def pandas_columns(source: Any) -> tuple[Columns, IndexColumns]:

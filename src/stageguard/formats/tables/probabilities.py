@@ -21,23 +21,25 @@ from stageguard.formats.tables.delimited import (
     DELIMITERS,
     HEADER_SEARCH_LINES,
     MOST_COLUMNS,
+    EvenRows,
     TextTable,
     cell_error,
     even_rows,
     first_filled,
-    is_night_column,
     is_number,
     read_text,
-    refuse_many,
+    refuse_rows_above,
     rows_below,
     split_line,
 )
+from stageguard.formats.tables.one_night import is_night_column, refuse_many, refuse_runs
 from stageguard.formats.tables.row_times import NAMELESS, IndexColumns, meaning_of, nameless_index, row_times
-from stageguard.formats.tables.timing import RowTimes, read_timing
+from stageguard.formats.tables.timing import RowTimes, read_timing, refuse_unread
 from stageguard.night.stages import canonical_name
 
 LONGEST_NAME = 80  # most characters of a column name that may be a stage
 NAMED = re.compile(r"[B-DF-Zb-df-z]")  # a letter that occurs in no number, so that the line may name stages
+UNNAMED = "(unnamed)"
 _DELIMITED = re.compile(r"[\t;,]")
 _LOOKED_AT = 65_536  # characters that are searched for a delimiter
 
@@ -64,6 +66,7 @@ class Table:
     times: Sequence[tuple[str, Sequence[str] | Floats]]
     index: IndexColumns  # a column without a name, as pandas writes it
     notes: tuple[str, ...]
+    ignored: tuple[int, ...]  # columns of unknown meaning
 
     def texts(self, name: str) -> tuple[str, ...]:
         """Return the cells of a column, whatever the case of its name; none without such a column."""
@@ -88,6 +91,8 @@ def density_of_table(table: Table, options: DensityOptions, *, fills_lead: bool 
     """Return the probabilities of a table's rows, timed by its columns."""
     path, lines = table.text.path, table.text.lines
     times = row_times(path, [*table.index.columns, *table.times], table.index.meanings)
+    ignored = ((table.text.header[i] or UNNAMED, _run_cells(table.text, i)) for i in table.ignored)
+    refuse_runs(path, ignored, times, can_decode=True)
     notes = table.notes + table.index.notes
     return timed_density(
         path, table.values, table.names, times, lines, options, notes=notes, fills_lead=fills_lead
@@ -106,6 +111,7 @@ def timed_density(
     fills_lead: bool,
 ) -> RawDensity:
     """Return the probabilities of rows that are one epoch each, at these times."""
+    refuse_unread(where, times, length_is_known=options.epoch_seconds is not None)
     timing = read_timing(where, times, lines, given=options.epoch_seconds, fills_lead=fills_lead)
     return RawDensity(
         values,
@@ -117,7 +123,6 @@ def timed_density(
         epoch_source=timing.source,
         places=timing.places,
         offset_seconds=timing.offset_seconds,
-        is_told=any(name.casefold() != "epoch" for name in times.unread),
     )
 
 
@@ -148,7 +153,8 @@ def table_of(
     for column, name in enumerate(layout.header):
         if is_night_column(name):
             refuse_many(cells.path, name, cells.column(column), layout.header)
-    times, index, ignored = _other_columns(cells, layout, epoch_column, expected)
+    times, index, unknown = _other_columns(cells, layout, epoch_column, expected)
+    ignored = [layout.header[column] or UNNAMED for column in unknown]
     notes = (
         *layout.notes,
         *remarks,
@@ -156,7 +162,7 @@ def table_of(
         *((f"columns ignored: {listed(ignored)}",) if ignored else ()),
         *(("decimal commas were read as points",) if has_commas else ()),
     )
-    return Table(values, layout.names, cells, times, index, notes)
+    return Table(values, layout.names, cells, times, index, notes, tuple(unknown))
 
 
 def _stage_values(cells: TextTable, layout: Layout) -> tuple[Floats, bool]:
@@ -208,6 +214,9 @@ def find_layout(path: Path, lines: Sequence[str], options: DensityOptions) -> La
         return _headerless_layout(path, lines, options.stages)
     header = split_line(_uncommented(lines[best[2]]), best[1])
     columns, names = choose_columns(path, header, options)
+    above = [split_line(line, best[1]) for line in lines[: best[2]]]
+    is_row = [len(row) == len(header) and all(is_number(row[column]) for column in columns) for row in above]
+    refuse_rows_above(path, is_row)
     return Layout(best[1], header, best[2], columns, names)
 
 
@@ -236,8 +245,8 @@ def choose_columns(
 
 def _other_columns(
     cells: TextTable, layout: Layout, epoch_column: str | None, expected: Sequence[str]
-) -> tuple[list[tuple[str, Sequence[str] | Floats]], IndexColumns, list[str]]:
-    """Return the columns that time rows, a nameless index, and the names of ignored columns."""
+) -> tuple[list[tuple[str, Sequence[str] | Floats]], IndexColumns, list[int]]:
+    """Return the columns that time rows, a nameless index, and the places of ignored columns."""
     numbers: dict[str, Sequence[str] | Floats] = {}
     texts: dict[str, Sequence[str] | Floats] = {}
     index, ignored = IndexColumns(), []
@@ -248,17 +257,23 @@ def _other_columns(
         if epoch_column is None and name.casefold() in NAMELESS:
             index = nameless_index(cells.path, np.array(cells.column(column), dtype=object))
             if re.fullmatch(r"\d+|\D*", first):
-                ignored.append(name or "(unnamed)")
+                ignored.append(column)
             continue
         tells = meaning_of(name) is not None if epoch_column is None else name.casefold() == epoch_column
         if not tells or name in numbers or name in texts:
             if name.casefold() not in expected:
-                ignored.append(name or "(unnamed)")
+                ignored.append(column)
         elif is_number(first if layout.delimiter == "," else first.replace(",", ".")):
             numbers[name] = _times(cells, column)
         else:
             texts[name] = cells.column(column)
     return [*numbers.items(), *texts.items()], index, ignored
+
+
+def _run_cells(cells: TextTable, column: int) -> Sequence[str] | Floats:
+    """Return a column as numbers if all of the table are, to see quickly whether it is constant in runs."""
+    is_even = isinstance(cells.rows, EvenRows) and cells.rows.numbers is not None
+    return cells.numbers(column)[0] if is_even else cells.column(column)
 
 
 def _times(cells: TextTable, column: int) -> Floats:

@@ -27,7 +27,7 @@ class RowTimes:
     epoch: Floats | None = None
     start: datetime | None = None  # date and time of second 0
     used: tuple[str, ...] = ()  # names of the columns that tell times
-    unread: tuple[str, ...] = ()  # names of such columns that could not be read
+    unread: tuple[tuple[str, str], ...] = ()  # such columns that could not be read, with their first cells
     notes: tuple[str, ...] = ()
     onset_name: str = "onset"
     length_name: str = "duration"  # of the column that says how long rows last
@@ -88,6 +88,23 @@ def read_timing(
         notes += (f"{many} missing by {owner} (first before {first}): {missing}",)
     start = None if times.start is None else times.start + timedelta(seconds=offset)
     return Timing(seconds, source, epochs + lead if lead or n_missing else None, notes, offset, start)
+
+
+def refuse_unread(path: Where, times: RowTimes, *, length_is_known: bool) -> None:
+    """Refuse a time column that cannot be read unless other columns say which epochs rows are, and how long.
+
+    Without it gaps would close up, and rows of 10 s become 30 s.
+    """
+    is_placed = times.onset is not None or times.epoch is not None
+    is_measured = length_is_known or times.onset is not None or times.lasting is not None
+    if not times.unread or (is_placed and is_measured):
+        return
+    name, text = times.unread[0]
+    raise file_error(
+        path,
+        f"its column {name} begins with {text[:40]!r}, expected seconds, hh:mm:ss, or a date and time "
+        "such as 2024-05-01T22:30:00. Rewrite it; if the rows are all epochs in order, remove it.",
+    )
 
 
 def _lead(

@@ -25,7 +25,7 @@ def read_gssc_csv(path: Path, options: DensityOptions) -> RawDensity:
             "main branch, or read the stages with read_hypnogram.",
         )
     raw = read_table(path, options, expected=("stage",))
-    return replace(raw, epoch_source="", is_told=False, usual_seconds=SECONDS, tool=TOOL)
+    return replace(raw, epoch_source="", usual_seconds=SECONDS, tool=TOOL)
 
 
 def read_gssc_stages(path: Path, options: HypnogramOptions) -> RawHypnogram:

@@ -43,18 +43,23 @@ from stageguard.formats.outputs import (
 from stageguard.formats.shared_profile import recorded_profile
 from stageguard.formats.sniffing import Sniff, integers, is_number_list, is_text, read_head
 from stageguard.formats.tables.delimited import (
-    PART_COLUMNS,
     TextTable,
     as_number,
     cell_error,
     find_rows,
     first_filled,
-    is_night_column,
-    refuse_many,
     text_lines,
 )
+from stageguard.formats.tables.one_night import PART_COLUMNS, is_night_column, refuse_many, refuse_runs
 from stageguard.formats.tables.row_times import INDEX, NAMELESS, Meaning, nameless_index, row_times
-from stageguard.formats.tables.timing import TIMING_COLUMNS, TOLERANCE, RowTimes, read_timing, row_name
+from stageguard.formats.tables.timing import (
+    TIMING_COLUMNS,
+    TOLERANCE,
+    RowTimes,
+    read_timing,
+    refuse_unread,
+    row_name,
+)
 from stageguard.formats.tools.arrays import load_plain
 from stageguard.formats.tools.visbrain import description
 from stageguard.guard.strength import STEERING
@@ -122,10 +127,13 @@ def from_table(
     table, meanings = _with_index(path, table, meanings)
     others = [column_name for column_name in dict.fromkeys(table.header) if column_name != name]
     times = row_times(path, [(column_name, table.column(column_name)) for column_name in others], meanings)
-    for column_name in times.unread:
+    for column_name, _ in times.unread:
         if column_name in TIMING_COLUMNS:
             _refuse_texts(path, table, column_name)
     is_own = recorded is not None or ARGMAX_COLUMN in table.header or _is_own_table(table.header)
+    if not is_own and name not in EVENT_COLUMNS:
+        left = [each for each in others if each not in times.used]
+        refuse_runs(path, ((each, table.column(each)) for each in left), times, can_decode=False)
     if (
         times.onset is not None
         and times.lasting is not None
@@ -192,17 +200,7 @@ def _refuse_several(path: Path, table: TextTable, name: str) -> None:
 
 def _refuse_doubtful(path: Path, table: TextTable, times: RowTimes, options: HypnogramOptions) -> None:
     """Refuse rows that may be runs of epochs, and times that cannot be read."""
-    is_silent = times.onset is None and times.lasting is None and times.epoch is None
-    if times.unread and is_silent and options.epoch_seconds is None:
-        name = times.unread[0]
-        cell = next(cell for cell in table.column(name) if cell)
-        raise file_error(
-            path,
-            f"its column {name} begins with {cell[:40]!r}, expected seconds, hh:mm:ss, or a date and "
-            "time such as 2024-05-01T22:30:00. Rewrite it, or give the epoch length: ",
-            Argument("epoch_seconds", 30),
-            ".",
-        )
+    refuse_unread(path, times, length_is_known=options.epoch_seconds is not None)
     if times.onset is None or len(times.onset) < 3 or times.epoch is not None:
         return
     steps = np.diff(times.onset)

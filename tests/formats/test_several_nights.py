@@ -1,0 +1,187 @@
+"""Rows that are not of one night: above the header, or of several recordings in one table."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import stageguard as sg
+from stageguard.base.errors import FileFormatError, StageGuardError
+from stageguard.formats.cohort_table import read_nights
+from stageguard.formats.density import DensityOptions
+
+NAMES = ("W", "N1", "N2", "N3", "R")
+P = np.random.default_rng(4).dirichlet(np.ones(5), 40)
+STAGES = np.array(NAMES)[P.argmax(axis=1)]
+ROWS = [",".join(f"{value:.6f}" for value in row) for row in P.tolist()]
+
+
+def refused(read, source, **options):
+    with pytest.raises(StageGuardError) as caught:
+        read(source, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def saved(folder, lines, name="night.csv"):
+    path = folder / name
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+# Rows above the header
+
+
+@pytest.mark.parametrize("n_above", [1, 2, 7, 19])
+def test_numbers_above_a_header_are_refused(tmp_path, n_above):
+    path = saved(tmp_path, [*ROWS[:n_above], ",".join(NAMES), *ROWS[n_above:]])
+    message = refused(sg.read_density, path)
+    assert message == (
+        f"night.csv: line {n_above + 1} names the columns, and line 1 above it is a row of data. Move the "
+        "header to the first line."
+    )
+
+
+@pytest.mark.parametrize("n_above", [1, 2, 19])
+@pytest.mark.parametrize("head", ["stage", "epoch,stage", "onset,duration,stage"])
+def test_stages_above_a_header_are_refused(tmp_path, n_above, head):
+    lines = [
+        ",".join([*([str(i)] if head.startswith("epoch") else [str(30 * i), "30"]) * ("," in head), stage])
+        for i, stage in enumerate(STAGES)
+    ]
+    message = refused(sg.read_hypnogram, saved(tmp_path, [*lines[:n_above], head, *lines[n_above:]]))
+    assert f"line {n_above + 1} names the columns, and line 1 above it is a row of data" in message
+
+
+@pytest.mark.parametrize(
+    "above",
+    ["Hypnogram of night 3", "# version 2", "device,X100", "", "subject: 12", "30 s epochs", "a,b,c,d,e"],
+)
+def test_titles_above_a_header_are_no_rows(tmp_path, above):
+    assert sg.read_density(saved(tmp_path, [above, ",".join(NAMES), *ROWS])).n_epochs == 40
+    assert sg.read_hypnogram(saved(tmp_path, [above, "stage", *STAGES])).n_epochs == 40
+
+
+# Columns that tell recordings apart
+
+
+KNOWN = [
+    "nsrrid",
+    "pid",
+    "sub",
+    "ses",
+    "animal",
+    "fold",
+    "Subject ID",
+    "mouse_id",
+    "subj",
+    "rec",
+    "edf",
+    "visit",
+]
+
+
+def two_nights(column):
+    frame = pd.DataFrame(P, columns=NAMES)
+    frame.insert(0, column, ["a17"] * 20 + ["b03"] * 20)
+    return frame
+
+
+@pytest.mark.parametrize("column", [*KNOWN, "whatever", "box", "kennung"])
+def test_two_nights_in_one_table_are_never_one(tmp_path, column):
+    frame = two_nights(column)
+    stages = pd.DataFrame({column: frame[column], "stage": STAGES})
+    for read, table in ((sg.read_density, frame), (sg.read_hypnogram, stages)):
+        table.to_csv(tmp_path / "t.csv", index=False)
+        table.to_parquet(tmp_path / "t.parquet", index=False)
+        for source in (table, tmp_path / "t.csv", tmp_path / "t.parquet"):
+            message = refused(read, source)
+            assert column.casefold() in message.casefold() and "a17, b03" in message
+    assert sg.read_density(frame[:20]).n_epochs == 20
+
+
+@given(
+    n_nights=st.integers(2, 5),
+    n_epochs=st.integers(3, 40),
+    name=st.text("abcdefghijklmnop", min_size=4, max_size=8),
+    is_number=st.booleans(),
+)
+def test_an_unknown_column_that_is_constant_in_runs_is_asked_about(n_nights, n_epochs, name, is_number):
+    rows = np.resize(P, (n_nights * n_epochs, 5))
+    values = np.repeat(np.arange(n_nights) + 101, n_epochs)
+    frame = pd.DataFrame(rows, columns=NAMES)
+    frame[name] = values if is_number else [f"n{value}" for value in values]
+    message = refused(sg.read_density, frame)
+    assert f"column {name}" in message and "101" in message
+
+
+def test_the_question_says_how_to_go_on(tmp_path):
+    two_nights("box").to_csv(tmp_path / "t.csv", index=False)
+    assert refused(sg.read_density, tmp_path / "t.csv") == (
+        "t.csv: its column box has 2 values, each in rows that follow one another (a17, b03): are these "
+        "recordings? If so, keep the rows of one, for example with pandas: table[table['box'] == 'a17'], or "
+        "name the column id and decode all of them: stageguard decode t.csv --output out.csv. If not, remove "
+        "the column."
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "cells"),
+    [
+        ("confidence", np.linspace(0, 1, 40)),
+        ("predicted", STAGES),
+        ("y_pred", [0] * 20 + [2] * 20),
+        ("note", ["n/a"] * 40),
+        ("device", ["X1"] * 40),
+        ("count", range(40)),
+        ("movement", [0, 1] * 10 + [0] * 20),
+        ("temperature", [36.5] * 20 + [36.75] * 20),
+        ("cycle", [1] * 20 + [2] * 20),
+    ],
+)
+def test_columns_that_tell_no_recordings_apart_are_ignored(name, cells):
+    frame = pd.DataFrame(P, columns=NAMES)
+    frame[name] = list(cells)
+    assert sg.read_density(frame).n_epochs == 40
+
+
+@pytest.mark.parametrize("kind", ["onset", "clock", "dates"])
+def test_times_without_a_gap_say_that_it_is_one_night(tmp_path, kind):
+    frame = two_nights("box")
+    clock = pd.date_range("2024-05-01 23:55", periods=40, freq="30s")
+    frame["time"] = {"onset": 30 * np.arange(40), "clock": clock.strftime("%H:%M:%S"), "dates": clock}[kind]
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    assert sg.read_density(tmp_path / "t.csv").n_epochs == 40
+    stages = frame[["box", "time"]].assign(stage=STAGES)
+    stages.to_csv(tmp_path / "s.csv", index=False)
+    assert sg.read_hypnogram(tmp_path / "s.csv").n_epochs == 40
+
+
+def test_a_gap_where_the_column_changes_is_asked_about(tmp_path):
+    frame = two_nights("box")
+    first, second = (pd.date_range(f"2024-05-0{day} 22:00", periods=20, freq="30s") for day in (1, 2))
+    frame["time"] = [*first, *second]
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    assert "are these recordings?" in refused(sg.read_density, tmp_path / "t.csv")
+
+
+def test_rows_of_recordings_in_turn_are_asked_about():
+    frame = pd.DataFrame(P, columns=NAMES)
+    frame["box"] = ["a17", "b03"] * 20
+    assert "a17, b03" in refused(sg.read_density, frame)
+
+
+def test_a_cohort_of_such_a_table_is_asked_about_within_each_night(tmp_path):
+    frame = two_nights("box").assign(id=["x"] * 30 + ["y"] * 10)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    blocks = read_nights(tmp_path / "t.csv", DensityOptions())
+    first, second = (night for block in blocks for night in block.nights())
+    assert "are these recordings?" in str(first.error) and second.error is None
+
+
+def test_a_header_far_below_is_no_header(tmp_path):
+    with pytest.raises(FileFormatError):
+        sg.read_density(saved(tmp_path, [*ROWS[:25], ",".join(NAMES), *ROWS[25:]]))
