@@ -49,6 +49,21 @@ def names(found):
     return [night.path.name for night in found.nights]
 
 
+@pytest.mark.parametrize("command", ["decode", "posterior", "report", "intervals"])
+@pytest.mark.parametrize(
+    ("head", "step", "words"),
+    [("quality", -1, "Sort the rows"), ("sqi", 1, "which way does its column sqi run?"), ("quality", 1, "")],
+)
+def test_quality_is_matched_by_time_in_every_command(run, folder, command, head, step, words):
+    n_epochs = sg.read_density(folder / "n1.csv").n_epochs
+    rows = [f"{30 * epoch}\t{0.5 * (epoch > 20):g}" for epoch in range(n_epochs)][::step]
+    (folder / "q.tsv").write_text("\n".join([f"onset\t{head}", *rows]) + "\n")
+    more = ("--method", "model", "--draws", 20) if command == "intervals" else ()
+    ran = run(command, folder / "n1.csv", "-p", PROFILE, "--quality", folder / "q.tsv", *more)
+    assert ran.code == (1 if words else 0)
+    assert not words or words in error_line(ran)
+
+
 @pytest.mark.parametrize("rows", [slice(0, 100), slice(20, None), None])
 @pytest.mark.parametrize("command", ["stats", "check", "convert"])
 def test_a_hypnogram_that_was_cut_off_is_refused(run, folder, command, rows):

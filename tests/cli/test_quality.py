@@ -12,7 +12,7 @@ from cli_runner import Runner, error_line
 from dataset_files import accusleep_session, sleepbrl_record
 from made_recordings import N_EPOCHS, write_psg
 from stageguard.cli.commands.quality import chart, strip
-from stageguard.formats.companions import read_quality
+from stageguard.formats.quality_table import read_quality
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_it_writes_a_table_the_decoder_takes(run, tmp_path):
     assert table[6] == ["150", "30", "0.5", "eeg: flat"]
     assert table[7] == ["180", "30", "0", "n/a"]
     assert len(table) == N_EPOCHS + 1
-    beta = read_quality(tmp_path / "night.quality.tsv")
+    beta = read_quality(tmp_path / "night.quality.tsv").values
     assert sg.decode(np.full((N_EPOCHS, 5), 0.2), "human-psg-5", quality=beta).hypnogram.n_epochs == N_EPOCHS
     sidecar = json.loads((tmp_path / "night.quality.json").read_text("utf-8"))
     assert set(table[0]) < set(sidecar)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from stageguard.base.errors import FileFormatError, InputError
+from stageguard.base.errors import FileFormatError, InputError, StageGuardError
 from stageguard.base.files import file_error, real_path, special
 from stageguard.base.lazy import load
 from stageguard.base.records import dataclass
@@ -23,7 +24,6 @@ from stageguard.formats.companions import (
     parse_moment,
     parse_pins,
     parse_start,
-    read_quality,
 )
 from stageguard.formats.density import DensityOptions, listed
 from stageguard.formats.file_format import Kind
@@ -37,12 +37,13 @@ from stageguard.formats.outputs import (
     output_paths,
     read_sidecar,
 )
-from stageguard.formats.read import is_hypnogram, night_name, read_hypnogram_file
+from stageguard.formats.quality_table import read_quality
+from stageguard.formats.read import is_hypnogram, night_name, read_density_file, read_hypnogram_file
 from stageguard.formats.sniffing import UTF16_MARKS, read_head
 from stageguard.night.moments import Moment
 from stageguard.profile.profile import Profile
 from stageguard.runner.cohort_tables import COHORT_TABLE, FAILURES_TABLE
-from stageguard.runner.decode_one import DecodeOptions
+from stageguard.runner.decode_one import DecodeOptions, reading_with
 
 OWN_SUFFIXES = (TSV_SUFFIX, JSON_SUFFIX, SVG_SUFFIX, CHANGES_SUFFIX, ".html", *POSTERIOR_SUFFIXES)
 MAGIC = re.compile(r"[*?\[]")
@@ -387,15 +388,34 @@ def density_options(reading: Reading) -> DensityOptions:
 
 
 def decode_options(given: DecodingGiven) -> DecodeOptions:
-    """Return the options of decoding, with the files they name read."""
+    """Return the options of decoding without the quality, which `options_of` matches with its night."""
     return DecodeOptions(
         density_options(given),
-        quality=None if given.quality is None else read_quality(given.quality),
         pins=parse_pins(given.pins) if given.pins else None,
         cohort=given.cohort,
         stager=given.stager,
         trained=given.trained,
     )
+
+
+def options_of(
+    nights: Sequence[Path], given: DecodingGiven, profile: Profile | None, options: DecodeOptions
+) -> DecodeOptions:
+    """Return options with the quality of the one night they are for; refuse --quality for several nights."""
+    given.check_one_file(len(nights))
+    if given.quality is None:
+        return options
+    table = read_quality(given.quality)
+    unmatched = replace(options, quality=table.values)
+    if profile is None:  # an output of `decode`, for which the caller refuses options
+        return unmatched
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the same warnings follow when the night is decoded
+            density = read_density_file(nights[0], reading_with(profile, options.density)).density
+    except (StageGuardError, OSError):  # the same error follows
+        return unmatched
+    return replace(options, quality=table.of(density))
 
 
 def find_densities(

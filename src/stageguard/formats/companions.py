@@ -1,4 +1,4 @@
-"""Read what may accompany nights: quality per epoch, pins, tables of groups and subjects, sample lists."""
+"""Read what may accompany nights: pins, tables of groups and subjects, sample lists."""
 
 from __future__ import annotations
 
@@ -9,17 +9,13 @@ from dataclasses import replace
 from datetime import date, datetime, time
 from pathlib import Path
 
-import numpy as np
-
-from stageguard.base.arrays import Floats
 from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import Argument, InputError, PinError, did_you_mean, message_of
-from stageguard.base.files import file_error, open_file, read_cell
+from stageguard.base.files import file_error, read_cell
 from stageguard.base.records import dataclass
 from stageguard.formats.tables.delimited import is_number, read_delimited
 from stageguard.night.moments import Moment
 
-QUALITY_COLUMNS = ("quality", "beta", "sqi")
 MOST_DIGITS = 9  # of an epoch's index: enough for 30 years in epochs of 1 s
 
 
@@ -34,36 +30,6 @@ class ListedNight:
     group: str
     subject: str
     expert: Path | None
-
-
-def read_quality(path: Path) -> Floats:
-    """Read one number per epoch (0 clean, 1 lost) from a 1-D .npy, a bare column, or a `quality` column."""
-    if path.suffix.lower() == ".npy":
-        try:
-            with open_file(path, "an array") as file:
-                values = np.load(file, allow_pickle=False)
-        except (ValueError, EOFError) as error:
-            raise file_error(path, f"is not a readable .npy array ({str(error)[:80]}).") from None
-        if values.ndim != 1 or values.dtype.kind not in "biuf":
-            raise file_error(
-                path, f"expected one number per epoch, got shape {values.shape} of {values.dtype}."
-            )
-        return np.asarray(values, dtype=np.float64)
-    table = read_delimited(path, kind="text")
-    if len(table.header) == 1 and is_number(table.header[0]):
-        cells = [table.header[0], *table.column(0)]
-    else:
-        header = [cell.casefold() for cell in table.header]
-        column = next((header.index(name) for name in QUALITY_COLUMNS if name in header), None)
-        if column is None:
-            raise file_error(
-                path, f"has no column named {' or '.join(QUALITY_COLUMNS)}: {', '.join(table.header)}."
-            )
-        cells = list(table.column(column))
-    for epoch, cell in enumerate(cells):
-        if not is_number(cell):
-            raise file_error(path, f"epoch {epoch}: expected a quality between 0 and 1, got {cell[:40]!r}.")
-    return np.array([float(cell) for cell in cells])
 
 
 def parse_pins(texts: Sequence[str]) -> dict[int, str]:

@@ -14,7 +14,7 @@ import numpy as np
 from stageguard.base.errors import InputError, Message
 from stageguard.base.lazy import load
 from stageguard.cli.console import Console
-from stageguard.cli.inputs import Inputs, decode_options, find_densities
+from stageguard.cli.inputs import Inputs, decode_options, find_densities, options_of
 from stageguard.cli.options import (
     AsJson,
     DecodingGiven,
@@ -136,7 +136,7 @@ def decode(
             _decode_table(task, jobs, executor, as_json=as_json)
         return
     inputs = _chosen(find_densities(files, samples, loaded, options), only)
-    given.check_one_file(len(inputs.nights))
+    options = options_of([night.path for night in inputs.nights], given, loaded, options)
     check_folder(output)
     notes, written, problems = list(inputs.notes), list[Path](), list[Message]()
     if is_tuned:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, astuple, fields
+from dataclasses import asdict, astuple, fields, replace
 from datetime import datetime
 from math import isnan
 from pathlib import Path
@@ -13,7 +13,7 @@ from stageguard.base.errors import InputError
 from stageguard.base.files import CELL_WORDS, write_together
 from stageguard.base.records import dataclass
 from stageguard.cli.console import Console
-from stageguard.cli.inputs import Input, decode_options, find_densities, find_inputs, lights_of
+from stageguard.cli.inputs import Input, decode_options, find_densities, find_inputs, lights_of, options_of
 from stageguard.cli.night_files import Wanted
 from stageguard.cli.options import (
     AsJson,
@@ -118,7 +118,8 @@ def intervals(
         inputs = find_inputs(files, samples, Wanted("hypnogram"))
     else:
         inputs = find_densities(files, samples, loaded, request.options)
-    given.check_one_file(len(inputs.nights))
+    options = options_of([night.path for night in inputs.nights], given, loaded, request.options)
+    request = replace(request, options=options)
     outcomes = run_shown(lambda night: intervals_of(night, request), inputs.nights, "Drawing", quiet=as_json)
     done = succeeded(outcomes)
     if output is not None and done:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from stageguard.base.records import dataclass
-from stageguard.cli.inputs import Input, decode_options, find_densities
+from stageguard.cli.inputs import Input, decode_options, find_densities, options_of
 from stageguard.cli.options import (
     AsJson,
     DecodingGiven,
@@ -62,7 +62,7 @@ def posterior(
     """
     loaded, options = Profile.load(profile), decode_options(given)
     inputs = find_densities(files, samples, loaded, options)
-    given.check_one_file(len(inputs.nights))
+    options = options_of([night.path for night in inputs.nights], given, loaded, options)
     check_folder(output)
 
     def write(night: Input) -> SmoothedNight:

@@ -15,7 +15,7 @@ from stageguard.cli.cohort_report import (
     report_cohort,
     scored_reading,
 )
-from stageguard.cli.inputs import Input, decode_options, lights_of, night_id
+from stageguard.cli.inputs import Input, decode_options, lights_of, night_id, options_of
 from stageguard.cli.options import (
     AsJson,
     DecodingGiven,
@@ -122,6 +122,7 @@ def report(
     try:
         with collect_warnings() as warned:
             loaded = None if profile is None else Profile.load(profile)
+            options = options_of([night], given, loaded, options)
             decoding, notes = decode_night(night, loaded, options, read_start(start), source)
         scored: Hypnogram | None = None
         annotations: Sequence[Event] = ()

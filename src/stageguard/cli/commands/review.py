@@ -10,7 +10,7 @@ from typing import Annotated
 from webbrowser import open_new_tab
 
 from stageguard.base.errors import InputError
-from stageguard.cli.inputs import decode_options, find_densities
+from stageguard.cli.inputs import decode_options, find_densities, options_of
 from stageguard.cli.options import (
     DecodingGiven,
     LightsTimes,
@@ -88,7 +88,8 @@ def review(
     paths = _nights(nights, profile, given)
     if len(paths) > 1 and (edf is not None or scoring is not None):
         raise UsageError("--edf and --scoring belong to one night: review the nights one by one.")
-    given.check_one_file(len(paths))
+    loaded = None if profile is None else Profile.load(profile)
+    options = options_of(paths, given, loaded, decode_options(given))
     if output is not None and output.suffix == ".jsonl" and len(paths) > 1:
         raise UsageError(f"--output is one file for {count(len(paths), 'night')}, expected a folder.")
     if output is not None and output.suffix and output.suffix != ".jsonl":
@@ -97,8 +98,8 @@ def review(
     asked = [
         AskedNight(
             path,
-            None if profile is None else Profile.load(profile),
-            decode_options(given),
+            loaded,
+            options,
             read_start(start),
             off,
             on,
