@@ -53,6 +53,7 @@ LIMITS = {
 }
 BLOCK_BYTES = 2**20
 MOST_CONTAINERS = 1_000_000  # lists and objects in a JSON document; each takes some 100 bytes of memory
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+:/")  # one slash: a Path has lost the other
 SAVE_FIRST = "is a pipe or a device, expected a file. Save it to one first."
 MOST_NAME_BYTES = 255
 SYNTHETIC_FILE = "synthetic.json"  # in the top folder of a simulated cohort
@@ -60,11 +61,20 @@ SYNTHETIC_WORD = "SYNTHETIC"  # in headers, where a format has room for words
 SYNTHETIC_DEPTH = 6  # folders of the deepest native layout, and then some
 
 
+def refuse_address(path: Path | str) -> None:
+    """Refuse an address such as s3://bucket/night.csv, which would be taken for a folder named s3:."""
+    if _ADDRESS.match(str(path)):
+        raise InputError(
+            f"{str(path)[:200]} is an address, expected a file or folder of this computer. Copy it first."
+        )
+
+
 def checked_file(path: Path, kind: str) -> Path:
     """Return the path if it leads, also through links, to a regular file that is not too large for its kind.
 
     A file that is missing or not accessible raises Python's own OSError.
     """
+    refuse_address(path)
     try:
         facts = path.stat()
     except OSError as error:
@@ -86,7 +96,7 @@ def special(path: Path) -> str | None:
     """Return why a path is refused that is no regular file, such as a pipe; None for other paths."""
     try:
         checked_file(path, "a recording")
-    except FileFormatError as error:
+    except StageGuardError as error:
         return str(error)
     except FileNotFoundError:
         if path.is_symlink():
@@ -281,12 +291,14 @@ def as_path(path: object, what: str) -> Path:
         raise InputError(f"{what} is {checks.shown(path)}, expected a path without zero characters.")
     if not Path(text).name:
         raise InputError(f"{what} is {checks.shown(path)}, expected a path to a file.")
+    refuse_address(text)
     return Path(text)
 
 
 def check_places(paths: Iterable[Path], *, overwrite: bool = False) -> None:
     """Refuse names that no file can have, and files that exist already unless they may be replaced."""
     for path in paths:
+        refuse_address(path)
         n_bytes = len(os.fsencode(path.name))
         if n_bytes > MOST_NAME_BYTES:
             raise OutputError(

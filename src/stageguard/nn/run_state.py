@@ -20,7 +20,7 @@ from stageguard.base.errors import (
     OutputError,
     OutputExistsError,
 )
-from stageguard.base.files import checked_file, parse_json, write_together
+from stageguard.base.files import checked_file, parse_json, refuse_address, write_together
 from stageguard.base.records import dataclass
 from stageguard.nn.checkpoint import CARD, WEIGHTS, codec, first_difference, plain_tensors, safetensors
 from stageguard.nn.inference import Score
@@ -73,6 +73,7 @@ class _Numbers:
 
 def check_output(folder: Path, *, overwrite: bool) -> None:
     """Refuse, before any work is done, a folder that has a network already or cannot be written to."""
+    refuse_address(folder)
     if (folder / CARD).exists() and not overwrite:
         raise OutputExistsError(
             Message(f"{folder} holds a network already. ", OVERWRITE, " to train it anew.")

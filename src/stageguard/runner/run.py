@@ -22,6 +22,7 @@ from stageguard.base.errors import (
     fault_text,
     message_of,
 )
+from stageguard.base.files import refuse_address
 from stageguard.base.records import dataclass
 
 if TYPE_CHECKING:
@@ -227,6 +228,7 @@ def check_folder(folder: Path | None) -> None:
     """Refuse a folder that cannot be written to, before hours of work."""
     if folder is None:
         return
+    refuse_address(folder)
     existing = next((path for path in (folder, *folder.absolute().parents) if path.exists()), folder)
     if not existing.is_dir():
         raise OutputError(f"cannot write to {folder}: {existing} is a file, expected a folder.")

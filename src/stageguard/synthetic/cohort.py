@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from stageguard.base.errors import OVERWRITE, InputError, Message, OutputError, OutputExistsError
-from stageguard.base.files import SYNTHETIC_FILE
+from stageguard.base.files import SYNTHETIC_FILE, refuse_address
 from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
 from stageguard.measures.statistics import sleep_statistics
@@ -192,6 +192,7 @@ def simulate_cohort(
 
 def _check_place(folder: Path, overwrite: bool) -> None:
     """Refuse a folder that contains anything but an earlier simulation that may be replaced."""
+    refuse_address(folder)
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"cannot write {folder}: it is a file, expected a folder.")
     if not folder.exists() or next(folder.iterdir(), None) is None:
