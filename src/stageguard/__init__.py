@@ -55,7 +55,9 @@ PUBLIC = {
     "plots.density": "plot_density",
     "plots.hypnogram": "plot_hypnogram",
     "plots.transitions": "plot_transitions",
-    "report": "cohort_report night_report",
+    "report.cohort": "cohort_report",
+    "report.cohort_methods": "methods_text",
+    "report.night": "night_report",
 }
 __getattr__, _names = public_names(__name__, PUBLIC)
 __all__ = ["__version__", *_names]

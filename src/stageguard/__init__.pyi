@@ -73,8 +73,9 @@ from stageguard.plots.hypnogram import plot_hypnogram as plot_hypnogram
 from stageguard.plots.transitions import plot_transitions as plot_transitions
 from stageguard.profile.profile import Profile as Profile
 from stageguard.profile.profile import profiles as profiles
-from stageguard.report import cohort_report as cohort_report
-from stageguard.report import night_report as night_report
+from stageguard.report.cohort import cohort_report as cohort_report
+from stageguard.report.cohort_methods import methods_text as methods_text
+from stageguard.report.night import night_report as night_report
 from stageguard.signals.features import Features as Features
 from stageguard.signals.features import features as features
 from stageguard.signals.quality import SignalQuality as SignalQuality

@@ -161,7 +161,7 @@ def test_one_bad_file_is_one_row_and_the_others_go_on(run, night, tmp_path, jobs
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert names[:-1] == [
         "[other].hypnogram.json", "[other].hypnogram.tsv", "cohort.tsv", "failures.tsv",
-        "night.hypnogram.json", "night.hypnogram.tsv",
+        "methods.md", "night.hypnogram.json", "night.hypnogram.tsv",
     ]  # fmt: skip
     assert fnmatch(names[-1], "profile-*.toml")
     assert "[other].csv" in ran.out.replace("\n", "")

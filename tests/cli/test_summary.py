@@ -145,11 +145,11 @@ def test_what_a_rule_steers_is_marked():
     marked = {key for key, row in rows.items() if row.is_steered}
     assert marked == {"fragmentation_index", "awakenings"}
     assert all(rows[key].cells()[0].endswith(" †") and rows[key].to_dict()["steered"] for key in marked)
-    assert "steered by this rule and are no findings" in steered.methods_text()
+    assert "are set by the strength rule and are not results" in steered.methods_text()
     left = decoding_of("W" * 60 + "N" * 300 + "R" * 60)
     assert left.strength.step == "untouched"
     assert not any(row.is_steered for row in rows_of(left).values())
-    assert "steered" not in left.methods_text()
+    assert "not results" not in left.methods_text()
 
 
 def early_rem_night(n_rem: int, certainty: float) -> sg.Decoding:

@@ -67,7 +67,7 @@ def test_decode_does_so_and_says_so():
         "the cohort is not said: taken as another than 'Our Clinic', which the profile was fitted on: stage "
         "shares and biases are left out"
     ) in unsaid.assumed
-    assert "for a cohort that was not said its stage shares and biases were left out" in unsaid.methods_text()
+    assert "is not stated, so that its stage shares and biases were left out" in unsaid.methods_text()
     other = decode(probabilities, profile, cohort="elsewhere")
     assert other.strength.prior_exponent == 0.0
     assert (

@@ -25,7 +25,7 @@ def test_off_is_the_stagers_own_choice_apart_from_pins(profile):
     pinned = nights.decode(rows, profile, strength="off", pins={100: least})
     assert np.flatnonzero(pinned.changed).tolist() == [100]
     assert pinned.hypnogram.labels[100] == least
-    assert "switched off, so that the stager's own argmax was kept." in off.methods_text()
+    assert "The guard was switched off" in off.methods_text()
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -35,7 +35,7 @@ def test_a_number_is_the_transition_weight_and_all_else_stays(profile):
     expected = nights.decode(rows, loaded.replace(transition_weight=0.4))
     assert np.array_equal(asked.hypnogram.labels, expected.hypnogram.labels)
     assert asked.profile == expected.profile and asked.profile.clock == loaded.clock
-    assert "Transition weight 0.4 was given, in place of the profile's own" in asked.methods_text()
+    assert "the analyst chose a transition weight of 0.4" in asked.methods_text()
     assert asked.provenance()["options"]["strength"] == 0.4
     assert np.allclose(
         sg.posterior(rows, profile, strength=0.4).probabilities,

@@ -11,10 +11,8 @@ import pytest
 
 import stageguard as sg
 from nights import decode
-from small import mapping_of, night, profile_of, refusal
+from small import night, profile_of, refusal
 from stageguard.base.errors import CohortError, StageGuardWarning
-
-DOI = "10.1145/3770855.3818916"
 
 
 def lone_epochs(n_lone, n_epochs=100):
@@ -81,18 +79,6 @@ def test_a_batch_warns_once_about_its_cohort(backend):
     with pytest.warns(StageGuardWarning, match="Other stages apply") as caught:
         sg.decode([night(), night(seed=1)], profile_of(not_for=CAUTIONS), cohort="infants")
     assert len(caught) == 1
-
-
-def test_the_methods_paragraph_can_be_pasted(backend):
-    result = sg.decode(night(), profile_of(min_bout_seconds={"R": 60}))
-    text = result.methods_text()
-    assert "small" in text
-    assert result.profile.sha256[:8] in text
-    assert DOI in text
-    assert "StageGuard" in text
-    ruled = mapping_of(strength={"rule": "band", "fi_target": 0.05})
-    del ruled["transition_weight"]
-    assert sg.decode(night(), sg.Profile.from_dict(ruled)).methods_text() != text
 
 
 def test_provenance_holds_what_a_rerun_needs(backend):
@@ -215,67 +201,6 @@ def test_an_unlisted_cohort_is_noted(backend):
     assert any(
         "'shift workers'" in text for text in sg.decode(night(), profile_of(), cohort="shift workers").assumed
     )
-
-
-def test_methods_of_a_night_without_rules_say_what_else_changed_it():
-    calm = sg.Hypnodensity(np.tile([0.9, 0.06, 0.04], (400, 1)), "wnr3", 30.0)
-    rule = {"rule": "band", "fi_target": 0.05, "floor": 0.5, "cap": 2.0}
-    profile = profile_of().replace(strength=rule)
-    decoding = sg.decode(calm, profile, pins={200: "R"})
-    assert decoding.strength.step == "untouched" and decoding.changed.sum() == 1
-    text = decoding.methods_text()
-    assert "untouched" not in text
-    assert "1 (0.2 %) was changed by stages that were given." in text
-
-
-CALM = np.tile([0.9, 0.06, 0.04], (400, 1))
-BAND = {"rule": "band", "fi_target": 0.05, "floor": 0.5, "cap": 2.0}
-
-
-@pytest.mark.parametrize(
-    ("lift", "trained", "reason"),
-    [
-        (None, "natural", "lifting minority stages was tried, and none of it helps"),
-        (None, "balanced", "lifted only for a stager known to be trained on natural class frequencies"),
-        (True, None, "lifting minority stages was tried, and none of it helps"),
-        (False, "natural", "the profile lifts no minority stages"),
-    ],
-)
-def test_methods_say_why_a_calm_night_was_not_lifted(lift, trained, reason):
-    rule = BAND if lift is None else BAND | {"lift": lift}
-    decoding = sg.decode(CALM, profile_of().replace(strength=rule), trained=trained)
-    assert decoding.strength.step == "untouched"
-    assert reason in decoding.methods_text()
-
-
-def test_methods_count_filled_epochs_and_poor_signal():
-    probabilities, beta = CALM.copy(), np.zeros(400)
-    probabilities[10:20] = np.nan
-    beta[100:120] = 1.0
-    text = sg.decode(probabilities, profile_of(), quality=beta).methods_text()
-    assert "10 epochs without evidence got a stage from the epochs around." in text
-    assert "The evidence of 20 epochs counted less for its signal quality." in text
-    plain = sg.decode(CALM, profile_of()).methods_text()
-    assert "without evidence" not in plain and "signal quality" not in plain
-
-
-def test_methods_of_another_cohort_say_what_was_left_out():
-    profile = profile_of(
-        cohort="adults", calibration={"temperature": 1.2, "biases": {"W": 0.1, "N": 0.0, "R": -0.1}}
-    )
-    text = sg.decode(CALM, profile, cohort="children").methods_text()
-    assert (
-        "The profile was fitted on 'adults'; for 'children' its stage shares and biases were left out."
-        in text
-    )
-    assert "fitted on" not in sg.decode(CALM, profile, cohort="adults").methods_text()
-
-
-def test_methods_of_a_profile_that_steps_aside_say_argmax():
-    text = sg.decode(CALM, profile_of(transition_weight=0.0)).methods_text()
-    assert "which steps aside and returns the stager's own argmax. Of 400 epochs" in text
-    bouts = profile_of(transition_weight=0.0, min_bout_seconds={"R": 60})
-    assert "fixed transition weight of 0" in sg.decode(CALM, bouts).methods_text()
 
 
 def test_a_flickering_night_may_change_more_before_a_person_has_to_look():

@@ -60,7 +60,7 @@ def test_a_night_unlike_the_stagers_is_decoded_by_the_base_rule_and_says_why():
     assert np.isnan(result.strength.stager_fi)
     assert (result.strength.step, result.strength.fi_after) == (plain.strength.step, plain.strength.fi_after)
     assert np.array_equal(result.hypnogram.labels, plain.hypnogram.labels)
-    assert "not of it, what belongs to that stager was left out" in result.methods_text()
+    assert "what the profile had learned of its stager was left out" in result.methods_text()
 
 
 def test_one_feature_outside_is_no_other_stager():

@@ -94,7 +94,7 @@ def test_the_page_has_every_part():
     page = pages.read(full())
     headings = [node.text for node in page.all("h2")]
     parts = ["Nights", "Indicators against their expert bands", "Sleep statistics against the experts'"]
-    assert headings == [*parts, "Differences between groups", "Notes"]
+    assert headings == [*parts, "Differences between groups", "Notes", "Methods text"]
     titles = [node.text for node in page.all("title")]
     assert "Fragmentation index (FI)" in titles
     assert "Total sleep time: after minus expert" in titles

@@ -56,7 +56,14 @@ class NightReader:
         try:
             estimates = scored.estimates(measuring)
             scorings = CohortNight(
-                night.id, scored.before, scored.after, expert, scored.profile, estimates, scored.is_steered
+                night.id,
+                scored.before,
+                scored.after,
+                expert,
+                scored.profile,
+                estimates,
+                scored.is_steered,
+                scored.effect,
             )
             measured = measure_night(scorings, measuring)
         except InputError as error:

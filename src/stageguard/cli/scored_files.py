@@ -27,6 +27,7 @@ from stageguard.formats.read import is_hypnogram, read_density_file, read_hypnog
 from stageguard.formats.registry import formats, named
 from stageguard.guard.decode import decode
 from stageguard.guard.decoding import Decoding
+from stageguard.guard.effect import Effect
 from stageguard.measures.bouts import hypnogram_before
 from stageguard.measures.day import lights_window
 from stageguard.measures.estimates import Estimates, estimates_of
@@ -104,6 +105,11 @@ class ScoredFile:
     def is_steered(self) -> bool:
         """Whether the strength rule steered the fragmentation index to its target."""
         return self.recorded.is_steered if self.decoding is None else self.decoding.strength.steers
+
+    @property
+    def effect(self) -> Effect | None:
+        """What decoding did to the night, if it is known."""
+        return self.recorded.effect if self.decoding is None else Effect.of(self.decoding)
 
     def estimates(self, options: StatisticsOptions) -> Estimates | None:
         """Return estimates from the probabilities, if they are known for these options."""

@@ -22,6 +22,7 @@ from stageguard.night.stages import AASM5, SCHEMES, UNSCORED_NAME, WNR3, StageSc
 from stageguard.profile.profile import Profile
 
 if TYPE_CHECKING:
+    from stageguard.guard.effect import Effect
     from stageguard.measures.estimates import Estimates
 
 STAGE_COLUMNS = (
@@ -55,6 +56,7 @@ class Recorded:
 
     estimates: Estimates | None = None
     is_steered: bool = False  # whether the strength rule steered the fragmentation index to its target
+    effect: Effect | None = None  # what decoding did, if the sidecar says so
 
 
 NOTHING_RECORDED = Recorded()

@@ -24,6 +24,7 @@ from stageguard.formats.decoded_rows import decoded_rows, probability_texts, sec
 from stageguard.formats.sniffing import header_cells
 from stageguard.formats.tables.delimited import read_delimited
 from stageguard.formats.tables.one_night import DECODED_COLUMNS
+from stageguard.guard.effect import changes_by_cause
 
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding
@@ -301,7 +302,9 @@ def _sidecar(
             decoding.profile, None if shares_profile else _definition(decoding.profile)
         ),
         "score": decoding.score,
+        "n_scored": int(np.count_nonzero(decoding.argmax >= 0)),
         "n_changed": int(np.count_nonzero(decoding.changed)),
+        "changed_by": changes_by_cause(decoding),
         "n_filled": int(np.count_nonzero(decoding.filled)),
         "strength": {name: getattr(strength, name) for name in STRENGTH} | {"why": str(strength)},
         "assumptions": [*decoding.assumed, *notes],

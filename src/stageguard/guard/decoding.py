@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,7 +27,7 @@ from stageguard.guard.strength import Strength
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.night import ExportableStages
-from stageguard.profile.profile import OFF, Profile
+from stageguard.profile.profile import Profile
 
 CITATION = (
     "Wang J, Wang Y, Wu H, Gao J, Xu S, Zou D. StageGuard: Physiologically Constrained Sleep Staging. "
@@ -238,58 +238,16 @@ class Decoding(ExportableStages):
 
     def methods_text(self) -> str:
         """Return a Methods paragraph to paste into a paper, with the citation."""
-        n_scored = int(np.count_nonzero(self.night.argmax >= 0))
-        n_changed = int(np.count_nonzero(self.changed))
-        rule = {
-            "fixed": f"with a fixed transition weight of {self.strength.transition_weight:g}",
-            "target": "with its strength set to bring what flickers to the fragmentation of expert scorings",
-            "band": "with its strength set per recording to be about as fragmented as expert scorings",
-            "match": "with its strength set per recording to match the experts' fragmentation",
-        }[self.strength.rule]
-        reason = f" {self.strength}"
-        if self._is_free:
-            rule, reason = "which steps aside and returns the stager's own argmax", ""
-        if self.strength.asked == OFF:
-            rule, reason = "switched off, so that the stager's own argmax was kept", ""
-        by = ""
-        if n_changed and (self.strength.step == "untouched" or self._is_free) and self.other_causes:
-            by = f" by {' and '.join(self.other_causes)}"
-        return (
-            f"Stage probabilities ({', '.join(self.profile.scheme.names)}; {self.epoch_seconds:g}-s epochs) "
-            f"were decoded with StageGuard {__version__} under the profile {self.profile.name} "
-            f"(SHA-256 {self.profile.sha256[:12]}), {rule}.{reason} "
-            f"Of {n_scored} epochs scored by the stager, {n_changed} "
-            f"({100 * n_changed / max(1, n_scored):.1f} %) {'was' if n_changed == 1 else 'were'} "
-            f"changed{by}. {''.join(self._further_methods())}{CITATION}."
-        )
+        text: str = load("report.methods:night_methods")(self)
+        return text
 
     @property
-    def _is_free(self) -> bool:
+    def is_free(self) -> bool:
         """Whether the profile itself, by a fixed rule, leaves every epoch as the stager decided it."""
         if self.strength.rule != "fixed" or self.strength.prior_exponent:
             return False
         trial = chosen_trial(self.profile, self.night, self.strength)
         return solver_for(self.profile, self.epoch_seconds).is_free(trial)
-
-    def _further_methods(self) -> Iterator[str]:
-        """Yield further sentences of the Methods, each with a space after it."""
-        if self.strength.steers:
-            yield "Fragmentation, awakenings and bouts were steered by this rule and are no findings. "
-        n_filled = int(np.count_nonzero(self.filled))
-        if n_filled:
-            yield f"{_epochs(n_filled)} without evidence got a stage from the epochs around. "
-        n_poor = 0 if self.night.quality is None else int(np.count_nonzero(self.night.quality))
-        if n_poor:
-            yield f"The evidence of {_epochs(n_poor)} counted less for its signal quality. "
-        steps_aside = self.profile.other_cohorts == "argmax"
-        if not self.profile.is_of(self.cohort):
-            steps = "it steps aside" if steps_aside else "its stage shares and biases were left out"
-            cohort = "a cohort that was not said" if self.cohort is None else repr(self.cohort)
-            yield f"The profile was fitted on {self.profile.cohort!r}; for {cohort} {steps}. "
-        if self.is_of_other_stager:
-            steps = "it steps aside" if steps_aside else "what belongs to that stager was left out"
-            theirs = self.profile.stager or "one stager"
-            yield f"The profile was tuned or fitted to {theirs}; for this night, not of it, {steps}. "
 
     def report(self, path: str | os.PathLike[str], *, overwrite: bool = False, **shown: Any) -> None:
         """Write the night as one HTML page; `shown` are the keywords of `stageguard.night_report`."""
@@ -313,10 +271,6 @@ class Decoding(ExportableStages):
             }
             | ({} if (strength := self.given.options.strength) is None else {"strength": strength}),
         }
-
-
-def _epochs(n: int) -> str:
-    return f"{n} epoch{'s' * (n != 1)}"
 
 
 def under_full_clock(decodings: Sequence[Decoding]) -> list[Decoding]:

@@ -11,6 +11,7 @@ import numpy as np
 from stageguard.base.arrays import NAN, Floats
 from stageguard.base.errors import InputError
 from stageguard.base.records import dataclass
+from stageguard.guard.effect import Effect
 from stageguard.measures.bouts import ScoredNight, hypnogram_of
 from stageguard.measures.day import Stretch, lights_words
 from stageguard.measures.estimates import Estimates
@@ -51,6 +52,7 @@ class CohortNight:
     profile: Profile | None = None
     estimates: Estimates | None = None  # of its probabilities, before and after
     is_steered: bool = False  # whether a rule steered its fragmentation to an aim
+    effect: Effect | None = None  # what decoding did, if it is known
 
     @property
     def scorings(self) -> dict[str, Hypnogram]:

@@ -1,6 +1,14 @@
-"""Pictures and reports of decoded nights."""
+"""Pictures, pages and texts about decoded nights; each part is imported when it is first used."""
 
 from __future__ import annotations
 
-from stageguard.report.cohort import cohort_report as cohort_report
-from stageguard.report.night import night_report as night_report
+from stageguard.base.lazy import public_names
+
+__getattr__, _ = public_names(
+    __name__,
+    {
+        "report.cohort": "cohort_report",
+        "report.cohort_methods": "methods_text",
+        "report.night": "night_report",
+    },
+)

@@ -15,6 +15,7 @@ from stageguard.base.errors import InputError
 from stageguard.base.records import dataclass
 from stageguard.formats.outputs import REVIEW_SENTENCE
 from stageguard.guard.decoding import Decoding
+from stageguard.guard.effect import Effect
 from stageguard.measures.bland_altman import METHOD as AGREEMENT_METHOD
 from stageguard.measures.bouts import ScoredNight, hypnogram_before, hypnogram_of
 from stageguard.measures.cohort import CohortNight, measure_night
@@ -27,6 +28,7 @@ from stageguard.report.cohort_agreement import compared_statistics
 from stageguard.report.cohort_bands import spreads_of
 from stageguard.report.cohort_data import columns_of, page_data
 from stageguard.report.cohort_groups import forests
+from stageguard.report.cohort_methods import cohort_methods
 from stageguard.report.cohort_rows import CohortRow, cohort_row, table_of
 from stageguard.report.numbers import count, shown
 from stageguard.report.page import as_json, render_page
@@ -126,8 +128,11 @@ def _measured(name: str, night: ScoredNight, profile: Profile | None, expert: Hy
     before = hypnogram_before(night) if isinstance(night, Decoding) else None
     if isinstance(night, Decoding):
         profile = night.profile
+    effect = Effect.of(night) if isinstance(night, Decoding) else None
     is_steered = isinstance(night, Decoding) and night.strength.steers
-    scorings = CohortNight(name, before, hypnogram_of(night), expert, profile, is_steered=is_steered)
+    scorings = CohortNight(
+        name, before, hypnogram_of(night), expert, profile, is_steered=is_steered, effect=effect
+    )
     return cohort_row(scorings, measure_night(scorings))
 
 
@@ -165,9 +170,20 @@ def cohort_page(rows: Sequence[CohortRow], about: About) -> str:
         "n_pairs_left": n_pairs_left,
         "groups_method": GROUPS_METHOD,
         "notes": tuple(_notes(rows, about, table.n_steered)),
+        "methods": _methods(rows, about),
         "drawn": Markup,  # pictures are already escaped
     }
     return render_page("cohort.html.j2", context, styles="cohort.css", script="cohort.js")
+
+
+def _methods(rows: Sequence[CohortRow], about: About) -> str:
+    """Return the Methods paragraph of the decoded nights, or an empty text."""
+    known = [(row.id, row.methods) for row in rows if row.methods is not None]
+    if not known:
+        return ""
+    subjects = {about.subjects[name] for name, _ in known if name in about.subjects}
+    n_subjects = len(subjects) if all(name in about.subjects for name, _ in known) else None
+    return cohort_methods([fact for _, fact in known], n_subjects)
 
 
 def _facts(rows: Sequence[CohortRow], groups: Mapping[str, str]) -> Iterator[str]:

@@ -18,6 +18,7 @@ from stageguard.night.colours import top_down
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.quantities import JOINT, indicators_of, quantity_of
 from stageguard.night.stages import StageScheme
+from stageguard.report.cohort_methods import CohortFact
 
 SPARK_BINS = 96  # of the small hypnogram in a row: five minutes each for eight hours
 UNSCORED_CODE = "-"
@@ -65,6 +66,7 @@ class CohortRow:
     hypnogram: str  # from `spark_code`
     unjudged: str = ""  # why the night has no joint score
     is_steered: bool = False
+    methods: CohortFact | None = None  # what the Methods paragraph needs, if the night was decoded
     remarks: tuple[str, ...] = ()  # what to look at
     notes: tuple[str, ...] = ()  # how the night was read and what was assumed
 
@@ -154,9 +156,21 @@ def cohort_row(
         hypnogram=spark_code(final),
         unjudged=chosen.reasons.get(JOINT.key, "" if night.profile else "no profile is recorded with it"),
         is_steered=measured.is_steered,
+        methods=_methods_of(night, values, names, final.epoch_seconds),
         remarks=(*_early(chosen.values, night), *remarks),
         notes=tuple(filter(None, (*notes, measured.lights, *assumed))),
     )
+
+
+def _methods_of(
+    night: CohortNight, values: Mapping[str, Floats], names: tuple[str, ...], epoch_seconds: float
+) -> CohortFact | None:
+    """Return what the Methods paragraph needs of a decoded night, with the table's fragmentation index."""
+    if night.effect is None or night.profile is None or "fragmentation_index" not in names:
+        return None
+    column = names.index("fragmentation_index")
+    before, after = (float(values[scoring][column]) for scoring in ("before", "after"))
+    return CohortFact(night.profile, epoch_seconds, night.effect, (before, after))
 
 
 def _early(values: Mapping[str, float], night: CohortNight) -> Iterable[str]:

@@ -25,6 +25,7 @@ from stageguard.report.changes import change_groups, changes_intro
 from stageguard.report.hypnogram_svg import axis_of, page_picture
 from stageguard.report.lanes import Mark, bins_of, event_lanes
 from stageguard.report.measures import Measured, aligned, measure
+from stageguard.report.methods import night_methods
 from stageguard.report.page import as_json, render_page
 from stageguard.report.svg import INK
 from stageguard.report.zoom import script_data
@@ -118,6 +119,7 @@ def night_report(
         "profile": decoding.profile,
         "settings": _settings(decoding.profile),
         "provenance": tuple(_provenance(decoding.profile.provenance)),
+        "methods": night_methods(decoding, options.lights),
         "versions": _versions(decoding),
     }
     return render_page("night.html.j2", context, script="night.js")

@@ -16,6 +16,7 @@ from stageguard.base.files import open_text, read_cell, read_text, write_cell, w
 from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
 from stageguard.formats.outputs import output_paths
+from stageguard.guard.effect import Effect
 from stageguard.guard.strength import Strength
 from stageguard.measures.estimates import Estimates
 from stageguard.measures.summary import JointScores
@@ -136,6 +137,7 @@ class Tally:
     first: list[Outcome[DecodedNight]] = field(default_factory=list)  # decoded nights in full, up to a limit
     notes: Counter[str] = field(default_factory=Counter)
     warnings: Counter[str] = field(default_factory=Counter)
+    effects: list[tuple[NightRow, float, Effect]] = field(default_factory=list)  # with the epoch length
     n_decoded: int = 0
     n_before: int = 0
 
@@ -158,6 +160,8 @@ class Tally:
             estimates=night.estimates,
         )
         self.nights.append(row)
+        if night.effect is not None:
+            self.effects.append((row, night.facts.epoch_seconds, night.effect))
         self.notes.update(night.notes)
         self.warnings.update(outcome.warnings)
         if night.is_done_before:

@@ -30,6 +30,7 @@ from stageguard.formats.outputs import (
     write_decoding,
 )
 from stageguard.guard.decoding import Decoding
+from stageguard.guard.effect import Effect
 from stageguard.guard.strength import Strength
 from stageguard.measures.estimates import Estimates
 from stageguard.measures.statistics import StatisticsOptions
@@ -132,6 +133,7 @@ class DecodedNight:
     n_early_rem_removed: int = 0
     estimates: Estimates | None = None
     is_done_before: bool = False
+    effect: Effect | None = None
 
     @classmethod
     def fresh(
@@ -157,6 +159,7 @@ class DecodedNight:
             changes=None if changes is None else tuple(changes),
             n_early_rem_removed=len(measures.early_rem_removed),
             estimates=measures.estimates,
+            effect=Effect.of(decoding),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -166,11 +169,8 @@ class DecodedNight:
         else:
             counts = {"n_changed": self.n_changed, "n_filled": self.n_filled, "strength": self.strength}
             data = {"done_before": self.is_done_before} | self.facts.to_dict() | counts
-        data |= {
-            "strength_used": asdict(self.strength_used),
-            "outputs": {kind: str(path) for kind, path in self.outputs.items()},
-            "notes": list(self.notes),
-        }
+        outputs = {kind: str(path) for kind, path in self.outputs.items()}
+        data |= {"strength_used": asdict(self.strength_used), "outputs": outputs, "notes": list(self.notes)}
         return data if self.changes is None else data | {"changes": [change_row(one) for one in self.changes]}
 
 
@@ -237,6 +237,7 @@ def _night_of(record: Mapping[str, Any], files: WrittenFiles) -> DecodedNight:
         n_early_rem_removed=len(measured["early_rem_removed"]),
         estimates=Estimates.from_dict(measured["estimates"]),
         is_done_before=True,
+        effect=Effect.from_record(record),
     )
 
 

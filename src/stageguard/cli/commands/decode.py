@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 
+from stageguard.base.arrays import NAN
 from stageguard.base.errors import InputError, Message
+from stageguard.base.files import write_text_atomic
 from stageguard.base.lazy import load
 from stageguard.cli.console import Console
 from stageguard.cli.inputs import Inputs, decode_options, find_densities, options_of
@@ -54,7 +56,7 @@ from stageguard.cli.terminal import (
 )
 from stageguard.formats.density import listed
 from stageguard.formats.outputs import output_paths
-from stageguard.guard.decoding import Decoding
+from stageguard.guard.decoding import CITATION, Decoding
 from stageguard.measures.summary import looking_like_experts
 from stageguard.profile.profile import Profile
 from stageguard.runner.cohort_tables import FAILURES_TABLE, MOST_IN_FULL, Tally, write_tables
@@ -64,6 +66,7 @@ from stageguard.runner.run import check_folder, run_files
 from stageguard.runner.stopping import Stopped
 
 PERCENTILES = (5, 50, 95)
+METHODS_TEXT = "methods.md"
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -111,8 +114,9 @@ def decode(
 
     Writes NAME.hypnogram.tsv and NAME.hypnogram.json for each file, and prints what changed. A second call
     skips nights that are already decoded. Several files with --output also give cohort.tsv, failures.tsv if
-    any failed, and with --strength tune the profile as tuned-profile.toml. A cohort in one table with the
-    column id is decoded to one table: --output out.parquet, or out.csv.
+    any failed, a Methods paragraph as methods.md, and with --strength tune the profile as
+    tuned-profile.toml. A cohort in one table with the column id is decoded to one table: --output
+    out.parquet, or out.csv.
 
     Examples
     --------
@@ -153,7 +157,8 @@ def decode(
         tally = _run(tasks, jobs, executor, as_json=as_json)
     if inputs.is_cohort and output is not None:
         tables, remarks, problems = write_tables(tally, output, one_line)
-        written, notes = [*tables, *written], [*notes, *remarks]
+        methods, more = _write_methods(tally, loaded, options, output)
+        written, notes = [*tables, *methods, *written], [*notes, *remarks, *more]
     _end(tally, notes, problems, written, as_json=as_json)
 
 
@@ -190,6 +195,26 @@ def _tasks(
         )
         for night in inputs.nights
     ]
+
+
+def _write_methods(
+    tally: Tally, profile: Profile, options: DecodeOptions, folder: Path
+) -> tuple[list[Path], list[str]]:
+    """Write the Methods paragraph of this run's nights; return the file, or a remark if it is not ours."""
+    path = folder / METHODS_TEXT
+    if not tally.effects:
+        return [], []
+    if path.exists() and CITATION not in path.read_text("utf-8", errors="replace"):
+        return [], [f"{path} is no text of decode's, so it was left as it is"]
+    used = profile.at_strength(options.strength).for_cohort(options.cohort)
+    is_shifted = bool(used.calibration.biases)  # then the table's index is of the shifted stages
+    make, write = (load(f"report.cohort_methods:{name}") for name in ("CohortFact", "cohort_methods"))
+    facts = [
+        make(used, seconds, effect, (NAN, NAN) if is_shifted else (row.fi_before, row.fi_after))
+        for row, seconds, effect in tally.effects
+    ]
+    write_text_atomic(path, write(facts, stager=options.stager) + "\n", overwrite=True)
+    return [path], []
 
 
 def _end(

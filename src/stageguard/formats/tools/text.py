@@ -62,6 +62,7 @@ from stageguard.formats.tables.timing import (
 )
 from stageguard.formats.tools.arrays import load_plain
 from stageguard.formats.tools.visbrain import description
+from stageguard.guard.effect import Effect
 from stageguard.guard.strength import STEERING
 from stageguard.measures.estimates import Estimates
 from stageguard.night.stages import UNSCORED_NAME, StageScheme, canonical_name
@@ -295,7 +296,8 @@ def _recorded(path: Path, n_rows: int) -> tuple[Profile, datetime | None, Record
         profile = recorded_profile(sidecar, record["profile"])
         measured = record.get("measured")  # missing if the output was written by `save`
         estimates = None if measured is None else Estimates.from_dict(measured["estimates"])
-        recorded = Recorded(estimates, record["strength"]["step"] in STEERING)
+        is_steered = record["strength"]["step"] in STEERING
+        recorded = Recorded(estimates, is_steered, Effect.from_record(record))
         return profile, None if start is None else datetime.fromisoformat(start), recorded
     except FileFormatError:
         raise

@@ -1,0 +1,99 @@
+"""`Effect`: how much of one night decoding changed, how strongly, and by which of the profile's parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+
+from stageguard.base.records import dataclass
+from stageguard.guard.search import chosen_trial
+
+if TYPE_CHECKING:
+    from stageguard.guard.decoding import Decoding
+
+# In the order in which a change is looked for: the first part that alone gives the epoch its stage made it.
+# "path" is the rest: transitions, bout rules and poor signals act on neighbours together.
+Cause = Literal["pin", "biases", "stage weights", "clock", "path"]
+CAUSES: tuple[Cause, ...] = get_args(Cause)
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What decoding did to one night.
+
+    Attributes
+    ----------
+    n_scored, n_changed : int
+        Epochs with a stage of the stager's, and how many of them got another one.
+    changed_by : mapping of str to int
+        The changed epochs by cause: ``pin``, ``biases``, ``stage weights`` (of a prior, or to lift or balance
+        stages), ``clock``, and ``path`` (transitions and bout rules); causes without a change are left out.
+    step : str
+        What the strength rule did, as in `Strength.step`.
+    transition_weight : float
+        The weight of the transitions.
+    """
+
+    n_scored: int
+    n_changed: int
+    changed_by: Mapping[str, int]
+    step: str
+    transition_weight: float
+
+    @classmethod
+    def of(cls, decoding: Decoding) -> Effect:
+        """Return the effect on a decoded night."""
+        strength = decoding.strength
+        return cls(
+            int(np.count_nonzero(decoding.argmax >= 0)),
+            int(np.count_nonzero(decoding.changed)),
+            changes_by_cause(decoding),
+            strength.step,
+            strength.transition_weight,
+        )
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Effect | None:
+        """Return the effect that a sidecar records, or None if an earlier version wrote it."""
+        if "changed_by" not in record:
+            return None
+        strength = record["strength"]
+        return cls(
+            int(record["n_scored"]),
+            int(record["n_changed"]),
+            {cause: int(record["changed_by"].get(cause, 0)) for cause in CAUSES},
+            str(strength["step"]),
+            float(strength["transition_weight"]),
+        )
+
+
+def changes_by_cause(decoding: Decoding) -> dict[str, int]:
+    """Return how many changed epochs each cause made; causes without one are left out."""
+    left = decoding.changed
+    night, output = decoding.night, decoding.hypnogram.labels
+    added = chosen_trial(decoding.profile, night, decoding.strength).log_weight
+    timeless = replace(night, clock=None)
+    counts: dict[str, int] = {}
+    for cause in CAUSES:
+        if not left.any():
+            break
+        if cause == "pin":
+            made = np.zeros(len(output), dtype=bool)
+            made[list(night.pins)] = True
+        elif cause == "biases" and night.calibration is not None:
+            made = timeless.choices() == output
+        elif cause == "stage weights" and added is not None:
+            made = timeless.choices(added) == output
+        elif cause == "clock" and night.clock is not None:
+            made = night.choices(added) == output
+        elif cause == "path":
+            made = left
+        else:
+            continue
+        if n_made := int(np.count_nonzero(left & made)):
+            counts[cause] = n_made
+        left = left & ~made
+    return counts

@@ -1,0 +1,327 @@
+"""The Methods paragraph names every part of a profile that acts, with the numbers of the tables."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import stageguard as sg
+from cli_runner import Runner, write_night
+from nights import decode
+from small import ROWS, night, profile_of
+from stageguard.base.errors import InputError
+from stageguard.guard.effect import Effect
+from stageguard.measures.summary import summary_of
+from stageguard.profile.schema import KEYS
+
+CALM = np.tile([0.9, 0.06, 0.04], (400, 1))
+BAND = {"rule": "band", "fi_target": 0.05, "floor": 0.5, "cap": 2.0}
+TARGET = {"rule": "target", "fi_target": 0.05}
+ARCHAIC = ("evidence yields", "brings it next to", "no findings", "not of it", "Calmed")
+
+FULL = {
+    "name": "everything",
+    "reproduces_paper": True,
+    "cohort": "our clinic",
+    "stager": "YASA",
+    "scheme": "wnr3",
+    "epoch_seconds": 30.0,
+    "stay": "free",
+    "ends": "paper",
+    "transition_weight": 0.35,
+    "prior_exponent": 0.2,
+    "prior": {"W": 0.2, "N": 0.6, "R": 0.2},
+    "rare_probability": 0.002,
+    "rare": [["W", "R"]],
+    "min_bout_seconds": {"N": 60.0},
+    "flip_flop": {"penalty_nats": 1.5, "window_epochs": 4},
+    "transitions": ROWS,
+    "calibration": {"temperature": 1.3, "biases": {"W": 0.5, "N": -0.25, "R": 0.0}},
+    "clock": {"weight": 0.75, "step_minutes": 5.0, "curves": {"R": [-3.0, -2.0, -1.0]}},
+    "durations": {"W": [0.5, 0.3, 0.2]},
+    "estimators": {"rem_latency_minutes": "draws"},
+    "provenance": {
+        "n_nights": 25,
+        "n_subjects": 24,
+        "base": {"name": "human-psg-3"},
+        "chosen": "fixed 0.35",
+        "cross_validation": {"rows": [[1], [2]]},
+    },
+}  # fmt: skip
+
+# What of the paragraph each key of a profile is found by. A new key needs a line here or a reason below.
+SAID = {
+    "name": "profile everything",
+    "reproduces_paper": "the published method",
+    "cohort": "fitted on the cohort “our clinic”",
+    "stager": "the stage probabilities of YASA",
+    "scheme": "(W, N, R)",
+    "epoch_seconds": "in 30-s epochs",
+    "stay": "staying in a stage was not scored",
+    "ends": "the last may be shorter",
+    "transition_weight": "transition weight of 0.35",
+    "prior_exponent": "to the power of 0.2",
+    "prior": "W 0.2, N 0.6, R 0.2",
+    "rare_probability": "0.002 per epoch",
+    "rare": "W to R",
+    "min_bout_seconds": "N 60 s",
+    "flip_flop": "within 4 epochs cost 1.5 nats",
+    "transitions": "log transition probabilities",
+    "calibration": "a temperature of 1.3",
+    "clock": "In the first 10 min of sleep, R was weighted",
+    "durations": "Bouts of W were scored by the distribution of their lengths",
+    "estimators": "REM latency is the median, over 25 draws",
+    "provenance": "fitted to 25 nights of 24 sleepers, starting from human-psg-3; its settings (fixed "
+    "0.35) were chosen "
+    "by cross-validation of 2 candidates",
+}
+ELSEWHERE = {
+    "strength": "instead of transition_weight: has tests of its own",
+    "stages": "instead of scheme",
+    "wake": "of stages",
+    "rem": "of stages",
+    "other_cohorts": "only for another cohort: has a test of its own",
+    "not_for": "only for a cohort with a caution: has a test of its own",
+}
+NO_EFFECT = {"summary", "intended_for", "species", "tvr_pairs", "bands", "joint", "fingerprint", "intervals"}
+
+
+def everything(*without, **changes):
+    document = {key: value for key, value in (FULL | changes).items() if key not in without}
+    return decode(night(400), sg.Profile.from_dict(document), stager="YASA", cohort="our clinic")
+
+
+def test_every_key_of_a_profile_has_its_words_or_a_reason():
+    assert {*SAID} | {*ELSEWHERE} | NO_EFFECT == {*KEYS}
+    assert not any(KEYS[key].decodes for key in NO_EFFECT)
+
+
+@pytest.mark.parametrize("key", SAID)
+def test_each_part_of_a_profile_is_in_the_paragraph(key):
+    assert SAID[key] in everything().methods_text()
+
+
+@pytest.mark.parametrize(
+    "key", ["prior_exponent", "rare", "min_bout_seconds", "flip_flop", "calibration", "clock", "durations"]
+)
+def test_a_part_that_is_off_is_not_in_the_paragraph(key):
+    assert SAID[key] not in everything(key).methods_text()
+
+
+def test_converted_epochs_are_said():
+    assert "converted from 30-s epochs" in decode(CALM, profile_of(), epoch_seconds=20.0).methods_text()
+    assert "converted" not in decode(CALM, profile_of()).methods_text()
+
+
+def test_the_biases_are_listed_and_named_as_what_changed_most():
+    labels = np.random.default_rng(0).integers(0, 2, 400)
+    close = np.where(labels[:, None] == np.arange(3), 0.52, np.where(np.arange(3) == 2, 0.01, 0.47))
+    profile = profile_of(transition_weight=0.0, calibration={"biases": {"W": 1.0, "N": 0.0, "R": 0.0}})
+    result = decode(close, profile)
+    assert result.changed.sum() == (labels == 1).sum()
+    assert Effect.of(result).changed_by == {"biases": result.changed.sum()}
+    text = result.methods_text()
+    assert "Stage biases were added to them: W +1, N +0, R +0 nats." in text
+    assert f"{result.changed.sum()} (" in text and "all by the stage biases" in text
+    assert "Total sleep time and the time in each stage depend on the stage biases" in text
+
+
+def test_causes_add_up_to_the_changed_epochs():
+    result = everything(clock={**FULL["clock"], "curves": {"R": [-9.0, -9.0, -9.0, -9.0]}})
+    other = "WNR"[(result.argmax[11] + 1) % 3]
+    pins = dict.fromkeys(range(10, 13), other)
+    pinned = decode(result.density, result.profile, pins=pins, stager="YASA", cohort="our clinic")
+    for each in (result, pinned):
+        effect = Effect.of(each)
+        assert sum(effect.changed_by.values()) == effect.n_changed == each.changed.sum() > 0
+    assert Effect.of(pinned).changed_by["pin"] == pinned.changed[10:13].sum() == 3
+
+
+@pytest.mark.parametrize(
+    "name", ["human-psg-5", "human-psg-3", "mouse-eeg-emg-3", "kdd2026-cardiorespiratory"]
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_fragmentation_is_that_of_the_table(name, seed):
+    made = sg.simulate_night(name, hours=3, seed=seed)
+    biases = dict.fromkeys(made.density.scheme.names, 0.0) | {"W": 1.5}
+    for profile in (sg.Profile.load(name), sg.Profile.load(name).replace(calibration={"biases": biases})):
+        result = decode(made.density, profile)
+        row = next(row for row in summary_of(result).indicators if row.key == "fragmentation_index")
+        assert f"was {row.before:.3f} before and {row.after:.3f} after decoding" in result.methods_text()
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        (TARGET, "above 1.5 times the mean of expert scorings, 0.05, were smoothed to that mean"),
+        (TARGET | {"stager_fi": 0.2}, "epochs), 0.2, is more than 1.5 times"),
+        (TARGET | {"stager_fi": 0.04}, "its nights were not smoothed"),
+        (BAND, "above 2 times the mean of expert scorings, 0.05, were smoothed to that limit"),
+        ({"rule": "match", "fi_target": 0.05}, "came nearest to the mean of expert scorings, 0.05"),
+    ],
+)
+def test_each_strength_rule_has_its_words(rule, words):
+    flips = np.where(np.arange(400)[:, None] % 2 == np.arange(3), 0.5, 0.25)
+    for probabilities in (CALM, flips):
+        text = decode(probabilities, profile_of().replace(strength=rule)).methods_text()
+        assert words in text
+        assert not any(phrase in text for phrase in ARCHAIC)
+
+
+def test_a_smoothed_night_says_how_strongly_and_what_is_no_result():
+    flips = np.where(np.arange(400)[:, None] % 2 == np.arange(3), 0.5, 0.25)
+    result = decode(flips, profile_of().replace(strength=TARGET))
+    assert result.strength.step == "lowered"
+    text = result.methods_text()
+    assert (
+        f"This night was smoothed with a transition weight of {result.strength.transition_weight:g}." in text
+    )
+    assert (
+        "Fragmentation, awakenings and bout lengths are set by the strength rule and are not results." in text
+    )
+    calm = decode(CALM, profile_of().replace(strength=TARGET)).methods_text()
+    assert "not results" not in calm
+    assert "This night was not smoothed" in calm
+
+
+def test_pins_gaps_poor_signal_and_lights_are_counted():
+    probabilities, beta = CALM.copy(), np.zeros(400)
+    probabilities[10:20] = np.nan
+    probabilities[300:350] = np.nan
+    beta[100:120] = 1.0
+    result = decode(probabilities, profile_of(), quality=beta, pins={200: "R"}, lights_off=60.0)
+    text = result.methods_text()
+    assert "10 epochs without probabilities were staged from the epochs around." in text
+    assert "50 epochs without probabilities for more than five minutes were left unscored." in text
+    assert "The evidence of 20 epochs counted less because of poor signal quality." in text
+    assert "The stage of 1 epoch was given by hand." in text
+    assert "Sleep before lights off (epoch 3)" in text
+    plain = decode(CALM, profile_of()).methods_text()
+    assert not any(word in plain for word in ("without probabilities", "signal quality", "by hand", "lights"))
+
+
+def test_another_cohort_and_another_stager_are_said():
+    calibration = {"temperature": 1.2, "biases": {"W": 0.1, "N": 0.0, "R": -0.1}}
+    profile = profile_of(cohort="adults", calibration=calibration)
+    text = decode(CALM, profile, cohort="children").methods_text()
+    assert (
+        "The cohort of this night is “children”, so that its stage shares and biases were left out." in text
+    )
+    assert "is not stated, so that" in decode(CALM, profile).methods_text()
+    assert "so that" not in decode(CALM, profile, cohort="adults").methods_text()
+    aside = decode(CALM, profile.replace(other_cohorts="argmax"), cohort="children").methods_text()
+    assert "the profile stepped aside" in aside
+    other = decode(CALM, profile_of(stager="YASA", calibration=calibration), stager="U-Sleep").methods_text()
+    assert (
+        "This night is of another stager, so that what the profile had learned of its stager was left out"
+        in other
+    )
+    assert "temperature" not in other
+
+
+def test_a_caution_for_the_cohort_is_said():
+    made = sg.simulate_night("human-psg-5", hours=2, seed=1)
+    text = decode(made.density, "human-psg-5", cohort="insomnia").methods_text()
+    assert "The profile has a caution for “insomnia”:" in text
+
+
+def test_a_guard_that_steps_aside_says_so():
+    assert "The profile stepped aside" in decode(CALM, profile_of(transition_weight=0.0)).methods_text()
+    assert "The guard was switched off" in decode(CALM, "human-psg-3", strength="off").methods_text()
+    asked = decode(CALM, "human-psg-3", strength=0.4).methods_text()
+    assert "the analyst chose a transition weight of 0.4" in asked
+
+
+def test_a_profile_says_whether_it_was_tuned_fitted_or_counted():
+    made = [sg.simulate_night("human-psg-5", hours=1, seed=seed).density for seed in range(10)]
+    tuned = sg.tune(made, "human-psg-5", stager="YASA")
+    text = decode(made[0], tuned, stager="YASA").methods_text()
+    assert "tuned to 10 nights without scorings, starting from human-psg-5" in text
+    profile = sg.Profile.load("human-psg-5")
+    counted = decode(made[0], profile).methods_text()
+    assert f"counted on {profile.provenance['n_scorings']:,} expert scorings of" in counted
+
+
+def test_each_definition_of_rem_latency_is_said():
+    for estimator, words in {
+        "path": "to the first epoch of REM.",
+        "bout": "to the first REM bout of 2 min or longer.",
+        "clock": "in the night decoded under the full clock",
+        "expected": "3 min of REM are expected",
+        "draws": "over 25 draws",
+    }.items():
+        text = everything(estimators={"rem_latency_minutes": estimator}).methods_text()
+        assert words in text.partition("REM latency is")[2]
+    assert (
+        "REM latency"
+        not in decode(CALM[:, :2] / CALM[:, :2].sum(1, keepdims=True), "human-actigraphy-2").methods_text()
+    )
+
+
+# ---- a cohort
+
+
+def cohort(n=5):
+    return [sg.simulate_night("human-psg-5", hours=2, seed=seed) for seed in range(n)]
+
+
+def test_a_cohort_has_one_paragraph_with_medians_and_ranges():
+    results = [decode(made.density, "human-psg-5") for made in cohort()]
+    text = sg.methods_text(results, subjects=["a", "a", "b", "c", "d"])
+    effects = [Effect.of(result) for result in results]
+    shares = [100 * effect.n_changed / effect.n_scored for effect in effects]
+    assert text.startswith("5 nights of 4 people were decoded.")
+    assert text.count("Sleep was staged in") == 1
+    assert (
+        f"per night {np.median(shares):.1f} (median; range {min(shares):.1f} to {max(shares):.1f}) %" in text
+    )
+    n_smoothed = sum(effect.step == "lowered" for effect in effects)
+    assert n_smoothed
+    assert f"{n_smoothed} of 5 nights were smoothed" in text
+    assert f"Of {sum(effect.n_scored for effect in effects):,} epochs" in text
+    assert not any(phrase in text for phrase in ARCHAIC)
+    assert text.endswith("doi:10.1145/3770855.3818916.")
+
+
+def test_one_night_gives_its_own_paragraph():
+    result = decode(CALM, profile_of())
+    assert sg.methods_text(result) == result.methods_text()
+
+
+def test_the_cohort_page_shows_the_paragraph():
+    decoded = {f"n{i}": decode(made.density, "human-psg-5") for i, made in enumerate(cohort(3))}
+    page = sg.cohort_report(decoded, subjects={"n0": "a", "n1": "a", "n2": "b"})
+    shown = re.search(r'id="methods".*?class="copy">(.*?)</p>', page, re.DOTALL)
+    assert shown is not None
+    assert shown[1].startswith("3 nights of 2 people were decoded.")
+
+
+@pytest.mark.parametrize("nights", [[], ["a"], 3])
+def test_what_is_no_decoded_night_is_refused(nights):
+    with pytest.raises((InputError, TypeError)):
+        sg.methods_text(nights)
+
+
+def test_subjects_go_with_the_nights():
+    with pytest.raises(InputError, match="got 1 subjects for 2 nights"):
+        sg.methods_text([decode(CALM, profile_of())] * 2, subjects=["a"])
+
+
+def test_decode_of_several_files_writes_the_paragraph(tmp_path, capsys):
+    run = Runner(capsys)
+    for i in range(3):
+        write_night(tmp_path / f"night{i}.csv", seed=i)
+    out = tmp_path / "out"
+    assert run("decode", *sorted(tmp_path.glob("*.csv")), "-p", "human-psg-5", "-o", out).code == 0
+    text = (out / "methods.md").read_text()
+    assert text.startswith("3 nights were decoded.")
+    assert run("decode", *sorted(tmp_path.glob("*.csv")), "-p", "human-psg-5", "-o", out).code == 0
+    assert (out / "methods.md").read_text() == text
+    (out / "methods.md").write_text("mine")
+    assert "left as it is" in run("decode", *tmp_path.glob("*.csv"), "-p", "human-psg-5", "-o", out).out
+    assert (out / "methods.md").read_text() == "mine"
+    page = out / "cohort.report.html"
+    assert run("report", out, "-o", page).code == 0
+    assert "3 nights were decoded." in page.read_text()
