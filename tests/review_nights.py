@@ -18,6 +18,7 @@ from stageguard.review.server import ReviewServer
 from stageguard.review.session import Review
 
 STRICT = "kdd2026-bioradar"  # W, N, R with minimum bouts, so that pins can contradict one another
+TOKEN = "X-StageGuard-Token"  # the header that the page sends
 FREE = "human-psg-5"  # no minimum bouts
 
 
@@ -75,10 +76,11 @@ def running(desk: Desk) -> Iterator[ReviewServer]:
 
 @contextmanager
 def served(desk: Desk) -> Iterator[tuple[ReviewServer, httpx.Client]]:
-    """A server, and a client that has its cookie."""
+    """A server, and a client that has its token."""
     with (
         running(desk) as server,
-        httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=30) as client,
+        httpx.Client(
+            base_url=f"http://127.0.0.1:{server.port}", timeout=30, headers={TOKEN: server.token}
+        ) as client,
     ):
-        assert client.get(server.url.partition(str(server.port))[2]).status_code == 303
         yield server, client

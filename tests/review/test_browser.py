@@ -302,7 +302,7 @@ def test_work_survives_a_killed_server(scorer, night):
 def test_two_tabs_do_not_overwrite_each_other(browser, scorer, night):
     with served(night) as server:
         scorer.open(server.url).press("Home")
-        other = Scorer(scorer.page.context.new_page()).open(server.url.partition("?")[0]).press("Home", "2")
+        other = Scorer(scorer.page.context.new_page()).open(server.url).press("Home", "2")
         other.at_revision(1)
         scorer.press("3").at_revision(1)
         assert scorer.text("#notice").startswith("Changed in another tab.")
@@ -403,18 +403,28 @@ def answer_to(port: int, host: str) -> int:
         return connection.getresponse().status
 
 
-def test_only_the_opened_page_is_let_in(browser, page, night):
+def test_only_the_opened_page_gets_data(browser, page, night):
     with served(night) as server:
-        address = server.url.partition("?")[0]
-        assert page.goto(f"{address}?token=guess").status == 403
-        assert page.goto(address).status == 403
+        address = server.url.partition("#")[0]
+        for url in (address, f"{address}#token=guess"):
+            page.goto("about:blank")
+            page.goto(url)
+            page.wait_for_selector("#trouble:not([hidden])")
+            assert "open the address that stageguard printed" in page.inner_text("#trouble")
+        page.goto("about:blank")
         scorer = Scorer(page).open(server.url)
-        assert "token" not in page.url
+        assert server.token not in page.url
+        assert page.context.cookies() == []
+        page.reload()
+        page.wait_for_selector("body[data-ready][data-revision]")  # the tab still has the token
         assert answer_to(server.port, "evil.example") == 403
         elsewhere = page.context.new_page()
         elsewhere.goto("about:blank")
         with pytest.raises(Exception, match="Failed to fetch"):
-            elsewhere.evaluate("(url) => fetch(url + 'api/nights', {credentials: 'include'})", address)
+            elsewhere.evaluate(
+                "([url, token]) => fetch(url + 'api/nights', {headers: {'X-StageGuard-Token': token}})",
+                [address, server.token],
+            )
         assert scorer.faults == []
         assert server.desk.review(0).now.state.revision == 0
 

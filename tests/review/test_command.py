@@ -15,7 +15,7 @@ import pytest
 
 import stageguard as sg
 from cli_runner import Runner, error_line
-from review_nights import FREE, STRICT, asked, do, write_probabilities
+from review_nights import FREE, STRICT, TOKEN, asked, do, write_probabilities
 from stageguard.review.desk import Desk
 
 COMMAND = [sys.executable, "-c", "import sys; from stageguard.cli import main; sys.exit(main())", "review"]
@@ -40,9 +40,9 @@ class Started:
             self.lines.append(line.strip())
             if line.startswith("Ctrl-C"):
                 break
-        self.url = re.search(r"http://127\.0\.0\.1:\d+/\?token=\S+", self.lines[0])[0]  # type: ignore[index]
-        self.client = httpx.Client(base_url=self.url.partition("/?")[0], timeout=30)
-        self.client.get(self.url)
+        self.url = re.search(r"http://127\.0\.0\.1:\d+/#token=\S+", self.lines[0])[0]  # type: ignore[index]
+        address, _, token = self.url.partition("/#token=")
+        self.client = httpx.Client(base_url=address, timeout=30, headers={TOKEN: token})
 
     def act(self, **action: object) -> dict:
         revision = self.client.get("/api/nights/0/revision").json()["revision"]

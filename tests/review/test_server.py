@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import socket
+import time
 from pathlib import Path
 
 import httpx
@@ -12,8 +14,9 @@ import numpy as np
 import pytest
 
 from recording_files import channel, write_edf
-from review_nights import STRICT, asked, served, write_probabilities
+from review_nights import STRICT, TOKEN, asked, served, write_probabilities
 from stageguard.base.errors import OutputError
+from stageguard.review import connections
 from stageguard.review.desk import Desk
 from stageguard.review.guarded import MOST_BODY_BYTES
 from stageguard.review.server import ReviewServer
@@ -195,27 +198,109 @@ def test_a_body_that_is_too_large_is_refused(client, in_pieces):
 def test_who_comes_from_elsewhere_is_refused(running, headers, status):
     server, client = running
     headers = {name: text.replace("{port}", str(server.port)) for name, text in headers.items()}
-    cookie = {"Cookie": f"stageguard-{server.port}={server.token}"}
     with httpx.Client(base_url=str(client.base_url)) as stranger:
-        assert stranger.get("/api/nights", headers=headers | cookie).status_code == status
+        assert stranger.get("/api/nights", headers=headers | {TOKEN: server.token}).status_code == status
+        if status != 200:  # not even the page's files, which need no token
+            assert stranger.get("/", headers=headers).status_code == status
 
 
-def test_without_the_cookie_nothing_is_served(running):
+DATA = (
+    "/api/nights",
+    "/api/nights/0",
+    "/api/nights/0/worth",
+    "/api/nights/0/signals?first=0&count=1",
+    "/api/x",
+)
+
+
+def test_without_the_token_no_data_is_served(running):
     server, client = running
+    near = (server.token[:-1], server.token + "x", server.token.swapcase(), "", "ü")
     with httpx.Client(base_url=str(client.base_url)) as stranger:
-        for path in ("/", "/?token=wrong", "/?token=", "/api/nights", "/page/main.js", "/?token=ü"):
-            answer = stranger.get(path)
-            assert answer.status_code == 403, path
-            assert answer.json()["error"].startswith("open the address that stageguard printed")
-        for cookie in ("wrong", server.token[:-1], server.token + "x", ""):
-            headers = {"Cookie": f"stageguard-{server.port}={cookie}"}
-            assert stranger.get("/api/nights", headers=headers).status_code == 403
+        for path in DATA:
+            assert client.get(path).status_code in (200, 404)
+            for headers in ({}, *({TOKEN: text.encode()} for text in near)):
+                answer = stranger.get(path, headers=headers)
+                assert answer.status_code == 403, path
+                assert answer.json()["error"].startswith("open the address that stageguard printed")
+            assert stranger.get(f"{path}?token={server.token}").status_code == 403
+            assert stranger.get(path, headers={"Cookie": f"token={server.token}"}).status_code == 403
+            twice = [(TOKEN, server.token), (TOKEN, server.token)]
+            assert stranger.get(path, headers=twice).status_code == 403
         assert stranger.post("/api/close", json={}).status_code == 403
-        opened = stranger.get(f"/?token={server.token}")
-        assert (opened.status_code, opened.headers["location"]) == (303, "/")
-        assert "HttpOnly" in opened.headers["set-cookie"]
-        assert "SameSite=Strict" in opened.headers["set-cookie"]
-        assert stranger.get("/api/nights").status_code == 200
+        assert server.is_running
+
+
+def test_the_token_is_in_no_cookie_and_in_no_address_that_is_sent(running):
+    """A browser sends cookies to every port of a host, and an address without what follows #."""
+    server, client = running
+    assert server.url.partition("#")[2] == f"token={server.token}"
+    with httpx.Client(base_url=str(client.base_url)) as stranger:
+        answers = [stranger.get(path) for path in ("/", "/page/main.js", f"/?token={server.token}")]
+    answers += [client.get(path) for path in ("/", *DATA)]
+    for answer in answers:
+        assert "set-cookie" not in answer.headers
+        assert server.token not in answer.text
+        assert server.token not in str(answer.headers)
+
+
+HALVES = (
+    b"",
+    b"GET /api/nights HTTP/1.1\r\nHost: 127.0.0.1\r\n",
+    b"POST /api/close HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
+    b"Content-Length: 50\r\n\r\n{",
+    b"GET / HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\nGET / HT",  # half a request after a whole one
+)
+
+
+@contextlib.contextmanager
+def half_requests(server, half: bytes, n: int):
+    """Open connections that each send half a request."""
+    with contextlib.ExitStack() as stack:
+        held = []
+        for _ in range(n):
+            one = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=20))
+            one.sendall(half.replace(b"{port}", str(server.port).encode()))
+            held.append(one)
+        yield held
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_requests_that_are_never_finished_do_not_keep_others_out(running, client, half, monkeypatch):
+    """Not even until their time is over, which is longer here than the others wait."""
+    server, _ = running
+    monkeypatch.setattr(connections, "REQUEST_SECONDS", 60.0)
+    address = f"http://127.0.0.1:{server.port}/api/nights"
+    with half_requests(server, half, 80):
+        for _ in range(3):
+            assert httpx.get(address, headers=client.headers, timeout=20).status_code == 200
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_requests_that_are_never_finished_are_closed(running, half, monkeypatch):
+    server, _ = running
+    monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.5)
+    with half_requests(server, half, 3) as held:
+        for one in held:  # after an answer or without one; waiting longer than 20 s is a TimeoutError
+            with contextlib.suppress(ConnectionResetError):
+                while one.recv(65536):
+                    pass
+
+
+def test_a_request_that_comes_slowly_is_served_if_it_comes_in_time(running):
+    server, _ = running
+    head = f"GET /api/nights HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n{TOKEN}: {server.token}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as slow:
+        for _ in range(2):  # also the second one of a connection
+            for start in range(0, len(head), 40):
+                slow.sendall(head[start : start + 40].encode())
+                time.sleep(0.02)
+            assert slow.recv(20).startswith(b"HTTP/1.1 200")
+            slow.settimeout(0.3)
+            with contextlib.suppress(TimeoutError):
+                while slow.recv(65536):
+                    pass
+            slow.settimeout(10)
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "OPTIONS", "PATCH", "TRACE"])
@@ -242,9 +327,9 @@ def test_no_other_file_and_no_other_night_is_served(running, path):
     """Byte by byte as it is written: a client would tidy the path up."""
     server, _ = running
     head = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nConnection: close\r\n"
-    cookie = f"Cookie: stageguard-{server.port}={server.token}\r\n\r\n"
+    token = f"{TOKEN}: {server.token}\r\n\r\n"
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as plain:
-        plain.sendall((head + cookie).encode())
+        plain.sendall((head + token).encode())
         answer = b"".join(iter(lambda: plain.recv(65536), b""))
     assert answer.startswith((b"HTTP/1.1 404", b"HTTP/1.1 400")), answer[:100]
     assert b"root:" not in answer
@@ -295,7 +380,7 @@ def test_every_format_is_exported_or_says_why_not(client, folder):
 
 def test_a_fault_is_one_line_without_a_trace(running, client, monkeypatch):
     monkeypatch.setattr(Desk, "overview", lambda self: 1 / 0)
-    with httpx.Client(base_url=str(client.base_url), cookies=client.cookies) as other:
+    with httpx.Client(base_url=str(client.base_url), headers=client.headers) as other:
         answer = other.get("/api/nights")
     assert answer.status_code == 500
     assert answer.json() == {"error": "unexpected ZeroDivisionError: a fault of stageguard's."}

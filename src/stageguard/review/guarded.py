@@ -1,7 +1,9 @@
-"""Access control: only a browser on this computer, with the cookie that the token gave it, is served.
+"""Access control: only a page on this computer that was opened with the token gets the data of nights.
 
-Every request is checked: Host (against DNS rebinding), Origin and Sec-Fetch-Site, cookie, method, and size of
-the body. Every answer has headers that isolate the page from other sites.
+Every request is checked: Host (against DNS rebinding), Origin and Sec-Fetch-Site, token, method, and size of
+the body. Every answer has headers that isolate the page from other sites. The page sends the token in a
+header of its own: a browser would send a cookie to every other port of this computer, too, and another site
+cannot make a browser send such a header. The page's own files hold no data and need no token.
 """
 
 from __future__ import annotations
@@ -9,9 +11,7 @@ from __future__ import annotations
 import hmac
 import json
 from collections.abc import Awaitable, Callable, MutableMapping
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
-from urllib.parse import parse_qs
 
 from stageguard.base.records import dataclass
 
@@ -24,6 +24,8 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 MOST_BODY_BYTES = 64 * 1024
 MOST_PATH = 200  # characters; Python refuses to parse numbers with thousands of digits
 METHODS = ("GET", "HEAD", "POST")
+TOKEN_HEADER = b"x-stageguard-token"
+API = "/api/"  # addresses of data
 TRUSTED_SITES = ("same-origin", "none")  # "none": the address was typed, or opened by another program
 HEADERS = {
     "Content-Security-Policy": (
@@ -48,12 +50,11 @@ class Refusal:
 
 
 class Guarded:
-    """An application that serves only the browser that has the token."""
+    """An application that serves data only to a page that has the token."""
 
     def __init__(self, app: App, token: str, port: int) -> None:
         self._app, self._token = app, token
         self._hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost")}
-        self.cookie = f"stageguard-{port}"  # with the port, as browsers share cookies between ports of a host
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -63,10 +64,7 @@ class Guarded:
         if scope["type"] != "http":
             return
         refusal = self._refusal(scope)
-        if refusal is None and self._brings_token(scope):
-            await self._let_in(send)
-            return
-        if refusal is None and not self._has_cookie(scope):
+        if refusal is None and scope["path"].startswith(API) and not self._has_token(scope):
             text = "open the address that stageguard printed: this one lacks its token, or has an old one."
             refusal = Refusal(403, text)
         body = b""
@@ -78,7 +76,7 @@ class Guarded:
         await self._app(scope, _replayed(body, receive), _with_headers(send))
 
     def _refusal(self, scope: Scope) -> Refusal | None:
-        """Return why a request is refused regardless of its cookie, or None."""
+        """Return why a request is refused regardless of its token, or None."""
         hosts, method = _values(scope, b"host"), scope["method"]
         if len(hosts) != 1 or hosts[0] not in self._hosts:
             return Refusal(403, "this server answers to 127.0.0.1 and localhost alone.")
@@ -100,29 +98,10 @@ class Guarded:
             return _TOO_LARGE
         return None
 
-    def _brings_token(self, scope: Scope) -> bool:
-        """Whether the request is for the printed address with its token, compared in constant time."""
-        if scope["path"] != "/" or scope["method"] != "GET":
-            return False
-        tokens = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token", [""])
-        return len(tokens) == 1 and self._is_token(tokens[0])
-
-    def _has_cookie(self, scope: Scope) -> bool:
-        for text in _values(scope, b"cookie"):
-            try:
-                morsel = SimpleCookie(text).get(self.cookie)
-            except CookieError:
-                continue
-            if morsel is not None and self._is_token(morsel.value):
-                return True
-        return False
-
-    def _is_token(self, said: str) -> bool:
-        return hmac.compare_digest(said.encode(), self._token.encode())
-
-    async def _let_in(self, send: Send) -> None:
-        cookie = f"{self.cookie}={self._token}; Path=/; HttpOnly; SameSite=Strict"
-        await _answer(send, 303, {}, {"Set-Cookie": cookie, "Location": "/"})
+    def _has_token(self, scope: Scope) -> bool:
+        """Whether the request has the token, compared in constant time."""
+        tokens = _values(scope, TOKEN_HEADER)
+        return len(tokens) == 1 and hmac.compare_digest(tokens[0].encode(), self._token.encode())
 
 
 _TOO_LARGE = Refusal(413, f"the body is too large, expected at most {MOST_BODY_BYTES:,} bytes.")
@@ -172,9 +151,9 @@ def _with_headers(send: Send) -> Send:
     return add
 
 
-async def _answer(send: Send, status: int, content: object, more: dict[str, str] | None = None) -> None:
+async def _answer(send: Send, status: int, content: object) -> None:
     body = json.dumps(content).encode()
-    headers = {"Content-Type": "application/json", "Content-Length": str(len(body))} | (more or {})
+    headers = {"Content-Type": "application/json", "Content-Length": str(len(body))}
     pairs = [(name.lower().encode(), text.encode()) for name, text in headers.items()]
     send = _with_headers(send)
     await send({"type": "http.response.start", "status": status, "headers": pairs})

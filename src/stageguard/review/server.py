@@ -16,6 +16,7 @@ from stageguard.base.errors import OutputError
 from stageguard.base.extras import library
 from stageguard.base.files import parse_json, read_file
 from stageguard.night.colours import css_variables
+from stageguard.review.connections import limited_protocol
 from stageguard.review.desk import Desk
 from stageguard.review.guarded import Guarded
 from stageguard.review.routes import Answer, Routes, answered
@@ -154,15 +155,15 @@ class ReviewServer:
             lifespan="off",
             ws="none",
             timeout_graceful_shutdown=2,
-            limit_concurrency=64,
+            http=limited_protocol(WHAT),
         )
         self._server = uvicorn.Server(config)
         self._server.capture_signals = self._signals  # Ctrl-C ends the server and is no failure
 
     @property
     def url(self) -> str:
-        """The address to open, with the token."""
-        return f"http://{HOST}:{self.port}/?token={self.token}"
+        """The address to open; browsers keep what follows # to themselves and to the page."""
+        return f"http://{HOST}:{self.port}/#token={self.token}"
 
     @property
     def is_running(self) -> bool:

@@ -2,10 +2,25 @@
 
 export class ServerGone extends Error {}
 
+/** Return the token: from the address, from which it is then removed, or as this tab has it since. */
+function takeToken() {
+  const given = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (given) history.replaceState(null, "", location.pathname);
+  try {
+    if (given) sessionStorage.setItem("token", given);
+    return sessionStorage.getItem("token") || "";
+  } catch {
+    return given || ""; // a browser that stores nothing: reloading the page then needs the address again
+  }
+}
+
+const token = takeToken();
+
 async function ask(path, options = {}) {
   let response;
   try {
-    response = await fetch(path, { credentials: "same-origin", cache: "no-store", ...options });
+    const headers = { "X-StageGuard-Token": token, ...options.headers };
+    response = await fetch(path, { credentials: "omit", cache: "no-store", ...options, headers });
   } catch {
     throw new ServerGone("The server does not answer.");
   }
