@@ -152,7 +152,7 @@ def test_what_decode_recorded_is_what_the_probabilities_expect(run, cohort, tmp_
         assert "expected_minutes_N1" in written[scoring]
         assert written[scoring] == pytest.approx(decoded[scoring], nan_ok=True)
     assert written["rem_latency_estimator"] == decoded["rem_latency_estimator"]
-    assert written["steered"] is decoded["steered"] is True
+    assert written["steered"] == decoded["steered"] == ["fragmentation"]
     cut = run("stats", tmp_path / "n0.hypnogram.tsv", "--lights-off", "600", "--json").json["nights"][0]
     assert "expected_minutes_N1" not in cut["after"]
     assert "expected minutes were recorded for other lights or definitions, and are left out" in cut["notes"]

@@ -115,7 +115,7 @@ def test_unknown_key_without_a_near_one_lists_all():
         "not_for"
     )
     assert message.endswith(
-        ", calibration, clock, durations, bands, joint, fingerprint, intervals, estimators, provenance."
+        ", clock, durations, bands, joint, fingerprint, intervals, estimators, taught_by, provenance."
     )
 
 

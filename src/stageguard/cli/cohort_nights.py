@@ -62,7 +62,7 @@ class NightReader:
                 expert,
                 scored.profile,
                 estimates,
-                scored.is_steered,
+                scored.steered,
                 scored.effect,
             )
             measured = measure_night(scorings, measuring)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import isnan
 from typing import Any
 
@@ -13,8 +12,7 @@ from stageguard.cli.console import Console
 from stageguard.cli.present import length_words
 from stageguard.cli.terminal import count, one_line, print_heading, print_list, table
 from stageguard.formats.cohort_files import Cohort
-from stageguard.measures.architecture import ERROR_QUANTITIES, ArchitectureError
-from stageguard.measures.architecture import METHOD as ERRORS_METHOD
+from stageguard.measures.architecture import ERROR_QUANTITIES, STEERED_LIKE
 from stageguard.measures.cohort import CohortTable
 from stageguard.measures.paired import Estimate
 from stageguard.measures.summary import shown, shown_rows, titled
@@ -113,22 +111,32 @@ def print_means(cohort: CohortTable, out: Console) -> None:
     out.print(made)
 
 
-def print_errors(errors: Sequence[ArchitectureError], out: Console) -> None:
-    """Print one row per quantity: its error against the expert, and whether decoding reduced it."""
+def print_errors(cohort: Cohort, out: Console) -> None:
+    """Print one row per quantity: its error against the expert, and whether decoding reduced it.
+
+    There is no column of p where nothing was tested.
+    """
+    errors = cohort.errors
     n_subjects = max(row.n_subjects for row in errors)
     print_heading(out, f"Mean absolute error against the expert ({count(n_subjects, 'subject')})")
     has_before = any(row.before for row in errors)
-    titles = ("before", "after", "improvement (%)", "p") if has_before else ("scored",)
+    has_p = any(row.after is not None and not isnan(row.after.p) for row in errors)
+    titles = ("before", "after", "improvement (%)", *(("p",) if has_p else ())) if has_before else ("scored",)
     made = table("", "n", *titles, right=("n", *titles))
     for row in errors:
         cells = [_spread(row.after)]
         if has_before:
             gain = "n/a" if isnan(row.improvement_percent) else f"{row.improvement_percent:+.1f}"
-            p = NAN if row.after is None else row.after.p
-            cells = [_spread(row.before), *cells, gain, shown(p, 4)]
-        made.add_row(ERROR_QUANTITIES[row.quantity], str(row.n_subjects), *cells)
+            cells = [_spread(row.before), *cells, gain]
+            cells += [_p(NAN if row.after is None else row.after.p)] if has_p else []
+        title = titled(STEERED_LIKE[row.quantity], ERROR_QUANTITIES[row.quantity], cohort.table)
+        made.add_row(title, str(row.n_subjects), *cells)
     out.print(made)
-    print_list(out, "Method", [ERRORS_METHOD])
+    print_list(out, "Method", [cohort.errors_method])
+
+
+def _p(p: float) -> str:
+    return "<0.0001" if p < 0.0001 else shown(p, 4)
 
 
 def _spread(found: Estimate | None) -> str:

@@ -25,6 +25,7 @@ from stageguard.cli.terminal import (
 from stageguard.formats.density import is_said_by_file
 from stageguard.formats.outputs import REVIEW_SENTENCE
 from stageguard.guard.inputs import UNSAID_TRAINING
+from stageguard.measures.cohort import count_steered
 from stageguard.measures.summary import NightFacts, NightSummary, looking_like_experts
 from stageguard.night.quantities import EARLY_WORDS, JOINT, steered_words
 from stageguard.runner.cohort_tables import MOST_IN_FULL
@@ -243,7 +244,7 @@ def print_summary(file: str, summary: NightSummary, out: Console, more: Sequence
         shown.add_row("Epochs left unscored", "", f"{summary.n_unscored:,}", "")
     out.print(shown)
     if any(row.is_steered for row in summary.indicators):
-        out.print(steered_words(1))
+        out.print(steered_words(count_steered([summary.steered])))
     if summary.range_note:
         out.print(summary.range_note)
     out.print(summary.deed)

@@ -35,6 +35,7 @@ from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.matching import end_together
 from stageguard.night.moments import Moment
+from stageguard.night.quantities import Steering
 from stageguard.night.stages import StageScheme
 from stageguard.night.timing import begun, recording_start
 from stageguard.profile.profile import Profile
@@ -102,9 +103,9 @@ class ScoredFile:
     is_length_assumed: bool = False  # whether neither file nor options said how long an epoch is
 
     @property
-    def is_steered(self) -> bool:
-        """Whether the strength rule steered the fragmentation index to its target."""
-        return self.recorded.is_steered if self.decoding is None else self.decoding.strength.steers
+    def steered(self) -> frozenset[Steering]:
+        """What the profile steered on this night."""
+        return self.recorded.steered if self.decoding is None else self.decoding.steered
 
     @property
     def effect(self) -> Effect | None:

@@ -100,6 +100,7 @@ def fitted_document(fitted: Fitted) -> dict[str, Any]:
     document["tvr_pairs"] = [list(pair) for pair in base.tvr_pairs or [(a, b) for a, b, *_ in rare]]
     document["bands"] = _bands(material, recipe)
     document["joint"] = base.to_dict().get("joint") if recipe.ratio == 1.0 else None  # of many cohorts
+    document["taught_by"] = material.marks(base)
     document["provenance"] = _provenance(fitted)
     return {key: value for key, value in document.items() if value is not None}
 

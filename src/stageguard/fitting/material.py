@@ -35,6 +35,7 @@ from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.matching import on_epochs_of
 from stageguard.night.stages import StageScheme
 from stageguard.profile.profile import Profile
+from stageguard.profile.taught import mark_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,6 +100,13 @@ class Material:
     def counts(self) -> Counts:
         """Return the counts of the experts' scorings."""
         return Counts(tuple(night.counts for night in self.nights), self.scheme)
+
+    def marks(self, base: Profile) -> list[str]:
+        """Return marks by which these nights, and those of the base profile, are recognised later."""
+        labels = [each for night in self.nights for each in (night.truth, *night.scorings)]
+        labels += [best_stages(night.matrix, None, None) for night in self.nights if night.matrix is not None]
+        found = (mark_of(each) for each in labels)
+        return sorted({*base.taught_by, *(mark for mark in found if mark is not None)})
 
     def sha256(self) -> str:
         """Return a fingerprint of probabilities, scorings, subjects and groups."""

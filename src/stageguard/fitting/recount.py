@@ -37,6 +37,7 @@ def recounted(base: Profile | str, hypnograms: Experts, *, name: str | None = No
     return base.replace(
         name=named,
         transitions=rows,
+        taught_by=material.marks(base),
         provenance=_provenance(material, base),
         **dict.fromkeys(NO_LONGER_HOLDS),
     )

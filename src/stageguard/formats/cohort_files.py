@@ -12,12 +12,14 @@ from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
 from stageguard.formats.outputs import REVIEW_SENTENCE, table_with_codebook
 from stageguard.measures.architecture import METHOD as ERRORS_METHOD
+from stageguard.measures.architecture import TEST as ERRORS_TEST
 from stageguard.measures.architecture import ArchitectureError
 from stageguard.measures.cohort import CohortTable, MeasuredNight, codebook
 from stageguard.measures.groups import METHOD, GroupDifference
 from stageguard.measures.prediction_powered import METHOD as POWERED_METHOD
 from stageguard.measures.prediction_powered import CohortEstimate
 from stageguard.measures.statistics import StatisticsOptions
+from stageguard.measures.taught import taught_words
 from stageguard.night.quantities import quantity_of
 
 SCORING_NAMES = {"before": "argmax", "after": "guard", "expert": "expert"}
@@ -136,6 +138,16 @@ class Cohort:
     errors: Sequence[ArchitectureError] = ()  # of sleep architecture, against experts
     sources: Mapping[str, Any] = field(default_factory=dict)  # night -> files
 
+    @property
+    def taught(self) -> str:
+        """The first line, if nights that experts scored taught their profile; else empty."""
+        return taught_words([night.taught for night in self.nights if "expert" in night.measures])
+
+    @property
+    def errors_method(self) -> str:
+        """How errors against experts were computed, and tested unless nights taught the profile."""
+        return f"{self.taught} {ERRORS_METHOD}" if self.taught else f"{ERRORS_METHOD} {ERRORS_TEST}"
+
 
 def scoring_names(scorings: Iterable[str]) -> dict[str, str]:
     """Return the names of scorings in a table; stages without a before are scored, not the guard's."""
@@ -159,7 +171,7 @@ def write_cohort(cohort: Cohort, path: Path, *, overwrite: bool, spare: Iterable
     if cohort.errors:
         errors = [list(each.to_dict().values()) for each in cohort.errors]
         file = path.with_name(f"{path.stem}-errors.tsv")
-        contents |= _with_codebook(file, ERROR_COLUMNS, errors, _origin() | {"method": ERRORS_METHOD})
+        contents |= _with_codebook(file, ERROR_COLUMNS, errors, _origin() | {"method": cohort.errors_method})
     if any(each.hours for night in cohort.nights for each in night.measures.values()):
         file = path.with_name(f"{path.stem}-hours.tsv")
         contents |= _with_codebook(file, *_hours(cohort.nights, names), _origin())

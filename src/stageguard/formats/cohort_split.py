@@ -43,6 +43,7 @@ from stageguard.formats.shared_profile import keep_profile, recorded_profile
 from stageguard.formats.tables.delimited import DELIMITERS, read_delimited, split_line
 from stageguard.formats.tables.row_times import cell_text
 from stageguard.formats.tools.parquet import pyarrow_modules
+from stageguard.guard.strength import steered_by
 from stageguard.profile.profile import Profile
 
 Cells = list[str]
@@ -100,6 +101,11 @@ def _write_sidecars(path: Path, found: Mapping[str, Path]) -> None:
         if record["table"]["sha256"] != file_sha256(path, "a recording"):
             text = f"{path.name}: {NOT_AS_WRITTEN}, so it was edited."
             warnings.warn(StageGuardWarning(text), stacklevel=2)
+        options = record["run"]["options"]
+        acting = profile.for_cohort(options.get("cohort"))
+        if not profile.is_by(options.get("stager")):
+            acting = acting.for_other_stager()
+        biases = acting.calibration.biases
         rows = read_delimited(nights, kind="text", delimiter="\t", quotes=False).records()
         of_night = {read_cell(row[ID]): row for row in rows}
         for name, file in found.items():
@@ -111,10 +117,11 @@ def _write_sidecars(path: Path, found: Mapping[str, Path]) -> None:
             content = {
                 "layout": LAYOUT_VERSION,
                 "hypnogram": recorded,
-                "options": record["run"]["options"],
+                "options": options,
                 "profile": describe_profile(profile, None),
                 "strength": {"step": of_night[name]["step"]},
-                "measured": {"estimates": _estimates(of_night[name], profile, record["run"]["options"])},
+                "steered": sorted(steered_by(of_night[name]["step"], acting.prior_exponent, biases)),
+                "measured": {"estimates": _estimates(of_night[name], profile, options)},
             }
             text = json.dumps({"stageguard": content})
             write_text_atomic(output_paths(file).sidecar, text, overwrite=True)

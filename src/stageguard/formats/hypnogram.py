@@ -18,6 +18,7 @@ from stageguard.base.records import dataclass
 from stageguard.formats.density import DEFAULT_EPOCH_SECONDS, MOST_EPOCHS, settle_epoch_seconds
 from stageguard.formats.tables.delimited import as_number
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.night.quantities import Steering
 from stageguard.night.stages import AASM5, SCHEMES, UNSCORED_NAME, WNR3, StageScheme, canonical_name
 from stageguard.profile.profile import Profile
 
@@ -55,7 +56,7 @@ class Recorded:
     """What `decode` recorded about a night in the sidecar."""
 
     estimates: Estimates | None = None
-    is_steered: bool = False  # whether the strength rule steered the fragmentation index to its target
+    steered: frozenset[Steering] = frozenset()  # what the profile steered
     effect: Effect | None = None  # what decoding did, if the sidecar says so
 
 

@@ -307,6 +307,7 @@ def _sidecar(
         "changed_by": changes_by_cause(decoding),
         "n_filled": int(np.count_nonzero(decoding.filled)),
         "strength": {name: getattr(strength, name) for name in STRENGTH} | {"why": str(strength)},
+        "steered": sorted(decoding.steered),
         "assumptions": [*decoding.assumed, *notes],
         "provenance": decoding.provenance(),
         "methods": decoding.methods_text(),

@@ -23,10 +23,11 @@ from stageguard.guard.evidence import Night
 from stageguard.guard.inputs import NightInput, assumptions
 from stageguard.guard.search import chosen_trial, fixed_strength, run_searches
 from stageguard.guard.solver import Job, Path, Solver, run_grouped, solver_for
-from stageguard.guard.strength import Strength
+from stageguard.guard.strength import Strength, steered_by
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.night import ExportableStages
+from stageguard.night.quantities import Steering
 from stageguard.profile.profile import Profile
 
 CITATION = (
@@ -248,6 +249,13 @@ class Decoding(ExportableStages):
             return False
         trial = chosen_trial(self.profile, self.night, self.strength)
         return solver_for(self.profile, self.epoch_seconds).is_free(trial)
+
+    @property
+    def steered(self) -> frozenset[Steering]:
+        """What the profile steered on this night: numbers that follow it tell of the profile."""
+        calibration = self.night.calibration
+        biases = None if calibration is None else calibration.biases
+        return steered_by(self.strength.step, self.strength.prior_exponent, biases)
 
     def report(self, path: str | os.PathLike[str], *, overwrite: bool = False, **shown: Any) -> None:
         """Write the night as one HTML page; `shown` are the keywords of `stageguard.night_report`."""

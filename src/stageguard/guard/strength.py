@@ -7,12 +7,24 @@ from collections.abc import Sequence
 from typing import Literal
 
 from stageguard.base.records import dataclass
+from stageguard.night.quantities import Steering
 from stageguard.profile.profile import OFF
 
 YIELDING_WEIGHT = 0.3  # the transition weight at which soft evidence gives way
 
 Step = Literal["fixed", "lowered", "raised", "raised then lowered", "untouched", "hard", "nearest"]
 STEERING = ("lowered", "raised", "raised then lowered", "nearest")  # steps that aim at a fragmentation
+
+
+def steered_by(step: str, prior_exponent: float, biases: Sequence[float] | None) -> frozenset[Steering]:
+    """Return what was steered: fragmentation by the rule's step, stage totals by stage shares or biases."""
+    by: dict[Steering, bool] = {
+        "fragmentation": step in STEERING,
+        "totals": prior_exponent > 0 or len(set(biases or ())) > 1,
+    }
+    return frozenset(what for what, acts in by.items() if acts)
+
+
 Lifting = Literal["off", "unasked", "tried"]
 
 

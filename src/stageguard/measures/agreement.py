@@ -14,6 +14,7 @@ from stageguard.base.errors import InputError
 from stageguard.base.records import dataclass
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import TOLERANCE_EPOCHS, ScoredNight, contingency, hypnogram_of
+from stageguard.measures.taught import warn_of_taught
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.matching import on_epochs_of
 from stageguard.night.stages import StageScheme
@@ -120,6 +121,7 @@ def agreement(
     """
     compared = hypnogram_of(night)
     reference = on_epochs_of(compared, hypnogram_of(expert))
+    warn_of_taught([night], [[reference]])
     scheme = common_scheme(reference.scheme, compared.scheme)
     truth, labels = reference.merge(scheme).labels, compared.merge(scheme).labels
     if pairs is not None:

@@ -16,6 +16,7 @@ from stageguard.measures.bouts import bouts_of
 from stageguard.measures.paired import Estimate, estimate, improvement_percent, paired
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.night.quantities import quantity_of
 from stageguard.night.stages import WNR3
 
 # The quantities in the order of tables: the key of a row, and its title.
@@ -31,13 +32,20 @@ ARCHITECTURE = {
 TO_REPORT = "rem_latency_estimate_minutes"
 # Quantities whose errors are reported; the best estimate needs probabilities, which a scoring does not have.
 ERROR_QUANTITIES = ARCHITECTURE | {TO_REPORT: "REM latency to report (min)"}
+# For each of them, a quantity that the profile steers likewise.
+STEERED_LIKE = {
+    key: quantity_of("bouts" if key.endswith("bout_minutes") else key) for key in ERROR_QUANTITIES
+}
 _BOUTS = {"nrem_bout_minutes": "N", "rem_bout_minutes": "R"}
 METHOD = (
     "Absolute error of each night on the epochs its expert scored, nights of one subject averaged; mean ± "
     "standard deviation over subjects. If a night lacks the REM that its expert scored, it is taken to start "
     "at the end, in bouts of 0 min. REM latency to report: after decoding, the best estimate, over all "
-    "epochs; before, and for the expert, the first REM epoch. p: two-sided Wilcoxon signed-rank test of "
-    "after against before for each row, not corrected for the number of rows."
+    "epochs; before, and for the expert, the first REM epoch."
+)
+TEST = (
+    "p: two-sided Wilcoxon signed-rank test of after against before for each row, not corrected for the "
+    "number of rows."
 )
 
 Errors = Mapping[str, Mapping[str, float]]  # scoring -> quantity -> absolute error of one night
@@ -132,7 +140,7 @@ def never_shown(quantity: str, minutes: float) -> float:
 
 
 def architecture_errors(
-    nights: Mapping[str, Errors], subjects: Mapping[str, str] | None = None
+    nights: Mapping[str, Errors], subjects: Mapping[str, str] | None = None, *, is_test: bool = True
 ) -> tuple[list[ArchitectureError], str]:
     """Return the mean absolute errors of all nights, and why there is no test, if there is none.
 
@@ -142,6 +150,8 @@ def architecture_errors(
         The `night_errors` of each night.
     subjects : mapping, optional
         Subject of each night; by default every night is of a different subject.
+    is_test : bool
+        Whether after may be tested against before: not where nights taught the profile.
     """
     rows, missing = [], ""
     for quantity in ERROR_QUANTITIES:
@@ -151,7 +161,7 @@ def architecture_errors(
         if not before and not after:
             continue
         try:
-            compared = paired(before, after) if after else None
+            compared = (paired(before, after) if is_test else estimate(after)) if after else None
         except MissingExtraError as error:
             compared, missing = estimate(after), str(error)
         gain = improvement_percent(before, after)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 
 import numpy as np
@@ -16,10 +16,11 @@ from stageguard.measures.bouts import ScoredNight, hypnogram_of
 from stageguard.measures.day import Stretch, lights_words
 from stageguard.measures.estimates import Estimates
 from stageguard.measures.statistics import StatisticsOptions
+from stageguard.measures.taught import Taught, taught_by
 from stageguard.measures.validity import validity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.matching import on_epochs_of
-from stageguard.night.quantities import NIGHT, PHASE, STAGE, quantity_of
+from stageguard.night.quantities import NIGHT, PHASE, STAGE, STEERED_BY, Quantity, Steering, quantity_of
 from stageguard.profile.profile import Profile
 
 # Scorings of a night, and where each comes from.
@@ -51,7 +52,7 @@ class CohortNight:
     expert: Hypnogram | None = None
     profile: Profile | None = None
     estimates: Estimates | None = None  # of its probabilities, before and after
-    is_steered: bool = False  # whether a rule steered its fragmentation to an aim
+    steered: frozenset[Steering] = frozenset()  # what the profile steered on it
     effect: Effect | None = None  # what decoding did, if it is known
 
     @property
@@ -63,6 +64,13 @@ class CohortNight:
             expert = on_epochs_of(other, expert).merge(other.scheme)
         scorings = {"before": self.before, "after": self.after, "expert": expert}
         return {name: scoring for name, scoring in scorings.items() if scoring is not None}
+
+    @property
+    def taught(self) -> Taught | None:
+        """The profile that this night taught, if an expert scored it and the profile decoded it."""
+        if self.before is None or self.after is None or self.expert is None:
+            return None
+        return taught_by(self.profile, self.before, self.expert)
 
     @property
     def n_changed(self) -> int | None:
@@ -79,7 +87,8 @@ class MeasuredNight:
 
     night_id: str
     measures: Mapping[str, Measures]
-    is_steered: bool = False
+    steered: frozenset[Steering] = frozenset()
+    taught: Taught | None = None
 
     @property
     def lights(self) -> str:
@@ -129,7 +138,7 @@ def measure_night(night: CohortNight, options: StatisticsOptions | None = None) 
             if name in measures:
                 values = {**measures[name].values, **night.estimates.values(name)}
                 measures[name] = replace(measures[name], values=values)
-    return MeasuredNight(night.night_id, measures, night.is_steered)
+    return MeasuredNight(night.night_id, measures, night.steered, night.taught)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,7 +148,11 @@ class CohortTable:
     night_ids: tuple[str, ...]
     names: tuple[str, ...]  # of the measures
     values: Mapping[str, Floats] = field(repr=False)  # by scoring (n_nights, n_measures), NaN where absent
-    n_steered: int = 0  # nights whose fragmentation a rule steered to an aim
+    n_steered: Mapping[Steering, int] = field(default_factory=dict)  # nights on which each was steered
+
+    def is_steered(self, quantity: Quantity) -> bool:
+        """Whether the profile steered a quantity on some nights."""
+        return quantity.follows is not None and self.n_steered.get(quantity.follows, 0) > 0
 
     def columns(self) -> dict[str, Floats]:
         """Return the numbers of each column: `<measure>_before`, `_after`, `_delta`, `_expert`."""
@@ -180,8 +193,14 @@ def cohort_table(nights: Sequence[MeasuredNight]) -> CohortTable:
     for row, night in enumerate(nights):
         for scoring, measures in night.measures.items():
             values[scoring][row] = [measures.values.get(name, NAN) for name in names]
-    n_steered = sum(night.is_steered for night in nights)
+    n_steered = count_steered(night.steered for night in nights)
     return CohortTable(tuple(night.night_id for night in nights), names, values, n_steered)
+
+
+def count_steered(nights: Iterable[frozenset[Steering]]) -> dict[Steering, int]:
+    """Return on how many nights each was steered; empty if nothing was."""
+    counted = Counter(what for steered in nights for what in steered)
+    return {what: counted[what] for what in STEERED_BY if what in counted}
 
 
 def codebook(table: CohortTable) -> dict[str, dict[str, str]]:
@@ -191,7 +210,9 @@ def codebook(table: CohortTable) -> dict[str, dict[str, str]]:
         name, _, scoring = column.rpartition("_")
         quantity = quantity_of(name)
         whose = "after minus before" if scoring == "delta" else SCORINGS[scoring]
-        if table.n_steered and quantity.follows_fragmentation and scoring in ("after", "delta"):
-            whose += f"; steered on {table.n_steered} nights by the rule that set the strength"
+        if table.is_steered(quantity) and scoring in ("after", "delta"):
+            assert quantity.follows is not None
+            n_nights, by = table.n_steered[quantity.follows], STEERED_BY[quantity.follows]
+            whose += f"; steered on {n_nights} nights {by}"
         book[column] = {"Description": f"{quantity.description}; {whose}", "Units": quantity.unit}
     return book

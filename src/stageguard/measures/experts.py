@@ -24,6 +24,7 @@ from stageguard.base.errors import InputError, StageGuardError
 from stageguard.base.records import dataclass
 from stageguard.measures.agreement import cohen_kappa
 from stageguard.measures.bouts import ScoredNight, contingency, hypnogram_of
+from stageguard.measures.taught import warn_of_taught
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.matching import on_epochs_of
 
@@ -239,6 +240,7 @@ def among_experts(
             f"nights have {', '.join(str(len(panel)) for panel in panels)} experts, expected the same "
             "scorers in the same order for every night. Leave out nights that some did not score."
         )
+    warn_of_taught(nights, panels)
     means: dict[str, Any] = {}
     for name in ("kappa", "accuracy", "scorer_kappa", "scorer_soft_agreement"):
         means[name] = tuple(_nanmean(np.array([getattr(night, name) for night in compared]).T).tolist())

@@ -53,7 +53,7 @@ class GroupDifference:
     first: str
     second: str
     result: Difference
-    is_steered: bool = False  # whether a rule steered the fragmentation of some nights to an aim
+    is_steered: bool = False  # whether the profile steered it on some nights
 
 
 def compare_samples(first: Floats, second: Floats, *, confidence: float = 0.95) -> Difference:
@@ -108,9 +108,7 @@ def group_differences(
                 column = table.of(name, scoring)
                 samples = [subject_means(column, units[level]) for level in (first, second)]
                 result = compare_samples(*samples, confidence=confidence)
-                is_steered = bool(
-                    table.n_steered and scoring == "after" and quantity_of(name).follows_fragmentation
-                )
+                is_steered = scoring == "after" and table.is_steered(quantity_of(name))
                 differences.append(GroupDifference(name, scoring, first, second, result, is_steered))
     return tuple(differences)
 

@@ -26,6 +26,7 @@ from stageguard.night.quantities import (
     NIGHT,
     STEERED_MARK,
     Quantity,
+    Steering,
     quantity_of,
 )
 
@@ -55,7 +56,7 @@ class Row:
     before_place: str = ""
     after_place: str = ""
     reason: str = ""
-    is_steered: bool = False  # whether the rule that set the strength steered it to an aim
+    is_steered: bool = False  # whether the profile steered it
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values; places are below, inside or above the experts' range, or early."""
@@ -90,8 +91,8 @@ def shown_rows(cohort: CohortTable) -> list[Quantity]:
 
 
 def titled(quantity: Quantity, title: str, cohort: CohortTable) -> str:
-    """Return a title, marked if a rule steered the quantity."""
-    return f"{title} {STEERED_MARK}" if cohort.n_steered and quantity.follows_fragmentation else title
+    """Return a title, marked if the profile steered the quantity."""
+    return f"{title} {STEERED_MARK}" if cohort.is_steered(quantity) else title
 
 
 def looking_like_experts(judged: Sequence[bool | None]) -> str:
@@ -107,7 +108,7 @@ def _rows(
     valid: Sequence[Validity],
     options: StatisticsOptions | None,
     *,
-    is_steered: bool,
+    steered: frozenset[Steering],
 ) -> list[Row]:
     """Return the rows of the before/after table; a measure that neither night has is left out."""
     before, after = (measure(night, None, options) for night in nights)
@@ -132,7 +133,7 @@ def _rows(
             was_early, is_early = ("early" * SHOWN[key].is_early(value) for value in values)
             row = Row(key, *values, before_place=was_early, after_place=is_early, reason=reason)
         if not (isnan(row.before) and isnan(row.after)):
-            rows.append(replace(row, is_steered=is_steered and SHOWN[key].follows_fragmentation))
+            rows.append(replace(row, is_steered=SHOWN[key].follows in steered))
     return rows
 
 
@@ -369,6 +370,7 @@ class NightSummary:
     deed: str  # what the guard did, in a sentence
     expected: str  # minutes and REM latency by probabilities, if they differ
     is_early_rem_odd: bool
+    steered: frozenset[Steering] = frozenset()
 
     @property
     def changed_percent(self) -> float:
@@ -382,7 +384,7 @@ class NightSummary:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types."""
-        printed = ("deed", "expected", "is_early_rem_odd")
+        printed = ("deed", "expected", "is_early_rem_odd", "steered")
         names = [field.name for field in fields(self)[1:] if field.name not in printed]
         values = {name: getattr(self, name) for name in names}
         values["indicators"] = {row.key: row.to_dict() for row in self.indicators}
@@ -397,7 +399,7 @@ def summary_of(decoding: Decoding, options: StatisticsOptions | None = None) -> 
     nights = hypnogram_before(decoding), hypnogram
     moments = (None, None) if options is None else options.lights
     valid = _validities(decoding, options)
-    rows = _rows(nights, valid, options, is_steered=decoding.strength.steers)
+    rows = _rows(nights, valid, options, steered=decoding.steered)
     estimates = estimates_of(decoding, options or StatisticsOptions())
     return NightSummary(
         facts=NightFacts.of(hypnogram, profile),
@@ -421,4 +423,5 @@ def summary_of(decoding: Decoding, options: StatisticsOptions | None = None) -> 
         deed=deed_words(decoding),
         expected=expected_words(decoding, estimates, rows),
         is_early_rem_odd=is_early_rem_odd(profile),
+        steered=decoding.steered,
     )

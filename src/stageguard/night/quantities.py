@@ -19,6 +19,7 @@ from stageguard.base.records import dataclass
 Shown = Literal["reported", "interval", "decode", "cohort", "night row"]
 Need = Literal["one night", "bedtime", "scored half", "unbroken sleep", "REM", "REM bout"]
 EpochRule = Literal["same", "per pair", "single epochs"]
+Steering = Literal["fragmentation", "totals"]
 
 PHASES = ("light", "dark")
 
@@ -30,12 +31,21 @@ EARLY_WORDS = (
 )
 
 STEERED_MARK = "†"
+# What a profile may steer, and by what: numbers that follow it tell of the profile.
+STEERED_BY: Mapping[Steering, str] = MappingProxyType(
+    {
+        "fragmentation": "by the rule that set the strength",
+        "totals": "by the stage biases or shares of the profile",
+    }
+)
 
 
-def steered_words(n_nights: int) -> str:
-    """Return the footnote that explains the mark, for a number of nights."""
-    where = "" if n_nights == 1 else f" on {n_nights:,} nights"
-    return f"{STEERED_MARK} steered{where} by the rule that set the strength: no finding about the sleeper"
+def steered_words(n_nights: Mapping[Steering, int]) -> str:
+    """Return the footnote that explains the mark, for the number of nights that each was steered on."""
+    parts = [
+        f"{'' if n == 1 else f'on {n:,} nights '}{STEERED_BY[what]}" for what, n in n_nights.items() if n
+    ]
+    return f"{STEERED_MARK} steered {', or '.join(parts)}: no finding about the sleeper"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +70,7 @@ class Quantity:
     report_row: int = 99  # orders the rows of a report
     needs: tuple[Need, ...] = ()  # what a night must have, besides scored sleep, for it to exist
     unbroken_minutes: int = 0  # how much sleep without a break it needs
-    follows_fragmentation: bool = False  # whether a rule that aims at fragmentation steers it
+    follows: Steering | None = None  # what steers it when a profile steers that
     early_below: float = nan  # minutes below which a latency is worth a second look
     # what happens to its band at another epoch length. same: nothing; per pair: it grows with the epoch,
     # being counted per pair of epochs; single epochs: it has another meaning
@@ -126,11 +136,12 @@ NIGHT = (
     Quantity("spt_minutes", "Sleep period time", "first to last epoch of sleep", "min", 1, "SPT",
              report_row=14),
     Quantity("tst_minutes", "Total sleep time", "epochs of sleep", "min", 1, "TST",
-             report_row=1, shown=("reported", "decode", "cohort", "night row")),
+             report_row=1, shown=("reported", "decode", "cohort", "night row"), follows="totals"),
     Quantity("se_percent", "Sleep efficiency", "total sleep time in time in bed", "% of TIB", 1, "SE",
-             report_row=2, shown=("reported", "decode", "cohort"), needs=("bedtime", "scored half")),
+             report_row=2, shown=("reported", "decode", "cohort"), needs=("bedtime", "scored half"),
+             follows="totals"),
     Quantity("sme_percent", "Sleep maintenance efficiency", "total sleep time in the sleep period",
-             "% of SPT", 1, "SME", report_row=13, needs=("scored half",)),
+             "% of SPT", 1, "SME", report_row=13, needs=("scored half",), follows="totals"),
     Quantity("sol_minutes", "Sleep onset latency", "to the first epoch of sleep", "min", 1, "SOL",
              report_row=3, shown=("reported", "decode", "cohort"), needs=("bedtime",)),
     Quantity("sol_5min_minutes", "Latency to 5 min of sleep", "without a break", "min", 1,
@@ -149,57 +160,58 @@ NIGHT = (
              yasa_key="REM_latency_bout", report_row=7, shown=("interval", "decode", "cohort"),
              needs=("bedtime", "REM bout"), early_below=EARLY_REM_MINUTES),
     Quantity("waso_minutes", "Wake after sleep onset", "within the sleep period", "min", 1, "WASO",
-             report_row=8, shown=("reported", "decode", "cohort", "night row")),
+             report_row=8, shown=("reported", "decode", "cohort", "night row"), follows="totals"),
     Quantity("awakenings", "Awakenings", "wake bouts within the sleep period", "count", 0, yasa_key="NoA",
-             report_row=9, shown=("reported", "decode", "cohort", "night row"), follows_fragmentation=True),
+             report_row=9, shown=("reported", "decode", "cohort", "night row"), follows="fragmentation"),
     Quantity("awakenings_with_final", "Awakenings and the final one", "wake bouts after sleep onset",
              "count", 0, yasa_key="NoA_total", label="Awakenings, the final one included", report_row=10,
-             follows_fragmentation=True),
+             follows="fragmentation"),
     Quantity("cycles", "NREM-REM cycles", "after Feinberg and Floyd", "count", 0,
              yasa_key="NREMC", label="NREM–REM cycles", report_row=12, needs=("one night", "REM")),
     Quantity("sfi_per_hour", "Sleep fragmentation index", "changes from sleep to wake", "per hour of TST", 2,
-             "SFI", report_row=11, follows_fragmentation=True),
+             "SFI", report_row=11, follows="fragmentation"),
     Quantity("unscored_minutes", "Unscored time", "within time in bed", "min", 1,
              yasa_key="UNS", label="Unscored", report_row=16),
 )
 ALL_BOUTS = Quantity("bouts", "Bouts", "of any stage", "count", 0, shown=("cohort",),
-                     follows_fragmentation=True)
+                     follows="fragmentation")
 
 # Quantities of each stage; the label heads their rows in a report.
 STAGE = (
     Quantity("stage_minutes", "Time in {stage}", "", "min", 1, label="Time per stage",
-             shown=("reported",), reported_key="minutes"),
+             shown=("reported",), reported_key="minutes", follows="totals"),
     Quantity("stage_percent", "Share of {stage}", "", "% of TST", 1, label="Share of total sleep time",
-             short_heading="{stage} (% of TST)", shown=("cohort",)),
+             short_heading="{stage} (% of TST)", shown=("cohort",), follows="totals"),
     Quantity("bouts", "Bouts of {stage}", "", "count", 0, label="Bouts per stage",
-             shown=("reported",), reported_key="bouts", follows_fragmentation=True),
+             shown=("reported",), reported_key="bouts", follows="fragmentation"),
 )
 
 # Estimates from the probabilities of a decoded night; see `stageguard.measures.estimates`.
 ESTIMATES = (
     Quantity("expected_tst_minutes", "Expected total sleep time",
              "sum of the probabilities of sleep, or by the estimator that the profile names", "min", 1,
-             short_heading="TST, expected (min)", shown=("cohort",)),
+             short_heading="TST, expected (min)", shown=("cohort",), follows="totals"),
     Quantity("rem_latency_estimate_minutes", "REM latency, best estimate",
              "by the estimator that is named beside it", "min", 1, shown=("cohort",),
              early_below=EARLY_REM_MINUTES),
 )
 STAGE_ESTIMATES = (
     Quantity("expected_minutes", "Expected time in {stage}",
-             "sum of its probabilities, or by the estimator that the profile names", "min", 1),
+             "sum of its probabilities, or by the estimator that the profile names", "min", 1,
+             follows="totals"),
     Quantity("expected_percent", "Expected share of {stage}", "of expected total sleep time", "% of TST", 1,
-             short_heading="{stage}, expected (% of TST)", shown=("cohort",)),
+             short_heading="{stage}, expected (% of TST)", shown=("cohort",), follows="totals"),
 )
 
 # Quantities of each stage in the light and in the dark phase.
 PHASE = (
-    Quantity("stage_minutes", "Time in {stage} in the {phase} phase", "", "min", 1),
+    Quantity("stage_minutes", "Time in {stage} in the {phase} phase", "", "min", 1, follows="totals"),
     Quantity("stage_percent", "Share of {stage} in the {phase} phase", "", "% of scored time", 1,
-             short_heading="{stage} ({phase}, %)", shown=("cohort",)),
+             short_heading="{stage} ({phase}, %)", shown=("cohort",), follows="totals"),
     Quantity("bouts", "Bouts of {stage} in the {phase} phase", "those that begin in it", "count", 0,
-             follows_fragmentation=True),
+             follows="fragmentation"),
     Quantity("mean_bout_minutes", "Mean bout of {stage} in the {phase} phase", "of bouts that begin in it",
-             "min", 2, follows_fragmentation=True),
+             "min", 2, follows="fragmentation"),
 )
 
 # All indicators in one number, by `profile.joint`.
@@ -212,9 +224,9 @@ INDICATORS = (
     Quantity("fragmentation_index", "Fragmentation index", "stage changes", "per adjacent scored pair", 3,
              "FI", heading="Fragmentation index (changes per epoch)", short_heading="FI (per epoch)",
              shown=("decode", "cohort", "night row"), epoch_rule="per pair", log_offset=0.001,
-             follows_fragmentation=True),
+             follows="fragmentation"),
     Quantity("transitions_per_hour", "Stage changes per hour", "of adjacent scored pairs", "per hour", 2,
-             label="Stage changes", log_offset=0.1, follows_fragmentation=True),
+             label="Stage changes", log_offset=0.1, follows="fragmentation"),
     Quantity("tvr_percent", "Uncommon transitions (TVR)", "those the profile counts",
              "% of adjacent scored pairs", 2,
              heading="Uncommon transitions, TVR (%)", short_heading="TVR (%)",
@@ -227,18 +239,18 @@ INDICATORS = (
              "% of adjacent scored pairs", 2, label="W→R and R→N (published TVR)", epoch_rule="per pair"),
     Quantity("flips_per_hour", "Flips per hour", "A-B-A where B lasts one epoch", "per hour", 2,
              label="One-epoch flips (A-B-A)", epoch_rule="single epochs", log_offset=0.1,
-             follows_fragmentation=True),
+             follows="fragmentation"),
 )
 
 # Validity indicators of each stage.
 STAGE_INDICATORS = (
     Quantity("one_epoch_bouts_percent", "One-epoch bouts of {stage}", "of complete bouts",
              "% of complete bouts", 1, label="One-epoch bouts, {stage}", epoch_rule="single epochs",
-             follows_fragmentation=True),
+             follows="fragmentation"),
     Quantity("mean_bout_minutes", "Mean bout of {stage}", "of complete bouts", "min", 2,
-             label="Mean bout, {stage}", follows_fragmentation=True),
+             label="Mean bout, {stage}", follows="fragmentation"),
     Quantity("median_bout_minutes", "Median bout of {stage}", "of complete bouts", "min", 2,
-             label="Median bout, {stage}", follows_fragmentation=True),
+             label="Median bout, {stage}", follows="fragmentation"),
 )
 # fmt: on
 

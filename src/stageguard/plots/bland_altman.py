@@ -13,8 +13,9 @@ from stageguard.base.errors import InputError, did_you_mean
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.agreement import common_scheme
 from stageguard.measures.bland_altman import BlandAltman, bland_altman
-from stageguard.measures.bouts import ScoredNight
+from stageguard.measures.bouts import ScoredNight, hypnogram_of
 from stageguard.measures.cohort import measure
+from stageguard.measures.taught import warn_of_taught
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.matching import on_epochs_of
 from stageguard.night.quantities import quantity_of
@@ -60,6 +61,7 @@ def plot_bland_altman(
     if len(several) != len(scored):
         raise InputError(f"got {len(several)} nights and {len(scored)} expert scorings, expected as many.")
     all_series = series_of(several, 1)
+    warn_of_taught(several, [[hypnogram_of(expert)] for expert in scored])
     profiles = [night.profile if isinstance(night, Decoding) else None for night in several]
     titles = names_for(names, [series.name for series in all_series], "scoring")
     title = _title(statistic)

@@ -12,6 +12,7 @@ from stageguard.base.errors import CohortError, FileFormatError, InputError, Pro
 from stageguard.base.lazy import load
 from stageguard.base.records import dataclass
 from stageguard.base.schema import Document, read_toml
+from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import StageScheme
 from stageguard.profile.fingerprint import Fingerprint
 from stageguard.profile.parts import (
@@ -26,6 +27,7 @@ from stageguard.profile.parts import (
     words_of,
 )
 from stageguard.profile.schema import KEYS, check_keys, document_of, parse_profile
+from stageguard.profile.taught import mark_of
 
 FOLDER = Path(__file__).with_name("builtin")
 
@@ -105,6 +107,8 @@ class Profile(Document):
         Errors on scored nights, by statistic, from which intervals are made.
     estimators : mapping of str to str
         Estimator of each statistic for which scored nights chose one.
+    taught_by : tuple of str
+        Marks of the nights it was fitted to, by which `was_taught_by` knows them.
     provenance : mapping
         Where the numbers come from.
 
@@ -149,6 +153,7 @@ class Profile(Document):
     fingerprint: Fingerprint | None
     intervals: Mapping[str, Any]
     estimators: Mapping[str, str]
+    taught_by: tuple[str, ...]
     provenance: Mapping[str, Any]
     # as in the document: pairs may follow from another key, and replace() must know whether they do
     _rare: tuple[tuple[str | float, ...], ...]
@@ -256,6 +261,22 @@ class Profile(Document):
         if stager is None:
             return self.cohort is None and not self.intervals
         return words_of(stager) == words_of(self.stager)
+
+    def was_taught_by(self, *scorings: Hypnogram | None) -> bool:
+        """Whether the profile was fitted to a night that has one of these scorings.
+
+        Pass the expert's scoring, and the stager's most probable stages if they are known. Unscored epochs at
+        either end do not count, and finer stages are merged. A night that was cut otherwise is not known.
+        """
+        if not self.taught_by:
+            return False
+        return any(self._mark(scoring) in self.taught_by for scoring in scorings if scoring is not None)
+
+    def _mark(self, scoring: Hypnogram) -> str | None:
+        try:
+            return mark_of(scoring.merge(self.scheme).labels)
+        except InputError:  # stages coarser than the profile's
+            return None
 
     def at_strength(self, strength: float | str | None) -> Profile:
         """Return the profile with one strength for all nights, instead of its own weight or rule.

@@ -15,6 +15,7 @@ from stageguard.night.stages import StageScheme
 from stageguard.profile import parts
 from stageguard.profile.estimators import read_estimators
 from stageguard.profile.fingerprint import read_fingerprint
+from stageguard.profile.taught import read_marks
 
 Writer = Callable[[Any, StageScheme], Any]
 
@@ -338,6 +339,15 @@ _TABLE = (
         read_estimators,
         {},
         write=lambda value, scheme: dict(value),
+        decodes=False,
+    ),
+    Key(
+        "taught_by",
+        "the nights it was fitted to or counted on: the first 16 digits of the SHA-256 of each scoring, and "
+        "of the stager's most probable stages, one signed byte per epoch; comparisons with experts "
+        "[recognise](fit.md#nights-that-taught-it) them",
+        read_marks,
+        [],
         decodes=False,
     ),
     Key("provenance", "where the numbers come from, as any TOML", parts.read_tree, {}, decodes=False),

@@ -21,8 +21,9 @@ from stageguard.measures.bouts import ScoredNight, hypnogram_before, hypnogram_o
 from stageguard.measures.cohort import CohortNight, measure_night
 from stageguard.measures.groups import METHOD as GROUPS_METHOD
 from stageguard.measures.summary import looking_like_experts
+from stageguard.measures.taught import NO_TEST, taught_words
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.night.quantities import JOINT, steered_words
+from stageguard.night.quantities import JOINT, Steering, steered_words
 from stageguard.profile.profile import Profile, as_profile
 from stageguard.report.cohort_agreement import compared_statistics
 from stageguard.report.cohort_bands import spreads_of
@@ -129,10 +130,8 @@ def _measured(name: str, night: ScoredNight, profile: Profile | None, expert: Hy
     if isinstance(night, Decoding):
         profile = night.profile
     effect = Effect.of(night) if isinstance(night, Decoding) else None
-    is_steered = isinstance(night, Decoding) and night.strength.steers
-    scorings = CohortNight(
-        name, before, hypnogram_of(night), expert, profile, is_steered=is_steered, effect=effect
-    )
+    steered = night.steered if isinstance(night, Decoding) else frozenset()
+    scorings = CohortNight(name, before, hypnogram_of(night), expert, profile, steered=steered, effect=effect)
     return cohort_row(scorings, measure_night(scorings))
 
 
@@ -165,7 +164,7 @@ def cohort_page(rows: Sequence[CohortRow], about: About) -> str:
         "n_failures": len(about.failures),
         "spreads": spreads_of(rows),
         "compared": compared_statistics(table),
-        "agreement_method": AGREEMENT_METHOD,
+        "agreement_method": f"{_taught(rows)} {AGREEMENT_METHOD}".strip(),
         "forests": pairs,
         "n_pairs_left": n_pairs_left,
         "groups_method": GROUPS_METHOD,
@@ -200,7 +199,9 @@ def _facts(rows: Sequence[CohortRow], groups: Mapping[str, str]) -> Iterator[str
 
 
 def _summary(rows: Sequence[CohortRow], about: About) -> Iterator[str]:
-    """Yield sentences on the nights before decoding, on remarks and on failures."""
+    """Yield sentences on nights that taught their profile, on nights before decoding, remarks, failures."""
+    if words := _taught(rows):
+        yield words
     before = [row.looks_like_experts("before") for row in rows if "before" in row.values]
     if any(one is not None for one in before):
         yield f"Before decoding: {looking_like_experts(before)}"
@@ -211,6 +212,11 @@ def _summary(rows: Sequence[CohortRow], about: About) -> Iterator[str]:
         n_failed = len(about.failures)
         listed = "is" if n_failed == 1 else "are"
         yield f"{count(n_failed, 'night')} failed and {listed} listed below the table."
+
+
+def _taught(rows: Sequence[CohortRow]) -> str:
+    """Return the first line of the comparison with experts, if nights taught their profile; else empty."""
+    return taught_words([row.taught for row in rows if "expert" in row.values], NO_TEST)
 
 
 def _tiles(rows: Sequence[CohortRow]) -> Iterator[tuple[str, str, str]]:
@@ -250,7 +256,7 @@ def _change(by_scoring: Mapping[str, float], decimals: int, unit: str = "") -> s
     return " → ".join(shown(value, decimals) + unit for value in known) or shown(float("nan"), 0)
 
 
-def _notes(rows: Sequence[CohortRow], about: About, n_steered: int) -> Iterator[str]:
+def _notes(rows: Sequence[CohortRow], about: About, n_steered: Mapping[Steering, int]) -> Iterator[str]:
     """Yield notes on how the nights were read, each once with its number of nights."""
     yield from about.notes
     if n_steered:

@@ -12,11 +12,12 @@ import numpy as np
 from stageguard.base.arrays import NAN, Floats
 from stageguard.base.records import dataclass
 from stageguard.measures.agreement import agreement
-from stageguard.measures.cohort import SCORINGS, CohortNight, CohortTable, MeasuredNight
+from stageguard.measures.cohort import SCORINGS, CohortNight, CohortTable, MeasuredNight, count_steered
+from stageguard.measures.taught import Taught
 from stageguard.measures.validity import band_at, place_in
 from stageguard.night.colours import top_down
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.night.quantities import JOINT, indicators_of, quantity_of
+from stageguard.night.quantities import JOINT, Steering, indicators_of, quantity_of
 from stageguard.night.stages import StageScheme
 from stageguard.report.cohort_methods import CohortFact
 
@@ -65,7 +66,8 @@ class CohortRow:
     kappa: Mapping[str, float]  # with the expert, by scoring
     hypnogram: str  # from `spark_code`
     unjudged: str = ""  # why the night has no joint score
-    is_steered: bool = False
+    steered: frozenset[Steering] = frozenset()
+    taught: Taught | None = None
     methods: CohortFact | None = None  # what the Methods paragraph needs, if the night was decoded
     remarks: tuple[str, ...] = ()  # what to look at
     notes: tuple[str, ...] = ()  # how the night was read and what was assumed
@@ -155,7 +157,8 @@ def cohort_row(
         kappa=kappa,
         hypnogram=spark_code(final),
         unjudged=chosen.reasons.get(JOINT.key, "" if night.profile else "no profile is recorded with it"),
-        is_steered=measured.is_steered,
+        steered=measured.steered,
+        taught=measured.taught,
         methods=_methods_of(night, values, names, final.epoch_seconds),
         remarks=(*_early(chosen.values, night), *remarks),
         notes=tuple(filter(None, (*notes, measured.lights, *assumed))),
@@ -224,4 +227,4 @@ def table_of(rows: Sequence[CohortRow]) -> CohortTable:
         for scoring, numbers in row.values.items():
             values[scoring][number, columns[row.names]] = numbers
     ids = tuple(row.id for row in rows)
-    return CohortTable(ids, names, values, sum(row.is_steered for row in rows))
+    return CohortTable(ids, names, values, count_steered(row.steered for row in rows))

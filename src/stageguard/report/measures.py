@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from stageguard.base.records import dataclass
 from stageguard.guard.decoding import Decoding
-from stageguard.measures.agreement import Agreement, agreement, common_scheme
+from stageguard.measures.agreement import Agreement, agreement, common_scheme, merged_pairs
 from stageguard.measures.bouts import cuts_of, hypnogram_before, hypnogram_of
 from stageguard.measures.estimates import Estimates, estimates_of
 from stageguard.measures.rare_events import RareEvent, rare_events
 from stageguard.measures.statistics import SleepStatistics, StatisticsOptions
+from stageguard.measures.taught import NO_TEST, taught_by, taught_words
 from stageguard.measures.validity import Validity, validity_of
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.matching import on_epochs_of
@@ -47,6 +48,7 @@ class Measured:
     agreement: tuple[Agreement, Agreement] | None  # before, after
     events: tuple[RareEvent, ...]
     estimates: Estimates
+    taught: str = ""  # the first line, if the night taught its profile and an expert scored it
 
     @property
     def columns(self) -> tuple[Scoring | ExpertScoring, ...]:
@@ -82,6 +84,7 @@ def measure(decoding: Decoding, expert: Hypnogram | None, options: StatisticsOpt
     scored = ExpertScoring(
         expert_name(expert), options.measure(expert), None if is_coarser else validity(expert)
     )
-    after = agreement(expert, decoding)
-    agreed = agreement(expert, before, pairs=after.pairs), after
-    return Measured(*columns, scored, agreed, rare_events(decoding), estimates)
+    pairs = merged_pairs(decoding.profile, expert.scheme)
+    agreed = agreement(expert, before, pairs=pairs), agreement(expert, night, pairs=pairs)
+    taught = taught_words([taught_by(decoding.profile, before, expert)], NO_TEST)
+    return Measured(*columns, scored, agreed, rare_events(decoding), estimates, taught)

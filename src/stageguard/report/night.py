@@ -214,7 +214,7 @@ def _tables(
 ) -> dict[str, Any]:
     agreed, events, statistics = measured.agreement, measured.events, measured.after.statistics
     changes, intervals = explain(decoding), tables.night_intervals(decoding, options)
-    groups = tables.statistic_groups(measured, intervals, is_steered=decoding.strength.steers)
+    groups = tables.statistic_groups(measured, intervals, decoding.steered)
     scorings = [("Before", hypnogram_before(decoding)), ("After", decoding.hypnogram)]
     if expert is not None and measured.expert is not None:
         scorings.append((measured.expert.name.capitalize(), expert))
@@ -236,7 +236,7 @@ def _tables(
         "statistic_groups": groups,
         "interval_title": tables.interval_title(intervals),
         "interval_notes": tables.interval_notes(decoding, intervals),
-        "statistic_notes": tables.statistic_notes(groups, measured.estimates),
+        "statistic_notes": tables.statistic_notes(groups, measured.estimates, decoding.steered),
         "statistic_reasons": tables.statistic_reasons(measured),
         "ledger": tables.ledger(events),
         "n_events": Counter((event.kind, event.fate) for event in events),

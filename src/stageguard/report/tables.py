@@ -13,6 +13,7 @@ from stageguard.base.records import dataclass
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.agreement import Agreement
 from stageguard.measures.bouts import pair_counts
+from stageguard.measures.cohort import count_steered
 from stageguard.measures.estimates import Estimates
 from stageguard.measures.intervals import Intervals, intervals, is_foreign, origin_of
 from stageguard.measures.rare_events import RareEvent
@@ -26,6 +27,7 @@ from stageguard.night.quantities import (
     STAGE_INDICATORS,
     STEERED_MARK,
     Quantity,
+    Steering,
     quantity_of,
     steered_words,
 )
@@ -219,14 +221,14 @@ def minimum_words(measured: Measured) -> Iterator[str]:
 
 
 def statistic_groups(
-    measured: Measured, intervals: Intervals | None, *, is_steered: bool
+    measured: Measured, intervals: Intervals | None, steered: frozenset[Steering]
 ) -> dict[str, list[Row]]:
     """Return rows by heading: the whole night, measures of each stage, and expectations by probabilities."""
 
     def row(quantity: Quantity, name: str, key: str, values: Sequence[float]) -> Row:
         interval = _interval(intervals, key, quantity.decimals)
         flag = "early" * any(map(quantity.is_early, values))
-        flag = STEERED_MARK if is_steered and quantity.follows_fragmentation else flag
+        flag = STEERED_MARK if quantity.follows in steered else flag
         return Row(name, quantity.decimals, *values, unit=quantity.unit, interval=interval, flag=flag)
 
     columns = [column.statistics for column in measured.columns]
@@ -250,13 +252,15 @@ def statistic_groups(
     return groups
 
 
-def statistic_notes(groups: Mapping[str, Sequence[Row]], estimates: Estimates) -> Iterator[str]:
+def statistic_notes(
+    groups: Mapping[str, Sequence[Row]], estimates: Estimates, steered: frozenset[Steering]
+) -> Iterator[str]:
     """Yield notes on the flags of rows and on the expectations."""
     flags = {row.flag for rows in groups.values() for row in rows}
     if "early" in flags:
         yield f"{EARLY_WORDS[0].upper()}{EARLY_WORDS[1:]}."
     if STEERED_MARK in flags:
-        yield f"{steered_words(1)}."
+        yield f"{steered_words(count_steered([steered]))}."
     yield (
         "Expected by probabilities: sums of the stager's own before, of the posterior at this night's "
         "strength after. They never alter the stages, on which all other rows are counted."

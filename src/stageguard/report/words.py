@@ -48,6 +48,8 @@ def headline(decoding: Decoding) -> str:
 
 def summary(decoding: Decoding, measured: Measured) -> Iterator[str]:
     """Yield sentences on why and how much was changed, and how the result compares."""
+    if measured.taught:
+        yield measured.taught
     yield verdict(decoding, measured)
     yield f"{_why(decoding)} {_how_much(decoding)}"
     yield from unscored_words(decoding)

@@ -45,6 +45,7 @@ from stageguard.cli.terminal import (
 )
 from stageguard.measures.agreement import Agreement, agreement, merged_pairs
 from stageguard.measures.summary import shown
+from stageguard.measures.taught import NO_TEST, Taught, taught_by, taught_words
 from stageguard.night.align import align as align_nights
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import StageScheme
@@ -120,11 +121,13 @@ class ComparedNight:
     expert: Path
     agreement: dict[str, Agreement]
     notes: tuple[str, ...]
+    taught: Taught | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types, apart from paths and messages."""
         by_kind = {kind: agreement.to_dict() for kind, agreement in self.agreement.items()}
-        return {"expert": self.expert, "agreement": by_kind, "notes": self.notes}
+        taught = {} if self.taught is None else {"taught": taught_words([self.taught], NO_TEST)}
+        return {"expert": self.expert, "agreement": by_kind, "notes": self.notes} | taught
 
 
 def compare_night(
@@ -140,13 +143,15 @@ def compare_night(
         refuse_guess(night.path, scored.final, expert, "--epoch-seconds")
     kinds = {"argmax": scored.before, "guard" if scored.before is not None else "scored": scored.after}
     scorings = {kind: stages for kind, stages in kinds.items() if stages is not None}
+    is_decoded = scored.before is not None and scored.after is not None
+    taught = taught_by(scored.profile, scored.before, expert) if is_decoded else None
     if align:
         expert, scorings = _aligned(expert, scorings, [path.name, night.path.name])
     by_kind = {}
     for kind, stages in scorings.items():
         coarser = min((expert.scheme, stages.scheme), key=lambda scheme: scheme.n_stages)
         by_kind[kind] = agreement(expert, stages, pairs=uncommon_pairs(scored.profile, coarser))
-    return ComparedNight(path, by_kind, scored.notes)
+    return ComparedNight(path, by_kind, scored.notes, taught)
 
 
 def _aligned(
@@ -201,6 +206,8 @@ def print_comparison(outcomes: Sequence[Outcome[ComparedNight]]) -> None:
     out = console()
     experts = list(dict.fromkeys(outcome.result.expert for outcome in outcomes))
     whose = one_line(experts[0]) if len(experts) == 1 else f"{len(experts)} expert scorings"
+    if words := taught_words([outcome.result.taught for outcome in outcomes], NO_TEST):
+        out.print(words, style="bold")
     out.print(f"Agreement with {whose}, over the epochs both scored")
     columns: dict[str, list[Agreement]] = {}
     if len(scorings) <= FEW:

@@ -36,7 +36,7 @@ from stageguard.cli.scored_files import (
     read_options,
 )
 from stageguard.cli.table_inputs import with_table_nights
-from stageguard.cli.terminal import console, one_line, print_json, print_list
+from stageguard.cli.terminal import console, count, one_line, print_json, print_list
 from stageguard.formats.cohort_files import (
     Cohort,
     Facts,
@@ -46,7 +46,7 @@ from stageguard.formats.cohort_files import (
     write_cohort,
 )
 from stageguard.formats.companions import ListedNight, read_column, read_groups
-from stageguard.measures.architecture import METHOD as ERRORS_METHOD
+from stageguard.formats.density import listed
 from stageguard.measures.architecture import Errors, architecture_errors, night_errors
 from stageguard.measures.cohort import MeasuredNight, cohort_table
 from stageguard.measures.groups import METHOD, GroupDifference, group_differences
@@ -149,6 +149,8 @@ def stats(
             )
         failed = [outcome.error for outcome in outcomes if outcome.error is not None]
         design = None if scored is None else covariates
+        if scored is not None:
+            _refuse_taught(nights)
         result.cohort, untested = _cohort(nights, measuring, groups, failed, design)
         result.notes += [untested] if untested else []
         listed = any(night.scoring not in (None, night.path) for night in inputs.nights)
@@ -193,7 +195,8 @@ class StatsNight:
             "epochs_changed": facts.epochs_changed,
             "rem_latency_estimator": facts.rem_latency_estimator,
             "early_rem_kept_minutes": facts.early_rem_kept_minutes,
-            "steered": self.measured.is_steered,
+            "taught": self.measured.taught is not None,
+            "steered": sorted(self.measured.steered),
             "lights": self.measured.lights,
         }
         content |= {scoring: dict(each.values) for scoring, each in measures.items()}
@@ -238,7 +241,9 @@ class CohortResult:
             content["estimates_method"] = POWERED_METHOD
         if self.cohort is not None and self.cohort.errors:
             content["errors"] = [each.to_dict() for each in self.cohort.errors]
-            content["errors_method"] = ERRORS_METHOD
+            content["errors_method"] = self.cohort.errors_method
+        if self.cohort is not None and self.cohort.taught:
+            content["taught"] = self.cohort.taught
         return content | {"notes": self.notes, "outputs": self.written}
 
 
@@ -294,6 +299,17 @@ def _covariates(
     return {name: read_column(by, name) for name in columns if by is not None}
 
 
+def _refuse_taught(nights: Sequence[StatsNight]) -> None:
+    """Refuse to correct unscored nights by errors on nights that taught the profile: those are too small."""
+    taught = [night.id for night in nights if night.measured.taught is not None]
+    if taught:
+        raise InputError(
+            f"{count(len(taught), 'scored night')} taught the profile ({listed(taught, 3)}), expected none: "
+            "errors there are too small to correct other nights by. Decode with another profile, or leave "
+            "their scorings out."
+        )
+
+
 def _cohort(
     nights: Sequence[StatsNight],
     measuring: StatisticsOptions,
@@ -329,7 +345,9 @@ def _cohort(
     sources = {night.id: night.source for night in nights}
     measured, facts = [night.measured for night in nights], [night.facts for night in nights]
     errors, untested = architecture_errors(
-        {night.id: night.errors for night in nights if night.errors is not None}, subjects
+        {night.id: night.errors for night in nights if night.errors is not None},
+        subjects,
+        is_test=not any(night.measured.taught for night in nights),
     )
     return Cohort(measured, facts, made, measuring, differences, estimates, errors, sources), untested
 
@@ -378,6 +396,8 @@ def print_stats(result: CohortResult) -> None:
     if cohort is None:
         return
     out = console()
+    if cohort.taught:
+        out.print(cohort.taught, style="bold")
     if len(cohort.nights) == 1:
         print_one(cohort, out)
     else:
@@ -385,7 +405,7 @@ def print_stats(result: CohortResult) -> None:
             print_nights(cohort.table, out)
         print_means(cohort.table, out)
         if cohort.errors:
-            print_errors(cohort.errors, out)
+            print_errors(cohort, out)
     if cohort.differences:
         print_groups(cohort.table, cohort.differences, out)
     if cohort.estimates:

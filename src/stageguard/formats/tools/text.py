@@ -63,8 +63,9 @@ from stageguard.formats.tables.timing import (
 from stageguard.formats.tools.arrays import load_plain
 from stageguard.formats.tools.visbrain import description
 from stageguard.guard.effect import Effect
-from stageguard.guard.strength import STEERING
+from stageguard.guard.strength import steered_by
 from stageguard.measures.estimates import Estimates
+from stageguard.night.quantities import STEERED_BY
 from stageguard.night.stages import UNSCORED_NAME, StageScheme, canonical_name
 from stageguard.profile.profile import Profile
 
@@ -296,8 +297,10 @@ def _recorded(path: Path, n_rows: int) -> tuple[Profile, datetime | None, Record
         profile = recorded_profile(sidecar, record["profile"])
         measured = record.get("measured")  # missing if the output was written by `save`
         estimates = None if measured is None else Estimates.from_dict(measured["estimates"])
-        is_steered = record["strength"]["step"] in STEERING
-        recorded = Recorded(estimates, is_steered, Effect.from_record(record))
+        steps_only = steered_by(record["strength"]["step"], 0.0, None)  # of an earlier version
+        told = record.get("steered", steps_only)
+        steered = frozenset(what for what in STEERED_BY if what in told)
+        recorded = Recorded(estimates, steered, Effect.from_record(record))
         return profile, None if start is None else datetime.fromisoformat(start), recorded
     except FileFormatError:
         raise
