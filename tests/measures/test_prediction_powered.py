@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 import stageguard as sg
 from small import refusal
 from stageguard.measures.cohort import CohortTable
-from stageguard.measures.prediction_powered import MIN_SCORED, MOST_WIDER, Units, _fits, cohort_estimates
+from stageguard.measures.powered_fit import MIN_RESAMPLED, MIN_SCORED, Units, fits
+from stageguard.measures.prediction_powered import MOST_WIDER, cohort_estimates
 
 NAN = float("nan")
 
@@ -42,7 +44,7 @@ def test_estimate_and_error_of_a_mean_are_the_closed_forms_of_ppi(weight):
     result = sg.prediction_powered(expert, automatic, weight=weight)
     assert result.estimate == pytest.approx(mean)
     units = Units(np.r_[y, [NAN] * n_unscored], np.r_[f[:n], [NAN] * n_unscored], f, NAN * f, (n, n_unscored))
-    powered, _ = _fits("mean", units, np.ones((1, len(f))), weight)
+    powered, _ = fits("mean", units, np.ones((1, len(f))), weight)
     assert powered.error[0] ** 2 == pytest.approx(variance)
 
 
@@ -97,12 +99,12 @@ def test_the_error_of_a_difference_is_welchs_and_that_of_a_correlation_fishers()
     y = rng.normal(size=400)
     sizes = (200, 0, 200, 0)
     ones = np.ones((1, 400))
-    _, scored = _fits("difference", Units(y, y, y, NAN * y, sizes), ones, None)
+    _, scored = fits("difference", Units(y, y, y, NAN * y, sizes), ones, None)
     assert scored.error[0] ** 2 == pytest.approx(
         np.var(y[:200], ddof=1) / 200 + np.var(y[200:], ddof=1) / 200
     )
     x = 0.5 * y + rng.normal(size=400)
-    _, scored = _fits("correlation", Units(y, y, y, x, (400, 0)), ones, None)
+    _, scored = fits("correlation", Units(y, y, y, x, (400, 0)), ones, None)
     assert scored.estimate[0] == pytest.approx(np.arctanh(np.corrcoef(x, y)[0, 1]))
     assert scored.error[0] == pytest.approx(1 / math.sqrt(397), rel=0.1)  # Fisher's, for normal values
 
@@ -177,7 +179,7 @@ def test_a_stager_that_knows_nothing_does_not_widen():
     rng = np.random.default_rng(10)
     said = set()
     for seed in range(25):
-        expert, automatic, _ = made(rng, n_scored=6, noise=50)
+        expert, automatic, _ = made(rng, n_scored=10, noise=50)
         found = sg.prediction_powered(expert, automatic, n_resamples=499, seed=seed)
         assert found.width_ratio <= MOST_WIDER
         if found.reason:
@@ -287,3 +289,50 @@ def test_nights_of_two_automatic_scorings_are_refused():
     with pytest.raises(sg.InputError) as error:
         cohort_estimates(own, {"n0"})
     refusal(error, "some nights are decoded and others are not")
+
+
+SIX = {"n0": 14.0, "n1": 15.0, "n2": 15.0, "n3": 15.0, "n4": 16.0, "n5": 41.0}  # awakenings
+
+
+@pytest.mark.parametrize("n_more", [0, 30])
+def test_fewer_than_ten_people_get_a_t_interval(n_more):
+    """Resamples of six people repeat one of them so often that a studentised interval has no bounds."""
+    automatic = {f"n{i}": 20.0 + i % 7 for i in range(6 + n_more)}
+    found = sg.prediction_powered(SIX, automatic)
+    values = np.array([*SIX.values()])
+    interval = stats.ttest_1samp(values, 0.0).confidence_interval(0.95)
+    assert (found.scored_low, found.scored_high) == pytest.approx((interval.low, interval.high), rel=1e-9)
+    assert found.high - found.low < values.max()
+
+
+def test_few_people_of_two_groups_get_welchs_interval():
+    rng = np.random.default_rng(0)
+    values = {f"n{i}": float(value) for i, value in enumerate(rng.normal(60, 20, 13))}
+    groups = {name: "a" if i < 6 else "b" for i, name in enumerate(values)}
+    found = sg.prediction_powered(values, values, groups=groups)
+    a, b = (np.array([value for name, value in values.items() if groups[name] == each]) for each in "ab")
+    interval = stats.ttest_ind(a, b, equal_var=False).confidence_interval(0.95)
+    assert (found.scored_low, found.scored_high) == pytest.approx((interval.low, interval.high), rel=1e-6)
+
+
+@given(
+    st.lists(st.integers(0, 300), min_size=5, max_size=14),
+    st.lists(st.integers(0, 300), min_size=1, max_size=30),
+)
+@settings(max_examples=60)
+def test_an_interval_wider_than_the_numbers_says_so(scored, unscored):
+    """Independent oracle: the highest less the lowest of all numbers that went in."""
+    numbers = [*scored, *unscored]
+    automatic = {f"n{i}": float(value) for i, value in enumerate(numbers)}
+    expert = {f"n{i}": float(value) + 2.0 for i, value in enumerate(scored)}
+    found = sg.prediction_powered(expert, automatic, n_resamples=199)
+    span = max(*expert.values(), *automatic.values()) - min(*expert.values(), *automatic.values())
+    assert ("wider than the numbers" in found.reason) == (found.high - found.low > span)
+
+
+def test_ten_people_are_resampled():
+    rng = np.random.default_rng(1)
+    values = {f"n{i}": float(value) for i, value in enumerate(rng.lognormal(3, 1, MIN_RESAMPLED))}
+    found = sg.prediction_powered(values, values)
+    above, below = found.high - found.estimate, found.estimate - found.low
+    assert above != pytest.approx(below, rel=0.01)  # as no t interval is

@@ -400,3 +400,10 @@ def test_what_is_shown_says_whether_the_study_is_finished(n_more, tmp_path, monk
 def test_nothing_is_not_zero():
     assert np.isnan(estimate({}).mean)
     assert np.isnan(paired({}, {}).p)
+
+
+def test_fewer_than_ten_subjects_have_a_t_interval():
+    numbers = [1.0, 2.0, 4.0, 9.0]
+    wanted = stats.ttest_1samp(numbers, 0.0).confidence_interval(0.95)
+    assert bootstrap_interval(numbers) == pytest.approx((wanted.low, wanted.high))
+    assert np.isnan(bootstrap_interval([1.0])).all()

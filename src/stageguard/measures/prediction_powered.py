@@ -13,34 +13,39 @@ little. Lambda in PPI++ (Angelopoulos, Duchi & Zrnic 2023) is this one times the
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from itertools import combinations
-from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
 from stageguard.base import checks
-from stageguard.base.arrays import NAN, Floats
+from stageguard.base.arrays import NAN
 from stageguard.base.errors import InputError
 from stageguard.base.records import dataclass
 from stageguard.measures.cohort import CohortTable
 from stageguard.measures.groups import levels_of, subject_means, subjects_of
+from stageguard.measures.powered_fit import (
+    KINDS,
+    MIN_RESAMPLED,
+    Kind,
+    Units,
+    fits,
+    resampled_intervals,
+    span,
+    t_interval,
+)
 
 METHOD = (
     "Prediction-powered (PPI++, Angelopoulos, Duchi & Zrnic 2023): the experts' value of the scored nights, "
     "corrected by lambda times what the automatic scoring says of all nights less what it says of the scored "
     "ones. Lambda minimises the variance, within 0 (scored nights alone) and 1. Intervals by a studentised "
-    "bootstrap over subjects, where subjects are named, else over nights; correlations on Fisher's scale. "
-    "They hold whatever the bias of the automatic scoring, if the scored nights were picked at random. "
-    "Nothing is corrected for the number of comparisons."
+    "bootstrap over subjects, where subjects are named, else over nights; where fewer than ten scored "
+    "subjects of a group have the number, by Student's t; correlations on Fisher's scale. They hold whatever "
+    "the bias of the automatic scoring, if the scored nights were picked at random. Nothing is corrected for "
+    "the number of comparisons."
 )
-MIN_SCORED = 5  # subjects per group: with fewer, too many resamples repeat a single one
 MOST_WIDER = 1.05  # times the interval of the scored nights alone, which are taken if it is wider
 N_RESAMPLES = 1999
-_MOST_NUMBERS = 1_000_000  # that one array of resamples may hold
-
-Kind = Literal["mean", "difference", "correlation"]
-_KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +220,7 @@ def cohort_estimates(
             estimates.append(CohortEstimate(measure, first, second, covariate, result))
     if withheld and len(withheld) == len(estimates):
         raise withheld[0]
-    return tuple(sorted(estimates, key=lambda each: _KINDS.index(each.result.kind)))
+    return tuple(sorted(estimates, key=lambda each: KINDS.index(each.result.kind)))
 
 
 def _automatic_scoring(table: CohortTable) -> str:
@@ -227,36 +232,6 @@ def _automatic_scoring(table: CohortTable) -> str:
         "some nights are decoded and others are not, expected one automatic scoring of all nights. Decode "
         "all of them, or name their probabilities alone."
     )
-
-
-class Units(NamedTuple):
-    """Subjects in the order of their strata: in each group the scored ones, then the others."""
-
-    expert: Floats  # (n_units,) NaN where unscored, or where the statistic does not exist
-    scored: Floats  # (n_units,) the automatic value of the scored nights, NaN where unscored
-    all: Floats  # (n_units,) the automatic value of all nights
-    covariate: Floats
-    sizes: tuple[int, ...]  # of the strata
-    groups: tuple[str, ...] = ("",)
-
-    @property
-    def n_scored(self) -> int:
-        """Subjects with a scored night."""
-        return sum(self.sizes[::2])
-
-    @property
-    def n_unscored(self) -> int:
-        """The other subjects."""
-        return sum(self.sizes[1::2])
-
-    def shortage(self) -> str:
-        """Return which group has too few scored subjects; empty if all have enough."""
-        for group, n_scored in zip(self.groups, self.sizes[::2], strict=True):
-            if n_scored < MIN_SCORED:
-                who = "subject is" if n_scored == 1 else "subjects are"
-                where = f" in group {group!r}" if group else ""
-                return f"{n_scored} {who} scored by an expert{where}, expected {MIN_SCORED} or more."
-        return ""
 
 
 class TooFewScored(InputError):
@@ -318,14 +293,6 @@ def _units(
     )
 
 
-class Fit(NamedTuple):
-    """One estimate per resample, its standard error and the weight it was made with."""
-
-    estimate: Floats
-    error: Floats
-    weight: Floats
-
-
 def _estimate(
     kind: Kind,
     units: Units,
@@ -334,22 +301,17 @@ def _estimate(
     n_resamples: int,
     rng: np.random.Generator,
 ) -> PredictionPowered:
-    own, own_scored = _fits(kind, units, np.ones((1, len(units.all))), weight)
-    n_rows = max(1, _MOST_NUMBERS // max(1, len(units.all)))
-    resampled = []
-    for start in range(0, n_resamples, n_rows):
-        drawn = _resamples(units.sizes, min(n_rows, n_resamples - start), rng)
-        resampled.append(_fits(kind, units, drawn, weight))
-    powered, scored = (
-        _interval(kind, mine, [pair[which] for pair in resampled], confidence)
-        for which, mine in enumerate((own, own_scored))
-    )
+    both = fits(kind, units, np.ones((1, len(units.all))), weight)
+    if min(units.known) < MIN_RESAMPLED:
+        powered, scored = (t_interval(kind, own, units, confidence) for own in both)
+    else:
+        powered, scored = resampled_intervals(kind, both, units, weight, confidence, n_resamples, rng)
+    own = both[0]
     chosen, reason = float(own.weight[0]), ""
     too_wide = not powered[2] - powered[1] <= MOST_WIDER * (scored[2] - scored[1])
     if not math.isfinite(scored[2] - scored[1]):
         powered, chosen = scored, 0.0
-        n_known = int(np.count_nonzero(~np.isnan(units.expert)))
-        reason = f"too few scored subjects have it ({n_known}), or they hardly differ"
+        reason = f"too few scored subjects have it ({sum(units.known)}), or they hardly differ"
     elif np.array_equal(units.scored, units.all, equal_nan=True):
         reason = "no night is unscored"
     elif weight is None and too_wide:
@@ -360,104 +322,7 @@ def _estimate(
     elif weight is None and chosen == 0.0:
         powered = scored
         reason = "the automatic nights do not follow the scored ones: scored nights alone"
+    if powered[2] - powered[1] > span(kind, units):
+        wide = "the interval is wider than the numbers it is of: too few people, or one unlike the others"
+        reason = f"{reason}; {wide}" if reason else wide
     return PredictionPowered(kind, *powered, chosen, units.n_scored, units.n_unscored, *scored, reason)
-
-
-def _resamples(sizes: Sequence[int], n: int, rng: np.random.Generator) -> Floats:
-    """Draw subjects with replacement within each stratum; return how often each was drawn, (n, n_units)."""
-    counts = []
-    for size in sizes:
-        picked = rng.integers(0, size, size=(n, size)) if size else np.empty((n, 0), dtype=np.int64)
-        flat = np.bincount((picked + size * np.arange(n)[:, None]).ravel(), minlength=n * size)
-        counts.append(flat.reshape(n, size))
-    return np.hstack(counts).astype(np.float64)
-
-
-def _fits(kind: Kind, units: Units, counts: Floats, weight: float | None) -> tuple[Fit, Fit]:
-    """Estimate with the automatic nights and without, in every row of counts."""
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        base, from_expert = _functional(kind, units.expert, units, counts)
-        of_scored, from_scored = _functional(kind, units.scored, units, counts)
-        of_all, from_all = _functional(kind, units.all, units, counts)
-        correction, of_correction = of_all - of_scored, from_all - from_scored
-        variance, covariance, spread = (
-            _covariance(a, b, units.sizes, counts)
-            for a, b in (
-                (from_expert, from_expert),
-                (from_expert, of_correction),
-                (of_correction, of_correction),
-            )
-        )
-        if weight is None:
-            best = np.clip(-covariance / spread, 0.0, 1.0)
-            weights = np.where(np.isnan(best), 0.0, best)
-        else:
-            weights = np.full(len(counts), weight)
-        counted = np.where(weights > 0, correction, 0.0)  # NaN of weight 0 stays out
-        error = np.where(weights > 0, variance + 2 * weights * covariance + weights**2 * spread, variance)
-    powered = Fit(base + weights * counted, np.sqrt(np.maximum(error, 0.0)), weights)
-    return powered, Fit(base, np.sqrt(variance), np.zeros_like(weights))
-
-
-def _functional(kind: Kind, values: Floats, units: Units, counts: Floats) -> tuple[Floats, Floats]:
-    """Return T of the known values and each unit's influence on it, in every row of counts."""
-    if kind == "correlation":
-        return _correlation(values, units.covariate, counts)
-    if kind == "mean":
-        return _mean(values, counts)
-    is_first = np.arange(len(values)) < sum(units.sizes[:2])
-    first, of_first = _mean(np.where(is_first, values, NAN), counts)
-    second, of_second = _mean(np.where(is_first, NAN, values), counts)
-    return first - second, of_first - of_second
-
-
-def _mean(values: Floats, counts: Floats) -> tuple[Floats, Floats]:
-    known = ~np.isnan(values)
-    filled = np.where(known, values, 0.0)
-    n = counts @ known.astype(np.float64)
-    mean = counts @ filled / n
-    return mean, known * (filled - mean[:, None]) / n[:, None]
-
-
-def _correlation(values: Floats, covariate: Floats, counts: Floats) -> tuple[Floats, Floats]:
-    """Return Pearson's correlation on Fisher's scale."""
-    known = ~np.isnan(values + covariate)
-    n = counts @ known.astype(np.float64)
-    scores = []
-    for each in (values, covariate):
-        filled = np.where(known, each, 0.0)
-        centred = known * (filled - (counts @ filled / n)[:, None])
-        scores.append(centred / np.sqrt(np.einsum("ij,ij,ij->i", counts, centred, centred) / n)[:, None])
-    x, y = scores
-    r = np.clip(np.einsum("ij,ij,ij->i", counts, x, y) / n, -1.0, 1.0)
-    influence = x * y - 0.5 * r[:, None] * (x**2 + y**2)
-    return np.arctanh(r), influence / ((1.0 - r**2) * n)[:, None]
-
-
-def _covariance(one: Floats, other: Floats, sizes: Sequence[int], counts: Floats) -> Floats:
-    """Return the covariance of two sums of influences, by row, summed over the independent strata."""
-    total, start = np.zeros(len(counts)), 0
-    for size in sizes:
-        part = slice(start, start + size)
-        a, b, w = one[:, part], other[:, part], counts[:, part]
-        start += size
-        if size > 1:
-            sums = np.einsum("ij,ij->i", w, a) * np.einsum("ij,ij->i", w, b)
-            total += size / (size - 1) * (np.einsum("ij,ij,ij->i", w, a, b) - sums / size)
-    return total
-
-
-def _interval(
-    kind: Kind, own: Fit, resampled: Sequence[Fit], confidence: float
-) -> tuple[float, float, float]:
-    """Return the estimate and the ends of its studentised interval, on its own scale."""
-    estimate, error = float(own.estimate[0]), float(own.error[0])
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        t = np.concatenate([(fit.estimate - estimate) / fit.error for fit in resampled])
-    rank = math.ceil((len(t) + 1) * (0.5 + confidence / 2) - 1e-9) - 1
-    # resamples that cannot be studentised count as beyond either end: np.sort puts NaN last
-    high, low = np.sort(t)[rank], -np.sort(-t)[rank]
-    ends = estimate, estimate - error * float(high), estimate - error * float(low)
-    if kind == "correlation":
-        ends = math.tanh(ends[0]), math.tanh(ends[1]), math.tanh(ends[2])
-    return ends if math.isfinite(ends[2] - ends[1]) else (ends[0], NAN, NAN)
