@@ -227,6 +227,20 @@ def test_statistics_stand_beside_their_bands(scorer, night):
         assert scorer.page.locator("#sheet-indicators svg.band").first.get_attribute("aria-label") is not None
 
 
+def test_the_page_says_that_it_loads(scorer, night):
+    with served(night) as server:
+        page, held = scorer.page, []
+        page.route("**/api/nights/0", lambda route: held.append(route))
+        page.goto(server.url)
+        page.wait_for_selector("#loading:has-text('Loading night …')")
+        assert page.get_attribute("#desk", "aria-busy") == "true"
+        page.get_by_text("Undo").click(force=True)  # of no night: nothing happens, and no script fails
+        held[0].continue_()
+        page.wait_for_selector("#loading", state="hidden")
+        page.wait_for_selector("body[data-ready][data-revision]")
+        assert page.get_attribute("#desk", "aria-busy") == "false"
+
+
 def test_help_lists_the_keys_and_keeps_the_focus(scorer, night):
     with served(night) as server:
         page = scorer.open(server.url).page
@@ -258,6 +272,9 @@ def test_export_writes_a_new_file_and_says_where(scorer, night):
         scorer.open(server.url).press("Home", "2").at_revision(1)
         page = scorer.page
         page.get_by_role("button", name="Export").click()
+        assert page.input_value("#format") == "stageguard-tsv"
+        offered = page.locator("#format option").evaluate_all("all => all.map(one => one.value)")
+        assert "accusleepy-csv" not in offered  # it has three stages
         page.select_option("#format", "stageguard-csv")
         page.get_by_role("button", name="Write a new file").click()
         page.wait_for_function("() => document.querySelector('#exported').textContent.startsWith('Written')")
@@ -355,7 +372,7 @@ def test_blind_scoring_shows_nothing_until_revealed(scorer, night):
         assert {scorer.stage("guard"), scorer.stage("stager")} <= {*STAGES}
         assert page.is_visible("#profile")
         page.wait_for_selector("#notice:not([hidden])")
-        assert scorer.text("#notice").startswith("Cohen’s kappa of your blind scoring: ")
+        assert scorer.text("#notice") == "2 of 120 epochs scored blind: too few for kappa (at least 60)."
 
 
 def test_signals_of_the_epoch_and_its_neighbours(scorer, tmp_path):

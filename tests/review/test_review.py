@@ -284,12 +284,45 @@ def test_two_scorers_are_compared_when_the_second_is_done(tmp_path):
         for epoch, stage in enumerate(stages):
             if scorer == "ben":
                 told = wire.moving_part(review, review.now)["second_scorer"]
-                assert told == {"scorer": "anna", "scored": 80, "of": 80, "kappa": None}
+                assert told == {
+                    **{"scorer": "anna", "scored": 80, "of": 80, "both": epoch, "least": 40},
+                    **{"is_complete": False, "kappa": None},
+                }
             do(review, do="set", first=epoch, last=epoch, stage=stage)
         told = wire.moving_part(review, review.now)["second_scorer"]
         assert (told is None) == (scorer == "anna")
         desk.close()
     assert told["kappa"] == pytest.approx(cohen_kappa_score(*scores))
+
+
+@pytest.mark.parametrize(("n_scored", "is_told"), [(8, False), (39, False), (40, True)])
+def test_kappa_of_a_few_epochs_is_no_kappa(tmp_path, n_scored, is_told):
+    """Also not of a review that agrees with the guard, whose other epochs the guard decided."""
+    stages = np.random.default_rng(4).integers(0, 3, 80).tolist()
+    desk, review = open_review(tmp_path, scorer="anna")
+    do(review, do="agree", first=0, last=n_scored - 1)
+    labels = review.now.outcome.labels[:n_scored]
+    desk.close()
+    desk, review = open_review(tmp_path, scorer="ben", blind=True)
+    for epoch, stage in enumerate(stages):
+        do(review, do="set", first=epoch, last=epoch, stage=stage)
+    told = wire.moving_part(review, review.now)["second_scorer"]
+    desk.close()
+    assert {key: told[key] for key in ("scored", "of", "both", "least", "is_complete")} == {
+        **{"scored": n_scored, "of": 80, "both": n_scored, "least": 40, "is_complete": True},
+    }
+    expected = cohen_kappa_score(labels, stages[:n_scored]) if is_told else None
+    assert told["kappa"] == (pytest.approx(expected) if is_told else None)
+
+
+def test_a_blind_scoring_of_a_few_epochs_has_no_kappa(tmp_path):
+    desk, review = open_review(tmp_path, FREE, blind=True)
+    do(review, do="set", first=0, last=7, stage=0)
+    do(review, do="reveal", anyway=True)
+    do(review, do="set", first=8, last=79, stage=2)  # no longer blind
+    told = wire.worth_part(review, review.now)["agreement"]
+    assert told == {"scored": 8, "of": 80, "least": 40, "kappa": {}}
+    desk.close()
 
 
 def test_a_blind_scoring_is_compared_with_stager_and_guard(tmp_path):
@@ -298,7 +331,7 @@ def test_a_blind_scoring_is_compared_with_stager_and_guard(tmp_path):
     for epoch, stage in enumerate(stages):
         do(review, do="set", first=epoch, last=epoch, stage=stage)
     do(review, do="reveal")
-    found = wire.worth_part(review, review.now)["agreement"]
+    found = wire.worth_part(review, review.now)["agreement"]["kappa"]
     guarded = decode(review.night.density, FREE).hypnogram.labels
     assert found["guard"] == pytest.approx(cohen_kappa_score(stages, guarded))
     assert found["stager"] == pytest.approx(cohen_kappa_score(stages, review.night.argmax))

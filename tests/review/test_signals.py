@@ -62,6 +62,34 @@ def test_a_filtered_window_is_that_of_the_whole_channel_filtered(tmp_path, filte
     assert np.abs(got - expected).max() < 0.02 * expected.std()
 
 
+def test_the_scale_of_a_channel_is_that_of_the_whole_night(tmp_path):
+    """A muscle that is quiet at first and strong in 3 of 20 epochs, with one movement beyond all bounds."""
+    size = np.full(SECONDS * RATE, 10.0)
+    size[12 * 30 * RATE : 15 * 30 * RATE] = 200.0
+    noise = np.random.default_rng(0).uniform(-1, 1, SECONDS * RATE) * size
+    noise[17 * 30 * RATE : 17 * 30 * RATE + 2 * RATE] = 3000.0
+    emg = Channel("EMG chin", np.round(noise).astype("<i2"), RATE)
+    flat = Channel("EEG C4-M1", np.zeros(SECONDS * RATE, dtype="<i2"), RATE)
+    signals = NightSignals(write_edf(tmp_path / "a.edf", [emg, flat]), night())
+    unit = emg.values.max() / noise.max()  # physical units in one step
+    shown = {}
+    for first in (0, 13):
+        window = signals.window(first, 1, ["EMG chin", "EEG C4-M1"], "", Filters())
+        shown[first] = {each["name"]: (each["scale"], each["middle"]) for each in window["channels"]}
+    assert shown[0] == shown[13]
+    scale, middle = shown[0]["EMG chin"]
+    assert 190 * unit < scale < 210 * unit
+    assert abs(middle) < 5 * unit
+    assert shown[0]["EEG C4-M1"][0] > 0  # a flat channel can be drawn
+
+
+def test_a_channel_that_is_no_voltage_is_drawn_around_its_median(tmp_path):
+    oxygen = Channel("SaO2", np.full(SECONDS, 960, dtype="<i2"), 1, unit="%")
+    signals = NightSignals(write_edf(tmp_path / "a.edf", [sine("EEG C4-M1", 5), oxygen]), night())
+    (told,) = signals.window(0, 1, ["SaO2"], "", Filters())["channels"]
+    assert told["middle"] == pytest.approx(oxygen.values[0], rel=1e-6)
+
+
 def test_what_is_no_voltage_is_not_filtered(tmp_path):
     oxygen = channel("SaO2", SECONDS, 1, unit="%")
     signals = NightSignals(write_edf(tmp_path / "a.edf", [sine("EEG C4-M1", 5), oxygen]), night())

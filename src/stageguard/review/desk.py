@@ -12,7 +12,6 @@ import numpy as np
 from stageguard.base import checks
 from stageguard.base.errors import InputError, StageGuardError, error_message
 from stageguard.base.version import __version__
-from stageguard.formats.registry import formats
 from stageguard.review.journal import read_journal
 from stageguard.review.opening import AskedNight, OpenedNight, open_night
 from stageguard.review.session import Review, journal_path
@@ -98,7 +97,7 @@ class Desk:
             return self._signals[index]
 
     def overview(self) -> dict[str, Any]:
-        """Return a row per night, and the profiles and formats to choose from."""
+        """Return a row per night, and the profiles to choose from."""
         first = next((opened.night for opened in self.opened if opened is not None), None)
         return {
             "version": __version__,
@@ -106,11 +105,6 @@ class Desk:
             "blind": self.is_blind,
             "nights": [self._row(index) for index in range(len(self.asked))],
             "profiles": [] if first is None else list(first.profile_names),
-            "formats": [
-                {"name": form.name, "about": form.title, "suffix": form.written_suffix}
-                for form in formats()
-                if form.does("write")
-            ],
         }
 
     def _row(self, index: int) -> dict[str, Any]:

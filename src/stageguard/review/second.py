@@ -48,29 +48,50 @@ def kept_review(night: NightUnderReview, journal: JournalFile) -> KeptReview:
     return KeptReview(journal.scorer, same, at, same.hypnogram(labels, journal.scorer))
 
 
+def least_epochs(n_epochs: int) -> int:
+    """Return how many epochs of a night two scorings must share for kappa to be given: half of them.
+
+    Our choice: a few epochs, perhaps the difficult ones, say nothing about the agreement on a night.
+    """
+    return (n_epochs + 1) // 2
+
+
 def second_scorer(review: Review, at: Moment, *, is_complete: bool) -> dict[str, Any] | None:
     """Return another scorer who reviewed this night, and kappa between the two if this review is complete.
 
-    Of several other scorers, it is the one who has decided most epochs.
+    Of several other scorers, it is the one who has decided most epochs. Kappa is over the epochs that both
+    have decided: the others have the guard's stages in both reviews.
     """
     others = list(_others(review))
     if not others:
         return None
     other = max(others, key=lambda kept: len(kept.at.state.pins))
-    kappa = agreement(other.stages, review.reviewed(at)).kappa if is_complete else float("nan")
+    night, states = review.night, (other.at.state, at.state)
+    both, least = len(states[0].pins.keys() & states[1].pins.keys()), least_epochs(night.n_epochs)
+    kappa = float("nan")
+    if is_complete and both >= least:
+        kappa = agreement(*(night.hypnogram(pinned(night, state)) for state in states)).kappa
     return {
         "scorer": other.scorer,
-        "scored": len(other.at.state.pins),
-        "of": review.night.n_epochs,
+        "scored": len(states[0].pins),
+        "of": night.n_epochs,
+        "both": both,
+        "least": least,
+        "is_complete": is_complete,
         "kappa": None if isnan(kappa) else kappa,
     }
 
 
-def blind_agreement(review: Review, at: Moment) -> dict[str, float | None] | None:
-    """Return kappa of a revealed blind scoring with stager, guard and expert."""
+def blind_agreement(review: Review, at: Moment) -> dict[str, Any] | None:
+    """Return kappa of a revealed blind scoring with stager, guard and expert, if enough was scored blind."""
     night, state = review.night, at.state
     if not state.is_revealed:
         return None
+    n_scored, least = len(state.first_pins), least_epochs(night.n_epochs)
+    told = {"scored": n_scored, "of": night.n_epochs, "least": least}
+    if n_scored < least:
+        return told | {"kappa": {}}
+    state = replace(state, pins=state.first_pins)  # what was set after revealing is not blind
     scored = night.hypnogram(pinned(night, state), review.scorer)
     compared = {
         "stager": night.hypnogram(night.argmax),
@@ -80,7 +101,7 @@ def blind_agreement(review: Review, at: Moment) -> dict[str, float | None] | Non
     kappas = {
         name: agreement(scored, scoring).kappa for name, scoring in compared.items() if scoring is not None
     }
-    return {name: None if isnan(kappa) else kappa for name, kappa in kappas.items()}
+    return told | {"kappa": {name: None if isnan(kappa) else kappa for name, kappa in kappas.items()}}
 
 
 def _others(review: Review) -> Iterator[KeptReview]:

@@ -9,7 +9,7 @@ from typing import Any
 from stageguard.base import checks
 from stageguard.base.errors import InputError, PinError
 from stageguard.base.files import file_error
-from stageguard.formats.convert import Written, save
+from stageguard.formats.convert import Written, formats_for, save
 from stageguard.formats.file_format import FileFormat
 from stageguard.formats.outputs import (
     OWN_FORMAT,
@@ -17,6 +17,7 @@ from stageguard.formats.outputs import (
     write_decoding,
 )
 from stageguard.formats.registry import named
+from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.review.head import check_exports, check_head, head_of
 from stageguard.review.journal import REVIEW_SUFFIX, Journal, now
@@ -98,9 +99,27 @@ class Review:
         labels = pinned(self.night, at.state) if at.state.is_blind else at.outcome.labels
         return self.night.hypnogram(labels, self.scorer)
 
+    @property
+    def formats(self) -> tuple[FileFormat, ...]:
+        """The formats in which the night can be exported now; the record of a decoding comes first."""
+        if "formats" not in self.night._made:
+            self.night._made["formats"] = formats_for(self.night.hypnogram(self.night.argmax))
+        found: tuple[FileFormat, ...] = self.night._made["formats"]
+        return (named(OWN_FORMAT, "write"), *found) if self._decoding is not None else found
+
+    @property
+    def _decoding(self) -> Decoding | None:
+        """The decoding that gives the reviewed stages, if one does."""
+        at = self.now
+        return None if at.outcome.conflict is not None or at.state.is_blind else at.outcome.decoding
+
     def export(self, name: object) -> Written:
         """Write the reviewed night in a format, to a file that does not exist yet."""
         form, at = named(checks.text(name, "format"), "write"), self.now
+        if form not in self.formats:
+            stages = ", ".join(self.night.scheme.names)
+            why = f"cannot hold the stages {stages}" if form.name != OWN_FORMAT else "is for decoded nights"
+            raise InputError(f"{form.title} {why}. Choose another format.")
         if at.state.is_blind and len(at.state.pins) < self.night.n_epochs:
             raise HiddenError("a night that is scored blind can be exported when every epoch is scored.")
         stem = self.journal.path.name.removesuffix(REVIEW_SUFFIX)
@@ -112,11 +131,10 @@ class Review:
         raise file_error(self.journal.path, f"has {MOST_EXPORTS} exports beside it. Move some away.")
 
     def _write(self, path: Path, form: FileFormat) -> Written:
-        at = self.now
+        at, decoding = self.now, self._decoding
         stages = self.reviewed(at)
-        decoding = at.outcome.decoding
-        if decoding is None or at.outcome.conflict is not None or at.state.is_blind:
-            return save(stages, path, format=form.name)  # these stages are not the result of a decoding
+        if decoding is None:
+            return save(stages, path, format=form.name)
         result = decoding.replaced(hypnogram=stages)
         if form.name != OWN_FORMAT:
             return save(result, path, format=form.name)

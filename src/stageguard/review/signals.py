@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +40,10 @@ COLUMNS, LOWEST_HZ, HIGHEST_HZ, ROW_HZ = 2000, 0.5, 30.0, 0.5  # of a spectrogra
 BLOCK_SAMPLES = 2**19  # of a recording, processed at a time
 WINDOWS = 8  # a column of a spectrogram is the mean of at most this many windows
 KEPT_SPECTROGRAMS = 8
+# The lane of a channel holds nearly all of the night: of pieces all over the night, its scale is the
+# 95th percentile of each piece's 99th, so that a few movements do not count.
+SCALE_PIECES, SCALE_SECONDS, SCALE_MARGIN_SECONDS = 96, 5.0, 2.0
+MOST_IN_A_PIECE, MOST_PIECES = 99.0, 95.0
 PERCENTILES = (2.0, 99.0)  # of the power, at bytes 0 and 255 of a spectrogram
 
 # Electrodes and their reference, the mastoid of the other side, as the AASM recommends.
@@ -68,6 +73,13 @@ class Filters:
         return filters
 
 
+class Scale(NamedTuple):
+    """How a channel is drawn: its middle, and the distance from there to the edge of its lane."""
+
+    middle: float
+    scale: float
+
+
 class NightSignals:
     """A recording, aligned with a night."""
 
@@ -84,7 +96,8 @@ class NightSignals:
         pairs = {name: pair for name, (_, pair) in derived.items()}
         self.montages = _montages(recording, self._channels, pairs)
         self._spectrograms: dict[str, dict[str, Any]] = {}
-        self._lock = threading.Lock()
+        self._scales: dict[tuple[str, Filters], Scale] = {}
+        self._lock, self._scale_lock = threading.Lock(), threading.Lock()
 
     def window(
         self, first: int, count: int, names: Sequence[str], montage: str, filters: Filters
@@ -105,6 +118,7 @@ class NightSignals:
                     "name": name,
                     "unit": signal.unit,
                     "rate": signal.rate_hz,
+                    **self._scale(name, filters)._asdict(),
                     "values": encoded(_filtered(signal, begin, seconds, filters).astype("<f4")),
                 }
                 for name, signal in chosen.items()
@@ -113,6 +127,15 @@ class NightSignals:
             "montages": list(self.montages),
             "all_channels": list(self._channels),
         }
+
+    def _scale(self, name: str, filters: Filters) -> Scale:
+        """Return the scale of a channel over the whole night, computed once for these filters."""
+        key = name, filters
+        with self._scale_lock:  # the page asks for several windows at once
+            if key not in self._scales:
+                seconds = self._n_epochs * self._epoch_seconds
+                self._scales[key] = _scale_of(self._channels[name], self._begins, seconds, filters)
+            return self._scales[key]
 
     def spectrogram(self, channel: str | None) -> dict[str, Any]:
         """Return the power of a channel over the whole night, computed once."""
@@ -247,13 +270,30 @@ def _samples(signal: Signal, begin: float, n_samples: int) -> Floats:
     return values
 
 
-def _filtered(signal: Signal, begin: float, seconds: float, filters: Filters) -> Floats:
+def _scale_of(signal: Signal, begins: float, seconds: float, filters: Filters) -> Scale:
+    """Return the scale of a channel from pieces all over the night."""
+    n_pieces = int(max(1, min(SCALE_PIECES, seconds // SCALE_SECONDS)))
+    starts = begins + (np.arange(n_pieces) + 0.5) * seconds / n_pieces - SCALE_SECONDS / 2
+    cut = [_filtered(signal, at, SCALE_SECONDS, filters, SCALE_MARGIN_SECONDS) for at in starts.tolist()]
+    pieces = [piece[np.isfinite(piece)] for piece in cut]
+    pieces = [piece for piece in pieces if len(piece)]
+    if not pieces:
+        return Scale(0.0, 1.0)
+    middle = float(np.median(np.concatenate(pieces)))
+    sizes = [np.percentile(np.abs(piece - middle), MOST_IN_A_PIECE) for piece in pieces]
+    scale = float(np.percentile(sizes, MOST_PIECES)) or float(np.max(sizes))
+    return Scale(middle, scale if scale > 0 else 1.0)
+
+
+def _filtered(
+    signal: Signal, begin: float, seconds: float, filters: Filters, margin_seconds: float = MARGIN_SECONDS
+) -> Floats:
     """Return the samples of a window, filtered with a margin on either side."""
     n_samples = round(seconds * signal.rate_hz)
     sections = _sections(filters, signal.rate_hz) if quantity_of(signal.unit) == "voltage" else None
     if sections is None:
         return _samples(signal, begin, n_samples)
-    margin = round(MARGIN_SECONDS * signal.rate_hz)
+    margin = round(margin_seconds * signal.rate_hz)
     values = _samples(signal, begin - margin / signal.rate_hz, n_samples + 2 * margin)
     missing = ~np.isfinite(values)
     if missing.all():
@@ -269,6 +309,7 @@ def _filtered(signal: Signal, begin: float, seconds: float, filters: Filters) ->
     return np.asarray(smooth[margin : margin + n_samples])
 
 
+@lru_cache(maxsize=64)
 def _sections(filters: Filters, rate_hz: float) -> Floats | None:
     """Return second-order sections; frequencies above half the rate are ignored."""
     scipy_signal = library("scipy.signal", "filters", "review")

@@ -110,6 +110,7 @@ def moving_part(review: Review, at: Moment) -> dict[str, Any]:
         "blind": state.is_blind,
         "revealed": state.is_revealed,
         "conflict": None,
+        "formats": [{"name": form.name, "about": form.title} for form in review.formats],
         "can_undo": bool(state.done),
         "can_redo": bool(state.undone),
         "saved": {"file": str(review.journal.path), "when": review.journal.when},

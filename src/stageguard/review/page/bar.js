@@ -2,6 +2,7 @@
 
 import { get, post, ServerGone } from "./server.js";
 import { keysOf } from "./keys.js";
+import { secondScorerText } from "./sheets.js";
 import { byId, make, option, paragraph, pushButton, whenText } from "./words.js";
 
 const STRENGTHS = [0.1, 0.25, 0.5, 1, 2];
@@ -26,7 +27,7 @@ export class Bar {
 
   async load() {
     const answer = await get("/api/nights");
-    Object.assign(this, { nights: answer.nights, formats: answer.formats, profiles: answer.profiles });
+    Object.assign(this, { nights: answer.nights, profiles: answer.profiles });
     byId("scorer").textContent = answer.scorer ? `Scorer ${answer.scorer}` : "";
     const options = this.nights.map((night) => make("option", { value: night.index, disabled: night.error !== null,
       textContent: night.error === null ? night.name : `${night.name} (cannot be read)` }));
@@ -39,16 +40,28 @@ export class Bar {
 
   async choose(index) {
     const { desk } = this;
+    const entry = this.nights.find((night) => night.index === index);
     byId("night").value = String(index);
     this.showConflict(null);
     this.notice(null);
+    this.loading(`Loading ${entry.name} …`);
     try {
-      await desk.open(this.nights.find((night) => night.index === index));
+      await desk.open(entry);
       this.showConflict(desk.night.conflict);
     } catch (error) {
       if (error instanceof ServerGone && desk.night) desk.serverGone();
       else this.trouble(error.message);
     }
+    this.loading(null);
+  }
+
+  /** Say what is being loaded; null when nothing is. Without a night, its buttons do nothing. */
+  loading(text) {
+    byId("loading").hidden = !text;
+    byId("loading").textContent = text || "";
+    byId("desk").setAttribute("aria-busy", String(Boolean(text)));
+    const isThere = !text && this.desk.night !== null;
+    for (const part of document.querySelectorAll(".needs-night")) part.inert = !isThere;
   }
 
   refresh() {
@@ -133,7 +146,7 @@ export class Bar {
   }
 
   exportDialog() {
-    const select = make("select", { id: "format" }, ...(this.formats || []).map(({ name, about }) =>
+    const select = make("select", { id: "format" }, ...this.desk.night.formats.map(({ name, about }) =>
       option(name, about ? `${name}: ${about}` : name)));
     const answer = make("p", { id: "exported", role: "status" });
     const write = async () => {
@@ -164,9 +177,7 @@ export class Bar {
   finishDialog() {
     const { night } = this.desk;
     const lines = [night.saved?.file ? `Your work is saved in ${night.saved.file}.` : "Nothing was changed."];
-    if (night.second_scorer?.kappa !== null && night.second_scorer) {
-      lines.push(`Cohen’s kappa with ${night.second_scorer.scorer}: ${night.second_scorer.kappa.toFixed(2)}.`);
-    }
+    if (night.second_scorer) lines.push(secondScorerText(night.second_scorer));
     lines.push("Finishing ends the server; start stageguard review again to go on.");
     const finish = pushButton("Finish", () => this.finish(), { type: "submit", className: "main" });
     this.dialog("Finish", lines.map((text) => paragraph(text)), [finish]);

@@ -108,6 +108,7 @@ async function begin() {
   } catch (error) {
     desk.bar.trouble(error.message);
   }
+  desk.bar.loading(null);
   document.body.dataset.ready = "true";
 }
 

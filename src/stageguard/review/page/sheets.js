@@ -205,17 +205,26 @@ function factSheet(desk) {
   lines.push(...(night.early_rem || []), ...(night.settings?.assumed || []));
   lines.push(agreementText(night));
   const second = night.second_scorer;
-  if (second) {
-    const kappa = second.kappa === null ? "comes once both have scored" : second.kappa.toFixed(2);
-    lines.push(`Second scorer ${second.scorer}: ${second.scored} of ${second.of} epochs. Cohen’s kappa ${kappa}.`);
-  }
+  if (second) lines.push(secondScorerText(second));
   return [make("ul", { className: "facts" }, ...lines.filter(Boolean).map((text) => make("li", { textContent: text }))),
     paragraph(night.saved?.file ? `Saved in ${night.saved.file}` : "", "quiet")];
 }
 
+/** Return who else decided how much of the night, and kappa once it means something. */
+export function secondScorerText({ scorer, scored, of, both, least, is_complete: isComplete, kappa }) {
+  const who = `Second scorer ${scorer}: ${scored} of ${of} epochs scored`;
+  if (kappa !== null) return `${who}. Cohen’s kappa over the ${both} epochs that both scored: ${kappa.toFixed(2)}.`;
+  if (scored < least) return `${who}: too few for kappa (at least ${least}).`;
+  if (!isComplete) return `${who}. Kappa comes once you have finished.`;
+  return both < least ? `${who}, ${both} of them by both: too few for kappa (at least ${least}).` : `${who}. Kappa is not defined.`;
+}
+
 /** Return kappa of a blind scoring with stager, guard and expert; empty before it is revealed. */
 export function agreementText(night) {
-  const known = Object.entries(night.agreement || {}).filter(([, kappa]) => kappa !== null);
+  if (!night.agreement) return "";
+  const { scored, of, least, kappa: kappas } = night.agreement;
+  if (scored < least) return `${scored} of ${of} epochs scored blind: too few for kappa (at least ${least}).`;
+  const known = Object.entries(kappas).filter(([, kappa]) => kappa !== null);
   if (!known.length) return "";
   const each = known.map(([who, kappa]) => `${kappa.toFixed(2)} with the ${who}`);
   return `Cohen’s kappa of your blind scoring: ${each.join(", ")}.`;

@@ -70,7 +70,6 @@ export class Signals {
 
   forget() {
     this.blocks.clear();
-    this.automatic = new Map(); // channel -> scale, kept so that it does not jump from epoch to epoch
   }
 
   async loadSpectrogram(night) {
@@ -202,8 +201,8 @@ export class Signals {
 
   paintChannel(ctx, { channel, index, y }, box, first, last, theme, narrow) {
     const micro = TO_MICROVOLT[channel.unit];
-    const scale = micro && this.scaleAt !== null ? SCALES[this.scaleAt] / micro : this.automaticScale(channel);
-    const middle = micro ? 0 : this.middleOf(channel);
+    const scale = micro && this.scaleAt !== null ? SCALES[this.scaleAt] / micro : channel.scale; // else of the whole night
+    const { middle } = channel;
     ctx.strokeStyle = theme.ink;
     ctx.lineWidth = 0.9;
     ctx.beginPath();
@@ -221,22 +220,6 @@ export class Signals {
     ctx.font = "10px sans-serif";
     ctx.fillStyle = theme.grey;
     if (!narrow) ctx.fillText(`±${numberText(scale)} ${channel.unit || ""}`, 2, y + 8, box.x - 6);
-  }
-
-  middleOf(channel) {
-    this.automaticScale(channel);
-    return this.automatic.get(channel.name).middle;
-  }
-
-  automaticScale(channel) {
-    if (!this.automatic.has(channel.name)) {
-      const sample = Array.from(channel.values).filter(Number.isFinite).sort((a, b) => a - b);
-      const at = (share) => sample[Math.floor(share * (sample.length - 1))] ?? 0;
-      const middle = at(0.5);
-      const spread = Math.max(at(0.995) - middle, middle - at(0.005));
-      this.automatic.set(channel.name, { scale: spread > 0 ? spread : 1, middle });
-    }
-    return this.automatic.get(channel.name).scale;
   }
 }
 
