@@ -219,6 +219,7 @@ export class Desk {
   act(action) {
     if (this.gone || this.finished) {
       this.bar.notice("The server has ended; nothing can be changed any more.");
+      this.draw();
       return;
     }
     this.bar.notice(null);
@@ -244,6 +245,7 @@ export class Desk {
     if (!pins.subarray(first, last + 1).some((stage) => stage >= 0)) this.bar.notice("Nothing was set here.");
     else this.act({ do: "clear", first, last });
     this.anchor = null;
+    this.draw();
   }
 
   /** Agree with the stages as they are seen here: they then stay, whatever is decided elsewhere. */
@@ -258,6 +260,7 @@ export class Desk {
     else if (!night.pins.subarray(first, last + 1).some((stage) => stage < 0)) this.bar.notice("You have decided this already.");
     else this.act({ do: "agree", first, last, stages });
     if (next !== null) this.moveTo(next, { centre: true });
+    else this.draw();
   }
 
   chooseStrength() {
