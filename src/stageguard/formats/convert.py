@@ -18,15 +18,7 @@ from typing import Any
 import numpy as np
 
 from stageguard.base import checks
-from stageguard.base.errors import (
-    Argument,
-    FileFormatError,
-    InputError,
-    Message,
-    OutputError,
-    StageGuardError,
-    message_of,
-)
+from stageguard.base.errors import Argument, FileFormatError, InputError, Message, OutputError, message_of
 from stageguard.base.files import as_path, check_places, write_together
 from stageguard.base.records import dataclass
 from stageguard.formats import registry
@@ -124,23 +116,6 @@ def save(
         return _write(form, replace(outgoing, id=target.stem), target, overwrite=overwrite, spare=spare)
     except InputError as error:  # errors of writers name an argument of `convert`
         raise InputError(message_of(error).replace_parts(_merging_by_hand)) from None
-
-
-def formats_for(night: Hypnogram) -> tuple[FileFormat, ...]:
-    """Return the formats that can hold a scoring of these stages and epochs."""
-    scheme = night.scheme
-    every_stage = np.arange(scheme.n_stages, dtype=np.int8)
-    short = outgoing_of(replace(night, labels=every_stage))
-    return tuple(form for form in registry.formats() if form.does("write") and _can_hold(form, short))
-
-
-def _can_hold(form: FileFormat, night: Outgoing) -> bool:
-    assert form.write is not None
-    try:
-        form.write(night, Path(f"night{form.written_suffix}"))
-    except StageGuardError:
-        return False
-    return True
 
 
 def _merging_by_hand(part: object) -> object:
