@@ -36,6 +36,13 @@ def type_name(value: object) -> str:
     return cls.__name__ if package == "builtins" else f"{package}.{cls.__name__}"
 
 
+def names_columns(value: object) -> bool:
+    """Whether an object is a table whose columns have names, or a `yasa.Hypnogram` with its probabilities."""
+    if type(value) is np.ndarray or isinstance(value, list | tuple):
+        return False
+    return isinstance(value, Mapping) or any(hasattr(value, name) for name in ("columns", "coords", "proba"))
+
+
 def array_of(value: object, what: str, reader: str) -> npt.NDArray[Any]:
     """Return plain values as an array; refuse tables, whose column names NumPy ignores, and other objects.
 

@@ -102,6 +102,9 @@ SampleList = Annotated[
 ScoringFormat = Annotated[
     Text, text_option("NAME", "Who wrote the scorings, where content cannot tell: numbers-yasa, ...")
 ]
+StageColumn = Annotated[
+    Text, text_option("NAME", "Column of the stages in tables of scorings, where its name does not tell.")
+]
 SchemeName = Annotated[
     SchemeNames | None,
     Option("--scheme", help="Scheme of the hypnograms; finer stages are merged into it."),
@@ -192,6 +195,7 @@ class ScoredReading(Reading):
 
     scheme: SchemeName = None
     scoring_format: ScoringFormat = None
+    column: StageColumn = None
 
 
 @dataclass(frozen=True, slots=True)

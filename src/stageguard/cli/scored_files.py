@@ -23,7 +23,13 @@ from stageguard.formats.density import DensityOptions
 from stageguard.formats.file_format import Kind
 from stageguard.formats.hypnogram import NOTHING_RECORDED, HypnogramFile, HypnogramOptions, Recorded
 from stageguard.formats.outputs import JSON_SUFFIX, TSV_SUFFIX
-from stageguard.formats.read import is_hypnogram, read_density_file, read_hypnogram_file
+from stageguard.formats.read import (
+    column_of_stages,
+    has_column,
+    is_hypnogram,
+    read_density_file,
+    read_hypnogram_file,
+)
 from stageguard.formats.registry import formats, named
 from stageguard.guard.decode import decode
 from stageguard.guard.decoding import Decoding
@@ -59,6 +65,7 @@ class ReadOptions:
     start: datetime | None = None
     decode: bool = False  # whether to decode probabilities instead of taking only their argmax
     expert_epoch_seconds: float | None = None  # where it differs from that of the nights
+    column: str | None = None  # of the stages in tables of scorings
 
     @property
     def wanted(self) -> Wanted:
@@ -86,6 +93,7 @@ def read_options(
         reading.scoring_format,
         read_start(start),
         decode,
+        column=reading.column,
     )
 
 
@@ -139,8 +147,16 @@ def read_scored(path: Path, options: ReadOptions) -> ScoredFile:
         raise file_error(path, "is a folder, expected a file. Name the files in it.")
     refuse_special(path)
     scheme = options.scheme or (None if options.profile is None else options.profile.scheme)
-    read = _read_hypnogram if _is_scored(path, scheme, options.density.format) else _read_probabilities
-    scored = read(path, options)
+    is_scored = has_column(path, options.column) or _is_scored(path, scheme, options.density.format)
+    read = _read_hypnogram if is_scored else _read_probabilities
+    try:
+        scored = read(path, options)
+    except FileFormatError as error:
+        name = None if is_scored else column_of_stages(path)
+        if name is None:
+            raise
+        why = f"has no column named stage, but stages in {name[:40]}. Say so: "
+        raise file_error(path, why, Argument("column", name), ".") from error
     return replace(
         scored,
         before=None if scored.before is None else begun(scored.before, options.start),
@@ -171,6 +187,7 @@ def _read_hypnogram(path: Path, options: ReadOptions) -> ScoredFile:
         default_scheme=None if profile is None else profile.scheme,
         default_epoch_seconds=options.density.default_epoch_seconds,
         format=options.scoring_format or options.density.format,
+        column=options.column,
     )
     file = read_scoring(path, hypnogram_options)
     scheme = file.hypnogram.scheme if profile is None else profile.scheme
@@ -311,6 +328,7 @@ def read_expert(path: Path, night: Hypnogram, options: ReadOptions) -> Hypnogram
         default_scheme=night.scheme,
         default_epoch_seconds=night.epoch_seconds,
         format=options.scoring_format,
+        column=options.column,
     )
     file = read_scoring(path, hypnogram_options)
     if file.is_length_assumed:

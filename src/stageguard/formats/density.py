@@ -282,6 +282,9 @@ def _normalized(matrix: Floats) -> tuple[Floats, tuple[str, ...]]:
     """Divide rows by their sum if it is off 1 only by rounding; leave other rows as they are."""
     with np.errstate(invalid="ignore", over="ignore"):
         sums = matrix.sum(axis=1)
+        known = sums[~np.isnan(sums)]
+        if len(known) and (np.abs(known / 100 - 1) <= ROUNDED + EDGE).all() and np.nanmin(matrix) >= 0:
+            return matrix / sums[:, None], ("percentages: divided by their sums",)
         is_rounded = (np.abs(sums - 1) > SUM_TOLERANCE) & (np.abs(sums - 1) <= ROUNDED + EDGE)
     n_rows = int(is_rounded.sum())
     if not n_rows:
@@ -306,6 +309,8 @@ def _same_sums(matrix: Floats, names: Sequence[str]) -> tuple[Floats, tuple[str,
         note = f"{n_rows} row{'s' * (n_rows != 1)} off by {SUM_TOLERANCE:g}: divided by the sum"
         return matrix / np.where(at_edge, sums, 1.0)[:, None], (note,)
     usual = float(np.median(known))
+    if _are_percentages(matrix, sums):
+        return matrix / sums[:, None], ("rounded percentages: divided by their sums",)
     varies = np.abs(known - usual) > SUM_TOLERANCE * usual
     if len(known) > 1 and usual > 0 and not varies.any():
         return matrix / sums[:, None], (f"rows sum to {usual:.6g}: divided by their sums",)
@@ -320,6 +325,19 @@ def _same_sums(matrix: Floats, names: Sequence[str]) -> tuple[Floats, tuple[str,
             "Correct the row, or set all of it to NaN (no evidence).",
         )
     )
+
+
+def _are_percentages(matrix: Floats, sums: Floats) -> bool:
+    """Whether rows are percentages with a decimal or more, whose sums are off 100 by no more than rounding.
+
+    Whole percentages may be off by more than `SUM_TOLERANCE` allows probabilities, so they need `normalize`.
+    """
+    known = matrix[~np.isnan(sums)]
+    digits = next((n for n in (1, 2, 3) if np.allclose(known, known.round(n), rtol=0, atol=EDGE)), None)
+    if digits is None:
+        return False
+    most_off = matrix.shape[1] * 0.5 * 10.0**-digits + EDGE
+    return bool((np.abs(sums[~np.isnan(sums)] - 100) <= most_off).all())
 
 
 def _with_negative(matrix: Floats, names: Sequence[str], scored: Mask) -> tuple[Floats, tuple[str, ...]]:

@@ -16,10 +16,10 @@ from stageguard.base.errors import Argument, InputError, Message, did_you_mean, 
 from stageguard.base.files import file_error, load_json
 from stageguard.base.records import dataclass
 from stageguard.formats.density import DEFAULT_EPOCH_SECONDS, MOST_EPOCHS, settle_epoch_seconds
-from stageguard.formats.tables.delimited import as_number
+from stageguard.formats.tables.delimited import NAMELESS, as_number
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.quantities import Steering
-from stageguard.night.stages import AASM5, SCHEMES, UNSCORED_NAME, WNR3, StageScheme, canonical_name
+from stageguard.night.stages import AASM5, SCHEMES, UNSCORED_NAME, WLDR4, WNR3, StageScheme, canonical_name
 from stageguard.profile.profile import Profile
 
 if TYPE_CHECKING:
@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 
 STAGE_COLUMNS = (
     *("stage", "sleep_stage", "sleep stage", "stages", "hypnogram"),
-    *("trial_type", "description", "label", "annotation"),
+    *("stagename", "stage_name", "trial_type", "description", "label", "annotation"),
 )
+# Columns of stages by the names that people give; two of them in one table may be two scorings.
+ANY_STAGE_COLUMNS = ("hypno", "y_pred", "y_true", "pred", "prediction", "predicted")
 UNSCORED_WORDS = frozenset(
     (
         *(*MISSING_WORDS, "?", "-1", "uns", "unscored", "unknown", "undefined"),
@@ -49,6 +51,7 @@ class HypnogramOptions:
     default_scheme: StageScheme | None = None
     format: str | None = None
     default_epoch_seconds: float | None = None  # of the profile or night that the file goes with
+    column: str | None = None  # that holds the stages of a table
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +99,34 @@ class HypnogramFile:
     is_length_assumed: bool = False  # whether neither file nor caller said how long an epoch is
 
 
-def stage_column(header: Sequence[str]) -> int | None:
-    """Return the index of the column that holds stages, or None."""
+def stage_column(header: Sequence[str], column: str | None = None) -> int | None:
+    """Return the index of the column that holds stages, or None; `column` is its name if the caller knows."""
     names = [cell.casefold() for cell in header]
-    return next((names.index(name) for name in STAGE_COLUMNS if name in names), None)
+    if column is not None:
+        return names.index(column.casefold()) if column.casefold() in names else None
+    found = next((names.index(name) for name in STAGE_COLUMNS if name in names), None)
+    if found is None and len(stage_columns := _any_stage_columns(names)) == 1:
+        return stage_columns[0]
+    if found is None and len(names) == 2 and names[0] in NAMELESS and names[1] == "0":
+        return 1  # a series of pandas without a name, beside its index
+    return found
+
+
+def _any_stage_columns(names: Sequence[str]) -> list[int]:
+    return [index for index, name in enumerate(names) if name in ANY_STAGE_COLUMNS]
+
+
+def refuse_two_scorings(path: Path, header: Sequence[str]) -> None:
+    """Refuse a header with several columns that may be the stages, unless one is named after stages."""
+    found = _any_stage_columns([cell.casefold() for cell in header])
+    if len(found) > 1 and stage_column(header) is None:
+        names = [header[index] for index in found]
+        raise file_error(
+            path,
+            f"has several columns that may be stages ({', '.join(names)}). Name one: ",
+            Argument("column", names[0]),
+            ".",
+        )
 
 
 def build_hypnogram(path: Path, raw: RawHypnogram, options: HypnogramOptions) -> HypnogramFile:
@@ -250,6 +277,11 @@ NUMBERINGS: Mapping[str, Numbering] = {
         {1: "R", 2: "W", 3: "N", **dict.fromkeys((-1, 0, 4), UNSCORED_NAME)},
         "AccuSleep (1 is REM, 2 W, 3 NREM)",
         WNR3,
+    ),
+    "wav2sleep": Numbering(
+        {0: "W", 1: "Light", 2: "Deep", 3: "R", -1: UNSCORED_NAME},
+        "wav2sleep (1 is light, 2 deep, 3 REM)",
+        WLDR4,
     ),
 }
 BOAS = {**_AASM, 8: UNSCORED_NAME, -2: UNSCORED_NAME}  # 8: the recorder was unplugged

@@ -10,9 +10,9 @@ import numpy as np
 from stageguard.base.arrays import Floats, Indices
 from stageguard.base.files import file_error, open_file
 from stageguard.base.records import dataclass
-from stageguard.formats.tables.delimited import TextTable, as_number, is_number, read_delimited
+from stageguard.formats.tables.delimited import NAMELESS, TextTable, as_number, is_number, read_delimited
 from stageguard.formats.tables.one_night import is_night_column, refuse_many, refuse_runs
-from stageguard.formats.tables.row_times import NAMELESS, meaning_of, nameless_index, row_times
+from stageguard.formats.tables.row_times import meaning_of, nameless_index, row_times
 from stageguard.formats.tables.timing import TOLERANCE, Timing, read_timing, refuse_unread
 from stageguard.night.hypnodensity import Hypnodensity
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from stageguard.base import checks
-from stageguard.base.errors import Argument, FileFormatError, InputError, message_of
+from stageguard.base.errors import Argument, FileFormatError, InputError, StageGuardError, message_of
 from stageguard.base.files import faults_named, file_error
 from stageguard.formats import registry
 from stageguard.formats.density import DensityFile, DensityOptions, build_density, existing_file
@@ -22,11 +25,14 @@ from stageguard.formats.hypnogram import (
     stage_column,
 )
 from stageguard.formats.outputs import TSV_SUFFIX
-from stageguard.formats.sniffing import EDF, HEAD_BYTES, read_head
+from stageguard.formats.sniffing import EDF, HEAD_BYTES, first_lines, integers, read_head
 from stageguard.formats.tables.delimited import DELIMITERS, HEADER_SEARCH_LINES, read_text, split_line
+from stageguard.formats.tools.arrays import load_plain
+from stageguard.guard.inputs import GuardOptions
 from stageguard.night.hypnodensity import Hypnodensity
-from stageguard.night.hypnogram import Hypnogram
-from stageguard.night.stages import StageScheme, as_scheme, canonical_name
+from stageguard.night.hypnogram import NO_PROBABILITIES, Hypnogram
+from stageguard.night.stages import SCHEMES, StageScheme, as_scheme, canonical_name
+from stageguard.profile.profile import Profile
 
 
 def read_density(
@@ -137,7 +143,7 @@ def read_density_file(path: str | os.PathLike[str], options: DensityOptions) -> 
         with faults_named(path.name):
             return build_density(path, form.density(path, options), options)
     except FileFormatError:
-        if options.format is None and (form is None or form.is_general):
+        if options.format is None and (form is None or form.is_general or form.name == "npy"):
             _refuse_scoring(path)
         raise
 
@@ -152,12 +158,26 @@ def _refuse_scoring(path: Path) -> None:
             f"is EDF, expected a stager's probabilities. Stage a recording first, with a stager {stagers}; "
             f"{measured}.",
         )
+    if _is_array_of_stages(path):
+        raise file_error(path, f"holds {NO_PROBABILITIES}")
     try:
         form = registry.detect(path, "hypnogram")
-    except FileFormatError:
+    except FileFormatError as error:
+        if error.code == "ambiguous-format" and integers(read_head(path)) is not None:
+            raise file_error(path, f"holds {NO_PROBABILITIES}") from None
         return
-    if not form.does("density") and is_hypnogram(path):
-        raise file_error(path, f"holds stages ({form.title}), expected a stager's probabilities; {measured}.")
+    is_scoring = form.is_general and column_of_stages(path) is not None
+    if not form.does("density") and (is_scoring or is_hypnogram(path)):
+        raise file_error(path, f"holds {NO_PROBABILITIES}")
+
+
+def _is_array_of_stages(path: Path) -> bool:
+    """Whether a .npy file holds one whole number, or one name, per epoch."""
+    if not read_head(path).startswith(NPY):
+        return False
+    values = load_plain(path)
+    is_whole = values.dtype.kind in "fiu" and bool((values == np.rint(values)).all())
+    return values.ndim == 1 and len(values) > 0 and (is_whole or values.dtype.kind in "US")
 
 
 def read_density_object(source: Any, options: DensityOptions) -> DensityFile:
@@ -169,7 +189,35 @@ def read_density_object(source: Any, options: DensityOptions) -> DensityFile:
     try:
         return build_density(checks.type_name(source), objects.raw_density(source, options), options)
     except FileFormatError as error:
+        _refuse_stages(source)
         raise InputError(message_of(error)) from None
+
+
+def _refuse_stages(source: Any) -> None:
+    """Refuse an object with a column of stages, or a stage per epoch, where probabilities are expected."""
+    from stageguard.formats import objects
+
+    try:
+        objects.read_hypnogram_object(source, HypnogramOptions())
+    except (StageGuardError, TypeError, ValueError):
+        return
+    raise InputError(f"{checks.type_name(source)} holds {NO_PROBABILITIES}")
+
+
+def density_for(source: Any, profile: Profile, said: GuardOptions) -> Hypnodensity:
+    """Return the probabilities of a table or another tool's object, to be decoded with a profile."""
+    options = density_options(
+        None,
+        said.stages,
+        said.epoch_seconds,
+        logits=said.logits,
+        log=said.log,
+        pool_to_seconds=None,
+        normalize=False,
+    )
+    scheme = None if profile.scheme in SCHEMES.values() else profile.scheme
+    options = replace(options, default_epoch_seconds=profile.epoch_seconds, scheme=scheme)
+    return read_density_object(source, options).density
 
 
 def read_hypnogram(
@@ -178,6 +226,7 @@ def read_hypnogram(
     format: str | None = None,
     scheme: StageScheme | str | None = None,
     epoch_seconds: float | None = None,
+    column: str | None = None,
 ) -> Hypnogram:
     """Read one scored night from a file or from another library's object.
 
@@ -193,6 +242,9 @@ def read_hypnogram(
         The scheme to return; finer stages are merged into it. By default the scheme of the names.
     epoch_seconds : float, optional
         Epoch length in seconds; by default what the file says, else 30. Must not contradict the file.
+    column : str, optional
+        The column of a table that holds the stages; by default the one named stage, hypnogram, y_pred or the
+        like.
 
     Returns
     -------
@@ -212,7 +264,9 @@ def read_hypnogram(
     (['W', 'N1', 'N2', 'R'], 30.0, 'aasm5')
     """
     target = None if scheme is None else as_scheme(scheme)
-    return read_hypnogram_file(source, HypnogramOptions(target, epoch_seconds, format=format)).hypnogram
+    column = None if column is None else checks.text(column, "column")
+    options = HypnogramOptions(target, epoch_seconds, format=format, column=column)
+    return read_hypnogram_file(source, options).hypnogram
 
 
 def read_hypnogram_file(source: str | os.PathLike[str] | Any, options: HypnogramOptions) -> HypnogramFile:
@@ -244,6 +298,28 @@ def _refuse_array(path: Path) -> None:
         Argument("format", first),
         f"{known}. If it holds probabilities, use read_density.",
     )
+
+
+def has_column(path: Path, column: str | None) -> bool:
+    """Whether a text table has a column of this name; False without a name."""
+    if column is None:
+        return False
+    lines = first_lines(read_head(path))[:HEADER_SEARCH_LINES]
+    return any(
+        stage_column(split_line(line, mark), column) is not None for line in lines for mark in DELIMITERS
+    )
+
+
+def column_of_stages(path: Path) -> str | None:
+    """Return the name of the first column of a text table whose first cells are all stages, or None."""
+    lines = first_lines(read_head(path))[:HEADER_SEARCH_LINES]
+    for mark in DELIMITERS:
+        header, *rows = (split_line(line, mark) for line in lines if line.strip())
+        for column, name in enumerate(header):
+            cells = [row[column] for row in rows if len(row) == len(header)]
+            if name and cells and not is_stage(name, None) and all(map(canonical_name, cells)):
+                return name
+    return None
 
 
 def is_hypnogram(path: Path, scheme: StageScheme | None = None) -> bool:

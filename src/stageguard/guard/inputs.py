@@ -15,6 +15,7 @@ import numpy.typing as npt
 from stageguard.base import checks
 from stageguard.base.arrays import NAN, Array, Floats, Mask
 from stageguard.base.errors import Argument, InputError, Message, RowNumber, StageGuardError, message_of
+from stageguard.base.lazy import load
 from stageguard.base.records import dataclass
 from stageguard.guard import kernels as kernels_module
 from stageguard.guard.automaton import minimum_epochs
@@ -36,9 +37,9 @@ from stageguard.night.hypnodensity import (
     as_float_matrix,
     check_probabilities,
     merge_columns,
-    refuse_probabilities,
+    softmax,
 )
-from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.hypnogram import NO_PROBABILITIES, Hypnogram
 from stageguard.night.moments import Moment, epoch_at
 from stageguard.night.night import ExportableStages
 from stageguard.night.stages import StageScheme, scheme_for
@@ -191,6 +192,10 @@ def per_night(values: Any, n_nights: int, what: str) -> list[Any]:
 def read_night(night: Any, profile: Profile, options: GuardOptions) -> NightInput:
     """Return a night's matrix in the profile's stage order, not checked yet, with what was assumed."""
     assumed: list[str] = []
+    if checks.names_columns(night):
+        night = load("formats.read:density_for")(night, profile, options)
+        options = replace(options, stages=None, epoch_seconds=None, logits=False, log=False)
+        assumed += night.assumed
     if type(night) is np.ndarray and options.stages is None and options.epoch_seconds is None:
         matrix = _as_probabilities(night, profile.scheme.names, options)
         assumed += profile._once("assumed of arrays", _about_arrays, profile)
@@ -214,8 +219,11 @@ def read_night(night: Any, profile: Profile, options: GuardOptions) -> NightInpu
             assumed=assumed,
         )
     if isinstance(night, ExportableStages):
-        hint = "A hypnogram holds none." if isinstance(night, Hypnogram) else "Pass its density."
-        raise InputError(f"got a {type(night).__name__}, expected probabilities per epoch and stage. {hint}")
+        if isinstance(night, Hypnogram):
+            raise InputError(f"got a Hypnogram, which holds {NO_PROBABILITIES}")
+        raise InputError(
+            f"got a {type(night).__name__}, expected probabilities per epoch and stage. Pass its density."
+        )
     names = profile.scheme.names if options.stages is None else checks.stage_names(options.stages)
     matrix = _as_probabilities(night, names, options)
     columns, length = _about_arrays(profile)
@@ -250,20 +258,7 @@ def _as_probabilities(night: Any, names: Sequence[str], options: GuardOptions) -
     if is_plain:
         return apart(matrix)
     if options.logits:
-        refuse_probabilities(matrix)
-        top = matrix.max(axis=1, keepdims=True)  # NaN or infinite where a row has no softmax
-        wrong = ~np.isfinite(top[:, 0]) & ~np.isnan(matrix).all(axis=1)
-        if wrong.any():
-            row = int(wrong.argmax())
-            raise InputError(
-                Message(
-                    *("logits: ", RowNumber(row)),
-                    f" holds {matrix[row].tolist()}, expected finite numbers, or a whole row of NaN (no "
-                    "evidence).",
-                )
-            )
-        odds = np.exp(matrix - top)
-        return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+        return softmax(matrix)
     if np.nanmax(matrix, initial=-np.inf) > 1e-3:
         row = int(np.nanargmax(np.nanmax(matrix, axis=1)))
         raise InputError(

@@ -14,6 +14,7 @@ from stageguard.base import checks
 from stageguard.base.arrays import ROUNDING, SUM_TOLERANCE, Floats, Labels
 from stageguard.base.errors import Argument, InputError, Message, RowNumber
 from stageguard.base.records import dataclass
+from stageguard.night.hypnogram import NO_PROBABILITIES
 from stageguard.night.night import EpochTable, Exportable
 from stageguard.night.stages import StageScheme, as_scheme, canonical_name
 
@@ -157,6 +158,24 @@ def refuse_probabilities(matrix: Floats) -> None:
         )
 
 
+def softmax(matrix: Floats) -> Floats:
+    """Return the probabilities of logits; refuse rows without a softmax, and probabilities."""
+    refuse_probabilities(matrix)
+    top = matrix.max(axis=1, keepdims=True)  # NaN or infinite where a row has no softmax
+    wrong = ~np.isfinite(top[:, 0]) & ~np.isnan(matrix).all(axis=1)
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise InputError(
+            Message(
+                *("logits: ", RowNumber(row)),
+                f" holds {matrix[row].tolist()}, expected finite numbers, or a whole row of NaN (no "
+                "evidence).",
+            )
+        )
+    odds = np.exp(matrix - top)
+    return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+
+
 def explain_bad_probabilities(matrix: Floats, names: Sequence[str]) -> InputError:
     """Return the error that names the first bad row of a matrix known not to hold probabilities."""
     missing = np.isnan(matrix)
@@ -213,6 +232,9 @@ def _look_alike(values: Floats, sums: Floats) -> str:
 
 def _converted(array: npt.ArrayLike, what: str) -> Floats:
     plain = checks.array_of(array, what, "read_density")
+    if plain.ndim == 1 and len(plain) and all(isinstance(value, str) for value in plain.tolist()):
+        first = checks.shown(str(plain[0]))
+        raise InputError(f"{what} are texts such as {first}, expected numbers. These are {NO_PROBABILITIES}")
     if plain.dtype.kind == "O":
         raise InputError(
             f"{what} are Python objects, expected numbers. Convert them first: np.asarray(x, dtype=float)."
@@ -250,7 +272,7 @@ def _explain_bad_shape(matrix: Floats, n_stages: int, names: Sequence[str], what
         return InputError(f"{what} are empty (shape {shape}), expected at least one epoch.")
     expected = f"expected (epochs, {n_stages}) for {', '.join(names)}"
     if matrix.ndim == 1 and np.array_equal(matrix, np.round(matrix)):
-        hint = " These look like stage labels, which hold no probabilities."
+        hint = f" These look like {NO_PROBABILITIES}"
     elif matrix.ndim == 2 and shape[0] == n_stages:
         hint = " Stages come second: transpose it."
     elif matrix.ndim == 2 and shape[1] == 1:

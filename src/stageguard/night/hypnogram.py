@@ -17,6 +17,10 @@ from stageguard.night.night import EpochTable, ExportableStages
 from stageguard.night.stages import UNSCORED_NAME, StageScheme, as_scheme
 
 UNSCORED = -1
+NO_PROBABILITIES = (
+    "stages without probabilities, which decode needs. Stages are read by stats, check and compare, and in "
+    "Python by sg.read_hypnogram for sg.sleep_statistics."
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

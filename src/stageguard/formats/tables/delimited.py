@@ -31,6 +31,7 @@ from stageguard.night.stages import canonical_name
 DELIMITERS = ("\t", ";", ",")
 HEADER_SEARCH_LINES = 20
 MOST_COLUMNS = 10_000
+NAMELESS = ("", "unnamed: 0", "__index_level_0__")  # names that files give to an index without a name
 _SPACES = " \t\x0b\x0c\x1c\x1d\x1e\x1f"  # ASCII characters that `strip` removes
 _COMMA = re.compile(r"^([+-]?\d*),(\d+)$", re.ASCII)  # a cell that is a number with a decimal comma
 

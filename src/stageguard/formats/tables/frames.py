@@ -15,12 +15,11 @@ from stageguard.base.checks import MISSING_WORDS, type_name
 from stageguard.base.files import file_error
 from stageguard.formats.density import DensityOptions, RawDensity, Where, listed
 from stageguard.formats.hypnogram import RawHypnogram
-from stageguard.formats.tables.delimited import TextTable
+from stageguard.formats.tables.delimited import NAMELESS, TextTable
 from stageguard.formats.tables.one_night import DECODED_COLUMNS, is_night_column, refuse_many, refuse_runs
 from stageguard.formats.tables.probabilities import choose_columns, stage_of, timed_density
 from stageguard.formats.tables.row_times import (
     INDEX,
-    NAMELESS,
     Columns,
     IndexColumns,
     Meaning,

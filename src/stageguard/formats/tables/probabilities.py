@@ -21,6 +21,7 @@ from stageguard.formats.tables.delimited import (
     DELIMITERS,
     HEADER_SEARCH_LINES,
     MOST_COLUMNS,
+    NAMELESS,
     EvenRows,
     TextTable,
     cell_error,
@@ -33,7 +34,7 @@ from stageguard.formats.tables.delimited import (
     split_line,
 )
 from stageguard.formats.tables.one_night import is_night_column, refuse_many, refuse_runs
-from stageguard.formats.tables.row_times import NAMELESS, IndexColumns, meaning_of, nameless_index, row_times
+from stageguard.formats.tables.row_times import IndexColumns, meaning_of, nameless_index, row_times
 from stageguard.formats.tables.timing import RowTimes, read_timing, refuse_unread
 from stageguard.night.stages import canonical_name
 

@@ -38,7 +38,6 @@ _ROLES: dict[str, Role] = {
 _ALONE = ("sec", "secs", "seconds", "minutes", "hours")  # units that alone name a column of onsets
 _PLAIN = ("onset", "duration", "epoch")  # names that leave no doubt: seconds, or a count
 INDEX = "index"
-NAMELESS = ("", "unnamed: 0", "__index_level_0__")  # names that files give to an index without a name
 LONGEST_STEP = 120.0  # most seconds between rows whose times are hh:mm, or only ends
 MOST_EQUAL = 0.75  # if this share of steps between ends is the shortest step, longer ones may be gaps
 SHORTEST_DOUBTLESS = 2.0  # shorter steps in a column without a unit may be minutes, hours or a count

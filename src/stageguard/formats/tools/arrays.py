@@ -28,6 +28,7 @@ MOST_EXPANSION = 200  # of an array above EXPANDED_BYTES, compared with the arch
 EXPANDED_BYTES = 100_000_000
 MOST_HEADER_BYTES = 12_000  # of an array: NumPy refuses longer headers
 
+SOMNOTATE_STATES, SOMNOTATE_SECONDS = {"awake", "non-REM", "REM"}, 1.0  # its time_resolution by default
 KNOWN_KEYS = ("probabilities", "stages", "epoch_seconds", "offset_seconds", "start")
 
 
@@ -46,6 +47,8 @@ def read_npz(path: Path, options: DensityOptions) -> RawDensity:
     keys, content = _load(path, lambda archive: _known_arrays(path, archive))
     if len(keys) == 1:
         content = {"probabilities": content[keys[0]]}
+    if "probabilities" not in content and len(content) > 1:
+        return _named_columns(path, content)
     if "probabilities" not in content:
         names = listed(keys) if keys else "nothing"
         raise file_error(path, f"holds {names}. Expected one array, or an array named 'probabilities'.")
@@ -60,6 +63,24 @@ def read_npz(path: Path, options: DensityOptions) -> RawDensity:
         offset_seconds=_seconds(path, content, "offset_seconds") or 0.0,
         start=_start(path, content),
         notes=((f"arrays ignored: {listed(ignored)}",) if ignored else ()) + raw.notes,
+    )
+
+
+def _named_columns(path: Path, content: Mapping[str, Any]) -> RawDensity:
+    """Return probabilities from one array per stage, named after it, as Somnotate writes them."""
+    columns = {key: _plain(path, values, f"column {key!r}") for key, values in content.items()}
+    for key, values in columns.items():
+        if values.ndim != 1:
+            raise file_error(path, f"column {key!r} has shape {values.shape}, expected one number per epoch.")
+    if len({len(values) for values in columns.values()}) > 1:
+        raise file_error(path, "has columns of different lengths, expected one number per epoch.")
+    is_somnotate = set(columns) == SOMNOTATE_STATES
+    return RawDensity(
+        np.column_stack(list(columns.values())),
+        tuple(columns),
+        usual_seconds=SOMNOTATE_SECONDS if is_somnotate else None,
+        tool="Somnotate" if is_somnotate else "",
+        is_chosen=is_somnotate,
     )
 
 
@@ -94,6 +115,8 @@ def _known_arrays(path: Path, archive: Any) -> tuple[tuple[str, ...], dict[str, 
     """Return all keys, and the arrays with known keys, or the only array."""
     keys = tuple(archive.files)
     wanted = keys if len(keys) == 1 else [key for key in keys if key in KNOWN_KEYS]
+    if "probabilities" not in keys and len(keys) > 1 and all(map(canonical_name, keys)):
+        wanted = keys
     n_archive = path.stat().st_size
     if min((member.header_offset for member in archive.zip.infolist()), default=0) > 0:
         raise file_error(path, "has data before its archive. Are two files joined in it?")

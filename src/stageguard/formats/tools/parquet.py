@@ -19,9 +19,8 @@ from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram, stage_c
 from stageguard.formats.outgoing import Content, Outgoing
 from stageguard.formats.outputs import OWN_HEAD
 from stageguard.formats.sniffing import begins_with
-from stageguard.formats.tables.delimited import MOST_COLUMNS
+from stageguard.formats.tables.delimited import MOST_COLUMNS, NAMELESS
 from stageguard.formats.tables.frames import arrow_columns, density_of_columns, stage_table
-from stageguard.formats.tables.row_times import NAMELESS
 from stageguard.formats.tools.stageguard import stage_columns
 from stageguard.formats.tools.text import from_table
 from stageguard.night.stages import canonical_name

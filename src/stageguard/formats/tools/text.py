@@ -29,6 +29,7 @@ from stageguard.formats.hypnogram import (
     names_of,
     number_list,
     numbered_stages,
+    refuse_two_scorings,
     stage_column,
     stage_numbers,
 )
@@ -43,15 +44,19 @@ from stageguard.formats.outputs import (
 from stageguard.formats.shared_profile import recorded_profile
 from stageguard.formats.sniffing import Sniff, integers, is_number_list, is_text, read_head
 from stageguard.formats.tables.delimited import (
+    DELIMITERS,
+    HEADER_SEARCH_LINES,
+    NAMELESS,
     TextTable,
     as_number,
     cell_error,
     find_rows,
     first_filled,
+    split_line,
     text_lines,
 )
 from stageguard.formats.tables.one_night import PART_COLUMNS, is_night_column, refuse_many, refuse_runs
-from stageguard.formats.tables.row_times import INDEX, NAMELESS, Meaning, nameless_index, row_times
+from stageguard.formats.tables.row_times import INDEX, Meaning, nameless_index, row_times
 from stageguard.formats.tables.timing import (
     TIMING_COLUMNS,
     TOLERANCE,
@@ -77,21 +82,25 @@ EVENT_COLUMNS = frozenset(("trial_type", "description", "label", "annotation"))
 def read_text_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogram:
     """Read the stages of a table with a column of stages, or of text with one stage per line."""
     lines = text_lines(path)
-    table = _find_table(path, lines)
+    table = _find_table(path, lines, options)
     if table is not None:
         return from_table(path, table, options)
     number = first_filled(lines)
+    if lines[number].strip() == "0" and all(is_stage(line.strip(), None) for line in lines[number + 1 :]):
+        number += 1  # the name that pandas gives to a series without one
     first = lines[number].strip()
     is_mixed = first in DIGITS and any(canonical_name(line.strip()) in ("W", "R") for line in lines)
     if not is_mixed and not is_stage(first, options.scheme or options.default_scheme):
         raise file_error(
             path,
             f"line {number + 1} is {first[:40]!r}, expected a stage name such as W, N1, N2, N3, R, or a "
-            "header with a column named stage. Numbers are not read, since tools number stages differently.",
+            "header with a column named stage; of another name, say ",
+            Argument("column"),
+            ". Numbers are not read, since tools number stages differently.",
         )
     if len(lines) == number + 1 and canonical_name(first) in COARSE:
         raise file_error(path, f"holds {first!r} and nothing else. Was it written completely?")
-    return read_stage_lines(path)
+    return read_stage_lines(path, first=number)
 
 
 def write_text(night: Outgoing, path: Path) -> Content:
@@ -100,9 +109,19 @@ def write_text(night: Outgoing, path: Path) -> Content:
     return Content({path: "\n".join(stages.tolist()) + "\n"})
 
 
-def _find_table(path: Path, lines: Sequence[str]) -> TextTable | None:
-    """Return the table below the first line that names a column of stages, or None."""
-    return find_rows(path, lines, lambda header: stage_column(header) is not None)
+def _find_table(path: Path, lines: Sequence[str], options: HypnogramOptions) -> TextTable | None:
+    """Return the table below the first line that names the column of stages, or None."""
+    wanted = options.column
+    table = find_rows(path, lines, lambda header: stage_column(header, wanted) is not None)
+    is_list = is_stage(lines[first_filled(lines)].strip(), options.scheme or options.default_scheme)
+    if table is None and wanted is not None and not is_list:
+        there = listed(max((split_line(lines[0], mark) for mark in DELIMITERS), key=len))
+        raise file_error(path, f"has no column {wanted[:40]!r}. Columns: {there}.")
+    if table is None:
+        for line in lines[:HEADER_SEARCH_LINES]:
+            for delimiter in DELIMITERS:
+                refuse_two_scorings(path, split_line(line, delimiter))
+    return table
 
 
 def from_table(
@@ -117,11 +136,16 @@ def from_table(
     before the first row, unless this package wrote the table. `meanings` are for columns of times whose names
     do not tell.
     """
-    column = stage_column(table.header)
+    column = stage_column(table.header, options.column)
     if column is None:
+        if options.column is not None:
+            raise file_error(path, f"has no column {options.column[:40]!r}. Columns: {listed(table.header)}.")
+        refuse_two_scorings(path, table.header)
         raise file_error(
             path,
-            f"has the columns {listed(table.header)}, expected one named stage. Rename the right one.",
+            f"has the columns {listed(table.header)}, expected one named stage. Say which with ",
+            Argument("column"),
+            ".",
         )
     name = table.header[column]
     recorded = _recorded(path, len(table.rows))  # before missing rows are added as unscored
@@ -247,11 +271,14 @@ def _is_own_table(header: Sequence[str]) -> bool:
 
 
 def read_stage_lines(
-    path: Path, words: Mapping[str, str] | None = None, scheme: StageScheme | None = None
+    path: Path,
+    words: Mapping[str, str] | None = None,
+    scheme: StageScheme | None = None,
+    first: int | None = None,
 ) -> RawHypnogram:
-    """Read one stage per line; replace another tool's `words`, which are in lower case."""
+    """Read one stage per line, from line `first` on; replace another tool's `words`, in lower case."""
     lines = [line.strip() for line in text_lines(path)]
-    first = first_filled(lines)
+    first = first_filled(lines) if first is None else first
     for number, line in enumerate(lines[first:], start=first + 1):
         if not line:
             raise file_error(path, f"line {number} is empty. Write ? for an unscored epoch.")
@@ -340,7 +367,7 @@ def read_numbers(path: Path, options: HypnogramOptions, *, numbering: str) -> Ra
     lines = text_lines(path)
     first, notes = _first_number(lines)
     if as_number(lines[first]) is None:
-        table = _find_table(path, lines)
+        table = _find_table(path, lines, options)
         if table is None:
             raise file_error(
                 path,
@@ -373,7 +400,7 @@ def read_numbered_table(
     meanings: Mapping[str, Meaning] | None = None,
 ) -> RawHypnogram:
     """Return the stages of a table whose column of stages holds numbers, timed by its other columns."""
-    column = stage_column(table.header)
+    column = stage_column(table.header, options.column)
     if column is None:
         return from_table(path, table, options)  # raises the error
     codes = stage_numbers(path, table.column(column), table.lines, MISSING_WORDS)

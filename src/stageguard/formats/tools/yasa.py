@@ -49,7 +49,7 @@ from stageguard.formats.sniffing import has_columns, header_cells, is_json
 from stageguard.formats.stager_arrays import YASA, read_confidences, without_undefined
 from stageguard.formats.tables.delimited import TextTable, as_number, read_rows
 from stageguard.guard.decoding import Decoding
-from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.hypnogram import NO_PROBABILITIES, Hypnogram
 from stageguard.night.stages import AASM5, WLDR4, WNR3, WS2
 
 SCHEMES = {5: AASM5, 4: WLDR4, 3: WNR3, 2: WS2}
@@ -189,8 +189,8 @@ def density_of_yasa(source: Any, options: DensityOptions) -> RawDensity:
     if source.proba is None:
         raise file_error(
             where,
-            "has no probabilities (proba is None). YASA drops them when stages are merged or resampled: take "
-            "the hypnogram before that, or read its stages with sg.read_hypnogram.",
+            f"holds {NO_PROBABILITIES} YASA drops probabilities (proba) when stages are merged or resampled: "
+            "take the hypnogram before that.",
         )
     columns = {str(name): source.proba[name].to_numpy(dtype=np.float64) for name in source.proba.columns}
     return _density(where, columns, document_of(source))
