@@ -34,6 +34,7 @@ from stageguard.formats.outputs import (
     POSTERIOR_SUFFIXES,
     SVG_SUFFIX,
     TSV_SUFFIX,
+    is_output,
     output_paths,
     read_sidecar,
 )
@@ -365,7 +366,7 @@ def lights_of(night: Input, off: Moment | None = None, on: Moment | None = None)
 def _recorded_lights(path: Path) -> dict[str, Moment]:
     """Return the lights recorded in the sidecar of an output of `decode`."""
     sidecar = output_paths(path).sidecar
-    if not path.name.endswith((TSV_SUFFIX, JSON_SUFFIX)) or not sidecar.is_file():
+    if not is_output(path) or not sidecar.is_file():
         return {}
     try:
         options = read_sidecar(sidecar)["options"]

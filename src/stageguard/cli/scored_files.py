@@ -22,7 +22,7 @@ from stageguard.formats.companions import MOMENT_WORDS, START_WORDS, parse_momen
 from stageguard.formats.density import DensityOptions
 from stageguard.formats.file_format import Kind
 from stageguard.formats.hypnogram import NOTHING_RECORDED, HypnogramFile, HypnogramOptions, Recorded
-from stageguard.formats.outputs import JSON_SUFFIX, TSV_SUFFIX
+from stageguard.formats.outputs import TSV_SUFFIX, is_output
 from stageguard.formats.read import (
     column_of_stages,
     has_column,
@@ -370,7 +370,7 @@ def decode_night(
 
     `source` holds the probabilities of an output if they are not beside it.
     """
-    if night.name.endswith((TSV_SUFFIX, JSON_SUFFIX)):
+    if is_output(night):
         if profile is not None or options.to_dict() != DecodeOptions().to_dict():
             raise UsageError(
                 f"{night.name} records its profile and options: leave them out, or name the probabilities."

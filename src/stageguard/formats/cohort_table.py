@@ -22,7 +22,7 @@ from stageguard.base.errors import FileFormatError, Message, StageGuardError, er
 from stageguard.base.files import checked_file, file_error, open_text
 from stageguard.base.records import dataclass
 from stageguard.formats.density import MOST_EPOCHS, DensityOptions, RawDensity, build_density, listed
-from stageguard.formats.sniffing import read_head
+from stageguard.formats.sniffing import first_cells, first_lines, read_head
 from stageguard.formats.tables.delimited import (
     DELIMITERS,
     HEADER_SEARCH_LINES,
@@ -118,6 +118,15 @@ def is_parquet(path: Path) -> bool:
     return read_head(path).startswith(b"PAR1")
 
 
+def has_ids(path: Path) -> bool:
+    """Whether a table has a column of ids, and so many nights; a Parquet table always counts as one."""
+    if path.suffix.lower() in PARQUET_SUFFIXES:
+        return True
+    if path.suffix.lower() not in TEXT_DELIMITERS or not path.is_file():
+        return False
+    return any(ID in first_cells(line) for line in first_lines(read_head(path))[:HEADER_SEARCH_LINES])
+
+
 def read_nights(path: Path, options: DensityOptions) -> Iterator[NightBlock]:
     """Yield the nights of a cohort's table, a block of rows at a time.
 
@@ -170,7 +179,7 @@ def id_column(path: Path, header: Sequence[str]) -> int:
     raise file_error(
         path,
         f"has no column {ID!r} that names the night of each row. Columns: {listed(header)}.{rename} "
-        "If it is one night, name a folder for the output, not a table.",
+        "If it is one night, name a folder for the output, or a .tsv.",
     )
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base.arrays import Floats, Labels
-from stageguard.base.errors import StageGuardWarning
+from stageguard.base.errors import FileFormatError, StageGuardWarning
 from stageguard.base.files import file_error, parse_json, read_file, write_cell, write_together
 from stageguard.base.json_text import json_lines
 from stageguard.base.records import dataclass
@@ -40,6 +40,7 @@ OWN_HEAD = ("onset", "duration", "time", "stage")  # first columns of this packa
 TSV_SUFFIX = ".hypnogram.tsv"
 JSON_SUFFIX = ".hypnogram.json"
 SVG_SUFFIX = ".hypnogram.svg"
+PLAIN_SUFFIXES = (".tsv", ".json")  # of an output with a name of the caller's
 CHANGES_SUFFIX = ".changes.tsv"
 REPORT_SUFFIX = ".report.html"
 POSTERIOR_SUFFIXES = (".posterior.csv", ".posterior.json", ".draws.npz")  # table, sidecar, draws
@@ -96,12 +97,30 @@ def is_own_table(head: bytes, path: Path) -> bool:
 
 
 def output_paths(path: Path) -> WrittenFiles:
-    """Return the paths of TSV, sidecar, picture and changes for an output such as `out/night`."""
+    """Return the paths of TSV, sidecar, picture and changes for an output such as `out/night`.
+
+    An output that the caller named `night.tsv` or `night.json` keeps this name, and the others its stem.
+    """
     name = path.name
-    suffixes = (TSV_SUFFIX, JSON_SUFFIX, SVG_SUFFIX, CHANGES_SUFFIX)
+    suffixes: tuple[str, ...] = (TSV_SUFFIX, JSON_SUFFIX, SVG_SUFFIX, CHANGES_SUFFIX)
     for suffix in suffixes:
         name = name.removesuffix(suffix)
+    if name == path.name and path.suffix in PLAIN_SUFFIXES:
+        name, suffixes = path.stem, (*PLAIN_SUFFIXES, ".svg", CHANGES_SUFFIX)
     return WrittenFiles(*(path.parent / (name + suffix) for suffix in suffixes))
+
+
+def is_output(path: Path) -> bool:
+    """Whether `decode` wrote a file: by its ending, or for a plain .tsv or .json by the record in it."""
+    if path.name.endswith((TSV_SUFFIX, JSON_SUFFIX)):
+        return True
+    files = output_paths(path)
+    if path not in (files.tsv, files.sidecar) or not (files.tsv.is_file() and files.sidecar.is_file()):
+        return False
+    try:
+        return bool(read_sidecar(files.sidecar)["hypnogram"]["file"] == files.tsv.name)
+    except (FileFormatError, KeyError, TypeError):
+        return False
 
 
 def write_decoding(

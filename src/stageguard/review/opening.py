@@ -16,7 +16,7 @@ from stageguard.formats.companions import parse_moment, parse_start
 from stageguard.formats.hypnogram import HypnogramOptions
 from stageguard.formats.outputs import (
     JSON_SUFFIX,
-    TSV_SUFFIX,
+    is_output,
     output_paths,
     read_hypnogram_tsv,
     read_sidecar,
@@ -64,7 +64,7 @@ class AskedNight:
     @property
     def is_output(self) -> bool:
         """Whether the file is an output of `decode`."""
-        return self.path.name.endswith((TSV_SUFFIX, JSON_SUFFIX))
+        return is_output(self.path)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,6 +19,7 @@ from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
 from stageguard.formats.companions import by_the_list
 from stageguard.formats.outputs import (
+    PLAIN_SUFFIXES,
     WrittenFiles,
     change_row,
     changes_text,
@@ -83,7 +84,7 @@ class DecodeTask:
     @property
     def id(self) -> str:
         """The name of the night."""
-        return self.output.name
+        return self.output.stem if self.output.suffix in PLAIN_SUFFIXES else self.output.name
 
     def to_dict(self, start: datetime | None) -> dict[str, Any]:
         """Return everything that affects the result besides file and profile, in JSON types."""

@@ -26,6 +26,7 @@ from stageguard.formats.outputs import (
     WrittenFiles,
     derived_sidecar,
     describe_file,
+    is_output,
     output_paths,
     read_hypnogram_tsv,
     read_sidecar,
@@ -71,7 +72,7 @@ class Verification:
 
 def verify_output(output: Path, source: Path | None = None) -> Verification:
     """Check table, profile and input against the sidecar, then decode again and compare labels."""
-    if not output.name.endswith((TSV_SUFFIX, JSON_SUFFIX)):
+    if not is_output(output):
         raise file_error(
             output,
             f"is not an output of decode: expected a {TSV_SUFFIX} or {JSON_SUFFIX} file, or a table "

@@ -55,7 +55,7 @@ from stageguard.cli.terminal import (
     table,
 )
 from stageguard.formats.density import listed
-from stageguard.formats.outputs import output_paths
+from stageguard.formats.outputs import PLAIN_SUFFIXES, output_paths
 from stageguard.guard.decoding import CITATION, Decoding
 from stageguard.measures.summary import looking_like_experts
 from stageguard.profile.profile import Profile
@@ -66,6 +66,13 @@ from stageguard.runner.run import check_folder, run_files
 from stageguard.runner.stopping import Stopped
 
 PERCENTILES = (5, 50, 95)
+# Suffixes of files that --output may be meant for, where it names a folder.
+OTHER_FILES = frozenset(
+    (
+        *(".txt", ".edf", ".xml", ".html", ".svg", ".png", ".pdf", ".xlsx", ".npz", ".npy"),
+        *(".mat", ".h5", ".fif"),
+    )
+)
 METHODS_TEXT = "methods.md"
 
 if TYPE_CHECKING:
@@ -113,10 +120,10 @@ def decode(
     """Turn stage probabilities into physiologically plausible hypnograms.
 
     Writes NAME.hypnogram.tsv and NAME.hypnogram.json for each file, and prints what changed. A second call
-    skips nights that are already decoded. Several files with --output also give cohort.tsv, failures.tsv if
-    any failed, a Methods paragraph as methods.md, and with --strength tune the profile as
-    tuned-profile.toml. A cohort in one table with the column id is decoded to one table: --output
-    out.parquet, or out.csv.
+    skips nights that are already decoded. One night may get a name of its own: --output x.tsv (or x.json)
+    writes x.tsv and x.json. Several files with --output also give cohort.tsv, failures.tsv if any failed, a
+    Methods paragraph as methods.md, and with --strength tune the profile as tuned-profile.toml. A cohort in
+    one table with the column id is decoded to one table: --output out.parquet, or out.csv.
 
     Examples
     --------
@@ -129,7 +136,8 @@ def decode(
     is_tuned = tune or strength == "tune"
     if strength != "tune":
         options = replace(options, strength=strength)
-    if output is not None and output.suffix and load("runner.decode_table:is_table_name")(output):
+    is_one_file = output is not None and _is_file_name(output, files)
+    if output is not None and not is_one_file and load("runner.decode_table:is_table_name")(output):
         single = {"--strength tune": is_tuned, "--svg": svg}  # options for files of one night
         too_much = [option for option, is_given in single.items() if is_given]
         source = _table_to_decode(files, samples, given, profile, too_much)
@@ -141,25 +149,49 @@ def decode(
         return
     inputs = _chosen(find_densities(files, samples, loaded, options), only)
     options = options_of([night.path for night in inputs.nights], given, loaded, options)
-    check_folder(output)
+    if is_one_file and len(inputs.nights) != 1:
+        raise UsageError(f"--output is one file for {len(inputs.nights):,} nights, expected a folder.")
+    folder = output.parent if output is not None and is_one_file else output
+    check_folder(folder)
     notes, written, problems = list(inputs.notes), list[Path](), list[Message]()
     if is_tuned:
         base = loaded
         loaded, remarks = load("cli.commands.tune:tuned_on")(inputs, base, options, jobs, quiet=as_json)
         notes += remarks
-        if output is not None and loaded != base:
-            written.append(load("runner.tune_files:keep_tuned")(loaded, output, overwrite=overwrite))
+        if folder is not None and loaded != base:
+            written.append(load("runner.tune_files:keep_tuned")(loaded, folder, overwrite=overwrite))
     draw = _draw if svg else None
     tasks = _tasks(
-        inputs, output, loaded, options, overwrite=overwrite, explain=explain, draw=draw, as_json=as_json
+        inputs, folder, loaded, options, overwrite=overwrite, explain=explain, draw=draw, as_json=as_json
     )
+    if output is not None and is_one_file:
+        tasks = [replace(task, output=output, shares_profile=False) for task in tasks]
     with executor_on(scheduler) as executor:
         tally = _run(tasks, jobs, executor, as_json=as_json)
-    if inputs.is_cohort and output is not None:
+    if inputs.is_cohort and output is not None and not is_one_file:
         tables, remarks, problems = write_tables(tally, output, one_line)
         methods, more = _write_methods(tally, loaded, options, output)
         written, notes = [*tables, *methods, *written], [*notes, *remarks, *more]
     _end(tally, notes, problems, written, as_json=as_json)
+
+
+def _is_file_name(output: Path, files: Sequence[Path] | None) -> bool:
+    """Whether --output names the file of one night; refuse a file of a kind that is not written."""
+    suffix = output.suffix.lower()
+    if output.is_dir() or not suffix:
+        return False
+    if suffix in OTHER_FILES:
+        raise UsageError(
+            f"--output is {output.name!r}, expected a folder, or a .tsv or .json file for one night. Other "
+            "formats are written from it by stageguard convert."
+        )
+    if suffix not in PLAIN_SUFFIXES:
+        return False
+    return (
+        suffix == ".json"
+        or not files
+        or not any(load("formats.cohort_table:has_ids")(path) for path in files)
+    )
 
 
 def _tasks(

@@ -40,7 +40,7 @@ from stageguard.cli.scored_files import (
 )
 from stageguard.cli.terminal import console, print_error, print_json, print_list
 from stageguard.formats.outgoing import Event
-from stageguard.formats.outputs import JSON_SUFFIX, REPORT_SUFFIX, TSV_SUFFIX, output_paths
+from stageguard.formats.outputs import REPORT_SUFFIX, is_output, output_paths
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.measures.summary import NightSummary, summary_of
 from stageguard.night.hypnogram import Hypnogram
@@ -101,8 +101,8 @@ def report(
     stageguard report decoded --by groups.tsv --expert experts --output cohort.html
     """
     table = cohort_at(night)
-    is_output = night.name.endswith((TSV_SUFFIX, JSON_SUFFIX))
-    if source is not None and (table is not None or not is_output):
+    is_decoded = is_output(night)
+    if source is not None and (table is not None or not is_decoded):
         raise UsageError(f"--input goes with a .hypnogram.tsv, and {night.name} is none.")
     if table is not None:
         measuring = StatisticsOptions("aasm", *read_lights(times), lights_on_phase=lights_on_phase)
@@ -140,7 +140,7 @@ def report(
             annotations=annotations,
             notes=notes,
         )
-        beside = (output_paths(night).tsv, output_paths(night).sidecar) if is_output else ()
+        beside = (output_paths(night).tsv, output_paths(night).sidecar) if is_decoded else ()
         read = [night, *beside, expert, source, None if profile is None else Path(profile), *given.files]
         spare = [path for path in read if path is not None]
         write_text_atomic(page, html, overwrite=overwrite, spare=spare)

@@ -36,8 +36,8 @@ from stageguard.formats.hypnogram import (
 from stageguard.formats.outgoing import Content, Event, Outgoing
 from stageguard.formats.outputs import (
     OWN_HEAD,
-    TSV_SUFFIX,
     check_recorded,
+    is_output,
     output_paths,
     read_sidecar,
 )
@@ -315,7 +315,7 @@ def _from_events(
 def _recorded(path: Path, n_rows: int) -> tuple[Profile, datetime | None, Recorded] | None:
     """Return the profile, start and measures that `decode` recorded beside its table, or None."""
     sidecar = output_paths(path).sidecar
-    if not path.name.endswith(TSV_SUFFIX) or not sidecar.is_file():
+    if not is_output(path) or not sidecar.is_file():
         return None
     record = read_sidecar(sidecar)
     try:
