@@ -81,7 +81,7 @@ def test_unscored_and_artefact_are_no_stages():
 def test_a_hypnogram_without_probabilities_says_so():
     with pytest.raises(
         InputError,
-        match=r"^yasa\.Hypnogram: has no probabilities \(proba is None\).*with sg\.read_hypnogram\.$",
+        match=r"^yasa\.Hypnogram: holds stages without probabilities.*YASA drops",
     ):
         sg.read_density(yasa.Hypnogram(["WAKE", "N2"]))
 

@@ -167,7 +167,7 @@ def test_a_night_of_few_stages_takes_the_default_or_asks(tmp_path):
         (" \n\n", "is empty. Expected one stage per epoch."),
         (
             "0\n1\n2\n",
-            "fits 5 formats. Name the right one with format: "
+            "fits 6 formats. Name the right one with format: "
             "numbers-yasa = stage numbers of YASA, Dreem, Visbrain or GSSC (4 is REM); "
             "numbers-rk = stage numbers of Rechtschaffen and Kales, NSRR or Elan (5 is REM); "
             "numbers-usleep = stage numbers of U-Sleep (4 is REM, 5 unknown); ",

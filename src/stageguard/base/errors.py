@@ -139,7 +139,7 @@ class FileFormatError(StageGuardError, ValueError):
 
     reason: str = ""  # what is wrong, without the file's name; set by `base.files.file_error`
     # a case that callers may handle separately: "ambiguous-format" if several formats fit, "no-stages" if a
-    # file that may hold stages has none
+    # file that may hold stages has none, "names-no-stages" if no column of a table is named after a stage
     code: str = ""
 
 

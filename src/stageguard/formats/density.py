@@ -37,6 +37,7 @@ from stageguard.night.timing import reepoch
 SHORTEST_EPOCH, LONGEST_EPOCH = 0.1, 3600.0  # seconds
 DEFAULT_EPOCH_SECONDS = 30.0
 MOST_LISTED = 8
+NAMES_NO_STAGES = "names-no-stages"  # code of the error for a table without columns named after stages
 MOST_EPOCHS = 1_000_000  # of a hypnogram: almost a year at 30 s, six weeks at 4 s
 
 Where = Path | str  # a file, or the name of an object's type
@@ -309,9 +310,9 @@ def _same_sums(matrix: Floats, names: Sequence[str]) -> tuple[Floats, tuple[str,
         note = f"{n_rows} row{'s' * (n_rows != 1)} off by {SUM_TOLERANCE:g}: divided by the sum"
         return matrix / np.where(at_edge, sums, 1.0)[:, None], (note,)
     usual = float(np.median(known))
-    if _are_percentages(matrix, sums):
-        return matrix / sums[:, None], ("rounded percentages: divided by their sums",)
     varies = np.abs(known - usual) > SUM_TOLERANCE * usual
+    if varies.any() and _are_percentages(matrix, sums):
+        return matrix / sums[:, None], ("rounded percentages: divided by their sums",)
     if len(known) > 1 and usual > 0 and not varies.any():
         return matrix / sums[:, None], (f"rows sum to {usual:.6g}: divided by their sums",)
     most_vary = 2 * np.count_nonzero(varies) >= len(known)

@@ -14,7 +14,13 @@ from stageguard.base import checks
 from stageguard.base.errors import Argument, FileFormatError, InputError, StageGuardError, message_of
 from stageguard.base.files import faults_named, file_error
 from stageguard.formats import registry
-from stageguard.formats.density import DensityFile, DensityOptions, build_density, existing_file
+from stageguard.formats.density import (
+    NAMES_NO_STAGES,
+    DensityFile,
+    DensityOptions,
+    build_density,
+    existing_file,
+)
 from stageguard.formats.file_format import BIDS_ENDINGS, MNE_ENDINGS
 from stageguard.formats.hypnogram import (
     NPY,
@@ -143,7 +149,9 @@ def read_density_file(path: str | os.PathLike[str], options: DensityOptions) -> 
         with faults_named(path.name):
             return build_density(path, form.density(path, options), options)
     except FileFormatError:
-        if options.format is None and (form is None or form.is_general or form.name == "npy"):
+        if options.format is None and form is not None and form.name == "npy":
+            _refuse_stage_array(path)
+        if options.format is None and (form is None or form.is_general):
             _refuse_scoring(path)
         raise
 
@@ -158,8 +166,6 @@ def _refuse_scoring(path: Path) -> None:
             f"is EDF, expected a stager's probabilities. Stage a recording first, with a stager {stagers}; "
             f"{measured}.",
         )
-    if _is_array_of_stages(path):
-        raise file_error(path, f"holds {NO_PROBABILITIES}")
     try:
         form = registry.detect(path, "hypnogram")
     except FileFormatError as error:
@@ -171,13 +177,15 @@ def _refuse_scoring(path: Path) -> None:
         raise file_error(path, f"holds {NO_PROBABILITIES}")
 
 
-def _is_array_of_stages(path: Path) -> bool:
-    """Whether a .npy file holds one whole number, or one name, per epoch."""
-    if not read_head(path).startswith(NPY):
-        return False
-    values = load_plain(path)
+def _refuse_stage_array(path: Path) -> None:
+    """Refuse a .npy file with one whole number, or one name, per epoch."""
+    try:
+        values = load_plain(path)
+    except FileFormatError:
+        return
     is_whole = values.dtype.kind in "fiu" and bool((values == np.rint(values)).all())
-    return values.ndim == 1 and len(values) > 0 and (is_whole or values.dtype.kind in "US")
+    if values.ndim == 1 and len(values) and (is_whole or values.dtype.kind in "US"):
+        raise file_error(path, f"holds {NO_PROBABILITIES}")
 
 
 def read_density_object(source: Any, options: DensityOptions) -> DensityFile:
@@ -189,7 +197,8 @@ def read_density_object(source: Any, options: DensityOptions) -> DensityFile:
     try:
         return build_density(checks.type_name(source), objects.raw_density(source, options), options)
     except FileFormatError as error:
-        _refuse_stages(source)
+        if error.code == NAMES_NO_STAGES:
+            _refuse_stages(source)
         raise InputError(message_of(error)) from None
 
 
@@ -312,9 +321,9 @@ def has_column(path: Path, column: str | None) -> bool:
 
 def column_of_stages(path: Path) -> str | None:
     """Return the name of the first column of a text table whose first cells are all stages, or None."""
-    lines = first_lines(read_head(path))[:HEADER_SEARCH_LINES]
-    for mark in DELIMITERS:
-        header, *rows = (split_line(line, mark) for line in lines if line.strip())
+    lines = [line for line in first_lines(read_head(path))[:HEADER_SEARCH_LINES] if line.strip()]
+    for mark in DELIMITERS if lines else ():
+        header, *rows = (split_line(line, mark) for line in lines)
         for column, name in enumerate(header):
             cells = [row[column] for row in rows if len(row) == len(header)]
             if name and cells and not is_stage(name, None) and all(map(canonical_name, cells)):

@@ -13,7 +13,7 @@ import numpy as np
 from stageguard.base.arrays import Floats
 from stageguard.base.checks import MISSING_WORDS, type_name
 from stageguard.base.files import file_error
-from stageguard.formats.density import DensityOptions, RawDensity, Where, listed
+from stageguard.formats.density import NAMES_NO_STAGES, DensityOptions, RawDensity, Where, listed
 from stageguard.formats.hypnogram import RawHypnogram
 from stageguard.formats.tables.delimited import NAMELESS, TextTable
 from stageguard.formats.tables.one_night import DECODED_COLUMNS, is_night_column, refuse_many, refuse_runs
@@ -136,7 +136,9 @@ def density_of_columns(
     chosen, names = choose_columns(where, header, options)
     if len(chosen) < 2 and not is_luna:
         raise file_error(
-            where, f"names no stages (got: {listed(header)}). Expected columns such as W, N1, N2, N3, R."
+            where,
+            f"names no stages (got: {listed(header)}). Expected columns such as W, N1, N2, N3, R.",
+            code=NAMES_NO_STAGES,
         )
     values = np.column_stack([numbers_of(where, *columns[column]) for column in chosen])
     if is_luna:
