@@ -61,7 +61,8 @@ def decode(density: Any, profile: Profile | str, *, options: GuardOptions) -> De
     ----------
     density : Hypnodensity, array (n_epochs, n_stages), or a list of either
         Stage probabilities. A bare array is read in the profile's stage order and epoch length unless
-        `stages` and `epoch_seconds` say otherwise. A list gives a list, decoded in parallel.
+        `stages` and `epoch_seconds` say otherwise. A table (pandas, polars, xarray, dict of columns) or a
+        `yasa.Hypnogram` is matched by the names of its columns. A list gives a list, decoded in parallel.
     profile : Profile or str
         A profile, the name of a built-in one, or the path of a TOML file.
     stages : sequence of str, optional
