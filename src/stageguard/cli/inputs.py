@@ -38,7 +38,6 @@ from stageguard.formats.outputs import (
     output_paths,
     read_sidecar,
 )
-from stageguard.formats.quality_table import read_quality
 from stageguard.formats.read import is_hypnogram, night_name, read_density_file, read_hypnogram_file
 from stageguard.formats.sniffing import UTF16_MARKS, read_head
 from stageguard.night.moments import Moment
@@ -406,7 +405,7 @@ def options_of(
     given.check_one_file(len(nights))
     if given.quality is None:
         return options
-    table = read_quality(given.quality)
+    table = load("formats.quality_table:read_quality")(given.quality)
     unmatched = replace(options, quality=table.values)
     if profile is None:  # an output of `decode`, for which the caller refuses options
         return unmatched

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from stageguard.base.errors import did_you_mean
-from stageguard.base.files import refuse_address
+from stageguard.base.lazy import load
 from stageguard.base.records import dataclass
 
 HELP = ("-h", "--help")
@@ -121,7 +121,7 @@ class Parameter:
         ):  # as from an unset shell variable: Path("") would be the current folder
             raise UsageError(f"{called} is an empty name, expected a file or a folder.")
         if self.kind is Path:
-            refuse_address(text)
+            load("base.files:refuse_address")(text)  # NumPy, which base.files needs, is not loaded for --help
         try:
             value = self.kind(text.replace("_", "?") if self.kind in (int, float) else text)
         except ValueError:

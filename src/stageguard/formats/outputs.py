@@ -97,10 +97,7 @@ def is_own_table(head: bytes, path: Path) -> bool:
 
 
 def output_paths(path: Path) -> WrittenFiles:
-    """Return the paths of TSV, sidecar, picture and changes for an output such as `out/night`.
-
-    An output that the caller named `night.tsv` or `night.json` keeps this name, and the others its stem.
-    """
+    """Return the paths of TSV, sidecar, picture and changes for `out/night`, or a plain `out/night.tsv`."""
     name = path.name
     suffixes: tuple[str, ...] = (TSV_SUFFIX, JSON_SUFFIX, SVG_SUFFIX, CHANGES_SUFFIX)
     for suffix in suffixes:

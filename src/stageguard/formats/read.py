@@ -33,7 +33,6 @@ from stageguard.formats.hypnogram import (
 from stageguard.formats.outputs import TSV_SUFFIX
 from stageguard.formats.sniffing import EDF, HEAD_BYTES, first_lines, integers, read_head
 from stageguard.formats.tables.delimited import DELIMITERS, HEADER_SEARCH_LINES, read_text, split_line
-from stageguard.formats.tools.arrays import load_plain
 from stageguard.guard.inputs import GuardOptions
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import NO_PROBABILITIES, Hypnogram
@@ -179,6 +178,8 @@ def _refuse_scoring(path: Path) -> None:
 
 def _refuse_stage_array(path: Path) -> None:
     """Refuse a .npy file with one whole number, or one name, per epoch."""
+    from stageguard.formats.tools.arrays import load_plain  # only an array needs it
+
     try:
         values = load_plain(path)
     except FileFormatError:

@@ -137,7 +137,8 @@ def decode(
     if strength != "tune":
         options = replace(options, strength=strength)
     is_one_file = output is not None and _is_file_name(output, files)
-    if output is not None and not is_one_file and load("runner.decode_table:is_table_name")(output):
+    is_named = output is not None and bool(output.suffix) and not is_one_file
+    if output is not None and is_named and load("runner.decode_table:is_table_name")(output):
         single = {"--strength tune": is_tuned, "--svg": svg}  # options for files of one night
         too_much = [option for option, is_given in single.items() if is_given]
         source = _table_to_decode(files, samples, given, profile, too_much)

@@ -19,7 +19,6 @@ from stageguard.base.files import file_error
 from stageguard.base.records import dataclass
 from stageguard.base.units import seconds_per
 from stageguard.formats.density import Where
-from stageguard.formats.tables.dates import Dated, parse_dates
 from stageguard.formats.tables.timing import RowTimes, durations_by_onsets
 
 Columns = Sequence[tuple[str, Any]]  # names and arrays, in order
@@ -114,12 +113,15 @@ def parse_cells(cells: Sequence[str]) -> Parsed | None:
         moments = [datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", text)) for text in texts]
         seconds = [(moment - moments[0]).total_seconds() for moment in moments]
     except (TypeError, ValueError, OverflowError):
-        return _of_dates(parse_dates(texts))
+        return _of_dates(texts)
     return Parsed("dates", np.array(seconds), moments[0])
 
 
-def _of_dates(dated: Dated | None) -> Parsed | None:
+def _of_dates(texts: Sequence[str]) -> Parsed | None:
     """Return dates of a spreadsheet; like times of day if the date is not certain."""
+    from stageguard.formats.tables.dates import parse_dates  # few tables have such dates
+
+    dated = parse_dates(texts)
     if dated is None or dated.midnight is None:
         return None if dated is None else Parsed("clock", dated.seconds)
     first = float(dated.seconds[0])
