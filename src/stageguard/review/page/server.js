@@ -15,6 +15,8 @@ function takeToken() {
 }
 
 const token = takeToken();
+// A new address that is opened in the same tab differs only after the #, for which browsers do not load a page anew.
+addEventListener("hashchange", () => location.reload());
 
 async function ask(path, options = {}) {
   let response;
