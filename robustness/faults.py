@@ -302,9 +302,8 @@ def try_review(scratch: Path, rng: random.Random, n_kills: int = 8, n_actions: i
                 )
                 assert server.stdout is not None
                 url = next(word for line in server.stdout for word in line.split() if word.startswith("http"))
-            base = url.partition("/?")[0]
-            with httpx.Client(timeout=60) as client:
-                client.get(url)
+            base, _, token = url.partition("/#token=")
+            with httpx.Client(timeout=60, headers={"X-StageGuard-Token": token}) as client:
                 state = client.get(f"{base}/api/nights/0").json()
                 if state["revision"] not in (
                     answered,

@@ -136,12 +136,11 @@ def clients(folder: Path, n_clients: int = 20, n_each: int = 10) -> list[dict[st
     server = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
     url = next(word for line in server.stdout for word in line.split() if word.startswith("http://"))
-    base = url.partition("/?")[0]
+    base, _, token = url.partition("/#token=")
 
     def set_epochs(number: int) -> int:
         n_late = 0
-        with httpx.Client(timeout=120) as client:
-            client.get(url)
+        with httpx.Client(timeout=120, headers={"X-StageGuard-Token": token}) as client:
             revision = client.get(f"{base}/api/nights/0").json()["revision"]
             for k in range(n_each):
                 epoch = (number * n_each + k) * 4
