@@ -44,6 +44,7 @@ from stageguard.night.moments import Moment
 from stageguard.night.quantities import Steering
 from stageguard.night.stages import StageScheme
 from stageguard.night.timing import begun, recording_start
+from stageguard.profile.night_stages import in_stages_of
 from stageguard.profile.profile import Profile
 from stageguard.runner.decode_one import DecodeOptions, decode_file, reading_with, start_of
 from stageguard.runner.verify import decode_recorded
@@ -191,8 +192,8 @@ def _read_hypnogram(path: Path, options: ReadOptions) -> ScoredFile:
     )
     file = read_scoring(path, hypnogram_options)
     scheme = file.hypnogram.scheme if profile is None else profile.scheme
+    final = file.hypnogram if profile is None else in_stages_of(profile, file.hypnogram)
     argmax = None if file.argmax is None else file.argmax.merge(scheme)
-    final = file.hypnogram.merge(scheme)
     recorded = file.recorded if scheme == file.hypnogram.scheme else NOTHING_RECORDED
     return ScoredFile(
         *(path, argmax, final, profile or file.profile, file.notes),

@@ -36,13 +36,12 @@ from stageguard.night.hypnodensity import (
     Hypnodensity,
     as_float_matrix,
     check_probabilities,
-    merge_columns,
     softmax,
 )
 from stageguard.night.hypnogram import NO_PROBABILITIES, Hypnogram
 from stageguard.night.moments import Moment, epoch_at
 from stageguard.night.night import ExportableStages
-from stageguard.night.stages import StageScheme, scheme_for
+from stageguard.profile.night_stages import columns_of, in_profile_order, naming_profile_for
 from stageguard.profile.profile import Profile
 
 Training = Literal["natural", "balanced"]
@@ -197,7 +196,7 @@ def read_night(night: Any, profile: Profile, options: GuardOptions) -> NightInpu
         options = replace(options, stages=None, epoch_seconds=None, logits=False, log=False)
         assumed += night.assumed
     if type(night) is np.ndarray and options.stages is None and options.epoch_seconds is None:
-        matrix = _as_probabilities(night, profile.scheme.names, options)
+        matrix = _as_probabilities(night, profile.scheme.names, options, profile)
         assumed += profile._once("assumed of arrays", _about_arrays, profile)
         return NightInput(matrix, profile.epoch_seconds, options, assumed=assumed)
     if isinstance(night, Hypnodensity):
@@ -208,7 +207,7 @@ def read_night(night: Any, profile: Profile, options: GuardOptions) -> NightInpu
             )
         matrix = night.probabilities
         if night.scheme.names != profile.scheme.names:
-            matrix = _reorder(matrix, night.scheme.names, profile.scheme, assumed)
+            matrix = in_profile_order(matrix, night.scheme.names, profile, assumed)
         return NightInput(
             matrix,
             night.epoch_seconds,
@@ -225,12 +224,12 @@ def read_night(night: Any, profile: Profile, options: GuardOptions) -> NightInpu
             f"got a {type(night).__name__}, expected probabilities per epoch and stage. Pass its density."
         )
     names = profile.scheme.names if options.stages is None else checks.stage_names(options.stages)
-    matrix = _as_probabilities(night, names, options)
+    matrix = _as_probabilities(night, names, options, profile)
     columns, length = _about_arrays(profile)
     if options.stages is None:
         assumed.append(columns)
     else:
-        matrix = _reorder(matrix, names, profile.scheme, assumed)
+        matrix = in_profile_order(matrix, names, profile, assumed)
     epoch_seconds = profile.epoch_seconds
     if options.epoch_seconds is None:
         assumed.append(length)
@@ -247,14 +246,17 @@ def _about_arrays(profile: Profile) -> tuple[str, str]:
     )
 
 
-def _as_probabilities(night: Any, names: Sequence[str], options: GuardOptions) -> Floats:
+def _as_probabilities(night: Any, names: Sequence[str], options: GuardOptions, profile: Profile) -> Floats:
     if options.logits and options.log:
         logits, log = Argument("logits", True), Argument("log", True)
         raise InputError(
             Message(logits, " and ", log, " exclude each other. Log-probabilities are ", log, ".")
         )
     is_plain = not (options.logits or options.log)
-    matrix = as_float_matrix(night, len(names), names, what="probabilities" if is_plain else options.scale)
+    with naming_profile_for(columns_of(night), profile):
+        matrix = as_float_matrix(
+            night, len(names), names, what="probabilities" if is_plain else options.scale
+        )
     if is_plain:
         return apart(matrix)
     if options.logits:
@@ -270,32 +272,6 @@ def _as_probabilities(night: Any, names: Sequence[str], options: GuardOptions) -
             )
         )
     return np.asarray(np.exp(matrix))
-
-
-def _reorder(matrix: Floats, names: Sequence[str], scheme: StageScheme, assumed: list[str]) -> Floats:
-    """Bring columns into the scheme's order by their names, summing finer stages where needed."""
-    order = _columns(names, scheme)
-    if order is not None:
-        return matrix if order == list(range(len(order))) else np.ascontiguousarray(matrix[:, order])
-    finer, columns = scheme_for(names)
-    merged = merge_columns(matrix[:, columns], finer, scheme)
-    assumed.append(
-        f"stages {', '.join(finer.names)} are merged into {', '.join(scheme.names)}: the profile's"
-    )
-    return merged
-
-
-def _columns(names: Sequence[str], scheme: StageScheme) -> list[int] | None:
-    """Return the column of each of the scheme's stages, or None when they are not the same stages."""
-    if len(names) != scheme.n_stages:
-        return None
-    try:
-        indices = [scheme.index(name) for name in names]
-    except InputError:
-        return None
-    if len(set(indices)) < len(indices):
-        return None
-    return [indices.index(stage) for stage in range(len(indices))]
 
 
 def assumptions(profile: Profile, given: NightInput) -> tuple[str, ...]:

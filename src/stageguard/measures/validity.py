@@ -41,6 +41,7 @@ from stageguard.night.matching import on_epochs_of
 from stageguard.night.moments import Moment
 from stageguard.night.quantities import JOINT, Quantity, indicators_of
 from stageguard.night.stages import WNR3, StageScheme
+from stageguard.profile.night_stages import in_stages_of
 from stageguard.profile.profile import Profile
 
 Place = Literal["below", "inside", "above", "no band"]
@@ -251,7 +252,7 @@ def validity_of(
             raise InputError(f"expert is {checks.shown(expert)}, expected a Hypnogram.")
         expert = on_epochs_of(night, expert)
     first, stop = lights_window(night, *lights)
-    scored = night.merge(profile.scheme)
+    scored = in_stages_of(profile, night)
     is_whole = (first, stop) == (0, scored.n_epochs)
     hypnogram = scored if is_whole else replace(scored, labels=scored.labels[first:stop])
     # an unscored epoch in every cut between segments, so that no epochs are adjacent across it

@@ -1,0 +1,92 @@
+"""Nights in the stages of a profile; where they do not fit, the error names the profile that does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from difflib import SequenceMatcher
+from typing import Any
+
+import numpy as np
+
+from stageguard.base.arrays import Floats
+from stageguard.base.errors import InputError, message_of
+from stageguard.night.hypnodensity import merge_columns
+from stageguard.night.stages import SCHEMES, StageScheme, canonical_name, scheme_for
+from stageguard.night.timing import AnyNight
+from stageguard.profile.profile import Profile, profiles
+
+
+def in_stages_of(profile: Profile, night: AnyNight) -> AnyNight:
+    """Return a night in a profile's stages; an error names the profile that fits the night's."""
+    with naming_profile_for(night.scheme.names, profile):
+        return night.merge(profile.scheme)
+
+
+def in_profile_order(matrix: Floats, names: Sequence[str], profile: Profile, assumed: list[str]) -> Floats:
+    """Bring columns into the profile's order by their names, summing finer stages where needed."""
+    scheme = profile.scheme
+    order = _columns(names, scheme)
+    if order is not None:
+        return matrix if order == list(range(len(order))) else np.ascontiguousarray(matrix[:, order])
+    finer, columns = scheme_for(names)
+    with naming_profile_for(names, profile):
+        merged = merge_columns(matrix[:, columns], finer, scheme)
+    assumed.append(
+        f"stages {', '.join(finer.names)} are merged into {', '.join(scheme.names)}: the profile's"
+    )
+    return merged
+
+
+def _columns(names: Sequence[str], scheme: StageScheme) -> list[int] | None:
+    """Return the column of each of the scheme's stages, or None when they are not the same stages."""
+    if len(names) != scheme.n_stages:
+        return None
+    try:
+        indices = [scheme.index(name) for name in names]
+    except InputError:
+        return None
+    if len(set(indices)) < len(indices):
+        return None
+    return [indices.index(stage) for stage in range(len(indices))]
+
+
+@contextmanager
+def naming_profile_for(stages: Sequence[str] | int, profile: Profile) -> Iterator[None]:
+    """Add to an error which profile has these stages, or as many as this, if the given profile has others."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(message_of(error) + profile_words(stages, profile)) from None
+
+
+def columns_of(array: Any) -> int:
+    """Return the number of columns of a matrix, 0 for anything else."""
+    shape: tuple[int, ...] = getattr(array, "shape", ())
+    return shape[1] if len(shape) == 2 else 0
+
+
+def profile_words(stages: Sequence[str] | int, profile: Profile) -> str:
+    """Return the advice to use the built-in profile of these stages whose name is most alike, else empty.
+
+    Stages are compared by their meaning. A profile of another species, or of a paper, is not meant.
+    """
+    if isinstance(stages, int):
+        stages = next((scheme.names for scheme in SCHEMES.values() if scheme.n_stages == stages), ())
+    wanted = _meanings(stages)
+    if wanted == _meanings(profile.scheme.names):
+        return ""
+    known = (each for each in map(Profile.load, profiles()) if not each.reproduces_paper)
+    fitting = [
+        each.name
+        for each in known
+        if each.species == profile.species and _meanings(each.scheme.names) == wanted
+    ]
+    if not fitting:
+        return ""
+    nearest = max(fitting, key=lambda name: SequenceMatcher(None, name, profile.name).ratio())
+    return f" Use a profile of these stages: {nearest}."
+
+
+def _meanings(stages: Sequence[str]) -> set[str]:
+    return {canonical_name(stage) or stage for stage in stages}
