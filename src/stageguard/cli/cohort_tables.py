@@ -19,7 +19,8 @@ from stageguard.measures.summary import shown, shown_rows, titled
 from stageguard.night.quantities import EARLY_WORDS, Quantity, quantity_of
 
 
-def _column_titles(cohort: CohortTable) -> dict[str, str]:
+def column_titles(cohort: CohortTable) -> dict[str, str]:
+    """Return the headings of the columns of a cohort: before, after or scored, change, expert."""
     after = "after" if "before" in cohort.values else "scored"
     return {"before": "before", "after": after, "delta": "change", "expert": "expert"}
 
@@ -28,7 +29,7 @@ def print_one(cohort: Cohort, out: Console) -> None:
     """Print every measure of a single night."""
     (night,), (facts,), measures = cohort.nights, cohort.facts, cohort.table
     out.print(f"{one_line(night.night_id)}: {length_words(facts.n_epochs, facts.epoch_seconds)}")
-    titles = [_column_titles(measures)[name] for name in measures.columns_of(measures.names[0])]
+    titles = [column_titles(measures)[name] for name in measures.columns_of(measures.names[0])]
     made = table("", *titles, "unit", right=tuple(titles))
     for name in measures.names:
         quantity, columns = quantity_of(name), measures.columns_of(name)
@@ -98,7 +99,7 @@ def print_means(cohort: CohortTable, out: Console) -> None:
         for column in cohort.columns_of(cohort.names[0])
         if any(_n_known(cohort.columns_of(quantity.key)[column]) for quantity in rows)
     ]
-    titles = [_column_titles(cohort)[column] for column in known]
+    titles = [column_titles(cohort)[column] for column in known]
     made = table("", "nights", *titles, right=("nights", *titles))
     for quantity in rows:
         columns = {name: values for name, values in cohort.columns_of(quantity.key).items() if name in known}

@@ -302,6 +302,11 @@ class Experts:
         return ("table" if self._is_table else "folder") if self._folder else "list"
 
     @property
+    def names(self) -> list[str]:
+        """The nights of a folder or table."""
+        return list(self._folder)
+
+    @property
     def is_one_file(self) -> bool:
         """Whether one file is the scoring of every night."""
         return self._file is not None

@@ -66,6 +66,11 @@ class CohortNight:
         return {name: scoring for name, scoring in scorings.items() if scoring is not None}
 
     @property
+    def epoch_seconds(self) -> float:
+        """The epoch length; NaN without a scoring."""
+        return next((scoring.epoch_seconds for scoring in self.scorings.values()), NAN)
+
+    @property
     def taught(self) -> Taught | None:
         """The profile that this night taught, if an expert scored it and the profile decoded it."""
         if self.before is None or self.after is None or self.expert is None:
@@ -89,6 +94,7 @@ class MeasuredNight:
     measures: Mapping[str, Measures]
     steered: frozenset[Steering] = frozenset()
     taught: Taught | None = None
+    epoch_seconds: float = NAN
 
     @property
     def lights(self) -> str:
@@ -138,7 +144,7 @@ def measure_night(night: CohortNight, options: StatisticsOptions | None = None) 
             if name in measures:
                 values = {**measures[name].values, **night.estimates.values(name)}
                 measures[name] = replace(measures[name], values=values)
-    return MeasuredNight(night.night_id, measures, night.steered, night.taught)
+    return MeasuredNight(night.night_id, measures, night.steered, night.taught, night.epoch_seconds)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -149,6 +155,7 @@ class CohortTable:
     names: tuple[str, ...]  # of the measures
     values: Mapping[str, Floats] = field(repr=False)  # by scoring (n_nights, n_measures), NaN where absent
     n_steered: Mapping[Steering, int] = field(default_factory=dict)  # nights on which each was steered
+    epoch_lengths: frozenset[float] = frozenset()  # of the nights, in seconds
 
     def is_steered(self, quantity: Quantity) -> bool:
         """Whether the profile steered a quantity on some nights."""
@@ -194,7 +201,8 @@ def cohort_table(nights: Sequence[MeasuredNight]) -> CohortTable:
         for scoring, measures in night.measures.items():
             values[scoring][row] = [measures.values.get(name, NAN) for name in names]
     n_steered = count_steered(night.steered for night in nights)
-    return CohortTable(tuple(night.night_id for night in nights), names, values, n_steered)
+    lengths = frozenset(night.epoch_seconds for night in nights)
+    return CohortTable(tuple(night.night_id for night in nights), names, values, n_steered, lengths)
 
 
 def count_steered(nights: Iterable[frozenset[Steering]]) -> dict[Steering, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, fields, replace
 from math import isnan
 from typing import TYPE_CHECKING, Any
@@ -83,8 +83,32 @@ def shown(value: float, decimals: int) -> str:
     return "n/a" if isnan(value) else f"{value:.{decimals}f}"
 
 
+# What is shown instead if nights have epochs of different lengths: a pair of epochs is not always as long.
+PER_HOUR = {"fragmentation_index": "transitions_per_hour", "tvr_percent": "tvr_per_hour"}
+
+
+def mixed_epochs_words(lengths: Iterable[float]) -> str:
+    """Return the remark on nights whose epochs have several lengths."""
+    shown_lengths = " and ".join(f"{length:g} s" for length in sorted(lengths))
+    why = "numbers per epoch do not compare"
+    return f"epochs last {shown_lengths}: stage changes are shown per hour, since {why}"
+
+
 def shown_rows(cohort: CohortTable) -> list[Quantity]:
-    """Return the quantities that tables of a cohort show: indicators, statistics, those of stages."""
+    """Return the quantities that tables of a cohort show: indicators, statistics, those of stages.
+
+    If nights have epochs of several lengths, what is counted per epoch is shown per hour.
+    """
+    rows = _shown_rows(cohort)
+    if len(cohort.epoch_lengths) < 2:
+        return rows
+    return [
+        replace(quantity_of(PER_HOUR[row.key]), shown=row.shown) if row.key in PER_HOUR else row
+        for row in rows
+    ]
+
+
+def _shown_rows(cohort: CohortTable) -> list[Quantity]:
     of_stages = [quantity_of(name) for name in cohort.names if name not in SHOWN]
     rows = [quantity for key, quantity in SHOWN.items() if key in cohort.names]
     return [quantity for quantity in (*rows, *of_stages) if "cohort" in quantity.shown]

@@ -20,7 +20,7 @@ from stageguard.measures.bland_altman import METHOD as AGREEMENT_METHOD
 from stageguard.measures.bouts import ScoredNight, hypnogram_before, hypnogram_of
 from stageguard.measures.cohort import CohortNight, measure_night
 from stageguard.measures.groups import METHOD as GROUPS_METHOD
-from stageguard.measures.summary import looking_like_experts
+from stageguard.measures.summary import looking_like_experts, mixed_epochs_words
 from stageguard.measures.taught import NO_TEST, taught_words
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.quantities import JOINT, Steering, steered_words
@@ -261,6 +261,9 @@ def _notes(rows: Sequence[CohortRow], about: About, n_steered: Mapping[Steering,
     yield from about.notes
     if n_steered:
         yield steered_words(n_steered)
+    lengths = {row.scale.epoch_seconds for row in rows}
+    if len(lengths) > 1:
+        yield mixed_epochs_words(lengths)
     counted = Counter(note for row in rows for note in dict.fromkeys(row.notes))
     for text, n_nights in counted.most_common(MOST_NOTES):
         yield text if n_nights == len(rows) else f"{text} ({count(n_nights, 'night')})"

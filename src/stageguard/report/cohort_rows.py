@@ -227,4 +227,5 @@ def table_of(rows: Sequence[CohortRow]) -> CohortTable:
         for scoring, numbers in row.values.items():
             values[scoring][number, columns[row.names]] = numbers
     ids = tuple(row.id for row in rows)
-    return CohortTable(ids, names, values, count_steered(row.steered for row in rows))
+    lengths = frozenset(row.scale.epoch_seconds for row in rows)
+    return CohortTable(ids, names, values, count_steered(row.steered for row in rows), lengths)

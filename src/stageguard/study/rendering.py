@@ -24,20 +24,28 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...] = field(repr=False)
     decimals: tuple[int, ...] = ()  # per column; 3 for further columns
     notes: tuple[str, ...] = ()
+    row_decimals: tuple[int, ...] = ()  # per row, where rows have units of their own
 
     def text(self, form: str) -> str:
-        """Return the table in a format of `FORMATS`."""
-        return {"md": self._markdown, "tex": self._latex, "csv": self._csv}[form]()
+        """Return the table in a format of `FORMATS`, or as ``tsv``."""
+        if form in ("csv", "tsv"):
+            return self._delimited("," if form == "csv" else "\t")
+        return {"md": self._markdown, "tex": self._latex}[form]()
 
     def with_rows(self, *rows: tuple[Cell, ...]) -> Table:
         """Return the table with more rows at its end."""
         return replace(self, rows=(*self.rows, *rows))
 
-    def _places(self, column: int) -> int:
+    def _places(self, row: int, column: int) -> int:
+        if self.row_decimals:
+            return self.row_decimals[row]
         return self.decimals[column] if column < len(self.decimals) else 3
 
     def _cells(self, plus_minus: str) -> list[list[str]]:
-        return [[_shown(c, self._places(k), plus_minus) for k, c in enumerate(row)] for row in self.rows]
+        return [
+            [_shown(cell, self._places(i, k), plus_minus) for k, cell in enumerate(row)]
+            for i, row in enumerate(self.rows)
+        ]
 
     def _markdown(self) -> str:
         rule = ["---", *["--:"] * (len(self.columns) - 1)]
@@ -60,7 +68,7 @@ class Table:
             "\\end{tabular}\n\\end{table}\n"
         )
 
-    def _csv(self) -> str:
+    def _delimited(self, delimiter: str) -> str:
         """Return full numbers; estimates have further columns for standard deviation, n, p and effect."""
         wide = [any(isinstance(row[k], Estimate) for row in self.rows) for k in range(len(self.columns))]
         head = []
@@ -70,7 +78,7 @@ class Table:
                 *([f"{column}, {what}" for what in ("sd", "n", "p", "effect")] if is_wide else []),
             ]
         buffer = io.StringIO()
-        writer = csv.writer(buffer, lineterminator="\n")
+        writer = csv.writer(buffer, delimiter=delimiter, lineterminator="\n")
         writer.writerow(head)
         for row in self.rows:
             cells: list[object] = []
@@ -108,6 +116,7 @@ _LATEX |= {
     "→": r"$\to$",
     "ε": r"$\epsilon$",
 }
+_LATEX |= {"†": r"\dag{}"}
 _LATEX |= {"×": r"$\times$", "π": r"$\pi$", "−": "$-$", "–": "--", "γ": r"$\gamma$", "$": r"\$", "~": r"\~{}"}
 
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
+from stageguard.base.arrays import NAN, Floats
 from stageguard.base.errors import InputError, StageGuardError
 from stageguard.base.files import real_path, write_text_atomic
+from stageguard.base.records import dataclass
+from stageguard.cli.cohort_nights import listed_nights
 from stageguard.cli.console import Console
-from stageguard.cli.inputs import find_inputs
+from stageguard.cli.inputs import Input, find_inputs
 from stageguard.cli.options import (
     AsJson,
     EpochSeconds,
@@ -24,8 +27,8 @@ from stageguard.cli.options import (
     text_option,
 )
 from stageguard.cli.parser import Argument, Option, UsageError
-from stageguard.cli.present import print_notes
-from stageguard.cli.scored_files import ReadOptions, read_options, read_scored
+from stageguard.cli.present import print_notes, run_and_show
+from stageguard.cli.scored_files import Experts, ReadOptions, read_options, read_scored
 from stageguard.cli.terminal import (
     console,
     count,
@@ -36,16 +39,27 @@ from stageguard.cli.terminal import (
     print_list,
     table,
 )
-from stageguard.measures.experts import AmongExperts, among_experts, soft_agreement
+from stageguard.formats.density import listed
+from stageguard.measures.experts import (
+    DISAGREES,
+    AmongExperts,
+    among_experts,
+    disagreeing,
+    scorer_kappas,
+    soft_agreement,
+)
 from stageguard.measures.experts import consensus as merge
 from stageguard.measures.summary import shown
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.matching import on_epochs_of
+from stageguard.runner.run import Outcome
 
 Scorings = Annotated[
     list[Path],
     Argument(
-        "SCORINGS", "Two or more experts' hypnograms of one night, a folder of them, or a quoted pattern."
+        "SCORINGS",
+        "Two or more experts' hypnograms of one night, a folder of them, or a quoted pattern; or a folder "
+        "for each expert, with many nights.",
     ),
 ]
 Method = Annotated[
@@ -53,9 +67,12 @@ Method = Annotated[
     Option(help="Ties go to the scorer most agree with, or by majority stay unscored."),
 ]
 Night = Annotated[
-    Path | None, text_option("FILE", "A stager's hypnogram or probabilities, to place among them.")
+    Path | None,
+    text_option("FILE", "A stager's hypnogram or probabilities, to place among them; or a folder of nights."),
 ]
-Output = Annotated[Path | None, output_option("FILE.tsv", "Where to write the consensus.")]
+Output = Annotated[
+    Path | None, output_option("FILE.tsv", "Where to write the consensus; a folder for many nights.")
+]
 
 
 def consensus(
@@ -69,74 +86,179 @@ def consensus(
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
-    """Merge several experts' scorings of one night, and show how far each agrees with the others.
+    """Merge several experts' scorings of one night or of many, and show how far each agrees with the others.
 
-    With --night, also show how a stager compares with them.
+    A scorer whose kappa with the others is far below theirs is named. With --night, also show how a stager
+    compares with them.
 
     Examples
     --------
     stageguard consensus expert.txt expert-2.txt --night night.csv --output consensus.tsv
+    stageguard consensus expert-a expert-b expert-c --output consensus
     """
     options = read_options(
         ScoredReading(epoch_seconds=epoch_seconds, scheme=scheme, scoring_format=scoring_format)
     )
     _refuse_repeats(scorings)
+    merger = _Merger(options, method, overwrite=overwrite)
+    if len(scorings) > 1 and all(path.is_dir() for path in scorings):
+        _many_nights(scorings, night, output, merger, as_json=as_json)
+        return
     inputs = find_inputs(scorings, None, options.wanted)
     if any(scoring.is_listed for scoring in inputs.nights):
         raise UsageError("a sample list names different nights, expected scorings of one night.")
-    files = [scoring.path for scoring in inputs.nights]
     for scoring in inputs.nights:
         scoring.refuse()
-    panel = [replace(_read(path, options), scorer=path.stem) for path in files]
-    panel = _on_one_night(panel, files)
-    merged = merge(panel, method)
-    soft = soft_agreement(panel)
-    compared = None
-    if night is not None:
-        stager = _read(night, options)
-        _, stager = _on_one_night([panel[0], stager], [files[0], night])
-        compared = among_experts(stager, panel)
-    if output is not None:
-        read = [*files, *((night,) if night is not None else ())]
-        write_text_atomic(output, _table(merged, panel), overwrite=overwrite, spare=read)
-    n_unscored = int((merged.labels < 0).sum())
+    merged = merger.merge([scoring.path for scoring in inputs.nights], night, output)
     if as_json:
-        report = {
-            "method": method,
-            "stages": merged.scheme.names,
-            "n_epochs": merged.n_epochs,
-            "n_unscored": n_unscored,
-            "scorers": [{"file": p, "soft_agreement": s} for p, s in zip(files, soft, strict=True)],
-            "night": None if compared is None else {"file": night} | compared.to_dict(),
-            "output": output,
-        }
-        print_json(report)
+        print_json(merged.to_dict())
     else:
         out = console()
-        out.print(
-            f"Consensus of {len(files)} scorers ({method}): {count(merged.n_epochs, 'epoch')}, "
-            f"stages {' '.join(merged.scheme.names)}, {n_unscored} unscored"
-        )
-        _print_scorers(files, soft, compared, out)
+        out.print(f"Consensus of {len(merged.files)} scorers ({method}): {merged.facts}")
+        _print_scorers([merged], list(map(str, merged.files)), out)
+        print_list(out, "Stager", [] if merged.stager is None else [merged.stager])
         print_list(out, "Wrote", [] if output is None else [output])
     print_notes(inputs.notes, as_json=as_json)
 
 
-def _print_scorers(
-    files: Sequence[Path], soft: Sequence[float], compared: AmongExperts | None, out: Console
-) -> None:
-    columns = {"soft agreement": soft}
-    if compared is not None:
-        columns |= {
-            "kappa with others": compared.scorer_kappa,
-            "stager's kappa": compared.kappa,
-            "stager's accuracy": compared.accuracy,
+@dataclass(frozen=True, slots=True, eq=False)
+class MergedNight:
+    """The consensus of a night, and how far its scorers agree."""
+
+    method: str
+    files: list[Path]
+    consensus: Hypnogram
+    soft: tuple[float, ...]  # soft agreement of each scorer with the others
+    kappas: Floats  # (n_scorers, n_scorers)
+    night: Path | None = None
+    stager: AmongExperts | None = None
+    output: Path | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def facts(self) -> str:
+        """Epochs and stages in words."""
+        merged = self.consensus
+        n_unscored = int((merged.labels < 0).sum())
+        stages = " ".join(merged.scheme.names)
+        return f"{count(merged.n_epochs, 'epoch')}, stages {stages}, {n_unscored} unscored"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types, apart from paths."""
+        odd = disagreeing(self.kappas)
+        return {
+            "method": self.method,
+            "stages": self.consensus.scheme.names,
+            "n_epochs": self.consensus.n_epochs,
+            "n_unscored": int((self.consensus.labels < 0).sum()),
+            "scorers": [
+                {"file": file, "soft_agreement": soft, "kappa_with_others": kappa, "disagrees": i in odd}
+                for i, (file, soft, kappa) in enumerate(
+                    zip(self.files, self.soft, with_others(self.kappas), strict=True)
+                )
+            ],
+            "night": None if self.stager is None else {"file": self.night} | self.stager.to_dict(),
+            "output": self.output,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class _Merger:
+    """Reads the scorings of a night and merges them."""
+
+    options: ReadOptions
+    method: Literal["soft-agreement", "majority"]
+    overwrite: bool
+
+    def merge(self, files: list[Path], night: Path | None, output: Path | None) -> MergedNight:
+        """Return the consensus, compared with a stager and written if asked for."""
+        panel = [replace(_read(path, self.options), scorer=path.stem) for path in files]
+        panel = _on_one_night(panel, files)
+        merged = merge(panel, self.method)
+        compared = None
+        if night is not None:
+            _, stager = _on_one_night([panel[0], _read(night, self.options)], [files[0], night])
+            compared = among_experts(stager, panel)
+        if output is not None:
+            read = [*files, *((night,) if night is not None else ())]
+            write_text_atomic(output, _table(merged, panel), overwrite=self.overwrite, spare=read)
+        return MergedNight(
+            *(self.method, files, merged, soft_agreement(panel), scorer_kappas(panel)),
+            *(night, compared, output),
+        )
+
+
+def _many_nights(
+    folders: list[Path], night: Path | None, output: Path | None, merger: _Merger, *, as_json: bool
+) -> None:
+    """Merge the nights that two or more folders hold, matched by their names."""
+    if night is not None and not night.is_dir():
+        raise UsageError("--night is one file, expected a folder with a stager's nights, named like theirs.")
+    experts = [Experts(folder) for folder in folders]
+    stagers = None if night is None else Experts(night)
+    names = list(dict.fromkeys(name for each in experts for name in each.names))
+    everyone = [name for name in names if all(name in each.names for each in experts)]
+    if not everyone:
+        raise InputError(
+            f"no night is in every folder: {folders[0].name} has {listed(experts[0].names, 3)}, "
+            f"{folders[1].name} {listed(experts[1].names, 3)}. Expected the same names."
+        )
+    notes = listed_nights("not in every folder, so left out", set(names) - set(everyone))
+    if output is not None:
+        output.mkdir(parents=True, exist_ok=True)
+
+    def work(task: Input) -> MergedNight:
+        files = [path for each in experts if (path := each.path_for(task.id)) is not None]
+        by_stager = None if stagers is None else stagers.path_for(task.id)
+        if stagers is not None and by_stager is None:
+            raise InputError(f"no night of the stager is named {task.id!r}, expected one in {night}.")
+        return merger.merge(files, by_stager, None if output is None else output / f"{task.id}.tsv")
+
+    def show(outcomes: Sequence[Outcome[MergedNight]]) -> None:
+        out = console()
+        out.print(f"Consensus of {len(folders)} scorers ({merger.method}) on {count(len(outcomes), 'night')}")
+        _print_scorers([outcome.result for outcome in outcomes], [str(folder) for folder in folders], out)
+        print_list(out, "Wrote", [] if output is None else [output])
+
+    tasks = [Input(folders[0] / name, name) for name in everyone]
+    run_and_show(work, tasks, "Merging", show, as_json=as_json, notes=notes)
+
+
+def with_others(kappas: Floats) -> list[float]:
+    """Return the mean kappa of each scorer with the others; NaN without one."""
+    return [float(np.mean(known)) if len(known := row[~np.isnan(row)]) else NAN for row in kappas]
+
+
+def _print_scorers(nights: Sequence[MergedNight], scorers: Sequence[str], out: Console) -> None:
+    """Print one row per scorer, with means over the nights, and name those who disagree with all."""
+    stacked = np.array([night.kappas for night in nights])
+    known = ~np.isnan(stacked)
+    kappas = np.where(known, stacked, 0.0).sum(axis=0) / np.where(known.any(axis=0), known.sum(axis=0), NAN)
+    columns = {
+        "soft agreement": [mean_known([night.soft[i] for night in nights]) for i in range(len(scorers))],
+        "kappa with others": with_others(kappas),
+    }
+    placed = [night.stager for night in nights if night.stager is not None]
+    if placed:
+        for title, values in (
+            ("stager's kappa", [each.kappa for each in placed]),
+            ("stager's accuracy", [each.accuracy for each in placed]),
+        ):
+            columns[title] = [mean_known([row[i] for row in values]) for i in range(len(scorers))]
     made = table("scorer", *columns, right=tuple(columns))
-    for file, *values in zip(files, *columns.values(), strict=True):
-        made.add_row(one_line(file), *(shown(value, 3) for value in values))
+    for i, scorer in enumerate(scorers):
+        made.add_row(one_line(scorer), *(shown(values[i], 3) for values in columns.values()))
     out.print(made)
-    print_list(out, "Stager", [] if compared is None else [compared])
+    odd = [f"{scorers[i]} (kappa {columns['kappa with others'][i]:.2f})" for i in disagreeing(kappas)]
+    if odd:
+        rule = f"more than {DISAGREES:g} below that of the others with one another"
+        print_list(out, "Disagrees with all", [f"{', '.join(odd)}, {rule}: look, or leave it out"])
+
+
+def mean_known(values: Sequence[float]) -> float:
+    """Return the mean of the values that are not NaN; NaN without any."""
+    known = [value for value in values if value == value]
+    return float(np.mean(known)) if known else NAN
 
 
 def _on_one_night(panel: list[Hypnogram], files: list[Path]) -> list[Hypnogram]:

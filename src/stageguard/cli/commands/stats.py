@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from stageguard.base.arrays import NAN
 from stageguard.base.errors import InputError, Message, message_of
+from stageguard.base.files import check_places, real_path, write_text_atomic
 from stageguard.base.records import dataclass
 from stageguard.cli.cohort_nights import Groups, NightOfCohort, NightReader, grouping, listed_nights
 from stageguard.cli.cohort_tables import print_errors, print_means, print_nights, print_one
@@ -28,6 +29,7 @@ from stageguard.cli.options import (
     profile_option,
     text_option,
 )
+from stageguard.cli.paper_table import check_suffix, paper_text
 from stageguard.cli.parser import Option, UsageError
 from stageguard.cli.present import MOST_ROWS, end, run_shown
 from stageguard.cli.scored_files import (
@@ -53,6 +55,7 @@ from stageguard.measures.groups import METHOD, GroupDifference, group_difference
 from stageguard.measures.prediction_powered import METHOD as POWERED_METHOD
 from stageguard.measures.prediction_powered import CohortEstimate, cohort_estimates
 from stageguard.measures.statistics import FIRST_REM_SECONDS, Convention, StatisticsOptions
+from stageguard.measures.summary import mixed_epochs_words
 from stageguard.night.quantities import steered_words
 from stageguard.runner.run import Outcome, succeeded
 
@@ -61,6 +64,14 @@ MOST_WARNINGS = 5
 
 Output = Annotated[
     Path | None, output_option("COHORT.tsv", "Write one row per night, and a codebook beside it.")
+]
+PaperTable = Annotated[
+    Path | None,
+    text_option(
+        "FILE.md|.tex|.tsv",
+        "Write mean ± SD, and with experts bias and limits of agreement, as Markdown, LaTeX or TSV.",
+        "--table",
+    ),
 ]
 DecodeWith = Annotated[str | None, profile_option("Decode probabilities with it; count its transitions.")]
 ByConvention = Annotated[Convention, Option(help="Whose definitions, where they differ.")]
@@ -94,6 +105,7 @@ def stats(
     files: ScoredFiles = None,
     samples: SampleList = None,
     output: Output = None,
+    paper: PaperTable = None,
     profile: DecodeWith = None,
     convention: ByConvention = "aasm",
     times: LightsTimes = LightsTimes(),  # noqa: B008 - a group of options
@@ -120,6 +132,11 @@ def stats(
     """
     if output is not None and output.suffix.lower() != ".tsv":
         raise UsageError(f"--output is {str(output)!r}, expected a name that ends in .tsv.")
+    if paper is not None:
+        check_suffix(paper)
+        check_places([paper], overwrite=overwrite)  # before minutes of work
+        if output is not None and real_path(paper) == real_path(output):
+            raise UsageError("--table and --output name one file, expected two.")
     covariates = _covariates(by, expert, scored, correlate or ())
     expert = expert or scored
     options = read_options(
@@ -156,11 +173,16 @@ def stats(
         listed = any(night.scoring not in (None, night.path) for night in inputs.nights)
         wants_experts = expert is not None or bool(named) or listed
         result.notes += _notes(nights, groups, wants_experts=wants_experts)
-        if output is not None:
+        if output is not None or paper is not None:
             read = [by, expert, samples, *(path for night in inputs.nights for path in night.files)]
             read += [night.path.with_suffix(".json") for night in inputs.nights]  # the sidecars
             spare = [path for path in read if path is not None]
-            result.written = write_cohort(result.cohort, output, overwrite=overwrite, spare=spare)
+            if output is not None:
+                result.written = write_cohort(result.cohort, output, overwrite=overwrite, spare=spare)
+            if paper is not None:
+                text = paper_text(result.cohort, paper, result.notes)
+                write_text_atomic(paper, text, overwrite=overwrite, spare=spare)
+                result.written.append(paper)
     if as_json:
         print_json(result.to_dict())
     else:
@@ -369,6 +391,9 @@ def _notes(nights: Sequence[StatsNight], groups: Groups, *, wants_experts: bool)
         different = "before and after are not of the same nights"
         notes += listed_nights(f"{different}. Scorings, only under after", scored)
         notes += listed_nights("not decoded (no --profile), so only under before", undecoded)
+    lengths = sorted({night.facts.epoch_seconds for night in nights})
+    if len(lengths) > 1:
+        notes.append(mixed_epochs_words(lengths))
     bare = [night.id for night in nights if night.facts.profile is None]
     notes += listed_nights("no profile (--profile), so validity is not measured", bare)
     kept = [night.id for night in nights if night.facts.early_rem_kept_minutes is not None]
