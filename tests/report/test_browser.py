@@ -173,6 +173,15 @@ def test_nothing_is_cut_or_sticks_out_at_any_width(open_page, sample):
         assert cut == []
 
 
+def test_no_picture_is_cut_on_a_screen_of_800_pixels(open_page):
+    page = open_page(report_samples.full(), width=800)
+    figures = page.evaluate(
+        "[...document.querySelectorAll('figure')].map(each => [each.scrollWidth, each.clientWidth])"
+    )
+    assert len(figures) > 1
+    assert [each for each in figures if each[0] > each[1]] == []
+
+
 @pytest.mark.parametrize(("sample", "scheme"), [("full", "light"), ("mouse", "dark")])
 def test_axe_finds_nothing_wrong(open_page, sample, scheme):
     page = open_page(getattr(report_samples, sample)(), width=700, scheme=scheme)

@@ -175,3 +175,20 @@ def test_paper_has_the_first_rows_and_the_failures(many, open_page):
     page.emulate_media(media="screen")
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.locator("#table tbody th").count() < 80
+
+
+def test_labels_stay_inside_their_pictures(browser, tmp_path):
+    made = {f"n{k}": sg.simulate_night(PROFILE, hours=4, seed=k) for k in range(12)}
+    nights = {name: decode(night.density, PROFILE) for name, night in made.items()}
+    file = tmp_path / "cohort.html"
+    file.write_text(sg.cohort_report(nights, experts={name: night.expert for name, night in made.items()}))
+    page = browser.new_page(viewport={"width": 800, "height": 900})
+    page.goto(file.as_uri())
+    cut = page.evaluate(
+        """[...document.querySelectorAll('svg text')].filter(text => {
+            const label = text.getBoundingClientRect(), all = text.closest('svg').getBoundingClientRect();
+            return label.width > 0 && (label.right > all.right + 1 || label.left < all.left - 1);
+        }).map(text => text.textContent)"""
+    )
+    page.close()
+    assert cut == []

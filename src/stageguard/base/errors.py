@@ -63,9 +63,28 @@ class RowNumber:
         """Return how a message names the row."""
         return f"row {self.number}"
 
+    def for_people(self) -> str:
+        """Return its name counted from 1."""
+        return f"row {self.number + 1}"
+
+
+@dataclass(frozen=True, slots=True)
+class EpochNumber:
+    """An epoch: its index from 0 in Python; on the command line and on pages, where people count, from 1."""
+
+    index: int
+
+    def __str__(self) -> str:
+        """Return the index."""
+        return str(self.index)
+
+    def for_people(self) -> str:
+        """Return the number from 1."""
+        return str(self.index + 1)
+
 
 class Message(str):
-    """Text made of parts, some of them an `Argument` or the number of a night or row; ``+`` keeps them."""
+    """Text made of parts, such as an `Argument` or the number of a night, row or epoch; ``+`` keeps them."""
 
     parts: tuple[object, ...]
 
@@ -91,6 +110,14 @@ class Message(str):
     def names(self, argument: str) -> bool:
         """Whether the message names an argument."""
         return any(isinstance(part, Argument) and part.name == argument for part in self.parts)
+
+
+def for_people(text: object) -> str:
+    """Return a message with its epochs and rows counted from 1."""
+    counted = message_of(text).replace_parts(
+        lambda part: part.for_people() if isinstance(part, EpochNumber | RowNumber) else part
+    )
+    return str(counted)
 
 
 OVERWRITE = Message("Use ", Argument("overwrite", True))

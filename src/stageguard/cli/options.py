@@ -44,7 +44,7 @@ EpochSeconds = Annotated[
 Quality = Annotated[File, text_option("FILE", "Signal quality per epoch, 0 clean to 1 lost (.npy or table).")]
 Pins = Annotated[
     list[str] | None,
-    text_option("120=R|FILE", "Epochs you are sure of (from 0), or a table with epoch and stage."),
+    text_option("120=R|FILE", "Epochs you are sure of (counted from 1), or a table with epoch and stage."),
 ]
 Cohort = Annotated[
     Text, text_option("NAME", "Who was recorded, e.g. narcolepsy: warns or refuses if need be.")

@@ -15,6 +15,7 @@ from stageguard.cli.parser import Exit, UsageError
 from stageguard.cli.terminal import (
     console,
     count,
+    in_options,
     one_line,
     print_error,
     print_heading,
@@ -200,7 +201,7 @@ def print_changes(changes: Sequence[Change], out: Console) -> None:
         seconds = change.onset_seconds
         elapsed = f"+{seconds // 3600:.0f}:{seconds // 60 % 60:02.0f}:{seconds % 60:02.0f}"
         shown.add_row(
-            f"{change.first_epoch:,}",
+            f"{change.first_epoch + 1:,}",
             elapsed if change.clock is None else change.clock.isoformat()[11:19],
             in_bouts(change.before),
             in_bouts(change.after),
@@ -247,7 +248,7 @@ def print_summary(file: str, summary: NightSummary, out: Console, more: Sequence
         out.print(steered_words(count_steered([summary.steered])))
     if summary.range_note:
         out.print(summary.range_note)
-    out.print(summary.deed)
+    out.print(in_options(summary.deed))
     if summary.aside:
         out.print(summary.aside, style="bold red")
     if summary.is_early_rem_odd:

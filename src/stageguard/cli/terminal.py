@@ -11,9 +11,11 @@ from typing import Any
 
 from stageguard.base.errors import (
     Argument,
+    EpochNumber,
     InputError,
     Message,
     NightNumber,
+    RowNumber,
     error_message,
     message_of,
 )
@@ -37,7 +39,7 @@ def in_options(message: object, names: Sequence[str] = ()) -> str:
             return _option(part)
         if isinstance(part, NightNumber) and 0 < part.number <= len(names):
             return names[part.number - 1]
-        return part
+        return part.for_people() if isinstance(part, EpochNumber | RowNumber) else part
 
     return str(message_of(message).replace_parts(say))
 

@@ -224,6 +224,6 @@ def _labels(path: Path, codes: np.ndarray[tuple[int, ...], np.dtype[np.float64]]
         stages = ", ".join(f"{code} {name}" for code, name in names.items())
         raise broken(
             path,
-            f"label {codes[where]:g} at epoch {where} is none of {stages}, -1 or 4. Give codes={{...}}.",
+            f"label {codes[where]:g} at epoch {where + 1} is none of {stages}, -1 or 4. Give codes={{...}}.",
         )
     return labels

@@ -213,7 +213,7 @@ def _labels(path: Path, values: npt.NDArray[Any], what: str) -> Labels:
         raise broken(path, f"its {what} holds {values.dtype} values, expected -1 to 4.") from None
     if wrong.any():
         epoch = int(np.argmax(wrong))
-        raise broken(path, f"epoch {epoch} of its {what} is {plain[epoch]:g}, expected -1 to 4.")
+        raise broken(path, f"epoch {epoch + 1} of its {what} is {plain[epoch]:g}, expected -1 to 4.")
     return plain.astype(np.int8)
 
 

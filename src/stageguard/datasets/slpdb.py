@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stageguard.base.errors import InputError, StageGuardWarning
+from stageguard.base.errors import EpochNumber, InputError, Message, StageGuardWarning
 from stageguard.base.files import file_error
 from stageguard.datasets import Entry
 from stageguard.formats.recordings.read import Scoring, build_recording, lay_over
@@ -104,7 +104,8 @@ def read_stages(path: Path, rate_hz: float) -> Hypnogram:
         if abs(seconds - epoch * EPOCH_SECONDS) > OFF_GRID_SECONDS or epoch > 10_000:
             raise file_error(path, f"has a stage at {seconds:.1f} s, expected one every {EPOCH_SECONDS:g} s.")
         if stages.setdefault(epoch, stage) != stage:
-            text = f"{path.name}: epoch {epoch} is {stages[epoch]} and {stage}: read as unscored."
+            both = f" is {stages[epoch]} and {stage}: read as unscored."
+            text = Message(f"{path.name}: epoch ", EpochNumber(epoch), both)
             warnings.warn(StageGuardWarning(text), stacklevel=2)
             stages[epoch] = UNSCORED_NAME
     if not stages:

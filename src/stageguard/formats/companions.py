@@ -35,7 +35,7 @@ class ListedNight:
 def parse_pins(texts: Sequence[str]) -> dict[int, str]:
     """Return pins from `120=R` items or from tables with the columns epoch and stage.
 
-    Epochs count from 0. An epoch pinned twice to different stages is an error.
+    They are typed from 1 and returned from 0. An epoch pinned twice to different stages is an error.
     """
     pairs: list[tuple[str, str]] = []
     for text in texts:
@@ -51,11 +51,13 @@ def parse_pins(texts: Sequence[str]) -> dict[int, str]:
     for epoch, stage in pairs:
         if not epoch.strip().isdecimal() or len(epoch.strip()) > MOST_DIGITS:
             raise PinError(
-                f"a pin needs an epoch index counted from 0, got {epoch[:40]!r}. Write it as 120=R."
+                f"a pin needs the number of an epoch, counted from 1, got {epoch[:40]!r}. Write it as 120=R."
             )
-        index = int(epoch)
+        index = int(epoch) - 1
+        if index < 0:
+            raise PinError("a pin is at epoch 0, expected 1 or more: the first epoch is 1.")
         if pins.setdefault(index, stage) != stage:
-            raise PinError(f"epoch {index} is pinned to {pins[index]!r} and to {stage!r}. Keep one.")
+            raise PinError(f"epoch {index + 1} is pinned to {pins[index]!r} and to {stage!r}. Keep one.")
     return pins
 
 

@@ -213,7 +213,7 @@ def _with_line(message: Message, raw: RawDensity) -> Message:
         if not isinstance(part, RowNumber):
             return part
         row = part.number if raw.places is None else int(np.searchsorted(raw.places, part.number))
-        return f"{part} (line {lines[row]})" if row < len(lines) else part
+        return Message(part, f" (line {lines[row]})") if row < len(lines) else part
 
     return message.replace_parts(with_line)
 

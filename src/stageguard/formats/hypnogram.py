@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stageguard.base.checks import MISSING_WORDS
-from stageguard.base.errors import Argument, InputError, Message, did_you_mean, message_of
+from stageguard.base.errors import Argument, EpochNumber, InputError, Message, did_you_mean, message_of
 from stageguard.base.files import file_error, load_json
 from stageguard.base.records import dataclass
 from stageguard.formats.density import DEFAULT_EPOCH_SECONDS, MOST_EPOCHS, settle_epoch_seconds
@@ -303,7 +303,8 @@ def names_of(
             known = ", ".join(f"{number} {name}" for number, name in sorted(numbering.items()))
             text = str(code) if isinstance(code, int) else f"{code:g}"  # JSON may hold very long numbers
             text = text if len(text) <= 20 else f"{text[:20]}..."
-            raise file_error(path, f"{what} {position} is {text}, expected one of: {known}.")
+            where: object = EpochNumber(position) if (what, first) == ("epoch", 0) else position
+            raise file_error(path, f"{what} ", where, f" is {text}, expected one of: {known}.")
         stages.append(numbering[int(code)])
     return tuple(stages)
 

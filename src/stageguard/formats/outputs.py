@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base.arrays import Floats, Labels
-from stageguard.base.errors import FileFormatError, StageGuardWarning
+from stageguard.base.errors import FileFormatError, StageGuardWarning, for_people
 from stageguard.base.files import file_error, parse_json, read_file, write_cell, write_together
 from stageguard.base.json_text import json_lines
 from stageguard.base.records import dataclass
@@ -322,7 +322,7 @@ def _sidecar(
         "n_changed": int(np.count_nonzero(decoding.changed)),
         "changed_by": changes_by_cause(decoding),
         "n_filled": int(np.count_nonzero(decoding.filled)),
-        "strength": {name: getattr(strength, name) for name in STRENGTH} | {"why": str(strength)},
+        "strength": {name: getattr(strength, name) for name in STRENGTH} | {"why": for_people(str(strength))},
         "steered": sorted(decoding.steered),
         "assumptions": [*decoding.assumed, *notes],
         "provenance": decoding.provenance(),
@@ -457,8 +457,8 @@ def change_row(change: Change) -> dict[str, Any]:
     }
 
 
-CHANGE_COLUMNS = (
-    *("first_epoch", "n_epochs", "clock", "before", "after", "rule", "probability_before"),
+CHANGE_COLUMNS = (  # people read the table: its epoch is counted from 1
+    *("epoch", "n_epochs", "clock", "before", "after", "rule", "probability_before"),
     *("probability_after", "evidence_given_up_nats", "prior_gained_nats", "margin_nats"),
     *("counterfactual_score", "onset"),
 )
@@ -471,7 +471,7 @@ def changes_text(changes: Sequence[Change]) -> str:
 
 def change_cells(change: Change) -> list[str]:
     """Return a change as the cells of a table's row."""
-    row = change_row(change)
+    row = change_row(change) | {"epoch": change.first_epoch + 1}
     return ["n/a" if row[name] is None else str(row[name]) for name in CHANGE_COLUMNS]
 
 

@@ -13,7 +13,9 @@ import numpy as np
 from stageguard.base import checks
 from stageguard.base.errors import (
     CohortError,
+    EpochNumber,
     InputError,
+    Message,
     PinError,
     StageGuardError,
     StageGuardWarning,
@@ -21,7 +23,7 @@ from stageguard.base.errors import (
 )
 from stageguard.guard import inputs
 from stageguard.guard.clock import NightClock
-from stageguard.guard.decoding import MANY_CHANGES, Decoding, many_changes_advice
+from stageguard.guard.decoding import MANY_CHANGES, Decoding, many_changes_advice, many_changes_words
 from stageguard.guard.evidence import Night, calibration_of
 from stageguard.guard.inputs import (
     BatchKeywords,
@@ -275,10 +277,12 @@ def _explain_no_path(failure: NoPathError, which: str) -> InputError:
     first = last - bisect_left(range(last + 1), True, key=lambda n: conflicts(pins[last - n : last + 1]))
     names = solver.profile.scheme.names
     blamed = tuple((epoch, names[stage]) for epoch, stage in pins[first : last + 1])
+    listed = [part for epoch, name in blamed for part in (", ", EpochNumber(epoch), f" ({name})")][1:]
     error = PinError(
-        f"{which}the pins at epochs {', '.join(f'{epoch} ({name})' for epoch, name in blamed)} cannot all "
-        "hold under the profile's minimum bouts and forbidden transitions. Remove one of them, or shorten "
-        "min_bout_seconds."
+        Message(
+            *(f"{which}the pins at epochs ", *listed, " cannot all hold under the profile's minimum bouts "),
+            "and forbidden transitions. Remove one of them, or shorten min_bout_seconds.",
+        )
     )
     error.pins = blamed
     return error
@@ -292,11 +296,11 @@ def _warn_of_many_changes(results: Sequence[Decoding]) -> None:
     ]
     if not many:
         return
-    share, worst = max(many, key=lambda pair: pair[0])
-    which = "" if len(results) == 1 else f" on {len(many)} of {len(results)} nights"
+    _, worst = max(many, key=lambda pair: pair[0])
+    nights = f"on {len(many)} of {len(results)} nights many epochs were changed; most: "
+    which = "" if len(results) == 1 else nights
     warnings.warn(
-        f"{share:.0%} of scored epochs were changed{' at most' if which else ''}{which} "
-        f"(more than {worst.many_changes:.0%}): {many_changes_advice(results[0].profile)}",
+        f"{which}{many_changes_words(worst)}: {many_changes_advice(results[0].profile)}",
         StageGuardWarning,
         stacklevel=4,
     )

@@ -49,6 +49,14 @@ def many_changes_advice(profile: Profile) -> str:
     return f"{look}; the stager or the profile may not fit."
 
 
+def many_changes_words(decoding: Decoding) -> str:
+    """Return how many epochs were changed, and the limit above which a person should look at the night."""
+    n_changed, n_scored = (int(np.count_nonzero(each)) for each in (decoding.changed, decoding.argmax >= 0))
+    share, limit = 100 * n_changed / max(1, n_scored), 100 * decoding.many_changes
+    of_all = f"{n_changed:,} of {n_scored:,} scored epochs ({share:.1f} %)"
+    return f"{of_all} were changed, above the limit of {limit:.0f} %"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Decoding(ExportableStages):
     """One decoded night.

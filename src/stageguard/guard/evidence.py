@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from stageguard.base import checks
 from stageguard.base.arrays import CLIP, Floats, Labels, Mask
-from stageguard.base.errors import InputError, PinError, did_you_mean
+from stageguard.base.errors import EpochNumber, InputError, Message, PinError, did_you_mean
 from stageguard.base.records import dataclass
 from stageguard.guard.clock import NightClock
 from stageguard.night.stages import StageScheme
@@ -302,8 +302,10 @@ def check_quality(quality: npt.ArrayLike | None, n_epochs: int) -> Floats | None
     if outside.any():
         epoch = int(outside.argmax())
         raise InputError(
-            f"quality is {beta[epoch]:g} at epoch {epoch}, expected 0 (clean) to 1 (lost). "
-            "Give 1 where the signal is missing."
+            Message(
+                *(f"quality is {beta[epoch]:g} at epoch ", EpochNumber(epoch), ", expected 0 (clean) to 1 "),
+                "(lost). Give 1 where the signal is missing.",
+            )
         )
     if np.all(beta == 1.0):
         raise InputError(
@@ -324,7 +326,10 @@ def check_pins(pins: Mapping[int, str | int], scheme: StageScheme, n_epochs: int
         if isinstance(epoch, bool) or not isinstance(epoch, int | np.integer):
             raise PinError(f"pin {epoch!r}: expected the index of an epoch, a whole number from 0.")
         if not 0 <= epoch < n_epochs:
-            raise PinError(f"pin at epoch {epoch} is out of range, expected 0 to {n_epochs - 1}.")
+            bounds = EpochNumber(0), " to ", EpochNumber(n_epochs - 1)
+            raise PinError(
+                Message("pin at epoch ", EpochNumber(int(epoch)), " is out of range, expected ", *bounds, ".")
+            )
         checked[int(epoch)] = _stage_index(stage, scheme, int(epoch))
     return dict(sorted(checked.items()))
 
@@ -333,9 +338,11 @@ def _stage_index(stage: str | int, scheme: StageScheme, epoch: int) -> int:
     if isinstance(stage, int | np.integer) and not isinstance(stage, bool):
         if 0 <= stage < scheme.n_stages:
             return int(stage)
-        raise PinError(f"pin at epoch {epoch} is stage {stage}, expected 0 to {scheme.n_stages - 1}.")
+        wanted = f" is stage {stage}, expected 0 to {scheme.n_stages - 1}."
+        raise PinError(Message("pin at epoch ", EpochNumber(epoch), wanted))
     try:
         return scheme.index(stage)  # type: ignore[arg-type]  # index says what it expected
     except InputError:
         known, hint = ", ".join(scheme.names), did_you_mean(str(stage), scheme.names)
-        raise PinError(f"pin at epoch {epoch} is {stage!r}, expected one of {known}.{hint}") from None
+        wanted = f" is {stage!r}, expected one of {known}.{hint}"
+        raise PinError(Message("pin at epoch ", EpochNumber(epoch), wanted)) from None

@@ -15,6 +15,7 @@ from stageguard.base import checks
 from stageguard.base.arrays import CLIP, ROUNDING, SUM_TOLERANCE, Floats
 from stageguard.base.errors import (
     Argument,
+    EpochNumber,
     InputError,
     Message,
     ProfileError,
@@ -318,10 +319,8 @@ class StreamingDecoder:
             if names_values:
                 got = f"a {checks.type_name(row)}, which names its values"
                 advice = " Pass them as an array in this order."
-            raise InputError(
-                f"epoch {self.n_epochs} is {got}, expected {self._n_columns} numbers, one per stage: "
-                f"{', '.join(names)}.{advice}"
-            )
+            wanted = f"expected {self._n_columns} numbers, one per stage: {', '.join(names)}.{advice}"
+            raise InputError(Message("epoch ", EpochNumber(self.n_epochs), f" is {got}, {wanted}"))
         if type(array) is np.ndarray and array.dtype.kind in "fiu":
             if self._is_plain:
                 return array.astype(np.float64)
@@ -338,20 +337,19 @@ class StreamingDecoder:
 
     def _of_epoch(self, error: InputError) -> InputError:
         """Return an error about a matrix of one row as an error about the epoch that was pushed."""
-        epoch = f"epoch {self.n_epochs}"
+        epoch = Message("epoch ", EpochNumber(self.n_epochs))
         return InputError(
             message_of(error).replace_parts(lambda part: epoch if isinstance(part, RowNumber) else part)
         )
 
     def _refusal(self, code: Any, row: Floats) -> InputError:
-        scheme, epoch = self.profile.scheme, f"epoch {self.n_epochs}"
+        scheme, epoch = self.profile.scheme, Message("epoch ", EpochNumber(self.n_epochs))
         if code != BAD_ROW:
-            return InputError(f"{epoch}: {NO_PATH}")
+            return InputError(epoch + f": {NO_PATH}")
         if len(row) != scheme.n_stages:
-            return InputError(
-                f"{epoch} has {len(row)} numbers, expected {scheme.n_stages}, one per stage: "
-                f"{', '.join(scheme.names)}."
-            )
+            stages = ", ".join(scheme.names)
+            got = f" has {len(row)} numbers, expected {scheme.n_stages}, one per stage: {stages}."
+            return InputError(epoch + got)
         return self._of_epoch(explain_bad_probabilities(row[None], scheme.names))
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
+from stageguard.base.errors import EpochNumber, Message
 from stageguard.base.records import dataclass
 from stageguard.night.quantities import Steering
 from stageguard.profile.profile import OFF
@@ -111,10 +112,10 @@ class Strength:
         tau = f"transition weight {self.transition_weight:g}"
         change = f"fragmentation from {self.fi_before:.3f} to {self.fi_after:.3f}"
         if self.rule == "match":
-            return f"{tau.capitalize()} brings {change}, next to the experts' {self.fi_low:.3f}."
+            return f"{tau.capitalize()} brings {change}, nearest to the experts' {self.fi_low:.3f}."
         if self.step == "hard":
             return (
-                f"Not smoothed: fragmented ({self.fi_before:.3f}), but the evidence does not yield, as in a "
+                f"Not smoothed: fragmented ({self.fi_before:.3f}), but smoothing barely lowers it, as in a "
                 "fragmented sleeper."
             )
         if self.step == "untouched":
@@ -123,8 +124,8 @@ class Strength:
             "as experts score" if self.fi_low <= self.fi_after <= self.fi_high else "not as experts score"
         )
         lifts = f"prior exponent {self.prior_exponent:g}"
-        how = {"lowered": f"Calmed: {tau}", "raised": f"Minority stages lifted: {lifts}"}
-        by = how.get(self.step, f"Minority stages lifted, then calmed: {lifts} and {tau}")
+        how = {"lowered": f"Smoothed: {tau}", "raised": f"Minority stages lifted: {lifts}"}
+        by = how.get(self.step, f"Minority stages lifted, then smoothed: {lifts} and {tau}")
         return f"{by} brought {change}, {reached}."
 
     def _untouched_in_short(self) -> str:
@@ -137,27 +138,24 @@ class Strength:
             return self._untouched("")
         return f"Not smoothed: as fragmented ({self.fi_before:.3f}) as experts score."
 
-    def _clock_remarks(self) -> str:
+    def _clock_remarks(self) -> Message:
         if self.clock_passes and not self.clock_onsets:
-            return " The clock found no sleep to count from."
-        pins = ", ".join(map(str, self.clock_overruled))
+            return Message(" The clock found no sleep to count from.")
         moved = f" Sleep onset, which the clock counts from, still moved after {self.clock_passes} passes."
-        pinned = f" Pins overrule the clock at {_epochs(self.clock_overruled)} {pins}." if pins else ""
-        return ("" if self.clock_settled else moved) + pinned
+        pinned = (" Pins overrule the clock at ", *_epochs(self.clock_overruled), ".")
+        return Message("" if self.clock_settled else moved, *(pinned if self.clock_overruled else ()))
 
-    def _clock_sentence(self) -> str:
+    def _clock_sentence(self) -> Message:
         if not self.clock_passes:
-            return ""
+            return Message("")
         if not self.clock_onsets:
-            return " The clock found no sleep to count from."
-        at = ", ".join(map(str, self.clock_onsets))
+            return Message(" The clock found no sleep to count from.")
         still = "" if self.clock_settled else f", which still moved after {self.clock_passes} passes"
-        pins = ", ".join(map(str, self.clock_overruled))
-        pinned = f" Pins overrule it at {_epochs(self.clock_overruled)} {pins}." if pins else ""
-        counts = f"counts from sleep onset at {_epochs(self.clock_onsets)} {at} (from 0){still}.{pinned}"
-        if self.step in ("untouched", "hard"):
-            return f" Only the clock may change stages; it {counts}"
-        return f" The clock {counts}"
+        pinned = (" Pins overrule it at ", *_epochs(self.clock_overruled), ".")
+        is_alone = self.step in ("untouched", "hard")
+        who = " Only the clock may change stages; it" if is_alone else " The clock"
+        onset = (" counts from sleep onset at ", *_epochs(self.clock_onsets), f"{still}.")
+        return Message(who, *onset, *(pinned if self.clock_overruled else ()))
 
     def _reason(self) -> str:
         tau = f"transition weight {self.transition_weight:g}"
@@ -178,18 +176,18 @@ class Strength:
             return self._untouched(band)
         if self.step == "hard":
             return (
-                f"More fragmented ({self.fi_before:.3f}) than {band}, but the evidence does not yield "
+                f"More fragmented ({self.fi_before:.3f}) than {band}, but smoothing barely lowers it "
                 f"({self.fi_yielded:.3f} at transition weight {YIELDING_WEIGHT:g}): a fragmented sleeper, "
                 "not a flickering stager; no rule of the profile acts."
             )
         if self.rule == "target" and self.step == "lowered":
-            why = f"More fragmented than {band}, and the evidence yields"
+            why = f"More fragmented than {band}"
             if not math.isnan(self.stager_fi):
                 why = f"The stager flickers (median over its nights {self.stager_fi:.3f})"
             nats = sum(self.balance_nats)  # REM's alone
             moved = "raised" if nats > 0 else "lowered"
             gave = f", REM {moved} by {abs(nats):.2f} nats to what the probabilities expect" if nats else ""
-            return f"{why}: {tau} brings it next to {self.fi_aim:.3f}{gave}; {change}."
+            return f"{why}: {tau} brings it nearest to the aim, {self.fi_aim:.3f}{gave}; {change}."
         reached = "" if self.fi_low <= self.fi_after <= self.fi_high else ", still outside"
         if self.step == "lowered":
             return f"More fragmented than {band}: {tau} is the least that helps; {change}{reached}."
@@ -199,7 +197,7 @@ class Strength:
         raised = f"{why}: prior exponent {self.prior_exponent:g} lifts minority stages"
         if self.step == "raised":
             return f"{raised}; {change}{reached}."
-        return f"{raised}, then {tau} calms it; {change}{reached}."
+        return f"{raised}, then {tau} smooths it; {change}{reached}."
 
     def _untouched(self, band: str) -> str:
         if math.isnan(self.fi_before):
@@ -223,5 +221,7 @@ class Strength:
         return f"As fragmented ({self.fi_before:.3f}) as {band}: no rule of the profile acts."
 
 
-def _epochs(epochs: Sequence[int]) -> str:
-    return "epoch" if len(epochs) == 1 else "epochs"
+def _epochs(epochs: Sequence[int]) -> list[object]:
+    """Return the parts of a message that name some epochs."""
+    listed = [part for epoch in epochs for part in (", ", EpochNumber(epoch))][1:]
+    return ["epoch " if len(epochs) == 1 else "epochs ", *listed]

@@ -26,7 +26,7 @@ from stageguard.profile.profile import Profile
 # Scorings of a night, and where each comes from.
 SCORINGS = {
     "before": "the stager's most probable stages (argmax)",
-    "after": "the stages decoded from them, or those of a hypnogram without a before",
+    "after": "the stages after decoding; of a night that was not decoded, its own stages",
     "expert": "the expert's scoring",
 }
 
@@ -162,8 +162,17 @@ class CohortTable:
         return quantity.follows is not None and self.n_steered.get(quantity.follows, 0) > 0
 
     def columns(self) -> dict[str, Floats]:
-        """Return the numbers of each column: `<measure>_before`, `_after`, `_delta`, `_expert`."""
-        return {f"{name}_{key}": each for name in self.names for key, each in self.columns_of(name).items()}
+        """Return the numbers of each column: `<measure>_before`, `_after`, `_delta`, `_expert`.
+
+        If nothing was decoded, there is no after: the stages' own column is `<measure>`.
+        """
+        return {
+            self.column(name, key): each for name in self.names for key, each in self.columns_of(name).items()
+        }
+
+    def column(self, name: str, key: str) -> str:
+        """Return the name of a column."""
+        return name if key == "after" and "before" not in self.values else f"{name}_{key}"
 
     def columns_of(self, name: str) -> dict[str, Floats]:
         """Return the columns of one measure that exist: before, after, delta, expert."""
@@ -214,10 +223,10 @@ def count_steered(nights: Iterable[frozenset[Steering]]) -> dict[Steering, int]:
 def codebook(table: CohortTable) -> dict[str, dict[str, str]]:
     """Return the description and the unit of each column of a table."""
     book = {}
-    for column in table.columns():
-        name, _, scoring = column.rpartition("_")
-        quantity = quantity_of(name)
+    for name, scoring in [(each, key) for each in table.names for key in table.columns_of(each)]:
+        quantity, column = quantity_of(name), table.column(name, scoring)
         whose = "after minus before" if scoring == "delta" else SCORINGS[scoring]
+        whose = "of the stages in the file" if column == name else whose
         if table.is_steered(quantity) and scoring in ("after", "delta"):
             assert quantity.follows is not None
             n_nights, by = table.n_steered[quantity.follows], STEERED_BY[quantity.follows]

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base.arrays import DAY_SECONDS, NAN, Indices, Labels
-from stageguard.base.errors import InputError
+from stageguard.base.errors import EpochNumber, InputError, Message
 from stageguard.base.records import dataclass
 from stageguard.measures.bouts import bouts_of
 from stageguard.night.hypnogram import Hypnogram
@@ -56,19 +56,16 @@ def lights_window(
     stop = n_epochs if lights_on is None else epoch_at(hypnogram, lights_on, "lights_on", first)
     if not first < stop:
         raise InputError(
-            f"lights are off from epoch {first} and on from epoch {stop} of {n_epochs}, "
-            "expected at least one epoch between them."
+            Message(
+                *("lights are off from epoch ", EpochNumber(first), " and on from epoch ", EpochNumber(stop)),
+                f" of {n_epochs}, expected at least one epoch between them.",
+            )
         )
     return first, stop
 
 
-def lights_words(
-    hypnogram: Hypnogram, lights_off: Moment | None, lights_on: Moment | None, *, count_from: int = 0
-) -> str:
-    """Return where lights cut a night, as in ``lights off at 60 s (epoch 2)``; empty without lights.
-
-    Epochs are counted from `count_from`.
-    """
+def lights_words(hypnogram: Hypnogram, lights_off: Moment | None, lights_on: Moment | None) -> str:
+    """Return where lights cut a night, as in ``lights off at 60 s (epoch 3)``; empty without lights."""
     if lights_off is None and lights_on is None:
         return ""
     first, stop = lights_window(hypnogram, lights_off, lights_on)
@@ -78,7 +75,7 @@ def lights_words(
             clock = hypnogram.clock_at(epoch)
             time = "" if clock is None else f"{clock:%H:%M:%S}, "
             seconds = hypnogram.offset_seconds + epoch * hypnogram.epoch_seconds
-            words.append(f"lights {which} at {time}{seconds:.10g} s (epoch {epoch + count_from:,})")
+            words.append(f"lights {which} at {time}{seconds:.10g} s (epoch {epoch + 1:,})")
     return ", ".join(words)
 
 

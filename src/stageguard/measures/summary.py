@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, fields, replace
-from math import isnan
+from math import exp, isnan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -124,7 +124,9 @@ def looking_like_experts(judged: Sequence[bool | None]) -> str:
     n_unjudged = sum(verdict is None for verdict in judged)
     left_out = f" {n_unjudged:,} night{'s' * (n_unjudged != 1)} cannot be judged." if n_unjudged else ""
     n_alike = sum(verdict is True for verdict in judged)
-    return f"{n_alike:,} of {len(judged):,} nights look like expert scoring.{left_out}"
+    count = f"{len(judged):,} night{'s' * (len(judged) != 1)}"
+    are = "is" if len(judged) == 1 else "are"
+    return f"{n_alike:,} of {count} {are} like 9 of 10 expert nights.{left_out}"
 
 
 def _rows(
@@ -161,11 +163,8 @@ def _rows(
     return rows
 
 
-def early_rem_words(decoding: Decoding, *, count_from: int = 0) -> tuple[str, ...]:
-    """Describe each early REM of the stager that decoding removed: when, how long, and how well supported.
-
-    Epochs are counted from `count_from`.
-    """
+def early_rem_words(decoding: Decoding) -> tuple[str, ...]:
+    """Describe each early REM of the stager that decoding removed: when, how long, and how well supported."""
     minutes = decoding.epoch_seconds / 60.0
     words = []
     for event in early_rem_removed(decoding):
@@ -175,10 +174,17 @@ def early_rem_words(decoding: Decoding, *, count_from: int = 0) -> tuple[str, ..
         if event.n_removed < event.n_epochs:
             long = f"{event.n_removed * minutes:.3g} of {event.n_epochs * minutes:.3g} min"
         words.append(
-            f"{decoding.profile.scheme.rem} {when} (epoch {event.epoch + count_from}), {long}, evidence "
-            f"{event.bout_evidence_nats:+.1f} nats"
+            f"{decoding.profile.scheme.rem} {when} (epoch {event.epoch + 1}), {long}; the stager gave REM "
+            f"{odds(event.bout_evidence_nats / event.n_epochs)}"
         )
     return tuple(words)
+
+
+def odds(nats: float) -> str:
+    """Return a difference of log-probabilities as odds, as in ``5 : 1``."""
+    ratio = exp(min(abs(nats), 10.0))
+    shown_ratio = "more than 99" if ratio > 99 else f"{ratio:.2g}"
+    return f"{shown_ratio} : 1" if nats >= 0 else f"1 : {shown_ratio}"
 
 
 def early_rem_advice(decoding: Decoding) -> str:
@@ -235,7 +241,7 @@ def deed_words(decoding: Decoding) -> str:
     strength = decoding.strength
     is_by_others = strength.step in ("untouched", "hard") and decoding.changed.any()
     by = f" Changed only by {' and '.join(decoding.other_causes)}." if is_by_others else ""
-    return f"{strength.in_short()}{by}"
+    return Message(strength.in_short(), by)
 
 
 def aside_words(decoding: Decoding, valid: Validity) -> str:

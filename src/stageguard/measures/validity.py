@@ -127,9 +127,9 @@ class Validity:
         """`looks_like_experts` in words, to follow a subject such as "the night"."""
         if self.looks_like_experts is None:
             return f"cannot be judged: {self.joint.reason}"
-        claim = "looks" if self.looks_like_experts else "does not look"
-        compared = f"{self.joint.value:.2f} (most expert nights are under {self.joint.high:.2f})"
-        return f"{claim} like expert scoring: {compared}"
+        claim = "is like" if self.looks_like_experts else "is unlike"
+        compared = f"{self.joint.value:.2f} (they stay under {self.joint.high:.2f})"
+        return f"{claim} 9 of 10 expert nights: {compared}"
 
     @property
     def measured(self) -> Mapping[str, Indicator]:

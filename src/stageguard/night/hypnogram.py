@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from stageguard.base import checks
 from stageguard.base.arrays import Labels
-from stageguard.base.errors import InputError
+from stageguard.base.errors import EpochNumber, InputError, Message
 from stageguard.base.records import dataclass
 from stageguard.night.night import EpochTable, ExportableStages
 from stageguard.night.stages import UNSCORED_NAME, StageScheme, as_scheme
@@ -127,7 +127,9 @@ def _checked_labels(labels: object, scheme: StageScheme) -> Labels:
     if low < UNSCORED or high >= scheme.n_stages:
         wrong = int(np.argmax((array < UNSCORED) | (array >= scheme.n_stages)))
         raise InputError(
-            f"label {array[wrong]} at epoch {wrong} is not a stage of scheme {scheme.name!r}, "
-            f"expected 0 to {scheme.n_stages - 1}, or {UNSCORED} for unscored."
+            Message(
+                *(f"label {array[wrong]} at epoch ", EpochNumber(wrong), " is not a stage of scheme "),
+                f"{scheme.name!r}, expected 0 to {scheme.n_stages - 1}, or {UNSCORED} for unscored.",
+            )
         )
     return checks.frozen_array(array, np.int8)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from stageguard.base import checks, schema
 from stageguard.base.arrays import Floats, Floats32, Ints, Mask
-from stageguard.base.errors import InputError, did_you_mean
+from stageguard.base.errors import EpochNumber, InputError, Message, did_you_mean
 from stageguard.base.records import dataclass
 from stageguard.formats.tables.timing import MOST_MISSING
 from stageguard.night.hypnogram import UNSCORED
@@ -102,8 +102,11 @@ def _checked_features(where: str, given: npt.ArrayLike, names: Sequence[str]) ->
     if bad.any():
         row, frame, column = (int(i) for i in np.argwhere(bad)[0])
         raise InputError(
-            f"{where}: feature {names[column]!r} is {values[row, frame, column]} in epoch {row}, "
-            "expected a number. Fill it, or leave all features of an epoch without signal empty."
+            Message(
+                f"{where}: feature {names[column]!r} is {values[row, frame, column]} in epoch ",
+                EpochNumber(row),
+                ", expected a number. Fill it, or leave all features of an epoch without signal empty.",
+            )
         )
     if empty.all():
         raise InputError(f"{where}: no epoch has a feature. Expected at least one epoch with a signal.")
@@ -135,8 +138,14 @@ def _checked_labels(where: str, labels: npt.ArrayLike, n_epochs: int, scheme: St
     if wrong.any():
         row = int(np.argmax(wrong))
         raise InputError(
-            f"{where}: label {values[row]} in epoch {row} is out of range, expected 0 to "
-            f"{scheme.n_stages - 1} ({', '.join(scheme.names)}) or -1 where unscored."
+            Message(
+                *(
+                    f"{where}: label {values[row]} in epoch ",
+                    EpochNumber(row),
+                    " is out of range, expected 0 to ",
+                ),
+                f"{scheme.n_stages - 1} ({', '.join(scheme.names)}) or -1 where unscored.",
+            )
         )
     return values.astype(np.int64)
 

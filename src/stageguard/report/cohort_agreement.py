@@ -17,7 +17,7 @@ from stageguard.report.cohort_svg import GREY, INK, SHADES, Axis, axis_for, bott
 from stageguard.report.numbers import count, shown
 from stageguard.report.svg import text_at
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 236.0, 178.0, 40.0, 6.0, 6.0, 158.0
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 236.0, 178.0, 40.0, 14.0, 6.0, 158.0  # RIGHT: half a tick label
 MOST_POINTS = 300  # drawn one by one; more points are drawn as counts in cells
 CELLS = (44, 30)
 SHADINGS = (0.18, 0.36, 0.6, 1.0)  # opacity of cells, from few points to many

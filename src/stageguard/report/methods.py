@@ -79,7 +79,7 @@ def night_methods(decoding: Decoding, lights: tuple[Moment | None, Moment | None
     if not math.isnan(before):
         name = "fragmentation index" if profile.strength else FI
         parts.append(f"The {name} was {before:.3f} before and {after:.3f} after decoding.")
-    if words := lights_words(decoding.hypnogram, *lights, count_from=1):
+    if words := lights_words(decoding.hypnogram, *lights):
         parts.append(f"The night was measured between lights: {words}.")
     parts += [*rem_latency(profile, decoding), *not_results(profile, decoding.strength.steers)]
     return " ".join([*parts, f"{CITATION}."])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stageguard.base import checks
-from stageguard.base.errors import InputError
+from stageguard.base.errors import InputError, for_people
 from stageguard.formats.outputs import REVIEW_SENTENCE
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.explain import explain
@@ -119,6 +119,7 @@ def night_report(
         "profile": decoding.profile,
         "settings": _settings(decoding.profile),
         "provenance": tuple(_provenance(decoding.profile.provenance)),
+        "strength": for_people(str(decoding.strength)),
         "methods": night_methods(decoding, options.lights),
         "versions": _versions(decoding),
     }

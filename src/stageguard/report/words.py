@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from stageguard.guard.decoding import Decoding, many_changes_advice
+from stageguard.guard.decoding import Decoding, many_changes_advice, many_changes_words
 from stageguard.measures.day import lights_words
 from stageguard.measures.statistics import LONGEST_NIGHT_HOURS, StatisticsOptions
 from stageguard.measures.summary import aside_words, early_rem_advice, early_rem_words
@@ -39,9 +39,9 @@ def headline(decoding: Decoding) -> str:
         )
     return {
         "fixed": "The profile was applied at its fixed strength.",
-        "lowered": f"The guard calmed an over-fragmented {noun(decoding)}.",
+        "lowered": f"The guard smoothed an over-fragmented {noun(decoding)}.",
         "raised": "The guard brought back stages that the stager starved.",
-        "raised then lowered": f"The guard brought back starved stages, then calmed the {noun(decoding)}.",
+        "raised then lowered": f"The guard brought back starved stages, then smoothed the {noun(decoding)}.",
         "nearest": f"The guard brought the {noun(decoding)} close to the experts' fragmentation.",
     }[strength.step]
 
@@ -96,7 +96,8 @@ def _why(decoding: Decoding) -> str:
         return "There are too few epochs to measure fragmentation."
     if strength.step == "nearest":
         return "The strength was chosen so that stages change as often as experts score."
-    seldom = f"changes stage less than {_times(rule.floor)} as often as expert scorings do on average"
+    experts = rule.fi_target * decoding.epoch_seconds / decoding.profile.epoch_seconds
+    often = seldom = f"changes stage {strength.fi_before / experts:.1f} times as often as expert scorings do"
     if strength.step == "untouched" and strength.fi_before < strength.fi_low:
         cure = {
             "off": "the profile lifts no minority stages",
@@ -110,12 +111,10 @@ def _why(decoding: Decoding) -> str:
         )
     if strength.step == "untouched":
         return f"The stager's {name} changes stage about as often as expert scorings do, so it is left alone."
-    above = rule.cap if rule.rule == "band" else rule.act_above
-    often = f"changes stage more than {_times(above)} as often as expert scorings do on average"
     if strength.step == "hard":
         return (
-            f"The stager's {name} {often}, but its evidence does not yield: a fragmented sleeper, not a "
-            "flickering stager, so it is left alone."
+            f"The stager's {name} {often}, but smoothing barely lowers that: a fragmented sleeper, not "
+            "a flickering stager, so it is left alone."
         )
     reached = strength.fi_low <= strength.fi_after <= strength.fi_high
     still = "" if reached else ", although not as far as the rule asks"
@@ -123,13 +122,9 @@ def _why(decoding: Decoding) -> str:
         if not math.isnan(strength.stager_fi):
             often = "comes from a stager that flickers"
         if not decoding.changed.any():
-            return f"The stager's {name} {often}, but is too sure of each epoch to be calmed."
-        return f"The stager's {name} {often}; decoded, it is calmer{still}."
+            return f"The stager's {name} {often}, but is too sure of each epoch to be smoothed."
+        return f"The stager's {name} {often}; decoded, it is smoother{still}."
     return f"The stager's {name} {seldom}; decoded, it is livelier{still}."
-
-
-def _times(factor: float) -> str:
-    return {0.5: "half", 2.0: "twice"}.get(factor, f"{factor:g} times")
 
 
 def unscored_words(decoding: Decoding) -> Iterator[str]:
@@ -156,17 +151,14 @@ def warnings_of(decoding: Decoding, measured: Measured) -> Iterator[str]:
         if caution is not None:
             yield f"The profile has a caution for “{decoding.cohort}”: {caution.reason}"
     if decoding.changed_share > decoding.many_changes:
-        yield (
-            f"{100 * decoding.changed_share:.1f} % of scored epochs were changed, more than "
-            f"{100 * decoding.many_changes:.0f} %: {many_changes_advice(decoding.profile)}"
-        )
+        yield (f"{many_changes_words(decoding)}: {many_changes_advice(decoding.profile)}")
     n_unscored = int(np.count_nonzero(decoding.hypnogram.labels < 0))
     if n_unscored > MUCH_UNSCORED * decoding.hypnogram.n_epochs:
         share = 100 * n_unscored / decoding.hypnogram.n_epochs
         yield f"{share:.0f} % of the recording is unscored: times are lower bounds, latencies may be wrong."
     if aside := aside_words(decoding, measured.after.validity):
         yield aside
-    early = early_rem_words(decoding, count_from=1)
+    early = early_rem_words(decoding)
     for removed in early[:MOST_EARLY]:
         yield f"Early REM removed: {removed}."
     if len(early) > MOST_EARLY:
@@ -194,7 +186,7 @@ def statistics_caption(decoding: Decoding, options: StatisticsOptions, assumed: 
         "AASM definitions: REM latency counts from sleep onset; unscored is neither sleep nor wake",
         f"A lasting bout of REM is one of {options.min_first_rem_seconds:g} s or more",
     ]
-    lights = lights_words(decoding.hypnogram, *options.lights, count_from=1)
+    lights = lights_words(decoding.hypnogram, *options.lights)
     if lights:
         sentences.append(lights.capitalize())
         sentences.append("Agreement and the list of uncommon transitions are of the whole recording")

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base.arrays import Floats
+from stageguard.base.errors import for_people
 from stageguard.guard.explain import Change, in_bouts
 from stageguard.measures.bouts import cycles_of
 from stageguard.measures.day import lights_window
@@ -152,7 +153,7 @@ def _can_choose(night: NightUnderReview, state: ReviewState) -> bool:
 
 
 def _why(outcome: Outcome) -> str:
-    return "" if outcome.decoding is None else str(outcome.decoding.strength)
+    return "" if outcome.decoding is None else for_people(str(outcome.decoding.strength))
 
 
 def worth_part(review: Review, at: Moment) -> dict[str, Any]:
@@ -166,7 +167,7 @@ def worth_part(review: Review, at: Moment) -> dict[str, Any]:
         "agreement": blind_agreement(review, at),
         "changes": [change_row(change, at.state) for change in found.changes],
         "queue": _queue(review, at, found),
-        "early_rem": [] if decoding is None else list(early_rem_words(decoding, count_from=1)),
+        "early_rem": [] if decoding is None else list(early_rem_words(decoding)),
     }
 
 

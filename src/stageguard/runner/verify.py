@@ -272,7 +272,7 @@ def _check_labels(decoding: Decoding, table: HypnogramTable) -> Check:
     different = np.flatnonzero((fresh != written) | (stages != np.array(table.stages)))
     if not len(different):
         return Check("decoded again", True, f"all {len(fresh):,} epoch{'s' * (len(fresh) != 1)} the same")
-    shown = ", ".join(f"{t}: {table.stages[t]} now {stages[t]}" for t in different[:5].tolist())
+    shown = ", ".join(f"{t + 1}: {table.stages[t]} now {stages[t]}" for t in different[:5].tolist())
     more = f" and {len(different) - 5} more" if len(different) > 5 else ""
     return Check(
         "decoded again", False, f"{len(different)} of {len(fresh)} epochs differ (epoch {shown}{more})"

@@ -123,7 +123,7 @@ def _difference(written: list[Cells], fresh: list[Cells]) -> str:
     first = different[0]
     stages = [rows[first][STAGE] if len(rows[first]) > STAGE else "?" for rows in (written, fresh)]
     text = f"{stages[0]} now {stages[1]}" if stages[0] != stages[1] else "another column than the stage"
-    return f"{len(different)} of {len(fresh)} epochs differ (the first is epoch {first}: {text})"
+    return f"{len(different)} of {len(fresh)} epochs differ (the first is epoch {first + 1}: {text})"
 
 
 def _check_beside(task: TableTask, tally: Tally, changes: list[list[str]]) -> list[Check]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,15 @@ from stageguard.cli.options import (
     text_option,
 )
 from stageguard.cli.parser import Argument, Option, UsageError
-from stageguard.cli.present import MOST_ROWS, end, print_notes, print_read, print_warnings, run_shown
+from stageguard.cli.present import (
+    MOST_NOTES,
+    MOST_ROWS,
+    end,
+    print_notes,
+    print_read,
+    print_warnings,
+    run_shown,
+)
 from stageguard.cli.terminal import console, count, one_line, print_json, print_list, table
 from stageguard.formats.companions import SOME_DAY
 from stageguard.formats.convert import Written
@@ -211,16 +220,28 @@ def _print(done: list[Outcome[Written]], together: Sequence[Input]) -> None:
         print_list(out, "Wrote", [f"{', '.join(map(str, written.files))} ({written.format}{many})"])
         print_list(out, "Lost", [_lost(written)])
     else:
-        shown = table("file", "written", "lost")
+        shown = table("file", "written")
         for outcome in done[:MOST_ROWS]:
-            written = outcome.result
-            shown.add_row(one_line(Path(outcome.file).name), one_line(written.files[0]), _lost(written))
+            shown.add_row(one_line(Path(outcome.file).name), one_line(outcome.result.files[0]))
         out.print(shown)
         if len(done) > MOST_ROWS:
             out.print(f"and {count(len(done) - MOST_ROWS, 'more night')}, all of them in --json")
         out.print(f"Converted {count(len(done), 'night')} to {done[0].result.format}")
+        print_list(out, "Lost", [_lost_in_all(done)])
     print_read(done, out)
     print_warnings(done, out)
+
+
+def _lost_in_all(done: Sequence[Outcome[Written]]) -> str:
+    """Return each thing that the format cannot hold, with the number of nights unless all have lost it."""
+    lost = Counter(
+        one_line(item).removesuffix(f" of {one_line(Path(each.file).name)}")
+        for each in done
+        for item in each.result.lost
+    )
+    named = [item if n == len(done) else f"{item} ({count(n, 'night')})" for item, n in lost.most_common()]
+    more = [f"and {count(len(named) - MOST_NOTES, 'more thing')}"] if len(named) > MOST_NOTES else []
+    return ", ".join(named[:MOST_NOTES] + more) or "nothing"
 
 
 def _lost(written: Written) -> str:

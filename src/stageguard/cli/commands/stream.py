@@ -108,7 +108,7 @@ def stream(
 
 
 def _print_stage(epoch: int, stage: str) -> None:
-    print(f"{epoch}\t{stage}", flush=True)
+    print(f"{epoch + 1}\t{stage}", flush=True)
 
 
 def _say(text: str) -> None:

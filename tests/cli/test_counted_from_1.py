@@ -1,0 +1,155 @@
+"""People count epochs from 1: on the command line, in its tables and in what it prints; Python from 0."""
+
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+import pytest
+
+import stageguard as sg
+from cli_runner import Runner, error_line, write_night
+from nights import decode
+from small import night, profile_of, refusal
+from stageguard.base.errors import EpochNumber, InputError, Message, PinError, RowNumber, for_people
+from stageguard.cli.terminal import one_line
+from stageguard.measures.summary import odds
+
+PROFILE = "human-psg-5"
+
+
+@pytest.fixture
+def run(capsys):
+    return Runner(capsys)
+
+
+@pytest.fixture
+def file(tmp_path):
+    return write_night(tmp_path / "night.csv")
+
+
+def stages(path):
+    with path.open(newline="") as opened:
+        return [row["stage"] for row in csv.DictReader(opened, delimiter="\t")]
+
+
+def test_a_message_counts_from_0_in_python_and_from_1_for_people():
+    message = Message("epochs ", EpochNumber(0), " to ", EpochNumber(9), ", ", RowNumber(3))
+    assert message == "epochs 0 to 9, row 3"
+    assert for_people(message) == one_line(message) == "epochs 1 to 10, row 4"
+    assert type(for_people(message)) is str
+
+
+@pytest.mark.parametrize("as_table", [False, True])
+def test_pins_are_typed_from_1(run, file, tmp_path, as_table):
+    pins = "1=R,240=R"
+    if as_table:
+        (tmp_path / "pins.tsv").write_text("epoch\tstage\n1\tR\n240\tR\n")
+        pins = tmp_path / "pins.tsv"
+    out = tmp_path / "out"
+    assert run("decode", file, "-p", PROFILE, "--pins", pins, "-o", out).code == 0
+    assert stages(out / "night.hypnogram.tsv")[0] == stages(out / "night.hypnogram.tsv")[-1] == "R"
+    expected = decode(sg.read_density(file), PROFILE, pins={0: "R", 239: "R"}).stages.tolist()
+    assert stages(out / "night.hypnogram.tsv") == expected
+    assert run("verify", out / "night.hypnogram.json").code == 0
+
+
+@pytest.mark.parametrize(
+    ("pin", "said"),
+    [
+        ("0=R", "a pin is at epoch 0, expected 1 or more: the first epoch is 1."),
+        ("241=R", "pin at epoch 241 is out of range, expected 1 to 240."),
+        ("5=X", "pin at epoch 5 is 'X'"),
+        ("-1=R", "counted from 1"),
+    ],
+)
+def test_bad_pins_are_named_as_they_were_typed(run, file, pin, said):
+    assert said in error_line(run("decode", file, "-p", PROFILE, "--pins", pin))
+
+
+def test_bad_pins_count_from_0_in_python():
+    with pytest.raises(PinError) as error:
+        sg.decode(night(), profile_of(), pins={40: "R"})
+    refusal(error, "pin at epoch 40 is out of range, expected 0 to 39")
+
+
+def test_changes_are_listed_from_1_and_json_counts_from_0(run, file, tmp_path):
+    ran = run("decode", file, "-p", PROFILE, "--explain", "-o", tmp_path / "out")
+    changes = sg.explain(decode(sg.read_density(file), PROFILE))
+    with (tmp_path / "out" / "night.changes.tsv").open(newline="") as opened:
+        rows = list(csv.DictReader(opened, delimiter="\t"))
+    assert [int(row["epoch"]) for row in rows] == [change.first_epoch + 1 for change in changes]
+    assert "first_epoch" not in rows[0]
+    listed = [line.split()[0] for line in ran.out.partition("epoch   time")[2].splitlines()[2:]]
+    assert str(changes[0].first_epoch + 1) == listed[0]
+    found = run(
+        "decode", file, "-p", PROFILE, "--explain", "--json", "--overwrite", "-o", tmp_path / "out"
+    ).json
+    assert found[0]["changes"][0]["first_epoch"] == changes[0].first_epoch
+
+
+def test_lights_and_removed_rem_are_told_from_1(run, file):
+    ran = run("stats", file, "-p", PROFILE, "--lights-off", "60")
+    assert "(epoch 3)" in " ".join(ran.out.split())
+
+
+def test_rows_of_an_array_are_told_from_1(run, tmp_path):
+    rows = np.full((20, 5), 0.2)
+    rows[3] = 0.1
+    np.save(tmp_path / "night.npy", rows)
+    said = error_line(run("decode", tmp_path / "night.npy", "-p", PROFILE, "--stages", "W,N1,N2,N3,R"))
+    assert "row 4 " in said
+    with pytest.raises(InputError, match="row 3 "):
+        sg.decode(rows, PROFILE)
+
+
+def test_epochs_that_differ_are_told_from_1(run, file, tmp_path):
+    out = tmp_path / "out"
+    run("decode", file, "-p", PROFILE, "-o", out)
+    table = out / "night.hypnogram.tsv"
+    lines = table.read_text().splitlines()
+    first = lines[1].split("\t")
+    first[2], first[3] = ("N1", "1") if first[2] != "N1" else ("W", "0")
+    table.write_text("\n".join([lines[0], "\t".join(first), *lines[2:]]) + "\n")
+    ran = run("verify", out / "night.hypnogram.json")
+    assert "(epoch 1: " in " ".join((ran.out + ran.err).split())
+
+
+@pytest.mark.parametrize(
+    ("nats", "text"),
+    [
+        (np.log(5), "5 : 1"),
+        (-np.log(2), "1 : 2"),
+        (0.0, "1 : 1"),
+        (9.0, "more than 99 : 1"),
+        (0.3, "1.3 : 1"),
+    ],
+)
+def test_evidence_is_told_as_odds(nats, text):
+    assert odds(float(nats)) == text
+
+
+def test_the_lost_list_is_printed_once(run, tmp_path):
+    for seed in range(3):
+        write_night(tmp_path / f"n{seed}.csv", seed=seed)
+        run("decode", tmp_path / f"n{seed}.csv", "-p", PROFILE, "-o", tmp_path / "out")
+    ran = run("convert", tmp_path / "out", "--to", "usleep-tsv", "-o", tmp_path / "converted")
+    assert ran.code == 0
+    lost = ran.out.partition("Lost: ")[2]
+    assert "scorer" in lost
+    assert lost.count("scorer") == lost.count("argmax_stage") == ran.out.count("argmax_stage") == 1
+    assert "1 night" not in lost
+
+
+def test_statistics_of_scorings_have_no_after(run, tmp_path):
+    made = sg.simulate_night(PROFILE, hours=2, seed=1)
+    (tmp_path / "ex").mkdir()
+    made.expert.save(tmp_path / "ex" / "n1.csv", format="stageguard-csv")
+    ran = run("stats", tmp_path / "ex", "-p", PROFILE, "-o", tmp_path / "s.tsv")
+    assert ran.code == 0, ran.err
+    columns = (tmp_path / "s.tsv").read_text().splitlines()[0].split("\t")
+    assert "tst_minutes" in columns
+    assert not [name for name in columns if name.endswith(("_after", "_before"))]
+    decoded = write_night(tmp_path / "night.csv")
+    run("stats", decoded, "-p", PROFILE, "-o", tmp_path / "d.tsv")
+    assert "tst_minutes_after" in (tmp_path / "d.tsv").read_text().splitlines()[0].split("\t")
