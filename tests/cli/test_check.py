@@ -57,7 +57,7 @@ def test_a_night_like_experts_score_passes(run, tmp_path):
     shown = run("check", night, "-p", PROFILE)
     assert f"All {len(BANDS)} indicators lie inside their bands." in shown.out
     score = report["joint"]["value"]
-    verdict = f"looks like expert scoring: {score:.2f} (most expert nights are under {JOINT.threshold:.2f})"
+    verdict = f"is like 9 of 10 expert nights: {score:.2f} (they stay under {JOINT.threshold:.2f})"
     assert shown.out.splitlines()[1] == f"The night {verdict}."
     assert JOINT.source.split(",")[0] in " ".join(shown.out.split())
 
@@ -79,7 +79,7 @@ def test_both_sides_are_flagged_and_strict_makes_them_an_exit_code(run, tmp_path
     strict = run("check", night, "-p", PROFILE, "--strict", "--json")
     assert strict.code == 1
     assert strict.json[0]["looks_like_experts"] is False
-    assert "The night does not look like expert scoring: " in ran.out
+    assert "The night is unlike 9 of 10 expert nights: " in ran.out
     indicator = strict.json[0]["indicators"]["fragmentation_index"]
     assert indicator["place"] == place
     assert (indicator["low"], indicator["high"]) == (
@@ -157,7 +157,7 @@ def test_many_files_are_rows_and_failures_a_table(run, tmp_path):
     (tmp_path / "zero.txt").write_bytes(b"")
     ran = run("check", *files, tmp_path / "zero.txt", tmp_path / "gone.txt", "-p", PROFILE)
     assert ran.code == 1
-    assert "1 of 3 nights look like expert scoring." in ran.out
+    assert "1 of 3 nights are like 9 of 10 expert nights." in ran.out
     assert "2 of 5 files failed" in ran.err
     assert "is empty" in ran.err
     assert "No such file or directory" in ran.err
@@ -171,7 +171,7 @@ def test_many_files_are_rows_and_failures_a_table(run, tmp_path):
     [
         ("W,N1,N2,N3,R\n1,0,0,0,x\n", "night.csv: line 2, column 'R': expected a number, got 'x'."),
         ("W\nX\n", "night.csv: line 2: 'X' is not a stage: expected W, N1, N2, N3, R, or ? for unscored."),
-        ("W,N1,N2,N3,R\n-0.2,1.2,0,0,0\n", "night.csv: probabilities: row 0 (line 2) has -0.2 for W"),
+        ("W,N1,N2,N3,R\n-0.2,1.2,0,0,0\n", "night.csv: probabilities: row 1 (line 2) has -0.2 for W"),
         ("W\nS\nS\n", "night.csv: cannot merge scheme 'ws2' into 'aasm5'"),
     ],
 )

@@ -63,7 +63,7 @@ def test_a_flickering_night_takes_no_more_than_twenty_lines(run, tmp_path, monke
         "Wrote: n.hypnogram.tsv, n.hypnogram.json",
         "A trained scorer must review this output before any clinical decision.",
     ]
-    assert sum(line.startswith("Calmed: transition weight ") for line in lines) == 1
+    assert sum(line.startswith("Smoothed: transition weight ") for line in lines) == 1
 
 
 def test_a_missing_file_is_not_said_to_be_decoded(run, tmp_path):
@@ -93,8 +93,8 @@ def test_explain_writes_and_prints_every_change(run, night, tmp_path):
     changes = sg.explain(decode(sg.read_density(night), "human-psg-5"))
     assert len(changes) > 1
     rows = [line.split("\t") for line in (tmp_path / "night.changes.tsv").read_text().splitlines()]
-    assert rows[0][:6] == ["first_epoch", "n_epochs", "clock", "before", "after", "rule"]
-    assert [int(row[0]) for row in rows[1:]] == [change.first_epoch for change in changes]
+    assert rows[0][:6] == ["epoch", "n_epochs", "clock", "before", "after", "rule"]
+    assert [int(row[0]) - 1 for row in rows[1:]] == [change.first_epoch for change in changes]
     assert [row[3].split() for row in rows[1:]] == [list(change.before) for change in changes]
     assert f"Changes ({len(changes)})" in ran.out
     (report,) = run("decode", night, "-p", "human-psg-5", "--explain", "--json", "--overwrite").json
@@ -110,8 +110,8 @@ def test_without_explain_no_changes_are_written(run, night, tmp_path):
 def test_options_reach_the_decoder(run, night, tmp_path):
     np.save(tmp_path / "beta.npy", np.r_[np.ones(200), np.zeros(40)])
     ran = run(
-        "decode", night, "-p", "human-psg-3", "--quality", tmp_path / "beta.npy", "--pins", "5=R,6=REM",
-        "--pins", "7=R", "--trained", "natural", "--cohort", "narcolepsy", "--epoch-seconds", "20", "--json",
+        "decode", night, "-p", "human-psg-3", "--quality", tmp_path / "beta.npy", "--pins", "6=R,7=REM",
+        "--pins", "8=R", "--trained", "natural", "--cohort", "narcolepsy", "--epoch-seconds", "20", "--json",
     )  # fmt: skip
     (report,) = ran.json
     with warnings.catch_warnings():
@@ -129,7 +129,7 @@ def test_options_reach_the_decoder(run, night, tmp_path):
 
 
 def test_pins_and_quality_may_be_tables(run, night, tmp_path):
-    (tmp_path / "pins.tsv").write_text("epoch\tstage\n5\tR\n6\tR\n")
+    (tmp_path / "pins.tsv").write_text("epoch\tstage\n6\tR\n7\tR\n")
     (tmp_path / "beta.csv").write_text("epoch,quality\n" + "".join(f"{t},{t % 2 / 4}\n" for t in range(240)))
     ran = run("decode", night, "-p", "human-psg-5", "--pins", tmp_path / "pins.tsv", "--quality",
               tmp_path / "beta.csv", "--json")  # fmt: skip
@@ -198,7 +198,7 @@ def test_existing_outputs_need_overwrite(run, night, tmp_path):
         (b"PK\x03\x04", "night.csv: holds a ZIP archive (.npz), not a CSV or TSV table as its name says."),
         (b"W,N1,N2,N3,R\n1,0,0,0,x\n", "night.csv: line 2, column 'R': expected a number, got 'x'."),
         (b"W,N1,N2,N3,R\n1,0,0,0\n", "night.csv: line 2 has 4 cells, the header has 5."),
-        (b"W,N1,N2,N3,R\n-0.2,1.2,0,0,0\n", "night.csv: probabilities: row 0 (line 2) has -0.2 for W"),
+        (b"W,N1,N2,N3,R\n-0.2,1.2,0,0,0\n", "night.csv: probabilities: row 1 (line 2) has -0.2 for W"),
         (b"W,S\n1,0\n", "night.csv: "),
     ],
 )
@@ -226,9 +226,12 @@ def test_logits_are_told_from_probabilities_and_named(run, tmp_path):
         ),
         (
             ["-p", "human-psg-5", "--pins", "999=R"],
-            "night.csv: pin at epoch 999 is out of range, expected 0 to 239.",
+            "night.csv: pin at epoch 999 is out of range, expected 1 to 240.",
         ),
-        (["-p", "human-psg-5", "--pins", "x=R"], "a pin needs an epoch index counted from 0, got 'x'."),
+        (
+            ["-p", "human-psg-5", "--pins", "x=R"],
+            "a pin needs the number of an epoch, counted from 1, got 'x'.",
+        ),
         (["-p", "human-psg-5", "--pins", "5="], "cannot read the pin '5='. Write it as epoch=stage"),
         (["-p", "human-psg-5", "--pins", "5=R,5=W"], "epoch 5 is pinned to 'R' and to 'W'. Keep one."),
         (["-p", "human-psg-5", "--pins", ""], "a pin is empty, expected one such as 120=R, or a table"),

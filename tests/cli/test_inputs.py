@@ -174,13 +174,13 @@ def test_lights_of_the_list_reach_the_statistics(run, nights):
 def test_lights_of_the_command_go_before_those_of_the_list(run, nights):
     path = sample_list(nights, "id probabilities lights_off lights_on", "a nights/n1.csv 600 5400")
     (report,) = run("stats", path, "--lights-off", "0", "--json").json["nights"]
-    assert report["lights"] == "lights off at 0 s (epoch 0), lights on at 5400 s (epoch 180)"
+    assert report["lights"] == "lights off at 0 s (epoch 1), lights on at 5400 s (epoch 181)"
     assert "--lights-off is taken, not the 600.0 of the list" in report["notes"]
 
 
 def test_lights_that_decode_knew_are_known_to_the_next_command(run, nights):
     path = sample_list(nights, "id probabilities lights_off lights_on", "a nights/n1.csv 600 5400")
-    out, words = nights / "out", "lights off at 600 s (epoch 20), lights on at 5400 s (epoch 180)"
+    out, words = nights / "out", "lights off at 600 s (epoch 21), lights on at 5400 s (epoch 181)"
     assert run("decode", path, "-p", PROFILE, "-o", out).code == 0
     assert run("stats", out, "--json").json["nights"][0]["lights"] == words
     assert run("check", out, "--json").json[0]["lights"] == words
@@ -188,7 +188,7 @@ def test_lights_that_decode_knew_are_known_to_the_next_command(run, nights):
     model = run("intervals", out / "a.hypnogram.tsv", "--method", "model", "--draws", "10", "--json").json[0]
     assert model["lights"] == words
     other = run("stats", out, "--lights-off", "1200", "--json").json["nights"][0]["lights"]
-    assert other == words.replace("600 s (epoch 20)", "1200 s (epoch 40)")
+    assert other == words.replace("600 s (epoch 21)", "1200 s (epoch 41)")
 
 
 def test_scorings_of_the_list_are_the_experts(run, nights):
@@ -236,7 +236,7 @@ def test_a_start_in_the_list_is_when_the_night_began(run, nights):
     start = sg.read_hypnogram(nights / "out" / "a.hypnogram.tsv").start
     assert start is not None and (start.hour, start.minute) == (22, 30)
     (report,) = run("stats", path, "--json").json["nights"]
-    assert report["lights"] == "lights off at 22:40:00, 600 s (epoch 20)"
+    assert report["lights"] == "lights off at 22:40:00, 600 s (epoch 21)"
     wrong = sample_list(nights, "id probabilities start", "a nights/n1.csv 600")
     line = error_line(run("stats", wrong))
     assert "row 2: start '600' is not a time, expected a time such as 22:30 or 2024-05-01T22:30." in line
@@ -249,7 +249,7 @@ def test_check_keeps_to_the_lights_of_the_list(run, nights):
     inside = sg.validity(expert, PROFILE, lights_off=600, lights_on=5400)
     assert report["n_epochs_scored"] == inside.n_epochs_scored < sg.validity(expert, PROFILE).n_epochs_scored
     assert report["indicators"]["fragmentation_index"]["value"] == inside.fragmentation_index
-    assert report["lights"] == "lights off at 600 s (epoch 20), lights on at 5400 s (epoch 180)"
+    assert report["lights"] == "lights off at 600 s (epoch 21), lights on at 5400 s (epoch 181)"
 
 
 def test_stages_in_the_recordings_annotations_are_its_scoring(run, nights):

@@ -48,7 +48,7 @@ def test_the_page_lies_beside_the_night_by_default(run, night, tmp_path):
 
 
 def test_what_decode_wrote_is_decoded_again(run, night, tmp_path):
-    assert run("decode", night, "-p", PROFILE, "--pins", "5=R", "--trained", "natural").code == 0
+    assert run("decode", night, "-p", PROFILE, "--pins", "6=R", "--trained", "natural").code == 0
     for name in ("night.hypnogram.tsv", "night.hypnogram.json"):
         ran = run("report", tmp_path / name, "--overwrite")
         assert ran.code == 0, ran.err

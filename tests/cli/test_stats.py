@@ -111,8 +111,8 @@ def test_a_number_that_does_not_exist_is_missing_with_its_reason(run, tmp_path):
     ran = run("stats", *files, "--scheme", "aasm5", "-o", tmp_path / "all.tsv")
     assert ran.code == 0, ran.err
     awake, night = read_tsv(tmp_path / "all.tsv")
-    assert (awake["sol_minutes_after"], awake["tst_minutes_after"]) == ("n/a", "0")
-    assert night["rem_latency_minutes_after"] == "n/a"
+    assert (awake["sol_minutes"], awake["tst_minutes"]) == ("n/a", "0")
+    assert night["rem_latency_minutes"] == "n/a"
     reasons = json.loads((tmp_path / "all.json").read_text())["stageguard"]["reasons"]
     assert reasons["awake"]["after"]["sol_minutes"] == "no epoch is scored as sleep"
     assert reasons["night"]["after"]["rem_latency_minutes"] == "there is no REM"
@@ -250,7 +250,7 @@ def test_with_lights_every_number_is_of_that_window_and_the_window_is_said(run, 
     (report,) = ran["nights"]
     numbers = report["after"]
     assert (numbers["fragmentation_index"], numbers["bouts"], numbers["tst_minutes"]) == (0.0, 1.0, 30.0)
-    words = "lights off at 1200 s (epoch 40), lights on at 3000 s (epoch 100)"
+    words = "lights off at 1200 s (epoch 41), lights on at 3000 s (epoch 101)"
     assert report["lights"] == words and words in ran["notes"]
     assert words in run("stats", night, *options).out
     whole = run("stats", night, "-p", PROFILE, "--json").json["nights"][0]
@@ -262,7 +262,7 @@ def test_the_codebook_says_where_lights_cut_each_night(run, tmp_path):
     (tmp_path / "list.tsv").write_text("id\tscoring\tlights_off\tstart\na\tn.txt\t22:40\t22:30\n")
     assert run("stats", tmp_path / "list.tsv", "-o", tmp_path / "t.tsv").code == 0
     book = json.loads((tmp_path / "t.json").read_text())["stageguard"]
-    assert book["lights"] == {"a": "lights off at 22:40:00, 600 s (epoch 20)"}
+    assert book["lights"] == {"a": "lights off at 22:40:00, 600 s (epoch 21)"}
 
 
 def test_conventions_differ_where_they_should(run, tmp_path):

@@ -23,7 +23,7 @@ MOUSE = ("-p", "mouse-eeg-emg-3", "--transition-weight", "0.3")
 
 @pytest.fixture
 def stream(capsys, monkeypatch):
-    """Run the command on some text or bytes; returns exit code, (epoch, stage) pairs and stderr."""
+    """Run the command on some text or bytes; returns exit code, (epoch from 0, stage) pairs and stderr."""
     run = Runner(capsys)
 
     def call(given, *options):
@@ -31,7 +31,7 @@ def stream(capsys, monkeypatch):
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
         ran = run("stream", *options)
         pairs = [line.split("\t") for line in ran.out.splitlines()]
-        return ran.code, [(int(epoch), stage) for epoch, stage in pairs], ran.err
+        return ran.code, [(int(epoch) - 1, stage) for epoch, stage in pairs], ran.err
 
     return call
 
@@ -120,10 +120,10 @@ def test_with_a_state_the_end_of_input_is_not_the_end_of_the_recording(stream, t
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("0.9,0.9,0.2", "line 12: probabilities: epoch 10 sums to 2, expected 1"),
+        ("0.9,0.9,0.2", "line 12: probabilities: epoch 11 sums to 2, expected 1"),
         ("0.9,0.1", "line 12 has 2 cells, expected 3: W, N, R."),
         ("0.9,0.1,what", "line 12 holds 'what', expected a number"),
-        ("0.9,nan,0.1", "line 12: probabilities: epoch 10"),
+        ("0.9,nan,0.1", "line 12: probabilities: epoch 11"),
         ("0.9,\udcff,0.1", "line 12 is not text"),
         ("1" * 70_000, "line 12 is longer than 65,536 bytes"),
     ],
@@ -229,7 +229,7 @@ def test_stages_come_while_the_input_is_open_and_ctrl_c_keeps_the_state(density,
     for epoch, line in enumerate(text(density, slice(0, 3), header=None).splitlines()):
         process.stdin.write(line + "\n")
         process.stdin.flush()
-        assert process.stdout.readline().startswith(f"{epoch}\t")  # before the next one is sent
+        assert process.stdout.readline().startswith(f"{epoch + 1}\t")  # before the next one is sent
     time.sleep(0.1)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)
@@ -285,7 +285,7 @@ def test_stages_that_nobody_took_are_given_out_by_the_next_call(density, tmp_pat
     rest = text(density, slice(state.n_epochs, None))
     code, out, _ = stream(rest, *MOUSE, *options, "--state", path, "--finish")
     assert code == 0
-    epochs = [*(int(line.split("\t")[0]) for line in taken), *(epoch for epoch, _ in out)]
+    epochs = [*(int(line.split("\t")[0]) - 1 for line in taken), *(epoch for epoch, _ in out)]
     assert epochs == list(range(density.n_epochs))
 
 

@@ -13,7 +13,7 @@ import stageguard as sg
 from stageguard.cli.present import print_summary
 from stageguard.cli.terminal import console
 from stageguard.guard.strength import STEERING
-from stageguard.measures.summary import DECODED_ROWS, Row, summary_of
+from stageguard.measures.summary import DECODED_ROWS, Row, odds, summary_of
 
 STAGES = "WNR"
 
@@ -119,7 +119,8 @@ def test_every_early_rem_that_was_removed_is_named():
     assert not (decoding.hypnogram.labels[:160] == 2).any()
     evidence = 2 * math.log(0.6 / 0.2)
     (removed,) = summary_of(decoding).early_rem_removed
-    assert removed == f"R 10 min after sleep onset (epoch 40), 1 min long, evidence {evidence:+.1f} nats"
+    gave = f"the stager gave REM {odds(evidence / 2)}"
+    assert removed == f"R 10 min after sleep onset (epoch 41), 1 min long; {gave}"
     kept = nights.decode(rows, sg.Profile.load("human-psg-3").replace(clock=None))
     assert (kept.hypnogram.labels[40:42] == 2).all()
     assert summary_of(kept).early_rem_removed == ()
@@ -164,7 +165,7 @@ def early_rem_night(n_rem: int, certainty: float) -> sg.Decoding:
 def test_much_early_rem_that_was_removed_calls_for_a_look():
     little, much = summary_of(early_rem_night(9, 0.8)), summary_of(early_rem_night(10, 0.8))
     assert len(little.early_rem_removed) == len(much.early_rem_removed) == 1
-    assert "R 9 min after sleep onset (epoch 38), 5 min long" in much.early_rem_removed[0]
+    assert "R 9 min after sleep onset (epoch 39), 5 min long" in much.early_rem_removed[0]
     assert little.early_rem_advice == ""
     assert much.early_rem_advice == (
         "5 min of early REM were removed, and narcolepsy looks like this. "
@@ -179,7 +180,7 @@ def test_early_rem_of_which_less_than_half_is_left_counts_as_removed():
     labels[42:48] = 1  # whatever rule did it
     cut = decoding.replaced(hypnogram=sg.Hypnogram(labels, decoding.hypnogram.scheme, 30.0))
     (words,) = summary_of(cut).early_rem_removed
-    assert "R 9 min after sleep onset (epoch 38), 3 of 5 min, evidence" in words
+    assert "R 9 min after sleep onset (epoch 39), 3 of 5 min; the stager gave REM" in words
     (event,) = (each for each in sg.rare_events(cut) if each.is_early_rem)
     assert (event.in_after, event.fate, event.n_removed) == (True, "partly removed", 6)
     (whole,) = (each for each in sg.rare_events(decoding) if each.is_early_rem)
@@ -207,7 +208,7 @@ def flickering() -> sg.Decoding:
     ("make", "deed"),
     [
         (lambda: decoding_of(("W" * 10 + "N" * 25 + "R" * 8) * 8), "Not smoothed: as fragmented"),
-        (flickering, "Calmed: transition weight "),
+        (flickering, "Smoothed: transition weight "),
         (lambda: decoding_of("WNRN" * 90, certainty=0.9999), "Not smoothed: fragmented (1.000), but"),
         (lambda: decoding_of("W" * 200 + "N" * 200), "Not smoothed: less fragmented (0.003) than"),
         (lambda: early_rem_night(10, 0.8), "Not smoothed: "),

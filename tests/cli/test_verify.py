@@ -74,7 +74,7 @@ def test_an_edited_table_is_found_with_its_epochs(run, decoded):
     assert ran.code == 1
     found = failed(ran)
     assert found["hypnogram file"] == "night.hypnogram.tsv was changed after writing"
-    assert found["decoded again"].startswith(f"1 of 240 epochs differ (epoch 10: {cells[2]} now ")
+    assert found["decoded again"].startswith(f"1 of 240 epochs differ (epoch 11: {cells[2]} now ")
 
 
 def test_another_input_is_found(run, decoded):
@@ -381,7 +381,7 @@ def test_each_night_of_a_table_that_differs_is_a_line(run, table):
     assert ran.code == 1
     found = failed(ran)
     assert list(found) == ["table", "night n1"]
-    assert found["night n1"].startswith("1 of 60 epochs differ (the first is epoch 10: ")
+    assert found["night n1"].startswith("1 of 60 epochs differ (the first is epoch 11: ")
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def test_other_codes_can_be_told(tmp_path):
     place = tmp_path / "Mouse01" / "Day1"
     accusleep_session(place, "mat7", labels=LABELS + 5)
     with pytest.raises(
-        FileFormatError, match=r"Day1/labels.mat: label 7 at epoch 0 is none of 1 R, 2 W, 3 N"
+        FileFormatError, match=r"Day1/labels.mat: label 7 at epoch 1 is none of 1 R, 2 W, 3 N"
     ):
         one(tmp_path)
     assert one(tmp_path, codes={6: "R", 7: "W", 8: "N", 9: "W"}).scorings["expert"].stages[0] == "W"

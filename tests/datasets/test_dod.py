@@ -155,7 +155,7 @@ def test_units_of_the_description(tmp_path):
             lambda file: file.attrs.__setitem__("description", "no json"),
             "attribute 'description' that is no list",
         ),
-        (lambda file: file["hypnogram"].__setitem__(1, 7), "epoch 1 of its hypnogram is 7, expected -1 to 4"),
+        (lambda file: file["hypnogram"].__setitem__(1, 7), "epoch 2 of its hypnogram is 7, expected -1 to 4"),
     ],
 )
 def test_a_damaged_night_is_one_line(tmp_path, spoil, expected):
@@ -182,7 +182,7 @@ def test_a_cut_night_is_one_line(tmp_path):
         ('{"a": 1}', "is no list of whole numbers"),
         ("[0, 1.5]", "is no list of whole numbers"),
         ("[0, true]", "is no list of whole numbers"),
-        ("[0, 9]", "epoch 1 of its list is 9, expected -1 to 4"),
+        ("[0, 9]", "epoch 2 of its list is 9, expected -1 to 4"),
         ("[]", r"its list has shape \(0,\)"),
         ("[" * 5000, "is not readable JSON"),
     ],

@@ -10,8 +10,8 @@ from stageguard.formats.companions import parse_pins
 
 def test_pins_from_items_and_tables_are_joined(tmp_path):
     table = tmp_path / "pins=mine.csv"  # an existing file is a file, whatever its name
-    table.write_text("stage,epoch\nR,7\nW,0\n")
-    assert parse_pins(["120=REM, 121=R", str(table)]) == {120: "REM", 121: "R", 7: "R", 0: "W"}
+    table.write_text("stage,epoch\nR,8\nW,1\n")
+    assert parse_pins(["120=REM, 121=R", str(table)]) == {119: "REM", 120: "R", 7: "R", 0: "W"}
 
 
 @pytest.mark.parametrize(
@@ -36,5 +36,7 @@ def test_pins_need_an_epoch_index(text):
 def test_a_pin_with_thousands_of_digits_is_one_line(tmp_path):
     path = tmp_path / "pins.csv"
     path.write_text(f"epoch,stage\n{'9' * 5_000},R\n")
-    with pytest.raises(PinError, match=r"^a pin needs an epoch index counted from 0, got '9{40}'\. Write"):
+    with pytest.raises(
+        PinError, match=r"^a pin needs the number of an epoch, counted from 1, got '9{40}'\. Write"
+    ):
         parse_pins([str(path)])

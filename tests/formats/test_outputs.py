@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import stageguard as sg
-from stageguard.base.errors import FileFormatError, OutputError, OutputExistsError
+from stageguard.base.errors import FileFormatError, OutputError, OutputExistsError, for_people
 from stageguard.base.files import write_together
 from stageguard.formats.outputs import plain, read_hypnogram_tsv, read_sidecar, write_decoding
 from stageguard.synthetic.night import simulate_night
@@ -56,7 +56,7 @@ def test_the_table_holds_every_epoch_as_decoded(tmp_path, decoding):
     assert float(columns["probability"][0]) == pytest.approx(first, rel=1e-5)
 
 
-@pytest.mark.filterwarnings("ignore:.*of scored epochs were changed")
+@pytest.mark.filterwarnings("ignore:.*scored epochs .* were changed")
 @pytest.mark.parametrize("names", [("W", "N", "R"), ("wach", "n\u00e4chtlich", "R")])
 def test_rows_written_at_once_are_what_python_formats(tmp_path, names):
     rng = np.random.default_rng(7)
@@ -108,7 +108,7 @@ def test_the_sidecar_explains_every_column_and_how_to_repeat(tmp_path, decoding)
     }  # fmt: skip
     assert own["hypnogram"]["sha256"] == hashlib.sha256(written.tsv.read_bytes()).hexdigest()
     assert sg.Profile.from_dict(own["profile"]["definition"]).sha256 == own["profile"]["sha256"]
-    assert own["strength"]["why"] == str(decoding.strength)
+    assert own["strength"]["why"] == for_people(str(decoding.strength))
     assert own["assumptions"] == [*decoding.assumed, "30 s assumed"]
     assert own["provenance"]["stageguard"] == sg.__version__
 

@@ -124,11 +124,11 @@ def test_the_verdict_is_one_sentence_with_the_score_and_the_threshold():
     flat = night((N, 400), (W, 200))
     score = -math.log(1 / 599 + 0.001)
     failed = sg.validity(flat, profile_of(joint=joint))
-    compared = f"{score:.2f} (most expert nights are under 1.46)"
-    assert failed.verdict == f"does not look like expert scoring: {compared}"
+    compared = f"{score:.2f} (they stay under 1.46)"
+    assert failed.verdict == f"is unlike 9 of 10 expert nights: {compared}"
     near = {"fragmentation_index": {"centre": -score, "scale": 1.0}}
     passed = sg.validity(flat, profile_of(joint=joint | {"indicators": near}))
-    assert passed.verdict == "looks like expert scoring: 0.00 (most expert nights are under 1.46)"
+    assert passed.verdict == "is like 9 of 10 expert nights: 0.00 (they stay under 1.46)"
 
 
 @pytest.mark.parametrize(

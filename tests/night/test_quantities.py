@@ -64,7 +64,7 @@ def test_a_codebook_says_what_the_table_says():
     table = cohort_table([measure_night(CohortNight("a", after=HYPNOGRAM))])
     book = codebook(table)
     for quantity in NIGHT:
-        entry = book[f"{quantity.key}_after"]
+        entry = book[quantity.key]
         assert entry["Description"].startswith(f"{quantity.title}: {quantity.definition}; ")
         assert entry["Units"] == quantity.unit
 

@@ -42,7 +42,7 @@ from stageguard.formats.read import is_hypnogram, night_name, read_density_file,
 from stageguard.formats.sniffing import UTF16_MARKS, read_head
 from stageguard.night.moments import Moment
 from stageguard.profile.profile import Profile
-from stageguard.runner.cohort_tables import COHORT_TABLE, FAILURES_TABLE
+from stageguard.runner.cohort_tables import COHORT_TABLE, FAILURES_TABLE, METHODS_TEXT
 from stageguard.runner.decode_one import DecodeOptions, reading_with
 
 OWN_SUFFIXES = (TSV_SUFFIX, JSON_SUFFIX, SVG_SUFFIX, CHANGES_SUFFIX, ".html", *POSTERIOR_SUFFIXES)
@@ -208,7 +208,7 @@ def is_own(path: Path, kind: Kind = "hypnogram") -> bool:
     """Whether `decode` or `report` wrote a file, and commands for this kind of night do not read it."""
     if path.name.endswith(TSV_SUFFIX):
         return kind == "density"
-    if path.name.endswith(OWN_SUFFIXES) or path.name in (COHORT_TABLE, FAILURES_TABLE):
+    if path.name.endswith(OWN_SUFFIXES) or path.name in (COHORT_TABLE, FAILURES_TABLE, METHODS_TEXT):
         return True
     if path.suffix != ".toml":
         return False

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from stageguard.base import checks
-from stageguard.base.errors import InputError, PinError
+from stageguard.base.errors import InputError, PinError, for_people
 from stageguard.base.files import file_error
 from stageguard.formats.convert import Written, save
 from stageguard.formats.file_format import FileFormat
@@ -43,7 +43,7 @@ class ConflictError(InputError):
     """Stages that a person set contradict each other under the profile."""
 
     def __init__(self, error: PinError, relax: list[Relaxation]) -> None:
-        super().__init__(str(error))
+        super().__init__(for_people(error))
         self.error, self.relax = error, relax
 
 

@@ -23,7 +23,7 @@ from stageguard.measures.summary import JointScores
 from stageguard.runner.decode_files import DecodedNight, StrengthUsed
 from stageguard.runner.run import Outcome
 
-COHORT_TABLE, FAILURES_TABLE = "cohort.tsv", "failures.tsv"
+COHORT_TABLE, FAILURES_TABLE, METHODS_TEXT = "cohort.tsv", "failures.tsv", "methods.md"
 MOST_IN_FULL = 40  # nights that are kept with their whole outcome
 # The last column distinguishes the table from a user's table of the same name.
 FAILURE_COLUMNS = ("id", "file", "error", "stageguard")

@@ -383,7 +383,7 @@ def decode_block(
         for note in dict.fromkeys((*night.notes, *result.assumed)):
             part.notes[note] = part.notes.get(note, 0) + 1
         if result.changed_share > result.many_changes:
-            text = f"more than {result.many_changes:.0%} of scored epochs were changed: "
+            text = f"more than {100 * result.many_changes:.0f} % of scored epochs were changed: "
             text += many_changes_advice(result.profile)
             part.warnings[text] = part.warnings.get(text, 0) + 1
         if task.explain:

@@ -59,7 +59,7 @@ from stageguard.formats.outputs import PLAIN_SUFFIXES, output_paths
 from stageguard.guard.decoding import CITATION, Decoding
 from stageguard.measures.summary import looking_like_experts
 from stageguard.profile.profile import Profile
-from stageguard.runner.cohort_tables import FAILURES_TABLE, MOST_IN_FULL, Tally, write_tables
+from stageguard.runner.cohort_tables import FAILURES_TABLE, METHODS_TEXT, MOST_IN_FULL, Tally, write_tables
 from stageguard.runner.decode_files import DecodeTask, decode_task
 from stageguard.runner.decode_one import DecodeOptions
 from stageguard.runner.run import check_folder, run_files
@@ -73,7 +73,6 @@ OTHER_FILES = frozenset(
         *(".mat", ".h5", ".fif"),
     )
 )
-METHODS_TEXT = "methods.md"
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
