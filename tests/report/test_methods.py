@@ -15,6 +15,7 @@ from stageguard.base.errors import InputError
 from stageguard.guard.effect import Effect
 from stageguard.measures.summary import summary_of
 from stageguard.profile.schema import KEYS
+from stageguard.profile.taught import mark_of
 
 CALM = np.tile([0.9, 0.06, 0.04], (400, 1))
 BAND = {"rule": "band", "fi_target": 0.05, "floor": 0.5, "cap": 2.0}
@@ -84,6 +85,7 @@ ELSEWHERE = {
     "rem": "of stages",
     "other_cohorts": "only for another cohort: has a test of its own",
     "not_for": "only for a cohort with a caution: has a test of its own",
+    "taught_by": "only for a night that taught it: has a test of its own",
 }
 NO_EFFECT = {"summary", "intended_for", "species", "tvr_pairs", "bands", "joint", "fingerprint", "intervals"}
 
@@ -219,6 +221,15 @@ def test_another_cohort_and_another_stager_are_said():
         in other
     )
     assert "temperature" not in other
+
+
+def test_a_night_that_taught_the_profile_is_said():
+    words = "The profile was fitted to this night"
+    plain = decode(CALM, profile_of())
+    taught = profile_of(taught_by=[mark_of(plain.argmax)])
+    assert words in decode(CALM, taught).methods_text()
+    assert words not in plain.methods_text()
+    assert words not in decode(night(400), taught).methods_text()
 
 
 def test_a_caution_for_the_cohort_is_said():

@@ -358,6 +358,8 @@ def _left_out(decoding: Decoding) -> Iterator[str]:
             else "what the profile had learned of its stager was left out"
         )
         yield f"This night is of another stager, so that {did}."
+    if profile.was_taught_by(hypnogram_before(decoding)):
+        yield "The profile was fitted to this night, among others: agreement with its expert is no test."
     caution = None if decoding.cohort is None else profile.caution_for(decoding.cohort)
     if caution is not None:
         yield f"The profile has a caution for “{decoding.cohort}”: {caution.reason.rstrip('.')}."
