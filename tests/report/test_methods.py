@@ -87,7 +87,17 @@ ELSEWHERE = {
     "not_for": "only for a cohort with a caution: has a test of its own",
     "taught_by": "only for a night that taught it: has a test of its own",
 }
-NO_EFFECT = {"summary", "intended_for", "species", "tvr_pairs", "bands", "joint", "fingerprint", "intervals"}
+NO_EFFECT = {
+    "summary",
+    "intended_for",
+    "species",
+    "tvr_pairs",
+    "bands",
+    "joint",
+    "fingerprint",
+    "intervals",
+    "taught_by",
+}
 
 
 def everything(*without, **changes):
