@@ -57,6 +57,7 @@ class TrainingOptions:
     # for the penalty loss: the paper's lambda, by default 0.5; whether stages are weighted inversely to their
     # frequency, which `predict` passes to the decoder; and the share of each label spread over all stages
     penalty_weight: float | None = schema.number(None, low=0)
+    penalty_after: int = schema.count(0, low=0)  # steps of cross-entropy alone before the penalty counts
     balanced: bool = schema.flag(False)
     label_smoothing: float = schema.number(0.0, low=0, high=0.9)
     # features that keep their level, such as the clock; by default those named by the features' recipe
@@ -95,7 +96,7 @@ class TrainingOptions:
         schema.check_fields(self)
         if self.penalty_weight is None:
             object.__setattr__(self, "penalty_weight", 0.5 if self.loss == "penalty" else 0.0)
-        for name in ("balanced", "label_smoothing", "penalty_weight", "temperature"):
+        for name in ("balanced", "label_smoothing", "penalty_weight", "penalty_after", "temperature"):
             if self.loss == "semi-markov" and getattr(self, name):
                 raise _idle(self, name, "loss", "loss 'penalty'")
 

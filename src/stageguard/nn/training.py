@@ -74,6 +74,11 @@ class _Plan:
         assert self.options.steps is not None
         return self.options.steps
 
+    def before_penalty(self, folder: Path) -> Location:
+        """Return the location of the state that runs of every penalty weight share."""
+        options = {k: v for k, v in self.options.to_dict().items() if k != "penalty_weight"}
+        return Location(folder, {**self.location.identity, "options": options})
+
     def batches(self, first: int) -> Iterator[tuple[int, list[tuple[int, int]]]]:
         """Return (step, windows) from the step ``first`` on, round after round."""
         size, seed = self.options.batch_size, self.options.seed
@@ -118,12 +123,15 @@ def train(
     *,
     overwrite: bool = False,
     report: Report | None = None,
+    shared: Path | None = None,
 ) -> TrainedModel:
     """Train a network, write it with its card and log into a folder, and return it at its best kappa.
 
     An interrupted run with the same options and data is resumed; with `overwrite`, only if it was started
     with `overwrite` too. A finished network in the folder is an error without `overwrite`. `report` is called
-    after every step.
+    after every step. `shared` is a folder for the state after `penalty_after` steps, from which runs that
+    differ in the penalty's weight alone go on: the first writes it, and the others give the same networks as
+    without it.
     """
     folder = Path(folder)
     check_together(tables)
@@ -132,7 +140,9 @@ def train(
     with _repeatable(options.seed, device):
         card, run, plan = _set_up(tables, options, device, folder, overwrite)
         resume(run, plan.location)
-        _loop(run, plan, report)
+        if shared is not None and not run.step:
+            resume(run, plan.before_penalty(shared))
+        _loop(run, plan, report, shared)
         run.network.load_state_dict(run.best)
         network, judge = run.network.eval(), plan.judge
         weights = plan.objective.stage_weights
@@ -198,7 +208,7 @@ def _set_up(
     return card, run, _Plan(options, stretches, length, objective, judge, location, device)
 
 
-def _loop(run: Run, plan: _Plan, report: Report | None) -> None:
+def _loop(run: Run, plan: _Plan, report: Report | None, shared: Path | None) -> None:
     """Optimise until steps or patience run out; evaluate, log and save on the way."""
     options, every = plan.options, plan.options.evaluate_every
     assert every is not None and options.patience is not None
@@ -214,12 +224,15 @@ def _loop(run: Run, plan: _Plan, report: Report | None) -> None:
         score = means = None
         if run.step % every == 0 or run.step == plan.n_steps:
             score = plan.judge.score(run.network)
-            remember(run, score)
+            if run.step > options.penalty_after:  # weights that have not seen the penalty are not chosen
+                remember(run, score)
             n_summed = (run.step - 1) % every + 1
             means = {name: value / n_summed for name, value in sums.items()}
             log(run, means, rate, score, time.perf_counter() - began)
             sums = {}
             save(run, plan.location)
+        if shared is not None and run.step == options.penalty_after:
+            save(run, plan.before_penalty(shared))
         if report is not None:
             report(Progress(run.step, plan.n_steps, parts, score, means))
 
@@ -235,6 +248,8 @@ def _step(run: Run, plan: _Plan, step: int, windows: list[tuple[int, int]], rate
     with torch.autocast("cuda", torch.bfloat16, enabled=is_mixed):
         logits = run.network(x)
     parts = plan.objective(logits.float(), y, mask)
+    if step < options.penalty_after:
+        parts["loss"] = parts["cross_entropy"]
     for group in run.optimizer.param_groups:
         group["lr"] = rate
     run.optimizer.zero_grad(set_to_none=True)

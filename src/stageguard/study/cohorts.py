@@ -1,105 +1,21 @@
-"""The nights of a study as feature tables: simulated, public or your own; stored in one file."""
+"""The nights of a study's configuration: simulated, public or your own."""
 
 from __future__ import annotations
 
-import io
-import json
-import os
-from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from stageguard.base.arrays import Floats, Ints
-from stageguard.base.errors import InputError, MissingFileError
-from stageguard.base.extras import library
-from stageguard.base.files import open_file, parse_json, write_together
-from stageguard.base.records import dataclass
 from stageguard.datasets import entries
-from stageguard.night.hypnogram import Hypnogram
-from stageguard.night.recording import Recording
 from stageguard.night.stages import SCHEMES, StageScheme
-from stageguard.nn.data import read_folder, table_of
-from stageguard.nn.tables import FeatureTable, check_together
+from stageguard.nn.data import read_folder
+from stageguard.nn.tables import check_together
 from stageguard.signals.features.recipe import Recipe
 from stageguard.signals.modalities import modality_of
-from stageguard.signals.quality import signal_quality
 from stageguard.study.config import CohortSource
+from stageguard.study.nights import StudyCohort, StudyNight, night_of
+from stageguard.study.public_cohorts import PUBLIC, public_nights
 from stageguard.synthetic.cohort import simulate_recording
-
-ACCEL_FILE = Path("sleep-accel", "sleep_accel_walch_features.npz")
-ACCEL_NAMES = ("hours", "activity_count", "heart_rate_variability", "clock_cosine", "circadian")
-EDF_FILE = Path("sleep-edfx", "sleep_edfx_cassette_26.parquet")
-EDF_ABOUT = ("subject_id", "night_id", "age", "sex", "epoch_idx", "t0_sec", "stage")
-EDF_STAGES = {"W": 0, "N1": 1, "N2": 1, "N3": 1, "REM": 2}
-FEATURE_EPOCH_SECONDS = 30.0
-DATA_VARIABLE = "STAGEGUARD_DATA"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StudyNight:
-    """One recording: features, the expert's stages, signal quality and covariates."""
-
-    table: FeatureTable
-    quality: Floats | None = field(default=None, repr=False)  # beta by the paper's thresholds, per row
-    covariates: Mapping[str, float | str] = field(default_factory=dict)  # of the subject
-    scorings: Mapping[str, Ints] = field(default_factory=dict, repr=False)  # by scorer, if several; per row
-
-    @property
-    def recording(self) -> str:
-        """Name of the recording."""
-        return self.table.recording
-
-    @property
-    def subject(self) -> str:
-        """Subject of the recording."""
-        return str(self.table.subject)
-
-    @property
-    def index(self) -> Ints:
-        """Epoch of each row, counted from the first row's epoch."""
-        assert self.table.epochs is not None
-        return np.asarray(self.table.epochs - self.table.epochs[0])
-
-    def expert(self) -> Hypnogram:
-        """Return the expert's stages from the first row to the last; gaps are unscored."""
-        assert self.table.labels is not None
-        return self._hypnogram(self.table.labels)
-
-    def panel(self) -> list[Hypnogram]:
-        """Return every scorer's stages, if the night has several scorers."""
-        return [replace(self._hypnogram(rows), scorer=name) for name, rows in self.scorings.items()]
-
-    def _hypnogram(self, rows: Ints) -> Hypnogram:
-        table = self.table
-        assert table.scheme is not None and table.epochs is not None and table.epoch_seconds is not None
-        labels = np.full(int(self.index[-1]) + 1, -1, dtype=np.int8)
-        labels[self.index] = rows
-        offset = table.epoch_seconds * int(table.epochs[0])
-        return Hypnogram(labels, table.scheme, table.epoch_seconds, offset_seconds=offset)
-
-    def beta(self) -> Floats | None:
-        """Return how much of each epoch from the first to the last is lost; 0 in gaps."""
-        if self.quality is None:
-            return None
-        beta = np.zeros(int(self.index[-1]) + 1)
-        beta[self.index] = self.quality
-        return beta
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StudyCohort:
-    """All nights of a study."""
-
-    nights: tuple[StudyNight, ...]
-    is_synthetic: bool = False
-
-    @property
-    def subjects(self) -> list[str]:
-        """All subjects, sorted by name."""
-        return sorted({night.subject for night in self.nights})
 
 
 def read_cohort(source: CohortSource, folder: Path) -> StudyCohort:
@@ -107,10 +23,8 @@ def read_cohort(source: CohortSource, folder: Path) -> StudyCohort:
     scheme = SCHEMES[source.scheme]
     if source.source == "simulated":
         cohort = StudyCohort(tuple(_simulated(source, scheme)), is_synthetic=True)
-    elif source.source == "sleep-accel":
-        cohort = StudyCohort(tuple(_sleep_accel(_file(source, folder, ACCEL_FILE), scheme)))
-    elif source.source == "sleep-edf":
-        cohort = StudyCohort(tuple(_sleep_edf(_file(source, folder, EDF_FILE), scheme)))
+    elif source.source in PUBLIC:
+        cohort = StudyCohort(tuple(public_nights(source, folder)))
     elif source.source == "features":
         tables = read_folder(folder / str(source.folder), scheme)
         cohort = StudyCohort(tuple(StudyNight(table) for table in tables))
@@ -128,7 +42,7 @@ def _simulated(source: CohortSource, scheme: StageScheme) -> Iterable[StudyNight
     assert source.subjects is not None
     for number in range(1, source.subjects + 1):
         made = simulate_recording(modality.name, number, seed=source.seed, hours=source.hours)
-        yield _from_recording(made.recording, recipe, scheme, modality.epoch_seconds)
+        yield night_of(made.recording, recipe, scheme, modality.epoch_seconds)
 
 
 def _dataset(source: CohortSource, folder: Path, scheme: StageScheme) -> StudyCohort:
@@ -136,165 +50,5 @@ def _dataset(source: CohortSource, folder: Path, scheme: StageScheme) -> StudyCo
     recipe = Recipe.load(source.recipe)
     found = entries(source.dataset, folder / str(source.folder), **source.dataset_options)
     recordings = (entry.read() for entry in found)
-    scored = [(one, _from_recording(one, recipe, scheme)) for one in recordings if one.scorings]
+    scored = [(one, night_of(one, recipe, scheme)) for one in recordings if one.scorings]
     return StudyCohort(tuple(night for _, night in scored), any(one.is_synthetic for one, _ in scored))
-
-
-def _from_recording(
-    recording: Recording, recipe: Recipe, scheme: StageScheme, epoch_seconds: float | None = None
-) -> StudyNight:
-    table = table_of(recording, recipe, scheme=scheme, epoch_seconds=epoch_seconds)
-    judged = signal_quality(recording, recipe.modality, epoch_seconds=table.epoch_seconds, rules="kdd2026")
-    beta = np.zeros(table.n_epochs)
-    n_both = min(table.n_epochs, judged.n_epochs)
-    beta[:n_both] = judged.beta[:n_both]
-    return StudyNight(table, beta, dict(recording.covariates), _scorings(recording, table, scheme))
-
-
-def _scorings(recording: Recording, table: FeatureTable, scheme: StageScheme) -> dict[str, Ints]:
-    """Return each scorer's stages of the table's epochs, if the recording has several scorers."""
-    if len(recording.scorings) < 2:
-        return {}
-    assert table.epochs is not None
-    rows = {}
-    for name, scored in recording.scorings.items():
-        labels = scored.merge(scheme).labels
-        inside = table.epochs < len(labels)
-        rows[name] = np.where(inside, labels[np.minimum(table.epochs, len(labels) - 1)], -1).astype(np.int64)
-    return rows
-
-
-def _file(source: CohortSource, folder: Path, name: Path) -> Path:
-    """Return the path of a public feature file, in the configuration's folder or in STAGEGUARD_DATA."""
-    data_folder = os.environ.get(DATA_VARIABLE)
-    if source.folder is None and not data_folder:
-        raise InputError(
-            f"cohort {source.source!r} needs {name.name}. Set {DATA_VARIABLE} to the folder that holds "
-            f"{name.parent}, or name one in the study: folder = ..."
-        )
-    path = (folder / source.folder if source.folder else Path(str(data_folder))) / name
-    if not path.is_file():
-        raise MissingFileError(f"{path}: no such file. See: stageguard data show {source.source}")
-    return path
-
-
-def _sleep_accel(path: Path, scheme: StageScheme) -> Iterable[StudyNight]:
-    """Yield 31 subjects, one night each, with five features per epoch from a watch."""
-    with open_file(path, "an array") as file, np.load(file) as archive:
-        for subject in archive.files:
-            rows = archive[subject]
-            epochs = np.rint(rows[:, 0] * 3600 / FEATURE_EPOCH_SECONDS).astype(np.int64)
-            labels = np.select([rows[:, 5] == 0, rows[:, 5] == 5], [0, 2], default=1)
-            features = rows[:, :5].astype(np.float32)
-            recipe = {"name": "sleep-accel", "absolute": ["hours", "clock_cosine", "circadian"]}
-            yield _feature_night((subject, subject), features, ACCEL_NAMES, (epochs, labels), scheme, recipe)
-
-
-def _sleep_edf(path: Path, scheme: StageScheme) -> Iterable[StudyNight]:
-    """Yield the nights of 26 subjects, mostly two each, with 80 features per epoch."""
-    parquet = library("pyarrow.parquet", "the Sleep-EDF features", "study")
-    with open_file(path, "an array") as file:
-        columns = parquet.read_table(file).to_pydict()
-    names = tuple(name for name in columns if name not in EDF_ABOUT)
-    values = np.array([columns[name] for name in names], dtype=np.float32).T
-    nights = np.array([f"{s}-{n}" for s, n in zip(columns["subject_id"], columns["night_id"], strict=True)])
-    epochs = np.array(columns["epoch_idx"], dtype=np.int64)
-    labels = np.array([EDF_STAGES.get(stage, -1) for stage in columns["stage"]], dtype=np.int64)
-    for name in np.unique(nights).tolist():
-        rows = np.flatnonzero(nights == name)
-        rows = rows[np.argsort(epochs[rows], kind="stable")]
-        who = name, str(columns["subject_id"][rows[0]])
-        night = _feature_night(
-            who, values[rows], names, (epochs[rows], labels[rows]), scheme, {"name": "sleep-edf"}
-        )
-        about: dict[str, float | str] = {
-            "age": float(columns["age"][rows[0]]),
-            "sex": str(columns["sex"][rows[0]]),
-        }
-        yield replace(night, covariates=about)
-
-
-def _feature_night(
-    who: tuple[str, str],
-    features: Any,
-    names: tuple[str, ...],
-    stages: tuple[Any, Any],  # epoch indices, and labels of W, N, R
-    scheme: StageScheme,
-    recipe: Mapping[str, Any],
-) -> StudyNight:
-    epochs, labels = stages
-    scored = Hypnogram(labels.astype(np.int8), SCHEMES["wnr3"], FEATURE_EPOCH_SECONDS).merge(scheme)
-    table = FeatureTable(
-        *who,
-        features,
-        names,
-        epochs,
-        scored.labels.astype(np.int64),
-        scheme,
-        FEATURE_EPOCH_SECONDS,
-        recipe,
-    )
-    return StudyNight(table)
-
-
-def save_cohort(cohort: StudyCohort, path: Path) -> None:
-    """Write all nights into one file, from which `load_cohort` restores them."""
-    first = cohort.nights[0].table
-    assert first.scheme is not None
-    about = {
-        "synthetic": cohort.is_synthetic,
-        "scheme": first.scheme.name,
-        "epoch_seconds": first.epoch_seconds,
-        "names": list(first.names),
-        "recipe": first.recipe,
-        "nights": [
-            {
-                "recording": night.recording,
-                "subject": night.subject,
-                "covariates": dict(night.covariates),
-                "scorers": list(night.scorings),
-            }
-            for night in cohort.nights
-        ],
-    }
-    arrays: dict[str, Any] = {"about": np.array(json.dumps(about, default=_plain))}
-    for number, night in enumerate(cohort.nights):
-        table = night.table
-        arrays |= {f"features_{number}": table.features, f"epochs_{number}": table.epochs}
-        arrays[f"labels_{number}"] = table.labels
-        if night.quality is not None:
-            arrays[f"quality_{number}"] = night.quality
-        if night.scorings:
-            arrays[f"scorings_{number}"] = np.stack(list(night.scorings.values()))
-    buffer = io.BytesIO()
-    np.savez(buffer, **arrays)
-    write_together({path: buffer.getvalue()}, overwrite=True)
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else dict(value)
-
-
-def load_cohort(path: Path) -> StudyCohort:
-    """Read a cohort that `save_cohort` wrote."""
-    with open_file(path, "an array") as file, np.load(file, allow_pickle=False) as archive:
-        about = parse_json(str(archive["about"]))
-        nights = []
-        for number, known in enumerate(about["nights"]):
-            table = FeatureTable(
-                known["recording"],
-                known["subject"],
-                archive[f"features_{number}"],
-                tuple(about["names"]),
-                archive[f"epochs_{number}"],
-                archive[f"labels_{number}"],
-                SCHEMES[about["scheme"]],
-                about["epoch_seconds"],
-                about["recipe"],
-            )
-            key = f"quality_{number}"
-            quality = archive[key] if key in archive.files else None
-            scorers = known.get("scorers", [])
-            scorings = dict(zip(scorers, archive[f"scorings_{number}"] if scorers else (), strict=True))
-            nights.append(StudyNight(table, quality, known["covariates"], scorings))
-    return StudyCohort(tuple(nights), about["synthetic"])

@@ -18,7 +18,8 @@ from stageguard.nn.options import LARGEST_SEED, TrainingOptions
 from stageguard.profile.profile import Profile
 from stageguard.signals.modalities import MODALITIES
 
-SOURCES = ("simulated", "sleep-accel", "sleep-edf", "features", "dataset")
+SOURCES = ("simulated", "sleep-accel", "sleep-edf", "slpdb", "dod-h", "features", "dataset")
+BOOSTING = "boosting"  # the stager that is no network: see `boosting`
 SPLITS = ("leave-one-out", "k-fold")
 Loss = Literal["base", "penalty", "semi-markov"]
 
@@ -95,9 +96,10 @@ class StudyConfig:
         schema.REQUIRED, lambda value, where: schema.read_table(Guard, value, where)
     )
     backbones: tuple[str, ...] = schema.declare(
-        schema.REQUIRED,
-        lambda value, where: checks.items(value, where, _backbone),
+        (), lambda value, where: checks.items(value, where, _backbone)
     )
+    # stagers that are no networks of this package: "boosting", or networks whose stages the cohort has
+    stagers: tuple[str, ...] = schema.words()
     seed: int = schema.count(42, low=0, high=LARGEST_SEED)  # of weights, order and folds
     split: Split = schema.table(Split)
     robustness: Robustness = schema.table(Robustness)
@@ -118,8 +120,8 @@ class StudyConfig:
             raise InputError("cohort has source 'dataset', expected the keys dataset and recipe with it.")
         if self.split.kind == "k-fold" and self.split.folds is None:
             raise InputError("split has kind 'k-fold' but no folds. Say how many, such as folds = 5.")
-        if not self.backbones:
-            raise InputError("backbones is empty, expected at least one.")
+        if not self.backbones and not self.stagers:
+            raise InputError("backbones is empty, and so are stagers. Expected at least one of either.")
         for key in ("paper", "base"):
             profile = Profile.load(getattr(self.guard, key))
             if profile.scheme != self.scheme:
@@ -138,17 +140,18 @@ class StudyConfig:
     @property
     def varied(self) -> str:
         """The backbone whose lambda, seed and labels are varied."""
-        return self.robustness.backbone or self.backbones[0]
+        return self.robustness.backbone or (*self.backbones, *self.stagers)[0]
 
     @property
     def trained(self) -> tuple[str, ...]:
         """All backbones that are trained."""
-        return tuple(dict.fromkeys(chain(self.backbones, [self.varied], self.robustness.semi_markov)))
+        named = chain(self.backbones, [self.varied], self.robustness.semi_markov)
+        return tuple(dict.fromkeys(name for name in named if name not in self.stagers))
 
     @property
     def has_penalty(self) -> bool:
-        """Whether there are rare pairs to penalise; without them, both networks would be the same."""
-        return bool(Profile.load(self.guard.paper).rare)
+        """Whether networks are also trained with the penalty; without rare pairs they would be the same."""
+        return bool(self.guard.penalty_weight and Profile.load(self.guard.paper).rare)
 
     def options(self, backbone: str, loss: Loss, *, seed: int, weight: float = 0.0) -> TrainingOptions:
         """Return the training options of a network; only the loss differs between losses."""
@@ -157,9 +160,10 @@ class StudyConfig:
         for name in self.training.keys() - common.keys() - set(backbones()):
             raise InputError(f"training has a table {name!r}, which is no backbone.")
         profile = self.guard.base if loss == "semi-markov" else self.guard.paper
-        document = {"device": "cpu", **common, **own, "backbone": backbone, "profile": profile, "seed": seed}
+        # no temperature: guards are compared on the probabilities that training gave
+        document = {"device": "cpu", "temperature": False, **common, **own, "backbone": backbone, "profile": profile, "seed": seed}
         if loss == "semi-markov":
-            document |= {"loss": "semi-markov", "penalty_weight": 0.0}
+            document |= {"loss": "semi-markov", "penalty_weight": 0.0, "penalty_after": 0}
         else:
             document["penalty_weight"] = weight
         try:
@@ -175,7 +179,7 @@ class StudyConfig:
         return document | ({"smoke": True} if self.smoke else {})
 
 
-_KEYS = ("name", "title", "seed", "backbones", "cohort", "split", "guard", "training", "robustness")
+_KEYS = ("name", "title", "seed", "backbones", "stagers", "cohort", "split", "guard", "training", "robustness")
 
 
 def _without_none(value: Any) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 
 from stageguard.base.errors import InputError, StageGuardError
 from stageguard.base.records import dataclass
-from stageguard.study.cohorts import StudyNight
+from stageguard.study.nights import StudyNight
 from stageguard.study.config import Split
 
 

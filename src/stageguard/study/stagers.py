@@ -1,0 +1,173 @@
+"""Stagers of one fold: networks, gradient boosting, and published stages with their usual errors.
+
+Each learns from the training subjects but some, and gives probabilities of any night of the study.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stageguard.base.arrays import Floats
+from stageguard.base.records import dataclass
+from stageguard.night.hypnodensity import Hypnodensity
+from stageguard.nn.tables import FeatureTable, split_subjects
+from stageguard.nn.training import Progress, train
+from stageguard.study.boosting import fit_boosting
+from stageguard.study.config import BOOSTING, StudyConfig
+from stageguard.study.jobs import Job
+from stageguard.study.measuring import measure
+from stageguard.study.names import PAPER
+from stageguard.study.nights import StudyNight
+from stageguard.study.variants import Variant, learn
+
+FLIP_FLOP_NATS = (1.0, 2.0, 4.0)  # values of gamma to choose from on the tuning subject
+PENALTY_WEIGHTS = (0.1, 0.25, 0.5, 1.0, 2.0)  # values of lambda, likewise; from the paper
+LEAST_VALIDATION_SHARE = 0.2  # of training subjects, if the configuration says none
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stager:
+    """A stager that has learned, and what is to be remembered of it."""
+
+    density: Callable[[FeatureTable], Hypnodensity]
+    validation: Sequence[StudyNight]  # nights of training subjects that it has not learned from
+    chosen: Mapping[str, float] = field(default_factory=dict)  # lambda and gamma, by a tuning subject
+    about: Mapping[str, Any] = field(default_factory=dict)  # facts in JSON types
+
+    def densities(self, nights: Sequence[StudyNight]) -> list[Hypnodensity]:
+        """Return the stage probabilities of nights."""
+        return [self.density(night.table) for night in nights]
+
+
+def fit_stager(
+    config: StudyConfig,
+    job: Job,
+    training: Sequence[StudyNight],
+    tuning: Sequence[StudyNight] = (),
+    *,
+    shared: Path | None = None,
+) -> Stager:
+    """Fit the stager of a job; with a tuning subject, one per lambda, of which the best for them is kept."""
+    if job.backbone in config.stagers:
+        return _without_network(config, job, training)
+    if not tuning or job.loss != "penalty" or job.weight != config.guard.penalty_weight:
+        return _network(config, job, training, shared)
+    pairs = learn(config, training).paper.tvr_pairs
+    best: tuple[float, Stager] | None = None
+    for weight in PENALTY_WEIGHTS:
+        network = _network(config, replace(job, weight=weight), training, shared)
+        densities = network.densities(tuning)
+        for nats in FLIP_FLOP_NATS:
+            tried = replace(config, guard=replace(config.guard, flip_flop_nats=nats))
+            variant = Variant(PAPER, learn(tried, training).paper, uses_quality=True)
+            labels = variant.apply(densities, tuning, job.backbone)
+            kappa = np.mean(
+                [measure(n.expert(), y, pairs)["kappa"] for n, y in zip(tuning, labels, strict=True)]
+            )
+            if best is None or kappa > best[0]:
+                chosen = {"penalty_weight": weight, "flip_flop_nats": nats}
+                best = float(kappa), replace(network, chosen=chosen)
+    assert best is not None
+    return best[1]
+
+
+def _network(config: StudyConfig, job: Job, training: Sequence[StudyNight], shared: Path | None) -> Stager:
+    options = config.options(job.backbone, job.loss, seed=job.seed, weight=job.weight)
+    tables = [_relabelled(night.table, job) for night in training]
+    clock = _StepClock()
+    state = None if shared is None or not options.penalty_after else shared / job.state
+    with tempfile.TemporaryDirectory() as folder:
+        model = train(tables, options, Path(folder) / "model", report=clock, shared=state)
+    card = model.card
+    about = {
+        "temperature": card.temperature,
+        "n_parameters": sum(p.numel() for p in model.network.parameters()),
+        **{key: card.training[key] for key in ("best_step", "best_kappa")},
+        "steps": card.training["stopped_at"],
+        "step_seconds": clock.shortest,
+    }
+    if job.loss == "semi-markov":
+        about["profile"] = card.profile.to_dict()
+    validation = _validation(training, tables, options.validation_share, options.seed)
+    return Stager(model.density, validation, {}, about)
+
+
+class _StepClock:
+    """Measure the processor time of training steps, of which the shortest says what a step costs."""
+
+    def __init__(self) -> None:
+        self.last = time.process_time()
+        self.shortest = float("inf")
+
+    def __call__(self, progress: Progress) -> None:
+        now = time.process_time()
+        self.shortest = min(self.shortest, now - self.last)
+        self.last = now
+
+
+def _validation(
+    training: Sequence[StudyNight], tables: Sequence[FeatureTable], share: float, seed: int
+) -> list[StudyNight]:
+    kept = {table.recording for table in split_subjects(tables, share, seed)[1]}
+    return [night for night in training if night.recording in kept]
+
+
+def _without_network(config: StudyConfig, job: Job, training: Sequence[StudyNight]) -> Stager:
+    share = float(config.training.get("validation_share", LEAST_VALIDATION_SHARE))
+    tables = [_relabelled(night.table, job) for night in training]
+    learning = split_subjects(tables, share, job.seed)[0]
+    if job.backbone == BOOSTING:
+        probabilities = fit_boosting(learning, job.seed).probabilities
+    else:
+        probabilities = _published(learning, job.backbone)
+
+    def density(table: FeatureTable) -> Hypnodensity:
+        assert table.epochs is not None and table.scheme is not None and table.epoch_seconds is not None
+        index = table.epochs - table.epochs[0]
+        rows = np.full((int(index[-1]) + 1, table.scheme.n_stages), np.nan)
+        rows[index] = probabilities(table)
+        offset = table.epoch_seconds * int(table.epochs[0])
+        return Hypnodensity(
+            rows, table.scheme, table.epoch_seconds, source=table.recording, offset_seconds=offset
+        )
+
+    return Stager(density, _validation(training, tables, share, job.seed))
+
+
+def _published(tables: Sequence[FeatureTable], name: str) -> Callable[[FeatureTable], Floats]:
+    """Return the probabilities of stages that a published stager gave: what experts say where it says so.
+
+    The share of each expert's stage by the stager's stage is counted on training subjects, and each count
+    begins at 1.
+    """
+    scheme = tables[0].scheme
+    assert scheme is not None
+    column = tables[0].names.index(name)
+    counts = np.ones((scheme.n_stages, scheme.n_stages))
+    for table in tables:
+        assert table.labels is not None
+        said = table.features[:, 0, column].astype(np.int64)
+        both = (said >= 0) & (table.labels >= 0)
+        np.add.at(counts, (said[both], table.labels[both]), 1)
+    shares = np.vstack([counts / counts.sum(axis=1, keepdims=True), np.full(scheme.n_stages, np.nan)])
+    return lambda table: shares[table.features[:, 0, column].astype(np.int64)]
+
+
+def _relabelled(table: FeatureTable, job: Job) -> FeatureTable:
+    """Return a table with some stages replaced at random, in the same way for every network of a fold."""
+    if not job.label_noise:
+        return table
+    assert table.labels is not None and table.scheme is not None
+    seed = [job.seed, job.fold, *table.recording.encode()]
+    rng = np.random.default_rng(seed)
+    hit = (rng.random(table.n_epochs) < job.label_noise) & (table.labels >= 0)
+    shifts = rng.integers(1, table.scheme.n_stages, table.n_epochs)
+    labels = np.where(hit, (table.labels + shifts) % table.scheme.n_stages, table.labels)
+    return replace(table, labels=labels)
