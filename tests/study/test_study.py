@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -18,11 +19,11 @@ from stageguard.nn.tables import FeatureTable
 from stageguard.profile.profile import Profile
 from stageguard.runner.executors import executor_for
 from stageguard.signals.features.recipe import Recipe
-from stageguard.study import jobs as study_jobs
-from stageguard.study.cohorts import StudyCohort, StudyNight, _from_recording, load_cohort, save_cohort
+from stageguard.study import folds, judging, stagers
 from stageguard.study.config import Split, read_study, study_of
 from stageguard.study.jobs import Job, jobs_of
 from stageguard.study.measuring import measure
+from stageguard.study.nights import StudyCohort, StudyNight, load_cohort, night_of, save_cohort
 from stageguard.study.run import run_study
 from stageguard.study.splits import LeakError, check_leaks, make_folds
 from stageguard.study.store import read_results
@@ -111,11 +112,11 @@ def test_a_recording_with_two_scorers_keeps_both_beside_their_consensus():
     (scored,) = made.scorings.values()
     other = replace(scored, labels=np.roll(scored.labels, 5))
     two = replace(made, scorings={"first": scored, "second": other})
-    night = _from_recording(two, Recipe.load("accusleep"), WNR3, 4.0)
+    night = night_of(two, Recipe.load("accusleep"), WNR3, 4.0)
     n_epochs = night.table.n_epochs
     for scoring, wanted in zip(night.panel(), (scored, other), strict=True):
         np.testing.assert_array_equal(scoring.labels, wanted.merge(WNR3).labels[:n_epochs])
-    assert _from_recording(made, Recipe.load("accusleep"), WNR3, 4.0).panel() == []
+    assert night_of(made, Recipe.load("accusleep"), WNR3, 4.0).panel() == []
 
 
 def test_a_run_that_is_killed_goes_on_to_the_same_numbers(tmp_path, study, whole):
@@ -157,9 +158,9 @@ def test_the_number_of_jobs_follows_from_configuration_and_nights(tmp_path, whol
 
 
 def test_a_failed_fold_is_a_row_and_is_tried_again(tmp_path, study, monkeypatch):
-    real = study_jobs._train_one
+    real = stagers._network
     with monkeypatch.context() as patch:
-        patch.setattr(study_jobs, "_train_one", lambda c, job, t: real(c, job, t) if job.fold else 1 / 0)
+        patch.setattr(stagers, "_network", lambda c, job, t, s: real(c, job, t, s) if job.fold else 1 / 0)
         results = run_study(study, tmp_path / "out")
     assert [failure["fold"] for failure in results.failures] == [0, 0]
     assert "ZeroDivisionError" in results.failures[0]["error"]
@@ -170,13 +171,13 @@ def test_a_failed_fold_is_a_row_and_is_tried_again(tmp_path, study, monkeypatch)
 def test_a_second_run_of_a_folder_is_refused_until_the_first_ends(tmp_path, study, monkeypatch):
     folder, refused = tmp_path / "out", []
 
-    def train_one(config, job, training):
+    def train_one(config, job, training, shared):
         with pytest.raises(OutputError, match="another run is writing there") as caught:
             run_study(study, folder)
         refused.append(caught.value)
         raise ZeroDivisionError
 
-    monkeypatch.setattr(study_jobs, "_train_one", train_one)
+    monkeypatch.setattr(stagers, "_network", train_one)
     for _ in range(2):
         assert len(run_study(study, folder).failures) == 4
     assert len(refused) == 8
@@ -192,6 +193,55 @@ def test_a_run_that_cannot_begin_leaves_no_folder(tmp_path, study):
 def test_another_configuration_does_not_share_a_folder(study, whole):
     with pytest.raises(OutputExistsError, match="another configuration"):
         run_study(replace(study, seed=7), whole)
+
+
+def test_other_training_does_not_share_a_folder(study, whole):
+    slower = replace(study, training={**study.training, "steps": 3})
+    with pytest.raises(OutputExistsError, match="accusleep-base-seed42-fold00 was trained otherwise"):
+        run_study(slower, whole)
+
+
+def trained_nothing(monkeypatch) -> None:
+    monkeypatch.setattr(stagers, "train", lambda *a, **k: pytest.fail("a network was trained"))
+
+
+def test_another_guard_is_measured_on_the_stored_predictions(tmp_path, monkeypatch, study, whole):
+    folder = tmp_path / "copy"
+    shutil.copytree(whole, folder)
+    before = {path.name: path.read_bytes() for path in (folder / "predictions").iterdir()}
+    trained_nothing(monkeypatch)
+    other = replace(study, robustness=replace(study.robustness, minimum_scales=(2.0,)))
+    results = run_study(other, folder)
+    assert not results.failures
+    assert {path.name: path.read_bytes() for path in (folder / "predictions").iterdir()} == before
+    new, old = (
+        {row["variant"] for r in each for row in r["rows"]}
+        for each in (results.records, numbers(whole).values())
+    )
+    assert new - old == {"paper, minimum x 2"}
+    run_study(study, folder)
+    assert numbers(folder) == numbers(whole)
+
+
+def test_guarding_again_gives_the_same_records_without_training(tmp_path, monkeypatch, study, whole):
+    folder = tmp_path / "copy"
+    shutil.copytree(whole, folder)
+    trained_nothing(monkeypatch)
+    done: list[str] = []
+    run_study(study, folder, report=lambda progress: done.append(progress.key))
+    assert done == []
+    run_study(study, folder, guard_again=True, report=lambda progress: done.append(progress.key))
+    assert len(done) == 4
+    assert numbers(folder) == numbers(whole)
+
+
+def test_a_guard_that_fails_leaves_the_prediction(tmp_path, monkeypatch, study):
+    with monkeypatch.context() as patch:
+        patch.setattr(folds, "judge_fold", lambda *a: 1 / 0)
+        results = run_study(study, tmp_path / "out")
+    assert [f["error"].split(": ")[1] for f in results.failures] == ["ZeroDivisionError"] * 4
+    trained_nothing(monkeypatch)
+    assert not run_study(study, tmp_path / "out").failures
 
 
 def test_matrix_and_calibration_see_training_subjects_only(cohort, study):
@@ -230,8 +280,8 @@ def test_a_leak_ends_the_run(tmp_path, monkeypatch, study, cohort):
         patch.setattr("stageguard.study.run.read_cohort", lambda source, folder: leaky)
         with pytest.raises(LeakError, match="under another name"):
             run_study(replace(study, split=Split(folds=2)), tmp_path / "copy")
-    real = study_jobs.learn
-    monkeypatch.setattr(study_jobs, "learn", lambda c, t: replace(real(c, t), calibrated_on=("s0", "s1")))
+    real = judging.learn
+    monkeypatch.setattr(judging, "learn", lambda c, t: replace(real(c, t), calibrated_on=("s0", "s1")))
     with pytest.raises(LeakError, match="the calibration was learned on 's0'"):
         run_study(replace(study, split=Split(folds=2)), tmp_path / "calibration")
     assert not read_results(tmp_path / "calibration").failures
@@ -241,26 +291,23 @@ def test_a_leak_ends_the_run(tmp_path, monkeypatch, study, cohort):
 def test_one_held_out_subject_chooses_lambda(tmp_path, monkeypatch, study, best):
     """Networks of one lambda stage well, the others guess: the subject who tunes tells them apart."""
 
-    def densities(network, nights):
-        rng, found = np.random.default_rng(0), []
-        for each in nights:
-            truth = each.expert()
-            is_best = network.job.weight == best
-            labels = truth.labels if is_best else rng.integers(0, 3, truth.n_epochs)
-            rows = np.full((truth.n_epochs, 3), 0.02) + 0.94 * np.eye(3)[labels]
-            found.append(Hypnodensity(rows, WNR3, 30.0, offset_seconds=truth.offset_seconds))
-        return found
-
-    monkeypatch.setattr(study_jobs, "PENALTY_WEIGHTS", (0.1, 2.0))
-    monkeypatch.setattr(study_jobs, "FLIP_FLOP_NATS", (2.0,))
-    monkeypatch.setattr(study_jobs._Network, "densities", densities)
     trained: list[str] = []
-    real = study_jobs.train
-    monkeypatch.setattr(
-        study_jobs,
-        "train",
-        lambda tables, *rest: trained.extend(t.subject for t in tables) or real(tables, *rest),
-    )
+
+    def network(config, job, training, shared):
+        trained.extend(night.subject for night in training)
+        rng = np.random.default_rng(0)
+
+        def density(table):
+            truth = StudyNight(table).expert()
+            labels = truth.labels if job.weight == best else rng.integers(0, 3, truth.n_epochs)
+            rows = np.full((truth.n_epochs, 3), 0.02) + 0.94 * np.eye(3)[labels]
+            return Hypnodensity(rows, WNR3, 30.0, offset_seconds=truth.offset_seconds)
+
+        return stagers.Stager(density, training[:2])
+
+    monkeypatch.setattr(stagers, "PENALTY_WEIGHTS", (0.1, 2.0))
+    monkeypatch.setattr(stagers, "FLIP_FLOP_NATS", (2.0,))
+    monkeypatch.setattr(stagers, "_network", network)
     tuned = replace(study, split=Split("k-fold", 2, tuning_subject="s2"))
     results = run_study(tuned, tmp_path / "out")
     assert {r["chosen"].get("penalty_weight") for r in results.select(loss="penalty")} == {best}

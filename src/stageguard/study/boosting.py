@@ -62,4 +62,4 @@ def _moving_mean(values: Floats32, half: int) -> Floats32:
     )
     totals, n_known = (each[2 * half + 1 :] - each[: -(2 * half + 1)] for each in (sums, counts))
     means = np.divide(totals, n_known, out=np.full(totals.shape, np.nan), where=n_known > 0)
-    return means.astype(np.float32)
+    return np.asarray(means, dtype=np.float32)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -67,6 +67,12 @@ class Guard:
     penalty_weight: float = schema.number(0.5, low=0)  # lambda
     flip_flop_nats: float = schema.number(2.0, low=0)  # gamma
     majority_epochs: int = schema.count(3, low=3)  # window of the majority filter
+    released: str | None = schema.text(None)  # profile of the rules in the authors' code, if it is compared
+
+    @property
+    def profiles(self) -> tuple[str, ...]:
+        """Keys that name a profile."""
+        return ("paper", "base", "released") if self.released is not None else ("paper", "base")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +128,7 @@ class StudyConfig:
             raise InputError("split has kind 'k-fold' but no folds. Say how many, such as folds = 5.")
         if not self.backbones and not self.stagers:
             raise InputError("backbones is empty, and so are stagers. Expected at least one of either.")
-        for key in ("paper", "base"):
+        for key in self.guard.profiles:
             profile = Profile.load(getattr(self.guard, key))
             if profile.scheme != self.scheme:
                 raise InputError(
@@ -153,6 +159,20 @@ class StudyConfig:
         """Whether networks are also trained with the penalty; without rare pairs they would be the same."""
         return bool(self.guard.penalty_weight and Profile.load(self.guard.paper).rare)
 
+    def check_nights(self, epoch_seconds: float) -> None:
+        """Refuse profiles for another epoch length than that of the nights, before anything is trained."""
+        for key in self.guard.profiles:
+            profile = Profile.load(getattr(self.guard, key))
+            if profile.epoch_seconds != epoch_seconds:
+                raise InputError(
+                    f"guard.{key} is {profile.name!r} for epochs of {profile.epoch_seconds:g} s, but the "
+                    f"cohort's have {epoch_seconds:g} s. Name a profile for these."
+                )
+
+    def with_gamma(self, nats: float | None) -> StudyConfig:
+        """Return the study with another gamma; for None, as it is."""
+        return self if nats is None else replace(self, guard=replace(self.guard, flip_flop_nats=nats))
+
     def options(self, backbone: str, loss: Loss, *, seed: int, weight: float = 0.0) -> TrainingOptions:
         """Return the training options of a network; only the loss differs between losses."""
         common = {k: v for k, v in self.training.items() if not isinstance(v, Mapping) or k == "network"}
@@ -161,7 +181,15 @@ class StudyConfig:
             raise InputError(f"training has a table {name!r}, which is no backbone.")
         profile = self.guard.base if loss == "semi-markov" else self.guard.paper
         # no temperature: guards are compared on the probabilities that training gave
-        document = {"device": "cpu", "temperature": False, **common, **own, "backbone": backbone, "profile": profile, "seed": seed}
+        document = {
+            "device": "cpu",
+            "temperature": False,
+            **common,
+            **own,
+            "backbone": backbone,
+            "profile": profile,
+            "seed": seed,
+        }
         if loss == "semi-markov":
             document |= {"loss": "semi-markov", "penalty_weight": 0.0, "penalty_after": 0}
         else:
@@ -179,7 +207,18 @@ class StudyConfig:
         return document | ({"smoke": True} if self.smoke else {})
 
 
-_KEYS = ("name", "title", "seed", "backbones", "stagers", "cohort", "split", "guard", "training", "robustness")
+_KEYS = (
+    "name",
+    "title",
+    "seed",
+    "backbones",
+    "stagers",
+    "cohort",
+    "split",
+    "guard",
+    "training",
+    "robustness",
+)
 
 
 def _without_none(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Numbers that tables need from the predictions, computed once: joint scores, agreement of networks."""
+"""Numbers that tables need from the stages of epochs, computed once: joint scores, agreement of networks."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from stageguard.measures.validity import joint_of
 from stageguard.profile.profile import Profile
 from stageguard.study.measuring import agreement_between
 from stageguard.study.names import BASE, CALIBRATED, EXPERT, PAPER
-from stageguard.study.store import DERIVED, Results, read_predictions
+from stageguard.study.store import DERIVED, Results, read_stages
 
 Nights = Mapping[str, Mapping[str, Any]]
 NOTHING: Mapping[str, Any] = {"joint": {}, "joint_threshold": None, "networks": [], "changed": {}}
-# Prefixes of columns of predictions that are no stages.
+# Prefixes of columns that are no stages.
 ABOUT = ("epoch", "p_")
 
 
-def predictions(results: Results, backbone: str) -> dict[str, dict[str, Any]]:
+def staged_nights(results: Results, backbone: str) -> dict[str, dict[str, Any]]:
     """Return the columns of all variants of a backbone, by recording."""
     merged: dict[str, dict[str, Any]] = {}
     for record in results.of(backbone):
-        columns = read_predictions(results.folder, record["key"])
+        columns = read_stages(results.folder, record["key"])
         recordings = np.asarray(columns["recording"])
         for name in np.unique(recordings):
             rows = recordings == name
@@ -40,7 +40,7 @@ def predictions(results: Results, backbone: str) -> dict[str, dict[str, Any]]:
 
 
 def derived_of(results: Results) -> Mapping[str, Any]:
-    """Return the derived numbers that the study stored, else derive them; empty without predictions."""
+    """Return the derived numbers that the study stored, else derive them; empty without stages."""
     path = results.folder / DERIVED
     stored: Mapping[str, Any] = load_json(path) if path.is_file() else {}
     if stored.keys() == NOTHING.keys():
@@ -58,7 +58,7 @@ def derive(results: Results) -> dict[str, Any]:
     the published method. Both are counted over the epochs that the expert scored. Agreement (kappa, and the
     share of equal epochs) is by recording.
     """
-    nights = {name: predictions(results, name) for name in results.backbones}
+    nights = {name: staged_nights(results, name) for name in results.backbones}
     profile = Profile.load(results.study["guard"]["base"])
     seconds = results.records[0]["epoch_seconds"] if results.records else profile.epoch_seconds
     return {
@@ -74,7 +74,7 @@ def derive(results: Results) -> dict[str, Any]:
 
 
 def write_derived(results: Results) -> None:
-    """Derive the numbers again from the predictions of a finished study."""
+    """Derive the numbers again from the stages of a finished study."""
     path = results.folder / DERIVED
     path.unlink(missing_ok=True)
     write_together({path: derived_text(results)}, overwrite=True)

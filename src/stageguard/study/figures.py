@@ -13,7 +13,7 @@ from stageguard.base.extras import library
 from stageguard.measures.bouts import bouts_of, pair_counts
 from stageguard.plots.bouts import draw_survival
 from stageguard.plots.transitions import draw_matrix, transition_shares
-from stageguard.study.derived import predictions
+from stageguard.study.derived import staged_nights
 from stageguard.study.names import BASE, CALIBRATED, EXPERT, PAPER, PENALTY, TITLES
 from stageguard.study.store import Results, values, variants_in
 from stageguard.study.tables import signed_errors
@@ -47,7 +47,7 @@ def _shown_in(nights: Mapping[str, Mapping[str, Any]]) -> list[str]:
 def bouts_figure(results: Results, night: str | None = None) -> Any:
     """Draw the bout lengths of every stage: expert, argmax, guarded."""
     backbone = results.backbones[0]
-    nights = predictions(results, backbone)
+    nights = staged_nights(results, backbone)
     record = results.records[0]
     stages, minutes = record["stages"], record["epoch_seconds"] / 60
     figure, axes = _figure(results, 1, len(stages), (3.2 * len(stages), 3.0))
@@ -67,7 +67,7 @@ def bouts_figure(results: Results, night: str | None = None) -> Any:
 def matrices_figure(results: Results, night: str | None = None) -> Any:
     """Draw the transition probabilities of expert, argmax and guarded stages."""
     backbone = results.backbones[0]
-    nights = predictions(results, backbone)
+    nights = staged_nights(results, backbone)
     stages = results.records[0]["stages"]
     shown = _shown_in(nights)
     figure, axes = _figure(results, 1, len(shown), (2.6 * len(shown), 2.9))
@@ -111,7 +111,7 @@ def reduction_figure(results: Results, night: str | None = None) -> Any:
 def night_figure(results: Results, night: str | None = None) -> Any:
     """Draw the hypnogram and the hypnodensity of one night, by default the first."""
     backbone = results.backbones[0]
-    nights = predictions(results, backbone)
+    nights = staged_nights(results, backbone)
     name = night or min(nights)
     if name not in nights:
         raise MissingFileError(

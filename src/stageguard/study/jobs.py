@@ -81,6 +81,11 @@ class FoldTask:
     error: str | None = None
 
     @property
+    def folder(self) -> Path:
+        """Folder of the study."""
+        return self.cohort.parent
+
+    @property
     def id(self) -> str:
         """Name of the job."""
         return self.job.key

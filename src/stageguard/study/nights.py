@@ -82,6 +82,13 @@ class StudyCohort:
     is_synthetic: bool = False
 
     @property
+    def epoch_seconds(self) -> float:
+        """Epoch length of all nights."""
+        seconds = self.nights[0].table.epoch_seconds
+        assert seconds is not None
+        return seconds
+
+    @property
     def subjects(self) -> list[str]:
         """All subjects, sorted by name."""
         return sorted({night.subject for night in self.nights})

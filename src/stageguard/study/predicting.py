@@ -6,7 +6,7 @@ import hashlib
 import io
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
@@ -14,30 +14,56 @@ from typing import Any
 import numpy as np
 
 from stageguard.base import schema
-from stageguard.base.extras import library
+from stageguard.base.arrays import Mask
 from stageguard.base.records import dataclass
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.nn.pytorch import torch
 from stageguard.nn.tables import fingerprint
 from stageguard.profile.profile import Profile
 from stageguard.study.boosting import BOOSTING_OPTIONS
+from stageguard.study.columns import columns_as_parquet, read_columns
 from stageguard.study.config import StudyConfig
 from stageguard.study.jobs import FoldTask, Job, sides_of
-from stageguard.study.nights import StudyNight
+from stageguard.study.nights import StudyCohort, StudyNight
 from stageguard.study.splits import check_leaks
-from stageguard.study.stagers import FLIP_FLOP_NATS, PENALTY_WEIGHTS, Stager, fit_stager
+from stageguard.study.stagers import FLIP_FLOP_NATS, PENALTY_WEIGHTS, fit_stager
+from stageguard.study.store import SHARED
 
-SHARED = "shared"  # folder of states that several jobs begin with
 TEST, VALIDATION = "test", "validation"
-TIMED = 5  # forward passes, of which the shortest counts
+N_TIMED = 5  # times that work is done to say how long it takes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prediction:
     """What is kept of a stager: facts in JSON types, and a Parquet table of probabilities per epoch."""
 
-    facts: dict[str, Any]
+    facts: Mapping[str, Any]
     table: bytes
+
+    def densities(self, cohort: StudyCohort) -> dict[str, dict[str, Hypnodensity]]:
+        """Return the probabilities of recordings, of the test and of the validation subjects."""
+        columns = read_columns(io.BytesIO(self.table))
+        parts, recordings = columns["part"].astype(str), columns["recording"].astype(str)
+        found: dict[str, dict[str, Hypnodensity]] = {TEST: {}, VALIDATION: {}}
+        for night in cohort.nights:
+            of_night = recordings == night.recording
+            for part, nights in found.items():
+                rows = of_night & (parts == part)
+                if rows.any():
+                    nights[night.recording] = _density(night, columns, rows)
+        return found
+
+
+def _density(night: StudyNight, columns: Mapping[str, Any], rows: Mask) -> Hypnodensity:
+    expert = night.expert()
+    probabilities = np.stack([columns[f"p_{stage}"][rows] for stage in expert.scheme.names], axis=1)
+    return Hypnodensity(
+        probabilities,
+        expert.scheme,
+        expert.epoch_seconds,
+        source=night.recording,
+        offset_seconds=expert.offset_seconds,
+    )
 
 
 def identity(config: StudyConfig, tables: str, job: Job) -> str:
@@ -73,7 +99,7 @@ def predict_fold(task: FoldTask) -> Prediction:
     tuning = [night for night in cohort.nights if night.subject == config.split.tuning_subject]
     with _one_thread():
         began = time.process_time()
-        stager = fit_stager(config, task.job, training, tuning, shared=task.cohort.parent / SHARED)
+        stager = fit_stager(config, task.job, training, tuning, shared=task.folder / SHARED)
         seconds = time.process_time() - began
         nights = {TEST: test, VALIDATION: list(stager.validation)}
         densities = {part: stager.densities(some) for part, some in nights.items()}
@@ -87,28 +113,28 @@ def predict_fold(task: FoldTask) -> Prediction:
             **stager.about,
             "costs": {
                 "training_seconds": round(seconds, 3),
-                "forward_seconds": _forward_seconds(stager, test[0]),
+                "step_seconds": stager.step_seconds,
+                "forward_seconds": shortest_seconds(lambda: stager.density(test[0].table)),
                 "peak_memory_mb": round(peak_memory_mb(), 1),
             },
         }
-    return Prediction(facts, _parquet(nights, densities))
+    return Prediction(facts, _rows_of(nights, densities))
 
 
-def _forward_seconds(stager: Stager, night: StudyNight) -> float:
-    """Return the processor time of the stager for one night, the best of several."""
+def shortest_seconds(work: Callable[[], object]) -> float:
+    """Return the processor time of some work, the best of several times."""
     durations = []
-    for _ in range(TIMED):
+    for _ in range(N_TIMED):
         began = time.process_time()
-        stager.density(night.table)
+        work()
         durations.append(time.process_time() - began)
     return round(min(durations), 6)
 
 
-def _parquet(
+def _rows_of(
     nights: Mapping[str, Sequence[StudyNight]], densities: Mapping[str, Sequence[Hypnodensity]]
 ) -> bytes:
-    arrow = library("pyarrow", "predictions of a study", "study")
-    parquet = library("pyarrow.parquet", "predictions of a study", "study")
+    """Return the probabilities as Parquet: a row per epoch of each part's recordings."""
     pairs = [
         (part, night.recording, density)
         for part, some in nights.items()
@@ -117,14 +143,12 @@ def _parquet(
     lengths = [density.n_epochs for _, _, density in pairs]
     rows = np.concatenate([density.probabilities for _, _, density in pairs]).astype(np.float32)
     columns: dict[str, Any] = {
-        "part": arrow.array(np.repeat([part for part, _, _ in pairs], lengths)).dictionary_encode(),
-        "recording": arrow.array(np.repeat([name for _, name, _ in pairs], lengths)).dictionary_encode(),
+        "part": np.repeat([part for part, _, _ in pairs], lengths),
+        "recording": np.repeat([name for _, name, _ in pairs], lengths),
         "epoch": np.concatenate([np.arange(n, dtype=np.int32) for n in lengths]),
     }
     columns |= {f"p_{stage}": rows[:, k] for k, stage in enumerate(pairs[0][2].scheme.names)}
-    buffer = io.BytesIO()
-    parquet.write_table(arrow.table(columns), buffer, compression="zstd")
-    return buffer.getvalue()
+    return columns_as_parquet(columns)
 
 
 def peak_memory_mb() -> float:

@@ -42,8 +42,8 @@ def public_nights(source: CohortSource, folder: Path) -> Iterable[StudyNight]:
     data_folder = os.environ.get(DATA_VARIABLE)
     if source.folder is None and not data_folder:
         raise InputError(
-            f"cohort {source.source!r} needs {cohort.file.name}. Set {DATA_VARIABLE} to the folder that holds "
-            f"{cohort.file.parent}, or name one in the study: folder = ..."
+            f"cohort {source.source!r} needs {cohort.file.name}. Set {DATA_VARIABLE} to the folder that "
+            f"holds {cohort.file.parent}, or name one in the study: folder = ..."
         )
     path = (folder / source.folder if source.folder else Path(str(data_folder))) / cohort.file
     if not path.is_file():

@@ -1,4 +1,4 @@
-"""`run_study`: every fold of every network, on this computer or a cluster, resumable."""
+"""`run_study`: every fold of every stager, on this computer or a cluster, resumable."""
 
 from __future__ import annotations
 
@@ -6,18 +6,22 @@ import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict
 from pathlib import Path
 
 from stageguard.base.errors import OutputError, OutputExistsError
 from stageguard.base.files import locked
 from stageguard.base.records import dataclass
-from stageguard.runner.run import check_folder, run_files
+from stageguard.nn.tables import fingerprint
+from stageguard.runner.run import Outcome, check_folder, run_files
 from stageguard.study import store
-from stageguard.study.cohorts import load_cohort, read_cohort, save_cohort
+from stageguard.study.cohorts import read_cohort
 from stageguard.study.config import StudyConfig
 from stageguard.study.derived import write_derived
-from stageguard.study.jobs import FoldTask, Job, jobs_of, run_fold
+from stageguard.study.folds import FoldResult, failed, run_fold
+from stageguard.study.jobs import FoldTask, Job, jobs_of
+from stageguard.study.judging import judgement_identity
+from stageguard.study.nights import StudyCohort, load_cohort, save_cohort
+from stageguard.study.predicting import identity
 from stageguard.study.splits import LeakError, make_folds
 
 
@@ -32,7 +36,16 @@ class StudyProgress:
     error: str | None = None
 
 
-def prepare_study(config: StudyConfig, folder: Path, *, data: Path = Path()) -> list[Job]:
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A job with the identities of its prediction and of its record."""
+
+    job: Job
+    prediction: str
+    record: str
+
+
+def prepare_study(config: StudyConfig, folder: Path, *, data: Path = Path()) -> list[_Wanted]:
     """Write a study's nights and description, or check those of an earlier run; return all jobs.
 
     Folders in the configuration are relative to `data`.
@@ -44,14 +57,25 @@ def prepare_study(config: StudyConfig, folder: Path, *, data: Path = Path()) -> 
             raise OutputExistsError(f"{folder} holds other files. Choose a new or empty folder.")
         cohort = read_cohort(config.cohort, data)
         make_folds(cohort.subjects, config.split, config.seed)  # raises its errors before hours of work
+        config.check_nights(cohort.epoch_seconds)
         folder.mkdir(parents=True, exist_ok=True)
         save_cohort(cohort, nights)
     cohort = load_cohort(nights)
-    sha256 = store.file_sha256(nights)
-    jobs = jobs_of(config, len(make_folds(cohort.subjects, config.split, config.seed)))
-    about = store.describe(config.to_dict(), sha256, n_jobs=len(jobs), synthetic=cohort.is_synthetic)
-    store.open_study(folder, about)
+    jobs = _wanted(config, cohort)
+    about = store.describe(
+        config.to_dict(), store.file_sha256(nights), n_jobs=len(jobs), synthetic=cohort.is_synthetic
+    )
+    store.open_study(folder, about, {each.job.key: each.prediction for each in jobs})
     return jobs
+
+
+def _wanted(config: StudyConfig, cohort: StudyCohort) -> list[_Wanted]:
+    tables = fingerprint(night.table for night in cohort.nights)
+    wanted = []
+    for job in jobs_of(config, len(make_folds(cohort.subjects, config.split, config.seed))):
+        prediction = identity(config, tables, job)
+        wanted.append(_Wanted(job, prediction, judgement_identity(config, prediction)))
+    return wanted
 
 
 @contextmanager
@@ -86,11 +110,13 @@ def run_study(
     jobs: int = 1,
     executor: Executor | None = None,
     overwrite: bool = False,
+    guard_again: bool = False,
     report: Callable[[StudyProgress], None] | None = None,
 ) -> store.Results:
     """Run all jobs of a study that are not done yet, and return its results.
 
-    A failed job is stored with its error, and tried again by the next run. A leak ends the run.
+    A failed job is stored with its error, and tried again by the next run. A leak ends the run. Predictions
+    are kept: if only guards or tables of the configuration have changed, nothing is trained again.
 
     Parameters
     ----------
@@ -106,46 +132,42 @@ def run_study(
         Where to run the jobs instead. All workers must be able to read the folder.
     overwrite : bool
         Whether to remove an earlier study from the folder first.
+    guard_again : bool
+        Whether to guard and measure all stored predictions again, as after a change of this package.
     report : callable, optional
         Called after every job.
     """
     folder = Path(folder).absolute()
     with _alone(folder):
-        return _run_alone(config, folder, data, jobs, executor, overwrite=overwrite, report=report)
+        if overwrite and (folder / store.STUDY).is_file():
+            store.clear(folder)
+        wanted = prepare_study(config, folder, data=data)
+        done = {} if guard_again else store.record_identities(folder)
+        store.keep_records(folder, {each.job.key for each in wanted})
+        missing = [each.job for each in wanted if done.get(each.job.key) != each.record]
+        n_done = len(wanted) - len(missing)
+        document = config.to_dict()
+        tasks = [FoldTask(document, folder / store.COHORT, job) for job in missing]
+        outcomes = run_files(run_fold, tasks, jobs=jobs, executor=executor, fatal=(LeakError,), singly=True)
+        for task, outcome in zip(tasks, outcomes, strict=True):
+            n_done += 1
+            error = _store(folder, task.job, outcome)
+            if report is not None:
+                report(StudyProgress(n_done, len(wanted), task.id, outcome.seconds, error))
+        shutil.rmtree(folder / store.SHARED, ignore_errors=True)
+        store.write_results(folder)
+        results = store.read_results(folder)
+        write_derived(results)
+        return results
 
 
-def _run_alone(
-    config: StudyConfig,
-    folder: Path,
-    data: Path,
-    jobs: int,
-    executor: Executor | None,
-    *,
-    overwrite: bool,
-    report: Callable[[StudyProgress], None] | None,
-) -> store.Results:
-    if overwrite and (folder / store.STUDY).is_file():
-        for name in (store.JOBS, store.PREDICTIONS):
-            shutil.rmtree(folder / name, ignore_errors=True)
-        for name in (store.STUDY, store.COHORT, store.RESULTS, store.DERIVED):
-            (folder / name).unlink(missing_ok=True)
-    wanted = prepare_study(config, folder, data=data)
-    done = store.done_keys(folder)
-    document = config.to_dict()
-    tasks = [FoldTask(document, folder / store.COHORT, job) for job in wanted if job.key not in done]
-    n_done = len(wanted) - len(tasks)
-    outcomes = run_files(run_fold, tasks, jobs=jobs, executor=executor, fatal=(LeakError,), singly=True)
-    for task, outcome in zip(tasks, outcomes, strict=True):
-        n_done += 1
-        if outcome.ok:
-            store.save_record(folder, outcome.result.record, outcome.result.predictions)
-        else:
-            failed = asdict(task.job) | {"key": task.id, "error": str(outcome.error)}
-            store.save_record(folder, failed, None)
-        if report is not None:
-            error = None if outcome.ok else str(outcome.error)
-            report(StudyProgress(n_done, len(wanted), task.id, outcome.seconds, error))
-    store.write_results(folder)
-    results = store.read_results(folder)
-    write_derived(results)
-    return results
+def _store(folder: Path, job: Job, outcome: Outcome[FoldResult]) -> str | None:
+    """Store the result of a job; return its error, if it failed."""
+    if not outcome.ok:
+        store.save_record(folder, failed(job, str(outcome.error)), None)
+        return str(outcome.error)
+    result = outcome.result
+    if result.prediction is not None:
+        store.save_prediction(folder, job.key, result.prediction.facts, result.prediction.table)
+    store.save_record(folder, result.record, result.stages)
+    return result.record.get("error")

@@ -9,8 +9,8 @@ import numpy as np
 
 from stageguard.base.errors import InputError, StageGuardError
 from stageguard.base.records import dataclass
-from stageguard.study.nights import StudyNight
 from stageguard.study.config import Split
+from stageguard.study.nights import StudyNight
 
 
 class LeakError(StageGuardError, ValueError):

@@ -40,6 +40,7 @@ class Stager:
     validation: Sequence[StudyNight]  # nights of training subjects that it has not learned from
     chosen: Mapping[str, float] = field(default_factory=dict)  # lambda and gamma, by a tuning subject
     about: Mapping[str, Any] = field(default_factory=dict)  # facts in JSON types
+    step_seconds: float | None = None  # processor time of a training step
 
     def densities(self, nights: Sequence[StudyNight]) -> list[Hypnodensity]:
         """Return the stage probabilities of nights."""
@@ -65,8 +66,7 @@ def fit_stager(
         network = _network(config, replace(job, weight=weight), training, shared)
         densities = network.densities(tuning)
         for nats in FLIP_FLOP_NATS:
-            tried = replace(config, guard=replace(config.guard, flip_flop_nats=nats))
-            variant = Variant(PAPER, learn(tried, training).paper, uses_quality=True)
+            variant = Variant(PAPER, learn(config.with_gamma(nats), training).paper, uses_quality=True)
             labels = variant.apply(densities, tuning, job.backbone)
             kappa = np.mean(
                 [measure(n.expert(), y, pairs)["kappa"] for n, y in zip(tuning, labels, strict=True)]
@@ -91,12 +91,11 @@ def _network(config: StudyConfig, job: Job, training: Sequence[StudyNight], shar
         "n_parameters": sum(p.numel() for p in model.network.parameters()),
         **{key: card.training[key] for key in ("best_step", "best_kappa")},
         "steps": card.training["stopped_at"],
-        "step_seconds": clock.shortest,
     }
     if job.loss == "semi-markov":
         about["profile"] = card.profile.to_dict()
     validation = _validation(training, tables, options.validation_share, options.seed)
-    return Stager(model.density, validation, {}, about)
+    return Stager(model.density, validation, {}, about, round(clock.shortest, 6))
 
 
 class _StepClock:
@@ -123,6 +122,7 @@ def _without_network(config: StudyConfig, job: Job, training: Sequence[StudyNigh
     share = float(config.training.get("validation_share", LEAST_VALIDATION_SHARE))
     tables = [_relabelled(night.table, job) for night in training]
     learning = split_subjects(tables, share, job.seed)[0]
+    probabilities: Callable[[FeatureTable], Floats]
     if job.backbone == BOOSTING:
         probabilities = fit_boosting(learning, job.seed).probabilities
     else:

@@ -1,11 +1,14 @@
-"""The folder of a study: configuration, nights, and one record and one table of predictions per job.
+"""The folder of a study: configuration, nights, and of every job what it predicted and how that was guarded.
 
 study.json             configuration, versions, commit, fingerprint of the nights
 cohort.npz             the nights; not to be published
+predictions/KEY.json   how a stager was fitted
+predictions/KEY.parquet  its probabilities of test and validation nights
 jobs/KEY.json          the record of a job, or its error
-predictions/KEY.parquet
+stages/KEY.parquet     stages of the test nights by expert and variant
 results.jsonl          all records in one file, read if there is no folder jobs
-derived.json           numbers that tables need from the predictions: see `derived`
+derived.json           numbers that tables need from the stages: see `derived`
+shared                 only during a run: states that several networks go on from
 lock                   only during a run
 """
 
@@ -14,24 +17,25 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+import shutil
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from stageguard.base.errors import OVERWRITE, Message, MissingFileError, OutputExistsError
-from stageguard.base.extras import library
 from stageguard.base.files import load_json, open_file, parse_json, read_file, read_text, write_together
 from stageguard.base.records import dataclass
+from stageguard.study.columns import read_columns
 from stageguard.study.names import EXPERT
 
 STUDY, COHORT, JOBS, PREDICTIONS, RESULTS = "study.json", "cohort.npz", "jobs", "predictions", "results.jsonl"
-DERIVED, LOCK = "derived.json", "lock"
+STAGES, DERIVED, SHARED, LOCK = "stages", "derived.json", "shared", "lock"
 VERSIONED = ("numpy", "torch", "scipy")
 
 
@@ -95,8 +99,9 @@ class Results:
 
     @property
     def backbones(self) -> list[str]:
-        """The networks of the main comparison that have results."""
-        return [name for name in self.study["backbones"] if self.main(name, "base")]
+        """The networks and other stagers of the main comparison that have results."""
+        named = [*self.study["backbones"], *self.study.get("stagers", ())]
+        return [name for name in named if self.main(name, "base")]
 
     def of(self, backbone: str) -> list[Mapping[str, Any]]:
         """Return a backbone's records of the main comparison, of every loss."""
@@ -172,35 +177,85 @@ def file_sha256(path: Path) -> str:
     return hashlib.sha256(read_file(path, "an array")).hexdigest()
 
 
-def open_study(folder: Path, about: Mapping[str, Any]) -> None:
-    """Start a study in a folder, or continue the same study; another study is an error."""
+def open_study(folder: Path, about: Mapping[str, Any], predictions: Mapping[str, str]) -> None:
+    """Start a study in a folder, or continue it.
+
+    A study of other nights or with predictions of other identities is an error; other guards are none.
+    """
     path = folder / STUDY
-    if not path.exists():
-        write_together({path: _text(about)}, make_folders=True)
-        return
-    there = load_json(path)
-    for key, what in (("study", "another configuration"), ("cohort_sha256", "other nights")):
-        if there.get(key) != parse_json(json.dumps(about[key])):
-            raise OutputExistsError(
-                Message(
-                    f"{folder} holds a study of {what}. ",
-                    OVERWRITE,
-                    " to begin anew, or choose another folder.",
-                )
-            )
+    if path.exists():
+        there = load_json(path)
+        stored = prediction_identities(folder)
+        odd = [key for key, identity in stored.items() if predictions.get(key, identity) != identity]
+        if odd:
+            _refuse(folder, f"another configuration ({odd[0]} was trained otherwise)")
+        same = parse_json(json.dumps(about["study"]))
+        for key in ("name", "cohort", "seed", "split"):
+            if there["study"].get(key) != same[key]:
+                _refuse(folder, f"another configuration ({key} differs)")
+        if there["cohort_sha256"] != about["cohort_sha256"]:
+            _refuse(folder, "other nights")
+        about = {**about, "begun": there["begun"]}
+    write_together({path: _text(about)}, overwrite=True, make_folders=True)
 
 
-def save_record(folder: Path, record: Mapping[str, Any], predictions: bytes | None) -> None:
-    """Store the record of a job, or its error, with its predictions; both files or neither."""
-    contents: dict[Path, str | bytes] = {folder / JOBS / f"{record['key']}.json": _text(record, indent=None)}
-    if predictions is not None:
-        contents[folder / PREDICTIONS / f"{record['key']}.parquet"] = predictions
+def _refuse(folder: Path, what: str) -> NoReturn:
+    raise OutputExistsError(
+        Message(f"{folder} holds a study of {what}. ", OVERWRITE, " to begin anew, or choose another folder.")
+    )
+
+
+def clear(folder: Path) -> None:
+    """Remove a study from its folder."""
+    for name in (JOBS, STAGES, PREDICTIONS, SHARED):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    for name in (STUDY, COHORT, RESULTS, DERIVED):
+        (folder / name).unlink(missing_ok=True)
+
+
+def keep_records(folder: Path, keys: Collection[str]) -> None:
+    """Remove the records of jobs that are no part of the study any more; their predictions stay."""
+    for path in (folder / JOBS).glob("*.json"):
+        if path.stem not in keys:
+            path.unlink()
+
+
+def save_prediction(folder: Path, key: str, facts: Mapping[str, Any], table: bytes) -> None:
+    """Store what a stager predicted, and how it was fitted; both files or neither."""
+    path = folder / PREDICTIONS / key
+    contents: dict[Path, str | bytes] = {
+        path.with_name(f"{key}.json"): _text(facts),
+        path.with_name(f"{key}.parquet"): table,
+    }
     write_together(contents, overwrite=True, make_folders=True)
 
 
-def done_keys(folder: Path) -> set[str]:
-    """Return the keys of the jobs that are done and did not fail."""
-    return {record["key"] for record in _records(folder) if "error" not in record}
+def prediction_identities(folder: Path) -> dict[str, str]:
+    """Return the identities of the stored predictions by key."""
+    files = sorted((folder / PREDICTIONS).glob("*.json"))
+    return {path.stem: str(load_json(path)["identity"]) for path in files}
+
+
+def read_prediction(folder: Path, key: str) -> tuple[dict[str, Any], bytes] | None:
+    """Return the facts and the table of a stored prediction; None if there is none."""
+    path = folder / PREDICTIONS / f"{key}.json"
+    if not path.is_file():
+        return None
+    table = path.with_name(f"{key}.parquet")
+    return load_json(path), read_file(table, "an array")
+
+
+def save_record(folder: Path, record: Mapping[str, Any], stages: bytes | None) -> None:
+    """Store the record of a job, or its error, with its stages; both files or neither."""
+    contents: dict[Path, str | bytes] = {folder / JOBS / f"{record['key']}.json": _text(record, indent=None)}
+    if stages is not None:
+        contents[folder / STAGES / f"{record['key']}.parquet"] = stages
+    write_together(contents, overwrite=True, make_folders=True)
+
+
+def record_identities(folder: Path) -> dict[str, str]:
+    """Return the identities of the jobs that are done and did not fail, by key."""
+    return {r["key"]: str(r.get("identity")) for r in _records(folder) if "error" not in r}
 
 
 def read_results(folder: str | Path) -> Results:
@@ -262,15 +317,13 @@ def _records(folder: Path) -> Iterable[dict[str, Any]]:
         yield from (_unpacked(parse_json(line)) for line in lines)
 
 
-def read_predictions(folder: Path, key: str) -> dict[str, Any]:
-    """Return the predictions of a job, column by column."""
-    parquet = library("pyarrow.parquet", "predictions of a study", "study")
-    path = folder / PREDICTIONS / f"{key}.parquet"
+def read_stages(folder: Path, key: str) -> dict[str, Any]:
+    """Return the stages of a job's test nights, column by column."""
+    path = folder / STAGES / f"{key}.parquet"
     if not path.is_file():
-        raise MissingFileError(f"{path}: no such file. Predictions lie where the study was run.")
+        raise MissingFileError(f"{path}: no such file. Stages of epochs lie where the study was run.")
     with open_file(path, "an array") as file:
-        table = parquet.read_table(file)
-    return {name: table[name].to_numpy() for name in table.column_names}
+        return read_columns(file)
 
 
 def _text(document: Mapping[str, Any], indent: int | None = 1) -> str:

@@ -21,9 +21,9 @@ from stageguard.guard.decode import decode
 from stageguard.measures.bouts import pair_counts
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.profile.profile import Profile
-from stageguard.study.nights import StudyNight
 from stageguard.study.config import Loss, StudyConfig
 from stageguard.study.names import BASE, CALIBRATED, PAPER, PENALTY, SEMI_MARKOV
+from stageguard.study.nights import StudyNight
 
 
 @dataclass(frozen=True, slots=True)
