@@ -1,7 +1,8 @@
 """Turn ``results.json`` into the profiles that ship with the package.
 
 Numbers of the fitted profiles come from the counts, those of the published ones from
-``paper.toml``, words from ``words.toml`` and ``paper.toml``.
+``paper.toml``, those of the authors' released code and of the extension to five stages from
+``released.toml``, words from all three and ``words.toml``.
 
 Usage: ``python write_profiles.py [FOLDER]``; the default folder is the package's own.
 """
@@ -9,6 +10,7 @@ Usage: ``python write_profiles.py [FOLDER]``; the default folder is the package'
 from __future__ import annotations
 
 import json
+import math
 import sys
 import tomllib
 from pathlib import Path
@@ -41,7 +43,12 @@ def all_profiles(results: dict) -> dict[str, str]:
     words = tomllib.loads((HERE / "words.toml").read_text(encoding="utf-8"))
     paper = tomllib.loads((HERE / "paper.toml").read_text(encoding="utf-8"))
     fitted = {name: fitted_profile(name, results, words) for name in words["profiles"]}
-    return fitted | {name: paper_profile(name, results, paper, words) for name in paper["profiles"]}
+    released = tomllib.loads((HERE / "released.toml").read_text(encoding="utf-8"))
+    return (
+        fitted
+        | {name: paper_profile(name, results, paper, words) for name in paper["profiles"]}
+        | {name: carried_profile(name, results, paper, released, words) for name in released["profiles"]}
+    )
 
 
 # Fitted profiles
@@ -308,6 +315,58 @@ def paper_profile(name: str, results: dict, paper: dict, words: dict) -> str:
         )
         + "\n"
     )
+
+
+def carried_profile(name: str, results: dict, paper: dict, released: dict, words: dict) -> str:
+    """Return the text of a profile with the released rules, or with printed rules for other stages."""
+    own = released["profiles"][name]
+    like = paper["profiles"][own["like"]]
+    is_printed = own["rules"] == "printed"
+    counted = results["profiles"]["human-psg-5"]
+    stages = list(own["minimum_epochs"])
+    source = f"{released['repository']} at commit {released['commit']}"
+    uniform = [[1 / len(stages)] * len(stages)] * len(stages)
+    epsilon = paper["rare_probability"] if is_printed else math.exp(-released["rare_nats"]) / len(stages)
+    minima = {stage: n * like["epoch_seconds"] for stage, n in own["minimum_epochs"].items()}
+    stay = "staying scores 0" if is_printed else "with equal probabilities, staying costs what a change costs"
+    rare = "epsilon" if is_printed else f"{released['rare_nats']:g} nats less than any other change"
+    head = [
+        HEADER,
+        line("name", name),
+        line("summary", own["summary"]),
+        line("intended_for", own["intended_for"]),
+        line("species", species_of(like)),
+        line("reproduces_paper", True),
+        line("scheme", own["scheme"]),
+        line("epoch_seconds", like["epoch_seconds"]),
+        line("stay", "free" if is_printed else "self", stay),
+        line("ends", "paper", "a night starts at d = 1, so its first bout has to reach the minimum"),
+        line("transition_weight", paper["transition_weight"]),
+        line("rare_probability", float(f"{epsilon:.12g}"), rare),
+        line("rare", own["rare"], own["rare_source"]),
+        line("min_bout_seconds", minima, own["minimum_source"]),
+        line("flip_flop", paper["flip_flop"] if is_printed else released["flip_flop"], "gamma and k"),
+    ]
+    provenance = {
+        "source": f"StageGuard paper, doi {paper['doi']}, for other stages" if is_printed else source,
+        "doi": paper["doi"],
+        "rare": own["rare_source"],
+        "min_bout_seconds": own["minimum_source"],
+        **(
+            {"transitions": f"of human-psg-5, by {SCRIPT}"}
+            if is_printed
+            else {"differs": released["differs"]}
+        ),
+        "caution": paper["caution"],
+    }
+    matrix = by_stage(stages, counted["transitions"] if is_printed else uniform)
+    parts = [
+        "\n".join(head),
+        *(section("[[not_for]]", entry) for entry in paper_cautions(own["like"], paper, words)),
+        section("[transitions]", matrix, "of human-psg-5" if is_printed else "none counted: equal"),
+        section("[provenance]", provenance),
+    ]
+    return "\n\n".join(parts) + "\n"
 
 
 def paper_cautions(name: str, paper: dict, words: dict) -> list[dict]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-BASE, PENALTY, PAPER, CALIBRATED = "base", "penalty", "paper", "calibrated"
+BASE, PENALTY, PAPER, RELEASED, CALIBRATED = "base", "penalty", "paper", "released", "calibrated"
 EXPERT, MAJORITY_CLASS = "expert", "majority class"
 SEMI_MARKOV = "semi-markov"
 TITLES = {
@@ -15,6 +15,8 @@ TITLES = {
     "paper, no penalty": "published decoder, no penalty in training",
     PENALTY: "penalty in training alone",
     PAPER: "published method",
+    RELEASED: "released code",
+    "released, no penalty": "released decoder, no penalty in training",
     "paper, transitions alone": "penalty + transitions",
     "paper, no flip-flop": "without flip-flop (penalty + transitions + minimum bouts)",
     "paper, no transitions": "without transitions",

@@ -22,7 +22,7 @@ from stageguard.measures.bouts import pair_counts
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.profile.profile import Profile
 from stageguard.study.config import Loss, StudyConfig
-from stageguard.study.names import BASE, CALIBRATED, PAPER, PENALTY, SEMI_MARKOV
+from stageguard.study.names import BASE, CALIBRATED, PAPER, PENALTY, RELEASED, SEMI_MARKOV
 from stageguard.study.nights import StudyNight
 
 
@@ -31,6 +31,7 @@ class Learned:
     """Everything learned from one fold's training subjects."""
 
     paper: Profile  # the published rules, with transitions counted on the fold
+    released: Profile | None  # the rules of the authors' code, which counts nothing
     base: Profile  # the start of the calibrated guard, with numbers counted on the fold
     shares: Mapping[str, float]  # of stages
     subjects: tuple[str, ...]  # on whom transitions and shares were counted
@@ -100,6 +101,7 @@ def learn(config: StudyConfig, training: Sequence[StudyNight]) -> Learned:
         dropped["strength"] = strength | {"fi_target": round(ratio * float(np.mean(changes)), 6)}
     return Learned(
         paper=paper,
+        released=None if config.guard.released is None else Profile.load(config.guard.released),
         base=base.replace(**dropped),
         shares=dict(zip(scheme.names, ((counts + 1) / (counts + 1).sum()).tolist(), strict=True)),
         subjects=tuple(sorted({night.subject for night in training})),
@@ -143,10 +145,14 @@ def variants_of(loss: Loss, config: StudyConfig, learned: Learned, trained_as: P
             yield Variant(CALIBRATED, learned.calibrated)
         if config.has_penalty:
             yield Variant("paper, no penalty", learned.paper, uses_quality=True)
+            if learned.released is not None:
+                yield Variant("released, no penalty", learned.released)
             return
     else:
         yield Variant(PENALTY)
     yield Variant(PAPER, learned.paper, uses_quality=True)
+    if learned.released is not None:
+        yield Variant(RELEASED, learned.released)
     for name, changes in ablations(learned.paper).items():
         yield Variant(f"paper, {name}", learned.paper.replace(**changes), uses_quality=True)
     yield Variant("paper, no quality", learned.paper)
