@@ -27,7 +27,7 @@ def made_up(n_subjects: int = 12, seed: int = 0) -> Results:
             subject = f"s{fold:02d}"
             for loss, variants in (
                 ("base", ("expert", "majority class", "base", "majority filter", "hmm", "calibrated")),
-                ("penalty", ("penalty", "paper", "paper, no flip-flop")),
+                ("penalty", ("penalty", "paper", "paper, no flip-flop", "released")),
             ):
                 rows = [
                     {"recording": f"{subject}-{night}", "subject": subject, "variant": variant} | numbers(rng)
@@ -43,9 +43,11 @@ def made_up(n_subjects: int = 12, seed: int = 0) -> Results:
                         "transitions": [[0.9, 0.1, 0.0], [0.05, 0.9, 0.05 + fold], [0.1, 0.1, 0.8]],
                         "stages": ["W", "N", "R"],
                         "epoch_seconds": 30.0,
+                        "calibrated_by": "target" if fold else "argmax",
                         "costs": {
                             **{
                                 "training_seconds": 2.0,
+                                "step_seconds": 0.2 if loss == "base" else 0.21,
                                 "forward_seconds": 0.5,
                                 "peak_memory_mb": 100.0 + fold,
                             },
@@ -56,8 +58,15 @@ def made_up(n_subjects: int = 12, seed: int = 0) -> Results:
     study = {
         **{"name": "made-up", "title": "Made up", "seed": 42, "backbones": list(BACKBONES)},
         "split": {"kind": "leave-one-out"},
-        "guard": {"penalty_weight": 0.5, "base": "human-psg-3"},
-        "robustness": {"subgroups": ["sex", "age"], "backbone": "accusleep", "rare_probabilities": []},
+        "guard": {"penalty_weight": 0.5, "base": "human-psg-3", "paper": "kdd2026-cardiorespiratory"},
+        "robustness": {
+            **{"subgroups": ["sex", "age"], "backbone": "accusleep", "rare_probabilities": []},
+            "bins": {"age": ["30-36", "38+"]},
+            "contrasts": [
+                {"group": "sex", "first": "F", "second": "M", "statistic": "tst"},
+                {"group": "age", "first": "30-36", "second": "38+", "statistic": "rem_latency_minutes"},
+            ],
+        },
     }
     about = {"study": study, "synthetic": True, "begun": "today", "commit": None, "versions": {}}
     return Results(Path("nowhere"), about, tuple(records))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import math
 import sys
@@ -11,8 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
+import stageguard as sg
 from stageguard.pipeline import default_rules
 from stageguard.profile.profile import FOLDER, Profile, profiles
 
@@ -26,6 +29,14 @@ FITTED = [
     "mouse-eeg-emg-3",
 ]
 PUBLISHED = ["kdd2026-actigraphy", "kdd2026-bioradar", "kdd2026-cardiorespiratory", "kdd2026-mouse-eeg-emg"]
+# the authors' released rules, and rules carried over to stages that the paper does not have
+CARRIED = [
+    "kdd2026-psg-5",
+    "released-2026-actigraphy",
+    "released-2026-cardiorespiratory",
+    "released-2026-mouse-eeg-emg",
+    "released-2026-psg-5",
+]
 HUMAN = [name for name in FITTED + PUBLISHED if "mouse" not in name]
 
 # The appendix table of the paper, rows and columns W, N, R.
@@ -63,11 +74,11 @@ def results() -> dict:
     return json.loads((STUDY / "results.json").read_text(encoding="utf-8"))
 
 
-def test_the_ten_profiles_ship() -> None:
-    assert profiles() == sorted(FITTED + PUBLISHED)
+def test_these_profiles_ship() -> None:
+    assert profiles() == sorted(FITTED + PUBLISHED + CARRIED)
 
 
-@pytest.mark.parametrize("name", FITTED + PUBLISHED)
+@pytest.mark.parametrize("name", FITTED + PUBLISHED + CARRIED)
 def test_profile_loads_under_its_own_name_and_survives_a_round_trip(name: str, tmp_path: Path) -> None:
     profile = Profile.load(name)
     assert profile.name == name
@@ -75,7 +86,7 @@ def test_profile_loads_under_its_own_name_and_survives_a_round_trip(name: str, t
     assert Profile.load(tmp_path / "copy.toml") == profile
 
 
-@pytest.mark.parametrize("name", FITTED + PUBLISHED)
+@pytest.mark.parametrize("name", FITTED + PUBLISHED + CARRIED)
 def test_rows_sum_to_one_and_no_switch_is_forbidden(name: str) -> None:
     for row in Profile.load(name).transitions:
         assert math.isclose(sum(row), 1, abs_tol=1e-5)
@@ -92,7 +103,7 @@ def test_profile_says_for_whom_it_is_and_where_it_comes_from(name: str) -> None:
     assert profile.provenance["n_subjects"] > 0
 
 
-@pytest.mark.parametrize("name", FITTED + PUBLISHED)
+@pytest.mark.parametrize("name", FITTED + PUBLISHED + CARRIED)
 def test_no_word_names_two_cautions(name: str) -> None:
     words = [w.casefold() for c in Profile.load(name).not_for for w in (c.cohort, *c.aliases)]
     assert len(words) == len(set(words))
@@ -212,6 +223,75 @@ def test_published_actigraphy_has_no_rare_pair_and_says_its_matrix_was_counted(r
     counted = results["cohorts"]["sleep-accel"]["counts"]["ws2"]["transitions"]
     assert [list(row) for row in profile.transitions] == counted
     assert "not printed in the paper" in profile.provenance["transitions"]
+
+
+# The authors' released rules
+
+
+def released_score(labels: tuple[int, ...], log_probabilities: np.ndarray, rules: dict) -> float:
+    """Score of a path by the rules of the released code, written down from their description.
+
+    Changes and stays cost nothing, rare changes 5 nats, and a bout that is left must have its minimum.
+    Returning to the stage before within fewer than 5 epochs costs `flip_flop` nats.
+    """
+    score, before, length = log_probabilities[0, labels[0]], None, 1
+    for t in range(1, len(labels)):
+        score += log_probabilities[t, labels[t]]
+        if labels[t] == labels[t - 1]:
+            length += 1
+            continue
+        if length < rules["minimum"][labels[t - 1]]:
+            return -math.inf
+        score -= 5.0 * ((labels[t - 1], labels[t]) in rules["rare"])
+        score -= rules["flip_flop"] * (labels[t] == before and length < 5)
+        before, length = labels[t - 1], 1
+    return score
+
+
+@pytest.mark.filterwarnings("ignore::stageguard.StageGuardWarning")  # half of a made-up night is changed
+@pytest.mark.parametrize(
+    ("name", "flip_flop"),
+    [
+        ("released-2026-actigraphy", 2.0),
+        # with three stages ours also charges for A-B-C-A, so the flip-flop is left out
+        *((name, 0.0) for name in CARRIED if name.startswith("released") and "5" not in name),
+    ],
+)
+def test_released_profile_decodes_the_best_path_of_the_released_rules(name: str, flip_flop: float) -> None:
+    profile = Profile.load(name)
+    stages = profile.scheme.names
+    pairs = {(stages.index(p.source), stages.index(p.target)) for p in profile.rare}
+    minimum = [round(profile.min_bout_seconds[s] / profile.epoch_seconds) for s in stages]
+    rules = {"rare": pairs, "minimum": minimum, "flip_flop": flip_flop}
+    if not flip_flop:
+        profile = profile.replace(flip_flop=None)
+    rng, n_changed = np.random.default_rng(7), 0
+    for _ in range(12):
+        rows = rng.dirichlet(np.full(len(stages), 0.6), 8)
+        scores = {
+            path: released_score(path, np.log(rows), rules)
+            for path in itertools.product(range(len(stages)), repeat=8)
+        }
+        best = max(scores, key=scores.__getitem__)
+        found = sg.decode(sg.Hypnodensity(rows, profile.scheme, profile.epoch_seconds), profile)
+        labels = tuple(found.hypnogram.labels.tolist())
+        n_changed += labels != tuple(rows.argmax(axis=1))
+        assert labels == best
+    assert n_changed > 5
+
+
+def test_carried_profiles_have_the_papers_pairs_and_minimum_bouts_of_five_stages() -> None:
+    for name in ("kdd2026-psg-5", "released-2026-psg-5"):
+        profile = Profile.load(name)
+        assert [(p.source, p.target) for p in profile.rare] == [
+            ("W", "R"),
+            *(("R", f"N{k}") for k in (1, 2, 3)),
+        ]
+        assert dict(profile.min_bout_seconds) == {"W": 30.0, **dict.fromkeys(("N1", "N2", "N3", "R"), 60.0)}
+    assert Profile.load("kdd2026-psg-5").rare_probability == 0.001
+    released = Profile.load("released-2026-psg-5")
+    assert released.rare_probability == pytest.approx(math.exp(-5) / 5)
+    assert {p for row in released.transitions for p in row} == {0.2}
 
 
 # Fitted profiles
@@ -482,8 +562,10 @@ def assert_same(found: object, expected: object, where: str = "results") -> None
 
 def test_keys_and_not_names_say_species_and_origin():
     loaded = [Profile.load(name) for name in profiles()]
-    assert {p.name for p in loaded if p.species == "mouse"} == {"mouse-eeg-emg-3", "kdd2026-mouse-eeg-emg"}
-    assert [p.name for p in loaded if p.reproduces_paper] == [n for n in profiles() if "kdd2026" in n]
+    assert {p.name for p in loaded if p.species == "mouse"} == {
+        *("mouse-eeg-emg-3", "kdd2026-mouse-eeg-emg", "released-2026-mouse-eeg-emg")
+    }
+    assert [p.name for p in loaded if p.reproduces_paper] == [n for n in profiles() if "2026" in n]
     paper = Profile.load("kdd2026-bioradar").replace(name="our lab")
     assert default_rules(paper) == "kdd2026"
     assert default_rules(paper.replace(name="kdd2026", reproduces_paper=None)) == "graded"

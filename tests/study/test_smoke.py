@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from cli_runner import Runner
+from stageguard.study.catalogue import TABLES
 from stageguard.study.figures import FIGURES
 from stageguard.study.rendering import FORMATS
-from stageguard.study.robustness import TABLES
 from stageguard.study.store import read_results
 
 STUDIES = Path(__file__).parents[2] / "studies"

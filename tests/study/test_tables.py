@@ -13,29 +13,39 @@ from sklearn.metrics import cohen_kappa_score
 
 from cli_runner import Runner
 from made_up_study import made_up
+from stageguard.base.errors import InputError
 from stageguard.measures.paired import Estimate, estimate, paired
 from stageguard.measures.validity import validity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import WNR3
 from stageguard.profile.profile import Profile
+from stageguard.study.across import downstream_across, main_across
+from stageguard.study.catalogue import TABLES
 from stageguard.study.derived import derive, write_derived
 from stageguard.study.figures import FIGURES
+from stageguard.study.groups import (
+    contrasts_table,
+    group_subjects,
+    groups_of,
+    populations_table,
+    subgroup_table,
+)
 from stageguard.study.measuring import agreement_between, measure, measure_panel
+from stageguard.study.names import TITLES
 from stageguard.study.rendering import FORMATS, Table
 from stageguard.study.report import publish
-from stageguard.study.robustness import TABLES, agreement_table, f1_table, resampling_table, transitions_table
+from stageguard.study.robustness import agreement_table, f1_table, resampling_table, transitions_table
 from stageguard.study.statistics import bland_altman, bootstrap_interval
 from stageguard.study.store import Results, read_results, values
 from stageguard.study.tables import (
     ablation_table,
     consolidated_table,
+    cost_table,
     error_ratio,
     errors_of,
     experts_table,
-    groups_of,
     main_table,
     scorers_table,
-    subgroup_table,
 )
 
 
@@ -113,7 +123,8 @@ def test_bland_altman_and_resampling():
 
 def test_subgroups_are_second_less_first_with_welchs_interval():
     results = made_up()
-    row = next(r for r in subgroup_table(results).rows if r[:3] == ("sex: M less F", "TST (min)", "expert"))
+    wanted = "sex: M (n = 6) less F (n = 6)", "TST (min)", "expert"
+    row = next(r for r in subgroup_table(results).rows if r[:3] == wanted)
     of_subject = values(results.of("accusleep"), "expert", "tst_minutes")
     groups = groups_of(results, "sex")
     f, m = ([v for s, v in of_subject.items() if groups[s] == sex] for sex in "FM")
@@ -124,8 +135,93 @@ def test_subgroups_are_second_less_first_with_welchs_interval():
     assert row[6] == pytest.approx((np.mean(m) - np.mean(f)) / pooled)
 
 
-def test_numbers_are_split_at_their_median():
-    assert sorted(set(groups_of(made_up(), "age").values())) == ["above 35.5", "up to 35.5"]
+def test_numbers_are_split_by_bins_or_at_their_median():
+    ages = {"a": 40.0, "b": 54.9, "c": 55.0, "d": 70.0, "e": None, "f": 20.0}
+    assert group_subjects(ages, ["40-55", "55-70", "70+"]) == {
+        **{"a": "40-55", "b": "40-55"},
+        **{"c": "55-70", "d": "70+"},
+    }
+    assert group_subjects(ages) == {
+        **dict.fromkeys("abf", "up to 54.9"),
+        **dict.fromkeys("cd", "above 54.9"),
+    }
+    assert group_subjects({"a": "F", "b": None}) == {"a": "F"}
+    for wrong in ("old", "55-40", "40 - 55"):
+        with pytest.raises(InputError, match="expected one such as '40-55'"):
+            group_subjects(ages, [wrong])
+
+
+def test_named_contrasts_have_their_numbers_and_lose_no_row_without_rem():
+    results = made_up()
+    for record in results.records:
+        for row in record["rows"]:
+            row["rem_latency_minutes"] = None if row["variant"] == "paper" else row["rem_latency_minutes"]
+    table = contrasts_table(results)
+    titles = ["TST (min): sex F vs M", "REM latency (min): age 30-36 vs 38+"]
+    assert [row[:3] for row in table.rows] == [(titles[0], "6", "6"), (titles[1], "6", "4")]
+    groups = groups_of(results, "age")
+    for variant in ("expert", "base", "calibrated"):
+        column = table.columns.index(f"Δ, {TITLES[variant]}")
+        by_subject = values(results.of("accusleep"), variant, "rem_latency_minutes")
+        young, old = ([v for s, v in by_subject.items() if groups.get(s) == g] for g in ("30-36", "38+"))
+        assert table.rows[1][column] == pytest.approx(np.mean(old) - np.mean(young))
+    # without REM, every subject's latency is the length of the recording
+    assert table.rows[1][table.columns.index(f"Δ, {TITLES['paper']}")] == 0.0
+
+
+def test_populations_say_how_many_subjects_they_are():
+    rows = populations_table(made_up()).rows
+    assert {row[:2] for row in rows} == {
+        *(("sex: F", "6"), ("sex: M", "6")),
+        *(("age: 30-36", "6"), ("age: 38+", "4")),
+    }
+
+
+def test_tables_say_where_the_guard_stepped_aside_and_which_network_did_not_learn():
+    results = made_up()
+    assert any(
+        note.startswith("Folds on which the calibrated guard stepped aside") and "usleep 1 of 12" in note
+        for note in main_table(results).notes
+    )
+    assert not any("most frequent stage, so" in note for note in _with_accuracy(0.9, 0.8))
+    assert any("most frequent stage, so" in note and "usleep" in note for note in _with_accuracy(0.7, 0.8))
+
+
+def _with_accuracy(own: float, majority: float) -> tuple[str, ...]:
+    results = made_up()
+    for record in results.records:
+        for row in record["rows"]:
+            row["accuracy"] = majority if row["variant"] == "majority class" else own
+    return main_table(results).notes
+
+
+def test_costs_are_the_shortest_times():
+    row = next(r for r in cost_table(made_up()).rows if r[0] == "usleep")
+    assert row[1] == pytest.approx(500)
+    assert row[2:5] == pytest.approx((10, 10, 10))
+    assert row[6:8] == pytest.approx((200, 5))
+
+
+def test_tables_over_studies_stand_side_by_side_with_the_best_in_bold():
+    first, second = made_up(seed=0), made_up(seed=1)
+    second.study["name"] = "other"
+    table = main_across([first, second])
+    assert table.columns[2::4] == ("made-up: TVR (%)", "other: TVR (%)")
+    rows = {(row[0], row[1]): row for row in table.rows}
+    assert rows["usleep", "argmax"][2:6] == tuple(
+        estimate(values(first.of("usleep"), "base", m)) for m in ("tvr_percent", "fi", "accuracy", "kappa")
+    )
+    kappas = {
+        k: row[9].mean for k, row in enumerate(table.rows) if row[1] not in ("expert", "most frequent stage")
+    }
+    best = max(kappas, key=kappas.get)
+    assert (best, 9) in table.bold
+    shown = table.text("md").splitlines()[4 + best].split(" | ")
+    assert shown[9].startswith("**")
+    rows = downstream_across([first, second]).rows
+    assert {row[:2] for row in rows} == {
+        (n, s) for n in ("accusleep", "usleep") for s in ("made-up", "other")
+    }
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -172,7 +268,7 @@ def staged(tmp_path) -> Results:
     rng, results = np.random.default_rng(3), made_up(n_subjects=2)
     names = ["accusleep", "seqsleepnet", "usleep"]
     about = {**results.about, "study": {**results.study, "backbones": names}}
-    (tmp_path / "predictions").mkdir()
+    (tmp_path / "stages").mkdir()
     records = []
     for name in names:
         for record in results.of("usleep"):
@@ -183,7 +279,7 @@ def staged(tmp_path) -> Results:
             columns = {v: rng.integers(0, 3, 720).astype(np.int8) for v in sorted(variants)}
             columns |= {"recording": np.repeat(nights, 360), "epoch": np.tile(np.arange(360), 2)}
             columns |= {f"p_{stage}": np.full(720, 1 / 3) for stage in "WNR"}
-            parquet.write_table(arrow.table(columns), tmp_path / "predictions" / f"{key}.parquet")
+            parquet.write_table(arrow.table(columns), tmp_path / "stages" / f"{key}.parquet")
     return Results(tmp_path, about, tuple(records))
 
 
@@ -191,9 +287,7 @@ def column(results, name, variant, recording):
     """Stages as they were written."""
     parquet = pytest.importorskip("pyarrow.parquet")
     loss = "base" if variant == "base" else "penalty"
-    table = parquet.read_table(
-        results.folder / "predictions" / f"{name}-{loss}-{int(recording[1:3])}.parquet"
-    )
+    table = parquet.read_table(results.folder / "stages" / f"{name}-{loss}-{int(recording[1:3])}.parquet")
     return table[variant].to_numpy()[np.asarray(table["recording"]) == recording]
 
 
@@ -216,7 +310,7 @@ def test_what_is_derived_is_read_back_where_predictions_are_not_kept(staged):
     found = derive(staged)
     write_derived(staged)
     table = agreement_table(staged).text("csv")
-    for file in (staged.folder / "predictions").iterdir():
+    for file in (staged.folder / "stages").iterdir():
         file.unlink()
     assert agreement_table(staged).text("csv") == table
     assert set(found["joint"]["usleep"]) >= {"expert", "base", "paper"}
@@ -288,7 +382,7 @@ def test_error_ratio_is_the_geometric_mean_over_statistics():
 
 def test_ablations_count_the_recordings_that_a_part_changes(staged):
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    for path in (staged.folder / "predictions").glob("*penalty*"):
+    for path in (staged.folder / "stages").glob("*penalty*"):
         table = parquet.read_table(path)
         labels = table["paper"].to_numpy().copy()
         if path.stem == "usleep-penalty-1":
@@ -320,18 +414,20 @@ def test_rows_of_robustness_are_means_over_their_own_records():
     own = column_of(made_up(), "accusleep", "paper", "kappa")
     shown = {
         name: {row[:2]: row for row in TABLES[name](results).rows}
-        for name in ("penalty", "label-noise", "rules")
+        for name in ("penalty", "label-noise", "rare-pairs")
     }
     assert shown["penalty"]["0.5", "published method"][5].mean == pytest.approx(own.mean())
     assert shown["penalty"]["2", "published method"][5].mean == pytest.approx(own.mean() / 4)
     assert shown["label-noise"]["0 %", "published method"][5].mean == pytest.approx(own.mean())
     assert shown["label-noise"]["10 %", "published method"][5].mean == pytest.approx(own.mean() / 4)
-    assert shown["rules"]["accusleep", "as published"][5].mean == pytest.approx(own.mean())
+    assert shown["rare-pairs"]["accusleep", "as published"][5].mean == pytest.approx(own.mean())
     men = next(
-        r for r in TABLES["populations"](results).rows if r[:3] == ("sex: M", "accusleep", "published method")
+        r
+        for r in TABLES["populations"](results).rows
+        if r[0] == "sex: M" and r[2:4] == ("accusleep", "published method")
     )
-    assert men[6].mean == pytest.approx(own[1::2].mean())
-    assert men[6].n == 6
+    assert men[7].mean == pytest.approx(own[1::2].mean())
+    assert men[7].n == 6
 
 
 def test_f1_transitions_and_resampling_are_what_the_rows_hold():

@@ -12,6 +12,7 @@ from stageguard.base import checks, schema
 from stageguard.base.errors import FileFormatError, InputError, MissingFileError
 from stageguard.base.records import dataclass
 from stageguard.base.schema import read_toml
+from stageguard.measures.architecture import ARCHITECTURE
 from stageguard.night.stages import SCHEMES, StageScheme
 from stageguard.nn.backbones import backbones
 from stageguard.nn.options import LARGEST_SEED, TrainingOptions
@@ -76,6 +77,27 @@ class Guard:
 
 
 @dataclass(frozen=True, slots=True)
+class Contrast:
+    """Two groups of subjects whose difference in a sleep statistic the stages should show."""
+
+    group: str = schema.text()  # covariate
+    first: str = schema.text()  # text of the covariate, or a bin of its numbers
+    second: str = schema.text()
+    statistic: str = schema.declare(schema.REQUIRED, lambda value, where: _statistic(value, where))
+
+    @property
+    def metric(self) -> str:
+        """Key of the statistic."""
+        return _statistic(self.statistic, "statistic")
+
+
+def _statistic(value: object, where: str) -> str:
+    """Return the key of a sleep statistic, which may be named without its unit."""
+    short = {key.rpartition("_")[0]: key for key in ARCHITECTURE if "_" in key}
+    return short.get(str(value)) or checks.choice(value, where, (*ARCHITECTURE, *short))
+
+
+@dataclass(frozen=True, slots=True)
 class Robustness:
     """Variations besides the main comparison; an empty list varies nothing."""
 
@@ -87,6 +109,22 @@ class Robustness:
     rare_probabilities: tuple[float, ...] = schema.numbers(low=1e-9, high=1)  # epsilon
     minimum_scales: tuple[float, ...] = schema.numbers(low=0)  # factors on the minimum bouts
     subgroups: tuple[str, ...] = schema.words()  # covariates of the subjects
+    # bins of covariates that are numbers, such as age = ["40-55", "55-70", "70+"]; else split at the median
+    bins: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict,
+        metadata={
+            "check": lambda value, where: {
+                key: schema.text_list(names, f"{where}.{key}")
+                for key, names in checks.mapping(value, where).items()
+            }
+        },
+    )
+    contrasts: tuple[Contrast, ...] = schema.declare(
+        (),
+        lambda value, where: checks.items(
+            value, where, lambda item, name: schema.read_table(Contrast, item, name)
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,12 @@ from stageguard.base.files import load_json, write_together
 from stageguard.measures.validity import joint_of
 from stageguard.profile.profile import Profile
 from stageguard.study.measuring import agreement_between
-from stageguard.study.names import BASE, CALIBRATED, EXPERT, PAPER
+from stageguard.study.names import BASE, CALIBRATED, EXPERT, PAPER, RELEASED
 from stageguard.study.store import DERIVED, Results, read_stages
 
 Nights = Mapping[str, Mapping[str, Any]]
 NOTHING: Mapping[str, Any] = {"joint": {}, "joint_threshold": None, "networks": [], "changed": {}}
+COMPARED = (BASE, PAPER, RELEASED, CALIBRATED)  # variants for which networks are compared with each other
 # Prefixes of columns that are no stages.
 ABOUT = ("epoch", "p_")
 
@@ -67,7 +68,7 @@ def derive(results: Results) -> dict[str, Any]:
         "networks": [
             {"pair": [first, second], "variant": variant, **_agreed(nights[first], nights[second], variant)}
             for first, second in combinations(nights, 2)
-            for variant in (BASE, PAPER, CALIBRATED)
+            for variant in COMPARED
         ],
         "changed": {name: _changed(found) for name, found in nights.items()},
     }

@@ -14,29 +14,16 @@ from stageguard.measures.bouts import bouts_of, pair_counts
 from stageguard.plots.bouts import draw_survival
 from stageguard.plots.transitions import draw_matrix, transition_shares
 from stageguard.study.derived import staged_nights
-from stageguard.study.names import BASE, CALIBRATED, EXPERT, PAPER, PENALTY, TITLES
+from stageguard.study.effect_figure import effect_figure
+from stageguard.study.names import BASE, CALIBRATED, EXPERT, PAPER, PENALTY, RELEASED, TITLES
+from stageguard.study.plotting import COLOURS, MARKS, new_figure
 from stageguard.study.store import Results, values, variants_in
 from stageguard.study.tables import signed_errors
 
-# Okabe and Ito's palette; each variant also has its own mark.
-COLOURS = {EXPERT: "#000000", BASE: "#E69F00", PAPER: "#0072B2", CALIBRATED: "#009E73", PENALTY: "#CC79A7"}
 STAGE_COLOURS = ("#E69F00", "#0072B2", "#CC79A7", "#009E73", "#56B4E9")
-MARKS = {EXPERT: "o", BASE: "s", PAPER: "^", CALIBRATED: "D", PENALTY: "v"}
-SHOWN = (EXPERT, BASE, PAPER, CALIBRATED)
-GREY = "#606060"
-
-
-def _figure(results: Results, n_rows: int, n_columns: int, size: tuple[float, float]) -> tuple[Any, Any]:
-    library("matplotlib", "figures of a study", "study")
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=size, layout="constrained", dpi=150)
-    axes = figure.subplots(n_rows, n_columns, squeeze=False)
-    for ax in axes.flat:
-        ax.spines[["top", "right"]].set_visible(False)
-    title = results.study["title"] + (" (SYNTHETIC)" if results.is_synthetic else "")
-    figure.suptitle(title, fontsize=10)
-    return figure, axes
+SHOWN = (EXPERT, BASE, PAPER, RELEASED, CALIBRATED)
+GUARDED = (PAPER, RELEASED, CALIBRATED)
+SHORT = {BASE: "argmax", PAPER: "published", RELEASED: "released", CALIBRATED: "calibrated"}
 
 
 def _shown_in(nights: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -50,17 +37,20 @@ def bouts_figure(results: Results, night: str | None = None) -> Any:
     nights = staged_nights(results, backbone)
     record = results.records[0]
     stages, minutes = record["stages"], record["epoch_seconds"] / 60
-    figure, axes = _figure(results, 1, len(stages), (3.2 * len(stages), 3.0))
+    figure, axes = new_figure(results, 1, len(stages), (3.2 * len(stages), 3.0), of=backbone)
     for k, stage in enumerate(stages):
         ax = axes[0, k]
         for variant in _shown_in(nights):
             bouts = [bouts_of(each[variant].astype(np.int8)) for each in nights.values()]
             lengths = np.concatenate([b.lengths[b.stages == k] for b in bouts]) * minutes
-            draw_survival(ax, lengths, color=COLOURS[variant], label=TITLES[variant], lw=1.4)
+            # a guard that steps aside lies on argmax, which is drawn broader to be seen
+            width = 3.5 if variant == BASE else 1.3
+            draw_survival(ax, lengths, color=COLOURS[variant], label=TITLES[variant], lw=width)
         ax.set(xscale="log", title=stage, xlabel="bout length (min)")
+        ax.xaxis.set_major_formatter("{x:g}")
+        ax.xaxis.set_minor_formatter("")  # minutes between powers of ten would overlap
     axes[0, 0].set_ylabel("bouts at least as long (%)")
     axes[0, 0].legend(fontsize=7, frameon=False)
-    figure.text(0.01, 0.01, backbone, fontsize=7, color=GREY)
     return figure
 
 
@@ -70,7 +60,7 @@ def matrices_figure(results: Results, night: str | None = None) -> Any:
     nights = staged_nights(results, backbone)
     stages = results.records[0]["stages"]
     shown = _shown_in(nights)
-    figure, axes = _figure(results, 1, len(shown), (2.6 * len(shown), 2.9))
+    figure, axes = new_figure(results, 1, len(shown), (2.6 * len(shown), 2.9), of=backbone)
     for ax, variant in zip(axes[0], shown, strict=True):
         pairs = np.sum(
             [pair_counts(n[variant].astype(np.int8), len(stages)) for n in nights.values()], axis=0
@@ -79,7 +69,6 @@ def matrices_figure(results: Results, night: str | None = None) -> Any:
         ax.set(title=TITLES[variant], xlabel="to")
         ax.title.set_fontsize(8)
     axes[0, 0].set_ylabel("from")
-    figure.text(0.01, 0.01, backbone, fontsize=7, color=GREY)
     return figure
 
 
@@ -88,14 +77,15 @@ def reduction_figure(results: Results, night: str | None = None) -> Any:
     metrics = {"tvr_percent": "TVR (%)", "fi": "FI", "accuracy": "accuracy", "kappa": "κ"}
     names = results.backbones
     metrics = {m: t for m, t in metrics.items() if values(results.of(names[0]), BASE, m)}
-    figure, axes = _figure(results, 1, len(metrics), (2.5 * len(metrics) + 1, 0.5 * len(names) + 1.7))
+    figure, axes = new_figure(results, 1, len(metrics), (2.5 * len(metrics) + 1, 0.5 * len(names) + 1.7))
     for ax, (metric, title) in zip(axes[0], metrics.items(), strict=True):
-        for variant in (BASE, PAPER, CALIBRATED):
+        for variant in (BASE, *GUARDED):
             by_network = [values(results.of(name), variant, metric) for name in names]
             points = [(np.mean(list(v.values())), k) for k, v in enumerate(by_network) if v]
             if points:
                 x, y = zip(*points, strict=True)
-                ax.plot(x, y, MARKS[variant], color=COLOURS[variant], label=TITLES[variant], ms=6, alpha=0.9)
+                size = 10 if variant == BASE else 5  # a guard that steps aside lies on argmax
+                ax.plot(x, y, MARKS[variant], color=COLOURS[variant], label=TITLES[variant], ms=size)
         if metric in ("tvr_percent", "fi"):
             expert = values(results.of(names[0]), EXPERT, metric)
             ax.axvline(np.mean(list(expert.values())), color="black", lw=1, ls=":", label=TITLES[EXPERT])
@@ -104,7 +94,7 @@ def reduction_figure(results: Results, night: str | None = None) -> Any:
         ax.set_ylim(len(names) - 0.5, -0.5)
         ax.grid(axis="y", lw=0.3)
     handles, labels = axes[0, min(1, len(metrics) - 1)].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=7, frameon=False)
+    figure.legend(handles, labels, loc="outside lower center", ncols=5, fontsize=7, frameon=False)
     return figure
 
 
@@ -121,7 +111,7 @@ def night_figure(results: Results, night: str | None = None) -> Any:
     stages = record["stages"]
     hours = chosen["epoch"] * record["epoch_seconds"] / 3600
     shown = _shown_in({name: chosen})
-    figure, axes = _figure(results, len(shown) + 1, 1, (8.0, 1.2 * len(shown) + 1.9))
+    figure, axes = new_figure(results, len(shown) + 1, 1, (8.0, 1.2 * len(shown) + 1.9))
     rows = np.array([chosen[f"p_{stage}"] for stage in stages])
     axes[0, 0].stackplot(hours, np.nan_to_num(rows), colors=STAGE_COLOURS, labels=stages, lw=0)
     axes[0, 0].set(ylabel="probability", ylim=(0, 1), xlim=(hours[0], hours[-1]))
@@ -146,7 +136,7 @@ def _heights(stages: list[str]) -> list[float]:
 
 def curves_figure(results: Results, night: str | None = None) -> Any:
     """Draw the effects of lambda and of the scale of the minimum bouts."""
-    varied = str(results.study["robustness"].get("backbone") or results.study["backbones"][0])
+    varied = results.varied
     penalised = results.select(backbone=varied, loss="penalty", seed=results.study["seed"], label_noise=0.0)
     records = results.of(varied)
     weights = sorted({record["weight"] for record in penalised})
@@ -155,7 +145,7 @@ def curves_figure(results: Results, night: str | None = None) -> Any:
     scales = {float(v.removeprefix(prefix)): v for v in variants_in(records) if v.startswith(prefix)}
     metrics = {"tvr_percent": "TVR (%)", "fi": "FI", "kappa": "κ", "f1_R": "F1 of R"}
     metrics = {m: t for m, t in metrics.items() if values(records, PAPER, m)}
-    figure, axes = _figure(results, 2, len(metrics), (2.5 * len(metrics), 4.6))
+    figure, axes = new_figure(results, 2, len(metrics), (2.5 * len(metrics), 4.6), of=varied)
     for k, (metric, title) in enumerate(metrics.items()):
         for variant in (PENALTY, PAPER):
             points = [(w, values(group, variant, metric)) for w, group in by_weight.items()]
@@ -167,7 +157,6 @@ def curves_figure(results: Results, night: str | None = None) -> Any:
         axes[1, k].set(xlabel="minimum bouts ×")
     if weights:
         axes[0, 0].legend(fontsize=7, frameon=False)
-    figure.text(0.01, 0.005, varied, fontsize=7, color=GREY)
     return figure
 
 
@@ -183,23 +172,23 @@ def bland_altman_figure(results: Results, night: str | None = None) -> Any:
     metrics = {"tst_minutes": "TST (min)", "waso_minutes": "WASO (min)"}
     backbone = results.backbones[0]
     records = results.of(backbone)
-    figure, axes = _figure(results, 1, len(metrics), (4.2 * len(metrics), 3.0))
+    figure, axes = new_figure(results, 1, len(metrics), (4.2 * len(metrics), 3.0), of=backbone)
     for ax, (metric, title) in zip(axes[0], metrics.items(), strict=True):
-        for number, variant in enumerate((BASE, PAPER, CALIBRATED)):
+        for number, variant in enumerate((BASE, *GUARDED)):
             errors = [error for _, error in signed_errors(results, records, variant, metric)]
             if errors:
                 spread = number + np.linspace(-0.25, 0.25, len(errors)) * (len(errors) > 1)
                 ax.plot(spread, errors, MARKS[variant], color=COLOURS[variant], ms=4, alpha=0.7)
                 ax.hlines(np.mean(errors), number - 0.35, number + 0.35, color=COLOURS[variant])
         ax.axhline(0, color="black", lw=0.8, ls=":")
-        ax.set_xticks(range(3), ["argmax", "published", "calibrated"], fontsize=8)
+        ax.set_xticks(range(len(SHORT)), list(SHORT.values()), fontsize=8)
         ax.set(title=f"{title}: error by night", ylabel="stages less expert (min)")
-    figure.text(0.01, 0.01, backbone, fontsize=7, color=GREY)
     return figure
 
 
 # All figures by name, in the order of the report.
 FIGURES: Mapping[str, Callable[[Results, str | None], Any]] = {
+    "effect": effect_figure,
     "reduction": reduction_figure,
     "bouts": bouts_figure,
     "transitions": matrices_figure,

@@ -25,12 +25,13 @@ class Job:
     seed: int
     label_noise: float  # share of training epochs with another stage than the expert's
     fold: int
+    is_tuned: bool = False  # whether a subject chooses another lambda than `weight`
 
     @property
     def key(self) -> str:
         """Name of the job's files."""
         noise = f"-noise{self.label_noise:g}" if self.label_noise else ""
-        weight = f"{self.weight:g}" if self.loss == "penalty" else ""
+        weight = "" if self.loss != "penalty" else "-chosen" if self.is_tuned else f"{self.weight:g}"
         return f"{self.backbone}-{self.loss}{weight}-seed{self.seed}{noise}-fold{self.fold:02d}"
 
     @property
@@ -45,12 +46,17 @@ def jobs_of(config: StudyConfig, n_folds: int) -> list[Job]:
     An interrupted study so has some results of every network before it varies one of them.
     """
     varied, robust, seed = config.varied, config.robustness, config.seed
+    is_tuned = config.split.tuning_subject is not None
     losses: list[tuple[Loss, float]] = [("base", 0.0)]
     if config.has_penalty:
         losses.append(("penalty", config.guard.penalty_weight))
     wanted: dict[Job, None] = {}
     for fold in range(n_folds):
-        wanted |= {Job(b, loss, w, seed, 0.0, fold): None for loss, w in losses for b in config.backbones}
+        wanted |= {
+            Job(name, loss, w, seed, 0.0, fold, is_tuned and loss == "penalty"): None
+            for loss, w in losses
+            for name in config.backbones
+        }
         wanted |= {Job(name, "base", 0.0, seed, 0.0, fold): None for name in config.stagers}
     for fold in range(n_folds):
         jobs = []

@@ -73,7 +73,7 @@ def identity(config: StudyConfig, tables: str, job: Job) -> str:
     """
     paper = Profile.load(config.guard.paper)
     about: dict[str, Any] = {
-        "job": asdict(job),
+        "job": {name: value for name, value in asdict(job).items() if name != "is_tuned" or value},
         "nights": tables,
         "split": schema.plain_table(config.split),
         "seed": config.seed,
@@ -86,7 +86,7 @@ def identity(config: StudyConfig, tables: str, job: Job) -> str:
         about["options"] = {key: value for key, value in options.items() if key != "profile"}
         if job.loss == "semi-markov":
             about["profile"] = Profile.load(config.guard.base).sha256
-    if config.split.tuning_subject is not None:
+    if job.is_tuned:
         about["chosen from"] = [PENALTY_WEIGHTS, FLIP_FLOP_NATS, paper.sha256]
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 

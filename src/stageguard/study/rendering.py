@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Callable
 from dataclasses import field, replace
 from math import isnan
 
@@ -25,6 +26,7 @@ class Table:
     decimals: tuple[int, ...] = ()  # per column; 3 for further columns
     notes: tuple[str, ...] = ()
     row_decimals: tuple[int, ...] = ()  # per row, where rows have units of their own
+    bold: frozenset[tuple[int, int]] = frozenset()  # rows and columns of cells that stand out
 
     def text(self, form: str) -> str:
         """Return the table in a format of `FORMATS`, or as ``tsv``."""
@@ -41,31 +43,34 @@ class Table:
             return self.row_decimals[row]
         return self.decimals[column] if column < len(self.decimals) else 3
 
-    def _cells(self, plus_minus: str) -> list[list[str]]:
-        return [
-            [_shown(cell, self._places(i, k), plus_minus) for k, cell in enumerate(row)]
+    def _cells(self, escape: Callable[[str], str], bold: str) -> list[list[str]]:
+        """Return the texts of all cells; `bold` is how a cell that stands out is written."""
+        texts = [
+            [escape(_shown(cell, self._places(i, k))) for k, cell in enumerate(row)]
             for i, row in enumerate(self.rows)
         ]
+        for row, column in self.bold:
+            texts[row][column] = bold.format(texts[row][column])
+        return texts
 
     def _markdown(self) -> str:
         rule = ["---", *["--:"] * (len(self.columns) - 1)]
-        lines = [list(self.columns), rule, *self._cells(" ± ")]
-        body = "\n".join(
-            "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines
-        )
+        cells = self._cells(_in_markdown, "**{}**")
+        lines = [[_in_markdown(column) for column in self.columns], rule, *cells]
+        body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
         notes = "".join(f"\n{note}\n" for note in self.notes)
         return f"## {self.title}\n\n{body}\n{notes}"
 
     def _latex(self) -> str:
         heads = " & ".join(_escaped(column) for column in self.columns)
-        lines = [" & ".join(_escaped(cell) for cell in row) for row in self._cells(" ± ")]
+        lines = [" & ".join(row) for row in self._cells(_escaped, r"\textbf{{{}}}")]
         body = "".join(f"{line} \\\\\n" for line in lines)
         shape = "l" + "r" * (len(self.columns) - 1)
-        notes = " ".join(_escaped(note) for note in self.notes)
+        notes = "".join(f"\n\\par\\smallskip\\footnotesize {_escaped(note)}" for note in self.notes)
         return (
-            f"% {self.title}\n\\begin{{table}}\n\\caption{{{_escaped(self.title)}. {notes}}}\n"
+            f"% {self.title}\n\\begin{{table}}\n\\caption{{{_escaped(self.title)}.}}\n"
             f"\\begin{{tabular}}{{{shape}}}\n\\toprule\n{heads} \\\\\n\\midrule\n{body}\\bottomrule\n"
-            "\\end{tabular}\n\\end{table}\n"
+            f"\\end{{tabular}}{notes}\n\\end{{table}}\n"
         )
 
     def _delimited(self, delimiter: str) -> str:
@@ -96,13 +101,17 @@ def _number(value: object) -> object:
     return value
 
 
-def _shown(cell: Cell, places: int, plus_minus: str) -> str:
+def _in_markdown(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _shown(cell: Cell, places: int) -> str:
     if isinstance(cell, str):
         return cell
     if isinstance(cell, Estimate):
         if isnan(cell.mean):
             return "n/a"
-        sd = "" if isnan(cell.sd) else f"{plus_minus}{cell.sd:.{places}f}"
+        sd = "" if isnan(cell.sd) else f" ± {cell.sd:.{places}f}"
         return f"{cell.mean:.{places}f}{sd}{cell.stars}"
     return "n/a" if isnan(cell) else f"{cell:.{places}f}"
 

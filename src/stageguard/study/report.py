@@ -9,10 +9,10 @@ from stageguard.base import checks
 from stageguard.base.errors import InputError
 from stageguard.base.files import write_together
 from stageguard.runner.run import check_folder
+from stageguard.study.catalogue import TABLES
 from stageguard.study.derived import derived_text
 from stageguard.study.figures import FIGURES, image
 from stageguard.study.rendering import FORMATS, Table
-from stageguard.study.robustness import TABLES
 from stageguard.study.store import DERIVED, RESULTS, STUDY, Results, results_text, study_text
 
 FIGURE_FORMATS = ("png", "pdf", "svg")
@@ -26,11 +26,13 @@ def check_results(results: Results) -> None:
         raise InputError(f"{results.folder}: no job of the main comparison is done.{why}")
 
 
-def _write_tables(tables: Mapping[str, Table], forms: Iterable[str], folder: Path) -> None:
+def write_tables(tables: Mapping[str, Table], folder: Path, forms: Iterable[str] = FORMATS) -> list[Path]:
+    """Write tables in several formats; return their files."""
     contents: dict[Path, str | bytes] = {
         folder / f"{name}.{form}": table.text(form) for name, table in tables.items() for form in forms
     }
     write_together(contents, overwrite=True, make_folders=True)
+    return list(contents)
 
 
 def write_figures(
@@ -56,7 +58,7 @@ def write_report(results: Results, night: str | None = None) -> Path:
     """Write all tables and figures, and a page that shows them."""
     check_results(results)
     tables = {name: make(results) for name, make in TABLES.items()}
-    _write_tables(tables, FORMATS, results.folder / "tables")
+    write_tables(tables, results.folder / "tables")
     write_figures(results, night=night)
     return _write_page(results, tables, results.folder, "png")
 
@@ -78,7 +80,7 @@ def publish(results: Results, folder: Path, night: str | None = None) -> Path:
     }
     write_together(contents, overwrite=True, make_folders=True)
     tables = {name: make(results) for name, make in TABLES.items()}
-    _write_tables(tables, ("md",), folder / "tables")
+    write_tables(tables, folder / "tables", ("md", "csv"))
     write_figures(results, forms=("svg",), night=night, folder=folder / "figures")
     return _write_page(results, tables, folder, "svg")
 

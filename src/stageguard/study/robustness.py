@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from stageguard.base.arrays import NAN
 from stageguard.measures.paired import Estimate, estimate
 from stageguard.study.derived import derived_of
-from stageguard.study.names import BASE, CALIBRATED, PAPER, PENALTY, TITLES
+from stageguard.study.names import BASE, CALIBRATED, PAPER, PENALTY, RELEASED, TITLES
 from stageguard.study.rendering import Cell, Table
 from stageguard.study.statistics import bootstrap_interval
 from stageguard.study.store import Results, values, variants_in
-from stageguard.study.tables import (
-    Records,
-    ablation_table,
-    architecture_table,
-    bland_altman_table,
-    consolidated_table,
-    cost_table,
-    errors_of,
-    experts_table,
-    groups_of,
-    guards_table,
-    main_table,
-    notes_of,
-    scorers_table,
-    subgroup_table,
-)
+from stageguard.study.tables import Records, errors_of, notes_of
 
-SHOWN = (BASE, PAPER, CALIBRATED)
+SHOWN = (BASE, PAPER, RELEASED, CALIBRATED)
 METRICS = {
     "tvr_percent": ("TVR (%)", 2),
     "fi": ("FI", 3),
@@ -69,31 +56,37 @@ def _measured(
     )
 
 
-def rules_table(results: Results) -> Table:
-    """Return the published decoder with other probabilities of rare pairs and other minimum bouts."""
+def rare_pairs_table(results: Results) -> Table:
+    """Return the published decoder with other probabilities of rare pairs, of all and of one at a time."""
+    rules = {PAPER: "as published", "paper, no transitions": "no transitions"}
+    prefixes = ("paper, relaxed", "paper, epsilon")
+    return _rules(results, "rare-pairs", "Relaxed rare pairs (ε)", rules, prefixes)
 
+
+def minimum_bouts_table(results: Results) -> Table:
+    """Return the published decoder with other minimum bouts."""
+    rules = {PAPER: "as published", "paper, no minimum bouts": "no minimum bouts"}
+    return _rules(results, "minimum-bouts", "Scaled minimum bouts", rules, ("paper, minimum",))
+
+
+def _rules(
+    results: Results, name: str, title: str, rules: Mapping[str, str], prefixes: tuple[str, ...]
+) -> Table:
     def groups() -> Iterator[Group]:
-        for name in results.backbones:
-            records = results.of(name)
+        for network in results.backbones:
+            records = results.of(network)
             for variant in variants_in(records):
-                if variant == PAPER:
-                    yield (name, "as published"), records, variant
-                elif variant.startswith(("paper, epsilon", "paper, minimum", "paper, relaxed")):
-                    yield (name, variant.removeprefix("paper, ")), records, variant
-                elif variant == "paper, no transitions":
-                    yield (name, "no transitions"), records, variant
+                if variant in rules:
+                    yield (network, rules[variant]), records, variant
+                elif variant.startswith(prefixes):
+                    yield (network, variant.removeprefix("paper, ")), records, variant
 
-    title = "Relaxed rare pairs (ε) and scaled minimum bouts"
-    return _measured(results, "rules", title, ("network", "rule"), groups(), OVER_SUBJECTS)
-
-
-def _varied(results: Results) -> str:
-    return str(results.study["robustness"].get("backbone") or results.study["backbones"][0])
+    return _measured(results, name, title, ("network", "rule"), groups(), OVER_SUBJECTS)
 
 
 def penalty_table(results: Results) -> Table:
     """Return the effect of lambda, in training alone and with the published decoder."""
-    name, seed = _varied(results), results.study["seed"]
+    name, seed = results.varied, results.study["seed"]
 
     def groups() -> Iterator[Group]:
         yield ("0", TITLES[BASE]), results.main(name, "base"), BASE
@@ -105,13 +98,40 @@ def penalty_table(results: Results) -> Table:
                 yield (f"{weight:g}", TITLES[variant]), records, variant
 
     title = f"Weight λ of the transition penalty, {name}"
-    note = "A network that never says REM has a TVR of 0: read it beside the F1 of R."
-    return _measured(results, "penalty", title, ("λ", "stages by"), groups(), note)
+    table = _measured(
+        results,
+        "penalty",
+        title,
+        ("λ", "stages by"),
+        groups(),
+        "A network that never says REM has a TVR of 0: read it beside the F1 of R. Relative recall: in "
+        "percent of the rare recall at λ = 0 by the same stages.",
+    )
+    return _with_relative_recall(table)
+
+
+def _with_relative_recall(table: Table) -> Table:
+    """Return the table with the rare recall of each row in percent of that of the first row by its stages."""
+    if "rare recall" not in table.columns:
+        return table
+    column = table.columns.index("rare recall")
+    first: dict[Cell, float] = {}
+    rows = []
+    for row in table.rows:
+        recall = row[column]
+        assert isinstance(recall, Estimate)
+        by = TITLES[BASE] if row[1] == TITLES[PENALTY] else row[1]  # without a decoder, λ = 0 is argmax
+        reference = first.setdefault(by, recall.mean)
+        relative = 100 * recall.mean / reference if reference else NAN
+        rows.append((*row[: column + 1], relative, *row[column + 1 :]))
+    places = [*table.decimals[: column + 1], 0, *table.decimals[column + 1 :]]
+    columns = (*table.columns[: column + 1], "relative recall (%)", *table.columns[column + 1 :])
+    return replace(table, columns=columns, rows=tuple(rows), decimals=tuple(places))
 
 
 def seeds_table(results: Results) -> Table:
     """Return the results with other seeds of weights and order, and the spread of their means."""
-    name = _varied(results)
+    name = results.varied
     seeds = sorted({r["seed"] for r in results.select(backbone=name, label_noise=0.0)})
     records = {seed: _of_both(results, name, seed=seed, label_noise=0.0) for seed in seeds}
 
@@ -167,7 +187,7 @@ def _of_both(results: Results, name: str, **wanted: Any) -> list[Mapping[str, An
 
 def noise_table(results: Results) -> Table:
     """Return the effect of wrong training labels."""
-    name, seed = _varied(results), results.study["seed"]
+    name, seed = results.varied, results.study["seed"]
 
     def groups() -> Iterator[Group]:
         for noise in sorted({r["label_noise"] for r in results.select(backbone=name, seed=seed)}):
@@ -178,25 +198,6 @@ def noise_table(results: Results) -> Table:
     note = "Stages of training and validation nights replaced at random; test nights are as scored."
     title = f"Wrong training labels, {name}"
     return _measured(results, "label-noise", title, ("wrong labels", "stages by"), groups(), note)
-
-
-def populations_table(results: Results) -> Table:
-    """Return the main numbers by subgroup."""
-
-    def groups() -> Iterator[Group]:
-        for covariate in results.study["robustness"]["subgroups"]:
-            group_of = groups_of(results, covariate)
-            for level in sorted(set(group_of.values())):
-                for name in results.backbones:
-                    inside = [
-                        {**r, "rows": [row for row in r["rows"] if group_of.get(row["subject"]) == level]}
-                        for r in results.of(name)
-                    ]
-                    for variant in SHOWN:
-                        yield (f"{covariate}: {level}", name, TITLES[variant]), inside, variant
-
-    heads = ("subjects", "network", "stages by")
-    return _measured(results, "populations", "Subpopulations", heads, groups(), OVER_SUBJECTS)
 
 
 def f1_table(results: Results) -> Table:
@@ -240,10 +241,11 @@ def transitions_table(results: Results) -> Table:
 def agreement_table(results: Results) -> Table:
     """Return the agreement of every two networks with each other, before and after."""
     agreements = derived_of(results)["networks"]
+    shown = [v for v in SHOWN if any(each["variant"] == v and each["kappa"] for each in agreements)]
     rows: list[tuple[Cell, ...]] = []
     for pair in dict.fromkeys(tuple(each["pair"]) for each in agreements):
         by_variant = {each["variant"]: each for each in agreements if tuple(each["pair"]) == pair}
-        cells = [estimate(by_variant[v][what]) for v in SHOWN for what in ("kappa", "agreement")]
+        cells = [estimate(by_variant[v][what]) for v in shown for what in ("kappa", "agreement")]
         rows.append((" and ".join(pair), *cells))
     if rows:
         means = np.array([[cell.mean for cell in row[1:] if isinstance(cell, Estimate)] for row in rows])
@@ -251,7 +253,7 @@ def agreement_table(results: Results) -> Table:
         rows.append(
             ("SD over pairs", *(means.std(axis=0, ddof=1) if len(means) > 1 else [np.nan] * means.shape[1]))
         )
-    heads = [f"{TITLES[v]}, {what}" for v in SHOWN for what in ("κ", "equal epochs")]
+    heads = [f"{TITLES[v]}, {what}" for v in shown for what in ("κ", "equal epochs")]
     return Table(
         "networks",
         f"Agreement between networks: {results.study['title']}",
@@ -259,27 +261,3 @@ def agreement_table(results: Results) -> Table:
         tuple(rows),
         notes=notes_of(results, "Mean ± SD over recordings, of every two networks."),
     )
-
-
-# All tables by name, in the order of the report.
-TABLES: Mapping[str, Callable[[Results], Table]] = {
-    "main": main_table,
-    "architecture": architecture_table,
-    "architecture-pairs": consolidated_table,
-    "subgroups": subgroup_table,
-    "ablations": ablation_table,
-    "guards": guards_table,
-    "experts": experts_table,
-    "scorers": scorers_table,
-    "bland-altman": bland_altman_table,
-    "rules": rules_table,
-    "penalty": penalty_table,
-    "seeds": seeds_table,
-    "resampling": resampling_table,
-    "label-noise": noise_table,
-    "populations": populations_table,
-    "networks": agreement_table,
-    "f1": f1_table,
-    "transitions": transitions_table,
-    "costs": cost_table,
-}

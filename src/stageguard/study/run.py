@@ -18,6 +18,7 @@ from stageguard.study.cohorts import read_cohort
 from stageguard.study.config import StudyConfig
 from stageguard.study.derived import write_derived
 from stageguard.study.folds import FoldResult, failed, run_fold
+from stageguard.study.groups import check_groups
 from stageguard.study.jobs import FoldTask, Job, jobs_of
 from stageguard.study.judging import judgement_identity
 from stageguard.study.nights import StudyCohort, load_cohort, save_cohort
@@ -56,17 +57,24 @@ def prepare_study(config: StudyConfig, folder: Path, *, data: Path = Path()) -> 
         if folder.exists() and any(path.name != store.LOCK for path in folder.iterdir()):
             raise OutputExistsError(f"{folder} holds other files. Choose a new or empty folder.")
         cohort = read_cohort(config.cohort, data)
-        make_folds(cohort.subjects, config.split, config.seed)  # raises its errors before hours of work
-        config.check_nights(cohort.epoch_seconds)
+        _check(config, cohort)
         folder.mkdir(parents=True, exist_ok=True)
         save_cohort(cohort, nights)
     cohort = load_cohort(nights)
+    _check(config, cohort)
     jobs = _wanted(config, cohort)
     about = store.describe(
         config.to_dict(), store.file_sha256(nights), n_jobs=len(jobs), synthetic=cohort.is_synthetic
     )
     store.open_study(folder, about, {each.job.key: each.prediction for each in jobs})
     return jobs
+
+
+def _check(config: StudyConfig, cohort: StudyCohort) -> None:
+    """Refuse what does not fit the nights, before hours of work."""
+    make_folds(cohort.subjects, config.split, config.seed)
+    config.check_nights(cohort.epoch_seconds)
+    check_groups(config, cohort)
 
 
 def _wanted(config: StudyConfig, cohort: StudyCohort) -> list[_Wanted]:

@@ -58,7 +58,7 @@ def fit_stager(
     """Fit the stager of a job; with a tuning subject, one per lambda, of which the best for them is kept."""
     if job.backbone in config.stagers:
         return _without_network(config, job, training)
-    if not tuning or job.loss != "penalty" or job.weight != config.guard.penalty_weight:
+    if not job.is_tuned:
         return _network(config, job, training, shared)
     pairs = learn(config, training).paper.tvr_pairs
     best: tuple[float, Stager] | None = None

@@ -103,6 +103,12 @@ class Results:
         named = [*self.study["backbones"], *self.study.get("stagers", ())]
         return [name for name in named if self.main(name, "base")]
 
+    @property
+    def varied(self) -> str:
+        """The network or stager that is varied."""
+        named = [*self.study["backbones"], *self.study.get("stagers", ())]
+        return str(self.study["robustness"].get("backbone") or named[0])
+
     def of(self, backbone: str) -> list[Mapping[str, Any]]:
         """Return a backbone's records of the main comparison, of every loss."""
         return [r for loss in ("base", "penalty", "semi-markov") for r in self.main(backbone, loss)]

@@ -9,7 +9,6 @@ import numpy as np
 
 from stageguard.base.arrays import NAN
 from stageguard.measures.architecture import ARCHITECTURE, never_shown
-from stageguard.measures.groups import compare_samples
 from stageguard.measures.paired import Estimate, estimate, improvement_percent, paired
 from stageguard.study.derived import derived_of
 from stageguard.study.measuring import TWO_EXPERTS
@@ -20,6 +19,7 @@ from stageguard.study.names import (
     MAJORITY_CLASS,
     PAPER,
     PENALTY,
+    RELEASED,
     SEMI_MARKOV,
     TITLES,
 )
@@ -29,22 +29,49 @@ from stageguard.study.store import Results, night_values, values
 
 MAIN = {"tvr_percent": "TVR (%)", "fi": "FI", "accuracy": "accuracy", "kappa": "κ"}
 MAIN_DECIMALS = (0, 0, 2, 3, 3, 3)
-GUARDED = (PAPER, CALIBRATED)
+GUARDED = (PAPER, RELEASED, CALIBRATED)
 STARS_NOTE = (
     "Mean ± SD over test subjects, nights of one subject averaged. Stars: two-sided Wilcoxon signed-rank "
     "test against argmax of the same network, Bonferroni-corrected over networks and ways to guard of the "
     "column (* p < .05, ** p < .01, *** p < .001)."
 )
+ASIDE = "argmax"  # name of the rule of a calibrated guard that steps aside
 NO_REM_NOTE = "REM that is never shown counts as coming at the recording's end, in bouts of no length."
 
 Records = Sequence[Mapping[str, Any]]
 
 
 def notes_of(results: Results, *notes: str) -> tuple[str, ...]:
-    """Return notes, with the results' warnings first and failed jobs last."""
+    """Return notes, with the results' warnings first; then weak networks, and failed jobs last."""
     failed = len(results.failures)
     about = (f"{failed} jobs failed and are missing here: see jobs/*.json.",) if failed else ()
-    return (*results.warnings, *notes, *about)
+    weak = ", ".join(name for name in results.backbones if below_majority(results, name))
+    below = (
+        (f"Less accurate than the most frequent stage, so without a say in verdicts: {weak}.",)
+        if weak
+        else ()
+    )
+    return (*results.warnings, *notes, *below, *about)
+
+
+def below_majority(results: Results, name: str) -> bool:
+    """Whether a network's argmax is less accurate than the most frequent stage, by the mean over subjects."""
+    records = results.main(name, "base")
+    own, majority = (values(records, variant, "accuracy") for variant in (BASE, MAJORITY_CLASS))
+    return bool(own) and float(np.mean(list(own.values()))) < float(np.mean(list(majority.values())))
+
+
+def aside_note(results: Results) -> str:
+    """Return where the calibrated guard stepped aside: on how many folds it left argmax as it is."""
+    counted = []
+    for name in results.backbones:
+        folds = [record["calibrated_by"] for record in results.main(name, "base")]
+        n_aside = sum(rule == ASIDE for rule in folds)
+        if n_aside:
+            counted.append(f"{name} {n_aside} of {len(folds)}")
+    if not counted:
+        return "The calibrated guard stepped aside on no fold."
+    return f"Folds on which the calibrated guard stepped aside, leaving argmax: {', '.join(counted)}."
 
 
 def _present(records: Records, variants: Iterable[str]) -> list[str]:
@@ -75,7 +102,10 @@ def main_table(results: Results) -> Table:
         tuple(rows),
         MAIN_DECIMALS,
         notes_of(
-            results, STARS_NOTE, "The effect size (rank-biserial correlation) and p stand in the CSV file."
+            results,
+            STARS_NOTE,
+            aside_note(results),
+            "The effect size (rank-biserial correlation) and p stand in the CSV file.",
         ),
     )
 
@@ -136,6 +166,7 @@ def architecture_table(results: Results) -> Table:
             STARS_NOTE,
             "Improvement: of the mean error, in percent of argmax's; below 0 it grew.",
             NO_REM_NOTE,
+            aside_note(results),
         ),
     )
 
@@ -173,52 +204,6 @@ def consolidated_table(results: Results) -> Table:
     )
 
 
-def groups_of(results: Results, covariate: str) -> dict[str, str]:
-    """Return each subject's group: the value of a text, or up to and above the median of a number."""
-    facts = {s: c.get(covariate) for r in results.records for s, c in r["covariates"].items()}
-    known = {subject: value for subject, value in sorted(facts.items()) if value is not None}
-    numbers = [value for value in known.values() if not isinstance(value, str)]
-    if not numbers:
-        return {subject: str(value) for subject, value in known.items()}
-    middle = float(np.median(numbers))
-    names = f"up to {middle:g}", f"above {middle:g}"
-    return {s: names[value > middle] for s, value in known.items() if not isinstance(value, str)}
-
-
-def subgroup_table(results: Results) -> Table:
-    """Return differences between subgroups, by the stages of the expert, argmax and each guard."""
-    rows: list[tuple[Cell, ...]] = []
-    records = results.of(results.backbones[0])
-    for covariate in results.study["robustness"]["subgroups"]:
-        groups = groups_of(results, covariate)
-        levels = sorted(set(groups.values()))
-        if len(levels) < 2:
-            continue
-        for metric, title in ARCHITECTURE.items():
-            for variant in (EXPERT, BASE, *_present(records, GUARDED)):
-                of_subject = values(records, variant, metric)
-                first, second = (
-                    np.array([v for s, v in of_subject.items() if groups.get(s) == level])
-                    for level in levels[:2]
-                )
-                if not len(first) or not len(second):
-                    continue
-                d = compare_samples(second, first)
-                heading = f"{covariate}: {levels[1]} less {levels[0]}"
-                numbers = (d.difference, d.low, d.high, d.d, d.d_low, d.d_high)
-                rows.append((heading, title, TITLES[variant], *numbers))
-    return Table(
-        "subgroups",
-        f"Differences between subgroups: {results.study['title']}",
-        ("groups", "of", "stages by", "Δ", "Δ low", "Δ high", "d", "d low", "d high"),
-        tuple(rows),
-        (0, 0, 0, *[2] * 6),
-        notes_of(
-            results, "Second group less first; Welch's and noncentral t intervals of 95 %. First network."
-        ),
-    )
-
-
 ABLATIONS = {
     "progressive": (BASE, PENALTY, "paper, transitions alone", "paper, no flip-flop", PAPER),
     "one left out": (
@@ -226,6 +211,7 @@ ABLATIONS = {
         *("paper, no minimum bouts", "paper, no flip-flop"),
     ),
     "flip-flop": (PAPER, "paper, exact flip-flop"),
+    "released code": ("released, no penalty", RELEASED),
 }
 
 
@@ -233,12 +219,14 @@ def ablation_table(results: Results) -> Table:
     """Return the published method step by step, and without each of its parts, over all networks."""
     names, changed = results.backbones, derived_of(results)["changed"]
     metrics = ("tvr_percent", "fi", "accuracy", "kappa", "rare_recall")
+    has_penalty = bool(results.select(loss="penalty"))
     rows: list[tuple[Cell, ...]] = []
     for heading, variants in ABLATIONS.items():
         for variant in variants:
             means = [_over_networks(results, names, variant, metric) for metric in metrics]
             if means[1].n:
-                rows.append((heading, TITLES[variant], *means, _changed_share(changed, names, variant)))
+                title = TITLES[variant] if has_penalty else TITLES[variant].replace("penalty + ", "")
+                rows.append((heading, title, *means, _changed_share(changed, names, variant)))
     return Table(
         "ablations",
         f"Parts of the published method: {results.study['title']}",
@@ -277,7 +265,7 @@ def _changed_share(changed: Mapping[str, Any], names: Sequence[str], variant: st
 
 
 COMPARED = (
-    *(BASE, "majority filter", "hmm", PENALTY, PAPER, CALIBRATED),
+    *(BASE, "majority filter", "hmm", PENALTY, PAPER, RELEASED, CALIBRATED),
     *(f"{SEMI_MARKOV}, argmax", SEMI_MARKOV),
 )
 
@@ -302,6 +290,7 @@ def guards_table(results: Results) -> Table:
             "Stars against argmax, not corrected. Error ratio: geometric mean over the errors of sleep "
             "architecture, argmax = 1.",
             NO_REM_NOTE,
+            aside_note(results),
         ),
     )
 
@@ -408,30 +397,32 @@ def cost_table(results: Results) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for name in results.backbones:
         base, penalty = results.main(name, "base"), results.main(name, "penalty")
-        forward = _mean(r["costs"]["forward_seconds"] for r in base)
-        paper = _mean(r["costs"]["decode_seconds"].get(PAPER) for r in [*base, *penalty])
-        calibrated = _mean(r["costs"]["decode_seconds"].get(CALIBRATED) for r in base)
-        step = _mean(r["costs"]["training_seconds"] / r["steps"] for r in base)
-        with_penalty = _mean(r["costs"]["training_seconds"] / r["steps"] for r in penalty)
-        memory = max(r["costs"]["peak_memory_mb"] for r in [*base, *penalty])
-        share = 100 * paper / forward if forward else NAN
-        times = (1000 * forward, 1000 * paper, 1000 * calibrated, share, 1000 * step)
-        rows.append((name, *times, 100 * (with_penalty / step - 1), memory))
+        both = [*base, *penalty]
+        decoders = [_least(r["costs"]["decode_seconds"].get(v) for r in both) for v in GUARDED]
+        forward = _least(r["costs"]["forward_seconds"] for r in both)
+        step, with_penalty = (
+            _least(r["costs"].get("step_seconds") for r in each) for each in (base, penalty)
+        )
+        memory = max(r["costs"]["peak_memory_mb"] for r in both)
+        times = (1000 * forward, *(1000 * seconds for seconds in decoders), 100 * decoders[0] / forward)
+        rows.append((name, *times, 1000 * step, 100 * (with_penalty / step - 1), memory))
     return Table(
         "costs",
         f"Costs: {results.study['title']}",
         (
-            *("network", "forward (ms)", "published decoder (ms)", "calibrated guard (ms)"),
-            *("decoder / forward (%)", "training step (ms)", "penalty (% of a step)", "peak memory (MB)"),
+            *("network", "forward (ms)", *(f"{TITLES[v]} (ms)" for v in GUARDED)),
+            *("published / forward (%)", "training step (ms)", "penalty (% of a step)", "peak memory (MB)"),
         ),
         tuple(rows),
-        (0, 1, 2, 2, 2, 1, 1, 0),
+        (0, 1, *[2] * len(GUARDED), 1, 1, 1, 0),
         notes_of(
-            results, "Per recording, on one thread of whatever else the machine did: an order of magnitude."
+            results,
+            "Processor time of one thread for one recording, the shortest of several times and folds; a "
+            "training step likewise. Forward pass and decoding are of the same recordings.",
         ),
     )
 
 
-def _mean(numbers: Iterable[float | None]) -> float:
-    known = [number for number in numbers if number is not None]
-    return float(np.mean(known)) if known else NAN
+def _least(numbers: Iterable[float | None]) -> float:
+    """Return the smallest number: what else a machine does can only make a time longer."""
+    return min((number for number in numbers if number is not None), default=NAN)

@@ -16,6 +16,7 @@ Config = Annotated[Path, Argument("STUDY.toml", "What to run, such as studies/mo
 Folder = Annotated[Path, Argument("FOLDER", "What `study run` wrote.")]
 Output = Annotated[Path, output_option("FOLDER", "New, or that of an earlier run, which goes on.")]
 Smoke = Annotated[bool, Option("--smoke", help="The small version, to see that everything works.")]
+GuardAgain = Annotated[bool, Option("--guard-again", help="Guard all stored predictions again.")]
 Jobs = Annotated[int, Option(min=0, metavar="N", help="Folds at a time, a core each; 0 means one per core.")]
 Scheduler = Annotated[
     str | None, text_option("tcp://HOST:PORT|local", "Run on a Dask cluster; its workers see FOLDER.")
@@ -78,12 +79,13 @@ def run(
     scheduler: Scheduler = None,
     timeout: Timeout = None,
     overwrite: Overwrite = False,
+    guard_again: GuardAgain = False,
     as_json: AsJson = False,
 ) -> None:
     """Train, predict, guard and measure every fold, then write all tables and figures.
 
     Finished folds are kept, so a stopped run goes on where it was. A fold that fails is named at the end and
-    tried again by the next run.
+    tried again by the next run. If only guards or tables of the study have changed, nothing is trained again.
 
     Examples
     --------
@@ -113,6 +115,7 @@ def run(
                     jobs=jobs,
                     executor=executor,
                     overwrite=overwrite,
+                    guard_again=guard_again,
                     report=report,
                 )
         except Stopped as stopped:
@@ -136,8 +139,8 @@ def table(folder: Folder, name: Names = None, form: TableFormat = "md") -> None:
     --------
     stageguard study table mice --name main
     """
+    from stageguard.study.catalogue import TABLES
     from stageguard.study.report import check_results
-    from stageguard.study.robustness import TABLES
     from stageguard.study.store import read_results
 
     results = read_results(folder)
@@ -149,6 +152,35 @@ def table(folder: Folder, name: Names = None, form: TableFormat = "md") -> None:
         if each not in TABLES:
             raise InputError(f"there is no table {each!r}. Tables: {', '.join(TABLES)}.")
         print(TABLES[each](results).text(form))
+
+
+def compare(
+    folders: Annotated[
+        list[Path], Argument("FOLDER...", "What `study run` or `study report --publish` wrote.")
+    ],
+    output: Annotated[Path | None, output_option("FOLDER", "Write the tables there in all formats.")] = None,
+    form: TableFormat = "md",
+) -> None:
+    """Print tables over several studies: the main comparison side by side, errors of sleep architecture.
+
+    Examples
+    --------
+    stageguard study compare mice people
+    """
+    from stageguard.study.across import across_tables
+    from stageguard.study.report import check_results, write_tables
+    from stageguard.study.store import read_results
+
+    studies = [read_results(folder) for folder in folders]
+    for results in studies:
+        check_results(results)
+    tables = {table.name: table for table in across_tables(studies)}
+    if output is not None:
+        for path in write_tables(tables, output):
+            console().print(f"Wrote {path}")
+        return
+    for table in tables.values():
+        print(table.text(form))
 
 
 def figure(
@@ -187,4 +219,11 @@ def report(folder: Folder, night: Night = None, publish: Publish = None) -> None
     console().print(f"Wrote {page}")
 
 
-SUBCOMMANDS = {"run": run, "status": status, "table": table, "figure": figure, "report": report}
+SUBCOMMANDS = {
+    "run": run,
+    "status": status,
+    "table": table,
+    "compare": compare,
+    "figure": figure,
+    "report": report,
+}
