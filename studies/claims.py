@@ -15,9 +15,10 @@ from typing import NamedTuple
 from stageguard.measures.architecture import ARCHITECTURE
 from stageguard.measures.paired import paired
 from stageguard.study.derived import derived_of
+from stageguard.study.groups import groups_of
 from stageguard.study.names import BASE, CALIBRATED, EXPERT, PAPER, PENALTY
 from stageguard.study.store import Results, read_results, values, variants_in
-from stageguard.study.tables import errors_of, groups_of
+from stageguard.study.tables import errors_of
 
 ROOT = Path(__file__).parents[1]
 RESULTS, PAGE = ROOT / "studies" / "results", ROOT / "docs" / "claims.md"

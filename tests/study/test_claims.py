@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from made_up_study import made_up
-from stageguard.study.config import read_study
+from stageguard.study.config import read_study, study_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -84,4 +84,4 @@ def test_a_network_that_never_changes_stage_has_no_reduction(claims):
 )
 def test_published_results_are_of_the_study_as_it_is_written(folder):
     said = json.loads((folder / "study.json").read_text("utf-8"))
-    assert said["study"] == read_study(ROOT / "studies" / f"{folder.name}.toml").to_dict()
+    assert study_of(said["study"]) == read_study(ROOT / "studies" / f"{folder.name}.toml")

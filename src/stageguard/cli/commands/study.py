@@ -165,7 +165,7 @@ def compare(
 
     Examples
     --------
-    stageguard study compare mice people
+    stageguard study compare results/mice mice
     """
     from stageguard.study.across import across_tables
     from stageguard.study.report import check_results, write_tables
