@@ -142,6 +142,33 @@ def test_an_unfinished_run_goes_on_with_the_same_options_and_data_only(tmp_path)
     )
 
 
+def test_runs_that_share_their_first_steps_are_those_that_do_not(tmp_path):
+    shared, weights = tmp_path / "shared", {}
+    for weight in (0.0, 4.0):
+        plan = options(
+            profile="kdd2026-cardiorespiratory",
+            steps=12,
+            evaluate_every=2,
+            penalty_after=6,
+            penalty_weight=weight,
+        )
+        alone = train(cohort(), plan, tmp_path / f"alone{weight}")
+        steps = []
+        together = train(
+            cohort(),
+            plan,
+            tmp_path / f"together{weight}",
+            shared=shared,
+            report=lambda progress, steps=steps: steps.append(progress.step),
+        )
+        assert steps[0] == (7 if weight else 1)  # the second run goes on from the first one's state
+        assert alone.card.training["best_step"] > 6
+        weights[weight] = (tmp_path / f"alone{weight}" / "model.safetensors").read_bytes()
+        assert (tmp_path / f"together{weight}" / "model.safetensors").read_bytes() == weights[weight]
+        assert together.card.training["options"] == alone.card.training["options"]
+    assert weights[0.0] != weights[4.0]
+
+
 def test_patience_ends_a_run_that_no_longer_improves(tmp_path):
     rng = np.random.default_rng(0)
     noise = [feature_table(k, labels=rng.integers(0, 3, 90)) for k in range(5)]  # nothing to learn

@@ -15,12 +15,13 @@ import pytest
 from stageguard.base.errors import FileFormatError, InputError, OutputError, OutputExistsError
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.stages import WNR3
-from stageguard.nn.tables import FeatureTable
+from stageguard.nn.tables import FeatureTable, Normalisation
 from stageguard.profile.profile import Profile
 from stageguard.runner.executors import executor_for
 from stageguard.signals.features.recipe import Recipe
-from stageguard.study import folds, judging, stagers
-from stageguard.study.config import Split, read_study, study_of
+from stageguard.study import boosting, folds, judging, stagers
+from stageguard.study.cohorts import read_cohort
+from stageguard.study.config import CohortSource, Split, read_study, study_of
 from stageguard.study.jobs import Job, jobs_of
 from stageguard.study.measuring import measure
 from stageguard.study.nights import StudyCohort, StudyNight, load_cohort, night_of, save_cohort
@@ -356,6 +357,90 @@ def test_jobs_are_each_there_once_and_penalties_only_where_there_are_rare_pairs(
     two = {"scheme": "ws2", **DOCUMENT["cohort"]}
     guard = {"paper": "kdd2026-actigraphy", "base": "human-actigraphy-2"}
     assert {job.loss for job in jobs_of(study_of(DOCUMENT | {"cohort": two, "guard": guard}), 2)} == {"base"}
+
+
+def test_without_a_penalty_weight_no_network_is_trained_with_it():
+    study = study_of(DOCUMENT | {"guard": {**DOCUMENT["guard"], "penalty_weight": 0.0}})
+    assert {job.loss for job in jobs_of(study, 2)} == {"base"}
+
+
+def test_a_chosen_lambda_does_not_name_another_in_its_key():
+    study = study_of(DOCUMENT | {"split": {"kind": "k-fold", "folds": 2, "tuning_subject": "s2"}})
+    keys = [job.key for job in jobs_of(study, 1)]
+    assert keys == ["accusleep-base-seed42-fold00", "accusleep-penalty-chosen-seed42-fold00"]
+
+
+def test_boosting_stages_nights_and_sees_the_epochs_around(cohort, study):
+    boosted = study_of(DOCUMENT | {"backbones": [], "stagers": ["boosting"]})
+    (job,) = jobs_of(boosted, 1)
+    stager = stagers.fit_stager(boosted, job, cohort.nights[:5])
+    test = cohort.nights[5]
+    density = stager.density(test.table)
+    assert measure(test.expert(), density.argmax(), [])["kappa"] > 0.5
+    np.testing.assert_allclose(density.probabilities.sum(axis=1), 1)
+    assert not {n.subject for n in stager.validation} & {test.subject}
+    table = test.table
+    columns = boosting._columns(table, Normalisation())
+    scaled = Normalisation()(table)[:, 0]
+    np.testing.assert_allclose(columns[:, :3], scaled)
+    np.testing.assert_allclose(columns[50, 3:6], scaled[48:53].mean(axis=0), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(columns[0, 6:9], scaled[:8].mean(axis=0), rtol=1e-4, atol=1e-5)
+
+
+def test_published_stages_become_what_experts_say_where_they_are_given():
+    labels = np.array([0, 0, 0, 1, 1, 2, -1, 1] * 20)
+    said = np.where(labels < 0, 1, labels)
+    said[:8] = [1, 0, 0, 1, 1, 2, 1, -1]
+    table = FeatureTable("a", "a", said[:, None].astype(np.float32), ("Net",), None, labels, WNR3, 30.0)
+    rows = stagers._published([table], "Net")(table)
+    counts = np.ones((3, 3))
+    for stage, truth in zip(said, labels, strict=True):
+        if stage >= 0 and truth >= 0:
+            counts[stage, truth] += 1
+    np.testing.assert_allclose(rows[1], counts[0] / counts[0].sum())
+    np.testing.assert_allclose(rows[0], counts[1] / counts[1].sum())
+    assert np.isnan(rows[7]).all()
+
+
+@pytest.mark.parametrize(
+    ("robustness", "words"),
+    [
+        ({"subgroups": ["sexe"]}, "names the group 'sexe', which no subject of the cohort has. Known: sex."),
+        (
+            {"contrasts": [{"group": "sex", "first": "F", "second": "X", "statistic": "tst"}]},
+            "a contrast names 'X' of 'sex', expected one of: F, M.",
+        ),
+    ],
+)
+def test_a_group_that_nobody_is_in_stops_the_run_before_training(
+    tmp_path, monkeypatch, study, robustness, words
+):
+    trained_nothing(monkeypatch)
+    wrong = study_of(DOCUMENT | {"robustness": robustness})
+    with pytest.raises(InputError) as caught:
+        run_study(wrong, tmp_path / "out")
+    assert words in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_profile_of_another_epoch_length_stops_the_run_before_training(tmp_path, monkeypatch, study):
+    trained_nothing(monkeypatch)
+    guard = {"paper": "kdd2026-mouse-eeg-emg", "base": "mouse-eeg-emg-3"}
+    with pytest.raises(InputError, match=r"guard\.paper is 'kdd2026-mouse-eeg-emg' for epochs of 4 s"):
+        run_study(study_of(DOCUMENT | {"guard": guard}), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.skipif("STAGEGUARD_DATA" not in os.environ, reason="needs STAGEGUARD_DATA")
+@pytest.mark.parametrize(
+    ("source", "scheme", "n_nights", "n_subjects"),
+    [("sleep-edf", "aasm5", 50, 26), ("dod-h", "aasm5", 25, 25), ("sleep-accel", "wnr3", 31, 31)],
+)
+def test_public_cohorts_are_read_in_the_scheme(source, scheme, n_nights, n_subjects):
+    found = read_cohort(CohortSource(source, scheme), Path())
+    assert (len(found.nights), len(found.subjects)) == (n_nights, n_subjects)
+    stages = np.concatenate([night.table.labels for night in found.nights])
+    assert set(np.unique(stages)) - {-1} == set(range({"aasm5": 5, "wnr3": 3}[scheme]))
 
 
 def test_majority_filter_keeps_ties_and_gaps():
