@@ -53,7 +53,7 @@ def main_across(studies: Sequence[Results]) -> Table:
             "Bold: the best of a column, as the paper marks it: the lowest TVR and FI, which need not be the "
             "nearest to the expert's. The expert and the most frequent stage are not marked.",
         ),
-        _best(rows, [is_lower for _ in studies for _, is_lower in MAIN.values()]),
+        bold=_best(rows, [is_lower for _ in studies for _, is_lower in MAIN.values()]),
     )
 
 

@@ -144,7 +144,8 @@ def seeds_table(results: Results) -> Table:
     table = _measured(
         results, "seeds", f"Seeds, {name}", ("seed", "stages by"), groups(), OVER_SUBJECTS, note
     )
-    return table.with_rows(*(_spread(table, TITLES[variant]) for variant in SHOWN if len(seeds) > 1))
+    shown = dict.fromkeys(str(row[1]) for row in table.rows) if len(seeds) > 1 else {}
+    return table.with_rows(*(_spread(table, title) for title in shown))
 
 
 def _spread(table: Table, title: str) -> tuple[Cell, ...]:
