@@ -49,7 +49,7 @@ help:
 	@echo "make tools        add the test tools to $(VENV), and no more"
 	@echo "make docs         build the site into build/site, strictly"
 	@echo "make bench        install the peers into $(BENCH) and measure side by side"
-	@echo "make fuzz         fuzz every reader by coverage, and the compiled core under sanitizers (half an hour)"
+	@echo "make fuzz         fuzz every reader by coverage, the compiled core under sanitizers, drawn tests with ten seeds (an hour)"
 	@echo "make faults       kill what writes, fill its disk, go on, compare (half an hour)"
 	@echo "make load         1,000,000 epochs through every verb, 100,000 nights, 64 threads (a quarter of an hour)"
 	@echo "make packages     build sdist and wheel, try every extra in a fresh environment (a quarter of an hour)"

@@ -21,7 +21,8 @@ from bench_cohort import N_EPOCHS, PROFILE, make
 
 import stageguard as sg
 from stageguard.runner.decode_one import DecodeOptions
-from stageguard.runner.decode_table import TableTask, decode_table
+from stageguard.runner.decode_table import decode_table
+from stageguard.runner.table_files import TableTask
 from stageguard.synthetic.night import simulate_night
 
 N_SOURCES = 100  # different nights

@@ -24,6 +24,7 @@ from nights import decode as decode_quietly
 from stageguard.base.files import locked
 from stageguard.formats import cohort_table
 from stageguard.runner import decode_table as runs
+from stageguard.runner.decode_one import DecodeOptions
 from stageguard.runner.stopping import Stopped
 
 PROFILE = "human-psg-5"
@@ -371,7 +372,7 @@ def test_a_table_that_ends_badly_stops_several_processes_in_one_line(run, tmp_pa
 
 def task_of(path, output):
     profile = sg.Profile.load(PROFILE)
-    return runs.TableTask(path, output, profile, runs.DecodeOptions(), explain=True)
+    return runs.TableTask(path, output, profile, DecodeOptions(), explain=True)
 
 
 def test_two_runs_on_one_output_are_one_line(run, tmp_path):

@@ -38,6 +38,7 @@ from stageguard.formats.outputs import (
     describe_profile,
     output_paths,
     read_sidecar,
+    sidecar_sha256,
 )
 from stageguard.formats.shared_profile import keep_profile, recorded_profile
 from stageguard.formats.tables.delimited import DELIMITERS, read_delimited, split_line
@@ -123,6 +124,7 @@ def _write_sidecars(path: Path, found: Mapping[str, Path]) -> None:
                 "steered": sorted(steered_by(of_night[name]["step"], acting.prior_exponent, biases)),
                 "measured": {"estimates": _estimates(of_night[name], profile, options)},
             }
+            content["sha256"] = sidecar_sha256({"stageguard": content})
             text = json.dumps({"stageguard": content})
             write_text_atomic(output_paths(file).sidecar, text, overwrite=True)
         keep_profile(profile, next(iter(found.values())).parent)

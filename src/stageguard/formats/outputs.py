@@ -164,7 +164,7 @@ def write_decoding(
     files = output_paths(Path(path))
     source = None if source_path is None else Path(source_path)
     data = None if source_text is None else source_text.encode()
-    described = None if source is None else _describe_input(source, data, files.sidecar.parent)
+    described = None if source is None else describe_input(source, data, files.sidecar.parent)
     texts: dict[Path, str | bytes] = {} if source is None or data is None else {source: data}
     beside = {
         file: text for file, text in ((files.svg, svg), (files.changes, changes)) if file and text is not None
@@ -225,23 +225,12 @@ def sidecar_sha256(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def derived_sidecar(
-    decoding: Decoding,
-    files: WrittenFiles,
-    quality: npt.ArrayLike | None,
-    notes: Sequence[str],
-    *,
-    shares_profile: bool = False,
-) -> dict[str, Any]:
-    """Return the part of a sidecar that follows from the decoding alone: not files, options and versions."""
-    table = _table(decoding, quality)
-    content = _sidecar(decoding, files, table, None, {}, notes, shares_profile=shares_profile)
-    for key in ("input", "options", "provenance"):
-        del content["stageguard"][key]
-    return content
+def is_as_written(content: Mapping[str, Any]) -> bool:
+    """Whether a sidecar holds the hash of its content; without one, nothing says that it was not edited."""
+    return bool(content["stageguard"].get("sha256") == sidecar_sha256(content))
 
 
-def _describe_input(path: Path, data: bytes | None, folder: Path) -> dict[str, Any]:
+def describe_input(path: Path, data: bytes | None, folder: Path) -> dict[str, Any]:
     """Describe a file, with its path from the output's folder."""
     return describe_file(path, data) | {"path": relative_path(path, folder)}
 
@@ -421,9 +410,9 @@ def read_whole_sidecar(path: str | os.PathLike[str]) -> dict[str, Any]:
 NOT_AS_WRITTEN = "is not what decode wrote (another SHA-256)"
 
 
-def check_recorded(path: Path, record: Mapping[str, Any], n_rows: int) -> None:
-    """Refuse a table that is not as long as its sidecar says; warn if it was changed since it was written."""
-    recorded = record["hypnogram"]
+def check_recorded(path: Path, content: Mapping[str, Any], n_rows: int) -> None:
+    """Refuse a table that is not as long as its sidecar says; warn if either was changed since."""
+    recorded = content["stageguard"]["hypnogram"]
     n_epochs = int(recorded["n_epochs"])
     if n_rows != n_epochs:
         sidecar = output_paths(path).sidecar.name
@@ -434,6 +423,10 @@ def check_recorded(path: Path, record: Mapping[str, Any], n_rows: int) -> None:
         )
     if hashlib.sha256(read_file(path, "text")).hexdigest() != recorded["sha256"]:
         text = f"{path.name}: {NOT_AS_WRITTEN}, so stages were edited, or it is of another night."
+        warnings.warn(StageGuardWarning(text), stacklevel=2)
+    if not is_as_written(content):
+        sidecar = output_paths(path).sidecar.name
+        text = f"{sidecar}: {NOT_AS_WRITTEN}, so it was edited. See: stageguard verify {path.name}"
         warnings.warn(StageGuardWarning(text), stacklevel=2)
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from stageguard.base.arrays import NAN
-from stageguard.base.errors import OVERWRITE, FileFormatError, OutputExistsError, message_of
-from stageguard.base.files import file_error, parse_json, read_file, remove_leftovers
+from stageguard.base.errors import OVERWRITE, OutputExistsError
+from stageguard.base.files import file_error, read_file, remove_leftovers
 from stageguard.base.lazy import load
 from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
@@ -26,8 +26,6 @@ from stageguard.formats.outputs import (
     describe_file,
     output_paths,
     plain,
-    read_hypnogram_tsv,
-    read_sidecar,
     write_decoding,
 )
 from stageguard.guard.decoding import Decoding
@@ -47,12 +45,18 @@ from stageguard.measures.summary import (
 from stageguard.night.moments import Moment
 from stageguard.profile.profile import Profile
 from stageguard.runner.decode_one import DecodeOptions, decode_file, refuse_output, start_of
+from stageguard.runner.earlier_output import (
+    MALFORMED,
+    hashes_beside,
+    is_full,
+    is_torn,
+    may_complete,
+    whole_record,
+)
 
 if TYPE_CHECKING:
     from stageguard.guard.explain import Change
 
-# Exceptions that reading a record may raise when its values are not what `decode` wrote.
-MALFORMED = (KeyError, TypeError, AttributeError, ValueError, OverflowError)
 _MISSING = object()
 
 
@@ -199,9 +203,12 @@ def decode_task(task: DecodeTask, ready: Ready | None = None) -> DecodedNight:
             listed_options = replace(task.options, lights_off=task.lights_off)
             ready = Ready(*decode_file(task.path, task.profile, listed_options, start))
     decoding = ready.decoding
-    may_replace = record is not None or (is_there and _may_complete(decoding, files))
-    if is_there and not may_replace and not task.overwrite and not _is_torn(files):
-        raise file_error(files.sidecar, "was cut off. " + OVERWRITE + " to decode the night again.")
+    may_replace = record is not None or (is_there and may_complete(decoding, files))
+    if is_there and not may_replace and not task.overwrite and not is_torn(files):
+        raise file_error(
+            files.sidecar, "was cut off or edited, and its table has other stages than this run gives. "
+            + OVERWRITE + " to decode the night again."
+        )  # fmt: skip
     try:
         return _write(task, ready, options, record, may_replace=may_replace)
     except OutputExistsError:
@@ -209,7 +216,7 @@ def decode_task(task: DecodeTask, ready: Ready | None = None) -> DecodedNight:
         record = _recorded_before(task, files, options)
         if record is not None and not _lacks(task, files, record):
             return _night_of(record, files)
-        if task.overwrite or may_replace or not _may_complete(decoding, files):
+        if task.overwrite or may_replace or not may_complete(decoding, files):
             raise
         return _write(task, ready, options, record, may_replace=True)
 
@@ -217,7 +224,7 @@ def decode_task(task: DecodeTask, ready: Ready | None = None) -> DecodedNight:
 def _night_of(record: Mapping[str, Any], files: WrittenFiles) -> DecodedNight:
     """Return the night that a record describes."""
     strength, hypnogram, measured = record["strength"], record["hypnogram"], record["measured"]
-    known, beside = _written_beside(record), {"svg": files.svg, "changes": files.changes}
+    known, beside = hashes_beside(record), {"svg": files.svg, "changes": files.changes}
     written = {kind: path for kind, path in beside.items() if path is not None and path.name in known}
     return DecodedNight(
         facts=NightFacts(
@@ -260,11 +267,11 @@ def _write(
     changes_table = None if changes is None else changes_text(changes)
     if may_replace and not task.overwrite:
         files = output_paths(task.output)
-        known = _written_beside(record or {})
+        known = hashes_beside(record or {})
         for path, text in ((files.svg, svg), (files.changes, changes_table)):
             if path is None or text is None or path.name in known:
                 continue
-            if _is_full(path) and read_file(path, "text") != text.encode():
+            if is_full(path) and read_file(path, "text") != text.encode():
                 raise OutputExistsError(f"{path} exists already. " + OVERWRITE + " to replace it.")
     written = write_decoding(
         decoding,
@@ -290,15 +297,18 @@ def _recorded_before(
 ) -> dict[str, Any] | None:
     """Return the record of an earlier run with the same input, profile, options and version, or None.
 
-    An output of any other run is an error that says what differs; half an output counts as none.
+    An output of any other run is an error that says what differs; half an output, and one whose record was
+    damaged or edited, count as none.
     """
-    record = None if task.overwrite or _is_torn(files) else _record(files)
+    record = None if task.overwrite or is_torn(files) else whole_record(files)
     if record is None:
         return None
     try:
         reason = _difference(task, files, record, options)
+        if not reason:
+            _night_of(record, files)
     except MALFORMED:
-        reason = "its record is incomplete or was edited"
+        return None
     if reason:
         raise OutputExistsError(
             f"{files.tsv} exists already, and {reason}. " + OVERWRITE + " to decode it again."
@@ -306,53 +316,15 @@ def _recorded_before(
     return record
 
 
-def _is_torn(files: WrittenFiles) -> bool:
-    """Whether an output is missing or only half there, as after a power cut."""
-    return not all(_is_full(path) for path in (files.tsv, files.sidecar))
-
-
-def _may_complete(decoding: Decoding, files: WrittenFiles) -> bool:
-    """Whether half an output may be replaced: its table, if any, has the stages of this decoding."""
-    if not _is_torn(files) and _record(files) is not None:
-        return False
-    try:
-        if not _is_full(files.tsv):
-            if _is_full(files.sidecar):
-                read_sidecar(files.sidecar)
-            return True
-        table = read_hypnogram_tsv(files.tsv)
-        names = np.array((*decoding.hypnogram.scheme.names, "?"))
-        labels = decoding.hypnogram.labels
-        return np.array_equal(table.labels, labels) and table.stages == tuple(names[labels].tolist())
-    except (FileFormatError, OSError):
-        return False
-
-
 def _lacks(task: DecodeTask, files: WrittenFiles, record: Mapping[str, Any]) -> bool:
     """Whether a file wanted beside an output is missing, or has changed since it was written."""
-    hashes = _written_beside(record)
+    hashes = hashes_beside(record)
     wanted = ((files.svg, task.draw is not None), (files.changes, task.explain))
     return any(
         not path.is_file() or hashes.get(path.name) != describe_file(path)["sha256"]
         for path, is_wanted in wanted
         if is_wanted and path is not None
     )
-
-
-def _is_full(path: Path) -> bool:
-    return path.is_file() and path.stat().st_size > 0
-
-
-def _record(files: WrittenFiles) -> dict[str, Any] | None:
-    """Return the record in a sidecar, or None if the sidecar was cut off."""
-    try:
-        return read_sidecar(files.sidecar)
-    except FileFormatError as error:
-        try:
-            parse_json(read_file(files.sidecar, "JSON"))
-        except (ValueError, RecursionError):
-            return None
-        raise OutputExistsError(message_of(error) + " " + OVERWRITE + " to replace it.") from None
 
 
 def _difference(
@@ -380,11 +352,3 @@ def _difference(
     if source is None or describe_file(task.path)["sha256"] != source["sha256"]:
         return f"{task.path.name} has changed since"
     return ""
-
-
-def _written_beside(record: Mapping[str, Any]) -> dict[str, str]:
-    """Return names and hashes of the files written beside an output, as far as they are recorded."""
-    try:
-        return {str(file["file"]): str(file["sha256"]) for file in record.get("beside", ())}
-    except MALFORMED:
-        return {}

@@ -14,7 +14,6 @@ import os
 import shutil
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,21 +40,17 @@ from stageguard.base.files import (
     new_temporary,
     open_file,
     read_cell,
+    read_file,
     write_together,
 )
 from stageguard.base.json_text import json_lines
 from stageguard.base.records import dataclass
-from stageguard.base.version import __version__
-from stageguard.formats.cohort_output import column_meanings, joining, part_bytes, part_suffix
+from stageguard.formats.cohort_output import joining, part_bytes, part_suffix
 from stageguard.formats.cohort_table import ID, TABLE_SUFFIXES, NightBlock, TableNight, read_nights
 from stageguard.formats.outputs import (
-    CHANGE_COLUMNS,
-    LAYOUT_VERSION,
-    REVIEW_SENTENCE,
     change_cells,
-    describe_profile,
-    plain,
-    relative_path,
+    describe_file,
+    is_as_written,
 )
 from stageguard.guard.decode import check_cohort, decode
 from stageguard.guard.decoding import Decoding, many_changes_advice
@@ -64,18 +59,18 @@ from stageguard.measures.estimates import estimates_of_all
 from stageguard.measures.joint_scores import joint_scores_of_all
 from stageguard.measures.rare_events import early_rem_removed_of_all
 from stageguard.measures.statistics import StatisticsOptions
-from stageguard.profile.profile import Profile
-from stageguard.runner.cohort_tables import FAILURE_COLUMNS, NightRow, Tally, read_table, table_text
-from stageguard.runner.decode_one import DecodeOptions, reading_with
+from stageguard.runner.cohort_tables import FAILURE_COLUMNS, NightRow, Tally, read_table
+from stageguard.runner.decode_one import reading_with
 from stageguard.runner.run import Outcome, collect_warnings
 from stageguard.runner.stopping import Stopped
+from stageguard.runner.table_files import Part, TableTask, beside_texts, table_sidecar
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
 Block = tuple[int, NightBlock]  # its number, and its nights
 LOCK, RUN, JOINING = "lock", "run.json", "joining"
-PARTS_LAYOUT = 2  # parts of another layout are thrown away
+PARTS_LAYOUT = 3  # parts of another layout are thrown away
 OTHER = {  # keys of a run's identity, and the words for a difference in them
     "stageguard": "another version",
     "input": "another input",
@@ -87,77 +82,12 @@ OTHER = {  # keys of a run's identity, and the words for a difference in them
 
 
 @dataclass(frozen=True, slots=True)
-class TableTask:
-    """A cohort's table to decode, and the table to write."""
-
-    path: Path
-    output: Path
-    profile: Profile
-    options: DecodeOptions
-    overwrite: bool = False
-    explain: bool = False
-    only: tuple[str, ...] = ()  # ids of the nights to decode; empty means all
-
-    @property
-    def parts(self) -> Path:
-        """The folder of the parts."""
-        return self.output.with_name(f".{self.output.name}.parts")
-
-    def beside(self, what: str) -> Path:
-        """Return a file beside the output; its name keeps the suffix: out.csv and out.tsv may coexist."""
-        return self.output.with_name(f"{self.output.name}.{what}")
-
-    @property
-    def sidecar(self) -> Path:
-        """The file that says what the output is and how it was made."""
-        return self.beside("json")
-
-    def identity(self) -> dict[str, Any]:
-        """Return everything that affects the output, in JSON types."""
-        return {
-            "stageguard": __version__,
-            "input": {
-                "file": self.path.name,
-                "bytes": self.path.stat().st_size,
-                "sha256": file_sha256(self.path, "a recording"),
-            },
-            "profile_sha256": self.profile.sha256,
-            "options": plain(self.options.to_dict()),
-            "explain": self.explain,
-        } | ({"only": sorted(self.only)} if self.only else {})
-
-
-@dataclass(frozen=True, slots=True)
 class TableResult:
     """The outcome of decoding a table, and the files that were written."""
 
     tally: Tally
     written: tuple[Path, ...]
     n_failed_before: int = 0  # failures recorded by an earlier call that wrote the whole output
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """The nights of one block as rows of the tables; their epochs are in a file."""
-
-    nights: list[NightRow]
-    failures: list[tuple[str, str]]  # id and error
-    notes: dict[str, int]
-    warnings: dict[str, int]
-    changes: list[list[str]]
-
-    def to_json(self) -> str:
-        """Return JSON for `from_dict`."""
-        content = {item.name: getattr(self, item.name) for item in fields(self)}
-        content["nights"] = [row.to_dict() for row in self.nights]
-        return json.dumps(content, allow_nan=False)
-
-    @classmethod
-    def from_dict(cls, recorded: dict[str, Any]) -> Part:
-        """Return the part that `to_json` wrote."""
-        nights = [NightRow.from_dict(row) for row in recorded["nights"]]
-        failures = [(night, error) for night, error in recorded["failures"]]
-        return cls(nights, failures, recorded["notes"], recorded["warnings"], recorded["changes"])
 
 
 def nights_before(task: TableTask) -> Iterator[dict[str, Any]]:
@@ -265,10 +195,11 @@ def _done_before(task: TableTask, identity: dict[str, Any]) -> TableResult | Non
     reason = "it is not known how it was made"
     if task.sidecar.is_file() and task.output.is_file():
         try:
-            record = load_json(task.sidecar)["stageguard"]
+            content = load_json(task.sidecar)
+            record = content["stageguard"]
             differing = [key for key in OTHER if record["run"].get(key) != identity.get(key)]
             if not differing:
-                if record["table"]["sha256"] == file_sha256(task.output, "a recording"):
+                if is_as_written(content) and _is_unchanged(task, record):
                     tally = Tally(n_before=record["table"]["n_nights"])
                     return TableResult(tally, (task.output,), int(record["table"]["n_failed"]))
                 reason = "was changed after it was written"
@@ -280,6 +211,15 @@ def _done_before(task: TableTask, identity: dict[str, Any]) -> TableResult | Non
         return None
     raise OutputExistsError(
         Message(f"{task.output} exists already, and {reason}. ", OVERWRITE, " to decode the table again.")
+    )
+
+
+def _is_unchanged(task: TableTask, record: Mapping[str, Any]) -> bool:
+    """Whether a table and those beside it are what was written."""
+    beside = [task.output.with_name(Path(each["file"]).name) for each in record["beside"]]
+    return record["table"]["sha256"] == file_sha256(task.output, "a recording") and all(
+        path.is_file() and describe_file(path) == each
+        for path, each in zip(beside, record["beside"], strict=True)
     )
 
 
@@ -348,16 +288,20 @@ def _part(task: TableTask, say: Callable[[object], str], block: Block) -> tuple[
     if record.is_file():
         with contextlib.suppress(StageGuardError, KeyError, TypeError, ValueError):
             content = load_json(record)
-            is_whole = content["sha256"] is None or content["sha256"] == file_sha256(data, "a recording")
-            if is_whole:
-                return Part.from_dict(content["part"]), True
+            part = Part.from_dict(content["part"])
+            rows = read_file(data, "a recording") if part.nights else b""
+            if content["sha256"] == _part_sha256(rows, part):
+                return part, True
     part, decoded = decode_block(task, of_block.nights(), say)
-    rows = part_bytes(task.output, decoded) if decoded else None
-    sha256 = None if rows is None else hashlib.sha256(rows).hexdigest()
-    text = f'{{"sha256": {json.dumps(sha256)}, "part": {part.to_json()}}}'
-    files: dict[Path, str | bytes] = {} if rows is None else {data: rows}
+    rows = part_bytes(task.output, decoded) if decoded else b""
+    text = f'{{"sha256": "{_part_sha256(rows, part)}", "part": {part.to_json()}}}'
+    files: dict[Path, str | bytes] = {data: rows} if decoded else {}
     write_together({**files, record: text}, overwrite=True, durable=False)  # the record last
     return part, False
+
+
+def _part_sha256(rows: bytes, part: Part) -> str:
+    return hashlib.sha256(rows + part.to_json().encode()).hexdigest()
 
 
 def decode_block(
@@ -454,46 +398,9 @@ def _finish(
         return tuple(tables)
     with open_file(joined, "a recording") as stream:
         os.fsync(stream.fileno())
-    sidecar = _sidecar(task, identity, tally, file_sha256(joined, "a recording"))
+    content = table_sidecar(task, identity, tally, file_sha256(joined, "a recording"), tables)
+    sidecar = json_lines(content) + "\n"
     task.sidecar.unlink(missing_ok=True)  # the old one: a sidecar means that its table is complete
     joined.replace(task.output)
     write_together({**tables, task.sidecar: sidecar}, overwrite=True)
     return task.output, *tables, task.sidecar
-
-
-def beside_texts(task: TableTask, tally: Tally, changes: list[list[str]]) -> dict[Path, str]:
-    """Return the texts of the tables beside the output; an empty one is not written."""
-    failures = [
-        dict(zip(FAILURE_COLUMNS, (outcome.id, outcome.file, str(outcome.error), __version__), strict=True))
-        for outcome in tally.failures
-    ]
-    return {
-        task.beside("nights.tsv"): table_text([row.cells for row in tally.nights]),
-        task.beside("failures.tsv"): table_text(failures),
-        task.beside("changes.tsv"): _changes_text(changes) if task.explain else "",
-    }
-
-
-def _sidecar(task: TableTask, identity: dict[str, Any], tally: Tally, sha256: str) -> str:
-    content = {
-        "layout": LAYOUT_VERSION,
-        "review": REVIEW_SENTENCE,
-        "table": {
-            "file": task.output.name,
-            "sha256": sha256,
-            "n_nights": len(tally.nights),
-            "n_failed": len(tally.failures),
-            "n_epochs": sum(row.n_epochs for row in tally.nights),
-        },
-        "run": identity,
-        "input": identity["input"] | {"path": relative_path(task.path, task.output.parent)},
-        "profile": describe_profile(task.profile, task.profile.to_dict()),
-        "assumptions": dict(tally.notes),
-    }
-    meanings = column_meanings(task.profile.scheme.names)
-    return json_lines({**meanings, "stageguard": plain(content)}) + "\n"
-
-
-def _changes_text(changes: Sequence[Sequence[str]]) -> str:
-    rows = [dict(zip((ID, *CHANGE_COLUMNS), cells, strict=True)) for cells in changes]
-    return table_text(rows)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
@@ -19,29 +20,37 @@ from stageguard.base.errors import ProfileError, StageGuardError, StageGuardWarn
 from stageguard.base.files import file_error, file_sha256, read_file, special
 from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
+from stageguard.formats.companions import parse_moment
 from stageguard.formats.outputs import (
     JSON_SUFFIX,
     TSV_SUFFIX,
     HypnogramTable,
     WrittenFiles,
-    derived_sidecar,
+    changes_text,
     describe_file,
+    describe_input,
+    is_as_written,
     is_output,
     output_paths,
+    output_texts,
     read_hypnogram_tsv,
-    read_sidecar,
     read_whole_sidecar,
-    sidecar_sha256,
+    relative_path,
 )
 from stageguard.formats.shared_profile import recorded_profile
+from stageguard.guard.explain import explain
+from stageguard.measures.statistics import StatisticsOptions
+from stageguard.measures.summary import measures_of
 from stageguard.profile.profile import Profile, profiles
-from stageguard.runner.decode_files import MALFORMED
+from stageguard.runner.compare_sidecars import Comparison, compare_sidecars
+from stageguard.runner.decode_files import DecodeTask
 from stageguard.runner.decode_one import DecodeOptions, decode_file
+from stageguard.runner.earlier_output import MALFORMED
 
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding
 
-SCORE_TOLERANCE = 1e-6  # other processors may add numbers in another order
+LIGHTS = ("lights_off", "lights_on")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +64,10 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """All checks of one output, and remarks that are not failures."""
+    """All checks of one output, the fields that nothing derives, and remarks that are not failures."""
 
     checks: tuple[Check, ...]
+    unchecked: tuple[str, ...]
     notes: tuple[str, ...]
 
     @property
@@ -67,7 +77,20 @@ class Verification:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types."""
-        return {"ok": self.ok, "checks": [asdict(check) for check in self.checks], "notes": list(self.notes)}
+        return {
+            "ok": self.ok,
+            "checks": [asdict(check) for check in self.checks],
+            "unchecked": list(self.unchecked),
+            "notes": list(self.notes),
+        }
+
+
+def verification(checks: Sequence[Check], notes: Sequence[str], compared: Comparison | None) -> Verification:
+    """Return all checks, with that of the fields of the sidecar if they could be compared."""
+    if compared is None:
+        return Verification((*checks,), (), (*notes,))
+    record = Check("record", not compared.differing, compared.finding)
+    return Verification((*checks, record), compared.unchecked, (*notes, *compared.notes))
 
 
 def verify_output(output: Path, source: Path | None = None) -> Verification:
@@ -90,16 +113,16 @@ def verify_output(output: Path, source: Path | None = None) -> Verification:
     with errors_of_record(files.sidecar):
         is_table = hashlib.sha256(read_file(files.tsv, "text")).hexdigest() == record["hypnogram"]["sha256"]
         checks = [as_written("hypnogram file", files.tsv, same=is_table)]
-        checks += _check_beside(files.sidecar, record)
-        if "sha256" in record:
-            is_sidecar = sidecar_sha256(content) == record["sha256"]
-            checks.append(as_written("sidecar", files.sidecar, same=is_sidecar))
+        checks.append(check_sidecar(files.sidecar, content))
         profile, profile_check = check_profile(files.sidecar, record)
         input_path, input_check = check_input(files.sidecar, record, source)
         checks += [profile_check, input_check]
+        decoding, compared = None, None
         if input_path is not None:
-            checks += _check_again(input_path, profile, content, table, files)
-        return Verification(tuple(checks), version_notes(record))
+            decoding, again, compared = _check_again(input_path, profile, content, table, files)
+            checks.append(again)
+        checks += _check_beside(files, record, decoding)
+        return verification(checks, profile_notes(record["profile"], record["options"]), compared)
 
 
 def decode_recorded(
@@ -107,7 +130,8 @@ def decode_recorded(
 ) -> tuple[Decoding, tuple[str, ...]]:
     """Decode the input of an output again, as recorded; refuse an output that differs from the result."""
     files = output_paths(output)
-    record, table = read_sidecar(files.sidecar), read_hypnogram_tsv(files.tsv)
+    content, table = read_whole_sidecar(files.sidecar), read_hypnogram_tsv(files.tsv)
+    record = content["stageguard"]
     with errors_of_record(files.sidecar):
         profile, _ = check_profile(files.sidecar, record)
         options = DecodeOptions.from_dict(record["options"], table.quality)
@@ -118,7 +142,8 @@ def decode_recorded(
                 "Name the file that holds them instead, or in a list's column probabilities (--list)."
             )  # fmt: skip
         decoding, notes = decode_file(source, profile, options, start)
-    if not check.ok or not np.array_equal(decoding.hypnogram.labels, table.labels):
+    same = np.array_equal(decoding.hypnogram.labels, table.labels)
+    if not check.ok or not same or not is_as_written(content):
         raise file_error(
             output, f"is not what {source.name} gives, expected an output that was not edited. "
             f"See: stageguard verify {output.name}."
@@ -145,6 +170,13 @@ def as_written(name: str, path: Path, *, same: bool) -> Check:
     """Return the check that a file has not changed since it was written."""
     problem = "was changed after writing" if path.is_file() else "is missing"
     return Check(name, same, "as written" if same else f"{path.name} {problem}")
+
+
+def check_sidecar(path: Path, content: dict[str, Any]) -> Check:
+    """Return the check that a sidecar holds the hash of its content."""
+    if "sha256" not in content["stageguard"]:
+        return Check("sidecar", False, f"{path.name} has no hash of its own, so it was edited")
+    return as_written("sidecar", path, same=is_as_written(content))
 
 
 def check_profile(sidecar: Path, record: dict[str, Any]) -> tuple[Profile, Check]:
@@ -192,73 +224,62 @@ def _recorded_input(folder: Path, recorded: dict[str, Any]) -> Path:
 
 def _check_again(
     path: Path, profile: Profile, content: dict[str, Any], table: HypnogramTable, files: WrittenFiles
-) -> list[Check]:
-    """Decode the input again, and compare the labels and the rest of the sidecar."""
+) -> tuple[Decoding | None, Check, Comparison | None]:
+    """Decode the input again, and compare the stages and the whole sidecar."""
     record = content["stageguard"]
-    options = DecodeOptions.from_dict(record["options"], table.quality)
-    start = record["options"].get("start")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", StageGuardWarning)
-            decoding, notes = decode_file(
-                path, profile, options, None if start is None else datetime.fromisoformat(start)
-            )
+            decoding, fresh = _written_again(path, profile, record, table, files)
     except StageGuardError as error:
-        return [Check("decoded again", False, f"failed: {error}")]
-    shares_profile = "definition" not in record["profile"]
-    fresh = derived_sidecar(decoding, files, options.quality, notes, shares_profile=shares_profile)
-    fresh["stageguard"]["options"] = options.to_dict()
-    return [_check_labels(decoding, table), _check_record(fresh, content)]
+        return None, Check("decoded again", False, f"failed: {error}"), None
+    moved = moved_fields(path, files.sidecar, record["input"])
+    alone = {**content, "stageguard": {key: value for key, value in record.items() if key != "beside"}}
+    return decoding, _check_labels(decoding, table), compare_sidecars(fresh, alone, moved)
 
 
-def _check_record(fresh: dict[str, Any], content: dict[str, Any]) -> Check:
-    """Compare the sidecar with a fresh one; texts only if the same version wrote both."""
-    # older versions knew no offset, so their outputs do not record one
-    recorded = {"stageguard.night.hypnogram.offset_seconds": 0.0} | _leaves(content)
-    is_same_version = content["stageguard"]["provenance"].get("stageguard") == __version__
-    compared = {
-        name: value for name, value in _leaves(fresh).items() if is_same_version or not isinstance(value, str)
-    }
-    wrong = [
-        f"{name.removeprefix('stageguard.')} is {_shown(now)}, but {_shown(recorded.get(name))} is recorded"
-        for name, now in compared.items()
-        if not _same(recorded.get(name), now)
-    ]
-    more = [f"and {len(wrong) - 5} more"] if len(wrong) > 5 else []
-    return Check("record", not wrong, "; ".join(wrong[:5] + more) or f"{len(compared)} fields as recorded")
+def _written_again(
+    path: Path, profile: Profile, record: dict[str, Any], table: HypnogramTable, files: WrittenFiles
+) -> tuple[Decoding, dict[str, Any]]:
+    """Decode as recorded; return the decoding and the whole sidecar that `decode` would write now."""
+    recorded = record["options"]
+    options = DecodeOptions.from_dict(recorded, table.quality)
+    off, on = (parse_moment(str(recorded[key])) if key in recorded else None for key in LIGHTS)
+    start = datetime.fromisoformat(recorded["start"]) if "start" in recorded else None
+    decoding, notes = decode_file(path, profile, options, start)
+    measures = measures_of(decoding, StatisticsOptions(lights_off=off, lights_on=on))
+    texts = output_texts(
+        decoding,
+        files,
+        describe_input(path, None, files.sidecar.parent),
+        DecodeTask(path, files.tsv, profile, options, lights_off=off, lights_on=on).to_dict(start),
+        options.quality,
+        notes,
+        joint_score=asdict(measures.joint),
+        measured=measures.to_dict(),
+        shares_profile="definition" not in record["profile"],
+    )
+    return decoding, json.loads(texts[files.sidecar])
 
 
-def _leaves(value: Any, name: str = "") -> dict[str, Any]:
-    """Return all values inside nested dictionaries and lists, by their dotted paths."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    if not items:
-        return {name: value}
-    leaves: dict[str, Any] = {}
-    for key, item in items:
-        leaves |= _leaves(item, f"{name}.{key}" if name else str(key))
-    return leaves
+def moved_fields(path: Path, sidecar: Path, recorded: dict[str, Any] | None) -> tuple[str, ...]:
+    """Return the fields that say where the input was, if it is elsewhere now; its hash is compared anyway."""
+    if recorded is None or path.name != Path(recorded["file"]).name:
+        return "input.file", "input.path", "run.input.file", "beside"  # tables beside a table name its input
+    was = recorded.get("path")
+    is_moved = relative_path(path, sidecar.parent) != was and Path(str(was)).name == path.name
+    return ("input.path",) if is_moved else ()
 
 
-def _shown(value: Any) -> str:
-    return f"{value:.10g}" if isinstance(value, float) else str(value)[:60]
-
-
-def _same(said: Any, now: Any) -> bool:
-    if isinstance(now, bool) or not isinstance(now, int | float):
-        return type(said) is type(now) and bool(said == now)
-    if said is None:  # JSON has no NaN or infinity: the sidecar has null instead
-        return not np.isfinite(now)
-    if isinstance(said, bool) or not isinstance(said, int | float):
-        return False
-    return bool(abs(said - now) <= SCORE_TOLERANCE * max(1.0, abs(now)))
-
-
-def _check_beside(sidecar: Path, record: dict[str, Any]) -> list[Check]:
-    """Check that the picture and the table of changes are as they were written."""
+def _check_beside(files: WrittenFiles, record: dict[str, Any], decoding: Decoding | None) -> list[Check]:
+    """Check that the picture and the table of changes are as they were written; derive the latter again."""
     checks = []
+    is_same_version = record["provenance"].get("stageguard") == __version__
     for recorded in record.get("beside", ()):
-        path = sidecar.parent / Path(recorded["file"]).name
+        path = files.sidecar.parent / Path(recorded["file"]).name
         same = path.is_file() and describe_file(path) == recorded
+        if path == files.changes and decoding is not None and is_same_version:
+            same = same and describe_file(path, changes_text(explain(decoding)).encode()) == recorded
         checks.append(as_written(path.name, path, same=same))
     return checks
 
@@ -279,21 +300,13 @@ def _check_labels(decoding: Decoding, table: HypnogramTable) -> Check:
     )
 
 
-def version_notes(record: dict[str, Any]) -> tuple[str, ...]:
-    """Return remarks on versions, which may explain a difference but are not failures."""
-    recorded = record["profile"]
-    notes = []
-    if "sha256" not in record:
-        notes.append(
-            "the sidecar was written before sidecars had a hash of their own: what does not follow from the "
-            "input, such as versions, is not checked."
-        )
-    if recorded["name"] in profiles():
-        installed, options = Profile.load(recorded["name"]), record["options"]
-        used = installed.at_strength(options.get("strength")).for_cohort(options.get("cohort"))
-        if recorded["sha256"] not in (used.sha256, installed.sha256):  # cohort tables record the latter
-            notes.append(
-                f"the profile {recorded['name']!r} installed here differs from the recorded one, which was "
-                "used."
-            )
-    return tuple(notes)
+def profile_notes(recorded: dict[str, Any], options: dict[str, Any]) -> list[str]:
+    """Return a remark if another profile of that name is installed, which is not a failure."""
+    if recorded["name"] not in profiles():
+        return []
+    installed = Profile.load(recorded["name"])
+    used = installed.at_strength(options.get("strength")).for_cohort(options.get("cohort"))
+    if recorded["sha256"] in (used.sha256, installed.sha256):  # cohort tables record the latter
+        return []
+    name = recorded["name"]
+    return [f"the profile {name!r} installed here differs from the recorded one, which was used."]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 
@@ -14,16 +14,21 @@ from stageguard.formats.cohort_output import part_bytes
 from stageguard.formats.cohort_split import Cells, part_rows, table_rows
 from stageguard.formats.cohort_table import ID, OWN_COLUMNS, TABLE_SUFFIXES
 from stageguard.runner.cohort_tables import Tally
+from stageguard.runner.compare_sidecars import compare_sidecars
 from stageguard.runner.decode_one import DecodeOptions
-from stageguard.runner.decode_table import TableTask, add_part, beside_texts, decode_block, table_blocks
+from stageguard.runner.decode_table import add_part, decode_block, table_blocks
+from stageguard.runner.table_files import TableTask, beside_texts, table_sidecar
 from stageguard.runner.verify import (
     Check,
     Verification,
     as_written,
     check_input,
     check_profile,
+    check_sidecar,
     errors_of_record,
-    version_notes,
+    moved_fields,
+    profile_notes,
+    verification,
 )
 
 STAGE = OWN_COLUMNS.index("stage") + 1  # after the id
@@ -57,20 +62,28 @@ def verify_table(
         input_record = {"input": record.get("input", run["input"])}
         path, input_check = check_input(sidecar, input_record, source)
         is_table = file_sha256(table, "a recording") == recorded["sha256"]
-        checks = [as_written("table", table, same=is_table), profile_check, input_check]
-        notes = version_notes({"sha256": recorded["sha256"], "profile": record["profile"], **run})
+        checks = [as_written("table", table, same=is_table), check_sidecar(sidecar, content)]
+        checks += [profile_check, input_check]
+        compared = None
         if path is not None:
-            options = DecodeOptions.from_dict(run["options"], None)
+            options = DecodeOptions.from_dict(run["options"] | {"format": None}, None)  # a table's is known
             only = tuple(map(str, run.get("only", ())))
             task = TableTask(path, table, profile, options, explain=bool(run["explain"]), only=only)
-            same_words = run["stageguard"] == __version__ and path.name == run["input"]["file"]
-            checks += _check_again(task, say, with_beside=same_words)
-    return Verification(tuple(checks), notes)
+            tally, changes = Tally(), list[list[str]]()
+            checks += _check_again(task, say, tally, changes)
+            texts = {path: text for path, text in beside_texts(task, tally, changes).items() if text}
+            if run["stageguard"] == __version__ and path.name == run["input"]["file"]:
+                checks += _check_beside(texts)
+            fresh = table_sidecar(task, task.identity(), tally, recorded["sha256"], texts)
+            compared = compare_sidecars(fresh, content, moved_fields(path, sidecar, input_record["input"]))
+        return verification(checks, profile_notes(record["profile"], run["options"]), compared)
 
 
-def _check_again(task: TableTask, say: Callable[[object], str], *, with_beside: bool) -> list[Check]:
-    """Return a check for every night that differs, or one for all nights, and one for each table beside."""
-    checks, tally, changes = list[Check](), Tally(), list[list[str]]()
+def _check_again(
+    task: TableTask, say: Callable[[object], str], tally: Tally, changes: list[list[str]]
+) -> list[Check]:
+    """Return a check for every night that differs, or one for all nights; fill the tally and the changes."""
+    checks = list[Check]()
     try:
         table = table_rows(task.output)
         if next(table, []) != [ID, *OWN_COLUMNS]:
@@ -95,7 +108,7 @@ def _check_again(task: TableTask, say: Callable[[object], str], *, with_beside: 
         n_nights, n_epochs = len(tally.nights), sum(row.n_epochs for row in tally.nights)
         finding = f"all {n_epochs:,} epochs of {n_nights:,} night{'s' * (n_nights != 1)} the same"
         checks.append(Check("decoded again", True, finding))
-    return checks + (_check_beside(task, tally, changes) if with_beside else [])
+    return checks
 
 
 def _nights(rows: Iterator[Cells]) -> Iterator[Night]:
@@ -126,12 +139,9 @@ def _difference(written: list[Cells], fresh: list[Cells]) -> str:
     return f"{len(different)} of {len(fresh)} epochs differ (the first is epoch {first + 1}: {text})"
 
 
-def _check_beside(task: TableTask, tally: Tally, changes: list[list[str]]) -> list[Check]:
+def _check_beside(texts: Mapping[Path, str]) -> list[Check]:
     """Compare the tables beside the output with those that `decode` would write now."""
-    checks = []
-    for path, text in beside_texts(task, tally, changes).items():
-        if not text and not path.exists():
-            continue
-        same = path.is_file() and read_file(path, "text") == text.encode()
-        checks.append(as_written(path.name, path, same=same))
-    return checks
+    return [
+        as_written(path.name, path, same=path.is_file() and read_file(path, "text") == text.encode())
+        for path, text in texts.items()
+    ]

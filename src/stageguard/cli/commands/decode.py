@@ -77,7 +77,8 @@ OTHER_FILES = frozenset(
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from stageguard.runner.decode_table import TableResult, TableTask
+    from stageguard.runner.decode_table import TableResult
+    from stageguard.runner.table_files import TableTask
 
 Svg = Annotated[bool, Option("--svg", help="Also draw each night as an SVG picture.")]
 Explain = Annotated[
@@ -138,10 +139,11 @@ def decode(
     is_one_file = output is not None and _is_file_name(output, files)
     is_named = output is not None and bool(output.suffix) and not is_one_file
     if output is not None and is_named and load("runner.decode_table:is_table_name")(output):
-        single = {"--strength tune": is_tuned, "--svg": svg}  # options for files of one night
+        # options for files of one night
+        single = {"--strength tune": is_tuned, "--svg": svg, "--format": given.format is not None}
         too_much = [option for option, is_given in single.items() if is_given]
         source = _table_to_decode(files, samples, given, profile, too_much)
-        make = load("runner.decode_table:TableTask")
+        make = load("runner.table_files:TableTask")
         chosen = tuple(only or ())
         task = make(source, output, loaded, options, overwrite=overwrite, explain=explain, only=chosen)
         with executor_on(scheduler) as executor:
@@ -333,7 +335,7 @@ def _table_to_decode(
         )
     given.check_one_file(2)
     if too_much:
-        what_to_do = "Leave it out, or name a folder." if too_much[0] == "--svg" else (
+        what_to_do = "Leave it out, or name a folder." if too_much[0] != "--strength tune" else (
             "Tune first, then decode with the tuned profile: "
             f"stageguard tune {files[0].name} --base {profile} --output tuned.toml"
         )  # fmt: skip

@@ -41,6 +41,9 @@ def verify(
             shown.add_row("ok" if check.ok else "DIFFERS", check.name, one_line(check.finding))
         out = console()
         out.print(shown)
+        if verification.unchecked:
+            fields = ", ".join(verification.unchecked)
+            out.print(f"Not checked, as nothing derives it: {one_line(fields)}")
         for note in verification.notes:
             out.print(f"Note: {one_line(note)}")
         out.print(f"{output.name}: {'verified' if verification.ok else 'NOT verified'}", style="bold")

@@ -39,7 +39,7 @@ from stageguard.formats.outputs import (
     check_recorded,
     is_output,
     output_paths,
-    read_sidecar,
+    read_whole_sidecar,
 )
 from stageguard.formats.shared_profile import recorded_profile
 from stageguard.formats.sniffing import Sniff, integers, is_number_list, is_text, read_head
@@ -317,9 +317,10 @@ def _recorded(path: Path, n_rows: int) -> tuple[Profile, datetime | None, Record
     sidecar = output_paths(path).sidecar
     if not is_output(path) or not sidecar.is_file():
         return None
-    record = read_sidecar(sidecar)
+    content = read_whole_sidecar(sidecar)
+    record = content["stageguard"]
     try:
-        check_recorded(path, record, n_rows)
+        check_recorded(path, content, n_rows)
         start = record["hypnogram"]["start"]
         profile = recorded_profile(sidecar, record["profile"])
         measured = record.get("measured")  # missing if the output was written by `save`
