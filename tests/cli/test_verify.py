@@ -191,7 +191,7 @@ def test_malformed_pins_are_said_to_be_edited(run, decoded):
     path = decoded / "night.hypnogram.json"
     edit(path, lambda own: own["options"].update(pins={"abc": "R"}))
     line = error_line(run("verify", path))
-    assert line.startswith("night.hypnogram.json: is incomplete or was edited (ValueError(")
+    assert line.startswith("night.hypnogram.json: is incomplete or was edited (invalid literal")
 
 
 @pytest.mark.parametrize(

@@ -189,7 +189,7 @@ def test_a_missing_record_is_counted(tmp_path, channels):
 @pytest.mark.parametrize(
     ("place", "text", "expected"),
     [
-        (0, b"1       ", "begins with b'1       ', expected an EDF header"),
+        (0, b"1       ", "begins with '1       ', expected an EDF header"),
         (0, b"\xffBIOSEMI", "is a BDF file (24 bit), expected EDF"),
         (184, b"1234    ", "its header says it is 1234 bytes long, expected 1536 for 5 signals"),
         (184, b"many    ", "gives 'many' as header length, expected a number"),

@@ -130,7 +130,7 @@ def test_predict_hands_the_decoder_how_stages_were_weighted(run, model, tmp_path
         assert run("predict", folder, path, "-o", tmp_path / expected).code == 0
         sidecar = json.loads((tmp_path / expected / "a.hypnogram.json").read_text())["stageguard"]
         assert sidecar["options"]["trained"] == expected
-        assert f"trained on {expected} stage frequencies" in " ".join(sidecar["assumptions"])
+        assert f"trained on {expected} stage frequencies" in " ".join(sidecar["options"]["staging"])
 
 
 def test_predict_takes_a_folder_another_profile_and_goes_on_after_a_failure(run, place, model, tmp_path):

@@ -132,15 +132,25 @@ def message_of(error: object) -> Message:
     return error if isinstance(error, Message) else Message(str(error))
 
 
+_SPACES = "\xa0\u2009\u202f"  # not printable by Python's rule, and harmless
+
+
+def visible(text: str) -> str:
+    """Return a text with escapes for line breaks and for characters that a terminal obeys or hides.
+
+    Names and contents of files may hold any characters; everything that is shown passes through here.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in _SPACES else ascii(c)[1:-1] for c in text)
+
+
 class StageGuardError(Exception):
     """Base of every error raised on purpose by this package."""
 
     def __str__(self) -> str:
-        """Return the message on one line, also if it names a file with a line break in its name."""
-        text = super().__str__()
-        if text.splitlines() in ([], [text]):
-            return text
-        return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+        """Return the message on one line, whatever characters a file's name in it has."""
+        return visible(super().__str__())
 
 
 class ProfileError(StageGuardError, ValueError):
@@ -189,6 +199,10 @@ class MissingExtraError(StageGuardError, ImportError):
 class StageGuardWarning(UserWarning):
     """Something legal that deserves a second look."""
 
+    def __str__(self) -> str:
+        """Return the message on one line."""
+        return visible(super().__str__())
+
 
 def did_you_mean(word: str, options: Iterable[str]) -> str:
     """Return ``" Did you mean 'N3'?"`` for the option nearest to a misspelt word, or ``""``.
@@ -205,6 +219,13 @@ def did_you_mean(word: str, options: Iterable[str]) -> str:
 def fault_text(error: Exception) -> str:
     """Return type and text of an error that is not this package's, on one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:120]}".removesuffix(": ")
+
+
+def record_fault(error: Exception) -> str:
+    """Return what is wrong with a record of this package that was cut or edited, in brackets."""
+    missing = isinstance(error, KeyError) and error.args
+    reason = f"it has no {error.args[0]!r:.60}" if missing else " ".join(str(error).split())[:120]
+    return f"is incomplete or was edited ({reason})."
 
 
 def error_message(error: object, file: str | os.PathLike[str] | None = None) -> Message:

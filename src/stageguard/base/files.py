@@ -89,7 +89,26 @@ def checked_file(path: Path, kind: str) -> Path:
         raise file_error(path, SAVE_FIRST)
     if facts.st_size > LIMITS[kind]:
         raise _too_large(path, kind, facts.st_size)
+    if facts.st_size == 0 and not _is_empty(path):
+        raise file_error(
+            path, "is made by the system while it is read, expected a saved file. Copy it first."
+        )
     return path
+
+
+def _is_empty(path: Path) -> bool:
+    """Whether a file of 0 bytes has none; those of /proc have some, or let their reader wait forever."""
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
+    try:
+        descriptor = os.open(path, flags)
+    except PermissionError:
+        return True  # said when it is opened
+    try:
+        return not os.read(descriptor, 1) or os.fstat(descriptor).st_size > 0  # another process writes it
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
 
 
 def special(path: Path) -> str | None:

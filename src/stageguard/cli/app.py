@@ -67,6 +67,8 @@ def run(words: Sequence[str]) -> int:
     """Run the command that the words name; return the exit code."""
     path = "stageguard"
     try:
+        if (wrong := next((word for word in words if "\0" in word), None)) is not None:
+            raise UsageError(f"{wrong!r} holds a zero character, which no path and no option has.")
         if not words or words[0] in HELP:
             print(page("stageguard COMMAND [OPTIONS] [ARGUMENTS]", ABOUT, _overview(), EXAMPLES, _width()))
             return 0 if words else 2

@@ -7,6 +7,8 @@ import re
 import sys
 from collections.abc import Sequence
 
+from stageguard.base.errors import visible
+
 PIPE_WIDTH = 110
 LONGEST_WORD = 40  # longest word that a column makes room for; longer ones, such as paths, are broken
 GAP = 3  # spaces between columns
@@ -22,7 +24,8 @@ class Text:
             if isinstance(piece, Text):
                 self.pieces += piece.pieces
             else:
-                self.pieces.append((piece, "") if isinstance(piece, str) else piece)
+                text, style = (piece, "") if isinstance(piece, str) else piece
+                self.pieces.append(("\n".join(map(visible, text.split("\n"))), style))
 
     def __str__(self) -> str:
         """Return the text without styles."""

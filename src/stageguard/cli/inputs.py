@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from stageguard.base.errors import FileFormatError, InputError, StageGuardError
+from stageguard.base.errors import FileFormatError, InputError, StageGuardError, record_fault
 from stageguard.base.files import file_error, real_path, special
 from stageguard.base.lazy import load
 from stageguard.base.records import dataclass
@@ -44,6 +44,7 @@ from stageguard.night.moments import Moment
 from stageguard.profile.profile import Profile
 from stageguard.runner.cohort_tables import COHORT_TABLE, FAILURES_TABLE, METHODS_TEXT
 from stageguard.runner.decode_one import DecodeOptions, reading_with
+from stageguard.runner.run import file_key
 
 OWN_SUFFIXES = (TSV_SUFFIX, JSON_SUFFIX, SVG_SUFFIX, CHANGES_SUFFIX, ".html", *POSTERIOR_SUFFIXES)
 MAGIC = re.compile(r"[*?\[]")
@@ -278,10 +279,11 @@ def read_samples(path: Path, kind: Kind) -> list[Input]:
     used = ("probabilities", "edf") if kind == "density" else FILE_COLUMNS  # scorings are not decoded
     nights = [_sample(path, number, row, columns, used) for number, row in numbered_rows(path, columns)]
     first: dict[str, str] = {}
-    for night in nights:  # on many systems, names that differ only in case are one file
-        other = first.setdefault(night.id.casefold(), night.id)
+    for night in nights:  # on many systems, such names are one file
+        other = first.setdefault(file_key(night.id), night.id)
         if other != night.id:
-            raise file_error(path, f"the ids {other!r} and {night.id!r} differ in case only. Rename one.")
+            how = "in case" if other.casefold() == night.id.casefold() else "in how accents are written"
+            raise file_error(path, f"the ids {other!r} and {night.id!r} differ {how} only. Rename one.")
     return nights
 
 
@@ -371,7 +373,7 @@ def _recorded_lights(path: Path) -> dict[str, Moment]:
         options = read_sidecar(sidecar)["options"]
         return {key: parse_moment(str(options[key])) for key in ("lights_off", "lights_on") if key in options}
     except (KeyError, TypeError, ValueError) as error:
-        raise file_error(sidecar, f"is incomplete or was edited ({error!r}).") from None
+        raise file_error(sidecar, record_fault(error)) from None
 
 
 def density_options(reading: Reading) -> DensityOptions:

@@ -18,6 +18,7 @@ from stageguard.base.errors import (
     RowNumber,
     error_message,
     message_of,
+    visible,
 )
 from stageguard.cli.console import Console, Table, Text
 from stageguard.runner.stopping import unstopped
@@ -66,14 +67,8 @@ def _option(argument: Argument) -> str:
 
 
 def one_line(text: object) -> str:
-    """Return a text on one line, without control characters, with options for a message's arguments."""
-    return " ".join("".join(c if c.isprintable() else " " for c in in_options(text)).split())
-
-
-def escaped(text: object) -> str:
-    """Return a text on one line; characters that are invisible or reverse the line become escapes."""
-    line = " ".join(str(text).split())
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+    """Return a text on one line, with options for a message's arguments and escapes as by `visible`."""
+    return visible(" ".join(in_options(text).split()))
 
 
 def count(number: int, noun: str) -> str:
@@ -108,6 +103,8 @@ def json_text(value: Any) -> str:
 
     value = _said(value)
     text = json_lines(plain(value), ensure_ascii=False)
+    if not text.replace("\n", "").isprintable():  # JSON escapes only some of what a terminal obeys
+        return json_lines(plain(value))
     try:
         text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
     except UnicodeEncodeError:

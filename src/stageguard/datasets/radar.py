@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -16,13 +17,13 @@ import numpy.typing as npt
 
 from stageguard.base import checks, schema
 from stageguard.base.errors import FileFormatError, InputError, did_you_mean
-from stageguard.base.extras import library
 from stageguard.base.files import checked_file, is_synthetic, read_text
 from stageguard.base.records import dataclass
 from stageguard.base.schema import parse_toml
 from stageguard.base.units import scale_to
 from stageguard.datasets import Entry
-from stageguard.datasets.samples import Array, broken, hdf5_samples, named, scaled, seen_through, spooled
+from stageguard.datasets.samples import Array, broken, hdf5_file, hdf5_samples, scaled, seen_through, spooled
+from stageguard.formats.hdf5 import MOST_BYTES, values_of
 from stageguard.formats.hypnogram import UNSCORED_WORDS
 from stageguard.formats.read import read_hypnogram
 from stageguard.formats.recordings.edf import read_edf_recording
@@ -60,6 +61,11 @@ class _NpzFile:
         """Return a scalar or a short array, or None if the file has none of this name."""
         if name not in self.names():
             return None
+        with self._archive() as archive, archive.open(f"{name}.npy") as file:
+            shape, _, dtype = _npy_header(self.path, file)
+            most = min(MOST_BYTES, archive.getinfo(f"{name}.npy").file_size)
+            if math.prod(shape) * dtype.itemsize > most:
+                raise broken(self.path, f"array {name!r} promises more than {most:,} bytes.")
         with np.load(checked_file(self.path, "a recording"), allow_pickle=False) as archive:
             return np.asarray(archive[name])
 
@@ -118,12 +124,12 @@ class _Hdf5File:
 
     def names(self) -> tuple[str, ...]:
         names: list[str] = []
-        with self._file() as file:
+        with hdf5_file(self.path) as file:
             file.visititems(lambda name, item: names.append(name) if hasattr(item, "shape") else None)
         return tuple(names)
 
     def shape(self, name: str) -> tuple[int, ...]:
-        with self._file() as file:
+        with hdf5_file(self.path) as file:
             return tuple(int(n) for n in file[name].shape)
 
     def row(self, name: str, column: int | None, part: str | None) -> Samples:
@@ -134,24 +140,21 @@ class _Hdf5File:
         return seen_through(partial(_numbers, part=part), row)
 
     def small(self, name: str) -> npt.NDArray[Any] | None:
-        with self._file() as file:
+        with hdf5_file(self.path) as file:
             if name in file.attrs:
                 return np.asarray(file.attrs[name])
             if name not in file:
                 return None
-            values = np.asarray(file[name][()])
+            values = values_of(self.path, file[name])
         is_text = values.dtype.kind == "O"
         return np.array([_decoded(v) for v in values.ravel()]).reshape(values.shape) if is_text else values
 
     def fact(self, name: str, fact: str) -> Any:
-        with self._file() as file:
+        with hdf5_file(self.path) as file:
             if name in file and fact in file[name].attrs:
                 return _decoded(file[name].attrs[fact])
         value = self.small(fact)
         return None if value is None else _decoded(value.item())
-
-    def _file(self) -> Any:
-        return library("h5py", f"reading {named(self.path)}").File(self.path, "r")
 
 
 def _decoded(value: Any) -> Any:

@@ -18,6 +18,7 @@ from stageguard.base.errors import FileFormatError, StageGuardError
 from stageguard.base.extras import library
 from stageguard.base.files import checked_file, open_file, open_text
 from stageguard.base.records import dataclass
+from stageguard.formats.hdf5 import opened_hdf5
 from stageguard.formats.recordings.raw import bounds
 from stageguard.night.recording import Samples
 
@@ -25,6 +26,7 @@ Array = npt.NDArray[Any]
 
 LONGEST_HEADER = 1 << 20  # characters of a CSV file's first line
 LARGEST_ROW_GROUP = 1 << 22  # rows of a Parquet file to decode at once
+MOST_SAMPLES = 1 << 30  # of a row that is read whole: a month at 400 Hz
 _BLOCK = 1 << 20  # rows
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 
@@ -56,8 +58,7 @@ def reading(path: Path) -> Iterator[None]:
 @contextmanager
 def hdf5_file(path: Path, what: str = "") -> Iterator[Any]:
     """Open an HDF5 file; ``what`` begins the error if the library is missing. Default: reading the file."""
-    h5py = library("h5py", what or f"reading {named(path)}")
-    with reading(path), h5py.File(checked_file(path, "a recording"), "r") as file:
+    with reading(path), opened_hdf5(path, what or f"reading {named(path)}") as file:
         yield file
 
 
@@ -169,8 +170,8 @@ def _mat5_row(path: Path, variable: str) -> Samples:
     name = _pick(path, variable, list(shapes))
     shape = tuple(int(n) for n in shapes[name])
     length = int(np.prod(shape))
-    if length < 1 or max(shape) != length:
-        raise broken(path, f"{name} has shape {shape}, expected one row of numbers.")
+    if length < 1 or max(shape) != length or length > MOST_SAMPLES:
+        raise broken(path, f"{name} has shape {shape}, expected one row of up to {MOST_SAMPLES:,} numbers.")
 
     def load() -> Iterator[Array]:
         with reading(path):

@@ -12,9 +12,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from stageguard.base.errors import FileFormatError, ProfileError, StageGuardWarning
+from stageguard.base.errors import FileFormatError, ProfileError, StageGuardWarning, record_fault
 from stageguard.base.files import (
-    checked_file,
     file_error,
     file_sha256,
     open_text,
@@ -36,14 +35,15 @@ from stageguard.formats.outputs import (
     NOT_AS_WRITTEN,
     TSV_SUFFIX,
     describe_profile,
+    is_as_written,
     output_paths,
-    read_sidecar,
+    read_whole_sidecar,
     sidecar_sha256,
 )
 from stageguard.formats.shared_profile import keep_profile, recorded_profile
 from stageguard.formats.tables.delimited import DELIMITERS, read_delimited, split_line
 from stageguard.formats.tables.row_times import cell_text
-from stageguard.formats.tools.parquet import pyarrow_modules
+from stageguard.formats.tools.parquet import open_parquet, pyarrow_modules, unpacked_texts
 from stageguard.guard.strength import steered_by
 from stageguard.profile.profile import Profile
 
@@ -96,11 +96,18 @@ def _write_sidecars(path: Path, found: Mapping[str, Path]) -> None:
     sidecar, nights = (path.with_name(f"{path.name}.{what}") for what in ("json", "nights.tsv"))
     if not sidecar.is_file() or not nights.is_file():
         return
-    record = read_sidecar(sidecar)
+    content = read_whole_sidecar(sidecar)
+    record = content["stageguard"]
     try:
         profile = recorded_profile(sidecar, record["profile"])
-        if record["table"]["sha256"] != file_sha256(path, "a recording"):
-            text = f"{path.name}: {NOT_AS_WRITTEN}, so it was edited."
+        beside = {each["file"]: each["sha256"] for each in record.get("beside", ())}
+        are_written = {
+            path: record["table"]["sha256"] == file_sha256(path, "a recording"),
+            nights: beside.get(nights.name) == file_sha256(nights, "text"),
+            sidecar: is_as_written(content),
+        }
+        for file in (file for file, is_written in are_written.items() if not is_written):
+            text = f"{file.name}: {NOT_AS_WRITTEN}, so it was edited. See: stageguard verify {path.name}"
             warnings.warn(StageGuardWarning(text), stacklevel=2)
         options = record["run"]["options"]
         acting = profile.for_cohort(options.get("cohort"))
@@ -115,7 +122,7 @@ def _write_sidecars(path: Path, found: Mapping[str, Path]) -> None:
                 "sha256": file_sha256(file, "a recording"),
                 "start": None,
             }
-            content = {
+            of_file = {
                 "layout": LAYOUT_VERSION,
                 "hypnogram": recorded,
                 "options": options,
@@ -124,14 +131,14 @@ def _write_sidecars(path: Path, found: Mapping[str, Path]) -> None:
                 "steered": sorted(steered_by(of_night[name]["step"], acting.prior_exponent, biases)),
                 "measured": {"estimates": _estimates(of_night[name], profile, options)},
             }
-            content["sha256"] = sidecar_sha256({"stageguard": content})
-            text = json.dumps({"stageguard": content})
+            of_file["sha256"] = sidecar_sha256({"stageguard": of_file})
+            text = json.dumps({"stageguard": of_file})
             write_text_atomic(output_paths(file).sidecar, text, overwrite=True)
         keep_profile(profile, next(iter(found.values())).parent)
     except FileFormatError:
         raise
     except (KeyError, TypeError, ValueError, ProfileError) as error:
-        raise file_error(sidecar, f"is incomplete or was edited ({error!r}).") from None
+        raise file_error(sidecar, record_fault(error)) from None
 
 
 def _estimates(row: Mapping[str, str], profile: Profile, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -187,10 +194,10 @@ def _text_rows(path: Path) -> Iterator[Cells]:
 
 def _parquet_rows(path: Path) -> Iterator[Cells]:
     _, parquet = pyarrow_modules(path, "reading")
-    with parquet.ParquetFile(checked_file(path, "a recording"), memory_map=True) as file:
+    with open_parquet(parquet, path, "a recording", memory_map=True) as file:
         yield list(file.schema_arrow.names)
         for batch in file.iter_batches(use_threads=False):
-            yield from _batch_rows(batch)
+            yield from _batch_rows(unpacked_texts(path, batch))
 
 
 def _batch_rows(batch: Any) -> Iterator[Cells]:

@@ -42,7 +42,7 @@ from stageguard.formats.tables.probabilities import (
     table_of,
 )
 from stageguard.formats.tables.row_times import cell_text, meaning_of
-from stageguard.formats.tools.parquet import pyarrow_modules
+from stageguard.formats.tools.parquet import open_parquet, pyarrow_modules, unpacked_texts
 from stageguard.night.hypnodensity import Hypnodensity
 
 ID = "id"
@@ -220,7 +220,7 @@ def _parquet_nights(path: Path, options: DensityOptions) -> Iterator[NightBlock]
         with parquet.ParquetFile(checked_path, memory_map=True) as file:
             header = tuple(file.schema_arrow.names)
         id_name = header[id_column(path, header)]
-        with parquet.ParquetFile(checked_path, memory_map=True, read_dictionary=[id_name]) as file:
+        with open_parquet(parquet, path, "a recording", memory_map=True) as file:
             yield from _batched_nights(path, arrow, file, header, id_name, options)
     except StageGuardError:
         raise
@@ -248,7 +248,8 @@ def _batched_nights(
     carried: tuple[str, list[npt.NDArray[Any]]] | None = None
     for batch in _batches(arrow, file, [id_name, *wanted]):
         names, starts = _runs(ids, batch.column(id_name), first_row)
-        columns = [batch.column(name).to_numpy(zero_copy_only=False) for name in wanted]
+        texts = unpacked_texts(path, batch.select(wanted))
+        columns = [column.to_numpy(zero_copy_only=False) for column in texts.columns]
         if carried is not None:
             name, before = carried
             if names[:1] == [name]:

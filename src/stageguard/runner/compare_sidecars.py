@@ -11,10 +11,11 @@ from stageguard.base.version import __version__
 NUMBER_TOLERANCE = 1e-6  # other processors may add numbers in another order
 MOST_SHOWN = 5
 HASH = "sha256"  # of the sidecar itself, checked on its own
-# Nothing derives who made an output with which programs; only the hash of the sidecar covers these fields.
+# Nothing derives with which programs an output was made, who reviewed it, and how a network staged the
+# recording; only the hash of the sidecar covers these fields.
 UNDERIVED = (
     *("provenance.stageguard", "provenance.numpy", "provenance.python", "provenance.core"),
-    *("run.stageguard", "options.reviewed_by", "options.review"),
+    *("run.stageguard", "options.reviewed_by", "options.review", "options.staging"),
 )
 MAY_BE_ABSENT = ("joint_score", "measured")  # `save` writes neither
 _ABSENT = object()

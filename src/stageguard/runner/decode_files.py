@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from stageguard.base.arrays import NAN
-from stageguard.base.errors import OVERWRITE, OutputExistsError
-from stageguard.base.files import file_error, read_file, remove_leftovers
+from stageguard.base.errors import OVERWRITE, FileFormatError, OutputExistsError
+from stageguard.base.files import file_error, load_json, read_file, remove_leftovers
 from stageguard.base.lazy import load
 from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
@@ -24,8 +24,11 @@ from stageguard.formats.outputs import (
     change_row,
     changes_text,
     describe_file,
+    is_as_written,
     output_paths,
     plain,
+    read_hypnogram_tsv,
+    read_sidecar,
     write_decoding,
 )
 from stageguard.guard.decoding import Decoding
@@ -45,18 +48,12 @@ from stageguard.measures.summary import (
 from stageguard.night.moments import Moment
 from stageguard.profile.profile import Profile
 from stageguard.runner.decode_one import DecodeOptions, decode_file, refuse_output, start_of
-from stageguard.runner.earlier_output import (
-    MALFORMED,
-    hashes_beside,
-    is_full,
-    is_torn,
-    may_complete,
-    whole_record,
-)
 
 if TYPE_CHECKING:
     from stageguard.guard.explain import Change
 
+# Exceptions that reading a record may raise when its values are not what `decode` wrote.
+MALFORMED = (KeyError, TypeError, AttributeError, ValueError, OverflowError)
 _MISSING = object()
 
 
@@ -203,8 +200,8 @@ def decode_task(task: DecodeTask, ready: Ready | None = None) -> DecodedNight:
             listed_options = replace(task.options, lights_off=task.lights_off)
             ready = Ready(*decode_file(task.path, task.profile, listed_options, start))
     decoding = ready.decoding
-    may_replace = record is not None or (is_there and may_complete(decoding, files))
-    if is_there and not may_replace and not task.overwrite and not is_torn(files):
+    may_replace = record is not None or (is_there and _may_complete(decoding, files))
+    if is_there and not may_replace and not task.overwrite and not _is_torn(files):
         raise file_error(
             files.sidecar, "was cut off or edited, and its table has other stages than this run gives. "
             + OVERWRITE + " to decode the night again."
@@ -216,7 +213,7 @@ def decode_task(task: DecodeTask, ready: Ready | None = None) -> DecodedNight:
         record = _recorded_before(task, files, options)
         if record is not None and not _lacks(task, files, record):
             return _night_of(record, files)
-        if task.overwrite or may_replace or not may_complete(decoding, files):
+        if task.overwrite or may_replace or not _may_complete(decoding, files):
             raise
         return _write(task, ready, options, record, may_replace=True)
 
@@ -224,7 +221,7 @@ def decode_task(task: DecodeTask, ready: Ready | None = None) -> DecodedNight:
 def _night_of(record: Mapping[str, Any], files: WrittenFiles) -> DecodedNight:
     """Return the night that a record describes."""
     strength, hypnogram, measured = record["strength"], record["hypnogram"], record["measured"]
-    known, beside = hashes_beside(record), {"svg": files.svg, "changes": files.changes}
+    known, beside = _hashes_beside(record), {"svg": files.svg, "changes": files.changes}
     written = {kind: path for kind, path in beside.items() if path is not None and path.name in known}
     return DecodedNight(
         facts=NightFacts(
@@ -267,11 +264,11 @@ def _write(
     changes_table = None if changes is None else changes_text(changes)
     if may_replace and not task.overwrite:
         files = output_paths(task.output)
-        known = hashes_beside(record or {})
+        known = _hashes_beside(record or {})
         for path, text in ((files.svg, svg), (files.changes, changes_table)):
             if path is None or text is None or path.name in known:
                 continue
-            if is_full(path) and read_file(path, "text") != text.encode():
+            if _is_full(path) and read_file(path, "text") != text.encode():
                 raise OutputExistsError(f"{path} exists already. " + OVERWRITE + " to replace it.")
     written = write_decoding(
         decoding,
@@ -300,7 +297,7 @@ def _recorded_before(
     An output of any other run is an error that says what differs; half an output, and one whose record was
     damaged or edited, count as none.
     """
-    record = None if task.overwrite or is_torn(files) else whole_record(files)
+    record = None if task.overwrite or _is_torn(files) else _whole_record(files)
     if record is None:
         return None
     try:
@@ -318,7 +315,7 @@ def _recorded_before(
 
 def _lacks(task: DecodeTask, files: WrittenFiles, record: Mapping[str, Any]) -> bool:
     """Whether a file wanted beside an output is missing, or has changed since it was written."""
-    hashes = hashes_beside(record)
+    hashes = _hashes_beside(record)
     wanted = ((files.svg, task.draw is not None), (files.changes, task.explain))
     return any(
         not path.is_file() or hashes.get(path.name) != describe_file(path)["sha256"]
@@ -352,3 +349,47 @@ def _difference(
     if source is None or describe_file(task.path)["sha256"] != source["sha256"]:
         return f"{task.path.name} has changed since"
     return ""
+
+
+def _is_full(path: Path) -> bool:
+    """Whether a file is there and not empty."""
+    return path.is_file() and path.stat().st_size > 0
+
+
+def _is_torn(files: WrittenFiles) -> bool:
+    """Whether an output is missing or only half there, as after a power cut."""
+    return not all(_is_full(path) for path in (files.tsv, files.sidecar))
+
+
+def _whole_record(files: WrittenFiles) -> dict[str, Any] | None:
+    """Return the record in a sidecar, or None if it was damaged or edited after it was written."""
+    try:
+        content = load_json(files.sidecar)
+        if isinstance(content, dict) and "stageguard" in content and not is_as_written(content):
+            return None
+    except (FileFormatError, RecursionError, *MALFORMED):
+        return None
+    return read_sidecar(files.sidecar)  # refuses a file of somebody else, and the layout of another version
+
+
+def _may_complete(decoding: Decoding, files: WrittenFiles) -> bool:
+    """Whether a torn or damaged output may be replaced: a table, if any, has the stages of this decoding."""
+    try:
+        if not _is_full(files.tsv):
+            if _is_full(files.sidecar):
+                read_sidecar(files.sidecar)
+            return True
+        table = read_hypnogram_tsv(files.tsv)
+        names = np.array((*decoding.hypnogram.scheme.names, "?"))
+        labels = decoding.hypnogram.labels
+        return np.array_equal(table.labels, labels) and table.stages == tuple(names[labels].tolist())
+    except (FileFormatError, OSError):
+        return False
+
+
+def _hashes_beside(record: Mapping[str, Any]) -> dict[str, str]:
+    """Return names and hashes of the files written beside an output, as far as they are recorded."""
+    try:
+        return {str(file["file"]): str(file["sha256"]) for file in record.get("beside", ())}
+    except MALFORMED:
+        return {}

@@ -11,6 +11,7 @@ from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from unicodedata import normalize
 
 from stageguard.base.errors import (
     Argument,
@@ -205,17 +206,23 @@ class _Like(Generic[TaskType, Value]):
         return _lost(self._task(difference))
 
 
+def file_key(name: str) -> str:
+    """Return a key that names share which are one file on some systems: by case, or by how é is written."""
+    return normalize("NFC", normalize("NFC", name).casefold())
+
+
 def claim_outputs(tasks: Sequence[TaskType], output_of: Callable[[TaskType], Path]) -> dict[int, str]:
     """Return an error, by number, for each task whose output an earlier task has claimed.
 
-    Names that differ only in case count as the same: on many systems they are one file.
+    Names that differ only in case, or in how they write accents, count as the same: on many systems they
+    are one file.
     """
     owners: dict[str, str] = {}
     problems: dict[int, str] = {}
     for number, task in enumerate(tasks):
         if task.error is not None:
             continue
-        owner = owners.setdefault(str(output_of(task).absolute()).casefold(), task.file)
+        owner = owners.setdefault(file_key(str(output_of(task).absolute())), task.file)
         if owner is not task.file:
             problems[number] = (
                 f"{Path(task.file).name}: has the same output as {owner}. Write it into another folder, or "

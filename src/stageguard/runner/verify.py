@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import json
 import os
 import warnings
 from collections.abc import Iterator, Sequence
@@ -16,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stageguard.base.errors import ProfileError, StageGuardError, StageGuardWarning
-from stageguard.base.files import file_error, file_sha256, read_file, special
+from stageguard.base.errors import ProfileError, StageGuardError, StageGuardWarning, record_fault
+from stageguard.base.files import file_error, file_sha256, parse_json, read_file, special
 from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
 from stageguard.formats.companions import parse_moment
@@ -43,9 +42,8 @@ from stageguard.measures.statistics import StatisticsOptions
 from stageguard.measures.summary import measures_of
 from stageguard.profile.profile import Profile, profiles
 from stageguard.runner.compare_sidecars import Comparison, compare_sidecars
-from stageguard.runner.decode_files import DecodeTask
+from stageguard.runner.decode_files import MALFORMED, DecodeTask
 from stageguard.runner.decode_one import DecodeOptions, decode_file
-from stageguard.runner.earlier_output import MALFORMED
 
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding
@@ -163,7 +161,7 @@ def errors_of_record(sidecar: Path) -> Iterator[None]:
             raise
         raise file_error(sidecar, "records a file name that is too long, so it was edited.") from None
     except MALFORMED as error:
-        raise file_error(sidecar, f"is incomplete or was edited ({error!r:.120}).") from None
+        raise file_error(sidecar, record_fault(error)) from None
 
 
 def as_written(name: str, path: Path, *, same: bool) -> Check:
@@ -259,7 +257,7 @@ def _written_again(
         measured=measures.to_dict(),
         shares_profile="definition" not in record["profile"],
     )
-    return decoding, json.loads(texts[files.sidecar])
+    return decoding, parse_json(texts[files.sidecar])
 
 
 def moved_fields(path: Path, sidecar: Path, recorded: dict[str, Any] | None) -> tuple[str, ...]:

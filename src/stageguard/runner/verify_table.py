@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 
-from stageguard.base.errors import StageGuardError
+from stageguard.base.errors import StageGuardError, fault_text
 from stageguard.base.files import file_error, file_sha256, load_json, read_cell, read_file
 from stageguard.base.version import __version__
 from stageguard.formats.cohort_output import part_bytes
@@ -103,7 +103,10 @@ def _check_again(
     except StageGuardError as error:
         return [*checks, Check("decoded again", False, f"failed: {error}")]
     except (csv.Error, UnicodeDecodeError, OSError, ValueError) as error:  # pyarrow's are the last two
-        return [*checks, Check("decoded again", False, f"{task.output.name} cannot be read ({error!r:.120})")]
+        return [
+            *checks,
+            Check("decoded again", False, f"{task.output.name} cannot be read ({fault_text(error)})"),
+        ]
     if not checks:
         n_nights, n_epochs = len(tally.nights), sum(row.n_epochs for row in tally.nights)
         finding = f"all {n_epochs:,} epochs of {n_nights:,} night{'s' * (n_nights != 1)} the same"

@@ -13,7 +13,7 @@ from stageguard.cli.console import Console, Text
 from stageguard.cli.options import AsJson, parse_dataset_options, text_option
 from stageguard.cli.parser import Argument, Exit, Option
 from stageguard.cli.progress import Bar, size_words
-from stageguard.cli.terminal import console, count, escaped, print_heading, print_json, table
+from stageguard.cli.terminal import console, count, one_line, print_heading, print_json, table
 from stageguard.datasets import Dataset, RemoteFile, dataset, dataset_names
 from stageguard.datasets.local_copy import Check, Got, list_remote
 from stageguard.datasets.local_copy import check as check_copy
@@ -83,12 +83,12 @@ def show(name: Name, as_json: AsJson = False) -> None:
     shown = table("", "", headed=False)
     for label, text in lines(named).items():
         if text:
-            shown.add_row(label, escaped(text))
+            shown.add_row(label, one_line(text))
     out.print(shown)
     if named.options:
         print_heading(out, "Options of its reader (--option KEY=VALUE)")
         for key, text in named.options.items():
-            out.print(escaped(f"{key}: {text}"), indent=2)
+            out.print(one_line(f"{key}: {text}"), indent=2)
 
 
 def check(
@@ -206,7 +206,7 @@ def _steps(*, quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
             print(f"\r\x1b[2K{text}", end="", file=sys.stderr, flush=True)
 
     try:
-        yield lambda name, number, total: show(f"{number + 1} of {total}: {escaped(name)[:80]}")
+        yield lambda name, number, total: show(f"{number + 1} of {total}: {one_line(name)[:80]}")
     finally:
         show("")
 
@@ -228,7 +228,7 @@ class Transfers:
         if not self._is_watched:
             return
         if self._bar is None:
-            text = f"{self._n_done + 1} of {self._n_files}  {escaped(file.path)[-50:]}"
+            text = f"{self._n_done + 1} of {self._n_files}  {one_line(file.path)[-50:]}"
             self._bar = Bar(text, size_words)
         self._bar.update(completed=have, total=total)
 
@@ -237,7 +237,7 @@ class Transfers:
         self._n_done += 1
         self._clear()
         if not self._is_watched and not self._quiet:
-            text = f"{self._n_done} of {self._n_files}: {escaped(got.file.path)} ({got.state})"
+            text = f"{self._n_done} of {self._n_files}: {one_line(got.file.path)} ({got.state})"
             print(text, file=sys.stderr)
 
     def __exit__(self, *_: object) -> None:
@@ -331,7 +331,7 @@ def _print_rows(
     """Print the first rows of a table, and how many more there are."""
     shown = table(*columns, right=right)
     for row in rows[:MOST_ROWS]:
-        shown.add_row(*map(escaped, row))
+        shown.add_row(*map(one_line, row))
     out.print(shown)
     if len(rows) > MOST_ROWS:
         out.print(f"... and {len(rows) - MOST_ROWS:,} more: --json lists all.")

@@ -13,7 +13,7 @@ import numpy as np
 
 from stageguard.base.arrays import NAN
 from stageguard.base.errors import InputError, Message
-from stageguard.base.files import write_text_atomic
+from stageguard.base.files import read_text, write_text_atomic
 from stageguard.base.lazy import load
 from stageguard.cli.console import Console
 from stageguard.cli.inputs import Inputs, decode_options, find_densities, options_of
@@ -238,7 +238,7 @@ def _write_methods(
     path = folder / METHODS_TEXT
     if not tally.effects:
         return [], []
-    if path.exists() and CITATION not in path.read_text("utf-8", errors="replace"):
+    if path.exists() and CITATION not in read_text(path, "text", errors="replace"):
         return [], [f"{path} is no text of decode's, so it was left as it is"]
     used = profile.at_strength(options.strength).for_cohort(options.cohort)
     is_shifted = bool(used.calibration.biases)  # then the table's index is of the shifted stages

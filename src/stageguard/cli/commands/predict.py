@@ -251,9 +251,8 @@ def stage_and_write(
         source_path=densities,  # recorded in the sidecar, so that verify finds it
         source_text=table_text(Outgoing(None, staged.density)),
         overwrite=overwrite,
-        options=options.to_dict(),
+        options=options.to_dict() | {"staging": list(staged.notes)},
         quality=beta,
-        notes=staged.notes,
         joint_score=asdict(summary.joint),
         measured=summary.measures.to_dict(),
     )

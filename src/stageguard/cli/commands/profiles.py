@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from stageguard.cli.console import Console, Text
 from stageguard.cli.options import AsJson
 from stageguard.cli.parser import Argument
-from stageguard.cli.terminal import console, count, escaped, print_heading, print_json, table
+from stageguard.cli.terminal import console, count, one_line, print_heading, print_json, table
 from stageguard.profile.profile import FOLDER, Profile
 from stageguard.profile.profile import profiles as names
 
@@ -69,7 +69,7 @@ def show(name: Name, as_json: AsJson = False) -> None:
     print_heading(out, "Rules")
     shown = table("rule", "value")
     for rule, value in _rules(profile).items():
-        shown.add_row(rule, escaped(value))
+        shown.add_row(rule, one_line(value))
     out.print(shown)
     _print_transitions(profile, out)
     if profile.bands:
@@ -77,7 +77,7 @@ def show(name: Name, as_json: AsJson = False) -> None:
     if profile.joint is not None:
         print_heading(out, f"Joint score of {len(profile.joint.indicators)} indicators")
         source = f": {profile.joint.source}" if profile.joint.source else ""
-        out.print(escaped(f"most expert nights are under {profile.joint.threshold:.2f}{source}"))
+        out.print(one_line(f"most expert nights are under {profile.joint.threshold:.2f}{source}"))
     if profile.provenance:
         print_heading(out, "Provenance")
         _print_nested(profile.provenance, out, 0)
@@ -111,17 +111,17 @@ def _headline(profile: Profile) -> dict[str, Any]:
 
 
 def _print_words(profile: Profile, out: Console) -> None:
-    out.print(Text((escaped(profile.name), "bold"), f"  sha256 {profile.sha256[:12]}"))
+    out.print(Text((one_line(profile.name), "bold"), f"  sha256 {profile.sha256[:12]}"))
     for line in (profile.summary, f"For: {profile.intended_for}" if profile.intended_for else ""):
         if line:
-            out.print(escaped(line))
+            out.print(one_line(line))
     if not profile.not_for:
         return
     print_heading(out, "Whom it is not for")
     shown = table("--cohort", "decode", "why")
     for caution in profile.not_for:
         action = "refuses" if caution.action == "refuse" else "warns"
-        shown.add_row(escaped(caution.cohort), action, escaped(caution.reason))
+        shown.add_row(one_line(caution.cohort), action, one_line(caution.reason))
     out.print(shown)
 
 
@@ -165,7 +165,7 @@ def _strength(profile: Profile) -> str:
 
 
 def _print_transitions(profile: Profile, out: Console) -> None:
-    names = tuple(escaped(name) for name in profile.scheme.names)
+    names = tuple(one_line(name) for name in profile.scheme.names)
     print_heading(out, f"Transition probabilities per epoch of {profile.epoch_seconds:g} s")
     shown = table("from \\ to", *names, right=names)
     for name, row in zip(names, profile.transitions, strict=True):
@@ -185,12 +185,12 @@ def _probability(value: float) -> str:
 def _print_bands(profile: Profile, out: Console) -> None:
     sources = {band.source for band in profile.bands.values()}
     one_source = len(sources) == 1 and all(sources)
-    print_heading(out, "Expert ranges" + (f": {escaped(sources.pop())}" if one_source else ""))
+    print_heading(out, "Expert ranges" + (f": {one_line(sources.pop())}" if one_source else ""))
     columns = ("indicator", "low", "high", "unit") + (() if one_source else ("source",))
     shown = table(*columns, right=("low", "high"))
     for name, band in profile.bands.items():
         row = (name, f"{band.low:.4g}", f"{band.high:.4g}", band.unit, band.source)
-        shown.add_row(*map(escaped, row[: len(columns)]))
+        shown.add_row(*map(one_line, row[: len(columns)]))
     out.print(shown)
 
 
@@ -198,21 +198,21 @@ def _print_nested(mapping: Any, out: Console, depth: int) -> None:
     """Print one entry per line; nested entries are indented."""
     for key, value in mapping.items():
         if hasattr(value, "items"):
-            out.print(f"{escaped(key)}:", indent=2 * depth)
+            out.print(f"{one_line(key)}:", indent=2 * depth)
             _print_nested(value, out, depth + 1)
         elif key == "rows" and "columns" in mapping:
             out.print(_rows_table(mapping["columns"], value), indent=2 * depth)
         else:
             text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-            out.print(escaped(f"{key}: {text}"), indent=2 * depth)
+            out.print(one_line(f"{key}: {text}"), indent=2 * depth)
 
 
 def _rows_table(columns: Any, rows: Any) -> Any:
     """Return a table from a profile's provenance, such as the candidates of a fit."""
-    names = [escaped(column) for column in columns]
+    names = [one_line(column) for column in columns]
     shown = table(*names, right=tuple(names[1:]))
     for row in rows:
-        shown.add_row(*(escaped(f"{cell:.4g}" if isinstance(cell, float) else cell) for cell in row))
+        shown.add_row(*(one_line(f"{cell:.4g}" if isinstance(cell, float) else cell) for cell in row))
     return shown
 
 

@@ -153,7 +153,9 @@ def _check_kind(path: Path, fixed: bytes) -> None:
     if fixed.startswith(BDF_MAGIC):
         raise file_error(path, "is a BDF file (24 bit), expected EDF. Export it as EDF or EDF+.")
     if not fixed.startswith(MAGIC):
-        raise file_error(path, f"begins with {fixed[:8]!r}, expected an EDF header (the version 0).")
+        raise file_error(
+            path, f"begins with {fixed[:8].decode('latin-1')!r}, expected an EDF header (the version 0)."
+        )
     if len(fixed) < FIXED_BYTES:
         raise file_error(path, f"ends after {len(fixed)} bytes of its header. Was it copied completely?")
 

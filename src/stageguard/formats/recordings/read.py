@@ -210,7 +210,7 @@ def _reader(path: Path) -> Callable[[Path], RawRecording]:
         head = file.read(8)
     kind = "wfdb" if path.suffix.lower() == ".hea" else "edf"
     if kind == "edf" and not head.startswith((b"0       ", b"\xffBIOSEMI")):
-        content = "is empty (0 bytes)" if not head else f"begins with {head!r}"
+        content = "is empty (0 bytes)" if not head else f"begins with {head.decode('latin-1')!r}"
         raise file_error(path, f"{content}, expected EDF or EDF+, or the header (.hea) of a WFDB record.")
     reader: Callable[[Path], RawRecording] = load(RECORDING_READERS[kind])
     return reader

@@ -19,8 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base.errors import FileFormatError, StageGuardError
-from stageguard.base.extras import library
-from stageguard.base.files import checked_file, file_error, open_file, read_file
+from stageguard.base.files import file_error, open_file, read_file
 from stageguard.formats.density import MOST_EPOCHS, check_usual, listed
 from stageguard.formats.file_format import (
     ANNOTATIONS,
@@ -32,6 +31,7 @@ from stageguard.formats.file_format import (
     FileFormat,
     always_final,
 )
+from stageguard.formats.hdf5 import opened_hdf5, values_of
 from stageguard.formats.hypnogram import NUMBERINGS, HypnogramOptions, RawHypnogram, numbered_stages
 from stageguard.formats.outgoing import Content, Outgoing, stage_words
 from stageguard.formats.sniffing import begins_with, first_row, has_columns
@@ -82,14 +82,13 @@ def _labels(path: Path) -> npt.NDArray[Any]:
     with open_file(path, "a recording") as file:
         head = file.read(1024)
     if head.startswith(b"MATLAB 7.3"):
-        h5py = library("h5py", f"reading {path.name}", extra="formats")
-        with h5py.File(checked_file(path, "a recording"), "r") as file:
+        with opened_hdf5(path, f"reading {path.name}", extra="formats") as file:
             if "labels" not in file:
                 names = listed(list(file)) or "nothing"
                 raise file_error(path, f"holds {names}, expected a variable 'labels' of AccuSleep.")
             if file["labels"].size > MOST_EPOCHS:
                 raise file_error(path, f"'labels' has {file['labels'].size:,} values. Is it damaged?")
-            return np.asarray(file["labels"][()])
+            return values_of(path, file["labels"])
     return _read_matrix(path, "labels")
 
 

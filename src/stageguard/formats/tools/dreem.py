@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from stageguard.base.errors import Argument, StageGuardError
-from stageguard.base.extras import library
-from stageguard.base.files import checked_file, file_error
+from stageguard.base.files import file_error
 from stageguard.formats.density import MOST_EPOCHS, listed
 from stageguard.formats.file_format import EPOCH_LENGTH, PROBABILITIES, SCORER, STAGES_ALONE, FileFormat
+from stageguard.formats.hdf5 import opened_hdf5, values_of
 from stageguard.formats.hypnogram import (
     NUMBERINGS,
     HypnogramOptions,
@@ -40,14 +40,13 @@ def read_json(path: Path, options: HypnogramOptions) -> RawHypnogram:
 
 def read_h5(path: Path, options: HypnogramOptions) -> RawHypnogram:
     """Read the array `hypnogram` of a night."""
-    h5py = library("h5py", f"reading {path.name}", extra="formats")
     try:
-        with h5py.File(checked_file(path, "a recording"), "r") as file:
+        with opened_hdf5(path, f"reading {path.name}", extra="formats") as file:
             if "hypnogram" not in file:
                 raise file_error(path, f"holds {listed(list(file))}, expected an array named hypnogram.")
             if not 0 < file["hypnogram"].size <= MOST_EPOCHS:
                 raise file_error(path, f"its hypnogram has {file['hypnogram'].size:,} values.")
-            values = np.ravel(np.asarray(file["hypnogram"][()], dtype=np.float64))
+            values = np.ravel(np.asarray(values_of(path, file["hypnogram"]), dtype=np.float64))
             start = _start(file.attrs.get("start_time"))
     except (StageGuardError, MemoryError):
         raise

@@ -185,8 +185,8 @@ def _parsed(path: Path, data: bytes, first_seconds: float) -> Iterator[Event]:
         if times is None or not mark or (texts and not texts.endswith(b"\x14")):
             raise file_error(
                 path,
-                f"has an annotation that begins with {part[:24]!r}, expected a time such as +30.5 and text "
-                "between its marks. It is damaged.",
+                f"an annotation begins with {part[:24].decode('latin-1')!r}, expected a time such as "
+                "+30.5 and text between its marks. It is damaged.",
             )
         seconds = float(times[2]) if times[2] and times[2] != b"." else None
         for text in texts.split(b"\x14"):

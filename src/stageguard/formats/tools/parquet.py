@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stageguard.base.errors import Argument, InputError, Message, MissingExtraError, StageGuardError
-from stageguard.base.extras import to_install
+from stageguard.base.extras import library, to_install
 from stageguard.base.files import checked_file, file_error, read_file
 from stageguard.formats.density import DensityOptions, RawDensity, listed
 from stageguard.formats.file_format import ANNOTATIONS, FileFormat
@@ -26,12 +26,14 @@ from stageguard.formats.tools.text import from_table
 from stageguard.night.stages import canonical_name
 
 MOST_BYTES = 2**30  # of all columns, unpacked
+MOST_TEXT_BYTES = 2**27  # of texts in the rows that are read at once, unpacked
 COHORT_HEAD = ("id", *OWN_HEAD)
 
 
 def read_parquet(path: Path, options: DensityOptions) -> RawDensity:
     """Read the probabilities of a Parquet file whose columns are named after stages."""
-    with _opened(path) as table:
+    with _opened(path) as file:
+        table = read_bounded(path, file)
         columns, index = arrow_columns(table, path)
         is_own = _is_own(table.column_names)
         raw = density_of_columns(path, columns, options, index, fills_lead=not is_own)
@@ -41,7 +43,8 @@ def read_parquet(path: Path, options: DensityOptions) -> RawDensity:
 
 def read_parquet_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogram:
     """Read the stages of a Parquet file with a column of stages."""
-    with _opened(path) as table:
+    with _opened(path) as file:
+        table = read_bounded(path, file)
         _, index = arrow_columns(table, path)
         named = zip(table.column_names, table.columns, strict=True)
         columns = [(name, values.to_pylist()) for name, values in named if name != NAMELESS[-1]]
@@ -53,8 +56,8 @@ def read_parquet_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogra
 
 def has_final_stages(path: Path) -> bool:
     """Whether a file has stages, and no probabilities except those that this package wrote beside them."""
-    with _opened(path) as table:
-        header = [name.casefold() for name in table.column_names]
+    with _opened(path) as file:
+        header = [name.casefold() for name in file.schema_arrow.names]
     is_density = sum(canonical_name(name) is not None for name in header) > 1
     return stage_column(header) is not None and (_is_own(header) or not is_density)
 
@@ -104,19 +107,67 @@ def write_cohort(nights: Sequence[Outgoing], path: Path) -> Content:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    """Yield the table in a file; errors of pyarrow for a damaged file become one line."""
+    """Yield a file whose texts are not unpacked; errors of pyarrow for a damaged file become one line."""
     arrow, parquet = pyarrow_modules(path, "reading")
     if b"PAR1PAR1" in read_file(path, "an array"):
         raise file_error(path, "is two Parquet files, one behind the other. Are two files joined in it?")
     try:
-        with parquet.ParquetFile(checked_file(path, "an array")) as file:
+        with open_parquet(parquet, path, "an array") as file:
             _refuse_large(path, file.metadata)
-            yield file.read()
+            yield file
     except StageGuardError:
         raise
     except (arrow.ArrowException, OSError, ValueError, MemoryError) as error:
         reason = " ".join(str(error).split())[:120] or type(error).__name__
         raise file_error(path, f"is damaged or cut short ({reason}). Save it again.") from None
+
+
+def open_parquet(parquet: Any, path: Path, kind: str, **options: Any) -> Any:
+    """Open a file so that a text is held once, however often it is repeated: see `unpacked_texts`."""
+    with parquet.ParquetFile(checked_file(path, kind)) as file:
+        texts = [field.name for field in file.schema_arrow if str(field.type) in ("string", "large_string")]
+    return parquet.ParquetFile(checked_file(path, kind), read_dictionary=texts, **options)
+
+
+def read_bounded(path: Path, file: Any) -> Any:
+    """Return the table in a file; columns that cannot hold a cell of text or a number are empty."""
+    arrow, _ = pyarrow_modules(path, "reading")
+    schema = file.schema_arrow
+    plain = [
+        field.name for field in schema if not arrow.types.is_nested(field.type) and not _is_binary(field)
+    ]
+    table = file.read(columns=plain) if plain else arrow.table({})
+    held = iter(unpacked_texts(path, table).columns)
+    nothing = arrow.nulls(file.metadata.num_rows)
+    columns = [next(held) if field.name in plain else nothing for field in schema]
+    names = arrow.schema([arrow.field(f.name, c.type) for f, c in zip(schema, columns, strict=True)])
+    return arrow.Table.from_arrays(columns, schema=names.with_metadata(schema.metadata))
+
+
+def _is_binary(field: Any) -> bool:
+    return "binary" in str(field.type)
+
+
+def unpacked_texts(path: Path, table: Any) -> Any:
+    """Return a table, or a batch of one, with a text in each row; refuse texts that would fill the memory."""
+    arrow = library("pyarrow", f"reading {path.name}", "formats")
+    compute = library("pyarrow.compute", f"reading {path.name}", "formats")
+    columns, texts, n_bytes = [*table.columns], list[str](), 0
+    for number, (name, column) in enumerate(zip(table.schema.names, table.columns, strict=True)):
+        if not arrow.types.is_dictionary(column.type) or "string" not in str(column.type.value_type):
+            continue
+        texts.append(name)
+        for chunk in getattr(column, "chunks", [column]):
+            lengths = compute.binary_length(chunk.dictionary).take(chunk.indices)
+            n_bytes += compute.sum(lengths).as_py() or 0
+        if n_bytes > MOST_TEXT_BYTES:
+            raise file_error(
+                path,
+                f"its columns of text ({listed(texts, 3)}) would take {n_bytes / 1e6:,.0f} MB unpacked, "
+                f"expected at most {MOST_TEXT_BYTES / 1e6:,.0f} MB. Leave out those without stage or time.",
+            )
+        columns[number] = column.cast(arrow.large_string())
+    return type(table).from_arrays(columns, names=table.schema.names)
 
 
 def pyarrow_modules(path: Path, doing: str) -> tuple[Any, Any]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from stageguard.base.arrays import Floats, Indices
 from stageguard.base.checks import MISSING_WORDS
-from stageguard.base.errors import Argument, FileFormatError, ProfileError
+from stageguard.base.errors import Argument, FileFormatError, ProfileError, record_fault
 from stageguard.base.files import file_error, read_file
 from stageguard.formats.annotations import COARSE, LONGEST_GUESS, annotated, staged_rows
 from stageguard.formats.density import listed
@@ -333,7 +333,7 @@ def _recorded(path: Path, n_rows: int) -> tuple[Profile, datetime | None, Record
     except FileFormatError:
         raise
     except (KeyError, TypeError, ValueError, ProfileError) as error:
-        raise file_error(sidecar, f"is incomplete or was edited ({error!r}).") from None
+        raise file_error(sidecar, record_fault(error)) from None
 
 
 def unread_columns(table: TextTable, read: Collection[str]) -> list[str]:

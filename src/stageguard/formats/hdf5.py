@@ -1,0 +1,84 @@
+"""Open HDF5 files, also MAT-files of version 7.3, that hold all of their data themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.base.extras import library
+from stageguard.base.files import checked_file, file_error
+
+MOST_OBJECTS = 1_000_000  # groups and datasets in a file
+MOST_BYTES = 2**30  # of a dataset that is read whole
+MOST_TEXTS = 10_000  # texts of any length in a dataset; many may share one long text in the file
+
+
+@contextmanager
+def opened_hdf5(path: Path, what: str, extra: str | None = "recordings") -> Iterator[Any]:
+    """Open an HDF5 file; refuse links, and data that lie in other files, wherever they are in it.
+
+    `what` begins the error if the library is missing, and `extra` installs it.
+    """
+    h5py = library("h5py", what, extra)
+    facts = checked_file(path, "a recording").stat()
+    foreign = _foreign_part(path, facts.st_mtime_ns, facts.st_size)
+    if foreign is not None:
+        raise file_error(path, foreign, " Save a copy that holds its data itself.")
+    with h5py.File(checked_file(path, "a recording"), "r") as file:
+        yield file
+
+
+@lru_cache(maxsize=64)  # samples are read slice by slice, each time from a file that is opened anew
+def _foreign_part(path: Path, *_: int) -> str | None:
+    """Return what in a file leads elsewhere, or None."""
+    h5py = library("h5py", f"reading {path.name}")
+    n_links = 0
+
+    def of_link(name: bytes, link: Any) -> str | None:
+        nonlocal n_links
+        n_links += 1
+        if n_links > MOST_OBJECTS:
+            return f"holds more than {MOST_OBJECTS:,} objects, expected far fewer."
+        if link.type != h5py.h5l.TYPE_HARD:
+            return f"its {_named(name)} is a link to another place or file, expected data."
+        return None
+
+    def of_item(name: str, item: Any) -> str | None:
+        if isinstance(item, h5py.Dataset) and (item.is_virtual or item.external):
+            return f"the data of its {_named(name)} lie in other files, expected them in this one."
+        return None
+
+    with h5py.File(checked_file(path, "a recording"), "r") as file:
+        problem: str | None = file.id.links.visit(of_link, info=True) or file.visititems(of_item)
+        return problem
+
+
+def _named(name: str | bytes) -> str:
+    return repr((name.decode("utf-8", "replace") if isinstance(name, bytes) else name)[:60])
+
+
+def values_of(path: Path, dataset: Any) -> npt.NDArray[Any]:
+    """Return all values of a dataset; refuse one that would fill the memory."""
+    n_bytes = dataset.size * dataset.dtype.itemsize
+    is_text = dataset.dtype.kind == "O"
+    if n_bytes > MOST_BYTES or (is_text and dataset.size > MOST_TEXTS):
+        raise file_error(
+            path,
+            f"{_named(dataset.name)} holds {dataset.size:,} values of {dataset.dtype.itemsize:,} bytes, "
+            f"expected at most {MOST_BYTES:,} bytes and {MOST_TEXTS:,} texts.",
+        )
+    if not is_text or dataset.ndim == 0:
+        return np.asarray(dataset[()])
+    texts = np.empty(dataset.shape, dtype=object)
+    for place in np.ndindex(dataset.shape):  # one by one, since all may be the same long text
+        texts[place] = dataset[place]
+        n_bytes += len(texts[place]) if hasattr(texts[place], "__len__") else 0
+        if n_bytes > MOST_BYTES:
+            raise file_error(path, f"{_named(dataset.name)} holds more than {MOST_BYTES:,} bytes of text.")
+    return texts

@@ -1,0 +1,179 @@
+"""Names and contents that a terminal would obey, files that never end, and names that are one file."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import unicodedata
+import warnings
+from pathlib import Path
+
+import pytest
+
+import stageguard as sg
+from cli_runner import Runner, error_line, write_night
+from stageguard.base.errors import StageGuardWarning, visible
+
+OBEYED = "\x1b]0;x\x07\x9b31m\u202e"
+PROFILE = ("-p", "human-psg-5")
+
+
+@pytest.fixture
+def run(capsys):
+    return Runner(capsys)
+
+
+def assert_harmless(ran):
+    shown = (ran.out + ran.err).replace("\n", "")
+    assert not set(OBEYED[:1] + "\x07\x9b\u202e") & set(shown)
+    assert "\\x1b" in shown or "\\u001b" in shown or not shown
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="such names are POSIX")
+def test_the_name_of_a_file_is_never_obeyed(run, tmp_path):
+    night = write_night(tmp_path / f"a{OBEYED}b.csv", hours=1)
+    output = tmp_path / f"a{OBEYED}b.hypnogram.tsv"
+    for words in (
+        ("decode", night, *PROFILE),
+        ("decode", night, *PROFILE, "--json"),
+        ("decode", night, *PROFILE, "--overwrite", "--cohort", OBEYED),
+        ("verify", output),
+        ("stats", output),
+        ("check", output),
+        ("report", output, "-o", tmp_path / f"{OBEYED}.html"),
+        ("convert", night, "--to", "npz"),
+        ("posterior", night, *PROFILE),
+        ("profiles", "show", OBEYED),
+        ("quality", night),
+        ("data", "check", "shhs", tmp_path / OBEYED),
+        (OBEYED,),
+    ):
+        assert_harmless(run(*words))
+
+
+def test_cells_headers_and_ids_are_never_obeyed(run, tmp_path):
+    rows = write_night(tmp_path / "n.csv", hours=1).read_text().split()
+    (tmp_path / "more.csv").write_text(
+        "\n".join([f"{rows[0]},c{OBEYED}", *(f"{row},q{OBEYED}" for row in rows[1:])]) + "\n"
+    )
+    (tmp_path / "cell.csv").write_text("\n".join([*rows[:3], f"0,0,0,0,{OBEYED}"]) + "\n")
+    (tmp_path / "stage.csv").write_text(f"onset,stage\n0,W\n30,{OBEYED}\n")
+    table = [f"id,{rows[0]}", *(f"n{OBEYED},{row}" for row in rows[1:]), f"b{OBEYED},x,0,0,0,1"]
+    (tmp_path / "all.csv").write_text("\n".join(table) + "\n")
+    for words in (
+        ("decode", tmp_path / "more.csv", *PROFILE),
+        ("decode", tmp_path / "cell.csv", *PROFILE),
+        ("check", tmp_path / "stage.csv", *PROFILE),
+        ("decode", tmp_path / "all.csv", *PROFILE, "-o", tmp_path / "out.csv"),
+        ("stats", tmp_path / "all.csv", *PROFILE),
+    ):
+        assert_harmless(run(*words))
+
+
+def test_errors_and_warnings_in_python_are_printable(tmp_path):
+    (tmp_path / "a.csv").write_text(f"W,N{OBEYED}\n1,0\n")
+    with pytest.raises(sg.StageGuardError) as error:
+        sg.read_density(tmp_path / "a.csv")
+    assert str(error.value).isprintable()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warnings.warn(StageGuardWarning(f"{OBEYED}\n"), stacklevel=1)
+    assert str(caught[0].message) == visible(f"{OBEYED}\n") == "\\x1b]0;x\\x07\\x9b31m\\u202e\\n"
+
+
+def kernel_file() -> str:
+    """A regular file of 0 bytes that has some: reading /proc/kmsg would never end, or take from the log."""
+    for path in ("/proc/self/status", "/proc/version"):
+        if Path(path).is_file() and not Path(path).stat().st_size:
+            return path
+    pytest.skip("this system has no /proc")
+
+
+def test_files_that_the_system_makes_as_they_are_read_are_refused(run, tmp_path):
+    path, night = kernel_file(), write_night(tmp_path / "n.csv", hours=1)
+    for words in (
+        ("decode", path, *PROFILE),
+        ("check", path, *PROFILE),
+        ("decode", night, "-p", path),
+        ("decode", night, *PROFILE, "--quality", path),
+        ("decode", "--list", path, *PROFILE, "-o", tmp_path / "out"),
+    ):
+        assert "is made by the system" in error_line(run(*words))
+
+
+@pytest.mark.skipif(not os.access("/proc/kmsg", os.R_OK), reason="only root reads the log of the system")
+def test_a_file_that_never_ends_does_not_hang():
+    code = "from stageguard.cli import main; main(['decode', '/proc/kmsg', '-p', 'human-psg-5'])"
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert ran.returncode == 1
+    assert ran.stderr.count("\n") == 1
+
+
+def test_an_empty_file_is_said_to_be_empty(run, tmp_path):
+    (tmp_path / "n.csv").touch()
+    assert "is empty (0 bytes)" in error_line(run("decode", tmp_path / "n.csv", *PROFILE))
+
+
+@pytest.mark.parametrize("call", [sg.read_density, sg.read_hypnogram, sg.Profile.load])
+@pytest.mark.parametrize("path", ["a\0b.csv", Path("a\0b.toml"), "a\0/b", "\0"])
+def test_a_path_with_a_zero_character_is_one_line(call, path):
+    with pytest.raises((sg.StageGuardError, FileNotFoundError)) as error:
+        call(path)
+    assert "\n" not in str(error.value)
+
+
+def test_names_that_differ_in_how_an_accent_is_written_share_no_output(run, tmp_path):
+    nights = [tmp_path / unicodedata.normalize(form, "é.csv") for form in ("NFC", "NFD")]
+    for night in nights:
+        write_night(night, hours=1)
+    if len({path.stat().st_ino for path in nights}) == 1:
+        pytest.skip("they are one file on this system")
+    ran = run("decode", *nights, *PROFILE, "-o", tmp_path / "out")
+    assert ran.code == 1
+    assert "has the same output as" in " ".join(ran.err.split())
+    (tmp_path / "list.tsv").write_text(
+        "id\tprobabilities\n" + "".join(f"{night.stem}\t{nights[0]}\n" for night in nights)
+    )
+    line = error_line(run("decode", "--list", tmp_path / "list.tsv", *PROFILE, "-o", tmp_path / "listed"))
+    assert "differ in how accents are written only" in line
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("decode", "a\0b.csv", *PROFILE),
+        ("decode", "{night}", "-p", "a\0b.toml"),
+        ("decode", "{night}", *PROFILE, "-o", "a\0b"),
+        ("decode", "{night}", *PROFILE, "-o", "a\0b.csv"),
+        ("decode", "{night}", *PROFILE, "--quality", "a\0b.csv"),
+        ("decode", "--list", "a\0b.tsv", *PROFILE),
+        ("verify", "a\0b.hypnogram.tsv"),
+        ("verify", "a\0b.csv"),
+        ("check", "a\0b.csv", *PROFILE),
+        ("stats", "a\0b", *PROFILE),
+        ("compare", "a\0b.txt", "{night}"),
+        ("report", "a\0b.csv", *PROFILE),
+        ("convert", "a\0b.csv", "--to", "npz"),
+        ("convert", "{night}", "--to", "npz", "-o", "a\0b.npz"),
+        ("combine", "a\0b.csv", "{night}", "-o", "c\0d.csv"),
+        ("consensus", "a\0b.csv", "{night}", "-o", "c\0d.csv"),
+        ("posterior", "a\0b.csv", *PROFILE),
+        ("intervals", "a\0b.csv", *PROFILE),
+        ("quality", "a\0b.edf"),
+        ("fit", "a\0b", "--expert", "a\0b", "--base", "human-psg-5", "-o", "f.toml"),
+        ("data", "check", "shhs", "a\0b"),
+        ("simulate", "--output", "a\0b"),
+        ("review", "a\0b.csv", *PROFILE),
+    ],
+    ids=" ".join,
+)
+def test_a_zero_character_in_an_option_is_one_line(run, tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    night = write_night(tmp_path / "n.csv", hours=1)
+    ran = run(*(word.format(night=night) for word in words))
+    assert ran.code in (1, 2), ran.out
+    assert ran.err.count("\n") == 1
+    assert "unexpected" not in ran.err
