@@ -12,7 +12,10 @@ The rules, all of them:
   counted separately and share one night's weight.
 * A bout is complete when a scored epoch of another stage stands on either side. The others were cut by the
   recording, an artefact or a gap, and their length is unknown; shares and mean lengths leave them out.
-* Figures per night need at least two scored hours. Percentiles are plain ones over nights, without bootstrap.
+* Figures per night are those of its sleep period (`stageguard.night.period`), from the first to the last
+  lasting sleep, so that hours awake around it do not count; of mice, which sleep around the clock, of the
+  recording. They need at least two scored hours in it. Transitions and bouts are counted on all that was
+  scored. Percentiles are plain ones over nights, without bootstrap.
 * A minimum bout of m epochs is *supported* when at most 10 % of the complete bouts are shorter than m for
   every scorer, laboratory and cohort with at least 30 complete bouts of that stage.
 * A rare pair is *supported* when the probability it would be given (0.001 per epoch) is what experts show,
@@ -22,8 +25,8 @@ The rules, all of them:
   to sum to one). Its target FI is the lower median of the sources' mean FI: of two the lower, of three the
   middle one. Its band for an indicator reaches from the lowest 5th to the highest 95th percentile of its
   sources.
-* The clock is what experts score at each time since sleep onset, the first epoch of sleep: the share of a
-  stage among the scored epochs of that time, smoothed by a Gaussian of ten minutes, every cohort with equal
+* The clock is what experts score at each time since sleep onset, where the sleep period begins: the share of
+  a stage among the scored epochs of that time, smoothed by a Gaussian of ten minutes, every cohort with equal
   weight, every night of a cohort too. A curve is the log of that share against the stage's share of all
   time, cut off at -4 and 2 nats.
 * The joint score of a night is the root mean square of its standardised indicators, those with a band and
@@ -49,6 +52,7 @@ import numpy as np
 from cohorts import COHORTS, UNSCORED, Scoring, data_folder, main_sleep, read_all, read_sleep_edf
 from tables import markdown
 
+from stageguard.night.period import period_of
 from stageguard.night.quantities import indicators_of
 
 HERE = Path(__file__).parent
@@ -216,7 +220,7 @@ def share_of(pairs: np.ndarray, names: Sequence[str], chosen: Iterable[tuple[str
 def nightly(scorings: Sequence[Scoring], scheme: str, epoch_seconds: float) -> dict[str, np.ndarray]:
     """Each indicator over all nights that are long enough."""
     rows = [
-        night_figures(in_scheme(scoring, scheme), scheme, epoch_seconds, mouse=scoring.cohort == "mouse")
+        night_figures(in_period(scoring, scheme), scheme, epoch_seconds, mouse=scoring.cohort == "mouse")
         for scoring in scorings
         if is_long_enough(scoring, epoch_seconds)
     ]
@@ -225,7 +229,20 @@ def nightly(scorings: Sequence[Scoring], scheme: str, epoch_seconds: float) -> d
 
 def is_long_enough(scoring: Scoring, epoch_seconds: float) -> bool:
     """Whether figures of this night count."""
-    return (scoring.labels != UNSCORED).sum() * epoch_seconds >= MINIMUM_HOURS_PER_NIGHT * 3600
+    scored = slice(*period_in(scoring))
+    return (scoring.labels[scored] != UNSCORED).sum() * epoch_seconds >= MINIMUM_HOURS_PER_NIGHT * 3600
+
+
+def period_in(scoring: Scoring) -> tuple[int, int]:
+    """First epoch of the sleep period and the epoch after it; the whole recording of a mouse."""
+    if scoring.cohort == "mouse":
+        return 0, len(scoring.labels)
+    return period_of(scoring.labels, 0, COHORTS[scoring.cohort].epoch_seconds)
+
+
+def in_period(scoring: Scoring, scheme: str) -> np.ndarray:
+    """Labels of the sleep period as indices into the stages of a scheme."""
+    return in_scheme(scoring, scheme)[slice(*period_in(scoring))]
 
 
 def count(scorings: Sequence[Scoring], scheme: str, epoch_seconds: float) -> dict:
@@ -501,7 +518,7 @@ def clock_curves(cohorts: Sequence[Sequence[Scoring]], scheme: str) -> dict[str,
     for own in cohorts:
         n_nights = sum(scoring.weight for scoring in own)
         for scoring in own:
-            labels = since_onset(in_scheme(scoring, scheme))[:n_epochs]
+            labels = since_onset(scoring, scheme)[:n_epochs]
             scored = np.flatnonzero(labels != UNSCORED)
             seen[scored, labels[scored]] += scoring.weight / n_nights
     width = 2 * CLOCK_SMOOTHING_MINUTES
@@ -514,16 +531,16 @@ def clock_curves(cohorts: Sequence[Sequence[Scoring]], scheme: str) -> dict[str,
     return {name: np.round(nats[::step, stage], 3).tolist() for stage, name in enumerate(names)}
 
 
-def since_onset(labels: np.ndarray) -> np.ndarray:
-    """The night from its first epoch of sleep on; empty where nobody sleeps."""
-    asleep = np.flatnonzero(labels > 0)
-    return labels[asleep[0] :] if len(asleep) else labels[:0]
+def since_onset(scoring: Scoring, scheme: str) -> np.ndarray:
+    """The night from the beginning of its sleep period on; empty where nobody sleeps."""
+    first, stop = period_in(scoring)
+    return in_scheme(scoring, scheme)[first:] if first < stop else scoring.labels[:0]
 
 
 def early_rem_percent(scorings: Sequence[Scoring], scheme: str) -> float:
     """Percent of nights with REM whose first REM comes within a quarter of an hour of sleep onset."""
     rem = len(SCHEMES[scheme][0]) - 1
-    nights = [since_onset(in_scheme(scoring, scheme)) for scoring in scorings]
+    nights = [since_onset(scoring, scheme) for scoring in scorings]
     first = [np.argmax(night == rem) / 2 for night in nights if (night == rem).any()]
     return 100 * np.mean(np.array(first) < EARLY_MINUTES)
 
@@ -534,7 +551,7 @@ def rem_after_wake(scorings: Sequence[Scoring], scheme: str, minutes: float) -> 
     for scoring in scorings:
         if scoring.cohort == "mouse":
             continue
-        labels = since_onset(in_scheme(scoring, scheme))
+        labels = since_onset(scoring, scheme)
         asleep = np.flatnonzero(labels > 0)
         for i in np.flatnonzero(np.diff(asleep) > 2 * minutes):
             again = labels[asleep[i + 1] : asleep[i + 1] + round(2 * EARLY_MINUTES)]

@@ -159,7 +159,7 @@ def early_rem_night(n_rem: int, certainty: float) -> sg.Decoding:
     rows = np.array([[0.98 if s == letter else 0.01 for s in STAGES] for letter in text])
     rows[38 : 38 + n_rem] = [(certainty if s == "R" else (1 - certainty) / 2) for s in STAGES]
     profile = sg.Profile.load("human-psg-3")
-    return nights.decode(rows, profile.replace(clock=profile.to_dict()["clock"] | {"bout_nats": 1000.0}))
+    return nights.decode(rows, profile)
 
 
 def test_much_early_rem_that_was_removed_calls_for_a_look():

@@ -21,6 +21,7 @@ from stageguard.fitting.learning_curve import CurvePoint, LearningCurve
 from stageguard.fitting.material import read_material
 from stageguard.fitting.scoring import Score, Scores
 from stageguard.guard.decoding import many_changes_advice
+from stageguard.night.period import period_of
 
 BASE = "human-psg-3"
 
@@ -386,6 +387,12 @@ def test_a_base_without_a_clock_has_no_candidate_with_one():
     assert not any(row.candidate.clock for row in fit_report(cohort(2), base=base).rows)
 
 
+def in_period(density):
+    """The probabilities of the sleep period of a stager's own choice."""
+    own = density.probabilities.argmax(axis=1).astype(np.int8)
+    return density.probabilities[slice(*period_of(own, 0, density.epoch_seconds))]
+
+
 def test_match_keeps_half_of_the_differences_between_people(flickering):
     from stageguard.fitting.candidates import Recipe
 
@@ -393,7 +400,7 @@ def test_match_keeps_half_of_the_differences_between_people(flickering):
     material = read_material(flickering.densities, flickering.hypnograms, base, groups=flickering.groups)
     recipe = Recipe(base, 30.0)
     learned = recipe.learn(material)
-    labels = [density.probabilities.argmax(axis=1) for density in flickering.densities]
+    labels = [in_period(density).argmax(axis=1) for density in flickering.densities]
     indices = [np.mean(own[1:] != own[:-1]) for own in labels]
     for exponent in (0.5, 0.0, 1.0):
         profile = recipe.profile(Candidate("match", exponent=exponent), learned)
@@ -416,7 +423,7 @@ def test_few_subjects_take_biases_only_for_a_gain_of_a_tenth_of_kappa(factor, us
 def test_a_fitted_profile_knows_its_stager(report, flickering):
     fingerprint = report.profile.fingerprint
     assert fingerprint.n_nights == len(flickering.densities)
-    tops = [density.probabilities.max(axis=1).mean() for density in flickering.densities]
+    tops = [in_period(density).max(axis=1).mean() for density in flickering.densities]
     assert fingerprint.sharpness == pytest.approx((min(tops), np.median(tops), max(tops)), rel=1e-3)
     few = fit_report(cohort(2, hours=2), stager="Mine 1")
     assert (few.profile.fingerprint, few.profile.stager) == (None, "Mine 1")

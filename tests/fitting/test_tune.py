@@ -18,7 +18,8 @@ RULE = {"rule": "target", "fi_target": 0.1}
 
 
 def base(**changes):
-    return profile_of().replace(strength=RULE, **changes)
+    # an animal's, so that whole recordings are measured; tests/guard/test_period.py is about people's
+    return profile_of(species="mouse").replace(strength=RULE, **changes)
 
 
 def flickering(share, n_epochs=400, seed=0):

@@ -179,36 +179,16 @@ def test_both_implementations_find_the_same_trials():
 def test_both_implementations_read_and_set_the_same_clock(seed):
     rng = np.random.default_rng([17, seed])
     n_stages, n_epochs = int(rng.integers(2, 9)), int(rng.integers(1, 200))
-    path, own = (np.repeat(rng.integers(-1, n_stages, n_epochs), 3)[:n_epochs].astype(np.int8) for _ in "ab")
+    path = np.repeat(rng.integers(-1, n_stages, n_epochs), 3)[:n_epochs].astype(np.int8)
     start, stop = int(rng.integers(n_epochs)), n_epochs - int(seed % 3 == 0)
     wake, restart_epochs = int(rng.integers(n_stages)), float(rng.choice([2.5, 3.0, 6.0, np.inf]))
     onsets = kernels.active.sleep_onsets(path, wake, restart_epochs, start, stop)
     assert onsets == reference.sleep_onsets(path, wake, restart_epochs, start, stop)
-    rows, bout_nats = np.exp(rng.normal(size=(30, n_stages))), float(rng.choice([0.5, 4.0, np.inf]))
+    rows = np.exp(rng.normal(size=(30, n_stages)))
     onsets = onsets or (n_epochs // 2,)
-    arguments = (rows, wake, bout_nats, onsets, own, min(start, onsets[0]), n_epochs)
+    arguments = (rows, wake, onsets, min(start, onsets[0]), n_epochs)
     ours, theirs = kernels.active.clock_factors(*arguments), reference.clock_factors(*arguments)
     assert ours.tobytes() == theirs.tobytes()
-
-
-@pytest.mark.parametrize("n_stages", [2, 3, 4, 5])
-def test_both_implementations_decode_with_the_clock_that_a_path_sets(n_stages):
-    rng = np.random.default_rng([19, n_stages])
-    stay, change, minimum = rules_of(rng, n_stages, 2, (0.4,))
-    pieces = [probabilities_of(rng, n, n_stages) for n in (90, 1, 60, 33, 90, 75)]
-    pieces[2][5] = np.nan
-    rules = (np.zeros(1, dtype=np.int32), np.ones((1, n_stages)), stay, change, minimum, True)
-    rows = np.exp(rng.normal(size=(40, n_stages)) * 2)
-    clock = {"clock": (rows, 0, 4.0, 3.0), "most_passes": 3}
-    ours = kernels.active.check_and_decode(pieces, *rules, 2, **clock)
-    theirs = reference.check_and_decode(pieces, *rules, 1, **clock)
-    assert ours[0].tolist() == theirs[0].tolist()
-    known = [slice(0, 91), slice(151, None)]  # no path of the piece with a row that is none
-    assert all(ours[1][here].tolist() == theirs[1][here].tolist() for here in known)
-    for one, other in zip(ours[2], theirs[2], strict=True):
-        assert one[2] == pytest.approx(other[2], abs=1e-9)
-        assert (*one[:2], *one[3:]) == (*other[:2], *other[3:])
-    assert max(one[6] for one in ours[2]) > 1
 
 
 @pytest.mark.parametrize("longest", [1, 3])

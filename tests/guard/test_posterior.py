@@ -15,6 +15,7 @@ from stageguard.base.errors import PinError, StageGuardError
 from stageguard.guard import kernels
 from stageguard.guard.kernels import reference as reference_module
 from stageguard.guard.solver import solver_for
+from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.synthetic.night import simulate_night
 
 
@@ -225,8 +226,10 @@ def test_pins_against_certain_evidence_lose_no_precision(kind, seed):
 
 
 def test_a_band_profile_is_summed_at_the_strength_decode_chooses(backend):
-    night = simulate_night("human-psg-5", hours=1, seed=2).density
+    whole = simulate_night("human-psg-5", hours=1, seed=2).density
     profile = sg.Profile.load("human-psg-5")
+    asleep = slice(*decode(whole, profile).period)  # nothing else, so that there is nothing to cut
+    night = Hypnodensity(whole.probabilities[asleep], whole.scheme, whole.epoch_seconds)
     chosen = decode(night, profile, trained="balanced").strength
     assert chosen.step == "lowered"
     found = sg.posterior(night, profile, trained="balanced")

@@ -26,7 +26,9 @@ def mapping_of(n_stages, rng, **changes):
     matrix = rng.dirichlet(np.ones(n_stages), size=n_stages) * 0.1 + np.eye(n_stages) * 0.9
     rows = {a: dict(zip(names, map(float, row), strict=True)) for a, row in zip(names, matrix, strict=True)}
     scheme = {2: "ws2", 3: "wnr3", 5: "aasm5"}[n_stages]
-    base = {"name": "strength", "scheme": scheme, "epoch_seconds": 30.0, "transitions": rows}
+    # an animal's, whose rules measure the whole recording; tests/guard/test_period.py is about people's
+    base = {"name": "strength", "species": "mouse", "scheme": scheme, "epoch_seconds": 30.0}
+    base["transitions"] = rows
     return base | {"stay": "self", "ends": "censored"} | changes
 
 
@@ -383,7 +385,8 @@ def test_str_names_the_step_and_the_numbers(backend):
 
 
 def test_match_with_the_stagers_median_keeps_half_of_what_tells_a_night_from_it():
-    profile = sg.Profile.from_dict(plain(strength={"rule": "match", "fi_target": 0.1, "stager_fi": 0.4}))
+    rule = {"rule": "match", "fi_target": 0.1, "stager_fi": 0.4}
+    profile = sg.Profile.from_dict(plain(species="mouse", strength=rule))
     for seed in range(4):
         rows = random_probabilities(np.random.default_rng(seed), 200, 3)
         labels = rows.argmax(axis=1)

@@ -65,9 +65,8 @@ def weak_night(**changes):
 
 
 def under_the_full_clock(night):
-    """The night by a profile whose clock has weight 1 and spares no bout."""
+    """The night by a profile whose clock has weight 1."""
     clock = night.profile.to_dict()["clock"] | {"weight": 1.0}
-    clock.pop("bout_nats", None)
     return night.profile.replace(clock=clock)
 
 
@@ -82,11 +81,11 @@ def test_rem_that_hardly_shows_is_where_three_minutes_of_it_are_expected():
     assert found.rem_latency_minutes == (reached - 5 - onset) / 2
 
 
-def test_long_early_rem_stays_in_the_night_and_not_in_its_estimate():
-    rows = probabilities((W, 10), (N, 20), (R, 20), (N, 120), (R, 40), sure=0.9)
-    clock = CLOCK | {"bout_nats": 20.0, "weight": 0.75}
+def test_well_supported_early_rem_stays_in_the_night_and_not_in_its_estimate():
+    rows = probabilities((W, 10), (N, 20), (R, 10), (N, 130), (R, 40), sure=0.94)
+    clock = CLOCK | {"weight": 0.75}
     night = decode(rows, profile_of(transition_weight=0.0, clock=clock))
-    assert (night.hypnogram.labels[30:50] == R).all()
+    assert (night.hypnogram.labels[30:40] == R).all()
     found = estimates(night)
     assert found.rem_latency_estimator == "first lasting REM bout under the full clock"
     assert found.rem_latency_minutes == 80.0
@@ -98,8 +97,8 @@ def test_long_early_rem_stays_in_the_night_and_not_in_its_estimate():
 
 @pytest.mark.parametrize("convention", ["aasm", "yasa"])
 def test_only_early_rem_that_the_night_keeps_and_the_estimate_lacks_is_passed_over(convention):
-    rows = probabilities((W, 40), (N, 20), (R, 20), (N, 120), (R, 40), sure=0.9)
-    profile = profile_of(transition_weight=0.0, clock=CLOCK | {"bout_nats": 20.0, "weight": 0.75})
+    rows = probabilities((W, 40), (N, 20), (R, 10), (N, 130), (R, 40), sure=0.94)
+    profile = profile_of(transition_weight=0.0, clock=CLOCK | {"weight": 0.75})
 
     def kept(rows, profile):
         return estimates(decode(rows, profile), convention=convention).early_rem_kept_minutes
@@ -107,8 +106,8 @@ def test_only_early_rem_that_the_night_keeps_and_the_estimate_lacks_is_passed_ov
     assert kept(rows, profile) == 10.0
     early = profile.replace(estimators={"rem_latency_minutes": "bout"})
     assert math.isnan(kept(rows, early))  # the estimate has it
-    assert math.isnan(kept(np.delete(rows, slice(60, 80), axis=0), profile))  # there is none
-    late = probabilities((W, 40), (N, 31), (R, 20), (N, 120), (R, 40), sure=0.9)
+    assert math.isnan(kept(np.delete(rows, slice(60, 70), axis=0), profile))  # there is none
+    late = probabilities((W, 40), (N, 31), (R, 10), (N, 120), (R, 40), sure=0.94)
     assert math.isnan(kept(late, profile))
 
 

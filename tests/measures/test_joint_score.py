@@ -11,6 +11,7 @@ import pytest
 import stageguard as sg
 from small import profile_of
 from stageguard.night.hypnogram import UNSCORED
+from stageguard.night.period import period_of
 from stageguard.night.quantities import indicators_of
 from stageguard.night.stages import AASM5, WNR3
 
@@ -23,7 +24,7 @@ INDICATORS = {
     "mean_bout_minutes_R": {"centre": 2.0, "scale": 0.6},
 }
 JOINT = {"threshold": 1.5, "indicators": INDICATORS}
-PROFILE = profile_of(joint=JOINT, tvr_pairs=[["W", "R"]])
+PROFILE = profile_of(species="mouse", joint=JOINT, tvr_pairs=[["W", "R"]])
 CYCLE = ((W, 6), (N, 70), (R, 20), (W, 1), (N, 60), (W, 2), (R, 15), (N, 30), (W, 4))
 
 
@@ -67,8 +68,12 @@ def test_the_score_is_the_root_mean_square_of_standardised_indicators():
 def test_a_shipped_profile_scores_made_up_nights_as_plain_numpy_does(seed):
     profile = sg.Profile.load("human-psg-5")
     labels = sg.simulate_night("human-psg-5", seed=seed).expert.labels
+    asleep = labels[slice(*period_of(labels, 0, 30.0))]
     expected = score_by_hand(
-        labels, AASM5.names, profile.to_dict()["joint"]["indicators"], set(profile.tvr_pairs)
+        asleep,
+        AASM5.names,
+        profile.to_dict()["joint"]["indicators"],
+        set(profile.tvr_pairs),
     )
     assert sg.validity(sg.Hypnogram(labels, AASM5, 30.0), profile).joint.value == pytest.approx(expected)
 
@@ -123,11 +128,11 @@ def test_the_verdict_is_one_sentence_with_the_score_and_the_threshold():
     joint = {"threshold": 1.46, "indicators": {"fragmentation_index": {"centre": 0.0, "scale": 1.0}}}
     flat = night((N, 400), (W, 200))
     score = -math.log(1 / 599 + 0.001)
-    failed = sg.validity(flat, profile_of(joint=joint))
+    failed = sg.validity(flat, profile_of(species="mouse", joint=joint))
     compared = f"{score:.2f} (they stay under 1.46)"
     assert failed.verdict == f"is unlike 9 of 10 expert nights: {compared}"
     near = {"fragmentation_index": {"centre": -score, "scale": 1.0}}
-    passed = sg.validity(flat, profile_of(joint=joint | {"indicators": near}))
+    passed = sg.validity(flat, profile_of(species="mouse", joint=joint | {"indicators": near}))
     assert passed.verdict == "is like 9 of 10 expert nights: 0.00 (they stay under 1.46)"
 
 

@@ -14,6 +14,7 @@ from nights import decode as decode_quietly
 from stageguard.measures.bouts import bout_pair_counts, bouts_of, pair_counts
 from stageguard.measures.estimates import estimates_of, estimates_of_all
 from stageguard.measures.joint_scores import joint_of_all, joint_scores_of_all
+from stageguard.measures.period import period_for
 from stageguard.measures.rare_events import early_rem_removed, early_rem_removed_of_all
 from stageguard.measures.statistics import StatisticsOptions, rem_latencies
 from stageguard.measures.summary import joint_scores, summary_of
@@ -32,7 +33,7 @@ def test_pairs_of_bouts_are_those_of_the_epochs(labels):
 @given(st.lists(st.integers(-1, 2), min_size=1, max_size=12))
 def test_flips_are_those_counted_epoch_by_epoch(labels):
     night = sg.Hypnogram(np.array(labels, dtype=np.int8), "wnr3", 30.0)
-    found = sg.validity(night, "human-psg-3").indicators["flips_per_hour"]
+    found = sg.validity(night, "kdd2026-cardiorespiratory").indicators["flips_per_hour"]
     triples = [t for t in zip(labels, labels[1:], labels[2:], strict=False) if min(t) >= 0]
     hours = sum(label >= 0 for label in labels) / 120
     if not triples:
@@ -109,6 +110,9 @@ def test_joint_scores_of_many_nights_are_those_of_each(made, name, seconds):
         labels = np.repeat([stage for stage, _ in runs], [n for _, n in runs]).astype(np.int8)
         labels[labels >= profile.scheme.n_stages] = 0
         nights.append((labels, [len(labels) // 2] if is_cut and len(labels) > 1 else []))
-    found = joint_of_all([labels for labels, _ in nights], profile, seconds, [cuts for _, cuts in nights])
-    alone = [joint_of(labels, profile, seconds, cuts).value for labels, cuts in nights]
+    periods = [period_for(sg.Hypnogram(labels, profile.scheme, seconds), profile) for labels, _ in nights]
+    labels, cuts = zip(*nights, strict=True)
+    found = joint_of_all(labels, profile, seconds, periods, cuts)
+    each = zip(labels, periods, cuts, strict=True)
+    alone = [joint_of(one, profile, seconds, period, cut).value for one, period, cut in each]
     assert found.tolist() == pytest.approx(alone, rel=1e-12, nan_ok=True)

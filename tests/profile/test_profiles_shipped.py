@@ -321,7 +321,7 @@ def test_people_whose_rem_is_scored_have_rems_clock(name: str, results: dict) ->
         assert profile.clock is None
         return
     clock = profile.clock
-    assert (clock.weight, clock.bout_nats, clock.restart_wake_minutes) == (0.75, 100.0, 60.0)
+    assert (clock.weight, clock.spare_minutes, clock.restart_wake_minutes) == (0.75, 8.0, 60.0)
     assert clock.horizon_minutes == 40.0
     curve = results["clock"][profile.scheme.name]["curves"]["R"]
     assert dict(clock.curves) == {"R": tuple(curve[:9])}

@@ -23,7 +23,7 @@ HOSTILE = "</script><img src=x onerror=alert(1)>&\"'\u202e"
 
 @cache
 def simulated():
-    return {f"n{k}": sg.simulate_night(PROFILE, hours=2.5, seed=k) for k in range(4)}
+    return {f"n{k}": sg.simulate_night(PROFILE, hours=3.5, seed=k) for k in range(4)}
 
 
 @cache
@@ -59,12 +59,12 @@ def test_rows_hold_what_stats_measures():
             "after": night.hypnogram,
         }
         for scoring, stages in scorings.items():
-            measured = {**measure(stages, night.profile).values}
+            measured = {**measure(stages, night.profile, period=night.period).values}
             measured["kappa"] = sg.agreement(experts()[name], stages).kappa
             for place, (key, _, decimals) in enumerate(data["columns"]):
                 found = data["values"][scoring][place][row]
                 assert found == pytest.approx(measured[key], abs=0.51 * 10 ** -(decimals + 2))
-        valid = sg.validity(night.hypnogram, PROFILE)
+        valid = sg.validity(night)
         assert len(data["outside"][row]) / 3 == len(valid.outside)
         assert data["alike"][row] == int(valid.looks_like_experts)
         assert data["judged"][row] == sum(one.place != "no band" for one in valid.indicators.values())
@@ -86,7 +86,7 @@ def test_a_night_that_cannot_be_judged_comes_last_and_says_why():
     assert data["ids"][-1] == "short"
     assert data["alike"][-1] == -1
     (remark,) = (data["texts"][number] for number in data["remarks"][-1] if "judged" in data["texts"][number])
-    assert remark.startswith("cannot be judged: 0.8 h are scored, expected 2 h or more")
+    assert remark.startswith("cannot be judged: 0.7 h are scored, expected 2 h or more")
     assert "No night has it" in sg.cohort_report({"short": short})  # of the joint score
 
 

@@ -20,7 +20,7 @@ NO_LIGHTS = StatisticsOptions()
 def banded(**changes):
     """Three stages; a night is left alone between 0.05 and 0.2."""
     strength = {"rule": "band", "fi_target": 0.1, "floor": 0.5, "cap": 2.0}
-    return sg.Profile.from_dict(plain(strength=strength, **changes))
+    return sg.Profile.from_dict(plain(species="mouse", strength=strength, **changes))
 
 
 def alternating(every, n_epochs=240):

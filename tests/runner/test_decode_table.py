@@ -457,13 +457,13 @@ def test_early_rem_that_was_removed_is_named_for_a_few_nights_and_for_a_table(ru
     early = np.full((200, 5), 0.03)
     early[:20, 0] = early[20:24, 1] = early[24:, 2] = 0.88
     late = early.copy()
-    early[24:44] = [0.1, 0.1, 0.1, 0.1, 0.6]
+    early[24:34] = [0.1, 0.1, 0.1, 0.1, 0.6]
     for name, night in (("early", early), ("late", late)):
         np.savetxt(tmp_path / f"{name}.csv", night, delimiter=",", header="W,N1,N2,N3,R", comments="")
     files = (tmp_path / "early.csv", tmp_path / "late.csv")
     shown = " ".join(run("decode", *files, "-p", "human-psg-5", "-o", tmp_path / "out").out.split())
     assert f"Early REM removed: on 1 of 2 nights: {files[0]}" in shown
-    assert "early.csv: 10 min of early REM were removed" in shown
+    assert "early.csv: 5 min of early REM were removed" in shown
     assert "--cohort narcolepsy switches the clock off" in shown
     assert "late.csv: " not in shown
     table = cohort(tmp_path / "both.csv", [early, late], ["early", "late"])
@@ -474,9 +474,9 @@ def test_early_rem_that_was_removed_is_named_for_a_few_nights_and_for_a_table(ru
 def test_early_rem_that_was_kept_and_passed_over_is_named_for_a_few_nights_and_for_a_table(run, tmp_path):
     early = np.full((400, 5), 0.02)
     early[:20, 0] = early[20:24, 1] = early[24:, 2] = 0.92
-    early[24:84] = early[220:300] = [0.02, 0.02, 0.02, 0.02, 0.92]
+    early[24:36] = early[220:300] = [0.02, 0.02, 0.02, 0.02, 0.92]
     late = early.copy()
-    late[24:84] = early[24:84, [0, 1, 4, 3, 2]]
+    late[24:36] = early[24:36, [0, 1, 4, 3, 2]]
     for name, night in (("early", early), ("late", late)):
         np.savetxt(tmp_path / f"{name}.csv", night, delimiter=",", header="W,N1,N2,N3,R", comments="")
     files = (tmp_path / "early.csv", tmp_path / "late.csv")

@@ -56,14 +56,8 @@ class NightReader:
         try:
             estimates = scored.estimates(measuring)
             scorings = CohortNight(
-                night.id,
-                scored.before,
-                scored.after,
-                expert,
-                scored.profile,
-                estimates,
-                scored.steered,
-                scored.effect,
+                *(night.id, scored.before, scored.after, expert, scored.profile, estimates),
+                *(scored.steered, scored.effect, scored.period),
             )
             measured = measure_night(scorings, measuring)
         except InputError as error:

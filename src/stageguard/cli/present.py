@@ -296,8 +296,9 @@ def print_cohort(outcomes: Sequence[Outcome[DecodedNight]], out: Console | None 
         summary = outcome.result.summary
         assert summary is not None
         cells = {row.key: row.cells() for row in summary.indicators}
-        _, before, after, _ = cells["fragmentation_index"]
-        joint = cells.get(JOINT.key, ["", "n/a", "n/a", ""])[2]
+        absent = ["", "n/a", "n/a", ""]  # in a night without sleep
+        _, before, after, _ = cells.get("fragmentation_index", absent)
+        joint = cells.get(JOINT.key, absent)[2]
         shown.add_row(
             one_line(outcome.file),
             f"{summary.facts.n_epochs:,}",

@@ -35,12 +35,12 @@ from stageguard.guard.decode import decode
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.effect import Effect
 from stageguard.measures.bouts import hypnogram_before
-from stageguard.measures.day import lights_window
 from stageguard.measures.estimates import Estimates, estimates_of
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.matching import end_together
-from stageguard.night.moments import Moment
+from stageguard.night.moments import Moment, lights_window
+from stageguard.night.period import Period
 from stageguard.night.quantities import Steering
 from stageguard.night.stages import StageScheme
 from stageguard.night.timing import begun, recording_start
@@ -120,6 +120,11 @@ class ScoredFile:
     def effect(self) -> Effect | None:
         """What decoding did to the night, if it is known."""
         return self.recorded.effect if self.decoding is None else Effect.of(self.decoding)
+
+    @property
+    def period(self) -> Period | None:
+        """The sleep period that the night was decoded with, if it is known."""
+        return self.recorded.period if self.decoding is None else self.decoding.night.period
 
     def estimates(self, options: StatisticsOptions) -> Estimates | None:
         """Return estimates from the probabilities, if they are known for these options."""

@@ -15,8 +15,10 @@ import numpy as np
 
 from stageguard.base.arrays import Floats, Ints, Labels, Mask
 from stageguard.base.records import dataclass
+from stageguard.guard.evidence import fragmentation_index
 from stageguard.measures.bouts import bouts_of, pair_counts
 from stageguard.night.hypnogram import UNSCORED
+from stageguard.night.period import Period
 from stageguard.night.stages import StageScheme
 
 # Rows of the base profile count as this many epochs, a twentieth of them spread evenly, so that a switch
@@ -69,17 +71,22 @@ class NightCounts:
     bouts: BoutLengths  # of all scorers
 
 
-def count_night(scorings: Sequence[Labels], scorers: Sequence[int], n_stages: int) -> NightCounts:
-    """Count one night; `scorers` are the numbers of who made each scoring."""
+def count_night(
+    scorings: Sequence[Labels], scorers: Sequence[int], n_stages: int, periods: Sequence[Period] | None = None
+) -> NightCounts:
+    """Count one night; `scorers` are the numbers of who made each scoring.
+
+    Fragmentation is that of `periods`, by default of the recording.
+    """
     pairs = np.array([pair_counts(labels, n_stages) for labels in scorings], dtype=np.float64)
-    n_pairs = pairs.sum(axis=(1, 2))
-    stays = np.trace(pairs, axis1=1, axis2=2)
-    known = n_pairs > 0
+    periods = periods or [(0, len(labels)) for labels in scorings]
+    indices = np.array([fragmentation_index(*each) for each in zip(scorings, zip(periods), strict=True)])
+    known = ~np.isnan(indices)
     epochs = [np.bincount(labels[labels >= 0], minlength=n_stages) for labels in scorings]
     return NightCounts(
         pairs=pairs.mean(axis=0),
         stage_epochs=np.mean(epochs, axis=0),
-        fragmentation_index=float(np.mean(1.0 - stays[known] / n_pairs[known])) if known.any() else np.nan,
+        fragmentation_index=float(indices[known].mean()) if known.any() else np.nan,
         bouts=BoutLengths.joined(
             [_known_bouts(labels, scorer) for labels, scorer in zip(scorings, scorers, strict=True)]
         ),

@@ -140,8 +140,9 @@ def _fingerprint(material: Material) -> dict[str, Any]:
     features = []
     for night in material.nights:
         assert night.matrix is not None
-        argmax = best_stages(night.matrix, None, None)
-        features.append(Features.of(night.matrix, argmax, night.stager_fi))
+        measured = slice(*night.stager_period) if night.stager_fi == night.stager_fi else slice(None)
+        rows = night.matrix[measured]
+        features.append(Features.of(rows, best_stages(rows, None, None), night.stager_fi))
     document: dict[str, Any] = plain_table(Fingerprint.of(features, material.scheme))
     return document
 

@@ -33,6 +33,7 @@ from stageguard.measures.experts import consensus
 from stageguard.night.hypnodensity import Hypnodensity, check_probabilities
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.matching import on_epochs_of
+from stageguard.night.period import Period, period_of
 from stageguard.night.stages import StageScheme
 from stageguard.profile.profile import Profile
 from stageguard.profile.taught import mark_of
@@ -47,7 +48,9 @@ class FitNight:
     group: str  # nights of a group are kept together in cross-validation
     matrix: Floats | None  # (n_epochs, n_stages) in the profile's order; None if only the scoring is known
     logs: Floats | None  # (n_epochs, n_stages) log of the matrix, -inf for 0
-    stager_fi: float  # fragmentation index of the stager's argmax, NaN without pairs
+    stager_fi: float  # fragmentation index of the stager's argmax in its period, NaN without pairs
+    stager_period: Period  # that the base profile measures
+    expert_period: Period
     truth: Labels  # (n_epochs,) the expert's labels, or the consensus of several experts
     scorings: tuple[Labels, ...]  # of every expert
     hypnograms: tuple[Hypnogram, ...]
@@ -159,6 +162,10 @@ def read_material(
         with _errors_name_night(i):
             panel, truth, start = _aligned(output, panel)
         scorings = tuple(scoring.labels for scoring in panel)
+        length = panel[0].epoch_seconds
+        periods = [_period(labels, base, length) for labels in scorings]
+        argmax = truth if output is None else best_stages(output.matrix, None, None)
+        stager_period = _period(argmax, base, length)
         nights.append(
             FitNight(
                 number=i,
@@ -166,11 +173,13 @@ def read_material(
                 group=group_of[i],
                 matrix=None if output is None else output.matrix,
                 logs=None if output is None else _logs(output.matrix),
-                stager_fi=np.nan if output is None else _fragmentation(output.matrix),
+                stager_fi=np.nan if output is None else fragmentation_index(argmax, [stager_period]),
+                stager_period=stager_period,
+                expert_period=_period(truth, base, length),
                 truth=truth,
                 scorings=scorings,
                 hypnograms=tuple(panel),
-                counts=count_night(scorings, scorers[i], base.scheme.n_stages),
+                counts=count_night(scorings, scorers[i], base.scheme.n_stages, periods),
                 start=start,
                 sha256=digests[i],
             )
@@ -224,9 +233,11 @@ def _logs(matrix: Floats) -> Floats:
     return logs
 
 
-def _fragmentation(matrix: Floats) -> float:
-    argmax = best_stages(matrix, None, None)
-    return fragmentation_index(argmax, [(0, len(argmax))])
+def _period(labels: Labels, base: Profile, epoch_seconds: float) -> Period:
+    """Return the epochs of a scoring that the base profile measures."""
+    if not base.measures_sleep_period:
+        return 0, len(labels)
+    return period_of(labels, base.scheme.wake_index, epoch_seconds)
 
 
 def _digest(stager: inputs.NightInput | None, panel: Sequence[Hypnogram]) -> str:

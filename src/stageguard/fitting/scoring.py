@@ -63,7 +63,10 @@ class Tempered:
         np.maximum(rows, CLIP, out=rows)
         seconds = self.bare.epoch_seconds
         given = [inputs.NightInput(rows[start:stop], seconds) for start, stop in pairwise(self.edges)]
-        return inputs.check_nights(given, self.bare, is_batch=True, wants_paths=False)
+        nights = inputs.check_nights(given, self.bare, is_batch=True, wants_paths=False)
+        for each, night in zip(given, nights, strict=True):
+            inputs.set_period(each, self.bare, night)
+        return nights
 
 
 class KeepingSolver(Solver):
@@ -93,7 +96,8 @@ def decode_weights(solver: Solver, nights: Sequence[Night], weights: Sequence[fl
 def score_night(night: FitNight, outputs: Sequence[Labels], endpoints: Endpoints) -> list[Score]:
     """Compare outputs with a night's expert over the epochs both scored; of several experts, their consensus.
 
-    The expert's fragmentation is counted over the same pairs of epochs, and is the mean over experts.
+    Fragmentation is that of the expert's sleep period, if the profile measures it; the expert's is counted
+    over the same pairs of epochs, and is the mean over experts.
     """
     labels = np.array(outputs)  # (n_outputs, n_epochs)
     both = (night.truth >= 0) & (labels >= 0)
@@ -104,6 +108,8 @@ def score_night(night: FitNight, outputs: Sequence[Labels], endpoints: Endpoints
     n_both = count_true(both)
     n_right = np.trace(confusions, axis1=1, axis2=2)
     pairs = both[:, 1:] & both[:, :-1]
+    first, stop = night.expert_period
+    pairs[:, :first] = pairs[:, max(first, stop - 1) :] = False
     fi = _fragmentation(labels, pairs)
     fi_expert = np.mean(
         [_fragmentation(scoring[None], pairs & _pairs(scoring)) for scoring in night.scorings], axis=0

@@ -111,6 +111,7 @@ def measure(
     """Return the features of a night, by which stagers are compared."""
     given = inputs.read_night(density, base, options)
     (night,) = inputs.check_nights([given], base, is_batch=False)
+    inputs.set_period(given, base, night)
     return features_of(night, given.epoch_seconds / base.epoch_seconds)
 
 

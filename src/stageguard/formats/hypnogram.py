@@ -18,6 +18,7 @@ from stageguard.base.records import dataclass
 from stageguard.formats.density import DEFAULT_EPOCH_SECONDS, MOST_EPOCHS, settle_epoch_seconds
 from stageguard.formats.tables.delimited import NAMELESS, as_number
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.night.period import Period
 from stageguard.night.quantities import Steering
 from stageguard.night.stages import AASM5, SCHEMES, UNSCORED_NAME, WLDR4, WNR3, StageScheme, canonical_name
 from stageguard.profile.profile import Profile
@@ -61,6 +62,7 @@ class Recorded:
     estimates: Estimates | None = None
     steered: frozenset[Steering] = frozenset()  # what the profile steered
     effect: Effect | None = None  # what decoding did, if the sidecar says so
+    period: Period | None = None  # the sleep period that the rules measured
 
 
 NOTHING_RECORDED = Recorded()

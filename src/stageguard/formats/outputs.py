@@ -296,21 +296,21 @@ def _sidecar(
     hypnogram = decoding.hypnogram
     columns = {name: dict(COLUMNS[name]) for name in header}
     columns["label"]["Levels"] = {str(i): name for i, name in enumerate(hypnogram.scheme.names)} | {"-1": "?"}
-    strength = decoding.strength
+    strength, profile = decoding.strength, decoding.profile
     entries = {
         "layout": LAYOUT_VERSION,
         "review": REVIEW_SENTENCE,
         "hypnogram": describe_night(hypnogram, files.tsv, table),
         "input": source,
         "options": dict(options),
-        "profile": describe_profile(
-            decoding.profile, None if shares_profile else _definition(decoding.profile)
-        ),
+        "profile": describe_profile(profile, None if shares_profile else _definition(profile)),
         "score": decoding.score,
         "n_scored": int(np.count_nonzero(decoding.argmax >= 0)),
         "n_changed": int(np.count_nonzero(decoding.changed)),
         "changed_by": changes_by_cause(decoding),
         "n_filled": int(np.count_nonzero(decoding.filled)),
+        "period": list(decoding.period),
+        "removed_bouts": [bout.to_dict() for bout in decoding.removed_bouts],
         "strength": {name: getattr(strength, name) for name in STRENGTH} | {"why": for_people(str(strength))},
         "steered": sorted(decoding.steered),
         "assumptions": [*decoding.assumed, *notes],

@@ -6,17 +6,22 @@ Experts score hardly any REM in the first half hour of sleep and most of it towa
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from stageguard.base.arrays import Floats, Labels
 from stageguard.base.records import dataclass
 from stageguard.guard import kernels
+from stageguard.night.period import runs
 from stageguard.night.stages import StageScheme
 from stageguard.profile.parts import Clock
 
 MOST_PASSES = 3  # decodings with the clock, which end when sleep onset no longer moves
+NOTABLE_MINUTES = 3.0  # of a bout that are removed, from which a person should look at it
 
 
 class ClockRules(NamedTuple):
@@ -25,41 +30,57 @@ class ClockRules(NamedTuple):
     rows: Floats  # (n_rows, n_stages) factors of the likelihoods, a row per epoch since onset
     wake: int
     restart_epochs: float  # of unbroken wake, after which the clock restarts
-    bout_nats: float
+    spare_epochs: float  # shortest bout of the stager that the clock leaves alone
     weight: float
+    held_back: tuple[int, ...]  # stages that the clock makes less likely at some time
 
     @classmethod
     def of(cls, clock: Clock, scheme: StageScheme, epoch_seconds: float) -> ClockRules:
         """Return the rules of a clock; its scheme must have a wake stage."""
         assert scheme.wake_index is not None
         rows = np.exp(curve_rows(clock, scheme, epoch_seconds))
-        restart_epochs = clock.restart_wake_minutes * 60.0 / epoch_seconds
-        return cls(rows, scheme.wake_index, restart_epochs, clock.bout_nats, clock.weight)
+        epochs_per_minute = 60.0 / epoch_seconds
+        restart_epochs = clock.restart_wake_minutes * epochs_per_minute
+        spare_epochs = clock.spare_minutes * epochs_per_minute
+        held_back = tuple(np.flatnonzero((rows < 1.0).any(axis=0)).tolist())
+        return cls(rows, scheme.wake_index, restart_epochs, spare_epochs, clock.weight, held_back)
 
     def in_full(self) -> ClockRules:
-        """Return the clock at weight 1, without the bound for long bouts."""
-        return self._replace(rows=self.rows ** (1.0 / self.weight), bout_nats=np.inf, weight=1.0)
-
-    @property
-    def tables(self) -> tuple[Floats, int, float, float]:
-        """The clock as the argument of the kernel that finds onset and path together."""
-        return self.rows, self.wake, self.restart_epochs, self.bout_nats
+        """Return the clock at weight 1."""
+        return self._replace(rows=self.rows ** (1.0 / self.weight), weight=1.0)
 
     @property
     def spread_nats(self) -> float:
         """The most that the clock can move one stage against another."""
         return float(np.ptp(np.log(self.rows)))
 
-    def onsets(self, labels: Labels, start: int = 0, stop: int | None = None) -> tuple[int, ...]:
+    def onsets(self, labels: Labels, start: int, stop: int) -> tuple[int, ...]:
         """Return the first epoch of sleep, and of sleep after each unbroken wake that restarts the clock.
 
-        Only epochs from `start` (lights off) to `stop` count; after `stop`, the time since onset is unknown.
+        Only epochs from `start` to `stop` count.
         """
-        last = len(labels) if stop is None else stop
         onsets: tuple[int, ...] = kernels.active.sleep_onsets(
-            labels, self.wake, self.restart_epochs, start, last
+            labels, self.wake, self.restart_epochs, min(start, stop), stop
         )
         return onsets
+
+
+class Bout(NamedTuple):
+    """A bout of one stage, single epochs of other stages included."""
+
+    stage: int
+    start: int
+    stop: int
+
+
+def bridged_bouts(labels: Labels, stage: int, n_epochs: int) -> list[Bout]:
+    """Return the bouts of a stage that begin in the first epochs; a single other epoch does not end one."""
+    is_stage = labels == stage
+    if not is_stage[:n_epochs].any():  # the common case, and ten times as fast
+        return []
+    bridged = is_stage.copy()
+    bridged[1:-1] |= is_stage[:-2] & is_stage[2:]
+    return [Bout(stage, start, stop) for start, stop in runs(bridged) if start < n_epochs]
 
 
 @dataclass(slots=True, eq=False)
@@ -72,17 +93,20 @@ class NightClock:
         Epochs from which the time is counted: the first of sleep, and of sleep after a wake that restarts it.
     rules : ClockRules
         The profile's clock.
-    argmax : array of int8
-        The stager's own choice, whose long bouts lose less.
+    own : array of int8
+        The stager's own choice, calibrated if the profile says so.
     start, stop : int, int or None
         Epochs between which it runs: from lights off until the time is unknown; None is the end of the night.
+    released : tuple of Bout
+        Where it gave way, because it would have left other stages in the middle of a bout.
     """
 
     onsets: tuple[int, ...]
     rules: ClockRules
-    argmax: Labels
+    own: Labels
     start: int = 0
     stop: int | None = None
+    released: tuple[Bout, ...] = ()
     _factors: Floats | None = None
 
     @property
@@ -90,22 +114,27 @@ class NightClock:
         """Factors of the likelihoods, from the first epoch to the end of the last curve, (…, n_stages).
 
         Before the first onset, stages of sleep that are rarer than usual at onset have their factor there,
-        since an epoch of them would itself be the onset. Before lights off all factors are 1. Factors below
-        1 are bounded where the stager's bout of the stage is long.
+        since an epoch of them would itself be the onset. Before lights off all factors are 1. In long bouts
+        of the stager, and where the clock gave way, the factor of that stage is not below 1.
         """
         if self._factors is None:
-            self._factors = self._bounded(self.rules.bout_nats)
+            factors = self.unspared
+            for stage, start, stop in (*self._spared(len(factors)), *self.released):
+                factors[start:stop, stage] = np.maximum(factors[start:stop, stage], 1.0)
+            self._factors = factors
         return self._factors
 
-    @property
-    def unbounded(self) -> Floats:
-        """`factors` without the bound for long bouts."""
-        return self._bounded(np.inf)
+    def _spared(self, n_timed: int) -> list[Bout]:
+        """Return the stager's bouts that are long enough to be left alone."""
+        bouts = (each for stage in self.rules.held_back for each in bridged_bouts(self.own, stage, n_timed))
+        return [each for each in bouts if each.stop - each.start >= self.rules.spare_epochs - 1e-9]
 
-    def _bounded(self, bout_nats: float) -> Floats:
-        last = len(self.argmax) if self.stop is None else self.stop
-        rules = (self.rules.rows, self.rules.wake, bout_nats)
-        factors: Floats = kernels.active.clock_factors(*rules, self.onsets, self.argmax, self.start, last)
+    @property
+    def unspared(self) -> Floats:
+        """`factors` as the time alone gives them."""
+        last = len(self.own) if self.stop is None else self.stop
+        rows, wake = self.rules.rows, self.rules.wake
+        factors: Floats = kernels.active.clock_factors(rows, wake, self.onsets, self.start, last)
         return factors
 
     @property
@@ -121,21 +150,94 @@ class NightClock:
     @property
     def log_shares(self) -> Floats:
         """Log of the experts' share of each stage at that time relative to its share of the whole night."""
-        return self._logs(self.unbounded) / self.weight
+        return self._logs(self.unspared) / self.weight
 
     def _logs(self, factors: Floats) -> Floats:
-        logs = np.zeros((len(self.argmax), factors.shape[1]))
+        logs = np.zeros((len(self.own), factors.shape[1]))
         np.log(factors, out=logs[: len(factors)])
         return logs
 
     def under(self, rules: ClockRules) -> NightClock:
         """Return the clock under other rules."""
-        return NightClock(self.onsets, rules, self.argmax, self.start, self.stop)
+        return NightClock(self.onsets, rules, self.own, self.start, self.stop)
+
+    def with_released(self, holes: Sequence[Bout]) -> NightClock:
+        """Return the clock that also gives way there."""
+        released = (*self.released, *holes)
+        return NightClock(self.onsets, self.rules, self.own, self.start, self.stop, released)
 
     def epochs_since_onset(self, epoch: int) -> int | None:
         """Return how many epochs after the last onset an epoch is, None before the first."""
         before = [onset for onset in self.onsets if onset <= epoch]
         return epoch - before[-1] if before else None
+
+    def holes(self, labels: Labels) -> list[Bout]:
+        """Return where a path lost the middle of a bout of the stager to the clock and kept both sides.
+
+        Each is from the first to the last epoch that is kept of the bout. The clock has to give way there:
+        wake in the middle of REM is more wrong than REM.
+        """
+        factors = self.factors
+        holes = []
+        for stage, start, stop in self._lost(labels):
+            kept = start + np.flatnonzero(labels[start:stop] == stage)
+            if len(kept):
+                here = slice(int(kept[0]), int(kept[-1]) + 1)
+                is_held = factors[here, stage] < 1.0
+                is_lost = (self.own[here] == stage) & (labels[here] != stage)
+                if (is_held & is_lost[: len(is_held)]).any():
+                    holes.append(Bout(stage, here.start, here.stop))
+        return holes
+
+    def removed(self, labels: Labels, epoch_seconds: float) -> tuple[RemovedBout, ...]:
+        """Return the bouts of the stager that the clock held back and of which a path lost three minutes."""
+        minutes, found = epoch_seconds / 60.0, []
+        for stage, start, stop in self._lost(labels):
+            own, is_stage = self.own[start:stop] == stage, labels[start:stop] == stage
+            n_removed = int(np.count_nonzero(own & ~is_stage))
+            is_held = (self.unspared[start:stop, stage] < 1.0).any()
+            if is_held and n_removed * minutes >= NOTABLE_MINUTES - 1e-9:
+                since = self.epochs_since_onset(start)
+                after = math.nan if since is None else since * minutes
+                found.append(RemovedBout(start, stop - start, n_removed, (stop - start) * minutes, after))
+        return tuple(found)
+
+    def _lost(self, labels: Labels) -> list[Bout]:
+        """Return the stager's bouts, of stages that are held back, of which a path lost an epoch."""
+        n_timed = len(self.unspared) if self._factors is None else len(self._factors)
+        lost = []
+        for stage in self.rules.held_back:
+            is_lost = (self.own[:n_timed] == stage) & (labels[:n_timed] != stage)
+            if is_lost.any():
+                bouts = bridged_bouts(self.own, stage, n_timed)
+                lost += [each for each in bouts if is_lost[each.start : each.stop].any()]
+        return lost
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedBout:
+    """A bout of the stager, of early REM in the shipped profiles, that was held back and lost.
+
+    Attributes
+    ----------
+    first_epoch, n_epochs, n_removed : int
+        Where the stager's bout begins, how long it is (single other epochs included), and how many of its
+        epochs of that stage have another one in the output.
+    minutes : float
+        Its length.
+    minutes_since_onset : float
+        When it begins, from the sleep onset that the clock counts from; NaN before it.
+    """
+
+    first_epoch: int
+    n_epochs: int
+    n_removed: int
+    minutes: float
+    minutes_since_onset: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types by name."""
+        return asdict(self)
 
 
 def curve_rows(clock: Clock, scheme: StageScheme, epoch_seconds: float) -> Floats:

@@ -22,8 +22,13 @@ from stageguard.base.errors import (
     message_of,
 )
 from stageguard.guard import inputs
-from stageguard.guard.clock import NightClock
-from stageguard.guard.decoding import MANY_CHANGES, Decoding, many_changes_advice, many_changes_words
+from stageguard.guard.decoding import (
+    MANY_CHANGES,
+    Decoding,
+    many_changes_advice,
+    many_changes_words,
+    removed_words,
+)
 from stageguard.guard.evidence import Night, calibration_of
 from stageguard.guard.inputs import (
     BatchKeywords,
@@ -33,8 +38,8 @@ from stageguard.guard.inputs import (
     OneNight,
     takes_options,
 )
-from stageguard.guard.search import Solved, chosen_trial, overruled_pins, run_searches
-from stageguard.guard.solver import NO_PATH, Job, NoPathError, Path, run_grouped, solver_for
+from stageguard.guard.search import Solved, chosen_trial, overruled_pins, run_searches, solve_timed
+from stageguard.guard.solver import NO_PATH, Job, NoPathError, Passes, Path, run_grouped, solver_for
 from stageguard.guard.strength import Strength
 from stageguard.profile.profile import Profile, as_profile
 
@@ -77,9 +82,10 @@ def decode(density: Any, profile: Profile | str, *, options: GuardOptions) -> De
         Epochs whose stage is known.
     segments : sequence of int, optional
         First epochs of stretches that do not follow each other in time.
-    lights_off : float, timedelta, datetime or str, optional
-        When the night begins, for the profile's clock: sleep before it does not count as sleep onset. A
-        number is seconds since the beginning of the recording, text is a time of day.
+    lights_off, lights_on : float, timedelta, datetime or str, optional
+        When the night begins and ends: rules and clock regard only sleep in between. A number is seconds
+        since the beginning of the recording, text is a time of day. Without them, the night is from the
+        first to the last lasting sleep; see `stageguard.night.period`.
     cohort : str, optional
         Who was recorded. If the profile is not made for them, it warns or refuses. What a fitted profile
         learned from its own cohort is left out for any other cohort, and if none is named.
@@ -120,6 +126,7 @@ def decode(density: Any, profile: Profile | str, *, options: GuardOptions) -> De
     """
     results, batch = decode_all(density, profile, options)
     _warn_of_many_changes(results)
+    _warn_of_removed_rem(results)
     return results if batch else results[0]
 
 
@@ -164,9 +171,8 @@ def read_all(
         message = message_of(error)
         raise type(error)(f"night {len(given)}: " + message if batch else message) from None
     nights = inputs.check_nights(given, profile, is_batch=batch, wants_paths=wants_paths)
-    if profile.clock is not None or options.lights_off is not None:
-        for request, checked in zip(given, nights, strict=True):
-            inputs.set_clock(request, profile, checked)
+    for request, checked in zip(given, nights, strict=True):
+        inputs.set_period(request, profile, checked)
     caution = None if options.cohort is None else profile.caution_for(options.cohort)
     if caution is not None and not caution.clock:
         for night in given:
@@ -206,16 +212,22 @@ def decode_held(density: OneNight, profile: Profile | str, options: GuardOptions
     asked = read_all(density, profile, options, stacklevel=5, wants_paths=False)
     (used,), (given,), (night,) = asked.profiles, asked.given, asked.nights
     solver = solver_for(used, given.epoch_seconds)
-    clock = None
-    if held.clock_onsets:
-        assert solver.clock is not None
-        clock = NightClock(held.clock_onsets, solver.clock, night.argmax, night.clock_start, night.clock_stop)
-    night = night.timed(clock)
+    if used.strength is not None:
+        night, _ = night.cut_at_period()
+    if solver.clock is not None:
+        night = night.counted_from(held.clock_onsets, solver.clock)
     try:
-        (path,) = solver.solve_feasible([Job(night, chosen_trial(used, night, held))])
+        ((night, path),) = solve_timed(solver, {0: Job(night, chosen_trial(used, night, held))}).values()
     except NoPathError as failure:
         raise _explain_no_path(failure, "") from None
-    strength = replace(held, fi_after=path.fragmentation_index, clock_overruled=overruled_pins(night))
+    removed = () if night.clock is None else night.clock.removed(path.labels, given.epoch_seconds)
+    path.passes = Passes(held.clock_onsets, held.clock_passes, held.clock_settled, removed)
+    strength = replace(
+        held,
+        fi_after=night.fragmentation_index(path.labels),
+        clock_overruled=overruled_pins(night),
+        clock_removed=removed,
+    )
     return Decoding(used, given, used is not asked.profile, night, path, {"strength": strength})
 
 
@@ -241,7 +253,10 @@ def _for_stager(profile: Profile, given: NightInput, night: Night) -> Profile:
     if not inputs.is_of_other_stager(profile, given, night):
         return profile
     other = profile.for_other_stager()
-    night.calibration, night.opening, night.clock = calibration_of(other), None, None
+    night.opening = None
+    if night.calibration is not None:
+        night.calibration, night._base = calibration_of(other), None
+        inputs.set_period(given, other, night)
     return other
 
 
@@ -304,3 +319,11 @@ def _warn_of_many_changes(results: Sequence[Decoding]) -> None:
         StageGuardWarning,
         stacklevel=4,
     )
+
+
+def _warn_of_removed_rem(results: Sequence[Decoding]) -> None:
+    """Warn once per night on which the clock removed early REM that a person should look at."""
+    for i, result in enumerate(results):
+        if result.removed_bouts:
+            which = "" if len(results) == 1 else f"night {i}: "
+            warnings.warn(which + removed_words(result), StageGuardWarning, stacklevel=4)

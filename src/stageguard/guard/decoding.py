@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from math import isnan
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,11 @@ from stageguard.base.lazy import load
 from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
 from stageguard.guard import kernels
-from stageguard.guard.clock import ClockRules
+from stageguard.guard.clock import ClockRules, RemovedBout
 from stageguard.guard.evidence import Night
 from stageguard.guard.inputs import NightInput, assumptions
-from stageguard.guard.search import chosen_trial, fixed_strength, run_searches
-from stageguard.guard.solver import Job, Path, Solver, run_grouped, solver_for
+from stageguard.guard.search import chosen_trial, fixed_strength, run_searches, solve_timed
+from stageguard.guard.solver import Job, Path, solver_for
 from stageguard.guard.strength import Strength, steered_by
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
@@ -55,6 +56,30 @@ def many_changes_words(decoding: Decoding) -> str:
     share, limit = 100 * n_changed / max(1, n_scored), 100 * decoding.many_changes
     of_all = f"{n_changed:,} of {n_scored:,} scored epochs ({share:.1f} %)"
     return f"{of_all} were changed, above the limit of {limit:.0f} %"
+
+
+def removed_words(decoding: Decoding) -> str:
+    """Return which early REM is gone, and how sure that is."""
+    bouts = []
+    for bout in decoding.removed_bouts:
+        since = bout.minutes_since_onset
+        when = "before onset" if isnan(since) else f"{since:g} min after onset"
+        bouts.append(f"{bout.minutes:g} min long, {when}")
+    return Message(
+        f"the clock removed REM ({'; '.join(bouts)}): look at it. Experts score REM of 3 min or "
+        "more within 40 min of onset on 2.7 % of nights, and narcolepsy looks like this. ",
+        Argument("cohort", "narcolepsy"),
+        " switches the clock off.",
+    )
+
+
+def warnings_of(decoding: Decoding) -> Iterator[str]:
+    """Yield why a person should look at a night of a cohort, in words that several nights share."""
+    if decoding.changed_share > decoding.many_changes:
+        advice = many_changes_advice(decoding.profile)
+        yield f"more than {100 * decoding.many_changes:.0f} % of scored epochs were changed: {advice}"
+    if decoding.removed_bouts:
+        yield "early REM of 3 min or more was removed: look at the night"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -212,6 +237,19 @@ class Decoding(ExportableStages):
         )
 
     @property
+    def period(self) -> tuple[int, int]:
+        """First epoch of the sleep period, and the epoch after it: what the rules and indicators measure.
+
+        Under a profile that measures whole recordings it is the recording.
+        """
+        return self.night.measured
+
+    @property
+    def removed_bouts(self) -> tuple[RemovedBout, ...]:
+        """Bouts of early REM that the stager saw and of which three minutes or more are gone."""
+        return () if self.path.passes is None else self.path.passes.removed
+
+    @property
     def other_causes(self) -> tuple[str, ...]:
         """What besides the profile's rules can change stages on this night."""
         causes = {
@@ -289,8 +327,16 @@ class Decoding(ExportableStages):
         }
 
 
+def without_clock(decoding: Decoding) -> Labels:
+    """Return the labels of a night at its strength if its clock did not run."""
+    night = decoding.night.timed(None)
+    solver = solver_for(decoding.profile, decoding.epoch_seconds)
+    (path,) = solver.solve_feasible([Job(night, chosen_trial(decoding.profile, night, decoding.strength))])
+    return path.labels
+
+
 def under_full_clock(decodings: Sequence[Decoding]) -> list[Decoding]:
-    """Decode each night again at its strength, with its clock at weight 1 and no bound for long bouts.
+    """Decode each night again at its strength, with its clock at weight 1.
 
     A night without a clock is returned unchanged.
     """
@@ -304,10 +350,11 @@ def under_full_clock(decodings: Sequence[Decoding]) -> list[Decoding]:
                 in_full[id(clock.rules)] = clock.rules.in_full()
             night = result.night.timed(clock.under(in_full[id(clock.rules)]))
             jobs[i] = Job(night, chosen_trial(result.profile, night, result.strength))
-    solvers = [solver_for(decodings[i].profile, decodings[i].epoch_seconds) for i in jobs]
-    paths = run_grouped([*jobs.values()], solvers, Solver.solve_feasible) if jobs else []
-    for (i, job), path in zip(jobs.items(), paths, strict=True):
-        result = decodings[i]
-        made = {"strength": result.strength}
-        results[i] = Decoding(result.profile, result.given, result.is_of_other_stager, job.night, path, made)
+    solvers = {i: solver_for(decodings[i].profile, decodings[i].epoch_seconds) for i in jobs}
+    for solver in dict.fromkeys(solvers.values()):
+        own = {i: job for i, job in jobs.items() if solvers[i] is solver}
+        for i, (night, path) in solve_timed(solver, own).items():
+            result = decodings[i]
+            made = {"strength": result.strength}
+            results[i] = Decoding(result.profile, result.given, result.is_of_other_stager, night, path, made)
     return results

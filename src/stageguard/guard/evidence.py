@@ -19,7 +19,8 @@ from stageguard.base import checks
 from stageguard.base.arrays import CLIP, Floats, Labels, Mask
 from stageguard.base.errors import EpochNumber, InputError, Message, PinError, did_you_mean
 from stageguard.base.records import dataclass
-from stageguard.guard.clock import NightClock
+from stageguard.guard.clock import ClockRules, NightClock
+from stageguard.night.period import Period, runs
 from stageguard.night.stages import StageScheme
 from stageguard.profile.fingerprint import Features
 from stageguard.profile.parts import Calibration
@@ -71,28 +72,90 @@ class Night:
 
     probabilities: Floats  # (n_epochs, n_stages), checked; NaN rows where there is no evidence
     argmax: Labels  # (n_epochs,) the stager's own choice, -1 on NaN rows
-    n_switches: int  # stage changes of the argmax, within the spans
     spans: tuple[tuple[int, int], ...]  # [start, stop) of each stretch decoded by itself
     calibration: Calibration | None = None
     filled: Mask | None = None  # (n_epochs,) NaN rows that are bridged
     quality: Floats | None = None  # (n_epochs,) 0 clean, 1 lost
     pins: Mapping[int, int] = field(default_factory=dict)
     clock: NightClock | None = None
-    clock_start: int = 0  # lights off: sleep before it is no onset
-    clock_stop: int | None = None  # where another segment begins, and the time since sleep onset is unknown
+    period: Period | None = None  # the sleep period, which the rules measure; None: the whole recording
+    segments: tuple[int, ...] = ()  # first epochs of later segments
+    lights_off: int = 0  # the clock does not run before it
     has_clock: bool = True  # False in a recording around the clock, which has no known night
     opening: Any = None  # the path found during the checks, if the night is plain and the profile fixed
     paths: dict[Any, Any] = field(default_factory=dict)  # cache, by solver and trial
     _base: Floats | None = None
+    _parts: tuple[Night, Night] | None = None  # cache of `cut_at_period`
+
+    def counted_from(self, onsets: tuple[int, ...], rules: ClockRules) -> Night:
+        """Return the same night with a clock that counts from these epochs; without onsets, with none."""
+        if not onsets:
+            return self.timed(None)
+        ends = self.segments[0] if self.segments else None
+        return self.timed(NightClock(onsets, rules, self.own_choice(), self.lights_off, ends))
 
     def timed(self, clock: NightClock | None) -> Night:
         """Return the same night with this clock."""
+        return self._with(self.spans, clock, self.filled)
+
+    def cut_at_period(self) -> tuple[Night, Night]:
+        """Return the night cut at the ends of its sleep period, and the period by itself.
+
+        Then nothing outside the period counts inside. What is left without any evidence becomes a gap,
+        however short it is. A night without a period is not cut.
+        """
+        if self.period is None or self.period[0] == self.period[1]:
+            return self, self
+        if self._parts is None:
+            first, stop = self.period
+            pieces = (
+                (max(begin, low), min(end, high))
+                for begin, end in self.spans
+                for low, high in ((0, first), (first, stop), (stop, len(self.argmax)))
+            )
+            spans = tuple(piece for piece in pieces if piece[0] < piece[1])
+            filled = self.filled
+            if filled is not None:
+                spans = tuple(span for span in spans if self._has_evidence(*span))
+                filled = filled & np.isin(
+                    np.arange(len(filled)), np.concatenate([np.arange(*s) for s in spans])
+                )
+            inside = tuple(span for span in spans if first <= span[0] < stop)
+            self._parts = self._with(spans, self.clock, filled), self._with(inside, self.clock, filled)
+        return self._parts
+
+    def _has_evidence(self, begin: int, end: int) -> bool:
+        return bool((self.argmax[begin:end] >= 0).any()) or any(begin <= epoch < end for epoch in self.pins)
+
+    def _with(
+        self, spans: tuple[tuple[int, int], ...], clock: NightClock | None, filled: Mask | None
+    ) -> Night:
         return Night(
-            *(self.probabilities, self.argmax, self.n_switches, self.spans, self.calibration, self.filled),
-            *(self.quality, self.pins, clock, self.clock_start, self.clock_stop, self.has_clock),
+            *(self.probabilities, self.argmax, spans, self.calibration, filled, self.quality),
+            *(self.pins, clock, self.period, self.segments, self.lights_off, self.has_clock),
             self.opening,
             _base=self._base,
         )
+
+    @property
+    def measured(self) -> Period:
+        """The epochs that the rules measure: the sleep period, or the whole recording."""
+        return (0, len(self.argmax)) if self.period is None else self.period
+
+    @property
+    def clock_epochs(self) -> Period:
+        """The epochs in which sleep onset is looked for: of the sleep period, and of the first segment.
+
+        After the first segment, the time since sleep onset is unknown.
+        """
+        first, stop = self.measured
+        return max(first, self.lights_off), min((stop, *self.segments[:1]))
+
+    def own_choice(self) -> Labels:
+        """Return the stager's own choice, calibrated if the profile says so; -1 on NaN rows."""
+        if self.calibration is None:
+            return self.argmax
+        return best_stages(self.probabilities, self.calibration, None)
 
     @property
     def is_plain(self) -> bool:
@@ -111,11 +174,18 @@ class Night:
         return len(self.spans) == 1 and self.spans[0] == (0, len(self.argmax))
 
     @property
-    def n_pairs(self) -> int:
-        """Number of adjacent epochs that are decoded together."""
-        if len(self.spans) == 1:
-            return self.spans[0][1] - self.spans[0][0] - 1
-        return sum(stop - start - 1 for start, stop in self.spans)
+    def is_complete(self) -> bool:
+        """Whether every epoch is decoded."""
+        spans = self.spans
+        if len(spans) == 1:
+            return spans[0] == (0, len(self.argmax))
+        return sum(stop - start for start, stop in spans) == len(self.argmax)
+
+    def fragmentation_index(self, labels: Labels) -> float:
+        """Return the index of labels in the epochs that the rules measure; no pair is across segments."""
+        first, stop = self.measured
+        bounds = (first, *(each for each in self.segments if first < each < stop), stop)
+        return fragmentation_index(labels, tuple(pairwise(bounds)))
 
     def calibrated(self) -> Floats:
         """Return log-probabilities after temperature, biases, renormalising and clipping; NaN rows stay."""
@@ -124,10 +194,12 @@ class Night:
         return self._base
 
     def mean_probabilities(self) -> Floats:
-        """Return the recording's mean softmax, per stage."""
-        rows = self.probabilities / _row_sums(self.probabilities)[:, None]
+        """Return the mean softmax of the epochs that the rules measure, per stage."""
+        measured = slice(*self.measured)
+        rows = self.probabilities[measured]
+        rows = rows / _row_sums(rows)[:, None]
         if self.calibration is not None:
-            rows = np.exp(self.calibrated())
+            rows = np.exp(self.calibrated()[measured])
         is_whole = not np.isnan(rows[:, 0]).any()  # then a sum is several times as fast as nanmean
         mean: Floats = rows.sum(axis=0) / len(rows) if is_whole else np.nanmean(rows, axis=0)
         return mean
@@ -184,17 +256,27 @@ def fragmentation_index(labels: Labels, spans: Sequence[tuple[int, int]]) -> flo
     """Return stage changes per pair of adjacent scored epochs within the spans; NaN without a pair."""
     changes = pairs = 0
     for start, stop in spans:
-        before, after = labels[start : stop - 1], labels[start + 1 : stop]
-        scored = (before >= 0) & (after >= 0)
-        pairs += int(np.count_nonzero(scored))
-        changes += int(np.count_nonzero((before != after) & scored))
+        inside = labels[start:stop]
+        before, after = inside[:-1], inside[1:]
+        changed = before != after
+        if len(inside) and inside.min() < 0:
+            scored = (before >= 0) & (after >= 0)
+            pairs += int(np.count_nonzero(scored))
+            changed &= scored
+        else:
+            pairs += len(before)
+        changes += int(np.count_nonzero(changed))
     return changes / pairs if pairs else float("nan")
 
 
 def features_of(night: Night, ratio: float) -> Features:
-    """Return a night's features for a fingerprint; its epochs are `ratio` times as long as the profile's."""
-    fi = fragmentation_index(night.argmax, night.spans)
-    return Features.of(night.probabilities, night.argmax, min(fi / ratio, 1.0))
+    """Return a night's features for a fingerprint; its epochs are `ratio` times as long as the profile's.
+
+    They are those of the epochs that the rules measure, of all epochs if these are none.
+    """
+    fi = night.fragmentation_index(night.argmax)
+    measured = slice(*night.measured) if night.measured[0] < night.measured[1] else slice(None)
+    return Features.of(night.probabilities[measured], night.argmax[measured], min(fi / ratio, 1.0))
 
 
 def best_stages(
@@ -260,12 +342,6 @@ def cut(
                 spans.append((begin + start, begin + stop))
                 filled[begin + start : begin + stop] = missing[begin + start : begin + stop]
     return tuple(spans), filled
-
-
-def runs(mask: Mask) -> list[tuple[int, int]]:
-    """Return [start, stop) of each run of True."""
-    edges = np.flatnonzero(np.diff(np.concatenate(([False], mask, [False])))).tolist()
-    return list(zip(edges[::2], edges[1::2], strict=True))
 
 
 def check_segments(segments: Sequence[int] | None, n_epochs: int) -> tuple[int, ...]:

@@ -16,9 +16,10 @@ from stageguard.base.errors import InputError
 from stageguard.base.records import dataclass
 from stageguard.guard.automaton import Durations, compile_tables, weigh
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.evidence import Night, runs
+from stageguard.guard.evidence import Night
 from stageguard.guard.search import chosen_trial
 from stageguard.guard.solver import Job, Solver, Trial, solver_for
+from stageguard.night.period import runs
 from stageguard.profile.profile import Profile
 
 Rule = Literal[

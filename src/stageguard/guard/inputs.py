@@ -19,7 +19,6 @@ from stageguard.base.lazy import load
 from stageguard.base.records import dataclass
 from stageguard.guard import kernels as kernels_module
 from stageguard.guard.automaton import minimum_epochs
-from stageguard.guard.clock import NightClock
 from stageguard.guard.evidence import (
     Night,
     apart,
@@ -31,7 +30,7 @@ from stageguard.guard.evidence import (
     features_of,
     rooms_for,
 )
-from stageguard.guard.solver import Passes, Path, Solver, solver_for
+from stageguard.guard.solver import Path, Solver, solver_for
 from stageguard.night.hypnodensity import (
     Hypnodensity,
     as_float_matrix,
@@ -39,8 +38,9 @@ from stageguard.night.hypnodensity import (
     softmax,
 )
 from stageguard.night.hypnogram import NO_PROBABILITIES, Hypnogram
-from stageguard.night.moments import Moment, epoch_at
+from stageguard.night.moments import Moment, lights_window
 from stageguard.night.night import ExportableStages
+from stageguard.night.period import period_epochs
 from stageguard.profile.night_stages import columns_of, in_profile_order, naming_profile_for
 from stageguard.profile.profile import Profile
 
@@ -50,14 +50,14 @@ OneNight = Hypnodensity | Array
 
 UNSAID_TRAINING = "how the stager was trained is not said: taken as class-balanced"
 
-AROUND_THE_CLOCK_HOURS = 24.0  # from this length on, a recording holds several nights, or days beside a night
+AROUND_THE_CLOCK_HOURS = 24.0  # a sleep period of this length holds several nights
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardOptions:
     """The options of `decode`, `posterior` and `sample`; `stageguard.decode` describes each.
 
-    For a batch, quality, pins, segments and lights_off are lists with one entry per night.
+    For a batch, quality, pins, segments, lights_off and lights_on are lists with one entry per night.
     """
 
     stages: Sequence[str] | None = None
@@ -66,6 +66,7 @@ class GuardOptions:
     pins: Any = None
     segments: Any = None
     lights_off: Any = None
+    lights_on: Any = None
     cohort: str | None = None
     stager: str | None = None
     trained: Training | None = None
@@ -90,10 +91,15 @@ class GuardOptions:
         """Whether no option is about single epochs."""
         return self.quality is None and self.pins is None and self.segments is None
 
+    @property
+    def has_lights(self) -> bool:
+        """Whether lights off or lights on is given."""
+        return self.lights_off is not None or self.lights_on is not None
+
     def of_each_night(self, n_nights: int) -> list[GuardOptions]:
         """Return the options of every night of a batch."""
-        names = ("quality", "pins", "segments", "lights_off")
-        if self.says_nothing_by_epoch and self.lights_off is None:
+        names = ("quality", "pins", "segments", "lights_off", "lights_on")
+        if self.says_nothing_by_epoch and not self.has_lights:
             return [self] * n_nights
         values = [per_night(getattr(self, name), n_nights, name) for name in names]
         return [replace(self, **dict(zip(names, each, strict=True))) for each in zip(*values, strict=True)]
@@ -141,6 +147,7 @@ class NightKeywords(_Keywords, total=False):
     pins: Pins | None
     segments: Sequence[int] | None
     lights_off: Moment | None
+    lights_on: Moment | None
 
 
 class BatchKeywords(_Keywords, total=False):
@@ -150,6 +157,7 @@ class BatchKeywords(_Keywords, total=False):
     pins: Sequence[Pins | None] | None
     segments: Sequence[Sequence[int] | None] | None
     lights_off: Sequence[Moment | None] | None
+    lights_on: Sequence[Moment | None] | None
 
 
 @dataclass(slots=True)
@@ -357,7 +365,7 @@ def check_nights(
     if is_batch:
         rooms = rooms_for(pieces)
     threads = kernels_module.threads_for(len(pieces), sum(map(len, pieces))) if is_batch else 1
-    solver = _opener(given, profile) if wants_paths or profile.clock is not None else None
+    solver = _opener(given, profile) if wants_paths else None
     if solver is None:
         weight = kernels_module.no_weight(profile.scheme.n_stages)
         argmax, *per_piece = kernels_module.active.argmax(pieces, weight, threads, rooms=rooms)
@@ -368,18 +376,16 @@ def check_nights(
         if room is not None:
             request.matrix = room
     nights, begin, calibration = [], 0, calibration_of(profile)
-    for i, (request, (n_switches, is_bad, *opened)) in enumerate(zip(given, outcomes, strict=True)):
+    for i, (request, (_, is_bad, *opened)) in enumerate(zip(given, outcomes, strict=True)):
         end = begin + len(request.matrix)
-        night = Night(request.matrix, argmax[begin:end], n_switches, ((0, end - begin),), calibration)
+        night = Night(request.matrix, argmax[begin:end], ((0, end - begin),), calibration)
         try:
             if is_bad or (solver is None and not request.options.says_nothing_by_epoch):
                 _describe(night, request, profile, is_bad=is_bad)
             elif opened and opened[0] > -np.inf:
-                score, n_path_switches, n_changed, *passes = opened
+                score, n_path_switches, n_changed = opened
                 fi = n_path_switches / (end - begin - 1) if end - begin > 1 else NAN
                 night.opening = Path(paths[begin:end], score, fi, n_changed)
-                if passes:
-                    _keep_passes(night, solver, Passes(*passes))
         except StageGuardError as error:
             message = message_of(error)
             raise type(error)(f"night {i}: " + message if is_batch else message) from None
@@ -390,26 +396,14 @@ def check_nights(
 
 def _opener(given: Sequence[NightInput], profile: Profile) -> Solver | None:
     """Return the solver that can decode the nights while they are checked, or None."""
-    if profile.transition_weight is None:
+    if profile.transition_weight is None or profile.clock is not None:
         return None
     seconds = given[0].epoch_seconds
     for night in given:
         if night.epoch_seconds != seconds or not night.options.says_nothing_by_epoch:
             return None
-        if profile.clock is not None and (
-            night.options.lights_off is not None or _is_around_the_clock(night)
-        ):
-            return None
     solver = solver_for(profile, seconds)
     return solver if solver.opening else None
-
-
-def _keep_passes(night: Night, solver: Solver | None, passes: Passes) -> None:
-    """Store the clock that was set while the night was checked."""
-    assert solver is not None and solver.clock is not None and night.opening is not None
-    night.opening.passes = passes
-    if passes.onsets:
-        night.clock = NightClock(passes.onsets, solver.clock, night.argmax)
 
 
 def _describe(night: Night, given: NightInput, profile: Profile, *, is_bad: bool) -> None:
@@ -425,7 +419,7 @@ def _describe(night: Night, given: NightInput, profile: Profile, *, is_bad: bool
     night.argmax = np.where(missing, np.int8(-1), night.argmax)
     missing[list(night.pins)] = False  # a pinned epoch is evidence enough
     night.spans, filled = cut(missing, segments, given.epoch_seconds)
-    night.clock_stop = segments[1] if len(segments) > 1 else None
+    night.segments = segments[1:]
     if filled.any() or (np.isnan(given.matrix[list(night.pins), 0]).any() if night.pins else False):
         night.filled = filled
 
@@ -442,27 +436,35 @@ def _missing_rows(matrix: Floats, profile: Profile) -> Mask:
     return missing
 
 
-def _hours(given: NightInput) -> float:
-    return len(given.matrix) * given.epoch_seconds / 3600.0
+def set_period(given: NightInput, profile: Profile, night: Night) -> None:
+    """Set the sleep period within lights off and lights on, and where the clock may run.
 
-
-def _is_around_the_clock(given: NightInput) -> bool:
-    return _hours(given) >= AROUND_THE_CLOCK_HOURS
-
-
-def set_clock(given: NightInput, profile: Profile, night: Night) -> None:
-    """Set where a night's clock may begin: at lights off, else nowhere in a recording around the clock.
-
-    Lights off is checked even if the profile has no clock.
+    The period is that of the stager's own choice, before any rule, so that whatever lies around the night
+    changes nothing in it. The profile's clock does not run in a recording around the clock, unless lights
+    off says when the night begins.
     """
-    lights_off = given.options.lights_off
-    if lights_off is not None:
-        described = (given.start, None, (), given.offset_seconds)
-        recorded = Hypnogram.trusted(night.argmax.view(), profile.scheme, given.epoch_seconds, *described)
-        night.clock_start = epoch_at(recorded, lights_off, "lights_off")
-    elif profile.clock is not None and _is_around_the_clock(given):
+    first, stop = _lights(given, profile, night)
+    night.lights_off = first
+    if profile.measures_sleep_period:
+        wake, epochs = profile.scheme.wake_index, period_epochs(given.epoch_seconds)
+        night.period = kernels_module.active.sleep_period(night.own_choice(), wake, *epochs, first, stop)
+    if profile.clock is None or given.options.lights_off is not None:
+        return
+    begin, end = night.measured
+    hours = (end - begin) * given.epoch_seconds / 3600.0
+    if hours >= AROUND_THE_CLOCK_HOURS:
         night.has_clock = False
+        what = "sleep period" if profile.measures_sleep_period else "recording"
         given.assumed.append(
-            f"the profile's clock does not run in a recording of {_hours(given):.1f} h, where no sleep is "
-            "known to be the night's: lights_off says when it begins"
+            f"the profile's clock does not run in a {what} of {hours:.1f} h, where no sleep is known to be "
+            "the night's: lights_off says when it begins"
         )
+
+
+def _lights(given: NightInput, profile: Profile, night: Night) -> tuple[int, int]:
+    """Return the epochs between lights off and lights on; the whole recording where they are not given."""
+    if not given.options.has_lights:
+        return 0, len(night.argmax)
+    described = (given.start, None, (), given.offset_seconds)
+    recorded = Hypnogram.trusted(night.argmax.view(), profile.scheme, given.epoch_seconds, *described)
+    return lights_window(recorded, given.options.lights_off, given.options.lights_on)

@@ -8,7 +8,7 @@ profile's clock: the night is decoded with the clock at the strength that was fo
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
@@ -16,8 +16,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from stageguard.base.arrays import Labels
-from stageguard.guard.clock import MOST_PASSES, ClockRules, NightClock
-from stageguard.guard.evidence import Night, best_stages, fragmentation_index
+from stageguard.guard.clock import MOST_PASSES
+from stageguard.guard.evidence import Night
 from stageguard.guard.solver import Job, Passes, Path, Solver, Trial, fixed_log_weight, fixed_trial
 from stageguard.guard.strength import YIELDING_WEIGHT, Lifting, Step, Strength
 from stageguard.profile.parts import StrengthRule
@@ -102,26 +102,26 @@ class Solved(NamedTuple):
 def run_searches(profile: Profile, solver: Solver, nights: Sequence[Night], natural: bool) -> list[Solved]:
     """Run every night's strength search; with a clock, decode again until sleep onset no longer moves."""
     solved = _search_all(profile, solver, nights, natural)
-    if profile.clock is None:
+    if solver.clock is None:
         return solved
-    assert solver.clock is not None
-    open_nights = [i for i, night in enumerate(nights) if night.has_clock and solved[i].path.passes is None]
+    open_nights = [i for i, night in enumerate(nights) if night.has_clock]
     for n_passes in range(1, MOST_PASSES + 1):
         timed: dict[int, Night] = {}
         for i in open_nights:
             night, path, _ = solved[i]
-            onsets = _onsets(solver.clock, night, path)
             if path.passes is None or not path.passes.is_settled:
-                looked_at = night.clock_start, night.clock_stop
-                timed[i] = night.timed(
-                    NightClock(onsets, solver.clock, night.argmax, *looked_at) if onsets else None
-                )
+                onsets = solver.clock.onsets(path.labels, *night.clock_epochs)
+                timed[i] = night.counted_from(onsets, solver.clock)
         if not timed:
             break
-        jobs = [Job(night, _trial_of(profile, nights[i], solved[i].strength)) for i, night in timed.items()]
-        for i, (night, _), path in zip(timed, jobs, solver.solve_feasible(jobs), strict=True):
+        jobs = {
+            i: Job(night, _trial_of(profile, nights[i], solved[i].strength)) for i, night in timed.items()
+        }
+        for i, (night, path) in solve_timed(solver, jobs).items():
             onsets, strength = night.clock.onsets if night.clock else (), solved[i].strength
-            path.passes = Passes(onsets, n_passes, _onsets(solver.clock, night, path) == onsets)
+            is_settled = solver.clock.onsets(path.labels, *night.clock_epochs) == onsets
+            removed = night.clock.removed(path.labels, solver.epoch_seconds) if night.clock else ()
+            path.passes = Passes(onsets, n_passes, is_settled, removed)
             if strength is not None:
                 strength = replace(
                     strength, fi_after=path.fragmentation_index, **_about_clock(night, path.passes)
@@ -131,8 +131,22 @@ def run_searches(profile: Profile, solver: Solver, nights: Sequence[Night], natu
     return solved
 
 
-def _onsets(clock: ClockRules, night: Night, path: Path) -> tuple[int, ...]:
-    return clock.onsets(path.labels, night.clock_start, night.clock_stop)
+def solve_timed(solver: Solver, jobs: Mapping[int, Job]) -> dict[int, tuple[Night, Path]]:
+    """Decode nights with their clocks; a clock gives way where it would leave a hole in a bout.
+
+    Every round releases epochs that were held back before, so that there is an end.
+    """
+    found: dict[int, tuple[Night, Path]] = {}
+    left = dict(jobs)
+    while left:
+        paths = solver.solve_feasible([*left.values()])
+        again: dict[int, Job] = {}
+        for (i, (night, trial)), path in zip(left.items(), paths, strict=True):
+            found[i] = night, path
+            if night.clock is not None and (holes := night.clock.holes(path.labels)):
+                again[i] = Job(night.timed(night.clock.with_released(holes)), trial)
+        left = again
+    return found
 
 
 def _about_clock(night: Night, passes: Passes) -> dict[str, Any]:
@@ -142,6 +156,7 @@ def _about_clock(night: Night, passes: Passes) -> dict[str, Any]:
         "clock_passes": passes.n,
         "clock_settled": passes.is_settled,
         "clock_overruled": overruled_pins(night),
+        "clock_removed": passes.removed,
     }
 
 
@@ -166,6 +181,8 @@ def _search_all(profile: Profile, solver: Solver, nights: Sequence[Night], natur
     if profile.strength is None:
         return _run_fixed(profile, solver, nights)
     before = [_argmax_path(night) for night in nights]
+    parts = [night.cut_at_period() for night in nights]
+    whole, nights = [part for part, _ in parts], [part for _, part in parts]
     searches: list[Search] = [
         search(profile, solver, night, path.fragmentation_index, natural=natural)
         for night, path in zip(nights, before, strict=True)
@@ -188,27 +205,25 @@ def _search_all(profile: Profile, solver: Solver, nights: Sequence[Night], natur
             replies[i] = list(rounds[i][-1].values())
     tried = [{trial: path for each in last for trial, path in each.items()} for last in rounds]
     for i, (trial, _) in results.items():
-        if trial == UNTOUCHED and nights[i].is_plain:
-            tried[i].setdefault(trial, before[i])
-    late = {i: trial for i, (trial, _) in results.items() if trial not in tried[i]}  # from an earlier round
-    paths = iter(solver.solve_feasible([Job(nights[i], trial) for i, trial in late.items()]))
+        if trial == UNTOUCHED and whole[i].is_plain:
+            tried[i][trial] = before[i]
+        elif whole[i].period is not None and not (profile.clock is not None and whole[i].has_clock):
+            tried[i].pop(trial, None)  # the search decoded the period alone; a clock will decode the rest
+    late = {i: trial for i, (trial, _) in results.items() if trial not in tried[i]}
+    paths = iter(solver.solve_feasible([Job(whole[i], trial) for i, trial in late.items()]))
     for i, trial in late.items():
         tried[i][trial] = next(paths)
     chosen = [results[i] for i in range(len(nights))]
     return [
         Solved(night, tried[i][trial], strength)
-        for i, (night, (trial, strength)) in enumerate(zip(nights, chosen, strict=True))
+        for i, (night, (trial, strength)) in enumerate(zip(whole, chosen, strict=True))
     ]
 
 
 def _argmax_path(night: Night) -> Path:
     """Return the stager's own choice, calibrated if the profile says so, with its fragmentation index."""
-    labels = night.argmax
-    if night.calibration is None and night.filled is None and night.is_whole:
-        return Path(labels, None, night.n_switches / night.n_pairs if night.n_pairs else float("nan"))
-    if night.calibration is not None:
-        labels = best_stages(night.probabilities, night.calibration, None)
-    return Path(labels, None, fragmentation_index(labels, night.spans))
+    labels = night.own_choice()
+    return Path(labels, None, night.fragmentation_index(labels))
 
 
 def share_log_weight(night: Night, exponent: float) -> tuple[float, ...]:
@@ -218,10 +233,10 @@ def share_log_weight(night: Night, exponent: float) -> tuple[float, ...]:
 
 def chosen_trial(profile: Profile, night: Night, strength: Strength) -> Trial:
     """Return the trial behind a strength, so that a night can be decoded again in the same way."""
-    if strength.rule in ("fixed", "match"):
-        return Trial(strength.transition_weight, fixed_log_weight(profile))
     if strength.step in ("untouched", "hard"):
         return UNTOUCHED
+    if strength.rule in ("fixed", "match"):
+        return Trial(strength.transition_weight, fixed_log_weight(profile))
     exponent = strength.prior_exponent
     added = share_log_weight(night, exponent) if exponent else strength.balance_nats or None
     return Trial(strength.transition_weight, added, is_free=strength.step == "raised")
@@ -255,7 +270,7 @@ def fixed_strength(
         transition_weight=profile.transition_weight,
         prior_exponent=profile.prior_exponent,
         fi_before=_argmax_path(night).fragmentation_index,
-        fi_after=path.fragmentation_index,
+        fi_after=night.fragmentation_index(path.labels),
         asked=asked if is_heeded else None,
         **({} if path.passes is None else _about_clock(night, path.passes)),
     )
@@ -268,6 +283,8 @@ def _trials(log_weight: tuple[float, ...] | None) -> list[Trial]:
 
 
 def _match(profile: Profile, fi_before: float, target: float, stager_fi: float) -> Search:
+    if math.isnan(fi_before):  # no sleep to be measured
+        return UNTOUCHED, Strength("match", "untouched", 0.0, profile.prior_exponent, fi_before, fi_before)
     trials = _trials(fixed_log_weight(profile))
     indices = [path.fragmentation_index for path in (yield trials)]
     distances = [abs(fi - target) for fi in indices]
@@ -411,5 +428,6 @@ def _lift(
 def _starved(night: Night, labels: Labels) -> float:
     """Return the share of the night that is in other stages than the probabilities expect."""
     expected = night.mean_probabilities()
-    counts = np.bincount(labels[labels >= 0], minlength=len(expected))
+    measured = labels[slice(*night.measured)]
+    counts = np.bincount(measured[measured >= 0], minlength=len(expected))
     return float(np.abs(counts / max(1, counts.sum()) - expected).sum() / 2.0)

@@ -13,7 +13,7 @@ from stageguard.base.arrays import Floats, Indices, Ints32, Labels
 from stageguard.base.records import dataclass
 from stageguard.guard import kernels as kernels_module
 from stageguard.guard.automaton import Tables, compile_automaton, compile_tables, weigh
-from stageguard.guard.clock import MOST_PASSES, ClockRules
+from stageguard.guard.clock import ClockRules, RemovedBout
 from stageguard.guard.evidence import LOG_CLIP, Night, calibration_of
 from stageguard.profile.profile import Profile
 
@@ -59,6 +59,7 @@ class Passes(NamedTuple):
     onsets: tuple[int, ...]  # epochs from which the time is counted
     n: int  # how often the night was decoded with the clock
     is_settled: bool  # whether the path falls asleep there
+    removed: tuple[RemovedBout, ...] = ()  # bouts of early REM that are gone
 
 
 @dataclass(slots=True)
@@ -126,10 +127,8 @@ class Solver:
     def check_and_solve(
         self, pieces: list[Floats], threads: int, rooms: list[Floats | None]
     ) -> tuple[Labels, Labels, list[tuple[Any, ...]]]:
-        """Copy whole nights to `rooms`, check and decode them, with the clock if the profile has one."""
+        """Copy whole nights to `rooms`, check and decode them."""
         further: dict[str, Any] = {"rooms": rooms} if rooms else {}
-        if self.clock:
-            further |= {"clock": self.clock.tables, "most_passes": MOST_PASSES}
         opened: tuple[Labels, Labels, list[tuple[Any, ...]]] = self.kernels.check_and_decode(
             pieces, *self.opening, threads, **further
         )
@@ -162,7 +161,7 @@ class Solver:
             return route
         if self.is_greedy and route != "argmax":
             return "greedy logarithms"
-        if night.is_plain_but_for_clock and night.is_whole:
+        if night.is_plain_but_for_clock:
             return route
         return "free" if route == "argmax" else "logarithms"
 
@@ -189,7 +188,8 @@ class Solver:
 
     def _run(self, route: Route, jobs: Sequence[Job]) -> list[Path]:
         products = route in ("products", "greedy")
-        pieces, owners = _pieces(jobs, probabilities=products or route == "argmax")
+        is_by_epoch = route == "argmax" and all(job.night.is_complete for job in jobs)
+        pieces, owners = _pieces(jobs, probabilities=products or route == "argmax", whole=is_by_epoch)
         threads = kernels_module.threads_for(len(pieces), sum(map(len, pieces)))
         active = kernels_module.active
         weight = _of_pieces(stage_weights(jobs, self.n_stages), owners)
@@ -342,12 +342,17 @@ def _reach_epochs(tables: Tables, window_epochs: int) -> float:
     return float(hops.max()) * (longest + 1) + longest
 
 
-def _pieces(jobs: Sequence[Job], *, probabilities: bool) -> tuple[list[Floats], Indices | None]:
-    """Return the jobs' stretches as matrices, and the job of each; None if each job has one stretch."""
+def _pieces(
+    jobs: Sequence[Job], *, probabilities: bool, whole: bool = False
+) -> tuple[list[Floats], Indices | None]:
+    """Return the jobs' stretches as matrices, and the job of each; None if each is a whole night.
+
+    `whole` nights are not cut: every epoch is decided by itself.
+    """
     matrices = [
         night.probabilities if probabilities else night.evidence(trial.log_weight) for night, trial in jobs
     ]
-    if all(night.is_whole for night, _ in jobs):
+    if whole or all(night.is_whole for night, _ in jobs):
         return matrices, None
     pieces: list[Floats] = []
     owners: list[int] = []
@@ -358,13 +363,16 @@ def _pieces(jobs: Sequence[Job], *, probabilities: bool) -> tuple[list[Floats], 
 
 
 def _clocks(jobs: Sequence[Job], owners: Indices | None) -> list[Floats]:
-    """Return the clock's factors of the first rows of each piece; a night with a clock is one piece here."""
+    """Return the clock's factors of the first rows of each piece."""
     clocks = [job.night.clock for job in jobs]
     if not any(clocks):
         return []
     untimed = np.empty((0, jobs[0].night.probabilities.shape[1]))
     factors = [untimed if clock is None else clock.factors for clock in clocks]
-    return factors if owners is None else [factors[i] for i in owners.tolist()]
+    if owners is None:
+        return factors
+    spans = (span for job in jobs for span in job.night.spans)
+    return [factors[i][start:stop] for i, (start, stop) in zip(owners.tolist(), spans, strict=True)]
 
 
 def _of_pieces(rows: npt.NDArray[Any], owners: Indices | None) -> npt.NDArray[Any]:
@@ -434,23 +442,39 @@ def _assemble(
     switches: list[int],
     scores: list[float] | None = None,
 ) -> list[Path]:
-    """Put each job's pieces together."""
-    totals: Sequence[float] = switches
+    """Put each job's pieces together; fragmentation is that of the epochs that the rules measure."""
     sums: Sequence[float | None] = [None] * len(jobs) if scores is None else scores
-    if owners is not None:
-        totals = np.bincount(owners, weights=switches).tolist()
-        sums = sums if scores is None else np.bincount(owners, weights=scores).tolist()
-    paths, offset = [], 0
-    for (night, _), total, score in zip(jobs, totals, sums, strict=True):
-        n_epochs = len(night.argmax)
-        if owners is None:  # every night is whole
-            path_labels, n_pairs = labels[offset : offset + n_epochs], n_epochs - 1
+    if owners is not None and scores is not None:
+        sums = np.bincount(owners, weights=scores, minlength=len(jobs)).tolist()
+    paths, offset, begin = [], 0, 0
+    for (night, _), score in zip(jobs, sums, strict=True):
+        n_epochs, spans = len(night.argmax), night.spans
+        if owners is None:  # every night is one piece
+            spans = ((0, n_epochs),)
+            path_labels = labels[offset : offset + n_epochs]
             offset += n_epochs
         else:
-            n_pairs = night.n_pairs
             path_labels = np.full(n_epochs, -1, dtype=np.int8)
-            for start, stop in night.spans:
+            for start, stop in spans:
                 path_labels[start:stop] = labels[offset : offset + stop - start]
                 offset += stop - start
-        paths.append(Path(path_labels, score, total / n_pairs if n_pairs else float("nan")))
+        counted = switches[begin : begin + len(spans)]
+        begin += len(spans)
+        paths.append(Path(path_labels, score, _fragmentation(night, path_labels, spans, counted)))
     return paths
+
+
+def _fragmentation(
+    night: Night, labels: Labels, spans: Sequence[tuple[int, int]], switches: Sequence[int]
+) -> float:
+    """Return the index of labels from the stage changes in each span, if the spans are those measured."""
+    first, end = night.measured
+    total = n_pairs = 0
+    for (start, stop), n_here in zip(spans, switches, strict=True):
+        if first <= start and stop <= end:
+            total, n_pairs = total + n_here, n_pairs + stop - start - 1
+        elif start < end and first < stop:  # a span is measured in part
+            return night.fragmentation_index(labels)
+    if len(spans) < len(night.segments) + 1:
+        return night.fragmentation_index(labels)
+    return total / n_pairs if n_pairs else float("nan")

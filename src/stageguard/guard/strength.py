@@ -8,6 +8,7 @@ from typing import Literal
 
 from stageguard.base.errors import EpochNumber, Message
 from stageguard.base.records import dataclass
+from stageguard.guard.clock import RemovedBout
 from stageguard.night.quantities import Steering
 from stageguard.profile.profile import OFF
 
@@ -70,6 +71,8 @@ class Strength:
         Whether the output's own sleep onset is the one the clock counts from.
     clock_overruled : tuple of int
         Pinned epochs whose stage has less than half its usual share at that time.
+    clock_removed : tuple of RemovedBout
+        Bouts of early REM of which the output has lost three minutes or more.
     """
 
     rule: Literal["fixed", "target", "band", "match"]
@@ -90,6 +93,7 @@ class Strength:
     clock_passes: int = 0
     clock_settled: bool = True
     clock_overruled: tuple[int, ...] = ()
+    clock_removed: tuple[RemovedBout, ...] = ()
 
     @property
     def steers(self) -> bool:
@@ -111,7 +115,7 @@ class Strength:
             return self._reason()
         tau = f"transition weight {self.transition_weight:g}"
         change = f"fragmentation from {self.fi_before:.3f} to {self.fi_after:.3f}"
-        if self.rule == "match":
+        if self.step == "nearest":
             return f"{tau.capitalize()} brings {change}, nearest to the experts' {self.fi_low:.3f}."
         if self.step == "hard":
             return (
@@ -166,7 +170,7 @@ class Strength:
             return f"{tau.capitalize()} was given, in place of the profile's own; {change}."
         if self.rule == "fixed":
             return f"The profile fixes {tau}; {change}."
-        if self.rule == "match":
+        if self.step == "nearest":
             target = f"the experts' fragmentation index {self.fi_low:.3f}"
             if not math.isnan(self.stager_fi):
                 target += f" for a night of this index (median of the stager's {self.stager_fi:.3f})"

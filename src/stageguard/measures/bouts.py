@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import pairwise
 
 import numpy as np
 
@@ -117,8 +116,7 @@ def cuts_of(night: ScoredNight) -> Sequence[int]:
     """Return the first epochs of a decoding's later segments; no epochs are adjacent across such a cut."""
     if not isinstance(night, Decoding):
         return ()
-    spans = night.night.spans
-    return [start for (_, stop), (start, _) in pairwise(spans) if start == stop]
+    return night.night.segments
 
 
 REM_INTERRUPTION_SECONDS = 15 * 60.0

@@ -12,14 +12,16 @@ from stageguard.base.arrays import NAN, Floats
 from stageguard.base.errors import InputError
 from stageguard.base.records import dataclass
 from stageguard.guard.effect import Effect
-from stageguard.measures.bouts import ScoredNight, hypnogram_of
+from stageguard.measures.bouts import hypnogram_of
 from stageguard.measures.day import Stretch, lights_words
 from stageguard.measures.estimates import Estimates
+from stageguard.measures.period import period_for
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.measures.taught import Taught, taught_by
-from stageguard.measures.validity import validity
+from stageguard.measures.validity import validity_of
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.matching import on_epochs_of
+from stageguard.night.period import Period
 from stageguard.night.quantities import NIGHT, PHASE, STAGE, STEERED_BY, Quantity, Steering, quantity_of
 from stageguard.profile.profile import Profile
 
@@ -54,6 +56,7 @@ class CohortNight:
     estimates: Estimates | None = None  # of its probabilities, before and after
     steered: frozenset[Steering] = frozenset()  # what the profile steered on it
     effect: Effect | None = None  # what decoding did, if it is known
+    period: Period | None = None  # the sleep period that it was decoded with, if it is known
 
     @property
     def scorings(self) -> dict[str, Hypnogram]:
@@ -103,11 +106,15 @@ class MeasuredNight:
 
 
 def measure(
-    night: ScoredNight, profile: Profile | None = None, options: StatisticsOptions | None = None
+    night: Hypnogram,
+    profile: Profile | None = None,
+    options: StatisticsOptions | None = None,
+    period: Period | None = None,
 ) -> Measures:
     """Return sleep statistics and, if there is a profile, validity indicators of one scored night.
 
-    Values have the keys of `stageguard.night.quantities`.
+    Values have the keys of `stageguard.night.quantities`. The indicators are those of a `period`, by default
+    the scoring's own.
     """
     options = options or StatisticsOptions()
     statistics = options.measure(night)
@@ -124,7 +131,7 @@ def measure(
         for kind in (quantity.key for quantity in PHASE):
             values |= {f"{kind}_{stage}_{phase}": float(getattr(stretch, kind)[stage]) for stage in stages}
     if profile is not None:
-        valid = validity(night, profile, lights_off=options.lights_off, lights_on=options.lights_on)
+        valid = validity_of(night, profile, period or period_for(night, profile, options.lights))
         for name, indicator in valid.measured.items():
             values[name] = float(indicator.value)
             if indicator.reason:
@@ -135,8 +142,16 @@ def measure(
 
 
 def measure_night(night: CohortNight, options: StatisticsOptions | None = None) -> MeasuredNight:
-    """Measure every scoring of a night in the same way."""
-    measures = {name: measure(scoring, night.profile, options) for name, scoring in night.scorings.items()}
+    """Measure every scoring of a night in the same way, the stager's and the decoded one in one period."""
+    lights = (None, None) if options is None else options.lights
+    period = night.period if lights == (None, None) else None
+    if period is None and night.profile is not None and night.before is not None:
+        period = period_for(night.before, night.profile, lights)
+    periods = {"before": period, "after": period}
+    measures = {
+        name: measure(scoring, night.profile, options, periods.get(name))
+        for name, scoring in night.scorings.items()
+    }
     if not measures:
         raise InputError(f"night {night.night_id!r} has no scoring, expected before, after or expert.")
     if night.estimates is not None:

@@ -8,11 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base.arrays import DAY_SECONDS, NAN, Indices, Labels
-from stageguard.base.errors import EpochNumber, InputError, Message
 from stageguard.base.records import dataclass
 from stageguard.measures.bouts import bouts_of
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.night.moments import Moment, clock_seconds, epoch_at, time_of_day
+from stageguard.night.moments import Moment, clock_seconds, lights_window, time_of_day
 from stageguard.night.stages import StageScheme
 
 LIGHT_PHASE_SECONDS = 43200.0  # 12 h of light and 12 h of darkness
@@ -45,23 +44,6 @@ class Stretch:
     stage_percent: Mapping[str, float]
     bouts: Mapping[str, int]
     mean_bout_minutes: Mapping[str, float]
-
-
-def lights_window(
-    hypnogram: Hypnogram, lights_off: Moment | None, lights_on: Moment | None
-) -> tuple[int, int]:
-    """Return [first, stop) of the epochs between lights off and lights on, to the nearest epoch."""
-    n_epochs = hypnogram.n_epochs
-    first = 0 if lights_off is None else epoch_at(hypnogram, lights_off, "lights_off", 0)
-    stop = n_epochs if lights_on is None else epoch_at(hypnogram, lights_on, "lights_on", first)
-    if not first < stop:
-        raise InputError(
-            Message(
-                *("lights are off from epoch ", EpochNumber(first), " and on from epoch ", EpochNumber(stop)),
-                f" of {n_epochs}, expected at least one epoch between them.",
-            )
-        )
-    return first, stop
 
 
 def lights_words(hypnogram: Hypnogram, lights_off: Moment | None, lights_on: Moment | None) -> str:

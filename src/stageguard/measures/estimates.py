@@ -22,9 +22,9 @@ from stageguard.guard.decoding import Decoding, under_full_clock
 from stageguard.guard.posterior import Posterior, marginals_like, sample_like
 from stageguard.guard.strength import YIELDING_WEIGHT
 from stageguard.measures.bouts import stage_counts
-from stageguard.measures.day import lights_window
 from stageguard.measures.statistics import FIRST_REM_SECONDS, Convention, StatisticsOptions, rem_latencies
 from stageguard.night.hypnogram import UNSCORED
+from stageguard.night.moments import lights_window
 from stageguard.night.quantities import EARLY_REM_MINUTES
 from stageguard.night.stages import StageScheme
 from stageguard.profile.estimators import (

@@ -16,9 +16,11 @@ from stageguard.base.arrays import NAN, Floats, Indices, Labels, Mask
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.solver import run_grouped
 from stageguard.measures.bouts import Bouts, bouts_of, cuts_of, stacked
+from stageguard.measures.period import labels_in, period_for
 from stageguard.measures.summary import JointScores
 from stageguard.measures.validity import LONGEST_BOUT, SHORTEST_NIGHT_HOURS, paper_mask
 from stageguard.night.hypnogram import UNSCORED
+from stageguard.night.period import Period
 from stageguard.night.quantities import Quantity, indicators_of
 from stageguard.profile.profile import Profile
 
@@ -56,9 +58,10 @@ def joint_scores_of_all(decodings: Sequence[Decoding]) -> list[JointScores]:
 
     def run(key: tuple[int, float], nights: list[Decoding]) -> list[JointScores]:
         profile, seconds = profiles[key[0]], key[1]
+        periods = [period_for(each, profile) for each in nights]
         cuts = [cuts_of(each) for each in nights]
         scores = [
-            joint_of_all(labels, profile, seconds, cuts).tolist()
+            joint_of_all(labels, profile, seconds, periods, cuts).tolist()
             for labels in ([each.argmax for each in nights], [each.hypnogram.labels for each in nights])
         ]
         threshold = NAN if profile.joint is None else profile.joint.threshold
@@ -73,15 +76,16 @@ def joint_scores_of_all(decodings: Sequence[Decoding]) -> list[JointScores]:
 
 
 def joint_of_all(
-    labels: Sequence[Labels], profile: Profile, epoch_seconds: float, cuts: Sequence[Sequence[int]]
+    labels: Sequence[Labels],
+    profile: Profile,
+    epoch_seconds: float,
+    periods: Sequence[Period],
+    cuts: Sequence[Sequence[int]],
 ) -> Floats:
-    """Return the joint score of labels whose segments begin at `cuts`; NaN where a night has none."""
+    """Return the joint score of periods of labels whose segments begin at `cuts`; NaN where there is none."""
     if profile.joint is None:
         return np.full(len(labels), NAN)
-    nights = _Stacked.of(
-        np.insert(each, inside, UNSCORED) if len(inside) else each
-        for each, inside in zip(labels, cuts, strict=True)
-    )
+    nights = _Stacked.of(map(labels_in, labels, periods, cuts))
     known, scale = indicators_of(profile.scheme.names), epoch_seconds / profile.epoch_seconds
     values = _indicators(nights, profile, epoch_seconds)
     total, n = np.zeros(nights.n_nights), np.zeros(nights.n_nights)

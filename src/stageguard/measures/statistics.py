@@ -37,9 +37,9 @@ from stageguard.base.arrays import NAN, Labels
 from stageguard.base.lazy import load
 from stageguard.base.records import dataclass
 from stageguard.measures.bouts import ScoredNight, bouts_of, cycles_of, hypnogram_of, whole_epochs
-from stageguard.measures.day import Stretch, hours_of, lights_window, phases_of, zeitgeber_seconds
+from stageguard.measures.day import Stretch, hours_of, phases_of, zeitgeber_seconds
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
-from stageguard.night.moments import Moment
+from stageguard.night.moments import Moment, lights_window
 from stageguard.night.quantities import NIGHT, Need
 from stageguard.night.stages import StageScheme, canonical_name
 

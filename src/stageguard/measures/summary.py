@@ -16,6 +16,7 @@ from stageguard.measures.bouts import cuts_of, hypnogram_before
 from stageguard.measures.cohort import CohortTable, measure
 from stageguard.measures.day import lights_words
 from stageguard.measures.estimates import Estimates, Expected, estimates_of
+from stageguard.measures.period import period_for
 from stageguard.measures.rare_events import early_rem_removed
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.measures.validity import Validity, joint_of, validity_of
@@ -344,10 +345,11 @@ class NightMeasures:
 
 
 def joint_scores(decoding: Decoding) -> JointScores:
-    """Return the joint scores of a whole recording."""
-    seconds, cuts = decoding.epoch_seconds, cuts_of(decoding)
+    """Return the joint scores before and after decoding."""
+    profile, seconds, cuts = decoding.profile, decoding.epoch_seconds, cuts_of(decoding)
+    period = period_for(decoding, profile)
     before, after = (
-        joint_of(labels, decoding.profile, seconds, cuts)
+        joint_of(labels, profile, seconds, period, cuts)
         for labels in (decoding.argmax, decoding.hypnogram.labels)
     )
     return JointScores(before.value, after.value, after.high)
@@ -365,9 +367,10 @@ def measures_of(decoding: Decoding, options: StatisticsOptions | None = None) ->
 
 def _validities(decoding: Decoding, options: StatisticsOptions | None) -> list[Validity]:
     """Return the validity before and after decoding."""
-    moments = (None, None) if options is None else options.lights
+    profile, cuts = decoding.profile, cuts_of(decoding)
+    period = period_for(decoding, profile, (None, None) if options is None else options.lights)
     nights = hypnogram_before(decoding), decoding.hypnogram
-    return [validity_of(night, decoding.profile, cuts_of(decoding), moments) for night in nights]
+    return [validity_of(night, profile, period, cuts) for night in nights]
 
 
 def _joint(valid: Sequence[Validity]) -> JointScores:

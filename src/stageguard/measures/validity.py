@@ -6,14 +6,15 @@ can lie inside every band and agree with no expert. `measures.bands` counts the 
 The indicators are those of `stageguard.night.quantities`: stage changes and uncommon transitions among
 adjacent scored pairs, flips A-B-A of one epoch, and the complete bouts of each stage.
 
-A pair with an unscored epoch does not count. A bout is complete if a scored epoch of another stage is on
-either side. The bands of the profiles were counted with these definitions.
+They are measured in the sleep period (`stageguard.night.period`); of animals, and under profiles that
+reproduce the paper, in the whole recording. A pair with an unscored epoch does not count. A bout is complete
+if a scored epoch of another stage is on either side. The bands of the profiles were counted with these
+definitions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from math import isnan, sqrt
 from typing import Any, Literal
@@ -35,10 +36,11 @@ from stageguard.measures.bouts import (
     cuts_of,
     hypnogram_of,
 )
-from stageguard.measures.day import lights_window
+from stageguard.measures.period import labels_in, period_for
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.matching import on_epochs_of
 from stageguard.night.moments import Moment
+from stageguard.night.period import Period
 from stageguard.night.quantities import JOINT, Quantity, indicators_of
 from stageguard.night.stages import WNR3, StageScheme
 from stageguard.profile.night_stages import in_stages_of
@@ -50,6 +52,7 @@ Value = tuple[float, str]  # a number, and why it is NaN
 PAPER_PAIRS = (("W", "R"), ("R", "N"))
 LONGEST_BOUT = np.int64(2**40)  # more epochs than a bout can have
 NO_JOINT = "the profile has no joint score of expert nights"
+NO_SLEEP = "no epoch is scored as sleep"
 SHORTEST_NIGHT_HOURS = 2.0  # scored hours; indicators of shorter nights vary too much for a range
 
 
@@ -93,7 +96,7 @@ class Validity:
     profile : str
         Name of the profile with the bands, pairs and minimum bouts.
     n_epochs_scored, hours_scored : int, float
-        How much of the night is scored.
+        How much of the sleep period, or of the recording if the profile measures that, is scored.
     joint : Indicator
         The joint score of the indicators, its range from 0 to the experts' threshold; with a reason if there
         is none.
@@ -214,7 +217,8 @@ def validity(
     expert : Hypnogram, optional
         An expert's scoring of the same epochs, to count the bouts that a minimum bout removes.
     lights_off, lights_on : float, timedelta, datetime or str, optional
-        Measure the night between them, as in `stageguard.sleep_statistics`; by default the whole recording.
+        Look for the sleep period between them, by default in the whole recording. The period of a decoding
+        is the one it was decoded with.
 
     Returns
     -------
@@ -235,32 +239,29 @@ def validity(
     >>> sg.validity(night).looks_like_experts
     True
     """
-    lights = lights_off, lights_on
-    return validity_of(hypnogram_of(night), _profile_for(night, profile), cuts_of(night), lights, expert)
+    hypnogram, profile = hypnogram_of(night), _profile_for(night, profile)
+    period = period_for(night, profile, (lights_off, lights_on))
+    return validity_of(hypnogram, profile, period, cuts_of(night), expert)
 
 
 def validity_of(
     night: Hypnogram,
     profile: Profile,
+    period: Period,
     cuts: Sequence[int] = (),
-    lights: tuple[Moment | None, Moment | None] = (None, None),
     expert: Hypnogram | None = None,
 ) -> Validity:
-    """Measure a scoring whose segments begin at `cuts`, between lights off and lights on."""
+    """Measure the period of a scoring whose segments begin at `cuts`."""
     if expert is not None:
         if not isinstance(expert, Hypnogram):
             raise InputError(f"expert is {checks.shown(expert)}, expected a Hypnogram.")
         expert = on_epochs_of(night, expert)
-    first, stop = lights_window(night, *lights)
     scored = in_stages_of(profile, night)
-    is_whole = (first, stop) == (0, scored.n_epochs)
-    hypnogram = scored if is_whole else replace(scored, labels=scored.labels[first:stop])
-    # an unscored epoch in every cut between segments, so that no epochs are adjacent across it
-    inside = [cut - first for cut in cuts if first < cut < stop]
-    labels = np.insert(hypnogram.labels, inside, UNSCORED) if inside else hypnogram.labels
-    epoch_seconds, names = hypnogram.epoch_seconds, profile.scheme.names
-    bouts = bouts_of(labels)
+    epoch_seconds, names = scored.epoch_seconds, profile.scheme.names
+    bouts = bouts_of(labels_in(scored.labels, period, cuts))
     values, rare, n_scored = _counted(bouts, profile, epoch_seconds)
+    if period[0] == period[1]:
+        values = {name: (value, NO_SLEEP) for name, (value, _) in values.items()}
     minimum = minimum_epochs(profile, epoch_seconds)
     too_short = bouts.complete & (bouts.lengths < minimum[bouts.stages])
     indicators = {
@@ -270,8 +271,10 @@ def validity_of(
     hours_scored = n_scored * epoch_seconds / 3600.0
     n_short = n_lost = None
     if expert is not None:
-        of_expert = expert.merge(profile.scheme).labels[first:stop]
-        n_short, n_lost = _expert_bouts(profile, hypnogram.labels, of_expert, minimum)
+        own, theirs = (
+            labels_in(each, period, ()) for each in (scored.labels, expert.merge(profile.scheme).labels)
+        )
+        n_short, n_lost = _expert_bouts(profile, own, theirs, minimum)
     return Validity(
         profile=profile.name,
         n_epochs_scored=n_scored,
@@ -285,11 +288,13 @@ def validity_of(
     )
 
 
-def joint_of(labels: Labels, profile: Profile, epoch_seconds: float, cuts: Sequence[int] = ()) -> Indicator:
-    """Return only the joint score of labels whose segments begin at `cuts`; see `validity_of`."""
+def joint_of(
+    labels: Labels, profile: Profile, epoch_seconds: float, period: Period, cuts: Sequence[int] = ()
+) -> Indicator:
+    """Return only the joint score of a period of labels whose segments begin at `cuts`; see `validity_of`."""
     if profile.joint is None:
         return _absent(NO_JOINT)
-    bouts = bouts_of(np.insert(labels, cuts, UNSCORED) if len(cuts) else labels)
+    bouts = bouts_of(labels_in(labels, period, cuts))
     values, _, n_scored = _counted(bouts, profile, epoch_seconds)
     return _joint_score(values, profile, epoch_seconds, n_scored * epoch_seconds / 3600.0)
 

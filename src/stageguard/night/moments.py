@@ -8,7 +8,7 @@ from datetime import datetime, time, timedelta
 
 from stageguard.base import checks
 from stageguard.base.arrays import DAY_SECONDS
-from stageguard.base.errors import Argument, InputError, Message
+from stageguard.base.errors import Argument, EpochNumber, InputError, Message
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.timing import recording_start
 
@@ -35,6 +35,23 @@ def epoch_at(hypnogram: Hypnogram, moment: Moment, what: str, after: int = 0) ->
             f"expected a moment within its {n_epochs * epoch_seconds / 3600:.2f} h.",
         )
     return epoch
+
+
+def lights_window(
+    hypnogram: Hypnogram, lights_off: Moment | None, lights_on: Moment | None
+) -> tuple[int, int]:
+    """Return [first, stop) of the epochs between lights off and lights on, to the nearest epoch."""
+    n_epochs = hypnogram.n_epochs
+    first = 0 if lights_off is None else epoch_at(hypnogram, lights_off, "lights_off", 0)
+    stop = n_epochs if lights_on is None else epoch_at(hypnogram, lights_on, "lights_on", first)
+    if not first < stop:
+        raise InputError(
+            Message(
+                *("lights are off from epoch ", EpochNumber(first), " and on from epoch ", EpochNumber(stop)),
+                f" of {n_epochs}, expected at least one epoch between them.",
+            )
+        )
+    return first, stop
 
 
 def _seconds_from_start(hypnogram: Hypnogram, moment: Moment, what: str, after: float) -> float:

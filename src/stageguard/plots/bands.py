@@ -11,6 +11,7 @@ import numpy as np
 from stageguard.base.errors import InputError
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import ScoredNight
+from stageguard.measures.period import period_for
 from stageguard.measures.validity import Indicator, validity_of
 from stageguard.night.colours import PAGE
 from stageguard.night.quantities import indicators_of
@@ -116,8 +117,8 @@ def _profile_of(nights: Sequence[ScoredNight], profile: Profile | str | None) ->
 
 def _indicators(series: Series, profile: Profile) -> list[dict[str, Indicator]]:
     return [
-        dict(validity_of(scoring, profile, cuts).indicators)
-        for scoring, cuts in zip(series.scorings, series.cuts, strict=True)
+        dict(validity_of(scoring, profile, period_for(night, profile), cuts).indicators)
+        for scoring, cuts, night in zip(series.scorings, series.cuts, series.nights, strict=True)
     ]
 
 

@@ -11,10 +11,9 @@ from stageguard.base.arrays import Floats, Mask
 from stageguard.base.records import dataclass
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import ScoredNight, hypnogram_before, hypnogram_of
-from stageguard.measures.day import lights_window
 from stageguard.night.colours import stage_shade, top_down
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
-from stageguard.night.moments import Moment
+from stageguard.night.moments import Moment, lights_window
 from stageguard.plots.axes import (
     FULL_WIDTH,
     GAP,

@@ -20,6 +20,7 @@ class Series:
     name: str
     scorings: tuple[Hypnogram, ...]
     cuts: tuple[Sequence[int], ...]
+    nights: tuple[ScoredNight, ...]  # whose sleep period is measured
 
 
 def as_nights(nights: Any, what: str = "nights") -> list[ScoredNight]:
@@ -42,12 +43,13 @@ def series_of(nights: Any, number: int) -> list[Series]:
     """Return the series of nights: before and after for decodings, one series for hypnograms."""
     several = as_nights(nights)
     scorings, cuts = tuple(map(hypnogram_of, several)), tuple(map(cuts_of, several))
+    nights = tuple(several)
     decoded = [night for night in several if isinstance(night, Decoding)]
     if len(decoded) == len(several):
         before = tuple(map(hypnogram_before, decoded))
-        return [Series("before", before, cuts), Series("after", scorings, cuts)]
+        return [Series("before", before, cuts, nights), Series("after", scorings, cuts, nights)]
     if decoded:
         raise InputError("nights are hypnograms and decodings, expected a list of one or of the other.")
     scorers = {scoring.scorer for scoring in scorings}
     name = scorers.pop() if len(scorers) == 1 else None
-    return [Series(name or f"scoring {number}", scorings, cuts)]
+    return [Series(name or f"scoring {number}", scorings, cuts, nights)]

@@ -145,8 +145,8 @@ class Clock:
 
     ``curves`` hold, per stage, the log of the experts' share at that time relative to their share of the
     whole night: a value every ``step_minutes`` from sleep onset on, straight lines in between and 0 beyond.
-    In a bout of n epochs, as the stager scored it, an epoch loses at most ``bout_nats / n``, so that long
-    bouts survive. Unbroken wake of ``restart_wake_minutes`` restarts the time.
+    A bout of the stager that lasts ``spare_minutes``, single epochs of other stages included, loses nothing.
+    Unbroken wake of ``restart_wake_minutes`` restarts the time.
     """
 
     curves: Mapping[str, tuple[float, ...]] = schema.declare(
@@ -154,7 +154,7 @@ class Clock:
     )  # read_clock
     weight: float = schema.number(1.0, positive=True, high=10)
     step_minutes: float = schema.number(5.0, positive=True, high=60)
-    bout_nats: float = schema.number(inf, positive=True, high=inf)
+    spare_minutes: float = schema.number(8.0, positive=True, high=inf)
     restart_wake_minutes: float = schema.number(60.0, positive=True, high=inf)
 
     @property
@@ -253,6 +253,11 @@ def read_strength(value: object, where: str, scheme: StageScheme) -> StrengthRul
 
 def read_clock(value: object, where: str, scheme: StageScheme) -> Clock:
     """Return the clock, with its curves by stage."""
+    if "bout_nats" in checks.mapping(value, where):
+        raise InputError(
+            f"{where}.bout_nats is no key any more: bouts that last {where}.spare_minutes (8) lose nothing. "
+            "Remove it."
+        )
     clock = schema.read_table(Clock, value, where)
     if scheme.wake is None:
         raise InputError(f"{where} counts from sleep onset, expected a stage that is wake. Name it: wake.")

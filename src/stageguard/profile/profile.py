@@ -278,6 +278,14 @@ class Profile(Document):
         except InputError:  # stages coarser than the profile's
             return None
 
+    @property
+    def measures_sleep_period(self) -> bool:
+        """Whether indicators and rules are about the sleep period (`night.period`), not the recording.
+
+        It is for people; animals sleep around the clock, and the paper measures whole recordings.
+        """
+        return self.species == "human" and not self.reproduces_paper and self.scheme.wake is not None
+
     def at_strength(self, strength: float | str | None) -> Profile:
         """Return the profile with one strength for all nights, instead of its own weight or rule.
 

@@ -287,8 +287,8 @@ _TABLE = (
     Key(
         "clock",
         "evidence from the time since sleep onset: `curves` of nats per stage, one value every "
-        "`step_minutes` (5); `weight` (1); `bout_nats`, the most that one of the stager's bouts can lose (no "
-        "limit); `restart_wake_minutes` of wake (60) start it again",
+        "`step_minutes` (5); `weight` (1); the stager's bouts of `spare_minutes` (8) or more lose nothing; "
+        "`restart_wake_minutes` of wake (60) start it again",
         parts.read_clock,
         shown="none",
     ),

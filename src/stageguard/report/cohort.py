@@ -131,7 +131,10 @@ def _measured(name: str, night: ScoredNight, profile: Profile | None, expert: Hy
         profile = night.profile
     effect = Effect.of(night) if isinstance(night, Decoding) else None
     steered = night.steered if isinstance(night, Decoding) else frozenset()
-    scorings = CohortNight(name, before, hypnogram_of(night), expert, profile, steered=steered, effect=effect)
+    period = night.period if isinstance(night, Decoding) else None
+    scorings = CohortNight(
+        *(name, before, hypnogram_of(night), expert, profile), steered=steered, effect=effect, period=period
+    )
     return cohort_row(scorings, measure_night(scorings))
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stageguard.guard.decoding import without_clock
 from stageguard.measures.bouts import hypnogram_before
 from stageguard.night.colours import top_down
 from stageguard.report.axis import Axis, Frame
@@ -56,21 +57,28 @@ def page_picture(
     axis = axis_of(decoding)
     parts, y = draw_night(picture, axis, 16.0 if picture.lights else 4.0)
     parts += _legend(picture, PAGE_FRAME, y + 18)
-    shown = "the stager's most probable stages, the decoded stages, changed epochs and stage probabilities"
     compared = f"the {expert_name(expert)}'s stages, " if expert is not None else ""
-    description = f"From top to bottom: {compared}{shown}. {_subtitle(decoding)}."
+    untimed = "the stages without the clock, " if decoding.removed_bouts else ""
+    shown = f"{compared}the stager's most probable stages, {untimed}the decoded stages, changed epochs and "
+    description = f"From top to bottom: {shown}stage probabilities. {_subtitle(decoding)}."
     size = (PAGE_FRAME.width, y + 28)
     title = "Hypnogram before and after decoding"
     return document(title, description, parts, size, inline="hypnogram"), picture
 
 
 def night_picture(decoding: Decoding, expert: Hypnogram | None) -> NightPicture:
-    """Return the data of a picture: the expert's panel first, then before and after."""
+    """Return the data of a picture: the expert's panel first, then before and after.
+
+    Where the clock removed early REM that a person should look at, the night without it is shown, too.
+    """
     night = decoding.hypnogram
     panels = [
         Panel("Before", _details(hypnogram_before(decoding), expert), decoding.argmax, night.scheme),
         Panel("After", _details(night, expert), night.labels, night.scheme),
     ]
+    if decoding.removed_bouts:
+        untimed = replace(night, labels=without_clock(decoding))
+        panels.insert(1, Panel("No clock", _details(untimed, expert), untimed.labels, night.scheme))
     if expert is not None:
         name = expert_name(expert).capitalize()
         panels.insert(0, Panel(name, _details(expert), expert.labels, expert.scheme))

@@ -7,6 +7,7 @@ from stageguard.guard.decoding import Decoding
 from stageguard.measures.agreement import Agreement, agreement, common_scheme, merged_pairs
 from stageguard.measures.bouts import cuts_of, hypnogram_before, hypnogram_of
 from stageguard.measures.estimates import Estimates, estimates_of
+from stageguard.measures.period import period_for
 from stageguard.measures.rare_events import RareEvent, rare_events
 from stageguard.measures.statistics import SleepStatistics, StatisticsOptions
 from stageguard.measures.taught import NO_TEST, taught_by, taught_words
@@ -70,8 +71,10 @@ def measure(decoding: Decoding, expert: Hypnogram | None, options: StatisticsOpt
     """Measure a night before and after decoding, and the expert's scoring."""
     before, night, cuts = hypnogram_before(decoding), decoding.hypnogram, cuts_of(decoding)
 
+    period = period_for(decoding, decoding.profile, options.lights)
+
     def validity(scoring: Hypnogram, expert: Hypnogram | None = None) -> Validity:
-        return validity_of(scoring, decoding.profile, cuts, options.lights, expert)
+        return validity_of(scoring, decoding.profile, period, cuts, expert)
 
     estimates = estimates_of(decoding, options)
     is_coarser = expert is not None and expert.scheme != night.scheme

@@ -24,6 +24,7 @@ from stageguard.measures.estimates import (
     N_DRAWS,
     default_of_rem_latency,
 )
+from stageguard.measures.period import period_for
 from stageguard.measures.statistics import FIRST_REM_SECONDS
 from stageguard.measures.validity import validity_of
 from stageguard.night.moments import Moment
@@ -90,10 +91,9 @@ def fragmentation(
 ) -> tuple[float, float]:
     """Return the fragmentation index before and after, as the tables show it."""
     nights = hypnogram_before(decoding), decoding.hypnogram
-    cuts = cuts_of(decoding)
-    before, after = (
-        validity_of(night, decoding.profile, cuts, lights).fragmentation_index for night in nights
-    )
+    profile, cuts = decoding.profile, cuts_of(decoding)
+    period = period_for(decoding, profile, lights)
+    before, after = (validity_of(night, profile, period, cuts).fragmentation_index for night in nights)
     return before, after
 
 
@@ -249,11 +249,13 @@ def clock_evidence(profile: Profile, *, ran: bool) -> Iterator[str]:
     if not ran:
         yield "The profile's evidence from the time since sleep onset was not used."
         return
-    limit = "" if math.isinf(clock.bout_nats) else f", by at most {clock.bout_nats:g} nats per bout"
+    spared = (
+        "" if math.isinf(clock.spare_minutes) else f", bouts of {clock.spare_minutes:g} min or more spared"
+    )
     yield (
         f"In the first {clock.horizon_minutes:g} min of sleep, {_and(clock.curves)} was weighted by how "
         "often experts "
-        f"score it at that time since sleep onset (weight {clock.weight:g}{limit}); "
+        f"score it at that time since sleep onset (weight {clock.weight:g}{spared}); "
         f"{clock.restart_wake_minutes:g} min of wake restart this clock."
     )
 
@@ -335,8 +337,8 @@ def _about_epochs(decoding: Decoding) -> Iterator[str]:
             f"{was(n_unscored)} left "
             "unscored."
         )
-    if night.clock_start:
-        yield f"Sleep before lights off (epoch {night.clock_start + 1:,}) was not taken for sleep onset."
+    if night.lights_off:
+        yield f"Sleep before lights off (epoch {night.lights_off + 1:,}) was not taken for sleep onset."
 
 
 def was(number: int) -> str:

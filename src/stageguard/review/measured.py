@@ -8,6 +8,7 @@ from typing import Any
 
 from stageguard.base.errors import InputError
 from stageguard.measures.bouts import cuts_of
+from stageguard.measures.period import period_for
 from stageguard.measures.statistics import SleepStatistics
 from stageguard.measures.validity import Validity, validity_of
 from stageguard.night.hypnogram import Hypnogram
@@ -22,7 +23,6 @@ def measured(night: NightUnderReview, state: ReviewState, outcome: Outcome) -> d
     """Return statistics and indicators of stager, guard and expert, and the joint score of the guard."""
     profile = night.profile_for(state.settings)
     cuts = () if outcome.decoding is None else cuts_of(outcome.decoding)
-    lights = night.statistics.lights
     scorings: dict[str, Hypnogram] = {
         "stager": night.hypnogram(night.argmax),
         "guard": night.hypnogram(outcome.labels),
@@ -30,10 +30,12 @@ def measured(night: NightUnderReview, state: ReviewState, outcome: Outcome) -> d
     if night.expert is not None:
         scorings["expert"] = night.expert
     statistics = {name: _once(night, name, scoring) for name, scoring in scorings.items()}
+    decoded = scorings["stager"] if outcome.decoding is None else outcome.decoding
+    period = period_for(decoded, profile, night.statistics.lights)
     validities = {}
     for name, scoring in scorings.items():
         try:
-            validities[name] = validity_of(scoring, profile, cuts, lights)
+            validities[name] = validity_of(scoring, profile, period, cuts)
         except InputError:  # the expert's stages are coarser than the profile's
             continue
     joint = validities["guard"].joint

@@ -13,9 +13,9 @@ from stageguard.base.arrays import Floats
 from stageguard.base.errors import for_people
 from stageguard.guard.explain import Change, in_bouts
 from stageguard.measures.bouts import cycles_of
-from stageguard.measures.day import lights_window
 from stageguard.measures.summary import early_rem_words
 from stageguard.night.colours import stage_shade, top_down
+from stageguard.night.moments import lights_window
 from stageguard.night.stages import StageScheme, canonical_name
 from stageguard.review.measured import measured
 from stageguard.review.moments import Moment, pinned

@@ -197,7 +197,7 @@ def decode_task(task: DecodeTask, ready: Ready | None = None) -> DecodedNight:
         return _night_of(record, files)
     if ready is None:
         with by_the_list():
-            listed_options = replace(task.options, lights_off=task.lights_off)
+            listed_options = replace(task.options, lights_off=task.lights_off, lights_on=task.lights_on)
             ready = Ready(*decode_file(task.path, task.profile, listed_options, start))
     decoding = ready.decoding
     may_replace = record is not None or (is_there and _may_complete(decoding, files))

@@ -38,7 +38,8 @@ class DecodeOptions:
     stager: str | None = None
     trained: Training | None = None
     strength: float | Literal["off"] | None = None  # instead of the profile's strength
-    lights_off: Moment | None = None  # not in `to_dict`: `DecodeTask.to_dict` records it
+    lights_off: Moment | None = None  # neither is in `to_dict`: `DecodeTask.to_dict` records them
+    lights_on: Moment | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON types; quality values are left out, because they are a column of the output."""
@@ -66,7 +67,8 @@ class DecodeOptions:
     @classmethod
     def from_dict(cls, recorded: Mapping[str, Any], quality: Floats | None) -> DecodeOptions:
         """Return the recorded options; `quality` is that column of the output."""
-        stages, lights_off = (recorded.get(key) for key in ("stages", "lights_off"))
+        stages = recorded.get("stages")
+        off, on = (recorded.get(key) for key in ("lights_off", "lights_on"))
         pins, strength_pins = (recorded.get(key) for key in ("pins", "strength_pins"))
         density = DensityOptions(
             stages=None if stages is None else tuple(stages),
@@ -86,7 +88,8 @@ class DecodeOptions:
             stager=recorded.get("stager"),
             trained=recorded.get("trained"),
             strength=recorded.get("strength"),
-            lights_off=None if lights_off is None else parse_moment(str(lights_off)),
+            lights_off=None if off is None else parse_moment(str(off)),
+            lights_on=None if on is None else parse_moment(str(on)),
         )
 
 
@@ -118,6 +121,7 @@ def decode_file(
         quality=options.quality,
         pins=(options.strength_pins or None) if is_held else options.pins,
         lights_off=options.lights_off,
+        lights_on=options.lights_on,
         cohort=options.cohort,
         stager=options.stager,
         trained=options.trained,

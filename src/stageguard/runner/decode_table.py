@@ -53,7 +53,7 @@ from stageguard.formats.outputs import (
     is_as_written,
 )
 from stageguard.guard.decode import check_cohort, decode
-from stageguard.guard.decoding import Decoding, many_changes_advice
+from stageguard.guard.decoding import Decoding, warnings_of
 from stageguard.guard.explain import explain
 from stageguard.measures.estimates import estimates_of_all
 from stageguard.measures.joint_scores import joint_scores_of_all
@@ -326,9 +326,7 @@ def decode_block(
         decoded.append((night.id, result))
         for note in dict.fromkeys((*night.notes, *result.assumed)):
             part.notes[note] = part.notes.get(note, 0) + 1
-        if result.changed_share > result.many_changes:
-            text = f"more than {100 * result.many_changes:.0f} % of scored epochs were changed: "
-            text += many_changes_advice(result.profile)
+        for text in warnings_of(result):
             part.warnings[text] = part.warnings.get(text, 0) + 1
         if task.explain:
             part.changes.extend([night.id, *change_cells(change)] for change in explain(result))

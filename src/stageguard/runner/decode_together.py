@@ -82,7 +82,8 @@ def _decoded(
         warnings.simplefilter("always", StageGuardWarning)
         decodings = decode([density for density, _ in read.values()], like.profile, **arguments)
     is_changed = [each.changed_share > each.many_changes for each in decodings]
-    if len(caught) > any(is_changed):  # a warning that is not about many changes
+    n_removed = sum(bool(each.removed_bouts) for each in decodings)
+    if len(caught) > any(is_changed) + n_removed:  # a warning that is not about these nights
         return {}
     measured = zip(
         joint_scores_of_all(decodings),
@@ -94,7 +95,7 @@ def _decoded(
     return {
         output: Ready(decoding, notes, NightMeasures(*numbers))
         for (output, (_, notes)), decoding, numbers, is_warned_of in nights
-        if not is_warned_of
+        if not is_warned_of and not decoding.removed_bouts
     }
 
 

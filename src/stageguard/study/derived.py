@@ -11,7 +11,9 @@ import numpy as np
 
 from stageguard.base.errors import MissingFileError
 from stageguard.base.files import load_json, write_together
+from stageguard.measures.period import period_for
 from stageguard.measures.validity import joint_of
+from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile
 from stageguard.study.measuring import agreement_between
 from stageguard.study.names import BASE, CALIBRATED, EXPERT, PAPER, RELEASED
@@ -91,7 +93,8 @@ def _joint(nights: Nights, profile: Profile, epoch_seconds: float) -> dict[str, 
     for recording, columns in sorted(nights.items()):
         for variant in (name for name in columns if not name.startswith(ABOUT)):
             labels = np.where(columns[EXPERT] < 0, -1, columns[variant]).astype(np.int8)
-            score = joint_of(labels, profile, epoch_seconds).value
+            scored = Hypnogram(labels, profile.scheme, epoch_seconds)
+            score = joint_of(labels, profile, epoch_seconds, period_for(scored, profile)).value
             if not np.isnan(score):
                 scores.setdefault(variant, {})[recording] = float(f"{score:.6g}")
     return scores

@@ -22,6 +22,7 @@ from stageguard.cli.options import (
     DecodingGiven,
     DensityFiles,
     Jobs,
+    LightsTimes,
     OutputFolder,
     Overwrite,
     ProfileName,
@@ -45,6 +46,7 @@ from stageguard.cli.present import (
     some_nights,
     with_bar,
 )
+from stageguard.cli.scored_files import read_lights
 from stageguard.cli.terminal import (
     JsonList,
     console,
@@ -58,6 +60,7 @@ from stageguard.formats.density import listed
 from stageguard.formats.outputs import PLAIN_SUFFIXES, output_paths
 from stageguard.guard.decoding import CITATION, Decoding
 from stageguard.measures.summary import looking_like_experts
+from stageguard.night.moments import Moment
 from stageguard.profile.profile import Profile
 from stageguard.runner.cohort_tables import FAILURES_TABLE, METHODS_TEXT, MOST_IN_FULL, Tally, write_tables
 from stageguard.runner.decode_files import DecodeTask, decode_task
@@ -106,6 +109,7 @@ def decode(
     files: DensityFiles = None,
     samples: SampleList = None,
     given: DecodingGiven = DecodingGiven(),  # noqa: B008 - a group of options
+    times: LightsTimes = LightsTimes(),  # noqa: B008 - a group of options
     output: OutputFolder = None,
     svg: Svg = False,
     explain: Explain = False,
@@ -131,6 +135,7 @@ def decode(
     stageguard decode nights --profile human-psg-5 --output decoded --jobs 0
     """
     loaded, options = Profile.load(profile), decode_options(given)
+    lights = read_lights(times)
     if tune and strength not in (None, "tune"):
         raise UsageError(f"--tune is --strength tune, and --strength {strength} was given. Say one of them.")
     is_tuned = tune or strength == "tune"
@@ -140,7 +145,12 @@ def decode(
     is_named = output is not None and bool(output.suffix) and not is_one_file
     if output is not None and is_named and load("runner.decode_table:is_table_name")(output):
         # options for files of one night
-        single = {"--strength tune": is_tuned, "--svg": svg, "--format": given.format is not None}
+        single = {
+            "--strength tune": is_tuned,
+            "--svg": svg,
+            "--lights-off or --lights-on": lights != (None, None),
+            "--format": given.format is not None,
+        }
         too_much = [option for option, is_given in single.items() if is_given]
         source = _table_to_decode(files, samples, given, profile, too_much)
         make = load("runner.table_files:TableTask")
@@ -164,7 +174,15 @@ def decode(
             written.append(load("runner.tune_files:keep_tuned")(loaded, folder, overwrite=overwrite))
     draw = _draw if svg else None
     tasks = _tasks(
-        inputs, folder, loaded, options, overwrite=overwrite, explain=explain, draw=draw, as_json=as_json
+        inputs,
+        folder,
+        loaded,
+        options,
+        lights,
+        overwrite=overwrite,
+        explain=explain,
+        draw=draw,
+        as_json=as_json,
     )
     if output is not None and is_one_file:
         tasks = [replace(task, output=output, shares_profile=False) for task in tasks]
@@ -201,14 +219,15 @@ def _tasks(
     output: Path | None,
     profile: Profile,
     options: DecodeOptions,
+    lights: tuple[Moment | None, Moment | None],
     *,
     overwrite: bool,
     explain: bool,
     draw: Callable[[Decoding], str] | None,
     as_json: bool,
 ) -> list[DecodeTask]:
-    """Return one task per night, with what a sample list says about it."""
-    n_nights = len(inputs.nights)
+    """Return one task per night, with what the options or a sample list say about it."""
+    n_nights, (off, on) = len(inputs.nights), lights
     return [
         DecodeTask(
             night.path,
@@ -219,8 +238,8 @@ def _tasks(
             draw=draw,
             explain=explain,
             edf=night.edf,
-            lights_off=night.lights_off,
-            lights_on=night.lights_on,
+            lights_off=night.lights_off if off is None else off,
+            lights_on=night.lights_on if on is None else on,
             start=night.start,
             durable=n_nights == 1,
             shares_profile=inputs.is_cohort and output is not None,

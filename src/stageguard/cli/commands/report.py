@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -113,10 +114,12 @@ def report(
         report_cohort(request, output, overwrite=overwrite, as_json=as_json)
         return
     cohort.refuse(night)
+    off, on = read_lights(times)
     options = decode_options(given)
+    if not is_decoded:
+        options = replace(options, lights_off=off, lights_on=on)
     if start is not None and "-" not in start:
         raise UsageError(f"--start is {start!r}, expected a date and a time such as 2024-05-01T22:30.")
-    off, on = read_lights(times)
     name = night_id(night)
     page = output or night.parent / (name + REPORT_SUFFIX)
     try:

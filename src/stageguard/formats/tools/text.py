@@ -70,6 +70,7 @@ from stageguard.formats.tools.visbrain import description
 from stageguard.guard.effect import Effect
 from stageguard.guard.strength import steered_by
 from stageguard.measures.estimates import Estimates
+from stageguard.night.period import Period
 from stageguard.night.quantities import STEERED_BY
 from stageguard.night.stages import UNSCORED_NAME, StageScheme, canonical_name
 from stageguard.profile.profile import Profile
@@ -312,6 +313,16 @@ def _from_events(
     return staged_rows(path, rows, options, start=times.start, notes=notes)
 
 
+def _period(recorded: list[int] | None, n_rows: int) -> Period | None:
+    """Return a sleep period as `decode` recorded it; older files have none."""
+    if recorded is None:
+        return None
+    first, stop = recorded
+    if not all(type(epoch) is int for epoch in recorded) or not 0 <= first <= stop <= n_rows:
+        raise ValueError(f"period {recorded}")
+    return first, stop
+
+
 def _recorded(path: Path, n_rows: int) -> tuple[Profile, datetime | None, Recorded] | None:
     """Return the profile, start and measures that `decode` recorded beside its table, or None."""
     sidecar = output_paths(path).sidecar
@@ -328,7 +339,8 @@ def _recorded(path: Path, n_rows: int) -> tuple[Profile, datetime | None, Record
         steps_only = steered_by(record["strength"]["step"], 0.0, None)  # of an earlier version
         told = record.get("steered", steps_only)
         steered = frozenset(what for what in STEERED_BY if what in told)
-        recorded = Recorded(estimates, steered, Effect.from_record(record))
+        period = _period(record.get("period"), n_rows)
+        recorded = Recorded(estimates, steered, Effect.from_record(record), period)
         return profile, None if start is None else datetime.fromisoformat(start), recorded
     except FileFormatError:
         raise

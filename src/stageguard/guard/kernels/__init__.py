@@ -42,14 +42,13 @@ argmax(pieces, weight)
 check_and_decode(pieces, table, weight, *bouts)
     `argmax` and `structured` together, of probabilities: labels of argmax, labels of the best paths, and per
     piece the stage changes of argmax, whether some row is not a distribution (then no path is searched for),
-    score and stage changes of the path, and how many labels differ. With ``clock=(rows, wake, restart_epochs,
-    bout_nats)``, each piece is decoded again with the clock that its path sets, up to `most_passes` times;
-    then also the onsets from which it counts, the number of passes, and whether the path falls asleep there.
+    score and stage changes of the path, and how many labels differ.
+sleep_period(labels, wake, window, least, first, stop)
+    the first epoch of the sleep period and the epoch after it: see `stageguard.night.period`.
 sleep_onsets(labels, wake, restart_epochs, start, stop)
     the first epoch of sleep, and of sleep after each unbroken wake that restarts the clock.
-clock_factors(rows, wake, bout_nats, onsets, own, start, stop)
-    factors of the first epochs by a clock that counts from these onsets: `rows` from onset on, bounded
-    by the length of the bout that the stager's `own` labels have there.
+clock_factors(rows, wake, onsets, start, stop)
+    factors of the first epochs by a clock that counts from these onsets: `rows` from onset on.
 structured(pieces, products, table, weight, *bouts),
 greedy(pieces, products, table, weight, *bouts, *flip_flop), automaton(pieces, table, *automaton)
     labels, score per piece (-inf where no path exists), stage changes per piece: Viterbi.

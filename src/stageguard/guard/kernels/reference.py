@@ -22,6 +22,7 @@ from stageguard.guard.kernels.reference_sums import each as _each
 from stageguard.guard.kernels.reference_sums import forward_backward as forward_backward
 from stageguard.guard.kernels.reference_sums import smooth as smooth
 from stageguard.guard.kernels.reference_sums import smooth_automaton as smooth_automaton
+from stageguard.night.period import sleep_period as sleep_period
 
 Outcome = tuple[Labels, float]  # labels, score in nats
 Result = tuple[Labels, list[float], list[int]]
@@ -65,8 +66,6 @@ def _settled(pieces: Sequence[Floats], rooms: Sequence[Floats | None]) -> Sequen
 def check_and_decode(
     pieces: Sequence[Floats],
     *rules: Any,
-    clock: tuple[Floats, int, float, float] | None = None,
-    most_passes: int = 0,
     rooms: Sequence[Floats | None] = (),
 ) -> tuple[Labels, Labels, list[tuple[Any, ...]]]:
     """Return the labels of argmax and of the best paths, and the outcome of each piece."""
@@ -76,41 +75,14 @@ def check_and_decode(
     ends = np.cumsum([len(piece) for piece in pieces]).tolist()
     for i, (piece, end) in enumerate(zip(pieces, ends, strict=True)):
         here, score, n_switches = slice(end - len(piece), end), -np.inf, 0
-        passes: tuple[tuple[int, ...], int, bool] = ((), 0, True)
         if not bad[i]:
             table, weight, *others = rules
             own_rows = _each(table, pieces)[i : i + 1], _each(weight, pieces)[i : i + 1]
             arguments = ([piece], True, *own_rows, *others)
             paths[here], (score,), (n_switches,) = structured(*arguments)
-        if clock is not None and score > -np.inf:
-            timed, passes = _decode_timed(clock, most_passes, own[here], paths[here], arguments)
-            paths[here], (score,), (n_switches,) = timed or (paths[here], (score,), (n_switches,))
         n_changed = 0 if bad[i] else int(np.count_nonzero(own[here] != paths[here]))
-        clock_outcome = () if clock is None else passes
-        outcomes.append((n_own[i], bad[i], score, n_switches, n_changed, *clock_outcome))
+        outcomes.append((n_own[i], bad[i], score, n_switches, n_changed))
     return own, paths, outcomes
-
-
-def _decode_timed(
-    clock: tuple[Floats, int, float, float],
-    most_passes: int,
-    own: Labels,
-    path: Labels,
-    arguments: tuple[Any, ...],
-) -> tuple[Result | None, tuple[tuple[int, ...], int, bool]]:
-    """Decode a night with the clock that its path sets, until sleep onset no longer moves."""
-    rows, wake, restart_epochs, bout_nats = clock
-    onsets, result = sleep_onsets(path, wake, restart_epochs, 0, len(own)), None
-    if not onsets:
-        return None, ((), 1, True)
-    for n in range(1, most_passes + 1):
-        factors = clock_factors(rows, wake, bout_nats, onsets, own, 0, len(own)) if onsets else rows[:0]
-        result = structured(*arguments, clock=[factors])
-        now = sleep_onsets(result[0], wake, restart_epochs, 0, len(own))
-        if now == onsets or n == most_passes:
-            break
-        onsets = now
-    return result, (onsets, n, now == onsets)
 
 
 def structured(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from itertools import groupby, pairwise
+from itertools import pairwise
 
 import numpy as np
 
@@ -23,9 +22,7 @@ def sleep_onsets(labels: Labels, wake: int, restart_epochs: float, start: int, s
     return tuple(onsets)
 
 
-def clock_factors(
-    rows: Floats, wake: int, bout_nats: float, onsets: Sequence[int], own: Labels, start: int, stop: int
-) -> Floats:
+def clock_factors(rows: Floats, wake: int, onsets: Sequence[int], start: int, stop: int) -> Floats:
     """Return the factors of the first epochs, up to the last row after the last onset."""
     factors = np.ones((min(stop, onsets[-1] + len(rows)), rows.shape[1]))
     # sleep before the first onset would itself be the onset, so it is as rare as there
@@ -34,11 +31,4 @@ def clock_factors(
     for onset, end in pairwise((*onsets, stop)):
         n_timed = min(end - onset, len(rows))
         factors[onset : onset + n_timed] = rows[:n_timed]
-    begin = 0
-    for stage, bout in groupby(own.tolist()):
-        end = begin + len(list(bout))
-        if stage >= 0:
-            lost = factors[begin:end, stage]  # a view: the bout loses at most bout_nats in all
-            lost[lost < 1.0] = np.maximum(lost[lost < 1.0], math.exp(-bout_nats / (end - begin)))
-        begin = end
     return factors

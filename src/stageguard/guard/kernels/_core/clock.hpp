@@ -12,8 +12,6 @@ struct ClockRules {
     const double* rows;  // (n_rows, n_stages) what multiplies each stage's evidence, from onset on
     std::int64_t n_rows, n_stages;
     int wake;
-    double restart_epochs;  // an unbroken wake as long as that starts the time again
-    double bout_nats;       // what a bout of the stager may lose in all
 };
 
 using Onsets = std::vector<std::int64_t>;
@@ -21,19 +19,15 @@ using Onsets = std::vector<std::int64_t>;
 // The first epoch of sleep in [start, stop), and of sleep after each unbroken wake that restarts the clock.
 Onsets sleep_onsets(const std::int8_t* labels, std::int64_t start, std::int64_t stop, int wake, double restart_epochs);
 
-// Factors (n_timed, n_stages) of the first epochs; returns n_timed. `own` is the stager's choice.
-std::int64_t clock_factors(const ClockRules& clock, const Onsets& onsets, const std::int8_t* own, std::int64_t n_epochs,
-                                  std::int64_t start, std::int64_t stop, Scratch<double>& out);
-
-// How a path with the clock was found.
-struct Passes {
-    Onsets onsets;  // what the time is counted from
-    int n = 0;
-    bool is_settled = true;  // the path falls asleep there
+struct Period {
+    std::int64_t start, stop;
 };
 
-// Decodes a night again with the clock that its path sets, until sleep onset stays where it was read.
-Passes decode_timed(const ClockRules& clock, int most_passes, StructuredKernel kernel, BoutRules rules, Workspace& work,
-                           const NightRows& night, Outcome& outcome);
+// From the first to the last lasting sleep in [first, stop): of the `window` epochs that begin (end) with it, `least` are asleep.
+// Without lasting sleep from the first to the last sleep; without sleep empty. `stageguard.night.period` defines it.
+Period sleep_period(const std::int8_t* labels, std::int64_t first, std::int64_t stop, int wake, std::int64_t window, std::int64_t least);
+
+// Factors (n_timed, n_stages) of the first epochs; returns n_timed.
+std::int64_t clock_factors(const ClockRules& clock, const Onsets& onsets, std::int64_t start, std::int64_t stop, Scratch<double>& out);
 
 }  // namespace stageguard

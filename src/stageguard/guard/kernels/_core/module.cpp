@@ -60,13 +60,12 @@ struct Opened {
     Choice own;
     Outcome path;
     std::int64_t changed;  // epochs in which the two differ
-    Passes passes;         // with a clock
 };
 
 Opened opened(const NightRows& night, bool is_bad, const Outcome& path) {
     const Choice own{n_differing(night.own, night.own + 1, night.n_epochs - 1), is_bad};
-    if (is_bad) return {own, {kImpossibleScore, 0}, 0, {}};
-    return {own, path, n_differing(night.own, night.path, night.n_epochs), {}};
+    if (is_bad) return {own, {kImpossibleScore, 0}, 0};
+    return {own, path, n_differing(night.own, night.path, night.n_epochs)};
 }
 
 // Pieces that are decoded at once: four of about the same length, or one.
@@ -90,17 +89,6 @@ std::vector<Together> by_length(const Batch& batch, std::size_t most) {
     return groups;
 }
 
-// A profile's clock, its rows kept alive.
-struct Clock {
-    Tables rows;
-    ClockRules rules;
-
-    Clock(const Tables& rows, int wake, double restart_epochs, double bout_nats)
-        : rows(rows), rules{rows.data(), static_cast<std::int64_t>(rows.shape(0)), static_cast<std::int64_t>(rows.shape(1)), wake, restart_epochs, bout_nats} {
-        if (rules.n_rows == 0) throw std::invalid_argument("a clock has no rows");
-    }
-};
-
 nb::tuple tuple_of(const Onsets& onsets) {
     nb::list values;
     for (const std::int64_t onset : onsets) values.append(onset);
@@ -112,16 +100,20 @@ nb::tuple read_onsets(const Labels& labels, int wake, double restart_epochs, std
     return tuple_of(sleep_onsets(labels.data(), start, stop, wake, restart_epochs));
 }
 
-nb::object factors_of(const Tables& rows, int wake, double bout_nats, const std::vector<std::int64_t>& onsets, const Labels& own,
-                      std::int64_t start, std::int64_t stop) {
-    const Clock clock(rows, wake, 0.0, bout_nats);
-    const auto n_epochs = static_cast<std::int64_t>(own.shape(0));
-    bool is_fine = !onsets.empty() && 0 <= start && start <= onsets[0] && onsets.back() < stop && stop <= n_epochs;
+nb::tuple read_period(const Labels& labels, int wake, std::int64_t window, std::int64_t least, std::int64_t first, std::int64_t stop) {
+    const bool is_fine = 0 <= first && first <= stop && stop <= static_cast<std::int64_t>(labels.shape(0)) && 0 < least && least <= window;
+    if (!is_fine) throw std::invalid_argument("epochs of the night expected");
+    const Period period = sleep_period(labels.data(), first, stop, wake, window, least);
+    return nb::make_tuple(period.start, period.stop);
+}
+
+nb::object factors_of(const Tables& rows, int wake, const std::vector<std::int64_t>& onsets, std::int64_t start, std::int64_t stop) {
+    const ClockRules clock{rows.data(), static_cast<std::int64_t>(rows.shape(0)), static_cast<std::int64_t>(rows.shape(1)), wake};
+    bool is_fine = clock.n_rows > 0 && !onsets.empty() && 0 <= start && start <= onsets[0] && onsets.back() < stop;
     for (std::size_t i = 1; i < onsets.size(); ++i) is_fine &= onsets[i - 1] < onsets[i];
-    for (std::int64_t t = 0; t < n_epochs; ++t) is_fine &= own.data()[t] < clock.rules.n_stages;
     if (!is_fine) throw std::invalid_argument("onsets in order, within the night, expected");
     Scratch<double>& scratch = workspace().factors;
-    const auto n_rows = static_cast<std::size_t>(clock_factors(clock.rules, onsets, own.data(), n_epochs, start, stop, scratch));
+    const auto n_rows = static_cast<std::size_t>(clock_factors(clock, onsets, start, stop, scratch));
     auto* factors = new double[n_rows * rows.shape(1)];
     std::copy_n(scratch.data(), n_rows * rows.shape(1), factors);
     return matrix(factors, n_rows, rows.shape(1));
@@ -129,15 +121,9 @@ nb::object factors_of(const Tables& rows, int wake, double bout_nats, const std:
 
 // (labels of the stager, labels of the paths, a tuple per piece)
 nb::tuple check_and_decode(const nb::list& pieces, const Indices& table, const Tables& weight, const Tables& stay, const Tables& change,
-               const Indices& minimum, bool censored, int n_threads, const nb::object& clock, int most_passes, const nb::list& rooms) {
+               const Indices& minimum, bool censored, int n_threads, const nb::list& rooms) {
     const Batch batch(pieces);
     const Copies copies(rooms, batch);
-    std::optional<Clock> timed;
-    if (!clock.is_none()) {
-        const auto [rows, wake, restart_epochs, bout_nats] = nb::cast<std::tuple<Tables, int, double, double>>(clock);
-        timed.emplace(rows, wake, restart_epochs, bout_nats);
-        if (timed->rules.n_stages != batch.n_stages) throw std::invalid_argument("a clock has other stages than the pieces");
-    }
     const RuleTables rules{weight, stay, change, minimum, table, censored};
     const int n_stages = static_cast<int>(batch.n_stages), longest = rules.longest_minimum();
     const ArgmaxKernel choose = picked(avx2::argmax_kernel, plain::argmax_kernel, n_stages);
@@ -167,20 +153,13 @@ nb::tuple check_and_decode(const nb::list& pieces, const Indices& table, const T
         }
         for (std::size_t lane = 0; lane < group.n; ++lane) {
             const std::size_t piece = group.pieces[lane];
-            Passes passes;
-            if (timed && !bad[lane] && outcomes[lane].score > kImpossibleScore)
-                passes = decode_timed(timed->rules, most_passes, kernel, rules(piece), workspace(), rows[lane], outcomes[lane]);
             all[piece] = opened(rows[lane], bad[lane], outcomes[lane]);
-            all[piece].passes = std::move(passes);
         }
     });
     nb::list rows;
     for (const Opened& o : all) {
-        const auto& [own, path, changed, passes] = o;
-        if (timed)
-            rows.append(nb::make_tuple(own.switches, own.bad_rows, path.score, path.switches, changed, tuple_of(passes.onsets), passes.n, passes.is_settled));
-        else
-            rows.append(nb::make_tuple(own.switches, own.bad_rows, path.score, path.switches, changed));
+        const auto& [own, path, changed] = o;
+        rows.append(nb::make_tuple(own.switches, own.bad_rows, path.score, path.switches, changed));
     }
     return nb::make_tuple(frozen(labels, batch.n_labels, owner), frozen(labels + batch.n_labels, batch.n_labels, owner), rows);
 }
@@ -361,9 +340,10 @@ NB_MODULE(_native, m) {
     m.attr("SIMD") = has_avx2() ? "AVX2" : "none";
     m.def("argmax", &argmax, "pieces"_a, "weight"_a, "n_threads"_a, "clock"_a = nb::list(), "rooms"_a = nb::list());
     m.def("check_and_decode", &check_and_decode, "pieces"_a, "table"_a, "weight"_a, "stay"_a, "change"_a, "minimum"_a, "censored"_a, "n_threads"_a,
-          "clock"_a = nb::none(), "most_passes"_a = 0, "rooms"_a = nb::list());
+          "rooms"_a = nb::list());
+    m.def("sleep_period", &read_period, "labels"_a, "wake"_a, "window"_a, "least"_a, "first"_a, "stop"_a);
     m.def("sleep_onsets", &read_onsets, "labels"_a, "wake"_a, "restart_epochs"_a, "start"_a, "stop"_a);
-    m.def("clock_factors", &factors_of, "rows"_a, "wake"_a, "bout_nats"_a, "onsets"_a, "own"_a, "start"_a, "stop"_a);
+    m.def("clock_factors", &factors_of, "rows"_a, "wake"_a, "onsets"_a, "start"_a, "stop"_a);
     m.def("structured", &structured, "pieces"_a, "products"_a, "table"_a, "weight"_a, "stay"_a, "change"_a, "minimum"_a,
           "censored"_a, "n_threads"_a, "clock"_a = nb::list());
     m.def("greedy", &greedy, "pieces"_a, "products"_a, "table"_a, "weight"_a, "stay"_a, "change"_a, "minimum"_a, "censored"_a, "penalty_nats"_a,

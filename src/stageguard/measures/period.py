@@ -1,0 +1,45 @@
+"""The epochs of a scored night that a profile measures: its sleep period, or the recording."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from stageguard.base.arrays import Labels
+from stageguard.guard.decoding import Decoding
+from stageguard.measures.bouts import ScoredNight, hypnogram_of
+from stageguard.night.hypnogram import UNSCORED
+from stageguard.night.moments import Moment, lights_window
+from stageguard.night.period import Period, period_of
+from stageguard.profile.night_stages import in_stages_of
+from stageguard.profile.profile import Profile
+
+Lights = tuple[Moment | None, Moment | None]  # off, on
+
+
+def period_for(night: ScoredNight, profile: Profile, lights: Lights = (None, None)) -> Period:
+    """Return the epochs of a night that a profile measures; of a decoding those it was decoded by."""
+    hypnogram = hypnogram_of(night)
+    first, stop = lights_window(hypnogram, *lights)
+    if not profile.measures_sleep_period:
+        return first, stop
+    if isinstance(night, Decoding):
+        if night.night.period is not None and lights == (None, None):
+            return night.period
+        own = night.night.own_choice()
+        return period_of(own, hypnogram.scheme.wake_index, night.epoch_seconds, first, stop)
+    scored = in_stages_of(profile, hypnogram)
+    return period_of(scored.labels, profile.scheme.wake_index, scored.epoch_seconds, first, stop)
+
+
+def labels_in(labels: Labels, period: Period, cuts: Sequence[int]) -> Labels:
+    """Return the labels of a period, with an unscored epoch in every cut between segments.
+
+    Then no epochs are adjacent across a cut. An empty period is one unscored epoch.
+    """
+    first, stop = period
+    if first == stop:
+        return np.array([UNSCORED], dtype=np.int8)
+    inside = [cut - first for cut in cuts if first < cut < stop]
+    return np.insert(labels[first:stop], inside, UNSCORED) if inside else labels[first:stop]
