@@ -241,10 +241,14 @@ def _period(labels: Labels, base: Profile, epoch_seconds: float) -> Period:
 
 
 def _digest(stager: inputs.NightInput | None, panel: Sequence[Hypnogram]) -> str:
-    """Return a fingerprint of one night's probabilities and scorings."""
+    """Return a fingerprint of one night's probabilities and scorings.
+
+    The ninth digit is the last that counts: processors differ in the last bits of what they compute, and
+    folds and draws that follow from the fingerprint should not.
+    """
     digest = hashlib.sha256()
     if stager is not None:
-        digest.update(np.ascontiguousarray(stager.matrix, dtype="<f8").tobytes())
+        digest.update(np.ascontiguousarray(stager.matrix.round(9), dtype="<f8").tobytes())
     for scoring in panel:
         digest.update(np.ascontiguousarray(scoring.labels).tobytes())
     return digest.hexdigest()
