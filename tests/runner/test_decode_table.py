@@ -185,7 +185,7 @@ def test_a_table_without_id_says_which_column_may_be_it(run, tmp_path):
     ran = run("decode", tmp_path / "in.parquet", "-p", PROFILE, "-o", tmp_path / "out.parquet")
     assert "has no column 'id' that names the night of each row." in error_line(ran)
     assert "Rename 'subject' to it" in ran.err
-    assert "If it is one night, name a folder for the output, not a table." in ran.err
+    assert "If it is one night, name a folder for the output, or a .tsv." in ran.err
 
 
 def test_missing_stages_are_said(run, tmp_path):
@@ -556,6 +556,8 @@ def test_probabilities_are_not_taken_for_logits(run, tmp_path):
 def test_a_table_whose_output_is_no_table_names_one(run, tmp_path):
     path = cohort(tmp_path / "in.csv", nights_of(2), ["a", "b"])
     ran = run("decode", path, "-p", PROFILE, "-o", tmp_path / "x.txt")
+    assert ran.code == 2 and "or a .csv or .parquet table for a table of nights" in ran.err
+    ran = run("decode", path, "-p", PROFILE, "-o", tmp_path / "x")
     assert "stageguard decode in.csv --output out.csv, or out.parquet." in error_line(ran)
 
 

@@ -202,8 +202,9 @@ def _is_file_name(output: Path, files: Sequence[Path] | None) -> bool:
         return False
     if suffix in OTHER_FILES:
         raise UsageError(
-            f"--output is {output.name!r}, expected a folder, or a .tsv or .json file for one night. Other "
-            "formats are written from it by stageguard convert."
+            f"--output is {output.name!r}, expected a folder, a .tsv or .json file for one night, or a "
+            ".csv or .parquet table for a table of nights. Other formats are written from it by stageguard "
+            "convert."
         )
     if suffix not in PLAIN_SUFFIXES:
         return False
