@@ -160,7 +160,7 @@ def test_subject_by_hand_or_from_the_header(tmp_path):
 
 def test_other_files_are_refused(tmp_path):
     (tmp_path / "notes.txt").write_text("nothing")
-    with pytest.raises(FileFormatError, match=r"^notes.txt: begins with b'nothing', expected EDF or EDF\+"):
+    with pytest.raises(FileFormatError, match=r"^notes.txt: begins with 'nothing', expected EDF or EDF\+"):
         sg.read_recording(tmp_path / "notes.txt")
     with pytest.raises(FileFormatError, match="is a folder, expected a recording"):
         sg.read_recording(tmp_path)
