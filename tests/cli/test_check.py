@@ -9,6 +9,7 @@ import pytest
 
 import stageguard as sg
 from cli_runner import Runner, error_line, write_night
+from stageguard.night.period import period_of
 from stageguard.night.stages import AASM5
 
 PROFILE = "human-psg-5"
@@ -43,7 +44,7 @@ def expert_like(path):
 
 def test_a_night_like_experts_score_passes(run, tmp_path):
     night = expert_like(tmp_path / "night.txt")
-    stages = night.read_text().split()
+    stages = night.read_text().split()[3:-4]  # without wake at either end
     n_changes = sum(a != b for a, b in itertools.pairwise(stages))
     fi = n_changes / (len(stages) - 1)
     assert BANDS["fragmentation_index"].low < fi < BANDS["fragmentation_index"].high
@@ -64,7 +65,7 @@ def test_a_night_like_experts_score_passes(run, tmp_path):
 
 def test_a_night_outside_a_band_passes_by_its_joint_score(run, tmp_path):
     night = expert_like(tmp_path / "night.txt")
-    night.write_text(night.read_text() + "N1\n" * 5 + "W\n" * 250 + "N1\n")
+    night.write_text(night.read_text() + "N1\n" * 5 + "W\n" * 250 + "N1\n" * 12)
     ran = run("check", night, "-p", PROFILE, "--strict", "--json")
     assert ran.json[0]["outside"] == ["mean_bout_minutes_W"]
     assert (ran.code, ran.json[0]["looks_like_experts"]) == (0, True)
@@ -94,6 +95,7 @@ def test_of_probabilities_the_most_probable_stage_is_checked(run, tmp_path):
     ran = run("check", night, "-p", PROFILE, "--json")
     (report,) = ran.json
     argmax = sg.read_density(night).argmax()
+    argmax = argmax[slice(*period_of(argmax, 0, 30.0))]
     assert report["checked"] == "argmax"
     assert report["indicators"]["fragmentation_index"]["value"] == pytest.approx(
         np.mean(np.diff(argmax) != 0)
@@ -125,7 +127,7 @@ def test_bands_follow_the_epoch_length(run, tmp_path):
 
 def test_uncommon_transitions_are_named(run, tmp_path):
     night = write_stages(
-        tmp_path / "night.txt", [("W", 10), ("R", 10), ("W", 10), ("N3", 10), ("W", 2), ("R", 9)]
+        tmp_path / "night.txt", [("N2", 15), ("W", 9), ("R", 15), ("W", 9), ("N3", 15), ("W", 2), ("R", 15)]
     )
     ran = run("check", night, "-p", PROFILE)
     assert "Uncommon transitions: W->R 2, W->N3 1" in ran.out

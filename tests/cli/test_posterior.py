@@ -93,7 +93,7 @@ def test_pins_and_quality_count(run, night, tmp_path):
     ran = run("posterior", night, "-p", PROFILE, "--pins", "10=R", "--quality", tmp_path / "beta.npy")
     assert ran.code == 0, ran.err
     found = sg.read_density(tmp_path / "night.posterior.csv").probabilities
-    assert found[10].tolist() == [0, 0, 1]
+    assert found[9].tolist() == [0, 0, 1]  # pins count from 1
     plain = sg.posterior(sg.read_density(night), PROFILE).probabilities
     assert not np.allclose(found[50], plain[50], atol=1e-6)
 

@@ -83,15 +83,15 @@ def test_expert_title_lights_and_start_reach_the_page(run, night, tmp_path):
     assert "narcolepsy" in ran.out
     density = sg.read_density(night)
     density = sg.Hypnodensity(density.probabilities, density.scheme, 30.0, read_start(), density.source)
-    decoding = nights.decode(density, PROFILE, cohort="narcolepsy")
+    lights = {"lights_off": "22:40", "lights_on": "0:20"}
+    decoding = nights.decode(density, PROFILE, cohort="narcolepsy", **lights)
     scored = read_expert(expert, decoding.hypnogram, ReadOptions())
     expected = night_report(
         decoding,
         expert=scored,
         title="Night <1> & more",
-        lights_off="22:40",
-        lights_on="0:20",
         notes=NOTES,
+        **lights,
     )
     assert page == expected
     report = run("report", night, "-p", PROFILE, *arguments, "--json", "--overwrite").json

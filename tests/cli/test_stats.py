@@ -85,7 +85,7 @@ def test_one_row_per_night_with_before_after_and_delta(run, cohort):
             assert number(row[f"{name}_delta"]) == pytest.approx(delta, nan_ok=True, abs=1e-6)
         assert number(row["stage_percent_N3_after"]) == pytest.approx(now.stage_percent["N3"])
         assert int(row["epochs_changed"]) == int(decoding.changed.sum())
-        changes = np.mean(np.diff(decoding.hypnogram.labels) != 0)
+        changes = np.mean(np.diff(decoding.hypnogram.labels[slice(*decoding.period)]) != 0)
         assert number(row["fragmentation_index_after"]) == pytest.approx(changes)
         assert (row["profile"], row["epoch_seconds"]) == (PROFILE, "30")
     assert "Mean ± standard deviation over 6 nights" in ran.out
@@ -244,7 +244,8 @@ def test_lights_cut_the_night(run, tmp_path):
 
 def test_with_lights_every_number_is_of_that_window_and_the_window_is_said(run, tmp_path):
     night = tmp_path / "night.txt"
-    night.write_text("W\nN1\n" * 20 + "N2\n" * 60 + "W\nN1\n" * 20)  # restless before and after lights
+    restless = "N1\nN2\nW\n" * 13
+    night.write_text(restless + "W\n" + "N2\n" * 60 + restless)  # before and after lights
     options = ("-p", PROFILE, "--lights-off", "1200", "--lights-on", "3000")
     ran = run("stats", night, *options, "--json").json
     (report,) = ran["nights"]
@@ -254,7 +255,7 @@ def test_with_lights_every_number_is_of_that_window_and_the_window_is_said(run, 
     assert report["lights"] == words and words in ran["notes"]
     assert words in run("stats", night, *options).out
     whole = run("stats", night, "-p", PROFILE, "--json").json["nights"][0]
-    assert whole["after"]["fragmentation_index"] > 0.5 and whole["lights"] == ""
+    assert whole["after"]["fragmentation_index"] > 0.4 and whole["lights"] == ""
 
 
 def test_the_codebook_says_where_lights_cut_each_night(run, tmp_path):

@@ -33,7 +33,7 @@ from stageguard.measures.experts import consensus
 from stageguard.night.hypnodensity import Hypnodensity, check_probabilities
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.matching import on_epochs_of
-from stageguard.night.period import Period, period_of
+from stageguard.night.period import Period
 from stageguard.night.stages import StageScheme
 from stageguard.profile.profile import Profile
 from stageguard.profile.taught import mark_of
@@ -163,9 +163,9 @@ def read_material(
             panel, truth, start = _aligned(output, panel)
         scorings = tuple(scoring.labels for scoring in panel)
         length = panel[0].epoch_seconds
-        periods = [_period(labels, base, length) for labels in scorings]
+        periods = [base.period_in(labels, length) for labels in scorings]
         argmax = truth if output is None else best_stages(output.matrix, None, None)
-        stager_period = _period(argmax, base, length)
+        stager_period = base.period_in(argmax, length)
         nights.append(
             FitNight(
                 number=i,
@@ -175,7 +175,7 @@ def read_material(
                 logs=None if output is None else _logs(output.matrix),
                 stager_fi=np.nan if output is None else fragmentation_index(argmax, [stager_period]),
                 stager_period=stager_period,
-                expert_period=_period(truth, base, length),
+                expert_period=base.period_in(truth, length),
                 truth=truth,
                 scorings=scorings,
                 hypnograms=tuple(panel),
@@ -231,13 +231,6 @@ def _logs(matrix: Floats) -> Floats:
     with np.errstate(divide="ignore"):  # rounding may have put a probability just below 0
         logs: Floats = np.log(np.maximum(matrix, 0.0))
     return logs
-
-
-def _period(labels: Labels, base: Profile, epoch_seconds: float) -> Period:
-    """Return the epochs of a scoring that the base profile measures."""
-    if not base.measures_sleep_period:
-        return 0, len(labels)
-    return period_of(labels, base.scheme.wake_index, epoch_seconds)
 
 
 def _digest(stager: inputs.NightInput | None, panel: Sequence[Hypnogram]) -> str:

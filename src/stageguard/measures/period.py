@@ -11,7 +11,7 @@ from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import ScoredNight, hypnogram_of
 from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.moments import Moment, lights_window
-from stageguard.night.period import Period, period_of
+from stageguard.night.period import Period
 from stageguard.profile.night_stages import in_stages_of
 from stageguard.profile.profile import Profile
 
@@ -22,15 +22,12 @@ def period_for(night: ScoredNight, profile: Profile, lights: Lights = (None, Non
     """Return the epochs of a night that a profile measures; of a decoding those it was decoded by."""
     hypnogram = hypnogram_of(night)
     first, stop = lights_window(hypnogram, *lights)
-    if not profile.measures_sleep_period:
-        return first, stop
-    if isinstance(night, Decoding):
-        if night.night.period is not None and lights == (None, None):
+    if isinstance(night, Decoding) and night.profile.scheme == profile.scheme:
+        if profile.measures_sleep_period and night.night.period is not None and lights == (None, None):
             return night.period
-        own = night.night.own_choice()
-        return period_of(own, hypnogram.scheme.wake_index, night.epoch_seconds, first, stop)
+        return profile.period_in(night.night.own_choice(), night.epoch_seconds, first, stop)
     scored = in_stages_of(profile, hypnogram)
-    return period_of(scored.labels, profile.scheme.wake_index, scored.epoch_seconds, first, stop)
+    return profile.period_in(scored.labels, scored.epoch_seconds, first, stop)
 
 
 def labels_in(labels: Labels, period: Period, cuts: Sequence[int]) -> Labels:

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stageguard.base import checks
+from stageguard.base.arrays import Labels
 from stageguard.base.errors import CohortError, FileFormatError, InputError, ProfileError, did_you_mean
 from stageguard.base.lazy import load
 from stageguard.base.records import dataclass
 from stageguard.base.schema import Document, read_toml
 from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.period import Period, period_of
 from stageguard.night.stages import StageScheme
 from stageguard.profile.fingerprint import Fingerprint
 from stageguard.profile.parts import (
@@ -285,6 +287,15 @@ class Profile(Document):
         It is for people; animals sleep around the clock, and the paper measures whole recordings.
         """
         return self.species == "human" and not self.reproduces_paper and self.scheme.wake is not None
+
+    def period_in(
+        self, labels: Labels, epoch_seconds: float, first: int = 0, stop: int | None = None
+    ) -> Period:
+        """Return the epochs of a scoring that the profile measures, between two epochs."""
+        end = len(labels) if stop is None else stop
+        if not self.measures_sleep_period:
+            return first, end
+        return period_of(labels, self.scheme.wake_index, epoch_seconds, first, end)
 
     def at_strength(self, strength: float | str | None) -> Profile:
         """Return the profile with one strength for all nights, instead of its own weight or rule.
