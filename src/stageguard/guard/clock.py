@@ -75,9 +75,9 @@ class Bout(NamedTuple):
 
 def bridged_bouts(labels: Labels, stage: int, n_epochs: int) -> list[Bout]:
     """Return the bouts of a stage that begin in the first epochs; a single other epoch does not end one."""
-    is_stage = labels == stage
-    if not is_stage[:n_epochs].any():  # the common case, and ten times as fast
+    if not (labels[:n_epochs] == stage).any():  # the common case, and ten times as fast
         return []
+    is_stage = labels == stage
     bridged = is_stage.copy()
     bridged[1:-1] |= is_stage[:-2] & is_stage[2:]
     return [Bout(stage, start, stop) for start, stop in runs(bridged) if start < n_epochs]
@@ -108,6 +108,7 @@ class NightClock:
     stop: int | None = None
     released: tuple[Bout, ...] = ()
     _factors: Floats | None = None
+    _found: list[Bout] | None = None
 
     @property
     def factors(self) -> Floats:
@@ -118,16 +119,19 @@ class NightClock:
         of the stager, and where the clock gave way, the factor of that stage is not below 1.
         """
         if self._factors is None:
-            factors = self.unspared
-            for stage, start, stop in (*self._spared(len(factors)), *self.released):
+            factors, least = self.unspared, self.rules.spare_epochs - 1e-9
+            spared = (bout for bout in self._bouts(len(factors)) if bout.stop - bout.start >= least)
+            for stage, start, stop in (*spared, *self.released):
                 factors[start:stop, stage] = np.maximum(factors[start:stop, stage], 1.0)
             self._factors = factors
         return self._factors
 
-    def _spared(self, n_timed: int) -> list[Bout]:
-        """Return the stager's bouts that are long enough to be left alone."""
-        bouts = (each for stage in self.rules.held_back for each in bridged_bouts(self.own, stage, n_timed))
-        return [each for each in bouts if each.stop - each.start >= self.rules.spare_epochs - 1e-9]
+    def _bouts(self, n_timed: int) -> list[Bout]:
+        """Return the stager's bouts of stages that are held back; on most nights there is none."""
+        if self._found is None:
+            held_back = self.rules.held_back
+            self._found = [each for stage in held_back for each in bridged_bouts(self.own, stage, n_timed)]
+        return self._found
 
     @property
     def unspared(self) -> Floats:
@@ -177,13 +181,12 @@ class NightClock:
         Each is from the first to the last epoch that is kept of the bout. The clock has to give way there:
         wake in the middle of REM is more wrong than REM.
         """
-        factors = self.factors
         holes = []
         for stage, start, stop in self._lost(labels):
             kept = start + np.flatnonzero(labels[start:stop] == stage)
             if len(kept):
                 here = slice(int(kept[0]), int(kept[-1]) + 1)
-                is_held = factors[here, stage] < 1.0
+                is_held = self.factors[here, stage] < 1.0
                 is_lost = (self.own[here] == stage) & (labels[here] != stage)
                 if (is_held & is_lost[: len(is_held)]).any():
                     holes.append(Bout(stage, here.start, here.stop))
@@ -204,14 +207,14 @@ class NightClock:
 
     def _lost(self, labels: Labels) -> list[Bout]:
         """Return the stager's bouts, of stages that are held back, of which a path lost an epoch."""
-        n_timed = len(self.unspared) if self._factors is None else len(self._factors)
-        lost = []
-        for stage in self.rules.held_back:
-            is_lost = (self.own[:n_timed] == stage) & (labels[:n_timed] != stage)
-            if is_lost.any():
-                bouts = bridged_bouts(self.own, stage, n_timed)
-                lost += [each for each in bouts if is_lost[each.start : each.stop].any()]
-        return lost
+        return [
+            bout
+            for bout in self._bouts(len(self.factors))
+            if (
+                (self.own[bout.start : bout.stop] == bout.stage)
+                & (labels[bout.start : bout.stop] != bout.stage)
+            ).any()
+        ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,7 +213,7 @@ def decode_held(density: OneNight, profile: Profile | str, options: GuardOptions
     (used,), (given,), (night,) = asked.profiles, asked.given, asked.nights
     solver = solver_for(used, given.epoch_seconds)
     if used.strength is not None:
-        night, _ = night.cut_at_period()
+        night = night.cut_at_period()
     if solver.clock is not None:
         night = night.counted_from(held.clock_onsets, solver.clock)
     try:
@@ -244,7 +244,9 @@ def _search(asked: Asked, options: GuardOptions) -> list[Solved]:
         keys = [(used is profile, night.epoch_seconds) for used, night in zip(profiles, given, strict=True)]
         return run_grouped(nights, keys, solve)
     except NoPathError as failure:
-        index = next(i for i, night in enumerate(nights) if night is failure.job.night)
+        tried = failure.job.night.probabilities  # of the night, or of its sleep period
+        index = next(i for i, night in enumerate(nights) if np.shares_memory(night.probabilities, tried))
+        failure.job = Job(nights[index].cut_at_period(), failure.job.trial)
         raise _explain_no_path(failure, f"night {index}: " if batch else "") from None
 
 

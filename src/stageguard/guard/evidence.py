@@ -85,7 +85,8 @@ class Night:
     opening: Any = None  # the path found during the checks, if the night is plain and the profile fixed
     paths: dict[Any, Any] = field(default_factory=dict)  # cache, by solver and trial
     _base: Floats | None = None
-    _parts: tuple[Night, Night] | None = None  # cache of `cut_at_period`
+    _asleep: Night | None = None  # caches of `asleep` and `cut_at_period`
+    _cut: Night | None = None
 
     def counted_from(self, onsets: tuple[int, ...], rules: ClockRules) -> Night:
         """Return the same night with a clock that counts from these epochs; without onsets, with none."""
@@ -98,31 +99,54 @@ class Night:
         """Return the same night with this clock."""
         return self._with(self.spans, clock, self.filled)
 
-    def cut_at_period(self) -> tuple[Night, Night]:
-        """Return the night cut at the ends of its sleep period, and the period by itself.
+    def asleep(self) -> Night:
+        """Return the sleep period as a night of its own, which the rules measure."""
+        if self.period is None or self.period[0] == self.period[1]:
+            return self
+        if self._asleep is None:
+            first, stop = self.period
+            spans = tuple(
+                (max(begin, first) - first, min(end, stop) - first)
+                for begin, end in self.spans
+                if begin < stop and first < end
+            )
+            self._asleep = Night(self.probabilities[first:stop], self.argmax[first:stop], spans)
+            if not self.is_plain_but_for_clock or self.segments:
+                self._describe_part(self._asleep, first, stop)
+        return self._asleep
 
-        Then nothing outside the period counts inside. What is left without any evidence becomes a gap,
-        however short it is. A night without a period is not cut.
+    def _describe_part(self, part: Night, first: int, stop: int) -> None:
+        """Add to a part of the night what options and calibration say of its epochs."""
+        part.calibration = self.calibration
+        part.filled = None if self.filled is None else self.filled[first:stop]
+        part.quality = None if self.quality is None else self.quality[first:stop]
+        part.pins = {epoch - first: stage for epoch, stage in self.pins.items() if first <= epoch < stop}
+        part.segments = tuple(epoch - first for epoch in self.segments if first < epoch < stop)
+        part._base = None if self._base is None else self._base[first:stop]
+
+    def cut_at_period(self) -> Night:
+        """Return the night cut at the ends of its sleep period, so that nothing outside counts inside.
+
+        What is left without any evidence becomes a gap, however short it is.
         """
         if self.period is None or self.period[0] == self.period[1]:
-            return self, self
-        if self._parts is None:
+            return self
+        if self._cut is None:
             first, stop = self.period
             pieces = (
                 (max(begin, low), min(end, high))
                 for begin, end in self.spans
                 for low, high in ((0, first), (first, stop), (stop, len(self.argmax)))
             )
-            spans = tuple(piece for piece in pieces if piece[0] < piece[1])
-            filled = self.filled
+            spans, filled = tuple(piece for piece in pieces if piece[0] < piece[1]), self.filled
             if filled is not None:
                 spans = tuple(span for span in spans if self._has_evidence(*span))
-                filled = filled & np.isin(
-                    np.arange(len(filled)), np.concatenate([np.arange(*s) for s in spans])
-                )
-            inside = tuple(span for span in spans if first <= span[0] < stop)
-            self._parts = self._with(spans, self.clock, filled), self._with(inside, self.clock, filled)
-        return self._parts
+                decoded = np.zeros_like(filled)
+                for span in spans:
+                    decoded[slice(*span)] = True
+                filled = filled & decoded
+            self._cut = self._with(spans, self.clock, filled)
+        return self._cut
 
     def _has_evidence(self, begin: int, end: int) -> bool:
         return bool((self.argmax[begin:end] >= 0).any()) or any(begin <= epoch < end for epoch in self.pins)
@@ -183,7 +207,11 @@ class Night:
 
     def fragmentation_index(self, labels: Labels) -> float:
         """Return the index of labels in the epochs that the rules measure; no pair is across segments."""
-        first, stop = self.measured
+        first, stop = (0, len(labels)) if self.period is None else self.period
+        if not self.segments and self.filled is None and self.is_complete:  # every pair counts: twice as fast
+            inside = labels[first:stop]
+            n_changes = int(np.count_nonzero(inside[1:] != inside[:-1]))
+            return n_changes / (len(inside) - 1) if len(inside) > 1 else float("nan")
         bounds = (first, *(each for each in self.segments if first < each < stop), stop)
         return fragmentation_index(labels, tuple(pairwise(bounds)))
 

@@ -181,8 +181,6 @@ def _search_all(profile: Profile, solver: Solver, nights: Sequence[Night], natur
     if profile.strength is None:
         return _run_fixed(profile, solver, nights)
     before = [_argmax_path(night) for night in nights]
-    parts = [night.cut_at_period() for night in nights]
-    whole, nights = [part for part, _ in parts], [part for _, part in parts]
     searches: list[Search] = [
         search(profile, solver, night, path.fragmentation_index, natural=natural)
         for night, path in zip(nights, before, strict=True)
@@ -197,27 +195,36 @@ def _search_all(profile: Profile, solver: Solver, nights: Sequence[Night], natur
                 requests[i] = searches[i].send(reply) if reply is not None else next(searches[i])
             except StopIteration as stop:
                 results[i] = stop.value
-        jobs = [Job(nights[i], trial) for i, trials in requests.items() for trial in trials]
+        jobs = [Job(nights[i].asleep(), trial) for i, trials in requests.items() for trial in trials]
         paths = iter(solver.solve_feasible(jobs))
         replies = {}
         for i, trials in requests.items():
             rounds[i] = [*rounds[i][-1:], {trial: next(paths) for trial in trials}]
             replies[i] = list(rounds[i][-1].values())
     tried = [{trial: path for each in last for trial, path in each.items()} for last in rounds]
-    for i, (trial, _) in results.items():
-        if trial == UNTOUCHED and whole[i].is_plain:
-            tried[i][trial] = before[i]
-        elif whole[i].period is not None and not (profile.clock is not None and whole[i].has_clock):
-            tried[i].pop(trial, None)  # the search decoded the period alone; a clock will decode the rest
-    late = {i: trial for i, (trial, _) in results.items() if trial not in tried[i]}
-    paths = iter(solver.solve_feasible([Job(whole[i], trial) for i, trial in late.items()]))
-    for i, trial in late.items():
-        tried[i][trial] = next(paths)
-    chosen = [results[i] for i in range(len(nights))]
-    return [
-        Solved(night, tried[i][trial], strength)
-        for i, (night, (trial, strength)) in enumerate(zip(whole, chosen, strict=True))
-    ]
+    found: dict[int, Solved] = {}
+    late: dict[int, Job] = {}  # nights to be decoded at the trial of their choice
+    for i, (trial, strength) in results.items():
+        night = nights[i] if trial == UNTOUCHED else nights[i].cut_at_period()
+        if trial == UNTOUCHED and night.is_plain:
+            found[i] = Solved(night, before[i], strength)
+        elif trial in tried[i] and (night.period is None or (solver.clock and night.has_clock)):
+            # of the period alone; the clock only needs its onset, and decodes the whole night
+            found[i] = Solved(night, _in_place(tried[i][trial], night), strength)
+        else:
+            late[i] = Job(night, trial)
+    for (i, job), path in zip(late.items(), solver.solve_feasible([*late.values()]), strict=True):
+        found[i] = Solved(job.night, path, results[i][1])
+    return [found[i] for i in range(len(nights))]
+
+
+def _in_place(path: Path, night: Night) -> Path:
+    """Return a path of the sleep period as one of the night, -1 around the period."""
+    if len(path.labels) == len(night.argmax):
+        return path
+    labels = np.full(len(night.argmax), -1, dtype=np.int8)
+    labels[slice(*night.measured)] = path.labels
+    return Path(labels, None, path.fragmentation_index)
 
 
 def _argmax_path(night: Night) -> Path:
@@ -307,7 +314,7 @@ def _within(solver: Solver, night: Night, fi_before: float, limits: Limits, lift
     step: Step = "untouched"
     trial, exponent, fi, yielded = UNTOUCHED, 0.0, fi_before, math.nan
     if limits.acts_on(fi_before):
-        step = "lowered"
+        night, step = night.asleep(), "lowered"
         if limits.rule == "target":
             (path,) = yield [Trial(YIELDING_WEIGHT)]
             yielded = path.fragmentation_index
@@ -318,6 +325,7 @@ def _within(solver: Solver, night: Night, fi_before: float, limits: Limits, lift
         if step == "lowered" and limits.rule == "target":
             trial, fi = yield from _land(trial, fi, limits.aim)
     elif fi_before < limits.full and lifting == "tried":
+        night = night.asleep()
         trial, exponent, fi = yield from _lift(night, limits, fi_before)
         if exponent > 0.0:
             step = "raised"
@@ -428,6 +436,5 @@ def _lift(
 def _starved(night: Night, labels: Labels) -> float:
     """Return the share of the night that is in other stages than the probabilities expect."""
     expected = night.mean_probabilities()
-    measured = labels[slice(*night.measured)]
-    counts = np.bincount(measured[measured >= 0], minlength=len(expected))
+    counts = np.bincount(labels[labels >= 0], minlength=len(expected))
     return float(np.abs(counts / max(1, counts.sum()) - expected).sum() / 2.0)
