@@ -171,3 +171,19 @@ def test_real_nights_in_a_day_of_wake_are_as_without_it():
         assert alone.period == (first, stop)
         assert np.array_equal(labels[first:stop], alone.hypnogram.labels[first:stop])
         assert result.strength.fi_after == alone.strength.fi_after
+
+
+def test_pins_that_cannot_hold_in_the_period_are_named_by_their_epochs_in_the_recording():
+    document = sg.Profile.load("human-psg-3").to_dict()
+    document.pop("clock")
+    document["transitions"] = {
+        "W": {"W": 0.9, "N": 0.1},
+        "N": {"W": 0.05, "N": 0.9, "R": 0.05},
+        "R": {"N": 0.1, "R": 0.9},
+    }
+    profile = sg.Profile.from_dict(document)
+    flickers = np.random.default_rng(0).dirichlet([1, 3, 1.5], 200)
+    rows = np.concatenate([wake(profile, 100), flickers, wake(profile, 50)])
+    with pytest.raises(sg.PinError, match="night 1: ") as error:
+        decode([rows.copy(), rows.copy()], profile, pins=[None, {150: "W", 151: "R"}])
+    assert error.value.pins == ((150, "W"), (151, "R"))

@@ -246,7 +246,8 @@ def _search(asked: Asked, options: GuardOptions) -> list[Solved]:
     except NoPathError as failure:
         tried = failure.job.night.probabilities  # of the night, or of its sleep period
         index = next(i for i, night in enumerate(nights) if np.shares_memory(night.probabilities, tried))
-        failure.job = Job(nights[index].cut_at_period(), failure.job.trial)
+        if profile.strength is not None:  # it failed in the sleep period alone, or in the night cut there
+            failure.job = Job(nights[index].cut_at_period(), failure.job.trial)
         raise _explain_no_path(failure, f"night {index}: " if batch else "") from None
 
 
