@@ -115,7 +115,7 @@ def posterior(density: Any, profile: Profile | str, *, options: GuardOptions) ->
 
     Parameters
     ----------
-    density, profile, stages, epoch_seconds, quality, pins, segments, lights_off
+    density, profile, stages, epoch_seconds, quality, pins, segments, lights_off, lights_on
         As in `stageguard.decode`. A list of nights gives a list.
     cohort, stager, trained, strength, logits, log
         As in `stageguard.decode`. A list of nights gives a list.
@@ -180,7 +180,7 @@ def sample(
 
     Parameters
     ----------
-    density, profile, stages, epoch_seconds, quality, pins, segments, lights_off
+    density, profile, stages, epoch_seconds, quality, pins, segments, lights_off, lights_on
         As in `stageguard.decode`. A list of nights gives a list.
     cohort, stager, trained, strength, logits, log
         As in `stageguard.decode`. A list of nights gives a list.
