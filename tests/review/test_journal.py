@@ -147,6 +147,16 @@ def forged(lines: list[bytes], number: int, **changes: object) -> list[bytes]:
         (lambda lines: forged(lines, 1, stage="N"), "line 2 says after"),
         (lambda lines: forged(lines, 2, stages=["N"]), "line 3 cannot be done again"),
         (lambda lines: forged(lines, 0, pins={"1": "R"}), "with other pins"),
+        (lambda lines: forged(lines, 0, note="x"), "line 1 has the unknown key 'note'"),
+        (lambda lines: forged(lines, 1, note="x"), "line 2 has the unknown key 'note'"),
+        (lambda lines: forged(lines, 1, **{"\x1b[2J": 1}), r"line 2 has the unknown key '\\x1b\[2J'"),
+        *(
+            (lambda lines, when=when: forged(lines, 1, when=when), "line 2: when is .*expected a time")
+            for when in ("", "yesterday", "2024-01-01T22:00:00.000", "2024-01-01\x1b22:00:00.000+00:00")
+        ),
+        (lambda lines: forged(lines, 0, begun="\x1b[2J"), r"line 1: begun is '\\x1b\[2J', expected a time"),
+        (lambda lines: forged(lines, 1, who="\x1b[2J"), r"line 2: who is '\\x1b\[2J', expected a name"),
+        (lambda lines: forged(lines, 0, stageguard="\x1b[2J"), "line 1: stageguard is .*expected a name"),
         (lambda lines: resealed([lines[0], lines[2]]), "line 2 says revision 2"),
         (
             lambda lines: [lines[0].replace(b'"layout": 2', b'"layout": 1'), *lines[1:]],
@@ -186,7 +196,7 @@ def test_no_byte_of_a_journal_can_be_changed_unnoticed(tmp_path, data):
         desk.close()
         (tmp_path / "kept").write_bytes(path.read_bytes())
     whole = (tmp_path / "kept").read_bytes()
-    at = data.draw(st.integers(0, len(whole) - 2))
+    at = data.draw(st.integers(0, len(whole) - 1))
     path.write_bytes(whole[:at] + bytes([data.draw(st.integers(0, 255))]) + whole[at + 1 :])
     if path.read_bytes() == whole:
         return
@@ -218,12 +228,38 @@ def test_last_lines_that_were_removed_are_found_by_an_export(tmp_path):
     path.write_bytes(b"\n".join(other) + b"\n")
     with pytest.raises(FileFormatError, match="line 3 is not the one it had when"):
         open_review(tmp_path)
-    path.unlink()
-    desk, review = open_review(tmp_path)  # begun anew, which is another review
+    other = forged([line.rstrip() for line in lines[:3]], 0, begun="2024-01-01T22:00:00.000+00:00")
+    path.write_bytes(b"\n".join(other) + b"\n")
+    with pytest.raises(FileFormatError, match="line 3 is not the one it had when"):
+        open_review(tmp_path)
+
+
+@pytest.mark.parametrize("left", [None, b""])
+def test_a_log_that_was_removed_or_emptied_is_not_begun_anew_beside_its_export(tmp_path, left):
+    desk, review = open_review(tmp_path)
     do(review, do="set", first=10, last=12, stage=2)
+    export = review.export("stageguard-tsv").path
     desk.close()
+    path = review.journal.path
+    path.unlink()
+    if left is not None:
+        path.write_bytes(left)
+    with pytest.raises(FileFormatError, match=rf"has 0 lines, but had 2 when {export.stem}") as refused:
+        open_review(tmp_path)
+    assert "\n" not in str(refused.value)
+    assert (path.read_bytes() if path.exists() else None) == left
+    other, _ = open_review(tmp_path, scorer="ben")  # whose log the export does not name
+    other.close()
+
+
+def test_a_log_without_actions_stays_if_an_export_names_it(tmp_path):
+    desk, review = open_review(tmp_path)
+    review.export("stageguard-tsv")
+    desk.close()
+    assert len(read_journal(review.journal.path).hashes) == 1
     desk, _ = open_review(tmp_path)
     desk.close()
+    assert len(read_journal(review.journal.path).hashes) == 1
 
 
 QUALITY = np.linspace(0, 1, 80)
@@ -276,18 +312,84 @@ def test_a_file_that_is_no_journal_is_refused_and_left_as_it_is(tmp_path, text):
     assert path.read_bytes() == text
 
 
-def test_a_first_line_that_was_cut_off_is_begun_anew(tmp_path):
+LOST_ENDS = {
+    "no line ends": lambda data: data.replace(b"\n", b""),
+    "other line ends": lambda data: data.replace(b"\n", b"\r"),
+    "windows line ends": lambda data: data.replace(b"\n", b"\r\n"),
+    "blanks for line ends": lambda data: data.replace(b"\n", b" "),
+    "cut in its first line": lambda data: data[:200],
+    "cut in its first key": lambda data: data[:3],
+    "last two lines joined": lambda data: data[:-1][::-1].replace(b"\n", b"", 1)[::-1],
+    "last two lines joined and cut": lambda data: data[:-20][::-1].replace(b"\n", b"", 1)[::-1],
+    "zeros after a crash": lambda data: data + bytes(40),
+    "other text at the end": lambda data: data + b"and so on",
+    "a blank at the end": lambda data: data[:-1] + b" ",
+    "last line edited, without its end": lambda data: data[:-1].replace(b'"last": 42', b'"last": 43'),
+}
+
+
+@pytest.mark.parametrize("damage", LOST_ENDS.values(), ids=LOST_ENDS)
+def test_only_a_cut_last_line_counts_as_unfinished(tmp_path, damage):
     desk, review = open_review(tmp_path)
-    do(review, do="agree", first=1, last=1)
+    do(review, do="set", first=10, last=12, stage=2)
+    do(review, do="set", first=40, last=42, stage=1)
     desk.close()
-    head = review.journal.path.read_bytes().splitlines()[0]
-    for cut in (3, 200):
-        review.journal.path.write_bytes(head[:cut])
-        desk, review = open_review(tmp_path)
-        assert review.now.state.revision == 0
-        do(review, do="agree", first=1, last=1)
-        desk.close()
-        assert len(read_journal(review.journal.path).actions) == 1
+    path = review.journal.path
+    data = path.read_bytes()
+    path.write_bytes(damage(data))
+    assert path.read_bytes() != data
+    with pytest.raises(FileFormatError) as refused:
+        open_review(tmp_path)
+    assert "\n" not in str(refused.value)
+    assert path.read_bytes() == damage(data)
+
+
+@pytest.mark.parametrize("n_actions", [0, 1])
+def test_a_whole_last_line_without_its_newline_is_kept(tmp_path, n_actions):
+    desk, review = open_review(tmp_path)
+    do(review, do="set", first=10, last=12, stage=2)
+    desk.close()
+    path = review.journal.path
+    data = b"".join(path.read_bytes().splitlines(keepends=True)[: 1 + n_actions])
+    path.write_bytes(data[:-1])
+    desk, review = open_review(tmp_path)
+    assert review.now.state.revision == n_actions
+    assert review.journal.found.n_dropped == 0
+    desk.close()
+    assert path.read_bytes() == data[:-1]
+    desk, review = open_review(tmp_path)
+    do(review, do="set", first=40, last=42, stage=1)
+    desk.close()
+    assert path.read_bytes().startswith(data)
+    assert len(read_journal(path).actions) == n_actions + 1
+
+
+def test_an_empty_file_that_was_there_before_is_begun_and_not_removed(tmp_path):
+    path = tmp_path / "night.anna.review.jsonl"
+    path.touch()
+    desk, _ = open_review(tmp_path)
+    desk.close()
+    assert len(read_journal(path).hashes) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes")
+def test_a_pipe_is_refused_at_once(tmp_path):
+    path = tmp_path / "pipe.review.jsonl"
+    os.mkfifo(path)
+    desk = Desk([asked(write_probabilities(tmp_path / "night.csv"))], "anna", output=path)
+    with pytest.raises(OutputError, match=r"it is a device or a pipe, expected a file name\."):
+        desk.review(0)
+
+
+@pytest.mark.parametrize("output", ["nope/../x.review.jsonl", "nope/.."])
+def test_no_folder_is_created_on_the_way_to_another(tmp_path, output):
+    night = write_probabilities(tmp_path / "night.csv")
+    desk = Desk([asked(night)], "anna", output=tmp_path / output)
+    path = desk.review(0).journal.path
+    assert path.parent == tmp_path.resolve()
+    assert path.exists()
+    assert not (tmp_path / "nope").exists()
+    desk.close()
 
 
 @pytest.mark.parametrize("change", ["removed", "replaced", "lengthened"])
@@ -321,7 +423,7 @@ def test_the_review_of_another_night_scorer_or_profile_is_not_gone_on_with(tmp_p
     do(review, do="agree", first=1, last=1)
     desk.close()
     opened, path = review.opened, review.journal.path
-    path.write_bytes(data := path.read_bytes() + b'{"cut')
+    path.write_bytes(data := path.read_bytes() + b'{"when": "20')
     with pytest.raises(FileFormatError, match="review by the scorer 'anna'"):
         Review(opened, path, "ben", is_blind=False)
     assert path.read_bytes() == data

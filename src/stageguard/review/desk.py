@@ -11,6 +11,7 @@ import numpy as np
 
 from stageguard.base import checks
 from stageguard.base.errors import InputError, StageGuardError, error_message
+from stageguard.base.files import real_path
 from stageguard.base.version import __version__
 from stageguard.review.journal import read_journal
 from stageguard.review.opening import AskedNight, OpenedNight, open_night
@@ -64,13 +65,13 @@ class Desk:
                 )
 
     def journal_path(self, index: int) -> Path:
-        """Return the path of a night's journal."""
+        """Return the path of a night's journal, without `..`: folders on the way are not created."""
         night = self.asked[index]
         if self._output is None:
             return journal_path(night.path.parent, night.name, self.scorer)
         if self._output.suffix == ".jsonl":
-            return self._output
-        return journal_path(self._output, night.name, self.scorer)
+            return real_path(self._output.parent) / self._output.name
+        return journal_path(real_path(self._output), night.name, self.scorer)
 
     def review(self, index: int) -> Review:
         """Return the review of a night; open it if needed."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from stageguard.base import checks
 from stageguard.base.errors import FileFormatError
 from stageguard.base.files import file_error
 from stageguard.formats.outputs import (
@@ -27,6 +28,7 @@ from stageguard.review.journal import REVIEW_SUFFIX, JournalFile
 from stageguard.review.opening import OpenedNight
 
 WHAT_TO_DO = "Start it as it was begun, or name another file (-o)."
+PUT_BACK = "Put the whole log back, or name another file (-o)."
 
 
 def head_of(opened: OpenedNight, folder: Path, scorer: str, *, is_blind: bool) -> dict[str, Any]:
@@ -94,28 +96,30 @@ def _shown(value: object) -> str:
 
 
 def check_exports(journal: JournalFile) -> None:
-    """Refuse a journal that has lost its last lines since a night was exported from it.
+    """Refuse a journal that has lost its last lines, or all of them, since a night was exported from it.
 
     The chain of hashes cannot show that. An exported `.hypnogram.json` beside the journal records the last
-    line at that time.
+    line at that time. A log that was removed and begun anew is refused likewise: the export names it.
     """
     stem = journal.path.name.removesuffix(REVIEW_SUFFIX)
     for path in sorted(journal.path.parent.glob(f"*.reviewed*{JSON_SUFFIX}")):
         place = _recorded_place(path) if path.name.startswith(f"{stem}.reviewed") else None
-        if place is None or place.get("begun") != journal.head.get("begun"):
+        if place is None:
+            continue
+        if place.get("file") != journal.path.name and place.get("begun") != journal.head.get("begun"):
             continue
         n_lines, line_sha256 = place.get("lines"), place.get("sha256")
         if not isinstance(n_lines, int) or not 1 <= n_lines <= len(journal.hashes):
             raise file_error(
                 journal.path,
-                f"has {len(journal.hashes)} lines, but had {n_lines} when {path.name} was exported: lines "
-                f"were removed. {WHAT_TO_DO}",
+                f"has {len(journal.hashes)} lines, but had {checks.shown(n_lines)} when {path.name} was "
+                f"exported: lines were removed. {PUT_BACK}",
             )
         if journal.hashes[n_lines - 1] != line_sha256:
             raise file_error(
                 journal.path,
                 f"line {n_lines} is not the one it had when {path.name} was exported: the log was changed. "
-                f"{WHAT_TO_DO}",
+                f"{PUT_BACK}",
             )
 
 

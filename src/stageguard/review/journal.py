@@ -1,7 +1,7 @@
 """The journal of a review: autosave and audit log. Every action is a JSON line, on disk before it counts.
 
 The first line has what the review was begun with. Every other line has an action, who did it and when, and
-the stages before and after. A line without its end was never acknowledged and is dropped.
+the stages before and after. A last line that was cut off was never acknowledged and is dropped.
 
 Every line ends with its own hash and holds that of the line before, so that a line that was edited, removed
 or moved is found. Two things cannot be found in the file itself: that its last lines were removed, and that
@@ -22,17 +22,36 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
+from stageguard.base import checks
 from stageguard.base.errors import OutputError
-from stageguard.base.files import file_error, is_same_file, locked, parse_json, read_file
+from stageguard.base.files import check_places, file_error, is_same_file, locked, parse_json, read_file
 from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
 
 LAYOUT_VERSION = 2
 REVIEW_SUFFIX = ".review.jsonl"
 FIRST_BYTES = b'{"layout": '
-HEAD = {"scorer": str, "blind": bool, "night": dict, "source": dict, "profile": dict, "begun": str}
-RECORD = {"when": str, "who": str, "previous": str}
+HEAD = {  # all keys of the first line
+    "layout": int,
+    "stageguard": str,
+    "scorer": str,
+    "blind": bool,
+    "night": dict,
+    "probabilities": str,
+    "source": dict,
+    "options": dict,
+    "quality_sha256": str | None,
+    "quality": list | None,
+    "pins": dict,
+    "profile": dict,
+    "begun": str,
+    "sha256": str,
+}
+RECORD = {"when": str, "who": str, "previous": str}  # keys of every other line; `replay` checks the others
+TIMES, NAMES = ("begun", "when"), ("stageguard", "scorer", "who")
 SEAL = re.compile(rb', "sha256": "([0-9a-f]{64})"\}$')  # the end of every line
+RECORD_FIRST_BYTES = b'{"when": "'
+NOT_IN_CUT_LINE = re.compile(rb'[\x00-\x1f]|, "sha256": "[0-9a-f]{64}"')  # a cut line has lost its hash
 MALFORMED = (KeyError, TypeError, AttributeError, ValueError)
 
 
@@ -50,6 +69,7 @@ class JournalFile:
     actions: tuple[Mapping[str, Any], ...]
     n_bytes: int  # of complete lines
     n_dropped: int  # bytes of an incomplete last line
+    lacks_end: bool  # whether the last complete line lacks its newline
     hashes: tuple[str, ...]  # of the lines
 
     @property
@@ -64,12 +84,19 @@ class JournalFile:
 
 
 def read_journal(path: Path) -> JournalFile:
-    """Read a journal; an incomplete last line is left out, any other damage is an error."""
+    """Read a journal; a last line that was cut off is left out, any other damage is an error."""
     data = read_file(path, "text")
-    n_whole = data.rfind(b"\n") + 1
+    if not data.startswith(FIRST_BYTES[: len(data)]):
+        raise file_error(path, "is no review. Choose another file.")
+    *rows, rest = data.split(b"\n")
+    n_dropped = 0
+    if rows and _is_cut_record(rest):
+        n_dropped = len(rest)
+    elif rest:  # whole apart from its newline, or damaged
+        rows.append(rest)
     lines: list[dict[str, Any]] = []
     hashes: list[str] = []
-    for number, line in enumerate(data[:n_whole].split(b"\n")[:-1], start=1):
+    for number, line in enumerate(rows, start=1):
         try:
             content = parse_json(line)
         except (ValueError, RecursionError):
@@ -80,6 +107,7 @@ def read_journal(path: Path) -> JournalFile:
             )
         if not isinstance(content, dict) or not _has(content, HEAD if number == 1 else RECORD):
             raise file_error(path, f"line {number} is no record of a review: the file was edited or damaged.")
+        _check_values(path, number, content)
         sealed = SEAL.search(line)
         if sealed is None or sealed[1].decode() != _hash_of(line[: sealed.start()] + b"}"):
             raise file_error(path, f"line {number} was edited: its hash is not that of its content.")
@@ -87,11 +115,39 @@ def read_journal(path: Path) -> JournalFile:
             raise file_error(path, f"before line {number}, a line was removed, added or moved.")
         lines.append(content)
         hashes.append(sealed[1].decode())
-    if not lines:
-        if not data.startswith(FIRST_BYTES[: len(data)]):
-            raise file_error(path, "is no review. Choose another file.")
-        return JournalFile(path, {}, (), 0, len(data), ())
-    return JournalFile(path, lines[0], tuple(lines[1:]), n_whole, len(data) - n_whole, tuple(hashes))
+    head: Mapping[str, Any] = lines[0] if lines else {}
+    lacks_end = bool(rest) and n_dropped == 0
+    return JournalFile(
+        path, head, tuple(lines[1:]), len(data) - n_dropped, n_dropped, lacks_end, tuple(hashes)
+    )
+
+
+def _is_cut_record(rest: bytes) -> bool:
+    """Whether the bytes after the last newline are the beginning of a line, as a crash leaves it."""
+    begins = rest.startswith(RECORD_FIRST_BYTES[: len(rest)])
+    return bool(rest) and begins and NOT_IN_CUT_LINE.search(rest) is None
+
+
+def _check_values(path: Path, number: int, content: Mapping[str, Any]) -> None:
+    """Refuse keys that the first line does not have, and times and names that this program never wrote."""
+    unknown = sorted(content.keys() - HEAD.keys()) if number == 1 else []
+    if unknown:
+        raise file_error(path, f"line 1 has the unknown key {checks.shown(unknown[0])}: it was edited.")
+    for key in content.keys() & TIMES:
+        if not _is_time(content[key]):
+            raise file_error(path, f"line {number}: {key} is {checks.shown(content[key])}, expected a time.")
+    for key in content.keys() & NAMES:
+        if not content[key].isprintable():
+            raise file_error(path, f"line {number}: {key} is {checks.shown(content[key])}, expected a name.")
+
+
+def _is_time(text: str) -> bool:
+    """Whether a text is a time as `now` writes it; `fromisoformat` alone accepts any separator."""
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return time.tzinfo is not None and time.isoformat(timespec="milliseconds") == text
 
 
 def _hash_of(content: bytes) -> str:
@@ -105,9 +161,9 @@ def sealed_line(record: Mapping[str, Any]) -> tuple[bytes, str]:
     return content[:-1] + f', "sha256": "{line_hash}"}}\n'.encode(), line_hash
 
 
-def _has(content: object, kinds: Mapping[str, type]) -> bool:
-    """Whether a value is an object with keys of these types."""
-    return isinstance(content, dict) and all(isinstance(content.get(key), kinds[key]) for key in kinds)
+def _has(content: Mapping[str, Any], kinds: Mapping[str, Any]) -> bool:
+    """Whether an object has keys of these types."""
+    return all(key in content and isinstance(content[key], kinds[key]) for key in kinds)
 
 
 class Journal:
@@ -116,7 +172,8 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._stack = contextlib.ExitStack()
-        is_new = not path.exists()
+        check_places([path], overwrite=True)
+        self._is_new = not path.exists()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._stack.enter_context(locked(path))
@@ -130,7 +187,7 @@ class Journal:
         try:
             self.found = read_journal(path)
         except BaseException:
-            self.close(remove=is_new)
+            self.close(remove=True)
             raise
         self.head: Mapping[str, Any] = self.found.head
         self.when: str | None = self.found.last_when if self.found.actions else None
@@ -138,6 +195,7 @@ class Journal:
         self._hashes = list(self.found.hashes)
         self._n_bytes = self.found.n_bytes  # of complete lines
         self._size = self.found.n_bytes + self.found.n_dropped
+        self._owed = b"\n" if self.found.lacks_end else b""  # to write before the next line
 
     def begin(self, head: Mapping[str, Any]) -> None:
         """Write the first line."""
@@ -161,14 +219,15 @@ class Journal:
         self.n_actions += 1
 
     def close(self, *, remove: bool = False) -> None:
-        """Release the lock; with `remove`, delete the journal."""
+        """Release the lock; with `remove`, delete the journal unless the file was there before."""
         with self._stack:
-            if remove and is_same_file(self._stream, self.path):
+            if remove and self._is_new and is_same_file(self._stream, self.path):
                 self.path.unlink()
 
     def _append(self, record: Mapping[str, Any]) -> None:
         chained = {"previous": self._hashes[-1]} if self._hashes else {}
         line, line_hash = sealed_line(dict(record) | chained)
+        line = self._owed + line
         if not is_same_file(self._stream, self.path) or self.path.stat().st_size != self._size:
             raise OutputError(
                 f"{self.path} was removed or changed by another program: nothing more is saved in it. "
@@ -185,4 +244,5 @@ class Journal:
             reason = error.strerror or str(error)
             raise OutputError(f"cannot write {self.path}: {reason}. Nothing was changed.") from None
         self._n_bytes = self._size = self._n_bytes + len(line)
+        self._owed = b""
         self._hashes.append(line_hash)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from stageguard.base import checks
 from stageguard.base.arrays import Labels
 from stageguard.base.errors import InputError, StageGuardError
 from stageguard.base.files import file_error
@@ -13,7 +14,7 @@ from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
 from stageguard.guard.explain import in_bouts
 from stageguard.night.hypnogram import UNSCORED
-from stageguard.review.journal import MALFORMED, JournalFile
+from stageguard.review.journal import MALFORMED, RECORD, JournalFile
 from stageguard.review.night import NightUnderReview, Outcome, guard, guard_anyway
 from stageguard.review.state import ON_EPOCHS, Action, ReviewState, act, parse_action
 
@@ -102,7 +103,11 @@ def replay(night: NightUnderReview, journal: JournalFile) -> Moment:
         except (*MALFORMED, StageGuardError) as error:
             reason = " ".join(str(error).split())[:160]
             raise file_error(journal.path, f"line {number} cannot be done again: {reason}") from None
-        done = effect(night, action, at, after) | {"revision": after.state.revision}
+        done = action.to_dict(night.scheme) | effect(night, action, at, after)
+        done["revision"] = after.state.revision
+        unknown = sorted(record.keys() - done.keys() - RECORD.keys() - {"sha256"})
+        if unknown:
+            raise file_error(journal.path, f"line {number} has the unknown key {checks.shown(unknown[0])}.")
         wrong = [key for key, value in done.items() if record.get(key) != value]
         if wrong:
             said, now = (f"{one.get(wrong[0])!r:.60}" for one in (record, done))

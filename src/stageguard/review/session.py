@@ -59,14 +59,16 @@ class Review:
             found = self.journal.found
             if found.head:
                 check_head(found, head)
-                check_exports(found)
+            check_exports(found)
+            if found.head:
                 self.now = replay(self.night, found)
             else:
                 self.journal.begin(head)
                 self.now = first_moment(self.night, is_blind=is_blind)
+            self._is_named = False  # whether an export of this session names the journal
             self.others: dict[Path, Any] = {}  # results of other scorers' journals, cached by `second`
         except BaseException:
-            self.journal.close(remove=not self.journal.found.head)
+            self.journal.close(remove=True)
             raise
 
     def act(self, said: object, revision: object) -> Moment:
@@ -148,6 +150,7 @@ class Review:
         pins = {epoch: names[pin.stage] for epoch, pin in at.state.pins.items()}
         chosen_with = chosen_strength(self.night, at.state.settings).pins
         strength_pins = {epoch: names[stage] for epoch, stage in chosen_with.items()}
+        self._is_named = True
         written = write_decoding(
             result,
             path,
@@ -160,8 +163,8 @@ class Review:
         return Written((written.tsv, written.sidecar), form.name)
 
     def close(self) -> None:
-        """Close the journal, and remove it if it has no action."""
-        self.journal.close(remove=self.journal.n_actions == 0)
+        """Close the journal, and remove it if this session began it, without an action and an export."""
+        self.journal.close(remove=self.journal.n_actions == 0 and not self._is_named)
 
 
 def journal_path(folder: Path, name: str, scorer: str) -> Path:
