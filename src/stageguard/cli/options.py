@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
+from stageguard.base.errors import InputError
 from stageguard.base.records import dataclass
 from stageguard.cli.parser import Argument, Option, UsageError
+from stageguard.formats.companions import MOMENT_WORDS, parse_moment
+from stageguard.night.moments import Moment
 
 SchemeNames = Literal["aasm5", "wldr4", "wnr3", "ws2"]
 
@@ -161,6 +164,17 @@ class LightsTimes:
 
     lights_off: LightsOff = None
     lights_on: LightsOn = None
+
+    def moments(self) -> tuple[Moment | None, Moment | None]:
+        """Return when lights went off and on."""
+        return _moment(self.lights_off, "--lights-off"), _moment(self.lights_on, "--lights-on")
+
+
+def _moment(text: str | None, option: str) -> Moment | None:
+    try:
+        return None if text is None else parse_moment(text)
+    except ValueError:
+        raise InputError(f"{option} is {text!r}, expected {MOMENT_WORDS}.") from None
 
 
 @dataclass(frozen=True, slots=True)

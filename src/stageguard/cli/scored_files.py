@@ -16,9 +16,9 @@ from stageguard.base.lazy import load
 from stageguard.base.records import dataclass
 from stageguard.cli.inputs import Input, density_options, is_own, night_id
 from stageguard.cli.night_files import Wanted, is_night
-from stageguard.cli.options import LightsTimes, ScoredReading
+from stageguard.cli.options import ScoredReading
 from stageguard.cli.parser import UsageError
-from stageguard.formats.companions import MOMENT_WORDS, START_WORDS, parse_moment, parse_start
+from stageguard.formats.companions import START_WORDS, parse_start
 from stageguard.formats.density import DensityOptions
 from stageguard.formats.file_format import Kind
 from stageguard.formats.hypnogram import NOTHING_RECORDED, HypnogramFile, HypnogramOptions, Recorded
@@ -39,7 +39,7 @@ from stageguard.measures.estimates import Estimates, estimates_of
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.matching import end_together
-from stageguard.night.moments import Moment, lights_window
+from stageguard.night.moments import lights_window
 from stageguard.night.period import Period
 from stageguard.night.quantities import Steering
 from stageguard.night.stages import StageScheme
@@ -245,18 +245,6 @@ def _read_probabilities(path: Path, options: ReadOptions) -> ScoredFile:
         offset_seconds=density.offset_seconds,
     )
     return ScoredFile(path, argmax, None, profile, file.notes, is_length_assumed=file.is_length_assumed)
-
-
-def read_lights(times: LightsTimes) -> tuple[Moment | None, Moment | None]:
-    """Return when lights went off and on, from the options."""
-    return _moment(times.lights_off, "--lights-off"), _moment(times.lights_on, "--lights-on")
-
-
-def _moment(text: str | None, option: str) -> Moment | None:
-    try:
-        return None if text is None else parse_moment(text)
-    except ValueError:
-        raise InputError(f"{option} is {text!r}, expected {MOMENT_WORDS}.") from None
 
 
 def read_start(text: str | None) -> datetime | None:

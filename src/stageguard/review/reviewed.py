@@ -127,10 +127,8 @@ def _reopened(journal: JournalFile) -> KeptReview:
             parse_moment(str(options["lights_on"])) if "lights_on" in options else None,
             night_name=str(head["night"]["name"]),
         )
-    except MALFORMED as error:
-        raise file_error(
-            journal.path, f"its first line is incomplete or was edited ({error!r:.80})."
-        ) from None
+    except MALFORMED:
+        raise file_error(journal.path, "its first line is incomplete or was edited.") from None
     return kept_review(open_night(asked).night, journal)
 
 

@@ -37,10 +37,8 @@ def kept_review(night: NightUnderReview, journal: JournalFile) -> KeptReview:
     try:
         profile = Profile.from_dict(journal.head["profile"]["definition"])
         stages = {int(epoch): profile.scheme.index(stage) for epoch, stage in journal.head["pins"].items()}
-    except MALFORMED as error:
-        raise file_error(
-            journal.path, f"its first line is incomplete or was edited ({error!r:.80})."
-        ) from None
+    except MALFORMED:
+        raise file_error(journal.path, "its first line is incomplete or was edited.") from None
     pins = {epoch: Pin(stage, GIVEN_BEFORE) for epoch, stage in stages.items()}
     same = replace(night, profile=profile, pins=pins, _made={})
     at = replay(same, journal)

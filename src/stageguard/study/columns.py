@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,9 +25,9 @@ def columns_as_parquet(columns: Mapping[str, npt.NDArray[Any]]) -> bytes:
     return buffer.getvalue()
 
 
-def read_columns(file: IO[bytes]) -> dict[str, npt.NDArray[Any]]:
-    """Return the columns of a Parquet file by name."""
+def read_columns(data: bytes) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns of a Parquet table by name."""
     parquet = library("pyarrow.parquet", "predictions of a study", "study")
-    table = parquet.read_table(file)
+    table = parquet.read_table(io.BytesIO(data))
     columns = {name: table[name].to_numpy() for name in table.column_names}
     return {name: c.astype(np.str_) if c.dtype == object else c for name, c in columns.items()}

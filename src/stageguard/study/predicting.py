@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,7 +41,7 @@ class Prediction:
 
     def densities(self, cohort: StudyCohort) -> dict[str, dict[str, Hypnodensity]]:
         """Return the probabilities of recordings, of the test and of the validation subjects."""
-        columns = read_columns(io.BytesIO(self.table))
+        columns = read_columns(self.table)
         parts, recordings = columns["part"].astype(str), columns["recording"].astype(str)
         found: dict[str, dict[str, Hypnodensity]] = {TEST: {}, VALIDATION: {}}
         for night in cohort.nights:

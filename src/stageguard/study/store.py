@@ -29,7 +29,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from stageguard.base.errors import OVERWRITE, Message, MissingFileError, OutputExistsError
-from stageguard.base.files import load_json, open_file, parse_json, read_file, read_text, write_together
+from stageguard.base.files import load_json, parse_json, read_file, read_text, write_together
 from stageguard.base.records import dataclass
 from stageguard.study.columns import read_columns
 from stageguard.study.names import EXPERT
@@ -328,8 +328,7 @@ def read_stages(folder: Path, key: str) -> dict[str, Any]:
     path = folder / STAGES / f"{key}.parquet"
     if not path.is_file():
         raise MissingFileError(f"{path}: no such file. Stages of epochs lie where the study was run.")
-    with open_file(path, "an array") as file:
-        return read_columns(file)
+    return read_columns(read_file(path, "an array"))
 
 
 def _text(document: Mapping[str, Any], indent: int | None = 1) -> str:

@@ -46,7 +46,6 @@ from stageguard.cli.present import (
     some_nights,
     with_bar,
 )
-from stageguard.cli.scored_files import read_lights
 from stageguard.cli.terminal import (
     JsonList,
     console,
@@ -135,7 +134,7 @@ def decode(
     stageguard decode nights --profile human-psg-5 --output decoded --jobs 0
     """
     loaded, options = Profile.load(profile), decode_options(given)
-    lights = read_lights(times)
+    lights = times.moments()
     if tune and strength not in (None, "tune"):
         raise UsageError(f"--tune is --strength tune, and --strength {strength} was given. Say one of them.")
     is_tuned = tune or strength == "tune"

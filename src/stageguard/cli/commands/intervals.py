@@ -27,7 +27,7 @@ from stageguard.cli.options import (
 )
 from stageguard.cli.parser import Argument, Option, UsageError
 from stageguard.cli.present import finish, print_headline, print_read, print_review, run_shown
-from stageguard.cli.scored_files import decode_night, read_lights, read_start
+from stageguard.cli.scored_files import decode_night, read_start
 from stageguard.cli.terminal import console, count, one_line, print_list, table
 from stageguard.formats.outputs import table_with_codebook
 from stageguard.measures.day import lights_words
@@ -100,7 +100,7 @@ def intervals(
             "Make one that does from nights an expert scored, with stageguard fit, or ask for the weaker "
             "--method model."
         )
-    off, on = read_lights(times)
+    off, on = times.moments()
     request = Request(
         profile=loaded,
         methods=("conformal", "model") if method == "both" else (method,),

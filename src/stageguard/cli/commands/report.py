@@ -35,7 +35,6 @@ from stageguard.cli.scored_files import (
     decode_night,
     read_annotations,
     read_expert,
-    read_lights,
     read_options,
     read_start,
 )
@@ -106,7 +105,7 @@ def report(
     if source is not None and (table is not None or not is_decoded):
         raise UsageError(f"--input goes with a .hypnogram.tsv, and {night.name} is none.")
     if table is not None:
-        measuring = StatisticsOptions("aasm", *read_lights(times), lights_on_phase=lights_on_phase)
+        measuring = StatisticsOptions("aasm", *times.moments(), lights_on_phase=lights_on_phase)
         reading = read_options(
             scored_reading(given, scoring_format), profile=profile, start=start, decode=profile is not None
         )
@@ -114,7 +113,7 @@ def report(
         report_cohort(request, output, overwrite=overwrite, as_json=as_json)
         return
     cohort.refuse(night)
-    off, on = read_lights(times)
+    off, on = times.moments()
     options = decode_options(given)
     if not is_decoded:
         options = replace(options, lights_off=off, lights_on=on)

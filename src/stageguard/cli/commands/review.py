@@ -20,7 +20,7 @@ from stageguard.cli.options import (
     text_option,
 )
 from stageguard.cli.parser import Argument, Exit, Option, UsageError
-from stageguard.cli.scored_files import read_lights, read_start
+from stageguard.cli.scored_files import read_start
 from stageguard.cli.terminal import console, count, print_error, print_list
 from stageguard.formats.outputs import TSV_SUFFIX
 from stageguard.profile.profile import Profile
@@ -94,7 +94,7 @@ def review(
         raise UsageError(f"--output is one file for {count(len(paths), 'night')}, expected a folder.")
     if output is not None and output.suffix and output.suffix != ".jsonl":
         raise UsageError(f"--output is {output.name!r}, expected a folder or the name of a .jsonl file.")
-    off, on = read_lights(times)
+    off, on = times.moments()
     asked = [
         AskedNight(
             path,

@@ -34,7 +34,6 @@ from stageguard.cli.parser import Option, UsageError
 from stageguard.cli.present import MOST_ROWS, end, run_shown
 from stageguard.cli.scored_files import (
     Experts,
-    read_lights,
     read_options,
 )
 from stageguard.cli.table_inputs import with_table_nights
@@ -146,7 +145,7 @@ def stats(
         decode=profile is not None,
     )
     inputs = with_table_nights(find_inputs(files, samples, options.wanted))
-    measuring = StatisticsOptions(convention, *read_lights(times), min_first_rem_seconds, lights_on_phase)
+    measuring = StatisticsOptions(convention, *times.moments(), min_first_rem_seconds, lights_on_phase)
     groups = {} if by is None else read_groups(by)
     named = {name: row.expert for name, row in groups.items() if row.expert is not None}
     experts = Experts(expert, named)
