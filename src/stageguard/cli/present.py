@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from math import isnan
 from pathlib import Path
@@ -258,7 +258,7 @@ def print_summary(file: str, summary: NightSummary, out: Console, more: Sequence
 
 
 def _print_early_rem(summary: NightSummary, out: Console) -> None:
-    """List early REM that was removed, and advise to look at the night if much was, or if some is left."""
+    """List early REM that was removed, and advise to look at the night if some is left."""
     if summary.early_rem_removed:
         removed = _first_few(summary.early_rem_removed, "bout", MOST_BOUTS)
         print_list(out, "Early REM removed", ["; ".join(removed)])
@@ -266,7 +266,6 @@ def _print_early_rem(summary: NightSummary, out: Console) -> None:
     was_early = any(row.before_place == "early" for row in summary.indicators)
     if is_early or (was_early and not summary.early_rem_removed):
         out.print(EARLY_WORDS)
-    print_list(out, "Look at the night", filter(None, [summary.early_rem_advice]))
 
 
 def print_verdict(verdict: str, out: Console, *, looks_like_experts: bool | None) -> None:
@@ -314,7 +313,6 @@ def print_cohort(outcomes: Sequence[Outcome[DecodedNight]], out: Console | None 
     people = [each for each in outcomes if each.result.summary and each.result.summary.is_early_rem_odd]
     removed = [outcome.file for outcome in people if outcome.result.n_early_rem_removed]
     print_list(out, "Early REM removed", [some_nights(removed, len(outcomes))] if removed else [])
-    print_list(out, "Look at the night", _first_few(_early_rem_advice(people), "night"))
     estimated = {each.file: each.result.estimates for each in people}
     kept = {file: each.early_rem_kept_minutes for file, each in estimated.items() if each is not None}
     print_early_rem_kept(kept, out)
@@ -346,15 +344,6 @@ def some_nights(names: Sequence[str], n_nights: int) -> str:
 def look_at(names: Sequence[str]) -> str:
     """Return the request to look at one night, or at several."""
     return "Look at it." if len(names) == 1 else "Look at them."
-
-
-def _early_rem_advice(outcomes: Sequence[Outcome[DecodedNight]]) -> Iterator[str]:
-    """Yield the advice for each night from which much early REM was removed, with its file."""
-    for outcome in outcomes:
-        summary = outcome.result.summary
-        assert summary is not None
-        if summary.early_rem_advice:
-            yield f"{one_line(outcome.file)}: {one_line(summary.early_rem_advice)}"
 
 
 def print_problems(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stageguard.base.arrays import NAN
-from stageguard.base.errors import Argument, Message
+from stageguard.base.errors import Message
 from stageguard.base.records import dataclass
 from stageguard.measures.bouts import cuts_of, hypnogram_before
 from stageguard.measures.cohort import CohortTable, measure
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 SHOWN = {quantity.key: quantity for quantity in (JOINT, *INDICATORS, *NIGHT, ALL_BOUTS) if quantity.shown}
 MOST_OUTSIDE = 4  # indicators that are named if no rule smoothed
 MUCH_MINUTES = 10.0  # smallest difference of counted and expected minutes that is mentioned
-MUCH_EARLY_REM_MINUTES = 5.0  # total of removed early REM from which a person should look at it
 DECODED_ROWS = tuple(key for key, quantity in SHOWN.items() if "decode" in quantity.shown)
 
 
@@ -186,17 +185,6 @@ def odds(nats: float) -> str:
     ratio = exp(min(abs(nats), 10.0))
     shown_ratio = "more than 99" if ratio > 99 else f"{ratio:.2g}"
     return f"{shown_ratio} : 1" if nats >= 0 else f"1 : {shown_ratio}"
-
-
-def early_rem_advice(decoding: Decoding) -> str:
-    """Return the advice to look at early REM if much was removed, and how to keep it; else empty."""
-    minutes = sum(event.n_removed for event in early_rem_removed(decoding)) * decoding.epoch_seconds / 60.0
-    if minutes < MUCH_EARLY_REM_MINUTES:
-        return ""
-    look = f"{minutes:g} min of early REM were removed, and narcolepsy looks like this."
-    if decoding.night.clock is None:
-        return look
-    return Message(look, " ", Argument("cohort", "narcolepsy"), " switches the clock off.")
 
 
 def is_early_rem_odd(profile: Profile) -> bool:
@@ -397,7 +385,6 @@ class NightSummary:
     lights: str
     aside: str  # loud, if no rule smoothed and the night is not as experts score
     early_rem_removed: tuple[str, ...]
-    early_rem_advice: str
     estimates: Estimates
     # from here on only printed, not in `to_dict`
     deed: str  # what the guard did, in a sentence
@@ -451,7 +438,6 @@ def summary_of(decoding: Decoding, options: StatisticsOptions | None = None) -> 
         lights=lights_words(hypnogram, *moments),
         aside=aside_words(decoding, valid[1]),
         early_rem_removed=early_rem_words(decoding),
-        early_rem_advice=early_rem_advice(decoding),
         estimates=estimates,
         deed=deed_words(decoding),
         expected=expected_words(decoding, estimates, rows),

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from stageguard.guard.decoding import Decoding, many_changes_advice, many_changes_words
+from stageguard.guard.decoding import Decoding, many_changes_advice, many_changes_words, removed_words
 from stageguard.measures.day import lights_words
 from stageguard.measures.statistics import LONGEST_NIGHT_HOURS, StatisticsOptions
-from stageguard.measures.summary import aside_words, early_rem_advice, early_rem_words
+from stageguard.measures.summary import aside_words, early_rem_words
 from stageguard.measures.validity import Validity
 from stageguard.night.quantities import quantity_of
 from stageguard.report.measures import Measured
@@ -163,8 +163,8 @@ def warnings_of(decoding: Decoding, measured: Measured) -> Iterator[str]:
         yield f"Early REM removed: {removed}."
     if len(early) > MOST_EARLY:
         yield f"Early REM was removed in {len(early) - MOST_EARLY} more places: see the rare events."
-    if advice := early_rem_advice(decoding):
-        yield advice
+    if decoding.removed_bouts:
+        yield removed_words(decoding)
 
 
 def band_notes(decoding: Decoding, after: Validity) -> Iterator[str]:
