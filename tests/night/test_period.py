@@ -1,36 +1,52 @@
 """The sleep period: from the first to the last lasting sleep, whatever lies around it."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stageguard.guard import kernels
-from stageguard.night.period import period_epochs, period_of, sleep_period
+from stageguard.night.period import period_epochs, period_of
 
 WAKE, SLEEP, UNSCORED = 0, 2, -1
 
 
-def period_by_hand(labels, window, least):
-    """Try every epoch."""
+def period_by_hand(labels, window, least, apart):
+    """Try every epoch, and every two that are neighbours among those of lasting sleep."""
     asleep = [label > 0 for label in labels]
-    begins = [t for t, here in enumerate(asleep) if here and sum(asleep[t : t + window]) >= least]
-    ends = [
-        t for t, here in enumerate(asleep) if here and sum(asleep[max(0, t + 1 - window) : t + 1]) >= least
+    lasting = [
+        t
+        for t, here in enumerate(asleep)
+        if here and max(sum(asleep[t : t + window]), sum(asleep[max(0, t + 1 - window) : t + 1])) >= least
     ]
-    if not begins:
-        begins = ends = [t for t, here in enumerate(asleep) if here]
-    return (begins[0], ends[-1] + 1) if begins else (0, 0)
+    epochs = [t for t, here in enumerate(asleep) if here]
+    if not lasting:
+        return (epochs[0], epochs[-1] + 1) if epochs else (0, 0)
+    sleeps = [[lasting[0]]]
+    for before, after in pairwise(lasting):
+        sleeps += [[]] if after - before > apart else []
+        sleeps[-1].append(after)
+    longest = max(sleeps, key=lambda sleep: sum(asleep[sleep[0] : sleep[-1] + 1]))
+    return longest[0], longest[-1] + 1
 
 
-@given(st.lists(st.sampled_from([WAKE, SLEEP, 4, UNSCORED]), min_size=1, max_size=90), st.integers(1, 20))
-def test_both_implementations_find_what_trying_every_epoch_finds(labels, window):
+@given(st.lists(st.sampled_from([WAKE, SLEEP, 4, UNSCORED]), min_size=1, max_size=90))
+def test_the_period_is_what_trying_every_epoch_finds(labels):
     labels = np.array(labels, dtype=np.int8)
-    for least in {1, (window + 1) // 2, window}:
-        expected = period_by_hand(labels.tolist(), window, least)
-        arguments = (labels, WAKE, window, least, 0, len(labels))
-        assert sleep_period(*arguments) == expected
-        assert tuple(kernels.active.sleep_period(*arguments)) == expected
+    for seconds in (30.0, 300.0, 1200.0):
+        expected = period_by_hand(labels.tolist(), *period_epochs(seconds))
+        assert period_of(labels, WAKE, seconds) == expected
+
+
+def test_a_doze_by_day_is_not_of_the_night():
+    labels = np.zeros(2600, dtype=np.int8)
+    labels[1000:1900] = SLEEP
+    night = period_of(labels, WAKE, 30.0)
+    labels[500:520] = labels[2200:2220] = SLEEP  # ten minutes, four hours before and two and a half after
+    assert period_of(labels, WAKE, 30.0) == night == (1000, 1900)
+    labels[880:900] = SLEEP  # less than two hours before
+    assert period_of(labels, WAKE, 30.0) == (880, 1900)
 
 
 @given(
@@ -59,6 +75,6 @@ def test_sporadic_sleep_hours_before_is_not_of_the_night():
 
 @pytest.mark.parametrize(("seconds", "window"), [(30.0, 20), (20.0, 30), (60.0, 10), (900.0, 1)])
 def test_minutes_are_whole_epochs_of_any_length(seconds, window):
-    found, least = period_epochs(seconds)
+    found, least, _ = period_epochs(seconds)
     assert found == window
     assert 1 <= least <= window

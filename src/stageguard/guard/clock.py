@@ -114,9 +114,9 @@ class NightClock:
     def factors(self) -> Floats:
         """Factors of the likelihoods, from the first epoch to the end of the last curve, (…, n_stages).
 
-        Before the first onset, stages of sleep that are rarer than usual at onset have their factor there,
-        since an epoch of them would itself be the onset. Before lights off all factors are 1. In long bouts
-        of the stager, and where the clock gave way, the factor of that stage is not below 1.
+        Shortly before the first onset, stages of sleep that are rarer than usual at onset have their factor
+        there, since an epoch of them would itself be the onset. Before lights off all factors are 1. In long
+        bouts of the stager, and where the clock gave way, the factor of that stage is not below 1.
         """
         if self._factors is None:
             factors, least = self.unspared, self.rules.spare_epochs - 1e-9
@@ -138,7 +138,9 @@ class NightClock:
         """`factors` as the time alone gives them."""
         last = len(self.own) if self.stop is None else self.stop
         rows, wake = self.rules.rows, self.rules.wake
-        factors: Floats = kernels.active.clock_factors(rows, wake, self.onsets, self.start, last)
+        # what lies farther from onset than a wake that restarts the clock is of another sleep
+        first = max(self.start, self.onsets[0] - math.ceil(self.rules.restart_epochs))
+        factors: Floats = kernels.active.clock_factors(rows, wake, self.onsets, first, last)
         return factors
 
     @property

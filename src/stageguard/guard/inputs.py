@@ -40,7 +40,6 @@ from stageguard.night.hypnodensity import (
 from stageguard.night.hypnogram import NO_PROBABILITIES, Hypnogram
 from stageguard.night.moments import Moment, lights_window
 from stageguard.night.night import ExportableStages
-from stageguard.night.period import period_epochs
 from stageguard.profile.night_stages import columns_of, in_profile_order, naming_profile_for
 from stageguard.profile.profile import Profile
 
@@ -446,8 +445,7 @@ def set_period(given: NightInput, profile: Profile, night: Night) -> None:
     first, stop = _lights(given, profile, night)
     night.lights_off = first
     if profile.measures_sleep_period:
-        wake, epochs = profile.scheme.wake_index, period_epochs(given.epoch_seconds)
-        night.period = kernels_module.active.sleep_period(night.own_choice(), wake, *epochs, first, stop)
+        night.period = profile.period_in(night.own_choice(), given.epoch_seconds, first, stop)
     if profile.clock is None or given.options.lights_off is not None:
         return
     begin, end = night.measured

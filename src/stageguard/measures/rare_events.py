@@ -153,8 +153,9 @@ def _count_early_removed(nights: Sequence[Decoding], scheme: StageScheme, n_soon
     is_early = np.zeros(len(starts), dtype=bool)
     if scheme.wake is not None:
         asleep = np.flatnonzero((before >= 0) & (before != scheme.wake_index))
-        onsets = asleep[np.searchsorted(asleep, begins[night])]
-        is_early = starts - onsets <= n_soon + 1e-9
+        firsts = (begins[: len(nights)] + [each.period[0] for each in nights])[night]
+        onsets = np.append(asleep, len(before))[np.searchsorted(asleep, firsts)]
+        is_early = (firsts <= starts) & (starts - onsets <= n_soon + 1e-9)
     is_rare = np.zeros(len(before), dtype=bool)
     for begin, each in zip(begins.tolist(), nights, strict=False):
         rare = _is_rem_rare(each)
@@ -198,7 +199,8 @@ def _early_sightings(decoding: Decoding, soon: float = SOON_MINUTES) -> list[_Si
     nights = decoding.argmax, decoding.hypnogram.labels
     n_soon = soon * 60.0 / decoding.epoch_seconds
     rem = [_bouts_of(labels, scheme.rem_index) for labels in nights]
-    early = [_early_rem(*each, scheme, n_soon) for each in zip(nights, rem, strict=True)]
+    begin = decoding.period[0]  # sleep before the night is none of its early sleep
+    early = [_early_rem(*each, scheme, n_soon, begin) for each in zip(nights, rem, strict=True)]
     held_back = [
         [epoch for epoch in _held_back(decoding, starts) if epoch not in known]
         for starts, known in zip(rem, early, strict=True)
@@ -263,12 +265,12 @@ def _matched(before: list[int], after: list[int]) -> list[tuple[int, bool, bool]
     return [(i, True, i in kept) for i in before] + [(j, False, True) for j in new]
 
 
-def _early_rem(labels: Labels, rem: Indices, scheme: StageScheme, n_soon: float) -> list[int]:
-    """Return which bouts of REM, by their first epochs, begin soon after the first epoch of sleep."""
+def _early_rem(labels: Labels, rem: Indices, scheme: StageScheme, n_soon: float, first: int) -> list[int]:
+    """Return which bouts of REM, by their first epochs, begin soon after the first sleep from `first` on."""
     if scheme.wake is None or scheme.rem is None or not len(rem):
         return []
-    onset = next(iter(_first_sleep(labels, scheme)), 0)
-    early: list[int] = rem[rem - onset <= n_soon + 1e-9].tolist()
+    onset = first + next(iter(_first_sleep(labels[first:], scheme)), 0)
+    early: list[int] = rem[(first <= rem) & (rem - onset <= n_soon + 1e-9)].tolist()
     return early
 
 

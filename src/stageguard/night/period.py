@@ -2,9 +2,11 @@
 
 It runs from the first to the last lasting sleep. An epoch begins lasting sleep if it is asleep and so are at
 least 6 of the 10 minutes that begin with it; it ends lasting sleep if the same holds of the 10 minutes that
-end with it. Whatever is not scored as sleep counts as not asleep: wake, unscored epochs, and the time before
-and after the recording. A night without lasting sleep runs from its first to its last epoch of sleep, a
-night without sleep has no period. No margin is added, so that time in bed awake does not count.
+end with it. Lasting sleep that is two hours or more from the rest is another sleep, such as a doze by day;
+the period is that of the longest one. Whatever is not scored as sleep counts as not asleep: wake, unscored
+epochs, and the time before and after the recording. A night without lasting sleep runs from its first to its
+last epoch of sleep, a night without sleep has no period. No margin is added, so that time in bed awake does
+not count.
 
 Lights off and lights on bound the epochs that are looked at.
 """
@@ -19,29 +21,16 @@ from stageguard.base.arrays import Labels, Mask
 
 WINDOW_MINUTES = 10.0  # chosen on expert nights and flickering stagers: see docs/method.md
 ASLEEP_MINUTES = 6.0
+APART_MINUTES = 120.0  # without lasting sleep, between two sleeps of a day
 
 Period = tuple[int, int]  # first epoch, and the epoch after the last one
 
 
-def period_epochs(epoch_seconds: float) -> tuple[int, int]:
-    """Return how many epochs are looked at, and how many of them must be asleep."""
+def period_epochs(epoch_seconds: float) -> tuple[int, int, int]:
+    """Return how many epochs are looked at, how many of them must be asleep, and how many part two sleeps."""
     window = max(1, round(WINDOW_MINUTES * 60.0 / epoch_seconds))
-    return window, max(1, math.ceil(ASLEEP_MINUTES / WINDOW_MINUTES * window - 1e-9))
-
-
-def sleep_period(labels: Labels, wake: int, window: int, least: int, first: int, stop: int) -> Period:
-    """Return the sleep period within the epochs from `first` to `stop`; empty without sleep."""
-    asleep = (labels[first:stop] >= 0) & (labels[first:stop] != wake)
-    epochs = np.flatnonzero(asleep)
-    if not len(epochs):
-        return first, first
-    n_before = np.concatenate(([0], np.cumsum(asleep)))  # (n_epochs + 1,) epochs asleep before each epoch
-    n_from = n_before[np.minimum(epochs + window, len(asleep))] - n_before[epochs]
-    n_until = n_before[epochs + 1] - n_before[np.maximum(epochs + 1 - window, 0)]
-    begins, ends = epochs[n_from >= least], epochs[n_until >= least]
-    if not len(begins):
-        begins = ends = epochs
-    return first + int(begins[0]), first + int(ends[-1]) + 1
+    least = max(1, math.ceil(ASLEEP_MINUTES / WINDOW_MINUTES * window - 1e-9))
+    return window, least, math.ceil(APART_MINUTES * 60.0 / epoch_seconds - 1e-9)
 
 
 def period_of(
@@ -51,7 +40,21 @@ def period_of(
     end = len(labels) if stop is None else stop
     if wake is None:
         return first, end
-    return sleep_period(labels, wake, *period_epochs(epoch_seconds), first, end)
+    window, least, apart = period_epochs(epoch_seconds)
+    asleep = (labels[first:end] >= 0) & (labels[first:end] != wake)
+    epochs = np.flatnonzero(asleep)
+    if not len(epochs):
+        return first, first
+    n_before = np.concatenate(([0], np.cumsum(asleep)))  # (n_epochs + 1,) epochs asleep before each epoch
+    begins = n_before[np.minimum(epochs + window, len(asleep))] - n_before[epochs] >= least
+    ends = n_before[epochs + 1] - n_before[np.maximum(epochs + 1 - window, 0)] >= least
+    lasting = epochs[begins | ends]
+    if not len(lasting):
+        return first + int(epochs[0]), first + int(epochs[-1]) + 1
+    cuts = np.flatnonzero(np.diff(lasting) > apart) + 1
+    sleeps = [(int(each[0]), int(each[-1]) + 1) for each in np.split(lasting, cuts)]
+    begin, end = max(sleeps, key=lambda sleep: n_before[sleep[1]] - n_before[sleep[0]])  # the first of equals
+    return first + begin, first + end
 
 
 def runs(mask: Mask) -> list[tuple[int, int]]:

@@ -35,8 +35,9 @@ from stageguard.cli.scored_files import ReadOptions, read_night, read_options
 from stageguard.cli.table_inputs import with_table_nights
 from stageguard.cli.terminal import console, print_list, table
 from stageguard.measures.day import lights_words
+from stageguard.measures.period import period_for
 from stageguard.measures.summary import NightFacts, looking_like_experts, shown
-from stageguard.measures.validity import Indicator, Validity, validity
+from stageguard.measures.validity import Indicator, Validity, validity_of
 from stageguard.runner.run import Outcome
 
 BandsOf = Annotated[str | None, profile_option("Whose bands. Default: the one recorded by decode.")]
@@ -117,7 +118,10 @@ def check_night(night: Input, options: ReadOptions) -> CheckedNight:
         )
     scored = read.final
     lights = lights_of(night)
-    measured = validity(scored, read.profile, lights_off=lights.off, lights_on=lights.on)
+    period = period_for(scored, read.profile, (lights.off, lights.on))
+    if read.period is not None and read.profile.measures_sleep_period and lights.off is lights.on is None:
+        period = read.period  # by which it was decoded
+    measured = validity_of(scored, read.profile, period)
     sources = {band.source for name, band in read.profile.bands.items() if name in measured.indicators}
     return CheckedNight(
         NightFacts.of(scored, read.profile),

@@ -43,8 +43,6 @@ check_and_decode(pieces, table, weight, *bouts)
     `argmax` and `structured` together, of probabilities: labels of argmax, labels of the best paths, and per
     piece the stage changes of argmax, whether some row is not a distribution (then no path is searched for),
     score and stage changes of the path, and how many labels differ.
-sleep_period(labels, wake, window, least, first, stop)
-    the first epoch of the sleep period and the epoch after it: see `stageguard.night.period`.
 sleep_onsets(labels, wake, restart_epochs, start, stop)
     the first epoch of sleep, and of sleep after each unbroken wake that restarts the clock.
 clock_factors(rows, wake, onsets, start, stop)

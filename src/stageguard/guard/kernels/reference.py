@@ -22,7 +22,6 @@ from stageguard.guard.kernels.reference_sums import each as _each
 from stageguard.guard.kernels.reference_sums import forward_backward as forward_backward
 from stageguard.guard.kernels.reference_sums import smooth as smooth
 from stageguard.guard.kernels.reference_sums import smooth_automaton as smooth_automaton
-from stageguard.night.period import sleep_period as sleep_period
 
 Outcome = tuple[Labels, float]  # labels, score in nats
 Result = tuple[Labels, list[float], list[int]]

@@ -21,28 +21,6 @@ Onsets sleep_onsets(const std::int8_t* labels, std::int64_t start, std::int64_t 
     return onsets;
 }
 
-Period sleep_period(const std::int8_t* labels, std::int64_t first, std::int64_t stop, int wake, std::int64_t window, std::int64_t least) {
-    const auto asleep = [&](std::int64_t t) { return labels[t] >= 0 && labels[t] != wake; };
-    Period any{stop, stop}, lasting{-1, -1};
-    std::int64_t n = 0;  // asleep among the `window` epochs that end with t
-    for (std::int64_t t = first; t < stop; ++t) {
-        if (t - window >= first) n -= asleep(t - window);
-        if (!asleep(t)) continue;
-        ++n;
-        if (any.start == stop) any.start = t;
-        any.stop = t + 1;
-        if (n >= least) lasting.stop = t + 1;
-    }
-    n = 0;  // among those that begin with t
-    for (std::int64_t t = stop - 1; t >= first && lasting.stop >= 0; --t) {
-        if (t + window < stop) n -= asleep(t + window);
-        if (!asleep(t)) continue;
-        if (++n >= least) lasting.start = t;
-    }
-    if (lasting.stop >= 0) return lasting;
-    return any.start < any.stop ? any : Period{first, first};
-}
-
 std::int64_t clock_factors(const ClockRules& clock, const Onsets& onsets, std::int64_t start, std::int64_t stop, Scratch<double>& out) {
     const std::int64_t k = clock.n_stages, n_timed = std::min(stop, onsets.back() + clock.n_rows);
     double* factors = out.need(n_timed * k);

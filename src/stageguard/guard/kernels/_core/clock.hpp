@@ -19,14 +19,6 @@ using Onsets = std::vector<std::int64_t>;
 // The first epoch of sleep in [start, stop), and of sleep after each unbroken wake that restarts the clock.
 Onsets sleep_onsets(const std::int8_t* labels, std::int64_t start, std::int64_t stop, int wake, double restart_epochs);
 
-struct Period {
-    std::int64_t start, stop;
-};
-
-// From the first to the last lasting sleep in [first, stop): of the `window` epochs that begin (end) with it, `least` are asleep.
-// Without lasting sleep from the first to the last sleep; without sleep empty. `stageguard.night.period` defines it.
-Period sleep_period(const std::int8_t* labels, std::int64_t first, std::int64_t stop, int wake, std::int64_t window, std::int64_t least);
-
 // Factors (n_timed, n_stages) of the first epochs; returns n_timed.
 std::int64_t clock_factors(const ClockRules& clock, const Onsets& onsets, std::int64_t start, std::int64_t stop, Scratch<double>& out);
 

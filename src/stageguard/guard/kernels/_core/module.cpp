@@ -100,13 +100,6 @@ nb::tuple read_onsets(const Labels& labels, int wake, double restart_epochs, std
     return tuple_of(sleep_onsets(labels.data(), start, stop, wake, restart_epochs));
 }
 
-nb::tuple read_period(const Labels& labels, int wake, std::int64_t window, std::int64_t least, std::int64_t first, std::int64_t stop) {
-    const bool is_fine = 0 <= first && first <= stop && stop <= static_cast<std::int64_t>(labels.shape(0)) && 0 < least && least <= window;
-    if (!is_fine) throw std::invalid_argument("epochs of the night expected");
-    const Period period = sleep_period(labels.data(), first, stop, wake, window, least);
-    return nb::make_tuple(period.start, period.stop);
-}
-
 nb::object factors_of(const Tables& rows, int wake, const std::vector<std::int64_t>& onsets, std::int64_t start, std::int64_t stop) {
     const ClockRules clock{rows.data(), static_cast<std::int64_t>(rows.shape(0)), static_cast<std::int64_t>(rows.shape(1)), wake};
     bool is_fine = clock.n_rows > 0 && !onsets.empty() && 0 <= start && start <= onsets[0] && onsets.back() < stop;
@@ -341,7 +334,6 @@ NB_MODULE(_native, m) {
     m.def("argmax", &argmax, "pieces"_a, "weight"_a, "n_threads"_a, "clock"_a = nb::list(), "rooms"_a = nb::list());
     m.def("check_and_decode", &check_and_decode, "pieces"_a, "table"_a, "weight"_a, "stay"_a, "change"_a, "minimum"_a, "censored"_a, "n_threads"_a,
           "rooms"_a = nb::list());
-    m.def("sleep_period", &read_period, "labels"_a, "wake"_a, "window"_a, "least"_a, "first"_a, "stop"_a);
     m.def("sleep_onsets", &read_onsets, "labels"_a, "wake"_a, "restart_epochs"_a, "start"_a, "stop"_a);
     m.def("clock_factors", &factors_of, "rows"_a, "wake"_a, "onsets"_a, "start"_a, "stop"_a);
     m.def("structured", &structured, "pieces"_a, "products"_a, "table"_a, "weight"_a, "stay"_a, "change"_a, "minimum"_a,
