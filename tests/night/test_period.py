@@ -43,10 +43,10 @@ def test_a_doze_by_day_is_not_of_the_night():
     labels = np.zeros(2600, dtype=np.int8)
     labels[1000:1900] = SLEEP
     night = period_of(labels, WAKE, 30.0)
-    labels[500:520] = labels[2200:2220] = SLEEP  # ten minutes, four hours before and two and a half after
+    labels[500:520] = labels[2280:2300] = SLEEP  # ten minutes, more than three hours before and after
     assert period_of(labels, WAKE, 30.0) == night == (1000, 1900)
-    labels[880:900] = SLEEP  # less than two hours before
-    assert period_of(labels, WAKE, 30.0) == (880, 1900)
+    labels[680:700] = SLEEP  # less than three hours before both
+    assert period_of(labels, WAKE, 30.0) == (500, 1900)
 
 
 @given(

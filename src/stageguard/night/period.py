@@ -2,7 +2,7 @@
 
 It runs from the first to the last lasting sleep. An epoch begins lasting sleep if it is asleep and so are at
 least 6 of the 10 minutes that begin with it; it ends lasting sleep if the same holds of the 10 minutes that
-end with it. Lasting sleep that is two hours or more from the rest is another sleep, such as a doze by day;
+end with it. Lasting sleep that is more than three hours from the rest is another sleep, such as a doze by day;
 the period is that of the longest one. Whatever is not scored as sleep counts as not asleep: wake, unscored
 epochs, and the time before and after the recording. A night without lasting sleep runs from its first to its
 last epoch of sleep, a night without sleep has no period. No margin is added, so that time in bed awake does
@@ -21,7 +21,7 @@ from stageguard.base.arrays import Labels, Mask
 
 WINDOW_MINUTES = 10.0  # chosen on expert nights and flickering stagers: see docs/method.md
 ASLEEP_MINUTES = 6.0
-APART_MINUTES = 120.0  # without lasting sleep, between two sleeps of a day
+APART_MINUTES = 180.0  # without lasting sleep, between two sleeps of a day; no expert night is parted by it
 
 Period = tuple[int, int]  # first epoch, and the epoch after the last one
 
