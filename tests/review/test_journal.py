@@ -23,6 +23,7 @@ from stageguard.review.desk import Desk
 from stageguard.review.journal import read_journal, sealed_line
 from stageguard.review.reviewed import read_reviewed
 from stageguard.review.session import ConflictError, Review
+from stageguard.review.wire import explanation
 from stageguard.runner.decode_one import DecodeOptions
 
 N_EPOCHS = 40
@@ -519,3 +520,15 @@ def test_a_conflict_is_not_in_the_journal(tmp_path):
         do(review, do="set", first=11, last=11, stage=2)
     assert review.journal.path.read_bytes() == before
     desk.close()
+
+
+def test_control_characters_of_a_reason_are_kept_and_reach_the_page_escaped(tmp_path):
+    desk, review = open_review(tmp_path)
+    do(review, do="set", first=10, last=12, stage=2, why="a\x1b[2Jb")
+    desk.close()
+    desk, review = open_review(tmp_path)
+    assert review.now.state.pins[10].why == "a\x1b[2Jb"
+    told = explanation(review, 10)
+    desk.close()
+    assert told["pin"]["why"] == r"a\x1b[2Jb"
+    assert all(line.isprintable() for line in told["text"])

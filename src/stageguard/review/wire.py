@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base.arrays import Floats
-from stageguard.base.errors import for_people
+from stageguard.base.errors import for_people, visible
 from stageguard.guard.explain import Change, in_bouts
 from stageguard.measures.bouts import cycles_of
 from stageguard.measures.summary import early_rem_words
@@ -240,6 +240,7 @@ def explanation(review: Review, epoch: int) -> dict[str, Any]:
     names = (*night.scheme.names, "?")
     label, own = names[at.outcome.labels[epoch]], names[night.argmax[epoch]]
     pin = at.state.pins.get(epoch)
+    reason = "" if pin is None else visible(pin.why)
     here = [
         change for change in review.worth(at).changes
         if change.first_epoch <= epoch < change.first_epoch + change.n_epochs
@@ -247,7 +248,7 @@ def explanation(review: Review, epoch: int) -> dict[str, Any]:
     lines: list[str] = []
     if pin is not None:
         by = f"agreed with by {pin.who}" if pin.is_agreed else f"set by {pin.who}"
-        lines.append(f"Epoch {epoch + 1} is {label}: {by}{f' ({pin.why})' if pin.why else ''}.")
+        lines.append(f"Epoch {epoch + 1} is {label}: {by}{f' ({reason})' if reason else ''}.")
     lines += [change_text(change, at.state) for change in here]
     if not lines:
         kept = (
@@ -261,7 +262,7 @@ def explanation(review: Review, epoch: int) -> dict[str, Any]:
         "text": lines,
         "pin": None
         if pin is None
-        else {name: getattr(pin, name) for name in ("stage", "who", "when", "why", "is_agreed")},
+        else {name: getattr(pin, name) for name in ("stage", "who", "when", "is_agreed")} | {"why": reason},
         "probabilities": _row(night.density.probabilities[epoch]),
         "posterior": None if posterior is None else _row(posterior.probabilities[epoch]),
         "rules": [change.rule for change in here],
