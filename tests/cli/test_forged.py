@@ -142,6 +142,137 @@ def test_added_fields_are_found(sidecar, what):
     assert verified(sidecar) == {"record"}
 
 
+def parts(value, way=()):
+    """The ways to all lists and dictionaries inside a value, also to empty ones."""
+    if isinstance(value, dict | list):
+        if way:
+            yield way
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from parts(item, (*way, key))
+
+
+def within(content, way):
+    for key in way:
+        content = content[key]
+    return content
+
+
+@pytest.mark.parametrize("how", ["removed", "the other container"])
+def test_whole_parts_that_are_removed_or_turned_are_found(sidecar, how):
+    content = json.loads(sidecar.read_text())
+    passed = []
+    for way in parts(content):
+        is_optional = way[:2] == ("stageguard", "beside") and sidecar.name.endswith(".hypnogram.json")
+        if "definition" in way[:-1] or is_optional:  # the profile's hash; files that need not be recorded
+            continue
+        copy = json.loads(json.dumps(content))
+        outer, value = within(copy, way[:-1]), within(copy, way)
+        if how == "removed":
+            del outer[way[-1]]
+        elif isinstance(value, list):
+            outer[way[-1]] = {str(i): item for i, item in enumerate(value)}
+        else:
+            outer[way[-1]] = list(value.values())
+        if "stageguard" in copy and isinstance(copy["stageguard"], dict):
+            seal(sidecar, copy)
+        else:
+            sidecar.write_text(json.dumps(copy))
+        if not verified(sidecar):
+            passed.append(way)
+    assert passed == []
+
+
+def test_measures_and_joint_score_cannot_be_left_out_together(outputs):
+    sidecar = outputs["night"]
+    written = sidecar.read_text()
+    content = json.loads(written)
+    del content["stageguard"]["measured"], content["stageguard"]["joint_score"]
+    seal(sidecar, content)
+    assert verified(sidecar) == {"record"}
+    sidecar.write_text(written)
+
+
+@pytest.mark.parametrize("dotted", [False, True])
+def test_a_copy_of_the_true_value_elsewhere_hides_no_forgery(sidecar, dotted):
+    content = json.loads(sidecar.read_text())
+    for name in content["stageguard"].keys() & {"methods", "n_changed", "assumptions", "review"}:
+        copy = json.loads(json.dumps(content))
+        copy[f"stageguard.{name}" if dotted else name] = copy["stageguard"][name]
+        copy["stageguard"][name] = "forged"
+        seal(sidecar, copy)
+        assert verified(sidecar) == {"record"}, name
+
+
+def version_of(record):
+    return record["provenance" if "provenance" in record else "run"]
+
+
+@pytest.mark.parametrize("forgery", [None, "removed", "a text"])
+def test_a_forged_version_hides_no_other_forgery(sidecar, forgery):
+    content = json.loads(sidecar.read_text())
+    for name in ("assumptions", "review", "table", "n_changed", "methods", "measured"):
+        if name not in content["stageguard"]:
+            continue
+        copy = json.loads(json.dumps(content))
+        version_of(copy["stageguard"])["stageguard"] = "0.0.9"
+        if forgery == "removed":
+            del copy["stageguard"][name]
+        else:
+            copy["stageguard"][name] = forgery
+        seal(sidecar, copy)
+        assert verified(sidecar), name
+
+
+def test_the_tables_beside_are_compared_whatever_version_is_recorded(outputs):
+    for sidecar, beside in (
+        (outputs["night"], outputs["night"].with_name("n1.changes.tsv")),
+        (outputs["table"], outputs["table"].with_name("out.csv.nights.tsv")),
+    ):
+        written, table = sidecar.read_text(), beside.read_text()
+        content = json.loads(written)
+        version_of(content["stageguard"])["stageguard"] = "0.0.9"
+        seal(sidecar, content)
+        beside.write_text(table + "x\n")
+        assert beside.name in verified(sidecar)
+        beside.write_text(table)
+        sidecar.write_text(written)
+
+
+def test_the_verdict_tells_of_another_version(capsys, sidecar):
+    content = json.loads(sidecar.read_text())
+    version_of(content["stageguard"])["stageguard"] = "0.0.9"
+    seal(sidecar, content)
+    ran = Runner(capsys)("verify", sidecar)
+    assert ran.code == 0
+    assert f"verified; written by stageguard 0.0.9, compared by {sg.__version__}" in ran.out
+    assert json.loads(Runner(capsys)("verify", sidecar, "--json").out)["other_version"] == "0.0.9"
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_whether_changes_were_asked_for_is_checked_without_any_change(capsys, tmp_path, asked):
+    rows = ["a,0.98,0.005,0.005,0.005,0.005"] * 120
+    (tmp_path / "all.csv").write_text("\n".join(["id,W,N1,N2,N3,R", *rows]) + "\n")
+    words = ("decode", tmp_path / "all.csv", "-p", "human-psg-5", "-o", tmp_path / "out.csv")
+    assert Runner(capsys)(*words, *["--explain"] * asked).code == 0
+    sidecar = tmp_path / "out.csv.json"
+    assert verified(sidecar) == set()
+    content = json.loads(sidecar.read_text())
+    content["stageguard"]["run"]["explain"] = not asked
+    seal(sidecar, content)
+    assert verified(sidecar)
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "7", '{"stageguard": []}', '{"stageguard": {"layout": 1, "run": []}}']
+)
+def test_a_sidecar_of_another_kind_is_refused_in_plain_words(sidecar, text):
+    sidecar.write_text(text)
+    found = table_and_sidecar(sidecar)
+    with pytest.raises(sg.StageGuardError) as caught:
+        verify_output(sidecar) if found is None else verify_table(*found)
+    assert not any(word in str(caught.value) for word in ("indices", "object", "NoneType", "attribute"))
+
+
 @pytest.fixture
 def folder(tmp_path):
     """Two nights, decoded to a folder by the command that it returns with the folder."""

@@ -348,11 +348,14 @@ def test_nights_that_are_cut_lost_or_added_are_named(run, table, change, name, f
 
 def test_another_input_of_a_table_and_an_edited_table_beside_it_are_found(run, table, tmp_path):
     beside = table.with_name(f"{table.name}.nights.tsv")
-    beside.write_text(beside.read_text().replace("n1", "n7"))
+    written = beside.read_text()
+    beside.write_text(written.replace("n1", "n7"))
     assert failed(run("verify", table, "--json")) == {beside.name: f"{beside.name} was changed after writing"}
     source = tmp_path / "in" / "all.csv"
     moved = source.rename(tmp_path / "moved.csv")
     assert "not found" in failed(run("verify", table, "--json"))["input"]
+    assert beside.name in failed(run("verify", table, "--input", moved, "--json"))
+    beside.write_text(written)
     assert run("verify", table, "--input", moved).code == 0
     moved.write_text(moved.read_text().replace("bad,x", "bad,0"))
     found = failed(run("verify", table, "--input", moved, "--json"))

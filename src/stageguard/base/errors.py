@@ -223,8 +223,12 @@ def fault_text(error: Exception) -> str:
 
 def record_fault(error: Exception) -> str:
     """Return what is wrong with a record of this package that was cut or edited, in brackets."""
-    missing = isinstance(error, KeyError) and error.args
-    reason = f"it has no {error.args[0]!r:.60}" if missing else " ".join(str(error).split())[:120]
+    if isinstance(error, KeyError) and error.args:
+        reason = f"it has no {error.args[0]!r:.60}"
+    elif isinstance(error, TypeError | AttributeError):  # their texts are about Python
+        reason = "a value is of another kind than expected"
+    else:
+        reason = " ".join(str(error).split())[:120]
     return f"is incomplete or was edited ({reason})."
 
 

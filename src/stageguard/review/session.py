@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from stageguard.formats.outputs import (
 from stageguard.formats.possible import formats_for
 from stageguard.formats.registry import named
 from stageguard.guard.decoding import Decoding
+from stageguard.measures.statistics import StatisticsOptions
+from stageguard.measures.summary import measures_of
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.review.head import check_exports, check_head, head_of
 from stageguard.review.journal import REVIEW_SUFFIX, Journal, now
@@ -150,6 +153,9 @@ class Review:
         pins = {epoch: names[pin.stage] for epoch, pin in at.state.pins.items()}
         chosen_with = chosen_strength(self.night, at.state.settings).pins
         strength_pins = {epoch: names[stage] for epoch, stage in chosen_with.items()}
+        asked = self.opened.asked
+        lights = StatisticsOptions(lights_off=asked.lights_off, lights_on=asked.lights_on)
+        measures = measures_of(result, lights)
         self._is_named = True
         written = write_decoding(
             result,
@@ -159,6 +165,8 @@ class Review:
             | {"reviewed_by": self.scorer, "review": self.journal.place()},
             quality=self.night.options.quality,
             notes=self.night.notes,
+            joint_score=asdict(measures.joint),
+            measured=measures.to_dict(),
         )
         return Written((written.tsv, written.sidecar), form.name)
 

@@ -10,15 +10,19 @@ from stageguard.base.version import __version__
 
 NUMBER_TOLERANCE = 1e-6  # other processors may add numbers in another order
 MOST_SHOWN = 5
-HASH = "sha256"  # of the sidecar itself, checked on its own
+OWN = "stageguard"  # holds all fields but the meanings of the columns
+HASH = (OWN, "sha256")  # of the sidecar itself, checked on its own
 # Nothing derives with which programs an output was made, who reviewed it, and how a network staged the
 # recording; only the hash of the sidecar covers these fields.
 UNDERIVED = (
     *("provenance.stageguard", "provenance.numpy", "provenance.python", "provenance.core"),
     *("run.stageguard", "options.reviewed_by", "options.review", "options.staging"),
 )
-MAY_BE_ABSENT = ("joint_score", "measured")  # `save` writes neither
+VERSIONS = ((OWN, "provenance", "stageguard"), (OWN, "run", "stageguard"))  # of a night, of a table
 _ABSENT = object()
+
+# Keys and places in lists, not a dotted text: no key may pass for a path, and no list for a dictionary.
+Way = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +30,17 @@ class Comparison:
     """The fields of a sidecar that differ from those derived again, and those that could not be compared."""
 
     n_same: int
-    differing: dict[str, str]  # by field: what is derived and what is recorded
+    differing: tuple[str, ...]  # each field with what is derived and what is recorded
     unchecked: tuple[str, ...]  # fields that nothing derives
-    notes: tuple[str, ...]
+    other_version: str | None  # that wrote the sidecar, as far as it says so
 
     @property
     def finding(self) -> str:
         """What to say about the fields, on one line."""
         if not self.differing:
             return f"{self.n_same} fields as recorded"
-        shown = [f"{name} is {text}" for name, text in self.differing.items()]
-        more = [f"and {len(shown) - MOST_SHOWN} more"] if len(shown) > MOST_SHOWN else []
-        return "; ".join(shown[:MOST_SHOWN] + more)
+        n_more = len(self.differing) - MOST_SHOWN
+        return "; ".join((*self.differing[:MOST_SHOWN], *([f"and {n_more} more"] if n_more > 0 else [])))
 
 
 def compare_sidecars(
@@ -45,45 +48,41 @@ def compare_sidecars(
 ) -> Comparison:
     """Compare all fields; `underived` adds fields, or groups of them, to those that nothing derives.
 
-    Another version may have written other texts and other fields. Those are not counted, but named.
+    Whatever version a sidecar names, a difference is one: the version itself may be forged.
     """
     recorded, derived = _leaves(content), _leaves(fresh)
-    for name in MAY_BE_ABSENT:
-        if name not in content["stageguard"]:
-            derived = {leaf: value for leaf, value in derived.items() if leaf.split(".")[0] != name}
-    without = (*UNDERIVED, *underived)
-    unchecked = [name for name in recorded if any(f"{name}.".startswith(f"{part}.") for part in without)]
-    names = [name for name in {**derived, **recorded} if name not in (*unchecked, HASH)]
-    pairs = {name: (recorded.get(name, _ABSENT), derived.get(name, _ABSENT)) for name in names}
-    differing = {name: pair for name, pair in pairs.items() if not _same(*pair)}
-    notes = []
-    if (version := _version(recorded)) != __version__:
-        tolerated = [name for name, pair in differing.items() if not all(map(_is_number, pair))]
-        differing = {name: pair for name, pair in differing.items() if name not in tolerated}
-        shown = ", ".join(tolerated[:MOST_SHOWN]) + (", …" if len(tolerated) > MOST_SHOWN else "")
-        differ = f"; these texts and fields differ: {shown}" if tolerated else ""
-        notes.append(f"written by stageguard {version}, compared by {__version__}{differ}.")
+    without = [(OWN, *name.split(".")) for name in (*UNDERIVED, *underived)]
+    unchecked = [path for path in recorded if any(path[: len(part)] == part for part in without)]
+    paths = [path for path in {**derived, **recorded} if path != HASH and path not in unchecked]
+    pairs = {path: (recorded.get(path, _ABSENT), derived.get(path, _ABSENT)) for path in paths}
+    differing = {path: pair for path, pair in pairs.items() if not _same(*pair)}
+    version = next((str(recorded[path]) for path in VERSIONS if path in recorded), "of an unknown version")
     return Comparison(
-        len(names) - len(differing),
-        {name: f"{_shown(now)}, but {_shown(was)} is recorded" for name, (was, now) in differing.items()},
-        tuple(unchecked),
-        tuple(notes),
+        len(paths) - len(differing),
+        tuple(
+            f"{_name(path)} is {_shown(now)}, but {_shown(was)} is recorded"
+            for path, (was, now) in differing.items()
+        ),
+        tuple(map(_name, unchecked)),
+        None if version == __version__ else version,
     )
 
 
-def _version(recorded: dict[str, Any]) -> str:
-    return str(recorded.get("provenance.stageguard", recorded.get("run.stageguard", "of an unknown version")))
+def _name(path: Way) -> str:
+    """Return the name of a field for people."""
+    is_own = path[0] == OWN and len(path) > 1
+    return ".".join(map(str, path[1:])) if is_own else f"{'.'.join(map(str, path))} at the top level"
 
 
-def _leaves(content: Any, name: str = "") -> dict[str, Any]:
-    """Return all values inside nested dictionaries and lists, by their dotted paths without "stageguard"."""
-    is_list = isinstance(content, list)
-    items = enumerate(content) if is_list else content.items() if isinstance(content, dict) else ()
+def _leaves(content: Any, path: Way = ()) -> dict[Way, Any]:
+    """Return all values inside nested dictionaries and lists, also empty ones of these, by their paths."""
+    items: dict[Any, Any] = dict(enumerate(content)) if isinstance(content, list) else {}
+    items = content if isinstance(content, dict) else items
     if not items:
-        return {name.removeprefix("stageguard."): content}
-    leaves: dict[str, Any] = {}
-    for key, item in items:
-        leaves |= _leaves(item, f"{name}.{key}" if name else str(key))
+        return {path: content}
+    leaves: dict[Way, Any] = {}
+    for key, item in items.items():
+        leaves |= _leaves(item, (*path, key))
     return leaves
 
 

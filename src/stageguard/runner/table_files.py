@@ -133,5 +133,7 @@ def table_sidecar(
 
 
 def _changes_text(changes: Sequence[Sequence[str]]) -> str:
-    rows = [dict(zip((ID, *CHANGE_COLUMNS), cells, strict=True)) for cells in changes]
-    return table_text(rows)
+    """Return the table of changes; without any its header, which says that changes were looked for."""
+    columns = (ID, *CHANGE_COLUMNS)
+    rows = [dict(zip(columns, cells, strict=True)) for cells in changes]
+    return table_text(rows) or "\t".join(columns) + "\n"

@@ -6,7 +6,7 @@ import errno
 import hashlib
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
@@ -18,7 +18,6 @@ import numpy as np
 from stageguard.base.errors import ProfileError, StageGuardError, StageGuardWarning, record_fault
 from stageguard.base.files import file_error, file_sha256, parse_json, read_file, special
 from stageguard.base.records import dataclass
-from stageguard.base.version import __version__
 from stageguard.formats.companions import parse_moment
 from stageguard.formats.outputs import (
     JSON_SUFFIX,
@@ -67,6 +66,7 @@ class Verification:
     checks: tuple[Check, ...]
     unchecked: tuple[str, ...]
     notes: tuple[str, ...]
+    other_version: str | None = None  # that wrote the output, if it names another one than this
 
     @property
     def ok(self) -> bool:
@@ -80,6 +80,7 @@ class Verification:
             "checks": [asdict(check) for check in self.checks],
             "unchecked": list(self.unchecked),
             "notes": list(self.notes),
+            "other_version": self.other_version,
         }
 
 
@@ -88,7 +89,7 @@ def verification(checks: Sequence[Check], notes: Sequence[str], compared: Compar
     if compared is None:
         return Verification((*checks,), (), (*notes,))
     record = Check("record", not compared.differing, compared.finding)
-    return Verification((*checks, record), compared.unchecked, (*notes, *compared.notes))
+    return Verification((*checks, record), compared.unchecked, (*notes,), compared.other_version)
 
 
 def verify_output(output: Path, source: Path | None = None) -> Verification:
@@ -119,7 +120,10 @@ def verify_output(output: Path, source: Path | None = None) -> Verification:
         if input_path is not None:
             decoding, again, compared = _check_again(input_path, profile, content, table, files)
             checks.append(again)
-        checks += _check_beside(files, record, decoding)
+        derived = {}
+        if decoding is not None and files.changes is not None:
+            derived[files.changes] = changes_text(explain(decoding))
+        checks += check_beside(files.sidecar.parent, record, derived)
         return verification(checks, profile_notes(record["profile"], record["options"]), compared)
 
 
@@ -269,15 +273,14 @@ def moved_fields(path: Path, sidecar: Path, recorded: dict[str, Any] | None) -> 
     return ("input.path",) if is_moved else ()
 
 
-def _check_beside(files: WrittenFiles, record: dict[str, Any], decoding: Decoding | None) -> list[Check]:
-    """Check that the picture and the table of changes are as they were written; derive the latter again."""
+def check_beside(folder: Path, record: dict[str, Any], derived: Mapping[Path, str]) -> list[Check]:
+    """Check that the files beside an output are as they were written, and as derived again where they are."""
     checks = []
-    is_same_version = record["provenance"].get("stageguard") == __version__
     for recorded in record.get("beside", ()):
-        path = files.sidecar.parent / Path(recorded["file"]).name
+        path = folder / Path(recorded["file"]).name
         same = path.is_file() and describe_file(path) == recorded
-        if path == files.changes and decoding is not None and is_same_version:
-            same = same and describe_file(path, changes_text(explain(decoding)).encode()) == recorded
+        if path in derived:
+            same = same and describe_file(path, derived[path].encode()) == recorded
         checks.append(as_written(path.name, path, same=same))
     return checks
 

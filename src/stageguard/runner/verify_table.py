@@ -9,7 +9,6 @@ from pathlib import Path
 
 from stageguard.base.errors import StageGuardError, fault_text
 from stageguard.base.files import file_error, file_sha256, load_json, read_cell, read_file
-from stageguard.base.version import __version__
 from stageguard.formats.cohort_output import part_bytes
 from stageguard.formats.cohort_split import Cells, part_rows, table_rows
 from stageguard.formats.cohort_table import ID, OWN_COLUMNS, TABLE_SUFFIXES
@@ -22,6 +21,7 @@ from stageguard.runner.verify import (
     Check,
     Verification,
     as_written,
+    check_beside,
     check_input,
     check_profile,
     check_sidecar,
@@ -50,7 +50,7 @@ def verify_table(
 ) -> Verification:
     """Check table, profile and input against the sidecar, then decode again and compare night by night.
 
-    The tables beside it are compared, too, if this version wrote them; `say` is as in `decode_table`.
+    The tables beside it are compared, too, unless the input has another name; `say` is as in `decode_table`.
     """
     content = load_json(sidecar)
     with errors_of_record(sidecar):
@@ -72,8 +72,8 @@ def verify_table(
             tally, changes = Tally(), list[list[str]]()
             checks += _check_again(task, say, tally, changes)
             texts = {path: text for path, text in beside_texts(task, tally, changes).items() if text}
-            if run["stageguard"] == __version__ and path.name == run["input"]["file"]:
-                checks += _check_beside(texts)
+            is_renamed = path.name != run["input"]["file"]  # and the tables beside the output name it
+            checks += check_beside(sidecar.parent, record, {}) if is_renamed else _check_beside(texts)
             fresh = table_sidecar(task, task.identity(), tally, recorded["sha256"], texts)
             compared = compare_sidecars(fresh, content, moved_fields(path, sidecar, input_record["input"]))
         return verification(checks, profile_notes(record["profile"], run["options"]), compared)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+from stageguard.base.version import __version__
 from stageguard.cli.options import AsJson
 from stageguard.cli.parser import Argument, Exit, Option
 from stageguard.cli.terminal import console, one_line, print_json, table
@@ -46,6 +47,11 @@ def verify(
             out.print(f"Not checked, as nothing derives it: {one_line(fields)}")
         for note in verification.notes:
             out.print(f"Note: {one_line(note)}")
-        out.print(f"{output.name}: {'verified' if verification.ok else 'NOT verified'}", style="bold")
+        verdict = "verified" if verification.ok else "NOT verified"
+        if verification.other_version is not None:
+            verdict += (
+                f"; written by stageguard {one_line(verification.other_version)}, compared by {__version__}"
+            )
+        out.print(f"{output.name}: {verdict}", style="bold")
     if not verification.ok:
         raise Exit(1)
