@@ -2,11 +2,11 @@
 
 It runs from the first to the last lasting sleep. An epoch begins lasting sleep if it is asleep and so are at
 least 6 of the 10 minutes that begin with it; it ends lasting sleep if the same holds of the 10 minutes that
-end with it. Lasting sleep that is more than three hours from the rest is another sleep, such as a doze by day;
-the period is that of the longest one. Whatever is not scored as sleep counts as not asleep: wake, unscored
-epochs, and the time before and after the recording. A night without lasting sleep runs from its first to its
-last epoch of sleep, a night without sleep has no period. No margin is added, so that time in bed awake does
-not count.
+end with it. Lasting sleep that is more than three hours from the rest is another sleep, such as a doze by
+day; the period is that of the longest one. Whatever is not scored as sleep counts as not asleep: wake,
+unscored epochs, and the time before and after the recording. A night without lasting sleep runs from its
+first to its last epoch of sleep, a night without sleep has no period. No margin is added, so that time in bed
+awake does not count.
 
 Lights off and lights on bound the epochs that are looked at.
 """
