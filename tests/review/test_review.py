@@ -121,8 +121,9 @@ def test_agreeing_with_stages_that_are_not_those_of_the_night_is_refused(tmp_pat
 def test_the_strength_is_chosen_again_when_the_scorer_asks(tmp_path):
     desk, review = flickering(tmp_path)
     opening = review.now.outcome.labels
-    pins = dict.fromkeys(range(0, 9), 4)
-    do(review, do="set", first=0, last=8, stage=4)
+    first = review.now.outcome.decoding.period[0]  # the strength is of the sleep period
+    pins = dict.fromkeys(range(first, first + 30), 4)
+    do(review, do="set", first=first, last=first + 29, stage=4)
     state = wire.moving_part(review, review.now)
     assert state["settings"]["can_choose"]
     at = do(review, do="choose_strength")
@@ -131,7 +132,7 @@ def test_the_strength_is_chosen_again_when_the_scorer_asks(tmp_path):
     assert at.outcome.decoding.strength.balance_nats == fresh.strength.balance_nats
     assert not wire.moving_part(review, at)["settings"]["can_choose"]
     changed = np.flatnonzero(at.outcome.labels != opening)
-    assert changed.max() > 300  # at the other end, now that it was asked for
+    assert changed.max() > first + 300  # at the other end, now that it was asked for
     queued = [one for one in review.worth().stretches if one.reason == "changed"]
     inside = {epoch for one in queued for epoch in range(one.first, one.last + 1)}
     assert inside == set(changed.tolist()) - set(pins)
