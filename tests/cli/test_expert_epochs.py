@@ -37,7 +37,10 @@ STAGES = sg.simulate_night(PROFILE, hours=2, seed=0).expert.stages.tolist()
 OTHERS = {
     "20 s": ({"seconds": 20.0}, "the expert's epochs last 20 s and the night's 30 s, expected the same"),
     "15 s later": ({"later": 15.0}, "begins 15 s after the night, expected the same epochs"),
-    "10 min later": ({"later": 600.0}, "scored 260 epochs and the night has 240, expected the same epochs"),
+    "10 min later": (
+        {"later": 600.0},
+        "scored 240 epochs, the last of them epoch 260, and the night has 240",
+    ),
     "shorter": ({"stages": STAGES[:-5]}, "scored 235 epochs and the night has 240, expected the same epochs"),
     "longer": ({"stages": STAGES + ["W"] * 5}, "scored 245 epochs and the night has 240"),
 }

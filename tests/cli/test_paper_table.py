@@ -98,3 +98,34 @@ def test_nights_of_20_and_30_s_are_compared_per_hour(run, folder):
     ran = run("stats", folder / "nights", "-p", PROFILE)
     assert "FI (per epoch)" in ran.out
     assert "per hour, since" not in ran.out
+
+
+def test_nights_are_set_beside_the_expert_on_the_epochs_that_the_expert_scored(run, folder):
+    n_scored = 100  # of 240
+    compared = []
+    for seed in range(5):
+        night = sg.simulate_night(PROFILE, hours=2, seed=seed)
+        stages = [*night.expert.stages[:n_scored], *["?"] * (night.expert.n_epochs - n_scored)]
+        (folder / "experts" / f"n{seed}.txt").write_text("\n".join(stages) + "\n")
+        decoded = sg.decode(night.density, PROFILE).hypnogram.labels[:n_scored]
+        compared.append(
+            np.count_nonzero(decoded != 0) / 2 - np.count_nonzero(night.expert.labels[:n_scored]) / 2
+        )
+    ran = run(*arguments(folder, "table.tsv", "--json"))
+    with (folder / "table.tsv").open() as file:
+        row = next(row for row in csv.DictReader(file, delimiter="\t") if row[""] == "TST (min)")
+    assert float(row["bias after"]) == pytest.approx(np.mean(compared), abs=1e-4)
+    assert float(row["after"]) - float(row["expert"]) == pytest.approx(np.mean(compared), abs=1e-4)
+    nights = ran.json["nights"]
+    assert [night["on_expert_epochs"]["after"]["tst_minutes"] for night in nights] != [
+        night["after"]["tst_minutes"] for night in nights
+    ]
+    assert any("on the epochs that the expert scored" in note for note in ran.json["notes"])
+    text = run(*arguments(folder, "table.md")) and (folder / "table.md").read_text()
+    assert "a point for each night" not in text
+    assert "t interval" not in text
+    page = folder / "page.html"
+    assert (
+        run("report", folder / "nights", "-p", PROFILE, "--expert", folder / "experts", "-o", page).code == 0
+    )
+    assert f"bias {np.mean(compared):.1f} (" in page.read_text()

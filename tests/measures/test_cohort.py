@@ -166,3 +166,23 @@ def test_tables_refuse_what_they_cannot_hold():
         measure_night(CohortNight("b"))
     with pytest.raises(InputError, match="unknown measure 'tst'"):
         quantity_of("tst")
+
+
+def test_a_night_compares_with_its_expert_on_the_epochs_that_the_expert_scored():
+    before, after = hypnogram("NWNWNNNWNW"), hypnogram("NNNNNNNNNW")
+    night = measure_night(CohortNight("n", before, after, hypnogram("????NNRW??"), PROFILE))
+    assert night.measures["before"].values["tst_minutes"] == 3.0  # the whole night
+    alone = measure_night(CohortNight("n", hypnogram("????NNNW??"), hypnogram("????NNNN??")))
+    for scoring, minutes in {"before": 1.5, "after": 2.0, "expert": 1.5}.items():
+        assert night.compared.measures[scoring].values["tst_minutes"] == minutes
+    for scoring, measures in alone.measures.items():
+        compared = night.compared.measures[scoring].values
+        assert {name: compared[name] for name in measures.values} == pytest.approx(
+            measures.values, nan_ok=True
+        )
+
+
+@pytest.mark.parametrize("expert", ["NNRW", "NNR?", None])
+def test_where_the_expert_scored_every_epoch_of_a_night_nothing_else_is_measured(expert):
+    theirs = None if expert is None else hypnogram(expert)
+    assert not measure_night(CohortNight("n", None, hypnogram("NNW?"), theirs)).on_expert_epochs

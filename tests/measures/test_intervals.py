@@ -89,7 +89,7 @@ def test_a_statistic_without_errors_enough_has_no_interval_but_a_reason():
 def test_rem_latency_of_a_night_without_rem_has_no_interval():
     profile = profile_with(errors={"rem_latency_minutes": [1.0] * 20})
     found = intervals(decode(one_hot([0] * 5 + [1] * 20), profile))
-    assert found["rem_latency_minutes"].reason == "does not exist in this night"
+    assert found["rem_latency_minutes"].reason == "there is no REM"
 
 
 def test_rem_latency_follows_the_shortest_first_rem_of_the_profile():
@@ -218,3 +218,12 @@ def test_no_percentage_stands_without_a_measured_coverage():
     first, *rows = str(model).splitlines()
     assert "%" not in first and first.startswith("model intervals")
     assert not any("covered" in row for row in rows)
+
+
+def test_a_recording_that_is_no_single_night_asks_for_lights():
+    profile = profile_with(errors={"sol_minutes": [1.0] * 20, "waso_minutes": [1.0] * 20})
+    long = decode(one_hot([0] * 1000 + [1, 2] * 400 + [0] * 840), profile)  # 22 h
+    assert intervals(long)["sol_minutes"].reason == (
+        "a recording of 22.0 h is no single night: give lights off and lights on"
+    )
+    assert not intervals(long, lights_off=29_000.0, lights_on=55_000.0)["sol_minutes"].reason

@@ -336,3 +336,15 @@ def test_ten_people_are_resampled():
     found = sg.prediction_powered(values, values)
     above, below = found.high - found.estimate, found.estimate - found.low
     assert above != pytest.approx(below, rel=0.01)  # as no t interval is
+
+
+def test_means_of_a_cohort_and_their_intervals_stay_where_nights_can_be():
+    names = [f"n{k}" for k in range(12)]
+    rare = np.array([0.0] * 11 + [30.0])
+    values = np.column_stack([rare, 100.0 - rare, 400.0 + np.arange(12)])
+    quantities = ("sol_minutes", "se_percent", "tst_minutes")
+    table = CohortTable(tuple(names), quantities, {"after": values, "expert": values})
+    sol, se, tst = (each.result for each in cohort_estimates(table, names[4:]))
+    assert (sol.low, sol.scored_low) == (0.0, 0.0)
+    assert (se.high, se.scored_high) == (100.0, 100.0)
+    assert 0.0 < tst.low < tst.estimate < tst.high

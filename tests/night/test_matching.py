@@ -33,8 +33,15 @@ OTHER_EPOCHS = {
     "10 min later": (scoring(start=later(600)), ["begins 600 s after the night", "compare --align"]),
     "10 min earlier": (scoring(start=later(-600)), ["begins 600 s before the night"]),
     "offset": (scoring(offset=90.0), ["begins 90 s after the night", "compare --align"]),
-    "two longer": (scoring((*STAGES, 0, 0)), [r"scored 122 epochs and the night has 120"]),
-    "two shorter": (scoring(STAGES[:-2]), [r"scored 118 epochs and the night has 120"]),
+    "two longer": (
+        scoring((*STAGES, 0, 0)),
+        [r"scored 122 epochs and the night has 120", r"\(1 more at the end, or unscored ones\). Compare"],
+    ),
+    "two shorter": (scoring(STAGES[:-2]), [r"scored 118 epochs and the night has 120", r"with the stage \?"]),
+    "a part": (
+        scoring((*[-1] * 40, *STAGES[40:100])),
+        [r"scored 60 epochs, the last of them epoch 100, and the night has 120", r"with the stage \?"],
+    ),
 }
 
 

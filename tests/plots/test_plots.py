@@ -346,3 +346,10 @@ def test_without_matplotlib_the_extra_is_named(name, monkeypatch, cohort):
 
 def test_there_are_six_figures():
     assert len(PLOTS) == 6
+
+
+def test_bland_altman_compares_the_epochs_that_the_expert_scored(ax):
+    night, expert = scored([2, 2, 2, 0] * 10), scored([-1] * 20 + [2, 2, 0, 0] * 5)
+    sg.plot_bland_altman([night, night], [expert, expert], "tst_minutes", ax=ax)
+    (points,) = [line for line in ax.get_lines() if "n = " in str(line.get_label())]
+    assert list(points.get_ydata()) == [2.5, 2.5]  # 15 against 10 of 20 epochs

@@ -253,6 +253,18 @@ def test_a_finer_expert_is_merged_and_one_of_other_length_refused(night):
         night_report(decoding, expert=short)
 
 
+def test_an_expert_of_a_part_of_the_night_is_remarked_on(night):
+    decoding = decode(night.density, "human-psg-5")
+    whole, part = night.expert.labels, night.expert.labels.copy()
+    part[:100] = -1
+    remarks = [
+        "covers 50.0 min less than before and after"
+        in pages.read(night_report(decoding, expert=sg.Hypnogram(labels, "aasm5", 30.0))).text
+        for labels in (whole, part)
+    ]
+    assert remarks == [False, True]
+
+
 def test_only_a_decoding_can_be_reported(night):
     with pytest.raises(
         sg.InputError, match=r"the night is a Hypnogram, expected a Decoding\. Report what decode"

@@ -27,7 +27,7 @@ def column_titles(cohort: CohortTable) -> dict[str, str]:
 
 def print_one(cohort: Cohort, out: Console) -> None:
     """Print every measure of a single night."""
-    (night,), (facts,), measures = cohort.nights, cohort.facts, cohort.table
+    (night,), (facts,), measures = cohort.nights, cohort.facts, cohort.compared
     out.print(f"{one_line(night.night_id)}: {length_words(facts.n_epochs, facts.epoch_seconds)}")
     titles = [column_titles(measures)[name] for name in measures.columns_of(measures.names[0])]
     made = table("", *titles, "unit", right=tuple(titles))
@@ -39,7 +39,9 @@ def print_one(cohort: Cohort, out: Console) -> None:
     _print_early(measures, out)
     if facts.epochs_changed is not None:
         out.print(f"{count(facts.epochs_changed, 'epoch')} changed.")
-    reasons = dict.fromkeys(text for each in night.measures.values() for text in each.reasons.values())
+    reasons = dict.fromkeys(
+        text for each in night.compared.measures.values() for text in each.reasons.values()
+    )
     print_list(out, "Why n/a", reasons)
 
 

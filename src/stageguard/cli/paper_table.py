@@ -11,7 +11,7 @@ from stageguard.base.arrays import Floats
 from stageguard.cli.cohort_tables import column_titles
 from stageguard.cli.parser import UsageError
 from stageguard.formats.cohort_files import Cohort
-from stageguard.measures.bland_altman import METHOD, bland_altman
+from stageguard.measures.bland_altman import METHOD_OF_TABLE, bland_altman
 from stageguard.measures.cohort import CohortTable
 from stageguard.measures.paired import Estimate, estimate
 from stageguard.measures.summary import shown_rows, titled
@@ -34,7 +34,7 @@ def paper_text(cohort: Cohort, path: Path, notes: list[str]) -> str:
 
 def paper_table(cohort: Cohort, notes: list[str]) -> Table:
     """Return a row per quantity: means of each scoring and, with experts, bias and limits of agreement."""
-    table = cohort.table
+    table = cohort.compared
     scorings = [name for name in ("before", "after") if name in table.values]
     titles = column_titles(table)
     columns = ["", "nights", *(titles[name] for name in table.columns_of(table.names[0]))]
@@ -47,7 +47,7 @@ def paper_table(cohort: Cohort, notes: list[str]) -> Table:
         if any(isinstance(cell, Estimate) and cell.n for cell in row):
             rows.append((titled(quantity, quantity.short_heading, table), *row))
             decimals.append(max(1, quantity.decimals))
-    compared = [METHOD] if "expert" in table.values else []
+    compared = [METHOD_OF_TABLE] if "expert" in table.values else []
     steered = [f"{steered_words(table.n_steered)}."] if table.n_steered else []
     remarks = [f"{note}." for note in notes]
     return Table(

@@ -14,7 +14,7 @@ from stageguard.formats.outputs import REVIEW_SENTENCE, table_with_codebook
 from stageguard.measures.architecture import METHOD as ERRORS_METHOD
 from stageguard.measures.architecture import TEST as ERRORS_TEST
 from stageguard.measures.architecture import ArchitectureError
-from stageguard.measures.cohort import CohortTable, MeasuredNight, codebook
+from stageguard.measures.cohort import CohortTable, MeasuredNight, codebook, cohort_table
 from stageguard.measures.groups import METHOD, GroupDifference
 from stageguard.measures.prediction_powered import METHOD as POWERED_METHOD
 from stageguard.measures.prediction_powered import CohortEstimate
@@ -137,6 +137,11 @@ class Cohort:
     estimates: Sequence[CohortEstimate] = ()  # from scored and unscored nights
     errors: Sequence[ArchitectureError] = ()  # of sleep architecture, against experts
     sources: Mapping[str, Any] = field(default_factory=dict)  # night -> files
+
+    @property
+    def compared(self) -> CohortTable:
+        """The table to set beside experts: each night on the epochs that its expert scored."""
+        return cohort_table([night.compared for night in self.nights])
 
     @property
     def taught(self) -> str:

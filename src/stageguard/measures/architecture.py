@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from math import isnan
 from typing import Any
 
@@ -16,6 +15,7 @@ from stageguard.measures.bouts import bouts_of
 from stageguard.measures.paired import Estimate, estimate, improvement_percent, paired
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.night.matching import where_scored
 from stageguard.night.quantities import quantity_of
 from stageguard.night.stages import WNR3
 
@@ -111,16 +111,14 @@ def night_errors(
     if there is one, replaces that of the path.
     """
     expert = scorings["expert"]
-    is_unscored = expert.labels < 0
-    minutes = np.count_nonzero(~is_unscored) * expert.epoch_seconds / 60
+    minutes = np.count_nonzero(expert.labels != UNSCORED) * expert.epoch_seconds / 60
     truth = architecture(expert, options)
     if rem_latency_to_report is not None:
         truth[TO_REPORT] = truth["rem_latency_minutes"]
     errors: dict[str, dict[str, float]] = {}
     for name, scoring in scorings.items():
         if name != "expert":
-            labels = np.where(is_unscored, np.int8(UNSCORED), scoring.labels)
-            values = architecture(replace(scoring, labels=labels), options)
+            values = architecture(where_scored(expert, scoring), options)
             if rem_latency_to_report is not None:
                 is_after = name == "after"
                 values[TO_REPORT] = rem_latency_to_report if is_after else values["rem_latency_minutes"]

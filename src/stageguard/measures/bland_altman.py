@@ -14,12 +14,16 @@ from stageguard.base.records import dataclass
 from stageguard.measures.groups import t_quantile
 
 WIDTH = 1.96  # standard deviations from the bias to a limit: 95 of 100 differences where they are normal
-METHOD = (
-    "Difference from the expert over the mean of the two, a point for each night. Bias is the mean "
-    f"difference with its 95 % t interval; the limits of agreement are {WIDTH:g} standard deviations (n - 1) "
-    "on either side, between which 95 % of the differences lie where they are normal. Each night counts "
-    "once, whoever slept it."
+_LIMITS = (
+    f"the limits of agreement are {WIDTH:g} standard deviations (n - 1) on either side, between which 95 % "
+    "of the differences lie where they are normal. Each night counts once, whoever slept it, on the epochs "
+    "that its expert scored."
 )
+METHOD_OF_PLOTS = (
+    "Difference from the expert over the mean of the two, a point for each night. Bias is the mean "
+    f"difference with its 95 % t interval; {_LIMITS}"
+)
+METHOD_OF_TABLE = f"Bias is the mean difference from the expert; {_LIMITS}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

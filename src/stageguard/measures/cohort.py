@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
+from itertools import product
+from typing import Literal
 
 import numpy as np
 
@@ -19,8 +21,8 @@ from stageguard.measures.period import period_for
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.measures.taught import Taught, taught_by
 from stageguard.measures.validity import validity_of
-from stageguard.night.hypnogram import Hypnogram
-from stageguard.night.matching import on_epochs_of
+from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.night.matching import on_epochs_of, where_scored
 from stageguard.night.period import Period
 from stageguard.night.quantities import NIGHT, PHASE, STAGE, STEERED_BY, Quantity, Steering, quantity_of
 from stageguard.profile.profile import Profile
@@ -29,7 +31,7 @@ from stageguard.profile.profile import Profile
 SCORINGS = {
     "before": "the stager's most probable stages (argmax)",
     "after": "the stages after decoding; of a night that was not decoded, its own stages",
-    "expert": "the expert's scoring",
+    "expert": "the expert's scoring, on the epochs that the expert scored",
 }
 
 
@@ -69,6 +71,20 @@ class CohortNight:
         return {name: scoring for name, scoring in scorings.items() if scoring is not None}
 
     @property
+    def on_expert_epochs(self) -> dict[str, Hypnogram]:
+        """The other scorings without the epochs that the expert left unscored; empty if there are none."""
+        scorings = self.scorings
+        expert = scorings.pop("expert", None)
+        if expert is None:
+            return {}
+        left = expert.labels == UNSCORED
+        return {
+            name: where_scored(expert, scoring)
+            for name, scoring in scorings.items()
+            if (scoring.labels[left] != UNSCORED).any()
+        }
+
+    @property
     def epoch_seconds(self) -> float:
         """The epoch length; NaN without a scoring."""
         return next((scoring.epoch_seconds for scoring in self.scorings.values()), NAN)
@@ -98,6 +114,13 @@ class MeasuredNight:
     steered: frozenset[Steering] = frozenset()
     taught: Taught | None = None
     epoch_seconds: float = NAN
+    # measures on the epochs that the expert scored, of scorings that have others, too
+    on_expert_epochs: Mapping[str, Measures] = field(default_factory=dict)
+
+    @property
+    def compared(self) -> MeasuredNight:
+        """The night as it compares with its expert: on the epochs that the expert scored."""
+        return replace(self, measures={**self.measures, **self.on_expert_epochs})
 
     @property
     def lights(self) -> str:
@@ -148,18 +171,22 @@ def measure_night(night: CohortNight, options: StatisticsOptions | None = None) 
     if period is None and night.profile is not None and night.before is not None:
         period = period_for(night.before, night.profile, lights)
     periods = {"before": period, "after": period}
-    measures = {
-        name: measure(scoring, night.profile, options, periods.get(name))
-        for name, scoring in night.scorings.items()
-    }
+    measures, compared = (
+        {
+            name: measure(scoring, night.profile, options, periods.get(name))
+            for name, scoring in scorings.items()
+        }
+        for scorings in (night.scorings, night.on_expert_epochs)
+    )
     if not measures:
         raise InputError(f"night {night.night_id!r} has no scoring, expected before, after or expert.")
     if night.estimates is not None:
-        for name in ("before", "after"):
-            if name in measures:
-                values = {**measures[name].values, **night.estimates.values(name)}
-                measures[name] = replace(measures[name], values=values)
-    return MeasuredNight(night.night_id, measures, night.steered, night.taught, night.epoch_seconds)
+        scored: tuple[Literal["before", "after"], ...] = ("before", "after")
+        for name, by_scoring in product(scored, (measures, compared)):
+            if name in by_scoring:
+                values = {**by_scoring[name].values, **night.estimates.values(name)}
+                by_scoring[name] = replace(by_scoring[name], values=values)
+    return MeasuredNight(night.night_id, measures, night.steered, night.taught, night.epoch_seconds, compared)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -201,7 +201,7 @@ def intervals(
     statistics = options.measure(night)
     values = reported(statistics)
     if method == "conformal":
-        ends = _conformal(night.profile, values, level)
+        ends = _conformal(night.profile, values, statistics.reasons, level)
         if is_foreign(night):
             ends = dict.fromkeys(values, (NAN, NAN, WITHHELD))
         covered = _measured_coverage(night, "coverage", level)
@@ -346,7 +346,9 @@ def _measured_coverage(night: Decoding, key: str, level: float) -> Mapping[str, 
     return dict(fitted.get(key, {})) if is_like else {}
 
 
-def _conformal(profile: Profile, values: Mapping[str, float], level: float) -> dict[str, Ends]:
+def _conformal(
+    profile: Profile, values: Mapping[str, float], reasons: Mapping[str, str], level: float
+) -> dict[str, Ends]:
     errors_of = _errors_of(profile)
     if not errors_of:
         raise InputError(
@@ -362,7 +364,7 @@ def _conformal(profile: Profile, values: Mapping[str, float], level: float) -> d
         known = errors_of.get(name, ())
         width = half_width(known, level)
         if math.isnan(value):
-            ends[name] = NAN, NAN, "does not exist in this night"
+            ends[name] = NAN, NAN, reasons[name]
         elif math.isinf(width):
             n_wanted = math.ceil(level / (1 - level) - 1e-9)
             ends[name] = NAN, NAN, f"{len(known)} scored nights have it, expected {n_wanted} or more"

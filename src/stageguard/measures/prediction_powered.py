@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -34,15 +35,17 @@ from stageguard.measures.powered_fit import (
     span,
     t_interval,
 )
+from stageguard.night.quantities import Quantity, quantity_of
 
 METHOD = (
     "Prediction-powered (PPI++, Angelopoulos, Duchi & Zrnic 2023): the experts' value of the scored nights, "
     "corrected by lambda times what the automatic scoring says of all nights less what it says of the scored "
     "ones. Lambda minimises the variance, within 0 (scored nights alone) and 1. Intervals by a studentised "
     "bootstrap over subjects, where subjects are named, else over nights; where fewer than ten scored "
-    "subjects of a group have the number, by Student's t; correlations on Fisher's scale. They hold whatever "
-    "the bias of the automatic scoring, if the scored nights were picked at random. Nothing is corrected for "
-    "the number of comparisons."
+    "subjects of a group have the number, by Student's t; correlations on Fisher's scale. A mean and its "
+    "interval are cut off at 0, and at 100 %, where no night can be. Intervals hold whatever the bias of the "
+    "automatic scoring, if the scored nights were picked at random. Nothing is corrected for the number of "
+    "comparisons."
 )
 MOST_WIDER = 1.05  # times the interval of the scored nights alone, which are taken if it is wider
 N_RESAMPLES = 1999
@@ -217,10 +220,25 @@ def cohort_estimates(
             except TooFewScored as problem:
                 withheld.append(problem)
                 result = problem.withheld()
+            if result.kind == "mean":
+                result = _within_the_possible(result, quantity_of(measure))
             estimates.append(CohortEstimate(measure, first, second, covariate, result))
     if withheld and len(withheld) == len(estimates):
         raise withheld[0]
     return tuple(sorted(estimates, key=lambda each: KINDS.index(each.result.kind)))
+
+
+def _within_the_possible(mean: PredictionPowered, quantity: Quantity) -> PredictionPowered:
+    """Return a mean and its intervals within 0, and 100 for percentages: no night is beyond them."""
+    most = 100.0 if quantity.short_unit == "%" else math.inf
+    names = ("estimate", "low", "high", "scored_low", "scored_high")
+    return replace(
+        mean,
+        **{
+            name: value if math.isnan(value := getattr(mean, name)) else min(max(value, 0.0), most)
+            for name in names
+        },
+    )
 
 
 def _automatic_scoring(table: CohortTable) -> str:

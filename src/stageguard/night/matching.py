@@ -19,6 +19,7 @@ SAME_SECONDS = 1.0  # recorders keep whole seconds, so beginnings that differ by
 SPARE_EPOCHS = 1  # scored epochs that the longer of the two may have after the end of the other
 
 _EXPERT, _NIGHT = NightNumber(1, "the expert"), NightNumber(2, "the night")
+_FILL_UP = "If the rest is unscored, fill the scoring up to the end with the stage ?. "
 _ALIGN = "Compare the epochs both have: sg.align, or stageguard compare --align."
 
 
@@ -36,6 +37,12 @@ def on_epochs_of(night: Hypnogram, expert: Hypnogram) -> Hypnogram:
     if (matched.start, matched.offset_seconds) == (start, night.offset_seconds):
         return matched
     return replace(matched, start=start, offset_seconds=night.offset_seconds)
+
+
+def where_scored(expert: Hypnogram, scoring: Hypnogram) -> Hypnogram:
+    """Return a scoring of the expert's epochs without those that the expert left unscored."""
+    labels = np.where(expert.labels == UNSCORED, np.int8(UNSCORED), scoring.labels)
+    return replace(scoring, labels=labels)
 
 
 def _check_length(night: Hypnogram, expert: Hypnogram) -> None:
@@ -79,7 +86,12 @@ def end_together(one: Hypnogram, other: Hypnogram) -> bool:
 
 def _check_end(night: Hypnogram, expert: Hypnogram) -> None:
     if not end_together(night, expert):
+        scored = np.flatnonzero(expert.labels != UNSCORED)
+        last = int(scored[-1]) + 1 if len(scored) else 0
+        up_to = f", the last of them epoch {last}," if last > len(scored) else ""
         raise InputError(
-            Message(_EXPERT, f" scored {expert.n_epochs} epochs and ", _NIGHT, f" has {night.n_epochs}")
-            + f", expected the same epochs ({SPARE_EPOCHS} more at the end, or unscored ones). {_ALIGN}"
+            Message(_EXPERT, f" scored {len(scored)} epochs{up_to} and ", _NIGHT, f" has {night.n_epochs}")
+            + f", expected the same epochs ({SPARE_EPOCHS} more at the end, or unscored ones). "
+            + (_FILL_UP if last <= night.n_epochs else "")
+            + _ALIGN
         )

@@ -17,7 +17,7 @@ from stageguard.measures.bouts import ScoredNight, hypnogram_of
 from stageguard.measures.cohort import measure
 from stageguard.measures.taught import warn_of_taught
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.night.matching import on_epochs_of
+from stageguard.night.matching import on_epochs_of, where_scored
 from stageguard.night.quantities import quantity_of
 from stageguard.plots.axes import COLUMN_WIDTH, GREY, MARKS, SERIES, STYLES, axes_for, names_for, tidy
 from stageguard.plots.scorings import as_nights, series_of
@@ -41,7 +41,8 @@ def plot_bland_altman(
 
     Each point is a night: the difference from the expert against the mean of the two. Lines are the bias and
     the limits of agreement (1.96 standard deviations); bars on the right are their 95 % intervals. Each night
-    counts once, so several nights of one subject make the intervals too narrow.
+    counts once, on the epochs that its expert scored; several nights of one subject make the intervals too
+    narrow.
 
     Parameters
     ----------
@@ -91,7 +92,7 @@ def _title(statistic: str) -> str:
 
 
 def _pair(scoring: Hypnogram, expert: ScoredNight, number: int) -> tuple[Hypnogram, Hypnogram]:
-    """Return a scoring and the expert's scoring in the same stages, after checking their epochs."""
+    """Return a scoring and the expert's scoring in the same stages, on the epochs that the expert scored."""
     if not isinstance(expert, Hypnogram):
         raise InputError(f"expert {number} is {checks.shown(expert)}, expected a Hypnogram.")
     try:
@@ -99,7 +100,7 @@ def _pair(scoring: Hypnogram, expert: ScoredNight, number: int) -> tuple[Hypnogr
         scheme = common_scheme(expert.scheme, scoring.scheme)
     except InputError as error:
         raise InputError(f"night {number}: {error}") from None
-    return scoring.merge(scheme), expert.merge(scheme)
+    return where_scored(expert, scoring).merge(scheme), expert.merge(scheme)
 
 
 def _values(scorings: Sequence[Hypnogram], profiles: Sequence[Profile | None], statistic: str) -> Floats:

@@ -16,7 +16,7 @@ from stageguard.base.records import dataclass
 from stageguard.formats.outputs import REVIEW_SENTENCE
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.effect import Effect
-from stageguard.measures.bland_altman import METHOD as AGREEMENT_METHOD
+from stageguard.measures.bland_altman import METHOD_OF_PLOTS
 from stageguard.measures.bouts import ScoredNight, hypnogram_before, hypnogram_of
 from stageguard.measures.cohort import CohortNight, measure_night
 from stageguard.measures.groups import METHOD as GROUPS_METHOD
@@ -166,8 +166,8 @@ def cohort_page(rows: Sequence[CohortRow], about: About) -> str:
         "failures": about.failures[:MOST_FAILURES],
         "n_failures": len(about.failures),
         "spreads": spreads_of(rows),
-        "compared": compared_statistics(table),
-        "agreement_method": f"{_taught(rows)} {AGREEMENT_METHOD}".strip(),
+        "compared": compared_statistics(table_of(rows, on_expert_epochs=True)),
+        "agreement_method": f"{_taught(rows)} {METHOD_OF_PLOTS}".strip(),
         "forests": pairs,
         "n_pairs_left": n_pairs_left,
         "groups_method": GROUPS_METHOD,

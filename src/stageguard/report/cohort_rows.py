@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
 from functools import lru_cache
 from itertools import groupby
 from math import isnan
@@ -68,6 +69,8 @@ class CohortRow:
     unjudged: str = ""  # why the night has no joint score
     steered: frozenset[Steering] = frozenset()
     taught: Taught | None = None
+    # the values on the epochs that the expert scored, of scorings that have others, too
+    on_expert_epochs: Mapping[str, Floats] = field(default_factory=dict)
     methods: CohortFact | None = None  # what the Methods paragraph needs, if the night was decoded
     remarks: tuple[str, ...] = ()  # what to look at
     notes: tuple[str, ...] = ()  # how the night was read and what was assumed
@@ -137,10 +140,13 @@ def cohort_row(
     kinds = {name: scorings[name] for name in ("before", "after") if name in scorings}
     final = scorings[next(name for name in (*FINAL, "expert") if name in scorings)]
     names = _interned(tuple(dict.fromkeys(key for each in measured.measures.values() for key in each.values)))
-    values = {
-        scoring: np.array([each.values.get(name, NAN) for name in names])
-        for scoring, each in measured.measures.items()
-    }
+    values, compared = (
+        {
+            scoring: np.array([each.values.get(name, NAN) for name in names])
+            for scoring, each in measures.items()
+        }
+        for measures in (measured.measures, measured.on_expert_epochs)
+    )
     kappa: dict[str, float] = {}
     if night.expert is not None:
         kappa = {name: agreement(night.expert, scoring, pairs=()).kappa for name, scoring in kinds.items()}
@@ -159,6 +165,7 @@ def cohort_row(
         unjudged=chosen.reasons.get(JOINT.key, "" if night.profile else "no profile is recorded with it"),
         steered=measured.steered,
         taught=measured.taught,
+        on_expert_epochs=compared,
         methods=_methods_of(night, values, names, final.epoch_seconds),
         remarks=(*_early(chosen.values, night), *remarks),
         notes=tuple(filter(None, (*notes, measured.lights, *assumed))),
@@ -215,8 +222,8 @@ def spark_code(night: Hypnogram, n_bins: int = SPARK_BINS) -> str:
     return "".join(f"{letter}{len(list(run))}" for letter, run in groupby(letters))
 
 
-def table_of(rows: Sequence[CohortRow]) -> CohortTable:
-    """Return the numbers of the rows as a `CohortTable`."""
+def table_of(rows: Sequence[CohortRow], *, on_expert_epochs: bool = False) -> CohortTable:
+    """Return the numbers of the rows as a `CohortTable`, of whole nights or to compare with experts."""
     layouts = dict.fromkeys(row.names for row in rows)
     names = tuple(dict.fromkeys(name for layout in layouts for name in layout))
     place = {name: number for number, name in enumerate(names)}
@@ -224,7 +231,8 @@ def table_of(rows: Sequence[CohortRow]) -> CohortTable:
     scorings = [name for name in SCORINGS if any(name in row.values for row in rows)]
     values = {scoring: np.full((len(rows), len(names)), NAN) for scoring in scorings}
     for number, row in enumerate(rows):
-        for scoring, numbers in row.values.items():
+        compared = row.on_expert_epochs if on_expert_epochs else {}
+        for scoring, numbers in {**row.values, **compared}.items():
             values[scoring][number, columns[row.names]] = numbers
     ids = tuple(row.id for row in rows)
     lengths = frozenset(row.scale.epoch_seconds for row in rows)

@@ -237,7 +237,7 @@ def _tables(
         "statistic_groups": groups,
         "interval_title": tables.interval_title(intervals),
         "interval_notes": tables.interval_notes(decoding, intervals),
-        "statistic_notes": tables.statistic_notes(groups, measured.estimates, decoding.steered),
+        "statistic_notes": tables.statistic_notes(groups, measured, decoding.steered),
         "statistic_reasons": tables.statistic_reasons(measured),
         "ledger": tables.ledger(events),
         "n_events": Counter((event.kind, event.fate) for event in events),

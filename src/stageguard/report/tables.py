@@ -14,7 +14,6 @@ from stageguard.guard.decoding import Decoding
 from stageguard.measures.agreement import Agreement
 from stageguard.measures.bouts import pair_counts
 from stageguard.measures.cohort import count_steered
-from stageguard.measures.estimates import Estimates
 from stageguard.measures.intervals import Intervals, intervals, is_foreign, origin_of
 from stageguard.measures.rare_events import RareEvent
 from stageguard.measures.statistics import StatisticsOptions
@@ -253,9 +252,17 @@ def statistic_groups(
 
 
 def statistic_notes(
-    groups: Mapping[str, Sequence[Row]], estimates: Estimates, steered: frozenset[Steering]
+    groups: Mapping[str, Sequence[Row]], measured: Measured, steered: frozenset[Steering]
 ) -> Iterator[str]:
-    """Yield notes on the flags of rows and on the expectations."""
+    """Yield notes on epochs that the expert left unscored, on the flags of rows and on the expectations."""
+    estimates, expert = measured.estimates, measured.expert
+    if expert is not None:
+        minutes = expert.statistics.unscored_minutes - measured.after.statistics.unscored_minutes
+        if minutes > 0:
+            yield (
+                f"{expert.name.capitalize()} covers {minutes:,.1f} min less than before and after, which are "
+                "of the whole night: compare them with care. The agreement is on the epochs that both scored."
+            )
     flags = {row.flag for rows in groups.values() for row in rows}
     if "early" in flags:
         yield f"{EARLY_WORDS[0].upper()}{EARLY_WORDS[1:]}."

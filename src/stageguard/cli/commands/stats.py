@@ -60,6 +60,11 @@ from stageguard.runner.run import Outcome, succeeded
 
 MOST_LIGHTS = 5  # different times of lights that are printed
 MOST_WARNINGS = 5
+# What the numbers of nights are of that an expert scored in part.
+PARTLY_WORDS = (
+    "before and after beside the expert's, bias and limits are on the epochs that the expert scored; "
+    "expected minutes, rows of single nights, groups and estimates are of whole nights"
+)
 
 Output = Annotated[
     Path | None, output_option("COHORT.tsv", "Write one row per night, and a codebook beside it.")
@@ -159,11 +164,12 @@ def stats(
     result = CohortResult(outcomes, notes=list(inputs.notes))
     nights = [outcome.result for outcome in succeeded(outcomes)]
     if nights:
-        if expert is not None and not any("expert" in night.measured.measures for night in nights):
-            raise InputError(
-                f"{expert} has no scoring of any of the nights, expected names such as {nights[0].id}.txt."
-            )
         failed = [outcome.error for outcome in outcomes if outcome.error is not None]
+        if expert is not None and not any("expert" in night.measured.measures for night in nights):
+            raise _and_failed(
+                f"{expert} has no scoring of any of the nights, expected names such as {nights[0].id}.txt.",
+                failed,
+            )
         design = None if scored is None else covariates
         if scored is not None:
             _refuse_taught(nights)
@@ -224,6 +230,8 @@ class StatsNight:
         if {"before", "after"} <= measures.keys():
             before, after = content["before"], content["after"]
             content["delta"] = {name: after[name] - value for name, value in before.items()}
+        if compared := self.measured.on_expert_epochs:
+            content["on_expert_epochs"] = {name: dict(each.values) for name, each in compared.items()}
         reasons = {scoring: dict(each.reasons) for scoring, each in measures.items() if each.reasons}
         hours = {
             scoring: [
@@ -331,6 +339,13 @@ def _refuse_taught(nights: Sequence[StatsNight]) -> None:
         )
 
 
+def _and_failed(problem: Message | str, failed: Sequence[Message]) -> InputError:
+    """Return a problem of the other nights, with those that failed before: they may be its cause."""
+    if not failed:
+        return InputError(problem)
+    return InputError(Message(problem, f" {count(len(failed), 'file')} failed, the first: ", failed[0]))
+
+
 def _cohort(
     nights: Sequence[StatsNight],
     measuring: StatisticsOptions,
@@ -359,10 +374,7 @@ def _cohort(
             }
             estimates = cohort_estimates(made, scored, groups=group_of, subjects=subjects, covariates=numbers)
     except InputError as error:
-        if not failed:
-            raise
-        first = f" {len(failed)} files failed, the first: "
-        raise InputError(Message(message_of(error), first, failed[0])) from None
+        raise _and_failed(message_of(error), failed) from None
     sources = {night.id: night.source for night in nights}
     measured, facts = [night.measured for night in nights], [night.facts for night in nights]
     errors, untested = architecture_errors(
@@ -384,6 +396,8 @@ def _notes(nights: Sequence[StatsNight], groups: Groups, *, wants_experts: bool)
     if wants_experts:
         without = [night.id for night in nights if "expert" not in night.measured.measures]
         notes += listed_nights("no expert's scoring is named like", without)
+    if partly := [night.id for night in nights if night.measured.on_expert_epochs]:
+        notes.append(f"the expert left epochs of {count(len(partly), 'night')} unscored: {PARTLY_WORDS}")
     undecoded = [night.id for night in nights if "after" not in night.measured.measures]
     scored = [night.id for night in nights if "before" not in night.measured.measures]
     if scored and len(scored) < len(nights):
@@ -427,7 +441,7 @@ def print_stats(result: CohortResult) -> None:
     else:
         if not result.written and len(cohort.nights) <= MOST_ROWS:
             print_nights(cohort.table, out)
-        print_means(cohort.table, out)
+        print_means(cohort.compared, out)
         if cohort.errors:
             print_errors(cohort, out)
     if cohort.differences:
