@@ -290,6 +290,8 @@ DAMAGES = {
     "a number": lambda text: text.replace('"rem_latency_minutes": ', '"rem_latency_minutes": 1'),
     "measures of another kind": lambda text: sealed(text, {"measured": 7}),
     "a strength without its parts": lambda text: sealed(text, {"strength": {}}),
+    "an impossible count": lambda text: sealed(text, {"n_changed": -5}),
+    "another count": lambda text: sealed(text, {"n_filled": json.loads(text)["stageguard"]["n_filled"] + 1}),
 }
 
 

@@ -42,7 +42,12 @@ from stageguard.formats.tables.probabilities import (
     table_of,
 )
 from stageguard.formats.tables.row_times import cell_text, meaning_of
-from stageguard.formats.tools.parquet import open_parquet, pyarrow_modules, unpacked_texts
+from stageguard.formats.tools.parquet import (
+    open_parquet,
+    pyarrow_modules,
+    refuse_large_groups,
+    unpacked_texts,
+)
 from stageguard.night.hypnodensity import Hypnodensity
 
 ID = "id"
@@ -219,6 +224,7 @@ def _parquet_nights(path: Path, options: DensityOptions) -> Iterator[NightBlock]
         checked_path = checked_file(path, "a recording")
         with parquet.ParquetFile(checked_path, memory_map=True) as file:
             header = tuple(file.schema_arrow.names)
+            refuse_large_groups(path, file.metadata)
         id_name = header[id_column(path, header)]
         with open_parquet(parquet, path, "a recording", memory_map=True) as file:
             yield from _batched_nights(path, arrow, file, header, id_name, options)

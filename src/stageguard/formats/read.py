@@ -31,7 +31,7 @@ from stageguard.formats.hypnogram import (
     stage_column,
 )
 from stageguard.formats.outputs import TSV_SUFFIX
-from stageguard.formats.sniffing import EDF, HEAD_BYTES, first_lines, integers, read_head
+from stageguard.formats.sniffing import EDF, HEAD_BYTES, first_lines, integers, read_head, stranger
 from stageguard.formats.tables.delimited import DELIMITERS, HEADER_SEARCH_LINES, read_text, split_line
 from stageguard.guard.inputs import GuardOptions
 from stageguard.night.hypnodensity import Hypnodensity
@@ -171,6 +171,11 @@ def _refuse_scoring(path: Path) -> None:
         if error.code == "ambiguous-format" and integers(read_head(path)) is not None:
             raise file_error(path, f"holds {NO_PROBABILITIES}") from None
         return
+    if stranger(read_head(path)) is not None and form.hypnogram is not None:
+        try:  # an HDF5 or MATLAB file may hold anything
+            form.hypnogram(path, HypnogramOptions())
+        except FileFormatError:
+            return
     is_scoring = form.is_general and column_of_stages(path) is not None
     if not form.does("density") and (is_scoring or is_hypnogram(path)):
         raise file_error(path, f"holds {NO_PROBABILITIES}")

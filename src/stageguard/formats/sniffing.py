@@ -22,7 +22,7 @@ STRANGERS = (
     (b"\x1f\x8b", "gzip-compressed data"),
     (b"%PDF", "a PDF document"),
     (b"\x89HDF", "an HDF5 file"),
-    (b"MATLAB 5.0 MAT-file", "a MATLAB file"),
+    ((b"MATLAB 5.0", b"MATLAB 7.3"), "a MATLAB file"),
     (b"\x80", "a Python pickle or other binary data"),
     (b"\x89PNG", "a picture"),
     (b"\xd0\xcf\x11\xe0", "an old Excel or Word file"),

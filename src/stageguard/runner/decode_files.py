@@ -304,6 +304,8 @@ def _recorded_before(
         reason = _difference(task, files, record, options)
         if not reason:
             _night_of(record, files)
+            if not _counts_fit(record, files):
+                return None
     except MALFORMED:
         return None
     if reason:
@@ -311,6 +313,14 @@ def _recorded_before(
             f"{files.tsv} exists already, and {reason}. " + OVERWRITE + " to decode it again."
         )
     return record
+
+
+def _counts_fit(record: Mapping[str, Any], files: WrittenFiles) -> bool:
+    """Whether a record counts the epochs as its table does."""
+    header, *rows = (line.split("\t") for line in read_file(files.tsv, "text").decode().splitlines())
+    changed, filled = header.index("changed"), header.index("filled")
+    counted = (len(rows), sum(row[changed] == "1" for row in rows), sum(row[filled] == "1" for row in rows))
+    return counted == (record["hypnogram"]["n_epochs"], record["n_changed"], record["n_filled"])
 
 
 def _lacks(task: DecodeTask, files: WrittenFiles, record: Mapping[str, Any]) -> bool:

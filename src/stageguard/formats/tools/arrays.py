@@ -45,6 +45,8 @@ def load_plain(path: Path, *, is_whole: bool = False) -> npt.NDArray[Any]:
 def read_npz(path: Path, options: DensityOptions) -> RawDensity:
     """Read one array, or the keys probabilities, stages, epoch_seconds, offset_seconds and start (ISO)."""
     keys, content = _load(path, lambda archive: _known_arrays(path, archive))
+    if any(key.startswith("xl/") for key in keys):  # also a zip archive
+        raise file_error(path, "is an Excel workbook, expected a table as text. Save it as CSV.")
     if len(keys) == 1:
         content = {"probabilities": content[keys[0]]}
     if "probabilities" not in content and len(content) > 1:

@@ -13,7 +13,7 @@ from typing import Any
 from stageguard.base.errors import Argument, InputError, Message, MissingExtraError, StageGuardError
 from stageguard.base.extras import library, to_install
 from stageguard.base.files import checked_file, file_error, read_file
-from stageguard.formats.density import DensityOptions, RawDensity, listed
+from stageguard.formats.density import MOST_EPOCHS, DensityOptions, RawDensity, listed
 from stageguard.formats.file_format import ANNOTATIONS, FileFormat
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram, stage_column
 from stageguard.formats.outgoing import Content, Outgoing
@@ -33,6 +33,7 @@ COHORT_HEAD = ("id", *OWN_HEAD)
 def read_parquet(path: Path, options: DensityOptions) -> RawDensity:
     """Read the probabilities of a Parquet file whose columns are named after stages."""
     with _opened(path) as file:
+        _refuse_long(path, file.metadata.num_rows)
         table = read_bounded(path, file)
         columns, index = arrow_columns(table, path)
         is_own = _is_own(table.column_names)
@@ -44,6 +45,7 @@ def read_parquet(path: Path, options: DensityOptions) -> RawDensity:
 def read_parquet_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogram:
     """Read the stages of a Parquet file with a column of stages."""
     with _opened(path) as file:
+        _refuse_long(path, file.metadata.num_rows)
         table = read_bounded(path, file)
         _, index = arrow_columns(table, path)
         named = zip(table.column_names, table.columns, strict=True)
@@ -208,6 +210,25 @@ def _refuse_large(path: Path, metadata: Any) -> None:
         raise file_error(
             path, f"would take {n_bytes / 1e6:,.0f} MB unpacked, expected at most {MOST_BYTES / 1e6:,.0f} MB."
         )
+
+
+def _refuse_long(path: Path, n_rows: int) -> None:
+    """Refuse more rows than a night may have, before they are unpacked: equal ones take hardly any bytes."""
+    if n_rows > MOST_EPOCHS:
+        raise file_error(
+            path, f"has {n_rows:,} rows, expected at most {MOST_EPOCHS:,} epochs of one night. A table of "
+            "many nights needs a column id, and an output such as out.parquet."
+        )  # fmt: skip
+
+
+def refuse_large_groups(path: Path, metadata: Any) -> None:
+    """Refuse a table of many nights with a row group that would fill the memory; each is unpacked at once."""
+    sizes = [metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups)]
+    if max(sizes, default=0) > MOST_BYTES:
+        raise file_error(
+            path, f"has a row group of {max(sizes) / 1e6:,.0f} MB, expected at most {MOST_BYTES / 1e6:,.0f} "
+            "MB. Save it with smaller row groups."
+        )  # fmt: skip
 
 
 FORMATS = (
