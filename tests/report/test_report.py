@@ -172,6 +172,14 @@ def test_hashes_are_those_of_the_arrays(page, decoding):
     assert labels in page.text
 
 
+def test_the_page_says_which_part_its_indicators_are_of(page):
+    assert "Of the sleep period." in page.text
+    made = sg.simulate_night("mouse-eeg-emg-3", hours=1, seed=1)
+    of_mouse = pages.read(night_report(decode(made.density, "mouse-eeg-emg-3")))
+    assert "Of the whole recording." in of_mouse.text
+    assert "count from 0" in page.text.partition("Epochs are counted from 1")[2].partition("Python")[2][:40]
+
+
 def test_notes_of_reading_are_listed_once_among_what_was_assumed(decoding):
     notes = ("epochs counted from 1", decoding.assumed[0])
     page = pages.read(night_report(decoding, notes=notes))
@@ -215,6 +223,7 @@ def test_lights_cut_time_in_bed_and_are_drawn(night, decoding):
     )
     shown = {text.text: float(text.attributes["x"]) for text in page.all("text")}
     assert "Agreement and the list of uncommon transitions are of the whole recording." in page.text
+    assert "Of the sleep period between lights." in page.text
     assert {"lights off", "lights on", "23:00"} <= set(shown)
     assert shown["lights off"] > shown["23:00"]
 

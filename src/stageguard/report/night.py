@@ -104,6 +104,7 @@ def night_report(
         "decoding": decoding,
         "measured": measured,
         "indicators": indicators,
+        "measured_part": words.measured_part(decoding, options),
         "expert_title": "" if measured.expert is None else measured.expert.name.capitalize(),
         "facts": words.facts(decoding),
         "noun": words.noun(decoding),

@@ -193,6 +193,14 @@ def statistics_caption(decoding: Decoding, options: StatisticsOptions, assumed: 
     return ". ".join([*sentences, *assumed]) + "."
 
 
+def measured_part(decoding: Decoding, options: StatisticsOptions) -> str:
+    """Return which part of the recording the indicators are of."""
+    part = "sleep period" if decoding.profile.measures_sleep_period else "recording"
+    if options.lights != (None, None):
+        return f"{part} between lights"
+    return part if decoding.profile.measures_sleep_period else "whole recording"
+
+
 def facts(decoding: Decoding) -> Iterator[str]:
     """Yield facts about the recording."""
     hypnogram = decoding.hypnogram
