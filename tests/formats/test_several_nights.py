@@ -12,6 +12,7 @@ import stageguard as sg
 from stageguard.base.errors import FileFormatError, StageGuardError
 from stageguard.formats.cohort_table import read_nights
 from stageguard.formats.density import DensityOptions
+from stageguard.formats.quality_table import read_quality
 
 NAMES = ("W", "N1", "N2", "N3", "R")
 P = np.random.default_rng(4).dirichlet(np.ones(5), 40)
@@ -185,3 +186,56 @@ def test_a_cohort_of_such_a_table_is_asked_about_within_each_night(tmp_path):
 def test_a_header_far_below_is_no_header(tmp_path):
     with pytest.raises(FileFormatError):
         sg.read_density(saved(tmp_path, [*ROWS[:25], ",".join(NAMES), *ROWS[25:]]))
+
+
+# Times under names that say nothing
+
+STARTS = pd.date_range("2024-01-05 22:30", periods=50, freq="30s").delete(slice(20, 30))
+UNTOLD = {
+    "Zeit": STARTS.strftime("%d.%m.%Y %H:%M:%S"),
+    "Uhr": STARTS.strftime("%H:%M:%S"),
+    "unix_time": [f"{each.timestamp():.0f}" for each in STARTS],
+    "index": [str(i) for i in range(50) if not 20 <= i < 30],
+}
+
+
+@pytest.mark.parametrize("name", UNTOLD)
+def test_times_under_an_unknown_name_are_asked_about(tmp_path, name):
+    path = saved(tmp_path, [",".join((name, *NAMES)), *map(",".join, zip(UNTOLD[name], ROWS, strict=True))])
+    told = refused(sg.read_density, path)
+    assert f"its column {name} holds" in told and "name it time" in told
+    frame = pd.DataFrame(P, columns=list(NAMES)).assign(**{name: UNTOLD[name]})
+    assert f"its column {name} holds" in refused(sg.read_density, frame)
+    quality = saved(tmp_path, [f"{name},quality", *(f"{cell},0" for cell in UNTOLD[name])], "quality.csv")
+    assert f"its column {name} holds" in refused(read_quality, quality)
+
+
+@pytest.mark.parametrize(
+    ("name", "cells"),
+    [
+        ("index", range(40)),
+        ("power", P[:, 0]),
+        ("birthday", ["1980-05-01"] * 40),
+        ("comment", ["a", "b"] * 20),
+        ("score", range(40, 0, -1)),
+    ],
+)
+def test_columns_that_tell_no_gap_stay_ignored(tmp_path, name, cells):
+    rows = [f"{cell},{row}" for cell, row in zip(cells, ROWS, strict=True)]
+    if name == "comment":
+        rows[0] = f"c,{ROWS[0]}"
+    density = sg.read_density(saved(tmp_path, [",".join((name, *NAMES)), *rows]))
+    assert density.n_epochs == 40
+
+
+def test_an_epoch_column_leaves_no_question(tmp_path):
+    rows = [f"{i + 1},{cell},{row}" for i, (cell, row) in enumerate(zip(UNTOLD["index"], ROWS, strict=True))]
+    path = saved(tmp_path, [",".join(("epoch", "index", *NAMES)), *rows])
+    assert sg.read_density(path).n_epochs == 40
+
+
+def test_dates_with_day_and_month_in_doubt_are_named_so(tmp_path):
+    starts = pd.date_range("2024-01-05 01:30", periods=40, freq="30s").strftime("%d/%m/%Y %H:%M:%S")
+    path = saved(tmp_path, [",".join(("time", *NAMES)), *map(",".join, zip(starts, ROWS, strict=True))])
+    (note,) = [each for each in sg.read_density(path).assumed if "start time" in each]
+    assert "day and month cannot be told apart" in note and "without a date" not in note

@@ -11,7 +11,12 @@ from stageguard.base.arrays import Floats, Indices
 from stageguard.base.files import file_error, open_file
 from stageguard.base.records import dataclass
 from stageguard.formats.tables.delimited import NAMELESS, TextTable, as_number, is_number, read_delimited
-from stageguard.formats.tables.one_night import is_night_column, refuse_many, refuse_runs
+from stageguard.formats.tables.one_night import (
+    is_night_column,
+    refuse_many,
+    refuse_runs,
+    refuse_untold_times,
+)
 from stageguard.formats.tables.row_times import meaning_of, nameless_index, row_times
 from stageguard.formats.tables.timing import TOLERANCE, Timing, read_timing, refuse_unread
 from stageguard.night.hypnodensity import Hypnodensity
@@ -126,6 +131,7 @@ def read_quality(path: Path) -> QualityTable:
     refuse_unread(path, times, length_is_known=True)
     left = [each for each in others if each[0] not in times.used and each[0].casefold() not in NAMELESS]
     refuse_runs(path, left, times, can_decode=False)
+    refuse_untold_times(path, left, times)
     is_timed = times.onset is not None or times.epoch is not None
     return QualityTable(path, values, read_timing(path, times, table.lines), is_timed)
 

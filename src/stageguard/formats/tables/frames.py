@@ -16,7 +16,13 @@ from stageguard.base.files import file_error
 from stageguard.formats.density import NAMES_NO_STAGES, DensityOptions, RawDensity, Where, listed
 from stageguard.formats.hypnogram import RawHypnogram
 from stageguard.formats.tables.delimited import NAMELESS, TextTable
-from stageguard.formats.tables.one_night import DECODED_COLUMNS, is_night_column, refuse_many, refuse_runs
+from stageguard.formats.tables.one_night import (
+    DECODED_COLUMNS,
+    is_night_column,
+    refuse_many,
+    refuse_runs,
+    refuse_untold_times,
+)
 from stageguard.formats.tables.probabilities import choose_columns, stage_of, timed_density
 from stageguard.formats.tables.row_times import (
     INDEX,
@@ -154,6 +160,7 @@ def density_of_columns(
     times = row_times(where, timed, index.meanings)
     left = [(name, cells) for name, cells in others if name not in times.used]
     refuse_runs(where, ((name, _run_cells(cells)) for name, cells in left), times, can_decode=True)
+    refuse_untold_times(where, ((name, _run_cells(cells)) for name, cells in left), times)
     ignored = [name for name, _ in left]
     notes = ((f"columns ignored: {listed(ignored)}",) if ignored else ()) + index.notes
     raw = timed_density(where, values, names, times, None, options, notes=notes, fills_lead=fills_lead)

@@ -1,4 +1,4 @@
-"""Refuse tables that hold rows of several recordings, channels or scorers."""
+"""Refuse tables that hold rows of several recordings, channels or scorers, or times under unknown names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ import numpy as np
 from stageguard.base.arrays import Floats, Indices
 from stageguard.base.files import file_error
 from stageguard.formats.density import Where, listed
-from stageguard.formats.tables.timing import RowTimes
+from stageguard.formats.tables.delimited import NAMELESS
+from stageguard.formats.tables.row_times import parse_cells
+from stageguard.formats.tables.timing import TOLERANCE, RowTimes
 from stageguard.night.stages import canonical_name
 
 # If a column of such a name has several values, the file holds more than one night. Names are without marks.
@@ -116,6 +118,53 @@ def refuse_runs(
             f"({listed(shown, 4)}): are these recordings? If so, keep the rows of one, for example with "
             f"pandas: table[table[{name[:40]!r}] == {shown[0][:40]!r}]{whole}. If not, remove the column.",
         )
+
+
+def refuse_untold_times(
+    where: Where, columns: Iterable[tuple[str, Sequence[str] | Floats]], times: RowTimes
+) -> None:
+    """Ask about a column of unknown meaning that may say which epochs are missing, unless others say it.
+
+    Such a column holds dates or times, or numbers that increase, but not in equal steps. An index without a
+    name has its own remark.
+    """
+    if times.onset is not None or times.epoch is not None:
+        return
+    for name, cells in columns:
+        if name.casefold() in NAMELESS or plain_name(name) in OF_ONE_NIGHT or len(cells) < SHORTEST_RUN:
+            continue
+        if (found := _as_times(cells)) is None:
+            continue
+        row, what = found
+        before, after = (
+            f"{each:.10g}" if isinstance(each, float) else each for each in cells[row - 1 : row + 1]
+        )
+        raise file_error(
+            where,
+            f"its column {name[:40]} holds {what} ({before[:40]} is followed by {after[:40]}): does it say "
+            "when epochs begin? If so, name it time (dates or times), onset (seconds from the start) or "
+            "epoch (a count). If not, remove the column.",
+        )
+
+
+def _as_times(cells: Sequence[str] | Floats) -> tuple[int, str] | None:
+    """Return a row of a column that may tell times, and what the column holds; None of any other column."""
+    if isinstance(cells, np.ndarray):
+        values, is_dated = cells, False
+    else:
+        parsed = parse_cells(cells)
+        if parsed is None:
+            return None
+        values, is_dated = parsed.values, parsed.kind != "numbers"
+    with np.errstate(over="ignore", invalid="ignore"):
+        steps = np.diff(values)
+    if is_dated:
+        return (int(np.argmax(steps != 0)) + 1, "times") if steps.any() else None
+    usual = float(np.median(steps))
+    if not (np.isfinite(steps).all() and (steps > 0).all()):
+        return None
+    uneven = np.abs(steps - usual) > TOLERANCE * usual
+    return (int(np.argmax(uneven)) + 1, "numbers that increase in unequal steps") if uneven.any() else None
 
 
 def _changes(cells: Sequence[str] | Floats) -> Indices:

@@ -33,7 +33,12 @@ from stageguard.formats.tables.delimited import (
     rows_below,
     split_line,
 )
-from stageguard.formats.tables.one_night import is_night_column, refuse_many, refuse_runs
+from stageguard.formats.tables.one_night import (
+    is_night_column,
+    refuse_many,
+    refuse_runs,
+    refuse_untold_times,
+)
 from stageguard.formats.tables.row_times import IndexColumns, meaning_of, nameless_index, row_times
 from stageguard.formats.tables.timing import RowTimes, read_timing, refuse_unread
 from stageguard.night.stages import canonical_name
@@ -92,8 +97,9 @@ def density_of_table(table: Table, options: DensityOptions, *, fills_lead: bool 
     """Return the probabilities of a table's rows, timed by its columns."""
     path, lines = table.text.path, table.text.lines
     times = row_times(path, [*table.index.columns, *table.times], table.index.meanings)
-    ignored = ((table.text.header[i] or UNNAMED, _run_cells(table.text, i)) for i in table.ignored)
-    refuse_runs(path, ignored, times, can_decode=True)
+    ignored = [(table.text.header[i], _run_cells(table.text, i)) for i in table.ignored]
+    refuse_runs(path, ((name or UNNAMED, cells) for name, cells in ignored), times, can_decode=True)
+    refuse_untold_times(path, ignored, times)
     notes = table.notes + table.index.notes
     return timed_density(
         path, table.values, table.names, times, lines, options, notes=notes, fills_lead=fills_lead

@@ -60,6 +60,7 @@ class Parsed(NamedTuple):
     first: datetime | None = None
     is_short: bool = False  # whether clock times have two parts, such as 22:30
     largest: int = 0  # largest first part of the clock times
+    is_ambiguous: bool = False  # whether clock times come from dates whose day and month cannot be told apart
 
 
 class TimeColumn(NamedTuple):
@@ -123,7 +124,7 @@ def _of_dates(texts: Sequence[str]) -> Parsed | None:
 
     dated = parse_dates(texts)
     if dated is None or dated.midnight is None:
-        return None if dated is None else Parsed("clock", dated.seconds)
+        return None if dated is None else Parsed("clock", dated.seconds, is_ambiguous=True)
     first = float(dated.seconds[0])
     return Parsed("dates", dated.seconds - first, dated.midnight + timedelta(seconds=first))
 
@@ -181,9 +182,10 @@ def _joined(where: Where, by_role: dict[str, list[TimeColumn]], rest: RowTimes) 
         if dated is not None and dated.first is not None:
             start = dated.first - timedelta(seconds=float(onset[0]))
         if clocks and dated is None:
-            notes += (
-                f"the {clocks[0].name} column tells a time of day without a date: no start time is kept",
-            )
+            why = "tells a time of day without a date"
+            if clocks[0].cells.is_ambiguous:
+                why = "has dates whose day and month cannot be told apart"
+            notes += (f"the {clocks[0].name} column {why}: no start time is kept",)
     lasting, length_name, ends = None, "duration", by_role.get("end", [])
     if "duration" in by_role:
         lasting = by_role["duration"][0].cells.values
