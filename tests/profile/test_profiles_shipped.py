@@ -148,6 +148,7 @@ def test_children_are_cautioned_and_ordinary_adults_are_not(name: str) -> None:
 # As people write them: British and American, singular and plural, abbreviated, with words around.
 FRAGMENTED = {
     "sleep apnoea": (
+        "CPAP", "COMISA",
         "apnoea", "apnea", "Sleep Apnea", "mild OSA", "OSA", "OSAS", "OSAHS", "obstructive sleep apnoea",
         "moderate-to-severe OSA", "severe apnoea", "central sleep apnea", "CSA", "SDB", "UARS", "apneic",
         "sleep-disordered breathing", "sleep_apnea_patients", "apnoeics", "hypopnoea",
@@ -166,7 +167,7 @@ FRAGMENTED = {
         "fragmented sleep", "sleep fragmentation", "high arousal index", "epilepsy", "epileptic", "PTSD",
         "chronic pain", "fibromyalgia", "ICU",
     ),
-    "narcolepsy": ("NT1", "narcoleptics", "idiopathic hypersomnia", "cataplexy"),
+    "narcolepsy": ("NT1", "narcoleptics", "idiopathic hypersomnia", "cataplexy", "IH"),
 }  # fmt: skip
 
 
