@@ -100,6 +100,16 @@ NO_EFFECT = {
 }
 
 
+LASTING = (
+    "from the first to the last lasting sleep (6 of 10 min asleep) in the most probable stages, of sleeps "
+    "more than 3 h apart the longest"
+)
+
+
+def text_of(decoding):
+    return decoding.methods_text()
+
+
 def everything(*without, **changes):
     document = {key: value for key, value in (FULL | changes).items() if key not in without}
     return decode(night(400), sg.Profile.from_dict(document), stager="YASA", cohort="our clinic")
@@ -179,6 +189,7 @@ def test_each_strength_rule_has_its_words(rule, words):
     for probabilities in (CALM, flips):
         text = decode(probabilities, profile_of().replace(strength=rule)).methods_text()
         assert words in text
+        assert "{" not in text
         assert not any(phrase in text for phrase in ARCHAIC)
 
 
@@ -187,9 +198,7 @@ def test_a_smoothed_night_says_how_strongly_and_what_is_no_result():
     result = decode(flips, profile_of().replace(strength=TARGET))
     assert result.strength.step == "lowered"
     text = result.methods_text()
-    assert (
-        f"This night was smoothed with a transition weight of {result.strength.transition_weight:g}." in text
-    )
+    assert f"with a transition weight of {result.strength.transition_weight:.3g}." in text
     assert (
         "Fragmentation, awakenings and bout lengths are set by the strength rule and are not results." in text
     )
@@ -281,7 +290,80 @@ def test_each_definition_of_rem_latency_is_said():
     )
 
 
+def test_the_sleep_period_is_said_where_the_profile_measures_it():
+    made = sg.simulate_night("human-psg-5", hours=3, seed=1)
+    result = decode(made.density, "human-psg-5")
+    first, stop = result.period
+    assert f"in the sleep period, {LASTING}; here epochs {first + 1} to {stop}." in text_of(result)
+    mouse = sg.simulate_night("mouse-eeg-emg-3", hours=1, seed=1)
+    assert "sleep period" not in text_of(decode(mouse.density, "mouse-eeg-emg-3"))
+    awake = np.tile([0.9, 0.025, 0.025, 0.025, 0.025], (400, 1))
+    assert "; this night has none." in text_of(decode(awake, "human-psg-5"))
+
+
+def test_lights_off_and_lights_on_are_said():
+    made = sg.simulate_night("human-psg-5", hours=3, seed=1)
+    both, late = {"lights_off": 60.0, "lights_on": 9000.0}, {"lights_on": 9000.0}
+    text = text_of(decode(made.density, "human-psg-5", **both))
+    assert "It was looked for after lights off (epoch 3) and before lights on (epoch 301)." in text
+    assert "looked for before lights on (epoch 301)." in text_of(decode(made.density, "human-psg-5", **late))
+    results = [decode(made.density, "human-psg-5", **lights) for lights in (both, late, {})]
+    said = "Lights off was given for 1 and lights on for 2 of 3 nights: the sleep period was looked for"
+    assert said in sg.methods_text(results)
+    assert "was given for" not in sg.methods_text(results[2:])
+
+
+def test_bout_rules_are_named_only_of_a_profile_that_has_some():
+    made = sg.simulate_night("human-psg-5", hours=3, seed=1).density
+    result = decode(made, "human-psg-5")
+    assert "by transition probabilities" in text_of(result)
+    for text in (text_of(result), sg.methods_text([result, result])):
+        assert "bout rules" not in text
+    assert "bout rules" in text_of(decode(night(400), profile_of(min_bout_seconds={"N": 300.0})))
+
+
+def test_numbers_have_three_digits():
+    calibration = {"temperature": 1.46218}
+    rare = {"rare_probability": 0.000114902, "rare": [["W", "R"]]}
+    text = text_of(decode(night(400), profile_of(calibration=calibration, **rare)))
+    assert "a temperature of 1.46." in text
+    assert "(0.000115 per epoch)" in text
+
+
+def test_the_clock_before_sleep_onset_is_said_of_the_stages_that_it_holds_back():
+    rare, usual = {"R": [-3.0, -2.0, -1.0]}, {"R": [1.0, 0.5, 0.0]}
+    before = "before sleep onset R as at onset"
+    assert before in text_of(everything(clock={**FULL["clock"], "curves": rare}))
+    assert before not in text_of(everything(clock={**FULL["clock"], "curves": usual}))
+
+
 # ---- a cohort
+
+
+def test_a_cohort_says_its_unscored_epochs_and_the_nights_that_taught_the_profile(tmp_path, capsys):
+    made = [night(400), night(400), CALM.copy()]
+    made[1][100:150] = np.nan
+    marks = [mark_of(decode(each, profile_of()).argmax) for each in made[::2]]
+    taught = profile_of(taught_by=marks)
+    said = (
+        "50 epochs without probabilities for more than five minutes, in 1 night, were left unscored.",
+        "The profile was fitted to 2 of these 3 nights, among others: agreement with their experts is no",
+    )
+    text = sg.methods_text([decode(each, taught) for each in made])
+    page = sg.cohort_report({f"n{i}": decode(each, taught) for i, each in enumerate(made)})
+    for i, each in enumerate(made):
+        sg.Hypnodensity(each, taught.scheme, taught.epoch_seconds).save(tmp_path / f"night{i}.csv")
+    taught.save(tmp_path / "taught.toml")
+    nights, out = sorted(tmp_path.glob("*.csv")), tmp_path / "out"
+    for _ in range(2):  # the second time from the sidecars
+        assert Runner(capsys)("decode", *nights, "-p", tmp_path / "taught.toml", "-o", out).code == 0
+        for words in said:
+            assert words in (out / "methods.md").read_text()
+    for words in said:
+        assert words in text
+        assert words in page
+    plain = sg.methods_text([decode(CALM, profile_of())] * 2)
+    assert "unscored." not in plain and "was fitted to" not in plain
 
 
 def cohort(n=5):

@@ -24,7 +24,7 @@ from stageguard.formats.decoded_rows import decoded_rows, probability_texts, sec
 from stageguard.formats.sniffing import header_cells
 from stageguard.formats.tables.delimited import read_delimited
 from stageguard.formats.tables.one_night import DECODED_COLUMNS
-from stageguard.guard.effect import changes_by_cause
+from stageguard.guard.effect import Effect
 
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding
@@ -296,7 +296,7 @@ def _sidecar(
     hypnogram = decoding.hypnogram
     columns = {name: dict(COLUMNS[name]) for name in header}
     columns["label"]["Levels"] = {str(i): name for i, name in enumerate(hypnogram.scheme.names)} | {"-1": "?"}
-    strength, profile = decoding.strength, decoding.profile
+    strength, profile, effect = decoding.strength, decoding.profile, Effect.of(decoding)
     entries = {
         "layout": LAYOUT_VERSION,
         "review": REVIEW_SENTENCE,
@@ -307,7 +307,8 @@ def _sidecar(
         "score": decoding.score,
         "n_scored": int(np.count_nonzero(decoding.argmax >= 0)),
         "n_changed": int(np.count_nonzero(decoding.changed)),
-        "changed_by": changes_by_cause(decoding),
+        "changed_by": effect.changed_by,
+        **effect.night_facts(),
         "n_filled": int(np.count_nonzero(decoding.filled)),
         "period": list(decoding.period),
         "removed_bouts": [bout.to_dict() for bout in decoding.removed_bouts],

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 # "path" is the rest: transitions, bout rules and poor signals act on neighbours together.
 Cause = Literal["pin", "biases", "stage weights", "clock", "path"]
 CAUSES: tuple[Cause, ...] = get_args(Cause)
+NIGHT_FACTS = ("n_unscored", "has_lights_off", "has_lights_on", "is_taught")  # in a sidecar
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,12 @@ class Effect:
         What the strength rule did, as in `Strength.step`.
     transition_weight : float
         The weight of the transitions.
+    n_unscored : int
+        Epochs that are left without a stage.
+    has_lights_off, has_lights_on : bool
+        Whether lights cut the recording.
+    is_taught : bool
+        Whether the profile was fitted to this night.
     """
 
     n_scored: int
@@ -42,6 +49,10 @@ class Effect:
     changed_by: Mapping[str, int]
     step: str
     transition_weight: float
+    n_unscored: int = 0
+    has_lights_off: bool = False
+    has_lights_on: bool = False
+    is_taught: bool = False
 
     @classmethod
     def of(cls, decoding: Decoding) -> Effect:
@@ -53,6 +64,10 @@ class Effect:
             changes_by_cause(decoding),
             strength.step,
             strength.transition_weight,
+            int(np.count_nonzero(decoding.hypnogram.labels < 0)),
+            decoding.night.lights_off > 0,
+            decoding.night.lights_on is not None,
+            decoding.profile.was_taught_by(replace(decoding.hypnogram, labels=decoding.argmax)),
         )
 
     @classmethod
@@ -67,7 +82,13 @@ class Effect:
             {cause: int(record["changed_by"].get(cause, 0)) for cause in CAUSES},
             str(strength["step"]),
             float(strength["transition_weight"]),
+            int(record.get("n_unscored", 0)),  # this and the rest: missing in outputs of earlier versions
+            *(bool(record.get(name, False)) for name in NIGHT_FACTS[1:]),
         )
+
+    def night_facts(self) -> dict[str, Any]:
+        """Return what a sidecar records of the night for its Methods paragraph."""
+        return {name: getattr(self, name) for name in NIGHT_FACTS}
 
 
 def changes_by_cause(decoding: Decoding) -> dict[str, int]:

@@ -81,6 +81,7 @@ class Night:
     period: Period | None = None  # the sleep period, which the rules measure; None: the whole recording
     segments: tuple[int, ...] = ()  # first epochs of later segments
     lights_off: int = 0  # the clock does not run before it
+    lights_on: int | None = None  # the epoch, if it is given: the sleep period ends before it
     has_clock: bool = True  # False in a recording around the clock, which has no known night
     opening: Any = None  # the path found during the checks, if the night is plain and the profile fixed
     paths: dict[Any, Any] = field(default_factory=dict)  # cache, by solver and trial
@@ -156,8 +157,8 @@ class Night:
     ) -> Night:
         return Night(
             *(self.probabilities, self.argmax, spans, self.calibration, filled, self.quality),
-            *(self.pins, clock, self.period, self.segments, self.lights_off, self.has_clock),
-            self.opening,
+            *(self.pins, clock, self.period, self.segments, self.lights_off, self.lights_on),
+            *(self.has_clock, self.opening),
             _base=self._base,
         )
 

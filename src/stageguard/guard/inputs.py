@@ -445,6 +445,7 @@ def set_period(given: NightInput, profile: Profile, night: Night) -> None:
     first, stop = _lights(given, profile, night)
     night.lights_off = first
     if profile.measures_sleep_period:
+        night.lights_on = None if given.options.lights_on is None else stop
         night.period = profile.period_in(night.own_choice(), given.epoch_seconds, first, stop)
     if profile.clock is None or given.options.lights_off is not None:
         return

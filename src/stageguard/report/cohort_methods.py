@@ -14,6 +14,7 @@ from stageguard.guard.effect import Effect
 from stageguard.profile.profile import Profile
 from stageguard.report.methods import (
     FI,
+    MEASURED_PERIOD,
     SMOOTHED,
     changes,
     clock_evidence,
@@ -29,7 +30,7 @@ from stageguard.report.methods import (
     was,
     weights,
 )
-from stageguard.report.numbers import count
+from stageguard.report.numbers import count, sentence
 
 RAISED = ("raised", "raised then lowered")
 
@@ -78,6 +79,7 @@ class CohortFact:
     epoch_seconds: float
     effect: Effect
     fragmentation: tuple[float, float]
+    is_between_lights: bool = False  # whether its measures are
 
 
 def cohort_methods(
@@ -98,7 +100,11 @@ def cohort_methods(
         ]
         parts += [*path_rules(profile, seconds), *clock_evidence(profile, ran=True), *rem_latency(profile)]
     parts += _cohort_strengths([night.effect for night in nights])
-    parts.append(changes([night.effect for night in nights]))
+    parts += _cohort_epochs(nights)
+    parts.append(
+        changes([night.effect for night in nights], [night.profile for night in by_profile.values()])
+    )
+    parts += _cohort_periods(nights)
     before, after = (np.array([night.fragmentation[i] for night in nights]) for i in (0, 1))
     if not np.isnan(before).all():
         parts.append(
@@ -124,3 +130,38 @@ def _cohort_strengths(effects: Sequence[Effect]) -> Iterator[str]:
         yield f"None of {count(len(effects), 'night')} was smoothed."
     if raised:
         yield f"In {count(raised, 'night')} minority stages were weighted up."
+
+
+def _cohort_epochs(nights: Sequence[CohortFact]) -> Iterator[str]:
+    """Say how many epochs are unscored, and how many nights taught the profile."""
+    unscored = [night.effect.n_unscored for night in nights if night.effect.n_unscored]
+    if unscored:
+        yield (
+            f"{count(sum(unscored), 'epoch')} without probabilities for more than five minutes, in "
+            f"{count(len(unscored), 'night')}, {was(sum(unscored))} left unscored."
+        )
+    n_taught = sum(night.effect.is_taught for night in nights)
+    if n_taught:
+        yield (
+            f"The profile was fitted to {n_taught:,} of these {count(len(nights), 'night')}, among others: "
+            "agreement with their experts is no test."
+        )
+
+
+def _cohort_periods(nights: Sequence[CohortFact]) -> Iterator[str]:
+    """Say in which part of the nights fragmentation was measured, and for how many lights were given."""
+    measures_period = any(night.profile.measures_sleep_period for night in nights)
+    if measures_period:
+        yield f"{MEASURED_PERIOD}."
+    n_off = sum(night.effect.has_lights_off for night in nights)
+    n_on = sum(night.effect.has_lights_on for night in nights)
+    given = [f"lights off was given for {n_off:,}"] * (n_off > 0)
+    given += [f"lights on {'' if n_off else 'was given '}for {n_on:,}"] * (n_on > 0)
+    if given:
+        did = "the sleep period was looked for within lights" if measures_period else (
+            "sleep before lights off was not taken for sleep onset"
+        )  # fmt: skip
+        yield sentence(f"{' and '.join(given)} of {count(len(nights), 'night')}: {did}")
+    n_between = sum(night.is_between_lights for night in nights)
+    if n_between:
+        yield f"{count(n_between, 'night')} {was(n_between)} measured between lights."

@@ -166,21 +166,25 @@ def cohort_row(
         steered=measured.steered,
         taught=measured.taught,
         on_expert_epochs=compared,
-        methods=_methods_of(night, values, names, final.epoch_seconds),
+        methods=_methods_of(night, values, names, final.epoch_seconds, bool(measured.lights)),
         remarks=(*_early(chosen.values, night), *remarks),
         notes=tuple(filter(None, (*notes, measured.lights, *assumed))),
     )
 
 
 def _methods_of(
-    night: CohortNight, values: Mapping[str, Floats], names: tuple[str, ...], epoch_seconds: float
+    night: CohortNight,
+    values: Mapping[str, Floats],
+    names: tuple[str, ...],
+    epoch_seconds: float,
+    is_between_lights: bool,
 ) -> CohortFact | None:
     """Return what the Methods paragraph needs of a decoded night, with the table's fragmentation index."""
     if night.effect is None or night.profile is None or "fragmentation_index" not in names:
         return None
     column = names.index("fragmentation_index")
     before, after = (float(values[scoring][column]) for scoring in ("before", "after"))
-    return CohortFact(night.profile, epoch_seconds, night.effect, (before, after))
+    return CohortFact(night.profile, epoch_seconds, night.effect, (before, after), is_between_lights)
 
 
 def _early(values: Mapping[str, float], night: CohortNight) -> Iterable[str]:

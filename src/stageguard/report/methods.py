@@ -28,6 +28,7 @@ from stageguard.measures.period import period_for
 from stageguard.measures.statistics import FIRST_REM_SECONDS
 from stageguard.measures.validity import validity_of
 from stageguard.night.moments import Moment
+from stageguard.night.period import APART_MINUTES, ASLEEP_MINUTES, WINDOW_MINUTES
 from stageguard.profile.estimators import REM_LATENCY
 from stageguard.profile.profile import OFF, Profile
 from stageguard.report.numbers import count
@@ -36,12 +37,17 @@ NO_LIGHTS: tuple[Moment | None, Moment | None] = (None, None)
 FI = "fragmentation index (stage changes per pair of adjacent scored epochs)"
 SMOOTHED = ("fixed", "lowered", "raised then lowered", "nearest")  # steps in which transitions count
 
+MEASURED_PERIOD = (
+    "Fragmentation was measured in the sleep period, from the first to the last lasting sleep "
+    f"({ASLEEP_MINUTES:g} of {WINDOW_MINUTES:g} min asleep) in the most probable stages, of sleeps more "
+    f"than {APART_MINUTES / 60:g} h apart the longest"
+)
 MADE_BY = {
     "pin": "by stages given by hand",
     "biases": "by the stage biases",
     "stage weights": "by the weighting of stages",
     "clock": "by the clock",
-    "path": "by transition probabilities and bout rules",
+    "path": "by transition probabilities",
 }
 _ONSET = "REM latency is the time from sleep onset to"
 _LASTING = f"the first REM bout of {FIRST_REM_SECONDS / 60:g} min or longer"
@@ -75,7 +81,8 @@ def night_methods(decoding: Decoding, lights: tuple[Moment | None, Moment | None
         if decoding.strength.step in SMOOTHED:
             parts += path_rules(profile, seconds)
         parts += clock_evidence(profile, ran=decoding.night.clock is not None)
-    parts += [*_about_epochs(decoding), *_left_out(decoding), changes([Effect.of(decoding)])]
+    parts += [*_about_epochs(decoding), *_left_out(decoding), changes([Effect.of(decoding)], [profile])]
+    parts += _night_period(decoding, lights)
     before, after = fragmentation(decoding, lights)
     if not math.isnan(before):
         name = "fragmentation index" if profile.strength else FI
@@ -157,13 +164,13 @@ def weights(profile: Profile) -> Iterator[str]:
     """Say what moves the evidence of every epoch alike."""
     calibration, names = profile.calibration, profile.scheme.names
     if calibration.temperature != 1.0:
-        yield f"Log-probabilities were divided by a temperature of {calibration.temperature:g}."
+        yield f"Log-probabilities were divided by a temperature of {calibration.temperature:.3g}."
     if calibration.biases:
         yield f"Stage biases were added to them: {_by_stage(names, calibration.biases, '+.3g')} nats."
     if profile.prior_exponent and profile.prior is not None:
         yield (
             "The evidence for each stage was divided by the stage's share "
-            f"({_by_stage(names, profile.prior, '.3g')}) to the power of {profile.prior_exponent:g}."
+            f"({_by_stage(names, profile.prior, '.3g')}) to the power of {profile.prior_exponent:.3g}."
         )
 
 
@@ -180,7 +187,7 @@ def strength_rule(profile: Profile, *, lifts: bool) -> Iterator[str]:
     experts = f"the mean of expert scorings, {rule.fi_target:g}"
     smooth = "by the smallest transition weight that does so"
     if rule.rule == "match":
-        yield (f"The transition weight of each night was the one whose {{FI}} came nearest to {experts}.")
+        yield (f"The transition weight of each night was the one whose {FI} came nearest to {experts}.")
     elif rule.rule == "band":
         yield (
             f"Nights with a {FI} above {rule.cap:g} times {experts}, were smoothed to that limit {smooth}."
@@ -190,12 +197,12 @@ def strength_rule(profile: Profile, *, lifts: bool) -> Iterator[str]:
             f"Nights with a {FI} above {rule.act_above:g} times {experts}, were smoothed "
             "to that mean "
             f"{smooth}, provided that a transition weight of {YIELDING_WEIGHT:g} left less than "
-            f"{rule.soft:.0%} of "
+            f"{100 * rule.soft:.0f} % of "
             "the index; other nights were not smoothed."
         )
     elif rule.says_flicker:
         yield (
-            f"The stager's median {FI}, {rule.stager_fi:g}, is more than "
+            f"The stager's median {FI}, {rule.stager_fi:.3g}, is more than "
             f"{rule.act_above:g} times "
             f"{experts}. Nights were therefore smoothed {smooth}, to that mean times the "
             f"{rule.exponent:g}-th power of "
@@ -203,7 +210,7 @@ def strength_rule(profile: Profile, *, lifts: bool) -> Iterator[str]:
         )
     else:
         yield (
-            f"The stager's median {FI}, {rule.stager_fi:g}, is not above "
+            f"The stager's median {FI}, {rule.stager_fi:.3g}, is not above "
             f"{rule.act_above:g} times "
             f"{experts}; its nights were not smoothed."
         )
@@ -225,7 +232,7 @@ def path_rules(profile: Profile, seconds: float) -> Iterator[str]:
         yield f"Bouts of {_and(profile.durations)} were scored by the distribution of their lengths."
     if profile.rare:
         listed = ", ".join(
-            f"{pair.source} to {pair.target} ({pair.probability:g} per epoch)" for pair in profile.rare
+            f"{pair.source} to {pair.target} ({pair.probability:.3g} per epoch)" for pair in profile.rare
         )
         yield f"Rare transitions were discouraged: {listed}."
     if profile.min_bout_seconds:
@@ -252,11 +259,13 @@ def clock_evidence(profile: Profile, *, ran: bool) -> Iterator[str]:
     spared = (
         "" if math.isinf(clock.spare_minutes) else f", bouts of {clock.spare_minutes:g} min or more spared"
     )
+    held_back = [stage for stage, curve in clock.curves.items() if curve[0] < 0]  # also before sleep onset
+    before = f", and before sleep onset {_and(held_back)} as at onset" if held_back else ""
+    are, them = ("was", "it") if len(clock.curves) == 1 else ("were", "them")
     yield (
-        f"In the first {clock.horizon_minutes:g} min of sleep, {_and(clock.curves)} was weighted by how "
-        "often experts "
-        f"score it at that time since sleep onset (weight {clock.weight:g}{spared}); "
-        f"{clock.restart_wake_minutes:g} min of wake restart this clock."
+        f"In the first {clock.horizon_minutes:g} min of sleep, {_and(clock.curves)} {are} weighted by how "
+        f"often experts score {them} at that time since sleep onset (weight {clock.weight:.3g}{spared})"
+        f"{before}; {clock.restart_wake_minutes:g} min of wake restart this clock."
     )
 
 
@@ -271,12 +280,12 @@ def _and(names: Any) -> str:
 def _night_strength(decoding: Decoding) -> Iterator[str]:
     """Say what the rule did to this night."""
     strength = decoding.strength
-    weight = f"transition weight of {strength.transition_weight:g}"
+    weight = f"transition weight of {strength.transition_weight:.3g}"
     if strength.step == "fixed":
         by = "the analyst chose" if strength.asked is not None else "the profile fixes"
         yield f"For all nights alike, {by} a {weight}."
     elif strength.step == "nearest":
-        yield f"For this night it was {strength.transition_weight:g}."
+        yield f"For this night it was {strength.transition_weight:.3g}."
     elif strength.step == "untouched":
         yield f"This night was not smoothed{_why_untouched(strength)}."
     elif strength.step == "hard":
@@ -302,7 +311,7 @@ def _lifted(decoding: Decoding, strength: Strength) -> Iterator[str]:
         yield (
             "In this night minority stages were weighted up: the evidence for each stage was divided "
             "by its mean "
-            f"probability to the power of {strength.prior_exponent:g}."
+            f"probability to the power of {strength.prior_exponent:.3g}."
         )
 
 
@@ -346,6 +355,20 @@ def was(number: int) -> str:
     return "was" if number == 1 else "were"
 
 
+def _night_period(decoding: Decoding, lights: tuple[Moment | None, Moment | None]) -> Iterator[str]:
+    """Say what the sleep period is, where it is in this night, and which lights bound it."""
+    if not decoding.profile.measures_sleep_period:
+        return
+    first, stop = period_for(decoding, decoding.profile, lights)
+    here = "this night has none" if first == stop else f"here epochs {first + 1:,} to {stop:,}"
+    yield f"{MEASURED_PERIOD}; {here}."
+    off, on = decoding.night.lights_off, decoding.night.lights_on
+    bounds = [f"after lights off (epoch {off + 1:,})"] * (off > 0)
+    bounds += [] if on is None else [f"before lights on (epoch {on + 1:,})"]
+    if bounds and lights == NO_LIGHTS:  # other lights are said with the measures
+        yield f"It was looked for {_and(bounds)}."
+
+
 def _left_out(decoding: Decoding) -> Iterator[str]:
     """Say what of the profile is not for this night's cohort or stager, and the caution for its cohort."""
     profile, steps_aside = decoding.profile, decoding.profile.other_cohorts == "argmax"
@@ -378,8 +401,8 @@ def rem_latency(profile: Profile, decoding: Decoding | None = None) -> Iterator[
     yield REM_LATENCIES[estimator or ("bout" if profile.clock is None else "clock")]
     if is_open and profile.clock is not None:
         yield (
-            f"In nights with less than {LITTLE_REM:.0%} of sleep scored as REM, it is the time to the "
-            f"moment by which {_EXPECTED} of REM are expected."
+            f"In nights with less than {100 * LITTLE_REM:.0f} % of sleep scored as REM, it is the time to "
+            f"the moment by which {_EXPECTED} of REM are expected."
         )
 
 
@@ -394,8 +417,11 @@ def not_results(profile: Profile, is_steered: bool) -> Iterator[str]:
 # Of one night or of many
 
 
-def changes(effects: Sequence[Effect]) -> str:
+def changes(effects: Sequence[Effect], profiles: Sequence[Profile]) -> str:
     """Say how many epochs got another stage, and what changed them."""
+    made_by = MADE_BY | (
+        {"path": f"{MADE_BY['path']} and bout rules"} if any(map(_rules_bouts, profiles)) else {}
+    )
     n_scored, n_changed = (
         sum(getattr(effect, name) for effect in effects) for name in ("n_scored", "n_changed")
     )
@@ -405,15 +431,19 @@ def changes(effects: Sequence[Effect]) -> str:
     causes: Counter[str] = Counter()
     for effect in effects:
         causes.update(effect.changed_by)
-    listed = [f"{n:,} {MADE_BY[cause]}" for cause, n in causes.most_common() if n]
+    listed = [f"{n:,} {made_by[cause]}" for cause, n in causes.most_common() if n]
     if len(listed) == 1:
-        text += f", {'all ' * (n_changed > 1)}{MADE_BY[causes.most_common(1)[0][0]]}"
+        text += f", {'all ' * (n_changed > 1)}{made_by[causes.most_common(1)[0][0]]}"
     elif listed:
         text += f": {_and(listed)}"
     if len(effects) == 1:
         return f"{text}."
     shares = np.array([100 * each.n_changed / max(1, each.n_scored) for each in effects])
     return f"{text}; per night {median_range(shares, '.1f')} %."
+
+
+def _rules_bouts(profile: Profile) -> bool:
+    return bool(profile.durations or profile.min_bout_seconds or profile.flip_flop.penalty_nats)
 
 
 def median_range(values: np.ndarray[Any, np.dtype[np.float64]], form: str) -> str:
