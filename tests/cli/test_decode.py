@@ -308,7 +308,7 @@ def test_terminal_codes_in_a_file_do_not_reach_the_terminal(run, tmp_path):
     (tmp_path / "night.csv").write_text("\x1b[31mred,blue\n1,0\n")
     ran = run("decode", tmp_path / "night.csv", "-p", "human-psg-3")
     assert "\x1b" not in ran.err
-    assert "names no stages (got: [31mred, blue)" in error_line(ran)
+    assert "names no stages (got: \\x1b[31mred, blue)" in error_line(ran)
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])

@@ -78,7 +78,7 @@ def test_a_table_of_many_nights_is_still_decoded_to_a_table(run):
 @pytest.mark.parametrize("output", ["x.edf", "x.txt", "x.html", "x.xlsx", "x.npz"])
 def test_a_file_of_another_kind_does_not_become_a_folder(run, output):
     ran = run("decode", "n.csv", "-p", PROFILE, "-o", output)
-    assert ran.code == 2 and "expected a folder, or a .tsv or .json file" in ran.err
+    assert ran.code == 2 and "expected a folder, a .tsv or .json file" in ran.err
     assert names() == ["n.csv"] and not Path(output).exists()
 
 

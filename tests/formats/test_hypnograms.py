@@ -12,7 +12,7 @@ import nights
 import stageguard as sg
 from stageguard.base.errors import FileFormatError
 from stageguard.formats.hypnogram import HypnogramOptions
-from stageguard.formats.outputs import write_decoding
+from stageguard.formats.outputs import sidecar_sha256, write_decoding
 from stageguard.formats.read import is_hypnogram, read_hypnogram, read_hypnogram_file
 from stageguard.night.stages import AASM5, WNR3, WS2, StageScheme
 from stageguard.synthetic.night import simulate_night
@@ -212,6 +212,7 @@ def test_a_damaged_sidecar_is_one_line(tmp_path):
     sidecar = tmp_path / "night.hypnogram.json"
     content = json.loads(sidecar.read_text())
     content["stageguard"]["profile"] = 7
+    content["stageguard"]["sha256"] = sidecar_sha256(content)
     sidecar.write_text(json.dumps(content))
     with pytest.raises(FileFormatError, match=r"night\.hypnogram\.json: is incomplete or was edited"):
         read_hypnogram(path)

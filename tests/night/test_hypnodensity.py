@@ -16,6 +16,7 @@ from stageguard.night.hypnodensity import (
     check_probabilities,
     explain_bad_probabilities,
 )
+from stageguard.night.hypnogram import NO_PROBABILITIES
 from stageguard.night.stages import AASM5, WNR3, WS2
 
 START = datetime(2024, 3, 1, 23, 30)
@@ -220,7 +221,7 @@ class Unreadable:
         ([0.1, 0.2, 0.7], f"X have shape (3,){SHAPE}"),
         (
             np.array([0, 2, 1]),
-            f"X have shape (3,){SHAPE} These look like stage labels, which hold no probabilities.",
+            f"X have shape (3,){SHAPE} These look like {NO_PROBABILITIES}",
         ),
         (0.5, f"X have shape (){SHAPE}"),
         (np.ones((3, 40)), f"X have shape (3, 40){SHAPE} Stages come second: transpose it."),

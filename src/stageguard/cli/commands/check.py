@@ -118,9 +118,10 @@ def check_night(night: Input, options: ReadOptions) -> CheckedNight:
         )
     scored = read.final
     lights = lights_of(night)
-    period = period_for(scored, read.profile, (lights.off, lights.on))
+    # the period by which it was decoded, which is that of the stager's own choice
+    period = period_for(read.before or scored, read.profile, (lights.off, lights.on))
     if read.period is not None and read.profile.measures_sleep_period and lights.off is lights.on is None:
-        period = read.period  # by which it was decoded
+        period = read.period
     measured = validity_of(scored, read.profile, period)
     sources = {band.source for name, band in read.profile.bands.items() if name in measured.indicators}
     return CheckedNight(
