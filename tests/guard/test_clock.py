@@ -57,6 +57,9 @@ def unspared_by_hand(mapping, onsets, n_epochs):
         since = [epoch - onset for onset in onsets if onset <= epoch]
         if not onsets:
             continue
+        restart_epochs = clock.get("restart_wake_minutes", 60.0) * 60.0 / mapping["epoch_seconds"]
+        if not since and onsets[0] - epoch > math.ceil(restart_epochs):
+            continue  # of another sleep
         if not since:
             held = {stage: min(curve[0], 0.0) for stage, curve in clock["curves"].items() if stage != "W"}
             for stage, value in held.items():
@@ -393,3 +396,12 @@ def test_early_rem_of_three_minutes_that_is_gone_warns_once_a_night():
     assert (bout.first_epoch, bout.n_epochs, bout.n_removed) == (38, 6, 6)
     assert (bout.minutes, bout.minutes_since_onset) == (3.0, 9.0)
     assert result.strength.clock_removed == result.removed_bouts
+
+
+def test_a_short_gap_does_not_end_rem_that_lasts():
+    rows = np.full((400, 5), 0.02)
+    rows[:40, 0] = rows[40:, 2] = 0.92
+    rows[50:70] = [0.06, 0.06, 0.03, 0.0, 0.85]
+    rows[58:62] = np.nan
+    decoded = decode(rows, "human-psg-5")
+    assert (decoded.hypnogram.labels[50:70] == 4).all()

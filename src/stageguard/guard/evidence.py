@@ -94,7 +94,11 @@ class Night:
         if not onsets:
             return self.timed(None)
         ends = self.segments[0] if self.segments else None
-        return self.timed(NightClock(onsets, rules, self.own_choice(), self.lights_off, ends))
+        own = self.own_choice()
+        if self.filled is not None:  # a short gap does not end a bout that lasts
+            scored = np.maximum.accumulate(np.where(own >= 0, np.arange(len(own)), 0))
+            own = np.where(self.filled, own[scored], own)
+        return self.timed(NightClock(onsets, rules, own, self.lights_off, ends))
 
     def timed(self, clock: NightClock | None) -> Night:
         """Return the same night with this clock."""
