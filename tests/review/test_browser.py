@@ -116,8 +116,10 @@ def test_what_changes_after_it_was_seen_is_announced_and_queued_first(scorer, tm
         page = scorer.open(server.url).page
         review = server.desk.review(0)
         agreed = scorer.epoch - 1
+        start = review.now.outcome.decoding.period[0]  # the strength is of the sleep period
         scorer.press("Enter").at_revision(1)
-        scorer.press("Home", "b", *["ArrowRight"] * 8, "r").at_revision(2)
+        to_sleep = ["Home", *["ArrowRight"] * start]
+        scorer.press(*to_sleep, "b", *["ArrowRight"] * 29, "r").at_revision(2)
         page.get_by_role("button", name="Choose again").click()
         scorer.at_revision(3)
         first = first_labels(review.night, review.now.state)

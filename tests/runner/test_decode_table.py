@@ -463,7 +463,7 @@ def test_early_rem_that_was_removed_is_named_for_a_few_nights_and_for_a_table(ru
     files = (tmp_path / "early.csv", tmp_path / "late.csv")
     shown = " ".join(run("decode", *files, "-p", "human-psg-5", "-o", tmp_path / "out").out.split())
     assert f"Early REM removed: on 1 of 2 nights: {files[0]}" in shown
-    assert "early.csv: 5 min of early REM were removed" in shown
+    assert "the clock removed REM (5 min long, 2 min after onset)" in shown
     assert "--cohort narcolepsy switches the clock off" in shown
     assert "late.csv: " not in shown
     table = cohort(tmp_path / "both.csv", [early, late], ["early", "late"])

@@ -127,6 +127,8 @@ def _reopened(journal: JournalFile) -> KeptReview:
             parse_moment(str(options["lights_on"])) if "lights_on" in options else None,
             night_name=str(head["night"]["name"]),
         )
+    except FileFormatError:  # of the file that was reviewed
+        raise
     except MALFORMED:
         raise file_error(journal.path, "its first line is incomplete or was edited.") from None
     return kept_review(open_night(asked).night, journal)
