@@ -164,7 +164,8 @@ def warnings_of(decoding: Decoding, measured: Measured) -> Iterator[str]:
     if len(early) > MOST_EARLY:
         yield f"Early REM was removed in {len(early) - MOST_EARLY} more places: see the rare events."
     if decoding.removed_bouts:
-        yield removed_words(decoding)
+        words = removed_words(decoding)
+        yield words[0].upper() + words[1:]
 
 
 def band_notes(decoding: Decoding, after: Validity) -> Iterator[str]:
