@@ -38,7 +38,6 @@ UNSAFE_METHODS = {"extractall", "read_pickle", "to_pickle", "load_module"}
 
 # Where one of them stands, and why it may.
 ALLOWED = {
-    ("src/stageguard/base/records.py", "exec"): "makes __init__ of the names of fields in our own source",
 }
 
 

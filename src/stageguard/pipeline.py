@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -9,7 +10,6 @@ import numpy as np
 
 from stageguard.base import checks
 from stageguard.base.errors import InputError
-from stageguard.base.records import dataclass
 from stageguard.guard.decode import decode
 from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnodensity import Hypnodensity

@@ -10,9 +10,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
-
-from stageguard.base.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

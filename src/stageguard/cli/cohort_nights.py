@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from stageguard.base.errors import InputError
-from stageguard.base.records import dataclass
 from stageguard.cli.inputs import Input, lights_of, scoring_of
 from stageguard.cli.scored_files import Experts, ReadOptions, ScoredFile, read_expert, read_night
 from stageguard.formats.companions import ListedNight, in_list_words

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 from urllib.parse import quote
 
 from stageguard.base.errors import StageGuardError
 from stageguard.base.files import check_places, file_error, write_text_atomic
-from stageguard.base.records import dataclass
 from stageguard.cli.cohort_nights import Groups, NightReader, grouping, listed_nights
 from stageguard.cli.inputs import MAGIC, Input, Inputs, find_inputs, is_sample_list
 from stageguard.cli.options import DecodingGiven, Jobs, Reading, ScoredReading, text_option

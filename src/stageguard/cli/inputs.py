@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 from stageguard.base.errors import FileFormatError, InputError, StageGuardError, record_fault
 from stageguard.base.files import file_error, real_path, special
 from stageguard.base.lazy import load
-from stageguard.base.records import dataclass
 from stageguard.cli.night_files import Wanted, is_night
 from stageguard.cli.options import DecodingGiven, Reading, column_names
 from stageguard.cli.parser import UsageError

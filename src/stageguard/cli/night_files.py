@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 from stageguard.base.errors import FileFormatError, InputError
-from stageguard.base.records import dataclass
 from stageguard.formats.file_format import Kind
 from stageguard.formats.hypnogram import HypnogramOptions, is_stage, stage_column
 from stageguard.formats.outputs import TSV_SUFFIX

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from stageguard.base.errors import InputError
-from stageguard.base.records import dataclass
 from stageguard.cli.parser import Argument, Option, UsageError
 from stageguard.formats.companions import MOMENT_WORDS, parse_moment
 from stageguard.night.moments import Moment

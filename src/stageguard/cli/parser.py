@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import reduce
 from inspect import Parameter as Signed
 from inspect import cleandoc, signature
@@ -14,7 +14,6 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from stageguard.base.errors import did_you_mean
 from stageguard.base.lazy import load
-from stageguard.base.records import dataclass
 
 HELP = ("-h", "--help")
 OPTIONS_HEADING = "Options"

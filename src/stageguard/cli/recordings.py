@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 from stageguard.base.errors import InputError, OutputExistsError
-from stageguard.base.records import dataclass
 from stageguard.cli.options import parse_dataset_options, parse_pairs
 from stageguard.cli.parser import Argument, Option, UsageError
 from stageguard.datasets import dataset as described

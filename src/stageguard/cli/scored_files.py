@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from errno import ENOENT
 from pathlib import Path
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from stageguard.base.errors import Argument, FileFormatError, InputError, message_of
 from stageguard.base.files import file_error, refuse_special
 from stageguard.base.lazy import load
-from stageguard.base.records import dataclass
 from stageguard.cli.inputs import Input, density_options, is_own, night_id
 from stageguard.cli.night_files import Wanted, is_night
 from stageguard.cli.options import ScoredReading

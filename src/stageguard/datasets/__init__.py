@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +19,6 @@ from xml.etree.ElementTree import ParseError
 from stageguard.base.errors import FileFormatError, InputError, StageGuardError, did_you_mean
 from stageguard.base.files import parse_json
 from stageguard.base.lazy import load
-from stageguard.base.records import dataclass
 from stageguard.base.schema import read_toml
 from stageguard.formats.xml import children, local_name, text_of
 from stageguard.night.recording import Recording

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,6 @@ import numpy as np
 from stageguard.base.arrays import Labels
 from stageguard.base.errors import InputError
 from stageguard.base.files import is_synthetic
-from stageguard.base.records import dataclass
 from stageguard.base.units import scale_to
 from stageguard.datasets import Entry
 from stageguard.datasets.samples import broken, mat_row, scaled, table_columns

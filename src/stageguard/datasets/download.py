@@ -12,6 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
@@ -25,7 +26,6 @@ from stageguard.base.errors import (
     StageGuardError,
 )
 from stageguard.base.files import open_file, parse_json, read_file
-from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
 from stageguard.datasets import RemoteFile
 

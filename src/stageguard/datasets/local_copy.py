@@ -10,7 +10,7 @@ import stat
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -37,7 +37,6 @@ from stageguard.base.files import (
     read_text,
     write_text_atomic,
 )
-from stageguard.base.records import dataclass
 from stageguard.datasets import SUMS, Dataset, RemoteFile, parse_sha256sums
 from stageguard.datasets.download import Patience, check_space, difference, download, fetch_bytes, place_of
 from stageguard.datasets.samples import broken

@@ -6,7 +6,7 @@ import math
 import tomllib
 import zipfile
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,6 @@ import numpy.typing as npt
 from stageguard.base import checks, schema
 from stageguard.base.errors import FileFormatError, InputError, did_you_mean
 from stageguard.base.files import checked_file, is_synthetic, read_text
-from stageguard.base.records import dataclass
 from stageguard.base.schema import parse_toml
 from stageguard.base.units import scale_to
 from stageguard.datasets import Entry

@@ -6,7 +6,7 @@ import tempfile
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ import numpy.typing as npt
 from stageguard.base.errors import FileFormatError, StageGuardError
 from stageguard.base.extras import library
 from stageguard.base.files import checked_file, open_file, open_text
-from stageguard.base.records import dataclass
 from stageguard.formats.hdf5 import opened_hdf5
 from stageguard.formats.recordings.raw import bounds
 from stageguard.night.recording import Samples

@@ -16,13 +16,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from stageguard.base import checks
 from stageguard.base.errors import InputError, did_you_mean
-from stageguard.base.records import dataclass
 from stageguard.datasets import Entry
 from stageguard.datasets.samples import broken
 from stageguard.formats.hypnogram import HypnogramOptions

@@ -8,13 +8,13 @@ scorers, each counts in full for bouts, and by its share for everything else.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from stageguard.base.arrays import Floats, Ints, Labels, Mask
-from stageguard.base.records import dataclass
 from stageguard.guard.evidence import fragmentation_index
 from stageguard.measures.bouts import bouts_of, pair_counts
 from stageguard.night.hypnogram import UNSCORED

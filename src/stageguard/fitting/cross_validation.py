@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from stageguard.base.arrays import Floats, Labels, Mask
-from stageguard.base.records import dataclass
 from stageguard.fitting.candidates import (
     ARGMAX,
     BIASES,

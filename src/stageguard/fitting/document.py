@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from stageguard.base.records import dataclass
 from stageguard.base.schema import plain_table
 from stageguard.base.version import __version__
 from stageguard.fitting.candidates import (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
@@ -10,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base.arrays import Floats, Labels, Mask, count_true
-from stageguard.base.records import dataclass
 from stageguard.measures.statistics import LONGEST_NIGHT_HOURS, MOST_UNSCORED
 from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.quantities import ALL_BOUTS, REPORTED, REPORTED_OF_STAGE

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from stageguard.base.arrays import Floats
 from stageguard.base.errors import StageGuardWarning
-from stageguard.base.records import dataclass
 from stageguard.fitting.cross_validation import HeldOut
 from stageguard.fitting.scoring import mean_over_subjects, paired_error
 from stageguard.guard.decode import decode

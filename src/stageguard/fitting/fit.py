@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from stageguard.base import checks
 from stageguard.base.errors import InputError, StageGuardWarning
-from stageguard.base.records import dataclass
 from stageguard.fitting.calibration import HIGHEST_TEMPERATURE, LOWEST_TEMPERATURE
 from stageguard.fitting.candidates import (
     ARGMAX,

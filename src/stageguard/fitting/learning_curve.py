@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from stageguard.base.records import dataclass
 from stageguard.fitting.cross_validation import Choosing, Criterion, Folds, HeldOut, held_out
 from stageguard.fitting.material import Material
 

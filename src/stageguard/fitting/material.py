@@ -6,7 +6,7 @@ import hashlib
 import warnings
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import combinations, pairwise, product
 from typing import Any
@@ -24,7 +24,6 @@ from stageguard.base.errors import (
     both_nights,
     message_of,
 )
-from stageguard.base.records import dataclass
 from stageguard.fitting.counts import Counts, NightCounts, count_night
 from stageguard.fitting.endpoints import Endpoints, Kind
 from stageguard.guard import inputs

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from stageguard.base.lazy import load
-from stageguard.base.records import dataclass
 from stageguard.fitting.candidates import ARGMAX, Candidate
 from stageguard.fitting.cross_validation import COLUMNS, Criterion, HeldOut, Row
 from stageguard.fitting.estimates import EstimatorChoice

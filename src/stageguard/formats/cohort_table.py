@@ -7,7 +7,7 @@ of nights.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -20,7 +20,6 @@ from stageguard.base.arrays import SUM_TOLERANCE, Floats
 from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import FileFormatError, Message, StageGuardError, error_message
 from stageguard.base.files import checked_file, file_error, open_text
-from stageguard.base.records import dataclass
 from stageguard.formats.density import MOST_EPOCHS, DensityOptions, RawDensity, build_density, listed
 from stageguard.formats.sniffing import first_cells, first_lines, read_head
 from stageguard.formats.tables.delimited import (

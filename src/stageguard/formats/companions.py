@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date, datetime, time
 from pathlib import Path
 
 from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import Argument, InputError, PinError, did_you_mean, message_of
 from stageguard.base.files import file_error, read_cell
-from stageguard.base.records import dataclass
 from stageguard.formats.tables.delimited import is_number, read_delimited
 from stageguard.night.moments import Moment
 

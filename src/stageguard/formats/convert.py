@@ -10,7 +10,7 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,7 +20,6 @@ import numpy as np
 from stageguard.base import checks
 from stageguard.base.errors import Argument, FileFormatError, InputError, Message, OutputError, message_of
 from stageguard.base.files import as_path, check_places, write_together
-from stageguard.base.records import dataclass
 from stageguard.formats import registry
 from stageguard.formats.density import DensityOptions
 from stageguard.formats.file_format import FileFormat

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -23,7 +23,6 @@ from stageguard.base.errors import (
     message_of,
 )
 from stageguard.base.files import checked_file, file_error
-from stageguard.base.records import dataclass
 from stageguard.night.hypnodensity import (
     ROUNDED,
     Hypnodensity,

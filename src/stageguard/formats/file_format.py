@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from stageguard.base.records import dataclass
 from stageguard.formats.sniffing import Sniff
 
 if TYPE_CHECKING:

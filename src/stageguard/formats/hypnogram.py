@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from math import nan
 from pathlib import Path
@@ -14,7 +14,6 @@ import numpy as np
 from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import Argument, EpochNumber, InputError, Message, did_you_mean, message_of
 from stageguard.base.files import file_error, load_json
-from stageguard.base.records import dataclass
 from stageguard.formats.density import DEFAULT_EPOCH_SECONDS, MOST_EPOCHS, settle_epoch_seconds
 from stageguard.formats.tables.delimited import NAMELESS, as_number
 from stageguard.night.hypnogram import UNSCORED, Hypnogram

@@ -6,7 +6,7 @@ A new kind is one row of `OBJECTS`, the functions that read it, and one test.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ import numpy as np
 from stageguard.base.checks import type_name
 from stageguard.base.errors import Argument, InputError, Message, message_of
 from stageguard.base.files import file_error
-from stageguard.base.records import dataclass
 from stageguard.formats import stager_arrays
 from stageguard.formats.density import DensityFile, DensityOptions, RawDensity, pool, settle_epoch_seconds
 from stageguard.formats.file_format import EPOCH_LENGTH, NUMBERS_ALONE, PROBABILITIES, START

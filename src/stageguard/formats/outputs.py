@@ -8,6 +8,7 @@ import math
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,6 @@ from stageguard.base.arrays import Floats, Labels
 from stageguard.base.errors import FileFormatError, StageGuardWarning, for_people
 from stageguard.base.files import file_error, parse_json, read_file, write_cell, write_together
 from stageguard.base.json_text import json_lines
-from stageguard.base.records import dataclass
 from stageguard.formats.decoded_rows import decoded_rows, probability_texts, seconds_text
 from stageguard.formats.sniffing import header_cells
 from stageguard.formats.tables.delimited import read_delimited

@@ -7,6 +7,7 @@ import io
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,6 @@ import numpy as np
 
 from stageguard.base.arrays import Labels
 from stageguard.base.files import write_together
-from stageguard.base.records import dataclass
 from stageguard.formats.outputs import (
     COLUMNS,
     LAYOUT_VERSION,

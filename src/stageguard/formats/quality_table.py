@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from stageguard.base.arrays import Floats, Indices
 from stageguard.base.files import file_error, open_file
-from stageguard.base.records import dataclass
 from stageguard.formats.tables.delimited import NAMELESS, TextTable, as_number, is_number, read_delimited
 from stageguard.formats.tables.one_night import (
     is_night_column,

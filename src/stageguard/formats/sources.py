@@ -6,7 +6,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 from stageguard.base.arrays import DAY_SECONDS
 from stageguard.base.errors import FileFormatError, InputError, StageGuardWarning
 from stageguard.base.files import file_error
-from stageguard.base.records import dataclass
 from stageguard.formats import registry
 from stageguard.formats.density import DensityFile, DensityOptions
 from stageguard.formats.file_format import FileFormat, Kind

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ from stageguard.base.arrays import Floats, Indices
 from stageguard.base.checks import MISSING_WORDS, array_of, array_of_tensor, type_name
 from stageguard.base.errors import Argument, Message, StageGuardWarning, did_you_mean, fault_text
 from stageguard.base.files import file_error
-from stageguard.base.records import dataclass
 from stageguard.formats.density import DensityOptions, RawDensity, Where, listed
 from stageguard.formats.tables.delimited import find_rows, text_lines
 from stageguard.formats.tables.timing import RowTimes, read_timing

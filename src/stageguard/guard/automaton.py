@@ -8,13 +8,13 @@ automaton and are kept as tables for a faster kernel.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from stageguard.base.arrays import Floats, Ints32
 from stageguard.base.errors import ProfileError
-from stageguard.base.records import dataclass
 from stageguard.profile.profile import Profile
 
 MOST_STATES = 20_000

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from stageguard.base.arrays import Floats, Labels
-from stageguard.base.records import dataclass
 from stageguard.guard import kernels
 from stageguard.night.period import runs
 from stageguard.night.stages import StageScheme

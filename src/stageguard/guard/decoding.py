@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import isnan
 from typing import Any
 
@@ -16,7 +16,6 @@ from stageguard.base.arrays import Labels, Mask
 from stageguard.base.errors import Argument, Message
 from stageguard.base.files import write_text_atomic
 from stageguard.base.lazy import load
-from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
 from stageguard.guard import kernels
 from stageguard.guard.clock import ClockRules, RemovedBout

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from stageguard.base.records import dataclass
 from stageguard.guard.search import chosen_trial
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ without evidence are bridged, long ones are cut out.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import reduce
 from itertools import pairwise
 from typing import Any
@@ -18,7 +18,6 @@ import numpy.typing as npt
 from stageguard.base import checks
 from stageguard.base.arrays import CLIP, Floats, Labels, Mask
 from stageguard.base.errors import EpochNumber, InputError, Message, PinError, did_you_mean
-from stageguard.base.records import dataclass
 from stageguard.guard.clock import ClockRules, NightClock
 from stageguard.night.period import Period, runs
 from stageguard.night.stages import StageScheme

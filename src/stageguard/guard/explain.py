@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
 from typing import Literal
@@ -13,7 +13,6 @@ import numpy as np
 
 from stageguard.base.arrays import Floats, Indices, Labels, Mask
 from stageguard.base.errors import InputError
-from stageguard.base.records import dataclass
 from stageguard.guard.automaton import Durations, compile_tables, weigh
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.evidence import Night

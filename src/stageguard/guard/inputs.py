@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, field, fields, replace
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from datetime import datetime
 from functools import wraps
 from inspect import Parameter, signature
@@ -16,7 +16,6 @@ from stageguard.base import checks
 from stageguard.base.arrays import NAN, Array, Floats, Mask
 from stageguard.base.errors import Argument, InputError, Message, RowNumber, StageGuardError, message_of
 from stageguard.base.lazy import load
-from stageguard.base.records import dataclass
 from stageguard.guard import kernels as kernels_module
 from stageguard.guard.automaton import minimum_epochs
 from stageguard.guard.evidence import (

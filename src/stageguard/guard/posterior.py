@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, islice
 from typing import Any, Literal, NamedTuple, Unpack, overload
 
@@ -13,7 +14,6 @@ import numpy.typing as npt
 from stageguard.base import checks
 from stageguard.base.arrays import CLIP, Floats, Labels, Mask
 from stageguard.base.errors import InputError, StageGuardWarning
-from stageguard.base.records import dataclass
 from stageguard.guard import kernels as kernels_module
 from stageguard.guard.decode import decode_all, decode_asked, read_all
 from stageguard.guard.decoding import Decoding

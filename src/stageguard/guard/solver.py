@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -10,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base.arrays import Floats, Indices, Ints32, Labels
-from stageguard.base.records import dataclass
 from stageguard.guard import kernels as kernels_module
 from stageguard.guard.automaton import Tables, compile_automaton, compile_tables, weigh
 from stageguard.guard.clock import ClockRules, RemovedBout

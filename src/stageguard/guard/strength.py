@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from stageguard.base.errors import EpochNumber, Message
-from stageguard.base.records import dataclass
 from stageguard.guard.clock import RemovedBout
 from stageguard.night.quantities import Steering
 from stageguard.profile.profile import OFF

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from math import isnan
 from typing import Any
 
@@ -10,7 +11,6 @@ import numpy as np
 
 from stageguard.base.arrays import NAN
 from stageguard.base.errors import InputError, MissingExtraError
-from stageguard.base.records import dataclass
 from stageguard.measures.bouts import bouts_of
 from stageguard.measures.paired import Estimate, estimate, improvement_percent, paired
 from stageguard.measures.statistics import StatisticsOptions

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from stageguard.base.arrays import NAN, Floats
 from stageguard.base.errors import InputError
-from stageguard.base.records import dataclass
 from stageguard.measures.groups import t_quantile
 
 WIDTH = 1.96  # standard deviations from the bias to a limit: 95 of 100 differences where they are normal

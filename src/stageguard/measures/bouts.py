@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -13,7 +13,6 @@ import numpy as np
 from stageguard.base import checks
 from stageguard.base.arrays import Indices, Ints, Labels, Mask
 from stageguard.base.errors import InputError
-from stageguard.base.records import dataclass
 from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.stages import StageScheme, canonical_name

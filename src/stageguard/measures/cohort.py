@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Literal
 
@@ -12,7 +12,6 @@ import numpy as np
 
 from stageguard.base.arrays import NAN, Floats
 from stageguard.base.errors import InputError
-from stageguard.base.records import dataclass
 from stageguard.guard.effect import Effect
 from stageguard.measures.bouts import hypnogram_of
 from stageguard.measures.day import Stretch, lights_words

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from stageguard.base.arrays import DAY_SECONDS, NAN, Indices, Labels
-from stageguard.base.records import dataclass
 from stageguard.measures.bouts import bouts_of
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.moments import Moment, clock_seconds, lights_window, time_of_day

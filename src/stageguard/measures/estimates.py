@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,7 +17,6 @@ import numpy as np
 
 from stageguard.base.arrays import NAN, Floats, Ints, Labels, Mask
 from stageguard.base.errors import InputError
-from stageguard.base.records import dataclass
 from stageguard.guard.decoding import Decoding, under_full_clock
 from stageguard.guard.posterior import Posterior, marginals_like, sample_like
 from stageguard.guard.strength import YIELDING_WEIGHT

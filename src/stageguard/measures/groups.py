@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations
 
@@ -13,7 +13,6 @@ import numpy as np
 from stageguard.base import checks
 from stageguard.base.arrays import NAN, Floats
 from stageguard.base.errors import InputError
-from stageguard.base.records import dataclass
 from stageguard.measures.cohort import CohortTable
 from stageguard.night.quantities import quantity_of
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from stageguard.base.arrays import NAN
 from stageguard.base.extras import library
-from stageguard.base.records import dataclass
 
 STARS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -22,7 +22,6 @@ import numpy as np
 from stageguard.base import checks
 from stageguard.base.arrays import NAN
 from stageguard.base.errors import InputError
-from stageguard.base.records import dataclass
 from stageguard.measures.cohort import CohortTable
 from stageguard.measures.groups import levels_of, subject_means, subjects_of
 from stageguard.measures.powered_fit import (

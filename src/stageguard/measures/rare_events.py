@@ -6,6 +6,7 @@ Wake straight to REM and REM soon after sleep onset are what a narcolepsy clinic
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, NamedTuple
 
@@ -14,7 +15,6 @@ import numpy as np
 from stageguard.base import checks
 from stageguard.base.arrays import NAN, Floats, Indices, Labels, Mask
 from stageguard.base.errors import InputError
-from stageguard.base.records import dataclass
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.solver import run_grouped
 from stageguard.measures.bouts import TOLERANCE_EPOCHS, bouts_of, cuts_of, stacked

@@ -24,7 +24,7 @@ In a recording of 20 h or more no moment is bedtime: SOL, SE and REM latency are
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import cache
 from math import isnan
 from types import MappingProxyType
@@ -35,7 +35,6 @@ import numpy as np
 from stageguard.base import checks
 from stageguard.base.arrays import NAN, Labels
 from stageguard.base.lazy import load
-from stageguard.base.records import dataclass
 from stageguard.measures.bouts import ScoredNight, bouts_of, cycles_of, hypnogram_of, whole_epochs
 from stageguard.measures.day import Stretch, hours_of, phases_of, zeitgeber_seconds
 from stageguard.night.hypnogram import UNSCORED, Hypnogram

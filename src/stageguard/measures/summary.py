@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from math import exp, isnan
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,6 @@ import numpy as np
 
 from stageguard.base.arrays import NAN
 from stageguard.base.errors import Message
-from stageguard.base.records import dataclass
 from stageguard.measures.bouts import cuts_of, hypnogram_before
 from stageguard.measures.cohort import CohortTable, measure
 from stageguard.measures.day import lights_words

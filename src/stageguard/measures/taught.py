@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from stageguard.base.errors import StageGuardWarning
-from stageguard.base.records import dataclass
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import ScoredNight, hypnogram_before
 from stageguard.night.hypnogram import Hypnogram

@@ -15,6 +15,7 @@ definitions.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from math import isnan, sqrt
 from typing import Any, Literal
@@ -25,7 +26,6 @@ from stageguard.base import checks
 from stageguard.base.arrays import NAN, Ints, Ints32, Labels, Mask
 from stageguard.base.errors import Argument, InputError, Message
 from stageguard.base.lazy import load
-from stageguard.base.records import dataclass
 from stageguard.guard.automaton import minimum_epochs
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import (

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from stageguard.base import checks
 from stageguard.base.arrays import DAY_SECONDS
 from stageguard.base.errors import FIRST_NIGHT, Argument, InputError, Message, NightNumber
-from stageguard.base.records import dataclass
 from stageguard.night.stages import StageScheme
 from stageguard.night.timing import TIE, AnyNight, Night, elapsed, part_of, reepoch, require_night, warn_of
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 
 import numpy as np
@@ -9,7 +10,6 @@ import numpy as np
 from stageguard.base import checks
 from stageguard.base.arrays import Floats
 from stageguard.base.errors import Argument, InputError, Message
-from stageguard.base.records import dataclass
 from stageguard.night.recording import Recording, Series, Signal
 
 SLACK_SECONDS = 0.01  # a recording that ends this short of an epoch's end still holds the epoch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any
 
@@ -13,7 +13,6 @@ import numpy.typing as npt
 from stageguard.base import checks
 from stageguard.base.arrays import ROUNDING, SUM_TOLERANCE, Floats, Labels
 from stageguard.base.errors import Argument, InputError, Message, RowNumber
-from stageguard.base.records import dataclass
 from stageguard.night.hypnogram import NO_PROBABILITIES
 from stageguard.night.night import EpochTable, Exportable
 from stageguard.night.stages import StageScheme, as_scheme, canonical_name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,7 +12,6 @@ import numpy.typing as npt
 from stageguard.base import checks
 from stageguard.base.arrays import Labels
 from stageguard.base.errors import EpochNumber, InputError, Message
-from stageguard.base.records import dataclass
 from stageguard.night.night import EpochTable, ExportableStages
 from stageguard.night.stages import UNSCORED_NAME, StageScheme, as_scheme
 

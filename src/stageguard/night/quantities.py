@@ -7,14 +7,13 @@ order from here. A new statistic is a row here, and the field or property of tha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from math import asin, log, nan, sqrt
 from types import MappingProxyType
 from typing import Literal
 
 from stageguard.base.errors import InputError
-from stageguard.base.records import dataclass
 
 Shown = Literal["reported", "interval", "decode", "cohort", "night row"]
 Need = Literal["one night", "bedtime", "scored half", "unbroken sleep", "REM", "REM bout"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -14,7 +14,6 @@ import numpy.typing as npt
 from stageguard.base import checks
 from stageguard.base.arrays import Floats
 from stageguard.base.errors import InputError
-from stageguard.base.records import dataclass
 from stageguard.night.hypnogram import Hypnogram
 
 SLOWEST_HZ, FASTEST_HZ = 1e-4, 1e9  # a sample in three hours; a billion in a second

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from stageguard.base import checks
 from stageguard.base.arrays import Indices
 from stageguard.base.errors import InputError, did_you_mean
-from stageguard.base.records import dataclass
 
 MAX_STAGES = 127  # labels are int8
 UNSCORED_NAME = "?"

@@ -7,7 +7,7 @@ import json
 import os
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,6 @@ from stageguard.base import checks, schema
 from stageguard.base.errors import FileFormatError, InputError, ProfileError, did_you_mean
 from stageguard.base.extras import library
 from stageguard.base.files import parse_json, read_file, write_together
-from stageguard.base.records import dataclass
 from stageguard.base.schema import REQUIRED
 from stageguard.base.version import __version__
 from stageguard.night.hypnodensity import Hypnodensity

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ from stageguard.base.arrays import Ints
 from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import FileFormatError, InputError, StageGuardError
 from stageguard.base.files import faults_named, open_file, parse_json, read_cell
-from stageguard.base.records import dataclass
 from stageguard.datasets import Entry, entries
 from stageguard.formats.tables.delimited import read_delimited
 from stageguard.measures.experts import consensus

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from stageguard.base.arrays import CLIP, Floats, Floats32, Ints
 from stageguard.base.errors import StageGuardWarning
-from stageguard.base.records import dataclass
 from stageguard.guard.decode import decode
 from stageguard.measures.agreement import cohen_kappa
 from stageguard.nn.pytorch import Tensor, nn, torch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from math import ceil, cos, pi
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ from typing import Any
 from stageguard.base import checks, schema
 from stageguard.base.errors import FileFormatError, InputError
 from stageguard.base.files import read_text
-from stageguard.base.records import dataclass
 from stageguard.base.schema import parse_toml
 from stageguard.nn.backbones import (
     GENERIC,

@@ -6,7 +6,7 @@ import contextlib
 import json
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ from stageguard.base.errors import (
     OutputExistsError,
 )
 from stageguard.base.files import checked_file, parse_json, refuse_address, write_together
-from stageguard.base.records import dataclass
 from stageguard.nn.checkpoint import CARD, WEIGHTS, codec, first_difference, plain_tensors, safetensors
 from stageguard.nn.inference import Score
 from stageguard.nn.options import TrainingOptions

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -15,7 +16,6 @@ import numpy as np
 from stageguard.base import checks
 from stageguard.base.arrays import Floats, Ints, Mask
 from stageguard.base.errors import InputError
-from stageguard.base.records import dataclass
 from stageguard.guard import kernels
 from stageguard.guard.automaton import Automaton, compile_automaton, compile_tables, weigh
 from stageguard.guard.kernels import reference

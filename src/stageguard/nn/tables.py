@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Any
@@ -16,7 +16,6 @@ import numpy.typing as npt
 from stageguard.base import checks, schema
 from stageguard.base.arrays import Floats, Floats32, Ints, Mask
 from stageguard.base.errors import EpochNumber, InputError, Message, did_you_mean
-from stageguard.base.records import dataclass
 from stageguard.formats.tables.timing import MOST_MISSING
 from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.stages import StageScheme

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain, count, islice
 from math import isfinite
 from pathlib import Path
@@ -18,7 +18,6 @@ import numpy as np
 
 from stageguard.base.arrays import Ints
 from stageguard.base.errors import InputError
-from stageguard.base.records import dataclass
 from stageguard.nn.checkpoint import FeatureSet, ModelCard, TrainedModel, save_model
 from stageguard.nn.inference import Score, Validation
 from stageguard.nn.losses import StageGuardLoss

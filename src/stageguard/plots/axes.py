@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,6 @@ from stageguard.base import checks
 from stageguard.base.arrays import Floats, Indices, Mask
 from stageguard.base.errors import InputError
 from stageguard.base.extras import library
-from stageguard.base.records import dataclass
 from stageguard.night.colours import PAGE
 from stageguard.night.timing import Night, elapsed
 

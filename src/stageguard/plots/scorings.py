@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from stageguard.base import checks
 from stageguard.base.errors import InputError
-from stageguard.base.records import dataclass
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import ScoredNight, cuts_of, hypnogram_before, hypnogram_of
 from stageguard.night.hypnogram import Hypnogram

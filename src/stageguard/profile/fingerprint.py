@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -12,7 +12,6 @@ import numpy as np
 from stageguard.base import checks, schema
 from stageguard.base.arrays import Floats, Labels
 from stageguard.base.errors import InputError
-from stageguard.base.records import dataclass
 from stageguard.night.stages import StageScheme
 from stageguard.profile.parts import per_stage
 

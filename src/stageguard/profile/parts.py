@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import inf
 from numbers import Integral, Real
 from types import MappingProxyType
@@ -16,7 +16,6 @@ from typing import Any, Literal
 from stageguard.base import checks, schema
 from stageguard.base.arrays import DAY_SECONDS, SUM_TOLERANCE
 from stageguard.base.errors import InputError, did_you_mean
-from stageguard.base.records import dataclass
 from stageguard.night.quantities import indicators_of
 from stageguard.night.stages import SCHEMES, StageScheme, canonical_name
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -11,7 +12,6 @@ from stageguard.base import checks
 from stageguard.base.arrays import Labels
 from stageguard.base.errors import CohortError, FileFormatError, InputError, ProfileError, did_you_mean
 from stageguard.base.lazy import load
-from stageguard.base.records import dataclass
 from stageguard.base.schema import Document, read_toml
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.period import Period, period_of

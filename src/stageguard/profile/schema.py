@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from stageguard.base import checks, schema
 from stageguard.base.arrays import DAY_SECONDS
 from stageguard.base.errors import InputError, ProfileError, message_of
-from stageguard.base.records import dataclass
 from stageguard.night.stages import StageScheme
 from stageguard.profile import parts
 from stageguard.profile.estimators import read_estimators

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import numpy as np
 
-from stageguard.base.records import dataclass
 from stageguard.report.svg import GREY, INK, text_at
 
 DAY = 86400

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from stageguard.base.records import dataclass
 from stageguard.night.colours import PAGE, STAGES
 from stageguard.report.numbers import decimals_for, shown
 from stageguard.report.svg import GREY, INK, PALE, document, rect, shortened, text_at

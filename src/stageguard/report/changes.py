@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from stageguard.base.records import dataclass
 from stageguard.guard.explain import Change
 from stageguard.night.stages import StageScheme
 from stageguard.report.numbers import count, duration

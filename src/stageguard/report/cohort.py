@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import isnan
 from typing import Any
 
@@ -12,7 +12,6 @@ import numpy as np
 
 from stageguard.base import checks
 from stageguard.base.errors import InputError
-from stageguard.base.records import dataclass
 from stageguard.formats.outputs import REVIEW_SENTENCE
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.effect import Effect

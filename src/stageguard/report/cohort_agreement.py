@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from stageguard.base.arrays import Floats
-from stageguard.base.records import dataclass
 from stageguard.measures.bland_altman import BlandAltman, bland_altman
 from stageguard.measures.cohort import CohortTable
 from stageguard.measures.summary import shown_rows

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from stageguard.base.arrays import Floats
-from stageguard.base.records import dataclass
 from stageguard.measures.cohort import CohortTable
 from stageguard.measures.validity import place_in
 from stageguard.night.quantities import JOINT, Quantity, quantity_of

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import isnan
 from typing import Any
 
 from stageguard.base.arrays import Floats
-from stageguard.base.records import dataclass
 from stageguard.measures.cohort import CohortTable
 from stageguard.measures.summary import shown_rows, titled
 from stageguard.night.colours import stage_shade, top_down

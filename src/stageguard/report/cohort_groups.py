@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import isnan
 
 import numpy as np
 
-from stageguard.base.records import dataclass
 from stageguard.measures.cohort import CohortTable
 from stageguard.measures.groups import GroupDifference, group_differences
 from stageguard.measures.summary import shown_rows, titled

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from stageguard.base import checks
 from stageguard.base.errors import InputError
-from stageguard.base.records import dataclass
 from stageguard.guard.decoding import CITATION, Decoding
 from stageguard.guard.effect import Effect
 from stageguard.profile.profile import Profile

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import groupby
 from math import isnan
@@ -11,7 +11,6 @@ from math import isnan
 import numpy as np
 
 from stageguard.base.arrays import NAN, Floats
-from stageguard.base.records import dataclass
 from stageguard.measures.agreement import agreement
 from stageguard.measures.cohort import SCORINGS, CohortNight, CohortTable, MeasuredNight, count_steered
 from stageguard.measures.taught import Taught

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from stageguard.base.arrays import Floats
-from stageguard.base.records import dataclass
 from stageguard.night.colours import PAGE, STAGES
 from stageguard.report.numbers import shown
 from stageguard.report.svg import document, text_at

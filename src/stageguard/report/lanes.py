@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base.arrays import Floats, Indices, Mask
-from stageguard.base.records import dataclass
 from stageguard.night.colours import PAGE, top_down
 from stageguard.night.stages import StageScheme
 from stageguard.report.axis import DAY, Axis

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from stageguard.base.records import dataclass
+from dataclasses import dataclass
+
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.agreement import Agreement, agreement, common_scheme, merged_pairs
 from stageguard.measures.bouts import cuts_of, hypnogram_before, hypnogram_of

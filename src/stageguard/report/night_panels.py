@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from stageguard.base.arrays import Floats, Labels, Mask
-from stageguard.base.records import dataclass
 from stageguard.night.colours import PAGE, top_down
 from stageguard.night.stages import StageScheme
 from stageguard.report import lanes

@@ -11,9 +11,8 @@ from __future__ import annotations
 import hmac
 import json
 from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
 from typing import Any
-
-from stageguard.base.records import dataclass
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

@@ -16,6 +16,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from io import FileIO
@@ -25,7 +26,6 @@ from typing import Any
 from stageguard.base import checks
 from stageguard.base.errors import OutputError
 from stageguard.base.files import check_places, file_error, is_same_file, locked, parse_json, read_file
-from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
 
 LAYOUT_VERSION = 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,6 @@ from stageguard.base import checks
 from stageguard.base.arrays import Labels
 from stageguard.base.errors import InputError, StageGuardError
 from stageguard.base.files import file_error
-from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
 from stageguard.guard.explain import in_bouts
 from stageguard.night.hypnogram import UNSCORED

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from stageguard.base.arrays import Labels
 from stageguard.base.errors import InputError, PinError, StageGuardWarning
-from stageguard.base.records import dataclass
 from stageguard.guard.automaton import minimum_epochs
 from stageguard.guard.decode import decode_all, decode_held
 from stageguard.guard.decoding import Decoding

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.base.files import file_error
-from stageguard.base.records import dataclass
 from stageguard.formats.companions import parse_moment, parse_start
 from stageguard.formats.hypnogram import HypnogramOptions
 from stageguard.formats.outputs import (

@@ -9,6 +9,7 @@ nights that were scored blind. Corrected epochs alone are a biased sample of a n
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ import numpy as np
 
 from stageguard.base.errors import FileFormatError, InputError
 from stageguard.base.files import file_error, file_sha256
-from stageguard.base.records import dataclass
 from stageguard.formats.companions import parse_moment, parse_start
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import isnan
 from pathlib import Path
 from typing import Any
 
 from stageguard.base.errors import StageGuardError
 from stageguard.base.files import file_error
-from stageguard.base.records import dataclass
 from stageguard.measures.agreement import agreement
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile

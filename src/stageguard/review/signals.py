@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +22,6 @@ from stageguard.base.arrays import Floats
 from stageguard.base.errors import InputError
 from stageguard.base.extras import library
 from stageguard.base.files import file_error
-from stageguard.base.records import dataclass
 from stageguard.base.units import quantity_of
 from stageguard.formats.recordings.edf import NO_DATE
 from stageguard.formats.recordings.read import Combination, begins_after, read_recording

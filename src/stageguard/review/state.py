@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from stageguard.base import checks
 from stageguard.base.errors import InputError
-from stageguard.base.records import dataclass
 from stageguard.night.stages import StageScheme
 
 StrengthChoice = float | Literal["off"] | None  # None: as in the profile

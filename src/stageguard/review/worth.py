@@ -21,12 +21,12 @@ after sleep onset and REM latency. A statistic that appears or disappears change
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import isnan, log
 
 import numpy as np
 
 from stageguard.base.arrays import Floats, Labels, Mask
-from stageguard.base.records import dataclass
 from stageguard.guard.explain import Change, explain
 from stageguard.measures.statistics import SleepStatistics
 from stageguard.night.hypnogram import UNSCORED

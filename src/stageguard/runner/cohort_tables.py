@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import isnan
 from pathlib import Path
@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, get_type_hints
 from stageguard.base.arrays import NAN
 from stageguard.base.errors import Message, StageGuardError, error_message
 from stageguard.base.files import open_text, read_cell, read_text, write_cell, write_text_atomic
-from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
 from stageguard.formats.outputs import output_paths
 from stageguard.guard.effect import Effect

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any
 
-from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
 
 NUMBER_TOLERANCE = 1e-6  # other processors may add numbers in another order

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
@@ -15,7 +15,6 @@ from stageguard.base.arrays import NAN
 from stageguard.base.errors import OVERWRITE, FileFormatError, OutputExistsError
 from stageguard.base.files import file_error, load_json, read_file, remove_leftovers
 from stageguard.base.lazy import load
-from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
 from stageguard.formats.companions import by_the_list
 from stageguard.formats.outputs import (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 from stageguard.base.arrays import Floats
 from stageguard.base.files import file_error, refuse_special
-from stageguard.base.records import dataclass
 from stageguard.formats.companions import parse_moment
 from stageguard.formats.density import DensityOptions, existing_file
 from stageguard.formats.outputs import TSV_SUFFIX

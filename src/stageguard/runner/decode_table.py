@@ -14,6 +14,7 @@ import os
 import shutil
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,7 +45,6 @@ from stageguard.base.files import (
     write_together,
 )
 from stageguard.base.json_text import json_lines
-from stageguard.base.records import dataclass
 from stageguard.formats.cohort_output import joining, part_bytes, part_suffix
 from stageguard.formats.cohort_table import ID, TABLE_SUFFIXES, NightBlock, TableNight, read_nights
 from stageguard.formats.outputs import (

@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -24,7 +24,6 @@ from stageguard.base.errors import (
     message_of,
 )
 from stageguard.base.files import refuse_address
-from stageguard.base.records import dataclass
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from stageguard.base.files import file_sha256
-from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
 from stageguard.formats.cohort_output import column_meanings
 from stageguard.formats.cohort_table import ID

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from stageguard.base.errors import OVERWRITE, OutputExistsError
-from stageguard.base.records import dataclass
 from stageguard.fitting.tune import measure
 from stageguard.formats.density import DensityOptions
 from stageguard.formats.read import read_density_file

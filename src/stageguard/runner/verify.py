@@ -8,7 +8,7 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,6 @@ import numpy as np
 
 from stageguard.base.errors import ProfileError, StageGuardError, StageGuardWarning, record_fault
 from stageguard.base.files import file_error, file_sha256, parse_json, read_file, special
-from stageguard.base.records import dataclass
 from stageguard.formats.companions import parse_moment
 from stageguard.formats.outputs import (
     JSON_SUFFIX,

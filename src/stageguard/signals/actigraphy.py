@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
 from stageguard.base import checks, schema
 from stageguard.base.arrays import Floats, Floats32
 from stageguard.base.errors import InputError
-from stageguard.base.records import dataclass
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Recording
 from stageguard.signals.activity import METHODS, Counts, find_acceleration, find_counts, stillness

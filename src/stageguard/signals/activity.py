@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +11,6 @@ import numpy.typing as npt
 from stageguard.base.arrays import Floats, Mask
 from stageguard.base.errors import InputError
 from stageguard.base.extras import library
-from stageguard.base.records import dataclass
 from stageguard.base.units import known_unit, to_unit
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Recording, Series, Signal

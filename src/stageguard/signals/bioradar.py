@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import cast
 
 import numpy as np
@@ -10,7 +10,6 @@ import numpy as np
 from stageguard.base import schema
 from stageguard.base.arrays import Floats, Floats32, Mask
 from stageguard.base.errors import InputError
-from stageguard.base.records import dataclass
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Recording, Signal
 from stageguard.signals.features.recipe import Recipe

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from stageguard.base import schema
 from stageguard.base.arrays import Floats, Floats32, Ints, Mask
 from stageguard.base.errors import InputError
-from stageguard.base.records import dataclass
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Recording, Series
 from stageguard.signals.breathing import Belt, Breathing, breathing_channels, breathing_features, read_belt

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from typing import cast
@@ -14,7 +15,6 @@ from stageguard.base import schema
 from stageguard.base.arrays import Floats, Floats32, Ints
 from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.base.extras import library
-from stageguard.base.records import dataclass
 from stageguard.base.units import quantity_of
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Recording, Signal

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +12,6 @@ from stageguard.base import checks, schema
 from stageguard.base.arrays import Floats, Ints, Mask
 from stageguard.base.errors import InputError
 from stageguard.base.extras import library
-from stageguard.base.records import dataclass
 from stageguard.base.units import quantity_of
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Recording, Series, Signal

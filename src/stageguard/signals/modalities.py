@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from stageguard.base import checks
-from stageguard.base.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

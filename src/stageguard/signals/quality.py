@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import compress
 from typing import Literal
 
@@ -17,7 +18,6 @@ from stageguard.base import checks
 from stageguard.base.arrays import Floats, Floats32, Mask
 from stageguard.base.errors import InputError
 from stageguard.base.lazy import load
-from stageguard.base.records import dataclass
 from stageguard.night.epochs import EpochGrid, scored_epoch_seconds
 from stageguard.night.recording import Recording, Signal
 from stageguard.signals.modalities import modality_of

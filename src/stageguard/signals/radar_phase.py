@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from stageguard.base.arrays import Floats, Ints, Mask
 from stageguard.base.errors import InputError, StageGuardWarning
-from stageguard.base.records import dataclass
 from stageguard.base.units import quantity_of, to_unit
 from stageguard.night.recording import Recording, Signal
 from stageguard.signals.windows import decimate, low_pass_taps, runs, steady_signal, vertex

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from stageguard.base.arrays import Floats, Floats32
 from stageguard.base.extras import library
-from stageguard.base.records import dataclass
 from stageguard.nn.tables import FeatureTable, Normalisation, absolute_features
 
 HALF_WINDOWS = (2, 7)  # epochs on either side over which features are averaged: 2.5 and 7.5 min at 30 s

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
 from stageguard.base import checks, schema
 from stageguard.base.errors import FileFormatError, InputError, MissingFileError
-from stageguard.base.records import dataclass
 from stageguard.base.schema import read_toml
 from stageguard.measures.architecture import ARCHITECTURE
 from stageguard.night.stages import SCHEMES, StageScheme

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from stageguard.base.errors import StageGuardError, fault_text
-from stageguard.base.records import dataclass
 from stageguard.nn.tables import fingerprint
 from stageguard.study.jobs import FoldTask, Job
 from stageguard.study.judging import judge_fold

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from stageguard.base.errors import MissingFileError
-from stageguard.base.records import dataclass
 from stageguard.study.config import Loss, StudyConfig, study_of
 from stageguard.study.nights import StudyCohort, StudyNight, load_cohort
 from stageguard.study.splits import Fold, make_folds

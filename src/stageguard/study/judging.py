@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from stageguard.base import schema
 from stageguard.base.arrays import Labels
-from stageguard.base.records import dataclass
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.profile.profile import Profile
 from stageguard.study.columns import columns_as_parquet

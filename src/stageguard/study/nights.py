@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ import numpy as np
 
 from stageguard.base.arrays import Floats, Ints
 from stageguard.base.files import open_file, parse_json, write_together
-from stageguard.base.records import dataclass
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Recording
 from stageguard.night.stages import SCHEMES, StageScheme

@@ -7,14 +7,13 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from stageguard.base import schema
 from stageguard.base.arrays import Mask
-from stageguard.base.records import dataclass
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.nn.pytorch import torch
 from stageguard.nn.tables import fingerprint

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ from stageguard.base.arrays import Ints
 from stageguard.base.errors import InputError, MissingFileError
 from stageguard.base.extras import library
 from stageguard.base.files import open_file
-from stageguard.base.records import dataclass
 from stageguard.datasets.slpdb import subject_of
 from stageguard.measures.experts import consensus
 from stageguard.night.hypnogram import Hypnogram

@@ -5,10 +5,9 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from math import isnan
 
-from stageguard.base.records import dataclass
 from stageguard.measures.paired import Estimate
 
 Cell = str | float | Estimate

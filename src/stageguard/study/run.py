@@ -6,11 +6,11 @@ import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from stageguard.base.errors import OutputError, OutputExistsError
 from stageguard.base.files import locked
-from stageguard.base.records import dataclass
 from stageguard.nn.tables import fingerprint
 from stageguard.runner.run import Outcome, check_folder, run_files
 from stageguard.study import store

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from stageguard.base.errors import InputError, StageGuardError
-from stageguard.base.records import dataclass
 from stageguard.study.config import Split
 from stageguard.study.nights import StudyNight
 

@@ -20,7 +20,7 @@ import platform
 import shutil
 import subprocess
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -30,7 +30,6 @@ import numpy as np
 
 from stageguard.base.errors import OVERWRITE, Message, MissingFileError, OutputExistsError
 from stageguard.base.files import load_json, parse_json, read_file, read_text, write_together
-from stageguard.base.records import dataclass
 from stageguard.study.columns import read_columns
 from stageguard.study.names import EXPERT
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from stageguard.base.arrays import Labels
 from stageguard.base.errors import StageGuardWarning
-from stageguard.base.records import dataclass
 from stageguard.fitting.fit import fit
 from stageguard.guard.decode import decode
 from stageguard.measures.bouts import pair_counts

@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from stageguard.base.arrays import Floats, Floats32, Ints
-from stageguard.base.records import dataclass
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.synthetic.events import Event
 from stageguard.synthetic.noise import Scatter, appearances, at_times, drift, levels, moments, stream

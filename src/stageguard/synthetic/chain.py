@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
 
 from stageguard.base.arrays import Floats, Indices, Labels
-from stageguard.base.records import dataclass
 
 # A brief bout ends with this chance after each epoch. A long bout passes through two phases, so that it lasts
 # at least two epochs and its length varies less than that of a memoryless bout.

@@ -7,7 +7,7 @@ import math
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from importlib import import_module
@@ -16,7 +16,6 @@ from typing import Any
 
 from stageguard.base.errors import OVERWRITE, InputError, Message, OutputError, OutputExistsError
 from stageguard.base.files import SYNTHETIC_FILE, refuse_address
-from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
 from stageguard.measures.statistics import sleep_statistics
 from stageguard.night.quantities import REPORTED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -10,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base.files import SYNTHETIC_WORD
-from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
 from stageguard.night.recording import Recording, Series, Signal
 from stageguard.synthetic.sleepers import SCORER, Night, Sleeper

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import accumulate
 from zlib import crc32
 
 import numpy as np
 
 from stageguard.base.arrays import Floats, Floats32
-from stageguard.base.records import dataclass
 from stageguard.night.hypnogram import Hypnogram
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -13,7 +13,6 @@ import numpy as np
 
 from stageguard.base.arrays import Floats
 from stageguard.base.files import read_text
-from stageguard.base.records import dataclass
 from stageguard.base.schema import parse_toml
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import AASM5, WNR3, StageScheme

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from math import isnan
 from typing import Annotated, Any
 
 from stageguard.base.errors import InputError
-from stageguard.base.records import dataclass
 from stageguard.cli.console import Console, Table
 from stageguard.cli.inputs import Input, find_inputs, lights_of
 from stageguard.cli.options import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import isnan
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -13,7 +13,6 @@ import numpy as np
 
 from stageguard.base.arrays import NAN
 from stageguard.base.errors import InputError, StageGuardWarning
-from stageguard.base.records import dataclass
 from stageguard.cli.console import Console
 from stageguard.cli.inputs import Input, find_inputs, is_sample_list, scoring_of
 from stageguard.cli.options import (

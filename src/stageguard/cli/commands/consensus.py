@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,7 +12,6 @@ import numpy as np
 from stageguard.base.arrays import NAN, Floats
 from stageguard.base.errors import InputError, StageGuardError
 from stageguard.base.files import real_path, write_text_atomic
-from stageguard.base.records import dataclass
 from stageguard.cli.cohort_nights import listed_nights
 from stageguard.cli.console import Console
 from stageguard.cli.inputs import Input, find_inputs

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from stageguard.base.records import dataclass
 from stageguard.cli.inputs import Input, Inputs, find_inputs
 from stageguard.cli.night_files import Wanted
 from stageguard.cli.options import (

@@ -6,14 +6,13 @@ import platform
 import re
 import warnings
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from timeit import repeat
 
 from stageguard.base.errors import ProfileError, StageGuardError
 from stageguard.base.extras import to_install
-from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
 from stageguard.cli.options import AsJson
 from stageguard.cli.parser import Exit

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from stageguard.base.errors import InputError, did_you_mean
-from stageguard.base.records import dataclass
 from stageguard.cli.options import AsJson, Overwrite, Scheduler, output_option, seconds_option, text_option
 from stageguard.cli.parser import Option, UsageError
 from stageguard.cli.present import run_and_show

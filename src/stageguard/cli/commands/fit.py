@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from stageguard.base.errors import InputError, Message, OutputExistsError
 from stageguard.base.files import check_apart
 from stageguard.base.lazy import load
-from stageguard.base.records import dataclass
 from stageguard.cli.console import Console
 from stageguard.cli.inputs import Input, Inputs, find_inputs, scoring_of
 from stageguard.cli.options import (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, astuple, fields, replace
+from dataclasses import asdict, astuple, dataclass, fields, replace
 from datetime import datetime
 from math import isnan
 from pathlib import Path
@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 
 from stageguard.base.errors import InputError
 from stageguard.base.files import CELL_WORDS, write_together
-from stageguard.base.records import dataclass
 from stageguard.cli.console import Console
 from stageguard.cli.inputs import Input, decode_options, find_densities, find_inputs, lights_of, options_of
 from stageguard.cli.night_files import Wanted

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 
-from stageguard.base.records import dataclass
 from stageguard.cli.inputs import Input, decode_options, find_densities, options_of
 from stageguard.cli.options import (
     AsJson,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache, partial
 from operator import attrgetter
 from pathlib import Path
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from stageguard.base.errors import InputError, OutputExistsError
 from stageguard.base.files import file_sha256
-from stageguard.base.records import dataclass
 from stageguard.cli.options import (
     AsJson,
     Cohort,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import pairwise
@@ -13,7 +14,6 @@ from typing import Annotated, Any, Literal
 
 from stageguard.base.errors import InputError
 from stageguard.base.files import write_together
-from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
 from stageguard.cli.console import Text
 from stageguard.cli.options import AsJson, Overwrite, output_option, seconds_option

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import isnan
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +11,6 @@ from typing import Annotated, Any
 from stageguard.base.arrays import NAN
 from stageguard.base.errors import InputError, Message, message_of
 from stageguard.base.files import check_places, real_path, write_text_atomic
-from stageguard.base.records import dataclass
 from stageguard.cli.cohort_nights import Groups, NightOfCohort, NightReader, grouping, listed_nights
 from stageguard.cli.cohort_tables import print_errors, print_means, print_nights, print_one
 from stageguard.cli.group_tables import print_estimates, print_groups

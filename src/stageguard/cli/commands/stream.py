@@ -9,7 +9,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, BinaryIO
@@ -20,7 +20,6 @@ from stageguard.base.arrays import Floats
 from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import InputError, OutputError, StageGuardError, StageGuardWarning, message_of
 from stageguard.base.files import checked_file, read_file, write_together
-from stageguard.base.records import dataclass
 from stageguard.cli.options import (
     Cohort,
     ProfileName,

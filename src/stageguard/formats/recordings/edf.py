@@ -15,7 +15,7 @@ import math
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import BinaryIO
@@ -25,7 +25,6 @@ import numpy.typing as npt
 
 from stageguard.base.arrays import Floats
 from stageguard.base.files import SYNTHETIC_WORD, file_error, open_file
-from stageguard.base.records import dataclass
 from stageguard.base.units import scale_to, standard_unit
 from stageguard.formats.recordings.raw import RawRecording, bounds
 from stageguard.night.recording import Series, Signal

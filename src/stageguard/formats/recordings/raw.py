@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 
 import numpy as np
 import numpy.typing as npt
 
 from stageguard.base.errors import InputError
-from stageguard.base.records import dataclass
 from stageguard.night.recording import Samples, Series, Signal
 
 

@@ -9,7 +9,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -19,7 +19,6 @@ from stageguard.base.arrays import DAY_SECONDS, Floats
 from stageguard.base.errors import FileFormatError, InputError, MissingFileError, StageGuardWarning
 from stageguard.base.files import as_path, faults_named, file_error, is_synthetic, open_file
 from stageguard.base.lazy import load
-from stageguard.base.records import dataclass
 from stageguard.base.units import known_unit, scale_to, standard_unit
 from stageguard.formats.hypnogram import HypnogramOptions
 from stageguard.formats.read import read_hypnogram_file

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from stageguard.base.errors import InputError, did_you_mean
-from stageguard.base.records import dataclass
 from stageguard.base.units import quantity_of
 
 # Standard places of electrodes (10-20 and its older names), and their references.

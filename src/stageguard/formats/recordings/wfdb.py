@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -17,7 +17,6 @@ import numpy as np
 
 from stageguard.base.arrays import Floats, Ints32
 from stageguard.base.files import SYNTHETIC_WORD, file_error, open_file, read_file, read_text
-from stageguard.base.records import dataclass
 from stageguard.base.units import scale_to, standard_unit
 from stageguard.formats.recordings.edf import NO_DATE
 from stageguard.formats.recordings.raw import RawRecording, bounds

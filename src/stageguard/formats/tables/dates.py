@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import numpy as np
 
 from stageguard.base.arrays import Floats
-from stageguard.base.records import dataclass
 
 _DATED = re.compile(
     r"(\d{1,4})([/.\-])(\d{1,2})\2(\d{4}|\d{1,2})[ T]+"

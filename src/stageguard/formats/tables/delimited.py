@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from math import isfinite
@@ -22,7 +22,6 @@ import numpy as np
 from stageguard.base.arrays import Floats
 from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.files import file_error, read_file
-from stageguard.base.records import dataclass
 from stageguard.formats.density import Where
 from stageguard.formats.sniffing import UTF16_MARKS
 from stageguard.guard import kernels

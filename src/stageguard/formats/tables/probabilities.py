@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -13,7 +14,6 @@ from stageguard.base.arrays import Floats
 from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import did_you_mean
 from stageguard.base.files import file_error
-from stageguard.base.records import dataclass
 from stageguard.formats.density import DensityOptions, RawDensity, Where, listed
 from stageguard.formats.file_format import START, FileFormat
 from stageguard.formats.sniffing import is_text

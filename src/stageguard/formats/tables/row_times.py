@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, tzinfo
 from functools import lru_cache
 from itertools import takewhile
@@ -16,7 +16,6 @@ from stageguard.base.arrays import DAY_SECONDS, Floats
 from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import FileFormatError
 from stageguard.base.files import file_error
-from stageguard.base.records import dataclass
 from stageguard.base.units import seconds_per
 from stageguard.formats.density import Where
 from stageguard.formats.tables.timing import RowTimes, durations_by_onsets

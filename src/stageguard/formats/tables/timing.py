@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import numpy as np
 
 from stageguard.base.arrays import Floats, Indices
 from stageguard.base.files import file_error
-from stageguard.base.records import dataclass
 from stageguard.formats.density import Where
 
 TIMING_COLUMNS = ("onset", "duration", "epoch")

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from stageguard.base.arrays import Floats, Ints, Ints32, Mask
-from stageguard.base.records import dataclass
 
 BAD_ROW, NO_PATH = 1, 2  # why a row was refused; the stream is unchanged then
 _FAR_BELOW = -1048576.0  # below this, where doubles lose digits, scores are shifted back to 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -16,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from stageguard.base import checks
 from stageguard.base.errors import InputError, did_you_mean
-from stageguard.base.records import dataclass
 from stageguard.night.stages import MAX_STAGES
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,6 @@ from stageguard.base import checks
 from stageguard.base.arrays import Floats, Floats32, Ints, Mask
 from stageguard.base.errors import Argument, InputError, Message
 from stageguard.base.files import write_cell, write_together
-from stageguard.base.records import dataclass
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Recording

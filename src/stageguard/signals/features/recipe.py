@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -13,7 +13,6 @@ from typing import Any
 from stageguard.base import checks, schema
 from stageguard.base.errors import FileFormatError, InputError, did_you_mean
 from stageguard.base.files import read_text
-from stageguard.base.records import dataclass
 from stageguard.base.schema import parse_toml, plain_table, read_table
 from stageguard.signals.modalities import modality_of
 
