@@ -37,8 +37,7 @@ CALLS = {
 UNSAFE_METHODS = {"extractall", "read_pickle", "to_pickle", "load_module"}
 
 # Where one of them stands, and why it may.
-ALLOWED = {
-}
+ALLOWED = {}
 
 
 def complaints(tree: ast.AST) -> Iterator[str]:

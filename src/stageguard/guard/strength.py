@@ -1,16 +1,15 @@
-"""`Strength`: how strongly a recording was constrained, and the reason in words."""
+"""`Strength`: how strongly a recording was constrained, and why, as facts."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from stageguard.base.errors import EpochNumber, Message
+from stageguard.base.lazy import load
 from stageguard.guard.clock import RemovedBout
 from stageguard.night.quantities import Steering
-from stageguard.profile.profile import OFF
 
 YIELDING_WEIGHT = 0.3  # the transition weight at which soft evidence gives way
 
@@ -102,130 +101,14 @@ class Strength:
 
     def __str__(self) -> str:
         """Return the reason in one sentence, and where the clock begins in another."""
-        return self._reason() + self._clock_sentence()
+        return strength_words("reason")(self)
 
     def in_short(self) -> str:
         """Return what was done in one sentence, and what is unusual about the clock."""
-        return self._deed() + self._clock_remarks()
-
-    def _deed(self) -> str:
-        if self.asked == OFF:
-            return "The guard is off, as asked: the stager's own choice."
-        if self.rule == "fixed":
-            return self._reason()
-        tau = f"transition weight {self.transition_weight:g}"
-        change = f"fragmentation from {self.fi_before:.3f} to {self.fi_after:.3f}"
-        if self.step == "nearest":
-            return f"{tau.capitalize()} brings {change}, nearest to the experts' {self.fi_low:.3f}."
-        if self.step == "hard":
-            return (
-                f"Not smoothed: fragmented ({self.fi_before:.3f}), but smoothing barely lowers it, as in a "
-                "fragmented sleeper."
-            )
-        if self.step == "untouched":
-            return self._untouched_in_short()
-        reached = (
-            "as experts score" if self.fi_low <= self.fi_after <= self.fi_high else "not as experts score"
-        )
-        lifts = f"prior exponent {self.prior_exponent:g}"
-        how = {"lowered": f"Smoothed: {tau}", "raised": f"Minority stages lifted: {lifts}"}
-        by = how.get(self.step, f"Minority stages lifted, then smoothed: {lifts} and {tau}")
-        return f"{by} brought {change}, {reached}."
-
-    def _untouched_in_short(self) -> str:
-        if math.isnan(self.fi_before):
-            return "Not smoothed: too few epochs to measure fragmentation."
-        if self.fi_before < self.fi_low:
-            tried = ", and lifting minority stages does not help" * (self.lifting == "tried")
-            return f"Not smoothed: less fragmented ({self.fi_before:.3f}) than experts score{tried}."
-        if not math.isnan(self.stager_fi):
-            return self._untouched("")
-        return f"Not smoothed: as fragmented ({self.fi_before:.3f}) as experts score."
-
-    def _clock_remarks(self) -> Message:
-        if self.clock_passes and not self.clock_onsets:
-            return Message(" The clock found no sleep to count from.")
-        moved = f" Sleep onset, which the clock counts from, still moved after {self.clock_passes} passes."
-        pinned = (" Pins overrule the clock at ", *_epochs(self.clock_overruled), ".")
-        return Message("" if self.clock_settled else moved, *(pinned if self.clock_overruled else ()))
-
-    def _clock_sentence(self) -> Message:
-        if not self.clock_passes:
-            return Message("")
-        if not self.clock_onsets:
-            return Message(" The clock found no sleep to count from.")
-        still = "" if self.clock_settled else f", which still moved after {self.clock_passes} passes"
-        pinned = (" Pins overrule it at ", *_epochs(self.clock_overruled), ".")
-        is_alone = self.step in ("untouched", "hard")
-        who = " Only the clock may change stages; it" if is_alone else " The clock"
-        onset = (" counts from sleep onset at ", *_epochs(self.clock_onsets), f"{still}.")
-        return Message(who, *onset, *(pinned if self.clock_overruled else ()))
-
-    def _reason(self) -> str:
-        tau = f"transition weight {self.transition_weight:g}"
-        change = f"fragmentation index {self.fi_before:.3f} -> {self.fi_after:.3f}"
-        if self.asked == OFF:
-            return f"The guard is off, as asked: the stager's own choice; {change}."
-        if self.asked is not None:
-            return f"{tau.capitalize()} was given, in place of the profile's own; {change}."
-        if self.rule == "fixed":
-            return f"The profile fixes {tau}; {change}."
-        if self.step == "nearest":
-            target = f"the experts' fragmentation index {self.fi_low:.3f}"
-            if not math.isnan(self.stager_fi):
-                target += f" for a night of this index (median of the stager's {self.stager_fi:.3f})"
-            return f"{tau.capitalize()} comes nearest to {target}; {change}."
-        band = f"the rule allows ({self.fi_low:.3f} to {self.fi_high:.3f})"
-        if self.step == "untouched":
-            return self._untouched(band)
-        if self.step == "hard":
-            return (
-                f"More fragmented ({self.fi_before:.3f}) than {band}, but smoothing barely lowers it "
-                f"({self.fi_yielded:.3f} at transition weight {YIELDING_WEIGHT:g}): a fragmented sleeper, "
-                "not a flickering stager; no rule of the profile acts."
-            )
-        if self.rule == "target" and self.step == "lowered":
-            why = f"More fragmented than {band}"
-            if not math.isnan(self.stager_fi):
-                why = f"The stager flickers (median over its nights {self.stager_fi:.3f})"
-            nats = sum(self.balance_nats)  # REM's alone
-            moved = "raised" if nats > 0 else "lowered"
-            gave = f", REM {moved} by {abs(nats):.2f} nats to what the probabilities expect" if nats else ""
-            return f"{why}: {tau} brings it nearest to the aim, {self.fi_aim:.3f}{gave}; {change}."
-        reached = "" if self.fi_low <= self.fi_after <= self.fi_high else ", still outside"
-        if self.step == "lowered":
-            return f"More fragmented than {band}: {tau} is the least that helps; {change}{reached}."
-        why = f"Less fragmented than {band}"
-        if self.fi_before >= self.fi_low:
-            why = "Less fragmented than experts score, and short of stages that the probabilities expect"
-        raised = f"{why}: prior exponent {self.prior_exponent:g} lifts minority stages"
-        if self.step == "raised":
-            return f"{raised}; {change}{reached}."
-        return f"{raised}, then {tau} smooths it; {change}{reached}."
-
-    def _untouched(self, band: str) -> str:
-        if math.isnan(self.fi_before):
-            return "Too few epochs to measure fragmentation: no rule of the profile acts."
-        if self.fi_before < self.fi_low:
-            reason = {
-                "off": "the profile lifts no minority stages",
-                "unasked": "minority stages are lifted only for a stager known to be trained on natural "
-                "class frequencies",
-                "tried": "lifting minority stages was tried, and none of it helps",
-            }[self.lifting]
-            return (
-                f"Less fragmented ({self.fi_before:.3f}) than {band}; {reason}: no rule of the profile acts."
-            )
-        if not math.isnan(self.stager_fi):
-            flickers = self.stager_fi > self.fi_high
-            who = "This night needs" if flickers else "The stager does not flicker: it needs"
-            return (
-                f"{who} no rule (median over its nights {self.stager_fi:.3f}, this one {self.fi_before:.3f})."
-            )
-        return f"As fragmented ({self.fi_before:.3f}) as {band}: no rule of the profile acts."
+        return strength_words("in_short")(self)
 
 
-def _epochs(epochs: Sequence[int]) -> list[object]:
-    """Return the parts of a message that name some epochs."""
-    listed = [part for epoch in epochs for part in (", ", EpochNumber(epoch))][1:]
-    return ["epoch " if len(epochs) == 1 else "epochs ", *listed]
+def strength_words(name: Literal["reason", "in_short"]) -> Callable[[Strength], str]:
+    """Return a function of `report.strength_words`, which writes the sentences; loaded when one is needed."""
+    words: Callable[[Strength], str] = load(f"report.strength_words:{name}")
+    return words

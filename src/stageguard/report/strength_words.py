@@ -1,0 +1,153 @@
+"""What a strength rule did to one night, as sentences: at full length with the reason, or in short."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from stageguard.base.errors import EpochNumber, Message
+from stageguard.guard.strength import YIELDING_WEIGHT, Strength
+from stageguard.profile.profile import OFF
+
+
+def reason(strength: Strength) -> str:
+    """Return why the night was decoded as it was, and where the clock begins."""
+    return _strength_sentence(strength) + _clock_sentence(strength)
+
+
+def in_short(strength: Strength) -> str:
+    """Return what was done to the night, and what is unusual about the clock."""
+    return _step_sentence(strength) + _clock_remarks(strength)
+
+
+def _step_sentence(strength: Strength) -> str:
+    if strength.asked == OFF:
+        return "The guard is off, as asked: the stager's own choice."
+    if strength.rule == "fixed":
+        return _strength_sentence(strength)
+    tau = f"transition weight {strength.transition_weight:g}"
+    change = f"fragmentation from {strength.fi_before:.3f} to {strength.fi_after:.3f}"
+    if strength.step == "nearest":
+        return f"{tau.capitalize()} brings {change}, nearest to the experts' {strength.fi_low:.3f}."
+    if strength.step == "hard":
+        return (
+            f"Not smoothed: fragmented ({strength.fi_before:.3f}), but smoothing barely lowers it, as in a "
+            "fragmented sleeper."
+        )
+    if strength.step == "untouched":
+        return _untouched_in_short(strength)
+    reached = (
+        "as experts score"
+        if strength.fi_low <= strength.fi_after <= strength.fi_high
+        else "not as experts score"
+    )
+    lifts = f"prior exponent {strength.prior_exponent:g}"
+    how = {"lowered": f"Smoothed: {tau}", "raised": f"Minority stages lifted: {lifts}"}
+    by = how.get(strength.step, f"Minority stages lifted, then smoothed: {lifts} and {tau}")
+    return f"{by} brought {change}, {reached}."
+
+
+def _untouched_in_short(strength: Strength) -> str:
+    if math.isnan(strength.fi_before):
+        return "Not smoothed: too few epochs to measure fragmentation."
+    if strength.fi_before < strength.fi_low:
+        tried = ", and lifting minority stages does not help" * (strength.lifting == "tried")
+        return f"Not smoothed: less fragmented ({strength.fi_before:.3f}) than experts score{tried}."
+    if not math.isnan(strength.stager_fi):
+        return _untouched(strength, "")
+    return f"Not smoothed: as fragmented ({strength.fi_before:.3f}) as experts score."
+
+
+def _clock_remarks(strength: Strength) -> Message:
+    if strength.clock_passes and not strength.clock_onsets:
+        return Message(" The clock found no sleep to count from.")
+    moved = f" Sleep onset, which the clock counts from, still moved after {strength.clock_passes} passes."
+    pinned = (" Pins overrule the clock at ", *_epochs(strength.clock_overruled), ".")
+    return Message("" if strength.clock_settled else moved, *(pinned if strength.clock_overruled else ()))
+
+
+def _clock_sentence(strength: Strength) -> Message:
+    if not strength.clock_passes:
+        return Message("")
+    if not strength.clock_onsets:
+        return Message(" The clock found no sleep to count from.")
+    still = "" if strength.clock_settled else f", which still moved after {strength.clock_passes} passes"
+    pinned = (" Pins overrule it at ", *_epochs(strength.clock_overruled), ".")
+    is_alone = strength.step in ("untouched", "hard")
+    who = " Only the clock may change stages; it" if is_alone else " The clock"
+    onset = (" counts from sleep onset at ", *_epochs(strength.clock_onsets), f"{still}.")
+    return Message(who, *onset, *(pinned if strength.clock_overruled else ()))
+
+
+def _strength_sentence(strength: Strength) -> str:
+    tau = f"transition weight {strength.transition_weight:g}"
+    change = f"fragmentation index {strength.fi_before:.3f} -> {strength.fi_after:.3f}"
+    if strength.asked == OFF:
+        return f"The guard is off, as asked: the stager's own choice; {change}."
+    if strength.asked is not None:
+        return f"{tau.capitalize()} was given, in place of the profile's own; {change}."
+    if strength.rule == "fixed":
+        return f"The profile fixes {tau}; {change}."
+    if strength.step == "nearest":
+        target = f"the experts' fragmentation index {strength.fi_low:.3f}"
+        if not math.isnan(strength.stager_fi):
+            target += f" for a night of this index (median of the stager's {strength.stager_fi:.3f})"
+        return f"{tau.capitalize()} comes nearest to {target}; {change}."
+    band = f"the rule allows ({strength.fi_low:.3f} to {strength.fi_high:.3f})"
+    if strength.step == "untouched":
+        return _untouched(strength, band)
+    if strength.step == "hard":
+        return (
+            f"More fragmented ({strength.fi_before:.3f}) than {band}, but smoothing barely lowers it "
+            f"({strength.fi_yielded:.3f} at transition weight {YIELDING_WEIGHT:g}): a fragmented sleeper, "
+            "not a flickering stager; no rule of the profile acts."
+        )
+    if strength.rule == "target" and strength.step == "lowered":
+        why = f"More fragmented than {band}"
+        if not math.isnan(strength.stager_fi):
+            why = f"The stager flickers (median over its nights {strength.stager_fi:.3f})"
+        nats = sum(strength.balance_nats)  # REM's alone
+        moved = "raised" if nats > 0 else "lowered"
+        gave = f", REM {moved} by {abs(nats):.2f} nats to what the probabilities expect" if nats else ""
+        return f"{why}: {tau} brings it nearest to the aim, {strength.fi_aim:.3f}{gave}; {change}."
+    reached = "" if strength.fi_low <= strength.fi_after <= strength.fi_high else ", still outside"
+    if strength.step == "lowered":
+        return f"More fragmented than {band}: {tau} is the least that helps; {change}{reached}."
+    why = f"Less fragmented than {band}"
+    if strength.fi_before >= strength.fi_low:
+        why = "Less fragmented than experts score, and short of stages that the probabilities expect"
+    raised = f"{why}: prior exponent {strength.prior_exponent:g} lifts minority stages"
+    if strength.step == "raised":
+        return f"{raised}; {change}{reached}."
+    return f"{raised}, then {tau} smooths it; {change}{reached}."
+
+
+def _untouched(strength: Strength, band: str) -> str:
+    if math.isnan(strength.fi_before):
+        return "Too few epochs to measure fragmentation: no rule of the profile acts."
+    if strength.fi_before < strength.fi_low:
+        reason = {
+            "off": "the profile lifts no minority stages",
+            "unasked": "minority stages are lifted only for a stager known to be trained on natural "
+            "class frequencies",
+            "tried": "lifting minority stages was tried and does not help",
+        }[strength.lifting]
+        return (
+            f"Less fragmented ({strength.fi_before:.3f}) than {band}; {reason}: no rule of the profile acts."
+        )
+    if not math.isnan(strength.stager_fi):
+        flickers = strength.stager_fi > strength.fi_high
+        why = (
+            "This night needs no smoothing"
+            if flickers
+            else "The stager does not flicker: its nights need no smoothing"
+        )
+        medians = f"median over its nights {strength.stager_fi:.3f}, this one {strength.fi_before:.3f}"
+        return f"{why} ({medians})."
+    return f"As fragmented ({strength.fi_before:.3f}) as {band}: no rule of the profile acts."
+
+
+def _epochs(epochs: Sequence[int]) -> list[object]:
+    """Return the parts of a message that name some epochs."""
+    listed = [part for epoch in epochs for part in (", ", EpochNumber(epoch))][1:]
+    return ["epoch " if len(epochs) == 1 else "epochs ", *listed]
