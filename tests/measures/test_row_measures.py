@@ -16,7 +16,7 @@ from stageguard.measures.estimates import estimates_of, estimates_of_all
 from stageguard.measures.joint_scores import joint_of_all, joint_scores_of_all
 from stageguard.measures.period import period_for
 from stageguard.measures.rare_events import early_rem_removed, early_rem_removed_of_all
-from stageguard.measures.statistics import StatisticsOptions, rem_latencies
+from stageguard.measures.statistics import StatisticsOptions
 from stageguard.measures.summary import joint_scores, summary_of
 from stageguard.measures.validity import joint_of
 from stageguard.synthetic.night import simulate_night
@@ -66,20 +66,6 @@ def test_rows_say_what_summaries_do(has_gap):
 
 
 stretches = st.lists(st.tuples(st.integers(-1, 4), st.integers(1, 60)), min_size=1, max_size=25)
-
-
-@pytest.mark.parametrize("convention", ["aasm", "yasa", "luna"])
-@settings(max_examples=60, deadline=None)
-@given(stretches, st.sampled_from([("aasm5", 4), ("ws2", 1)]), st.sampled_from([30.0, 60.0, 90.0]))
-def test_rem_latencies_are_those_of_the_statistics(convention, runs, scheme, seconds):
-    labels = np.repeat([stage for stage, _ in runs], [n for _, n in runs]).astype(np.int8)
-    night = sg.Hypnogram(np.minimum(labels, scheme[1]), scheme[0], seconds)
-    options = StatisticsOptions(convention, min_first_rem_seconds=300.0)
-    whole = options.measure(night)
-    expected = whole.rem_latency_minutes, whole.rem_latency_bout_minutes
-    assert rem_latencies(night, options) == pytest.approx(expected, rel=0, abs=0, nan_ok=True)
-    other = night.with_rows(np.zeros_like(night.labels))
-    assert rem_latencies(other, options, night.labels) == pytest.approx(expected, rel=0, abs=0, nan_ok=True)
 
 
 @settings(max_examples=30, deadline=None)

@@ -1,12 +1,10 @@
-"""Bouts, adjacent pairs and NREM-REM cycles of labels, and the scored nights that measures take."""
+"""Bouts and adjacent pairs of labels, and the scored nights that measures take."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 
 import numpy as np
 
@@ -15,7 +13,6 @@ from stageguard.base.arrays import Indices, Ints, Labels, Mask
 from stageguard.base.errors import InputError
 from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
-from stageguard.night.stages import StageScheme, canonical_name
 
 ScoredNight = Decoding | Hypnogram
 TOLERANCE_EPOCHS = 2  # how far off a recovered rare pair may lie
@@ -47,6 +44,13 @@ def bouts_of(labels: Labels) -> Bouts:
     np.add(changes, 1, out=edges[1:-1])
     starts = edges[:-1]
     return Bouts(starts, labels[starts], edges[1:] - starts)
+
+
+def runs_of(mask: Mask) -> Indices:
+    """Return the first epoch and the end of every run of true epochs, (n_runs, 2)."""
+    padded = np.zeros(len(mask) + 2, dtype=bool)  # a run at either end begins and ends as well
+    padded[1:-1] = mask
+    return np.flatnonzero(padded[1:] != padded[:-1]).reshape(-1, 2)
 
 
 def stacked(nights: Iterable[Labels]) -> tuple[Labels, Indices]:
@@ -116,58 +120,3 @@ def cuts_of(night: ScoredNight) -> Sequence[int]:
     if not isinstance(night, Decoding):
         return ()
     return night.night.segments
-
-
-REM_INTERRUPTION_SECONDS = 15 * 60.0
-DIVIDING_WAKE_SECONDS = 15 * 60.0
-SHORTEST_REM_PERIOD_SECONDS = 5 * 60.0
-SHORTEST_NREM_SECONDS = 15 * 60.0
-
-_LIGHT = b"W1?"
-
-
-def cycles_of(epochs: bytes, scheme: StageScheme, epoch_seconds: float) -> list[tuple[int, int]]:
-    """Return the first epoch of each cycle's NREM, and the end of the REM, or of the sleep, that closes it.
-
-    `epochs` are label bytes, 255 where unscored; the scheme must have wake and REM.
-    """
-    text = epochs.translate(_letters(scheme))
-    shortest_rem = whole_epochs(SHORTEST_REM_PERIOD_SECONDS, epoch_seconds)
-    shortest_nrem = whole_epochs(SHORTEST_NREM_SECONDS, epoch_seconds)
-    cycles: list[tuple[int, int]] = []
-    begin = 0
-    for divider in _dividers(epoch_seconds).finditer(text):
-        if cycles and divider[0][:1] == b"R" and len(divider[0]) < shortest_rem:
-            continue
-        asleep = text[begin : divider.start()].lstrip(_LIGHT)
-        if _n_nrem(asleep) >= shortest_nrem:
-            ends = divider.end() if divider[0][:1] == b"R" else divider.start()
-            cycles.append((divider.start() - len(asleep), ends))
-        begin = divider.end()
-    asleep = text[begin:].lstrip(_LIGHT)
-    if _n_nrem(asleep) >= shortest_nrem:
-        cycles.append((len(text) - len(asleep), begin + len(text[begin:].rstrip(_LIGHT))))
-    return cycles
-
-
-def _n_nrem(asleep: bytes) -> int:
-    """Return the number of NREM epochs."""
-    return asleep.count(b"N") + asleep.count(b"1")
-
-
-@cache
-def _dividers(epoch_seconds: float) -> re.Pattern[bytes]:
-    longest_gap = max(0, whole_epochs(REM_INTERRUPTION_SECONDS, epoch_seconds) - 1)
-    light = whole_epochs(DIVIDING_WAKE_SECONDS, epoch_seconds)
-    return re.compile(rb"R(?:[^R]{0,%d}R)*|[W1?]{%d,}" % (longest_gap, light))
-
-
-@cache
-def _letters(scheme: StageScheme) -> bytes:
-    """Return the table that turns label bytes into W, 1 (N1), N, R and ?."""
-    table = bytearray(b"?" * 256)
-    for label, name in enumerate(scheme.names):
-        table[label] = ord("1" if canonical_name(name) == "N1" else "N")
-        if name in (scheme.wake, scheme.rem):
-            table[label] = ord("W" if name == scheme.wake else "R")
-    return bytes(table)

@@ -14,7 +14,7 @@ from stageguard.base.arrays import NAN, Floats
 from stageguard.base.errors import InputError
 from stageguard.guard.effect import Effect
 from stageguard.measures.bouts import hypnogram_of
-from stageguard.measures.day import Stretch, lights_words
+from stageguard.measures.day import DayPart, lights_words
 from stageguard.measures.estimates import Estimates
 from stageguard.measures.period import period_for
 from stageguard.measures.statistics import StatisticsOptions
@@ -41,7 +41,7 @@ class Measures:
     values: Mapping[str, float]
     reasons: Mapping[str, str]
     assumed: tuple[str, ...] = ()
-    hours: tuple[Stretch, ...] = ()
+    hours: tuple[DayPart, ...] = ()
     lights: str = ""  # where lights cut the night, in words
 
 

@@ -18,7 +18,7 @@ LIGHT_PHASE_SECONDS = 43200.0  # 12 h of light and 12 h of darkness
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Stretch:
+class DayPart:
     """An hour or a phase of a recording.
 
     Attributes
@@ -69,48 +69,46 @@ def zeitgeber_seconds(hypnogram: Hypnogram, lights_on_phase: str, first: int) ->
 
 
 def phases_of(
-    epochs: bytes, scheme: StageScheme, epoch_seconds: float, zeitgeber: float | None
-) -> Mapping[str, Stretch]:
+    labels: Labels, scheme: StageScheme, epoch_seconds: float, zeitgeber: float | None
+) -> Mapping[str, DayPart]:
     """Return stage times in the light and in the dark, all days together; empty without a light cycle."""
     if zeitgeber is None:
         return {}
-    labels = np.frombuffer(epochs, dtype=np.int8)
     elapsed = np.arange(len(labels)) * epoch_seconds + zeitgeber
     in_dark = (elapsed % DAY_SECONDS >= LIGHT_PHASE_SECONDS).astype(np.intp)
-    both = _stretches(labels, scheme, epoch_seconds, in_dark, ["light", "dark"])
-    return {stretch.name: stretch for stretch in both}
+    both = _parts(labels, scheme, epoch_seconds, in_dark, ["light", "dark"])
+    return {part.name: part for part in both}
 
 
 def hours_of(
-    epochs: bytes, scheme: StageScheme, epoch_seconds: float, zeitgeber: float | None
-) -> tuple[Stretch, ...]:
+    labels: Labels, scheme: StageScheme, epoch_seconds: float, zeitgeber: float | None
+) -> tuple[DayPart, ...]:
     """Return stage times per hour: hours after lights on, or of the recording without a light cycle."""
-    labels = np.frombuffer(epochs, dtype=np.int8)
     elapsed = np.arange(len(labels)) * epoch_seconds + (zeitgeber or 0.0)
     hours = (elapsed // 3600.0).astype(np.intp)
     numbers = range(int(hours[0]), int(hours[-1]) + 1)
     names = [f"hour {n}" if zeitgeber is None else f"ZT {n % 24}" for n in numbers]
-    return tuple(_stretches(labels, scheme, epoch_seconds, hours - hours[0], names))
+    return tuple(_parts(labels, scheme, epoch_seconds, hours - hours[0], names))
 
 
-def _stretches(
-    labels: Labels, scheme: StageScheme, epoch_seconds: float, stretch_of: Indices, names: list[str]
-) -> list[Stretch]:
-    """Return one stretch per name; `stretch_of` is the index of each epoch's stretch."""
+def _parts(
+    labels: Labels, scheme: StageScheme, epoch_seconds: float, part_of: Indices, names: list[str]
+) -> list[DayPart]:
+    """Return one part per name; `part_of` is the index of each epoch's part."""
     minutes, width = epoch_seconds / 60.0, scheme.n_stages + 1
     size, shape = len(names) * width, (len(names), width)
     bouts = bouts_of(labels)
-    column = stretch_of[bouts.starts] * width + bouts.stages + 1  # column 0: unscored
-    epochs = np.bincount(stretch_of * width + labels + 1, minlength=size).reshape(shape)
+    column = part_of[bouts.starts] * width + bouts.stages + 1  # column 0: unscored
+    epochs = np.bincount(part_of * width + labels + 1, minlength=size).reshape(shape)
     n_bouts = np.bincount(column, minlength=size).reshape(shape)
     lengths = np.bincount(column, weights=bouts.lengths, minlength=size).reshape(shape)
-    stretches = []
+    parts = []
     for name, n_epochs, n, length in zip(names, epochs, n_bouts, lengths, strict=True):
         n_scored = int(n_epochs[1:].sum())
         share = n_epochs[1:] / n_scored if n_scored else np.full(width - 1, NAN)
         mean = np.divide(length[1:], n[1:], out=np.full(width - 1, NAN), where=n[1:] > 0)
-        stretches.append(
-            Stretch(
+        parts.append(
+            DayPart(
                 name=name,
                 n_epochs=int(n_epochs.sum()),
                 scored_minutes=n_scored * minutes,
@@ -120,7 +118,7 @@ def _stretches(
                 mean_bout_minutes=_named(scheme, mean * minutes),
             )
         )
-    return stretches
+    return parts
 
 
 def _named(scheme: StageScheme, values: npt.NDArray[np.floating]) -> Mapping[str, float]:

@@ -21,7 +21,12 @@ from stageguard.guard.decoding import Decoding, under_full_clock
 from stageguard.guard.posterior import Posterior, marginals_like, sample_like
 from stageguard.guard.strength import YIELDING_WEIGHT
 from stageguard.measures.bouts import stage_counts
-from stageguard.measures.statistics import FIRST_REM_SECONDS, Convention, StatisticsOptions, rem_latencies
+from stageguard.measures.statistics import (
+    FIRST_REM_SECONDS,
+    Convention,
+    SleepStatistics,
+    StatisticsOptions,
+)
 from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.moments import lights_window
 from stageguard.night.quantities import EARLY_REM_MINUTES
@@ -301,9 +306,9 @@ def rem_latency_of(
         return _median_of_draws(night, options, seed)
     if estimator == "expected":
         return _expected_rem_latency(night, strict, options)
-    labels = _labels_under(strict, night) if estimator == "clock" else None
-    first_epoch, lasting_bout = rem_latencies(night.hypnogram, options, labels)
-    return first_epoch if estimator == "path" else lasting_bout
+    labels = _labels_under(strict, night) if estimator == "clock" else night.hypnogram.labels
+    statistics = _measure(night, options, labels)
+    return statistics.rem_latency_minutes if estimator == "path" else statistics.rem_latency_bout_minutes
 
 
 def _rem_latency(
@@ -321,10 +326,8 @@ def _early_rem_kept(night: Decoding, options: StatisticsOptions, latency: float)
     """Return minutes from sleep onset to early REM that the estimate passes over; NaN without it."""
     if math.isnan(latency) or latency < EARLY_REM_MINUTES:
         return NAN
-    shown, _ = rem_latencies(night.hypnogram, options)
-    since_onset = shown
-    if options.convention != "aasm":
-        since_onset, _ = rem_latencies(night.hypnogram, replace(options, convention="aasm"))
+    shown = options.measure(night.hypnogram).rem_latency_minutes
+    since_onset = replace(options, convention="aasm").measure(night.hypnogram).rem_latency_minutes
     is_passed_over = since_onset < EARLY_REM_MINUTES <= since_onset + latency - shown
     return since_onset if is_passed_over else NAN
 
@@ -343,6 +346,11 @@ def _default_of_rem_latency(night: Decoding, n_own: Ints) -> str:
     n_asleep = sum(counts) - (0 if scheme.wake_index is None else counts[scheme.wake_index])
     n_rem = n_asleep if scheme.rem_index is None else counts[scheme.rem_index]
     return "expected" if n_rem < LITTLE_REM * n_asleep else "clock"
+
+
+def _measure(night: Decoding, options: StatisticsOptions, labels: Labels) -> SleepStatistics:
+    """Return the sleep statistics of a night with other labels."""
+    return options.measure(replace(night.hypnogram, labels=labels))
 
 
 def _labels_under(strict: Decoding, night: Decoding) -> Labels:
@@ -369,8 +377,7 @@ def _expected_rem_latency(night: Decoding, strict: Decoding, options: Statistics
     nrem = (i for i in range(scheme.n_stages) if i not in (scheme.wake_index, rem))
     labels[labels == rem] = next(nrem, UNSCORED)  # one epoch of REM is left; sleep onset does not move
     labels[begin] = rem
-    latency, _ = rem_latencies(night.hypnogram, options, labels)
-    return latency
+    return _measure(night, options, labels).rem_latency_minutes
 
 
 def _median_of_draws(night: Decoding, options: StatisticsOptions, seed: int) -> float:
@@ -381,7 +388,7 @@ def _median_of_draws(night: Decoding, options: StatisticsOptions, seed: int) -> 
         )
         night = night.replaced(strength=strength)
     drawn = (
-        rem_latencies(night.hypnogram, options, labels)[0]
+        _measure(night, options, labels).rem_latency_minutes
         for labels in sample_like(night, n=N_DRAWS, seed=seed)
     )
     median = float(np.median([math.inf if math.isnan(minutes) else minutes for minutes in drawn]))

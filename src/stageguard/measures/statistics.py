@@ -28,15 +28,16 @@ from dataclasses import dataclass, fields
 from functools import cache
 from math import isnan
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
 from stageguard.base import checks
-from stageguard.base.arrays import NAN, Labels
+from stageguard.base.arrays import NAN, Indices, Labels, Mask
 from stageguard.base.lazy import load
-from stageguard.measures.bouts import ScoredNight, bouts_of, cycles_of, hypnogram_of, whole_epochs
-from stageguard.measures.day import Stretch, hours_of, phases_of, zeitgeber_seconds
+from stageguard.measures.bouts import ScoredNight, bouts_of, hypnogram_of, runs_of, whole_epochs
+from stageguard.measures.cycles import cycles_of
+from stageguard.measures.day import DayPart, hours_of, phases_of, zeitgeber_seconds
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.moments import Moment, lights_window
 from stageguard.night.quantities import NIGHT, Need
@@ -51,18 +52,15 @@ FIRST_REM_SECONDS = (
 )
 MOST_UNSCORED = 0.5  # our choice: with more of TIB unscored, efficiencies would say little about sleep
 
-# Luna's defaults for sleep that is set apart from the night
-_APART_WAKE_SECONDS = 120 * 60.0
-_APART_SLEEP_SECONDS = 5 * 60.0
+# Luna's defaults for a little sleep long before all other sleep, which it disregards
+_LONG_WAKE_SECONDS = 120 * 60.0
+_LITTLE_SLEEP_SECONDS = 5 * 60.0
 
-_WHOLE: tuple[str, ...] = ("TIB is the whole recording: neither lights off nor lights on is given",)
-_NO_OFF = ("TIB begins with the recording: lights off is not given",)
-_NO_ON = ("TIB ends with the recording: lights on is not given",)
 _LONGEST_NIGHT_MINUTES = 60.0 * LONGEST_NIGHT_HOURS
-_UNSCORED_BYTE = UNSCORED % 256
 
 
-class SleepStatistics(NamedTuple):  # a dataclass takes a fifth longer to make, and fits make many
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class SleepStatistics:
     """Sleep statistics of one hypnogram. NaN where a quantity does not exist: see `reasons`.
 
     The numbers are those of `stageguard.night.quantities.NIGHT`.
@@ -73,18 +71,18 @@ class SleepStatistics(NamedTuple):  # a dataclass takes a fifth longer to make, 
         The definitions: ``aasm``, ``yasa`` or ``luna``.
     lights_off_epoch, lights_on_epoch : int
         First epoch of TIB, and first epoch after it.
+    labels : array of int8
+        Label of each epoch of TIB, -1 where unscored.
+    stage_epochs : tuple of int
+        Epochs of each stage of the scheme.
     shortest_rem_epochs : int
         Shortest REM bout that ends `rem_latency_bout_minutes`.
-    awakenings, awakenings_with_final : float
-        Wake bouts within SPT, and the same plus the final awakening.
     assumed : tuple of str
         What had to be assumed.
     zeitgeber : float or None
         How many seconds before TIB the light phase began; None without `lights_on_phase`.
-    stage_epochs : tuple of int
-        Epochs of each stage of the scheme.
-    epochs : bytes
-        Label of each epoch of TIB, 255 where unscored.
+    awakenings, awakenings_with_final : float
+        Wake bouts within SPT, and the same plus the final awakening.
     """
 
     convention: Convention
@@ -92,25 +90,26 @@ class SleepStatistics(NamedTuple):  # a dataclass takes a fifth longer to make, 
     epoch_seconds: float
     lights_off_epoch: int
     lights_on_epoch: int
-    tib_minutes: float
-    spt_minutes: float
-    tst_minutes: float
-    waso_minutes: float
-    se_percent: float
-    sme_percent: float
-    sol_minutes: float
-    sol_5min_minutes: float
-    sol_10min_minutes: float
-    rem_latency_minutes: float
-    awakenings: float
-    awakenings_with_final: float
-    sfi_per_hour: float
-    unscored_minutes: float
+    labels: Labels
+    stage_epochs: tuple[int, ...]
     shortest_rem_epochs: int
     assumed: tuple[str, ...]
     zeitgeber: float | None
-    stage_epochs: tuple[int, ...]
-    epochs: bytes
+    tib_minutes: float
+    unscored_minutes: float
+    spt_minutes: float = NAN
+    tst_minutes: float = NAN
+    waso_minutes: float = NAN
+    se_percent: float = NAN
+    sme_percent: float = NAN
+    sol_minutes: float = NAN
+    sol_5min_minutes: float = NAN
+    sol_10min_minutes: float = NAN
+    rem_latency_minutes: float = NAN
+    rem_latency_bout_minutes: float = NAN
+    awakenings: float = NAN
+    awakenings_with_final: float = NAN
+    sfi_per_hour: float = NAN
 
     @property
     def stage_minutes(self) -> Mapping[str, float]:
@@ -128,43 +127,33 @@ class SleepStatistics(NamedTuple):  # a dataclass takes a fifth longer to make, 
     @property
     def bouts(self) -> Mapping[str, int]:
         """Number of bouts of every stage, including those that lights cut."""
-        stages = bouts_of(np.frombuffer(self.epochs, dtype=np.int8)).stages
-        n_bouts = np.bincount(stages + 1, minlength=self.scheme.n_stages + 1)[1:].tolist()
-        return dict(zip(self.scheme.names, n_bouts, strict=True))
+        stages = bouts_of(self.labels).stages
+        n_bouts = np.bincount(stages[stages != UNSCORED], minlength=self.scheme.n_stages)
+        return dict(zip(self.scheme.names, n_bouts.tolist(), strict=True))
 
     @property
     def cycles(self) -> float:
-        """NREM-REM cycles, as `stageguard.measures.bouts` defines them."""
+        """NREM-REM cycles, as `stageguard.measures.cycles` defines them."""
         return float(len(self.cycle_epochs)) if self._has_cycles else NAN
 
     @property
     def cycle_epochs(self) -> list[tuple[int, int]]:
         """First epoch and end of each cycle, counted from lights off; none where cycles are not defined."""
-        return cycles_of(self.epochs, self.scheme, self.epoch_seconds) if self._has_cycles else []
+        return cycles_of(self.labels, self.scheme, self.epoch_seconds) if self._has_cycles else []
 
     @property
     def _has_cycles(self) -> bool:
         return self._is_one_night and self.scheme.rem is not None and self.tst_minutes > 0.0
 
     @property
-    def rem_latency_bout_minutes(self) -> float:
-        """Latency of the first REM bout of `shortest_rem_epochs`, from where `rem_latency_minutes` counts."""
-        if isnan(self.rem_latency_minutes):
-            return NAN
-        rem = _words(self.scheme).rem
-        assert rem is not None
-        bout = (self.epochs, rem, self.shortest_rem_epochs, self.epoch_seconds)
-        return _bout_latency(self.rem_latency_minutes, *bout)
-
-    @property
-    def phases(self) -> Mapping[str, Stretch]:
+    def phases(self) -> Mapping[str, DayPart]:
         """Stage times in the ``light`` and in the ``dark``; empty unless `lights_on_phase` was given."""
-        return phases_of(self.epochs, self.scheme, self.epoch_seconds, self.zeitgeber)
+        return phases_of(self.labels, self.scheme, self.epoch_seconds, self.zeitgeber)
 
     @property
-    def hours(self) -> tuple[Stretch, ...]:
+    def hours(self) -> tuple[DayPart, ...]:
         """Stage times hour by hour: after lights on, or without `lights_on_phase` from the start of TIB."""
-        return hours_of(self.epochs, self.scheme, self.epoch_seconds, self.zeitgeber)
+        return hours_of(self.labels, self.scheme, self.epoch_seconds, self.zeitgeber)
 
     @property
     def reasons(self) -> Mapping[str, str]:
@@ -191,7 +180,7 @@ class SleepStatistics(NamedTuple):  # a dataclass takes a fifth longer to make, 
         yield from ((f"%{long[name]}", value, "% of TST") for name, value in self.stage_percent.items())
 
     def __repr__(self) -> str:
-        """Return the numbers, without the epochs."""
+        """Return the numbers, without the labels."""
         numbers = ", ".join(f"{key}={value:g}" for key, value in self.to_dict().items())
         return f"<SleepStatistics {self.convention}: {numbers}>"
 
@@ -206,7 +195,8 @@ class SleepStatistics(NamedTuple):  # a dataclass takes a fifth longer to make, 
 
     def _why(self, needs: Collection[Need] = (), unbroken_minutes: int = 0) -> str:
         """Return why a number with these needs does not exist, the most general reason first."""
-        n_epochs, n_unscored = len(self.epochs), self.epochs.count(_UNSCORED_BYTE)
+        n_epochs = len(self.labels)
+        n_unscored = n_epochs - sum(self.stage_epochs)
         if "one night" in needs and not self._is_one_night:
             return "cycles are defined for one night of human sleep"
         if self.scheme.wake is None:
@@ -277,13 +267,24 @@ def sleep_statistics(
     scheme, epoch_seconds = hypnogram.scheme, hypnogram.epoch_seconds
     labels, first, assumed = _time_in_bed(hypnogram, convention, lights_off, lights_on)
     zeitgeber = None if lights_on_phase is None else zeitgeber_seconds(hypnogram, lights_on_phase, first)
-    shortest_rem = _shortest_rem(min_first_rem_seconds, epoch_seconds)
-    epochs, words = labels.tobytes(), _words(scheme)
-    counts = [epochs.count(label) for label in words.counted]
-    counts.insert(words.commonest, len(epochs) - epochs.count(_UNSCORED_BYTE) - sum(counts))
-    numbers = _numbers(epochs, counts, words, epoch_seconds, convention)
-    before = (convention, scheme, epoch_seconds, first, first + len(epochs))
-    return SleepStatistics._make((*before, *numbers, shortest_rem, assumed, zeitgeber, tuple(counts), epochs))
+    shortest_rem = checks.number(min_first_rem_seconds, "min_first_rem_seconds", low=0.0)
+    shortest_rem_epochs = max(1, whole_epochs(shortest_rem, epoch_seconds))
+    stage_epochs = np.bincount(labels[labels != UNSCORED], minlength=scheme.n_stages).tolist()
+    return SleepStatistics(
+        convention=convention,
+        scheme=scheme,
+        epoch_seconds=epoch_seconds,
+        lights_off_epoch=first,
+        lights_on_epoch=first + len(labels),
+        labels=labels,
+        stage_epochs=tuple(stage_epochs),
+        shortest_rem_epochs=shortest_rem_epochs,
+        assumed=assumed,
+        zeitgeber=zeitgeber,
+        tib_minutes=len(labels) * (epoch_seconds / 60.0),
+        unscored_minutes=(len(labels) - sum(stage_epochs)) * (epoch_seconds / 60.0),
+        **_numbers_of_sleep(labels, scheme, epoch_seconds, convention, shortest_rem_epochs),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,159 +307,122 @@ class StatisticsOptions:
         return self.lights_off, self.lights_on
 
 
-def rem_latencies(
-    hypnogram: Hypnogram, options: StatisticsOptions, labels: Labels | None = None
-) -> tuple[float, float]:
-    """Return `rem_latency_minutes` and `rem_latency_bout_minutes` without computing the other statistics.
-
-    `labels`, if passed, replace those of the hypnogram.
-    """
-    seconds, words = hypnogram.epoch_seconds, _words(hypnogram.scheme)
-    seen, *_ = _time_in_bed(hypnogram, options.convention, *options.lights, labels)
-    epochs, minutes = seen.tobytes(), seconds / 60.0
-    if words.wake is None or words.rem is None or len(epochs) * minutes >= _LONGEST_NIGHT_MINUTES:
-        return NAN, NAN
-    onset = epochs.find(words.rem)
-    if onset < 0:
-        return NAN, NAN
-    asleep = 0 if options.convention == "yasa" else epochs.translate(words.letters).find(b"S")
-    latency = (onset - asleep) * minutes
-    return latency, _bout_latency(
-        latency, epochs, words.rem, _shortest_rem(options.min_first_rem_seconds, seconds), seconds
-    )
-
-
 def _time_in_bed(
-    hypnogram: Hypnogram,
-    convention: Convention,
-    lights_off: Moment | None,
-    lights_on: Moment | None,
-    labels: Labels | None = None,
+    hypnogram: Hypnogram, convention: Convention, lights_off: Moment | None, lights_on: Moment | None
 ) -> tuple[Labels, int, tuple[str, ...]]:
     """Return the labels of TIB, its first epoch, and what had to be assumed."""
     checks.choice(convention, "convention", CONVENTIONS)
-    labels, first, assumed = hypnogram.labels if labels is None else labels, 0, _WHOLE
-    if lights_off is not None or lights_on is not None:
-        first, stop = lights_window(hypnogram, lights_off, lights_on)
-        assumed = _NO_OFF if lights_off is None else _NO_ON if lights_on is None else ()
-        labels = labels[first:stop]
+    first, stop = lights_window(hypnogram, lights_off, lights_on)
+    labels = hypnogram.labels[first:stop]
     if convention == "luna":
-        labels, n_left_out = _as_luna_sees(labels, hypnogram.scheme, hypnogram.epoch_seconds)
+        labels, n_left_out = _epochs_luna_counts(labels, hypnogram.scheme, hypnogram.epoch_seconds)
         first += n_left_out
-    return labels, first, assumed
+    if lights_off is None and lights_on is None:
+        return labels, first, ("TIB is the whole recording: neither lights off nor lights on is given",)
+    if lights_off is None:
+        return labels, first, ("TIB begins with the recording: lights off is not given",)
+    if lights_on is None:
+        return labels, first, ("TIB ends with the recording: lights on is not given",)
+    return labels, first, ()
 
 
-def _shortest_rem(min_first_rem_seconds: float, epoch_seconds: float) -> int:
-    """Return the length in epochs from which a REM bout counts as lasting."""
-    seconds = checks.number(min_first_rem_seconds, "min_first_rem_seconds", low=0.0)
-    return max(1, whole_epochs(seconds, epoch_seconds))
-
-
-def _bout_latency(
-    latency: float, epochs: bytes, rem: bytes, shortest_rem: int, epoch_seconds: float
-) -> float:
-    """Return the latency of the first REM bout that is long enough, from that of the first REM epoch."""
-    onset = epochs.find(rem * min(shortest_rem, len(epochs) + 1))
-    later = onset - epochs.find(rem)
-    return NAN if onset < 0 else latency + later * epoch_seconds / 60.0
-
-
-class _Words(NamedTuple):
-    """A scheme in bytes. To save time, the commonest stage is not counted: it is what is left."""
-
-    letters: bytes  # table that turns a label into S (sleep), a blank (wake) or ? (unscored)
-    wake: int | None
-    rem: bytes | None
-    counted: tuple[int, ...]
-    commonest: int
-
-
-def _numbers(
-    epochs: bytes, counts: list[int], words: _Words, epoch_seconds: float, convention: Convention
-) -> tuple[float, ...]:
-    """Return the numbers of `SleepStatistics`, in its order, NaN where they do not exist."""
-    n_epochs, n_scored, minutes = len(epochs), sum(counts), epoch_seconds / 60.0
-    tib, unscored, as_yasa = n_epochs * minutes, (n_epochs - n_scored) * minutes, convention == "yasa"
-    letters, wake, rem, *_ = words
-    if wake is None or not (n_scored or as_yasa):
-        return (tib, *[NAN] * 12, unscored)
-    n_sleep = n_scored - counts[wake]
-    is_trusted = convention != "aasm" or n_scored >= (1.0 - MOST_UNSCORED) * n_epochs
-    has_bedtime = tib < _LONGEST_NIGHT_MINUTES
-    se = 100.0 * n_sleep / n_epochs if is_trusted and has_bedtime else NAN
-    if not n_sleep:
-        return (tib, 0.0 if as_yasa else NAN, 0.0, NAN, se, *[NAN] * 8, unscored)
-    text = epochs.translate(letters)  # S sleep, a blank for wake, ? unscored
-    first, stop = text.find(b"S"), text.rfind(b"S") + 1
-    inside = text[first:stop]
-    spt = len(text.rstrip(b" ")) - first if convention == "luna" else stop - first
-    n_waso = inside.count(b" ") if unscored else counts[wake] - (n_epochs - len(inside))  # outside is wake
-    n_awakenings = len(inside.split()) - 1
-    n_from_sleep = n_awakenings - (inside.count(b"? ") if unscored else 0) + text.startswith(b" ", stop)
-    sol = sol_5min = sol_10min = rem_latency = NAN
-    if has_bedtime:
-        sol = first * minutes
-        five, ten = _persistent_sleep(epoch_seconds)
-        if (onset := text.find(five)) >= 0:
-            sol_5min = onset * minutes
-        if (onset := text.find(ten)) >= 0:
-            sol_10min = onset * minutes
-        if rem is not None and (onset := epochs.find(rem)) >= 0:
-            rem_latency = (onset if as_yasa else onset - first) * minutes
-    return (
-        tib,
-        spt * minutes,
-        n_sleep * minutes,
-        n_waso * minutes,
-        se,
-        100.0 * n_sleep / len(inside) if is_trusted else NAN,
-        sol,
-        sol_5min,
-        sol_10min,
-        rem_latency,
-        float(n_awakenings),
-        float(n_awakenings + (text.find(b" ", stop) >= 0)),
-        n_from_sleep * 60.0 / (n_sleep * minutes),
-        unscored,
-    )
-
-
-def _as_luna_sees(labels: Labels, scheme: StageScheme, epoch_seconds: float) -> tuple[Labels, int]:
-    """Return the epochs Luna 1.7 would count, and how many unscored ones it leaves out before them."""
-    letters = _words(scheme).letters
-    text = labels.tobytes().translate(letters)
-    n_apart = whole_epochs(_APART_SLEEP_SECONDS, epoch_seconds) - 1
-    asleep = [epoch for epoch, letter in enumerate(text) if letter == ord("S")][: n_apart + 1]
-    # find the latest of the first sleep that a long wake separates from the rest
-    for last in range(min(n_apart, len(asleep)) - 1, -1, -1):
-        following = asleep[last + 1] if last + 1 < len(asleep) else len(text)
-        if text.count(b" ", asleep[last], following) * epoch_seconds > _APART_WAKE_SECONDS:
+def _epochs_luna_counts(labels: Labels, scheme: StageScheme, epoch_seconds: float) -> tuple[Labels, int]:
+    """Return the epochs that Luna 1.7 counts, and how many unscored ones it leaves out before them."""
+    if scheme.wake is None:
+        return labels, 0
+    is_wake = labels == scheme.wake_index
+    asleep = np.flatnonzero((labels != UNSCORED) & ~is_wake)
+    n_little = min(whole_epochs(_LITTLE_SLEEP_SECONDS, epoch_seconds) - 1, len(asleep))
+    # of the first sleep, disregard as much as a long wake separates from the rest
+    for n_first in range(n_little, 0, -1):
+        next_sleep = asleep[n_first] if n_first < len(asleep) else len(labels)
+        n_awake = np.count_nonzero(is_wake[asleep[n_first - 1] : next_sleep])
+        if n_awake * epoch_seconds > _LONG_WAKE_SECONDS:
             labels = labels.copy()
-            labels[asleep[: last + 1]] = UNSCORED
-            text = labels.tobytes().translate(letters)
+            labels[asleep[:n_first]] = UNSCORED
             break
-    n_left_out = len(text) - len(text.lstrip(b"?"))
-    if n_left_out == len(text):
-        return labels, 0  # nothing is scored
-    return labels[n_left_out : len(text.rstrip(b"?"))], n_left_out
+    scored = np.flatnonzero(labels != UNSCORED)
+    if not len(scored):
+        return labels, 0
+    return labels[scored[0] : scored[-1] + 1], int(scored[0])
 
 
-@cache
-def _words(scheme: StageScheme) -> _Words:
-    letters, wake, rem = bytearray(b"?" * 256), scheme.wake_index, scheme.rem_index
-    if wake is not None:
-        letters[: scheme.n_stages] = b"S" * scheme.n_stages
-        letters[wake] = ord(" ")
-    meanings = [canonical_name(name) for name in scheme.names]
-    commonest = next((k for k, meaning in enumerate(meanings) if meaning in ("N2", "N", "S")), 0)
-    counted = tuple(k for k in range(scheme.n_stages) if k != commonest)
-    return _Words(bytes(letters), wake, None if rem is None else bytes([rem]), counted, commonest)
+def _numbers_of_sleep(
+    labels: Labels,
+    scheme: StageScheme,
+    epoch_seconds: float,
+    convention: Convention,
+    shortest_rem_epochs: int,
+) -> dict[str, float]:
+    """Return the numbers about sleep in TIB that exist, by the fields of `SleepStatistics`.
+
+    They are defined at the head of this module.
+    """
+    n_epochs, minutes = len(labels), epoch_seconds / 60.0
+    is_scored = labels != UNSCORED
+    n_scored = int(np.count_nonzero(is_scored))
+    if scheme.wake is None or (n_scored == 0 and convention != "yasa"):
+        return {}
+    is_wake = labels == scheme.wake_index
+    is_asleep = is_scored & ~is_wake
+    asleep = np.flatnonzero(is_asleep)
+    n_asleep = len(asleep)
+    has_bedtime = n_epochs * minutes < _LONGEST_NIGHT_MINUTES
+    is_scored_enough = convention != "aasm" or n_scored >= (1.0 - MOST_UNSCORED) * n_epochs
+    numbers = {"tst_minutes": n_asleep * minutes}
+    if is_scored_enough and has_bedtime:
+        numbers["se_percent"] = 100.0 * n_asleep / n_epochs
+    if n_asleep == 0:
+        return numbers | ({"spt_minutes": 0.0} if convention == "yasa" else {})
+    onset, stop = int(asleep[0]), int(asleep[-1]) + 1
+    end_of_spt = int(np.flatnonzero(~is_wake)[-1]) + 1 if convention == "luna" else stop
+    n_waso, n_awakenings = int(np.count_nonzero(is_wake[onset:stop])), len(runs_of(is_wake[onset:stop]))
+    n_sleep_to_wake = int(np.count_nonzero(is_asleep[:-1] & is_wake[1:]))
+    numbers |= {
+        "spt_minutes": (end_of_spt - onset) * minutes,
+        "waso_minutes": n_waso * minutes,
+        "awakenings": float(n_awakenings),
+        "awakenings_with_final": float(n_awakenings + bool(is_wake[stop:].any())),
+        "sfi_per_hour": n_sleep_to_wake * 60.0 / (n_asleep * minutes),
+    }
+    if is_scored_enough:
+        numbers["sme_percent"] = 100.0 * n_asleep / (stop - onset)
+    if has_bedtime:
+        numbers |= _sleep_latencies(is_asleep, epoch_seconds)
+    if has_bedtime and scheme.rem is not None:
+        from_epoch = 0 if convention == "yasa" else onset
+        is_rem = labels == scheme.rem_index
+        numbers |= _rem_latencies(is_rem, from_epoch, epoch_seconds, shortest_rem_epochs)
+    return numbers
 
 
-@cache
-def _persistent_sleep(epoch_seconds: float) -> tuple[bytes, bytes]:
-    """Return 5 and 10 min of sleep as letters."""
-    return b"S" * whole_epochs(300.0, epoch_seconds), b"S" * whole_epochs(600.0, epoch_seconds)
+def _sleep_latencies(is_asleep: Mask, epoch_seconds: float) -> dict[str, float]:
+    """Return the latencies from lights off to sleep, and to sleep that lasts."""
+    runs, minutes = runs_of(is_asleep), epoch_seconds / 60.0
+    return {
+        "sol_minutes": _onset(runs, 1) * minutes,
+        "sol_5min_minutes": _onset(runs, whole_epochs(300.0, epoch_seconds)) * minutes,
+        "sol_10min_minutes": _onset(runs, whole_epochs(600.0, epoch_seconds)) * minutes,
+    }
+
+
+def _rem_latencies(
+    is_rem: Mask, from_epoch: int, epoch_seconds: float, shortest_rem_epochs: int
+) -> dict[str, float]:
+    """Return the latencies of the first REM, and of the first bout that lasts, counted from an epoch."""
+    runs = runs_of(is_rem)
+    onset, lasting_onset = _onset(runs, 1), _onset(runs, shortest_rem_epochs)
+    latency = (onset - from_epoch) * (epoch_seconds / 60.0)
+    return {
+        "rem_latency_minutes": latency,
+        "rem_latency_bout_minutes": latency + (lasting_onset - onset) * epoch_seconds / 60.0,
+    }
+
+
+def _onset(runs: Indices, shortest_epochs: int) -> float:
+    """Return the first epoch of the first run of at least so many epochs; NaN without one."""
+    lasting = runs[runs[:, 1] - runs[:, 0] >= shortest_epochs]
+    return float(lasting[0, 0]) if len(lasting) else NAN
 
 
 @cache

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from stageguard.base.arrays import Floats
 from stageguard.base.errors import for_people, visible
 from stageguard.guard.explain import Change, in_bouts
-from stageguard.measures.bouts import cycles_of
+from stageguard.measures.cycles import cycles_of
 from stageguard.measures.summary import early_rem_words
 from stageguard.night.colours import stage_shade, top_down
 from stageguard.night.moments import lights_window
@@ -142,7 +142,7 @@ def _cycles(review: Review, at: Moment) -> list[tuple[int, int]]:
     night = review.night
     if isnan(night.statistics.measure(night.hypnogram(at.outcome.labels)).cycles):
         return []
-    cycles = cycles_of(at.outcome.labels.tobytes(), night.scheme, night.density.epoch_seconds)
+    cycles = cycles_of(at.outcome.labels, night.scheme, night.density.epoch_seconds)
     return [(first, stop - 1) for first, stop in cycles]
 
 
