@@ -56,7 +56,7 @@ PUBLIC = {
     "plots.hypnogram": "plot_hypnogram",
     "plots.transitions": "plot_transitions",
     "report.cohort": "cohort_report",
-    "report.cohort_methods": "methods_text",
+    "report.methods": "methods_text",
     "report.night": "night_report",
 }
 __getattr__, _names = public_names(__name__, PUBLIC)

@@ -74,7 +74,7 @@ from stageguard.plots.transitions import plot_transitions as plot_transitions
 from stageguard.profile.profile import Profile as Profile
 from stageguard.profile.profile import profiles as profiles
 from stageguard.report.cohort import cohort_report as cohort_report
-from stageguard.report.cohort_methods import methods_text as methods_text
+from stageguard.report.methods import methods_text as methods_text
 from stageguard.report.night import night_report as night_report
 from stageguard.signals.features import Features as Features
 from stageguard.signals.features import features as features

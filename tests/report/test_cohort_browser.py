@@ -9,7 +9,7 @@ import stageguard as sg
 from browser import violations
 from nights import decode
 from stageguard.report.cohort import About, Failure, cohort_page
-from stageguard.report.cohort_rows import CohortRow, Scale
+from stageguard.report.cohort_rows import BandScale, CohortRow
 
 PROFILE = "human-psg-5"
 HOSTILE = "</script><img src=x onerror=\"document.title='broken'\">"
@@ -39,7 +39,7 @@ def many(tmp_path_factory):
     """Thousands of rows with numbers nobody measured."""
     rng = np.random.default_rng(1)
     names = ("joint_score", "fragmentation_index", "tst_minutes", "waso_minutes")
-    scale = Scale(
+    scale = BandScale(
         PROFILE, "", sg.StageScheme.named("aasm5"), 30.0, (("fragmentation_index", 0.05, 0.2),), 1.5
     )
     rows = []

@@ -15,7 +15,7 @@ from nights import decode
 from stageguard.base.errors import InputError
 from stageguard.measures.cohort import CohortNight, measure, measure_night
 from stageguard.report.cohort_rows import cohort_row, spark_code
-from stageguard.report.cohort_svg import Axis
+from stageguard.report.svg import ValueAxis
 
 PROFILE = "human-psg-5"
 HOSTILE = "</script><img src=x onerror=alert(1)>&\"'\u202e"
@@ -180,9 +180,9 @@ def test_every_bin_of_a_hypnogram_is_its_commonest_stage():
 
 
 def test_ticks_are_round_and_on_the_axis():
-    assert Axis(0.0, 1.03, 0, 100).ticks() == (pytest.approx([0.0, 0.5, 1.0]), 1)
-    assert Axis(-12.0, 55.0, 0, 100).ticks() == (pytest.approx([0.0, 20.0, 40.0]), 0)
-    values, decimals = Axis(0.0, 0.1, 0, 100).ticks()
+    assert ValueAxis(0.0, 1.03, 0, 100).ticks() == (pytest.approx([0.0, 0.5, 1.0]), 1)
+    assert ValueAxis(-12.0, 55.0, 0, 100).ticks() == (pytest.approx([0.0, 20.0, 40.0]), 0)
+    values, decimals = ValueAxis(0.0, 0.1, 0, 100).ticks()
     assert [f"{value:.{decimals}f}" for value in values] == ["0.000", "0.025", "0.050", "0.075", "0.100"]
 
 

@@ -16,7 +16,7 @@ from stageguard.measures.bouts import hypnogram_before
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.stages import WNR3, WS2
 from stageguard.report import night_report
-from stageguard.report.measures import aligned, measure
+from stageguard.report.tables import align_expert, measure
 from stageguard.synthetic.night import simulate_night
 
 NO_LIGHTS = StatisticsOptions()
@@ -32,7 +32,7 @@ def night():
 def test_agreement_is_that_of_both_merged(night, scheme):
     decoding, expert = night
     coarse = expert.merge(scheme)
-    measured = measure(decoding, aligned(coarse, decoding), NO_LIGHTS)
+    measured = measure(decoding, align_expert(coarse, decoding), NO_LIGHTS)
     for found, own in zip(measured.agreement, (hypnogram_before(decoding), decoding.hypnogram), strict=True):
         merged = own.merge(scheme)
         assert found.scheme == scheme

@@ -13,9 +13,8 @@ import pytest
 import stageguard as sg
 from nights import decode
 from stageguard.night.colours import STAGES, top_down
-from stageguard.report.hypnogram_svg import PAGE_FRAME, page_picture
+from stageguard.report.hypnogram_svg import PAGE_FRAME, TINT, page_picture
 from stageguard.report.lanes import LEVELS, LIT, MARKS, STRIP_HEIGHT, UNLIT, EventLane, Mark
-from stageguard.report.night_panels import TINT
 from stageguard.report.svg import INK, colour_of
 from stageguard.synthetic.night import simulate_night
 

@@ -16,7 +16,7 @@ from nights import decode, one_hot, plain
 from report_samples import full, full_night, mouse, mouse_day
 from stageguard.formats.outgoing import Event
 from stageguard.guard.explain import Rule
-from stageguard.report import changes, night_report
+from stageguard.report import night_report, words
 from stageguard.report.lanes import MOST_EVENT_LANES, event_lanes
 
 
@@ -76,18 +76,18 @@ def test_the_clock_s_changes_name_the_stage_it_holds_back(monkeypatch):
     short = replace(sg.explain(decoding)[0], n_epochs=1, after=("N2",))
     decided = [("clock", "R"), ("clock", "R"), ("clock", "N3"), ("minimum bout", "R")]
     made = [replace(short, rule=rule, before=(before,)) for rule, before in decided]
-    groups = changes.change_groups(made, scheme, 30.0)
+    groups = words.change_groups(made, scheme, 30.0)
     assert [(group.n_changes, group.by) for group in groups] == [
         (2, "by the clock's REM rule"), (1, "by a minimum bout"), (1, "by the clock's N3 rule"),
     ]  # fmt: skip
-    monkeypatch.setattr(changes, "MOST_CHANGES", 1)
-    groups = changes.change_groups(made, scheme, 30.0)
+    monkeypatch.setattr(words, "MOST_CHANGES", 1)
+    groups = words.change_groups(made, scheme, 30.0)
     assert [group.n_changes for group in groups] == [2, 1, 1]
     assert sum(len(group.rows) for group in groups) == 1
 
 
 def test_every_rule_has_words():
-    assert {*changes.BY, "clock"} == set(get_args(Rule))
+    assert {*words.BY, "clock"} == set(get_args(Rule))
 
 
 def test_annotations_are_lanes_by_name_within_the_night():

@@ -11,8 +11,8 @@ from stageguard.measures.statistics import StatisticsOptions
 from stageguard.measures.summary import early_rem_removed
 from stageguard.measures.validity import validity
 from stageguard.report import words
-from stageguard.report.measures import measure
 from stageguard.report.numbers import decimals_for, difference, duration, shown
+from stageguard.report.tables import measure
 
 NO_LIGHTS = StatisticsOptions()
 

@@ -8,7 +8,7 @@ __getattr__, _ = public_names(
     __name__,
     {
         "report.cohort": "cohort_report",
-        "report.cohort_methods": "methods_text",
+        "report.methods": "methods_text",
         "report.night": "night_report",
     },
 )

@@ -24,12 +24,9 @@ from stageguard.measures.taught import NO_TEST, taught_words
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.quantities import JOINT, Steering, steered_words
 from stageguard.profile.profile import Profile, as_profile
-from stageguard.report.cohort_agreement import compared_statistics
-from stageguard.report.cohort_bands import spreads_of
-from stageguard.report.cohort_data import columns_of, page_data
-from stageguard.report.cohort_groups import forests
-from stageguard.report.cohort_methods import cohort_methods
-from stageguard.report.cohort_rows import CohortRow, cohort_row, table_of
+from stageguard.report.cohort_pictures import agreement_of_statistics, forests_of, spreads_of
+from stageguard.report.cohort_rows import CohortRow, cohort_row, columns_of, page_data, table_of
+from stageguard.report.methods import cohort_methods
 from stageguard.report.numbers import count, shown
 from stageguard.report.page import as_json, render_page
 
@@ -149,7 +146,7 @@ def cohort_page(rows: Sequence[CohortRow], about: About) -> str:
     present = set(table.night_ids)
     groups = {name: group for name, group in about.groups.items() if name in present}
     columns = columns_of(table, rows)
-    pairs, n_pairs_left = forests(table, groups, about.subjects) if groups else ([], 0)
+    forests, n_pairs_left = forests_of(table, groups, about.subjects) if groups else ([], 0)
     context = {
         "title": about.title,
         "review": REVIEW_SENTENCE,
@@ -165,9 +162,9 @@ def cohort_page(rows: Sequence[CohortRow], about: About) -> str:
         "failures": about.failures[:MOST_FAILURES],
         "n_failures": len(about.failures),
         "spreads": spreads_of(rows),
-        "compared": compared_statistics(table_of(rows, on_expert_epochs=True)),
+        "compared": agreement_of_statistics(table_of(rows, on_expert_epochs=True)),
         "agreement_method": f"{_taught(rows)} {METHOD_OF_PLOTS}".strip(),
-        "forests": pairs,
+        "forests": forests,
         "n_pairs_left": n_pairs_left,
         "groups_method": GROUPS_METHOD,
         "notes": tuple(_notes(rows, about, table.n_steered)),

@@ -1,40 +1,41 @@
-"""The Methods paragraph of a paper, made from the facts of one decoded night or of many.
-
-Each part of a profile that can change a stage has its sentence here; a test switches every part on.
-"""
+"""The Methods paragraph of a paper, made from the facts of one decoded night or of many."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from stageguard.base.version import __version__
+from stageguard.base import checks
+from stageguard.base.errors import InputError
 from stageguard.guard.decoding import CITATION, Decoding
 from stageguard.guard.effect import Effect
-from stageguard.guard.strength import YIELDING_WEIGHT, Strength
+from stageguard.guard.strength import Strength
 from stageguard.measures.bouts import cuts_of, hypnogram_before
 from stageguard.measures.day import lights_words
-from stageguard.measures.estimates import (
-    EXPECTED_REM_SECONDS,
-    LITTLE_REM,
-    N_DRAWS,
-    default_of_rem_latency,
-)
 from stageguard.measures.period import period_for
-from stageguard.measures.statistics import FIRST_REM_SECONDS
 from stageguard.measures.validity import validity_of
 from stageguard.night.moments import Moment
 from stageguard.night.period import APART_MINUTES, ASLEEP_MINUTES, WINDOW_MINUTES
-from stageguard.profile.estimators import REM_LATENCY
 from stageguard.profile.profile import OFF, Profile
-from stageguard.report.numbers import count
+from stageguard.report.numbers import and_list, count, sentence
+from stageguard.report.profile_words import (
+    FI,
+    clock_evidence,
+    not_results,
+    opening,
+    origin,
+    path_rules,
+    rem_latency,
+    strength_rule,
+    weights,
+)
 
 NO_LIGHTS: tuple[Moment | None, Moment | None] = (None, None)
-FI = "fragmentation index (stage changes per pair of adjacent scored epochs)"
 SMOOTHED = ("fixed", "lowered", "raised then lowered", "nearest")  # steps in which transitions count
 
 MEASURED_PERIOD = (
@@ -48,17 +49,6 @@ MADE_BY = {
     "stage weights": "by the weighting of stages",
     "clock": "by the clock",
     "path": "by transition probabilities",
-}
-_ONSET = "REM latency is the time from sleep onset to"
-_LASTING = f"the first REM bout of {FIRST_REM_SECONDS / 60:g} min or longer"
-_EXPECTED = f"{EXPECTED_REM_SECONDS / 60:g} min"
-REM_LATENCIES = {
-    "path": f"{_ONSET} the first epoch of REM.",
-    "bout": f"{_ONSET} {_LASTING}.",
-    "clock": f"{_ONSET} {_LASTING}, in the night decoded under the full clock (weight 1).",
-    "expected": f"{_ONSET} the moment by which {_EXPECTED} of REM are expected under the full clock.",
-    "draws": f"REM latency is the median, over {N_DRAWS} draws from the posterior, of the time from sleep "
-    "onset to the first epoch of REM.",
 }
 
 
@@ -102,176 +92,6 @@ def fragmentation(
     period = period_for(decoding, profile, lights)
     before, after = (validity_of(night, profile, period, cuts).fragmentation_index for night in nights)
     return before, after
-
-
-# Of the profile
-
-
-def opening(profile: Profile, seconds: float, stager: str | None) -> str:
-    """Name stages, stager, software and profile."""
-    stages = ", ".join(profile.scheme.names)
-    who = "an automatic stager" if stager is None else stager
-    converted = ""
-    if seconds != profile.epoch_seconds:
-        converted = f", whose numbers were converted from {profile.epoch_seconds:g}-s epochs"
-    method = "the published method, " if profile.reproduces_paper else ""
-    return (
-        f"Sleep was staged in {seconds:g}-s epochs ({stages}) from the stage probabilities of {who}, "
-        "decoded with "
-        f"StageGuard {__version__} ({method}profile {profile.name}, SHA-256 "
-        f"{profile.sha256[:12]}{converted})."
-    )
-
-
-def origin(profile: Profile) -> Iterator[str]:
-    """Say on which nights the profile was fitted, tuned or counted."""
-    known: Mapping[str, Any] = profile.provenance
-    nights = _nights(known)
-    base = known.get("base")
-    start = f", starting from {base['name']}" if isinstance(base, Mapping) and "name" in base else ""
-    rows = known.get("cross_validation", {})
-    if "cross_validation" in known:
-        candidates = (
-            f" of {len(rows['rows'])} candidates" if isinstance(rows, Mapping) and "rows" in rows else ""
-        )
-        chosen = f" ({known['chosen']})" if "chosen" in known else ""
-        yield (
-            f"The profile had been fitted to {nights or 'scored nights'}{start}; its settings{chosen} "
-            "were chosen by "
-            f"cross-validation{candidates}."
-        )
-    elif "flickers" in known:
-        yield f"The profile had been tuned to {nights or 'nights'} without scorings{start}."
-    elif nights:
-        scorings = known.get("n_scorings")
-        of = f"{count(scorings, 'expert scoring')} of " if isinstance(scorings, int) else ""
-        yield f"Its numbers had been counted on {of}{nights}{start}."
-    if profile.cohort is not None:
-        yield f"It was fitted on the cohort “{profile.cohort}”."
-    if profile.stager is not None:
-        yield f"It belongs to the stager “{profile.stager}”."
-
-
-def _nights(known: Mapping[str, Any]) -> str:
-    n_nights, n_subjects = known.get("n_nights"), known.get("n_subjects")
-    if not isinstance(n_nights, int):
-        return ""
-    people = "" if not isinstance(n_subjects, int) else f" of {n_subjects:,} sleeper{'s' * (n_subjects != 1)}"
-    return count(n_nights, "night") + people
-
-
-def weights(profile: Profile) -> Iterator[str]:
-    """Say what moves the evidence of every epoch alike."""
-    calibration, names = profile.calibration, profile.scheme.names
-    if calibration.temperature != 1.0:
-        yield f"Log-probabilities were divided by a temperature of {calibration.temperature:.3g}."
-    if calibration.biases:
-        yield f"Stage biases were added to them: {_by_stage(names, calibration.biases, '+.3g')} nats."
-    if profile.prior_exponent and profile.prior is not None:
-        yield (
-            "The evidence for each stage was divided by the stage's share "
-            f"({_by_stage(names, profile.prior, '.3g')}) to the power of {profile.prior_exponent:.3g}."
-        )
-
-
-def _by_stage(names: Sequence[str], values: Sequence[float], form: str) -> str:
-    pairs = zip(names, values, strict=True)
-    return ", ".join(f"{name} {format(value, form).replace('-', '−')}" for name, value in pairs)
-
-
-def strength_rule(profile: Profile, *, lifts: bool) -> Iterator[str]:
-    """Say how the profile sets the strength of a recording, and that of stages if `lifts`."""
-    rule = profile.strength
-    if rule is None:
-        return
-    experts = f"the mean of expert scorings, {rule.fi_target:g}"
-    smooth = "by the smallest transition weight that does so"
-    if rule.rule == "match":
-        yield (f"The transition weight of each night was the one whose {FI} came nearest to {experts}.")
-    elif rule.rule == "band":
-        yield (
-            f"Nights with a {FI} above {rule.cap:g} times {experts}, were smoothed to that limit {smooth}."
-        )
-    elif rule.stager_fi is None:
-        yield (
-            f"Nights with a {FI} above {rule.act_above:g} times {experts}, were smoothed "
-            "to that mean "
-            f"{smooth}, provided that a transition weight of {YIELDING_WEIGHT:g} left less than "
-            f"{100 * rule.soft:.0f} % of "
-            "the index; other nights were not smoothed."
-        )
-    elif rule.says_flicker:
-        yield (
-            f"The stager's median {FI}, {rule.stager_fi:.3g}, is more than "
-            f"{rule.act_above:g} times "
-            f"{experts}. Nights were therefore smoothed {smooth}, to that mean times the "
-            f"{rule.exponent:g}-th power of "
-            "their own index relative to the median."
-        )
-    else:
-        yield (
-            f"The stager's median {FI}, {rule.stager_fi:.3g}, is not above "
-            f"{rule.act_above:g} times "
-            f"{experts}; its nights were not smoothed."
-        )
-    if lifts and rule.lifts:
-        yield (
-            f"In nights with an index below {rule.floor:g} times this mean, minority stages were weighted up."
-        )
-
-
-def path_rules(profile: Profile, seconds: float) -> Iterator[str]:
-    """Say what the sequence of stages was scored by."""
-    stay = "" if profile.stay == "self" else "; staying in a stage was not scored"
-    yield (
-        "The sequence of stages maximises the sum of the evidence and of the log transition "
-        "probabilities, times the "
-        f"transition weight{stay}."
-    )
-    if profile.durations:
-        yield f"Bouts of {_and(profile.durations)} were scored by the distribution of their lengths."
-    if profile.rare:
-        listed = ", ".join(
-            f"{pair.source} to {pair.target} ({pair.probability:.3g} per epoch)" for pair in profile.rare
-        )
-        yield f"Rare transitions were discouraged: {listed}."
-    if profile.min_bout_seconds:
-        listed = ", ".join(f"{stage} {length:g} s" for stage, length in profile.min_bout_seconds.items())
-        ends = "the last may be shorter" if profile.ends == "paper" else "the first and last may be shorter"
-        yield f"Bouts had minimum lengths ({listed}; {ends})."
-    flip = profile.flip_flop
-    if flip.penalty_nats:
-        how = " by a greedy search" if flip.is_greedy else ""
-        yield (
-            f"A return to a stage left within {count(flip.window_epochs, 'epoch')} cost "
-            f"{flip.penalty_nats:g} nats{how}."
-        )
-
-
-def clock_evidence(profile: Profile, *, ran: bool) -> Iterator[str]:
-    """Say how the time since sleep onset weighs stages."""
-    clock = profile.clock
-    if clock is None:
-        return
-    if not ran:
-        yield "The profile's evidence from the time since sleep onset was not used."
-        return
-    spared = (
-        "" if math.isinf(clock.spare_minutes) else f", bouts of {clock.spare_minutes:g} min or more spared"
-    )
-    held_back = [stage for stage, curve in clock.curves.items() if curve[0] < 0]  # also before sleep onset
-    before = f", and before sleep onset {_and(held_back)} as at onset" if held_back else ""
-    are, them = ("was", "it") if len(clock.curves) == 1 else ("were", "them")
-    yield (
-        f"In the first {clock.horizon_minutes:g} min of sleep, {_and(clock.curves)} {are} weighted by how "
-        f"often experts score {them} at that time since sleep onset (weight {clock.weight:.3g}{spared})"
-        f"{before}; {clock.restart_wake_minutes:g} min of wake restart this clock."
-    )
-
-
-def _and(names: Any) -> str:
-    *most, last = names
-    return f"{', '.join(most)} and {last}" if most else str(last)
 
 
 # Of one night
@@ -366,7 +186,7 @@ def _night_period(decoding: Decoding, lights: tuple[Moment | None, Moment | None
     bounds = [f"after lights off (epoch {off + 1:,})"] * (off > 0)
     bounds += [] if on is None else [f"before lights on (epoch {on + 1:,})"]
     if bounds and lights == NO_LIGHTS:  # other lights are said with the measures
-        yield f"It was looked for {_and(bounds)}."
+        yield f"It was looked for {and_list(bounds)}."
 
 
 def _left_out(decoding: Decoding) -> Iterator[str]:
@@ -390,30 +210,6 @@ def _left_out(decoding: Decoding) -> Iterator[str]:
         yield f"The profile has a caution for “{decoding.cohort}”: {caution.reason.rstrip('.')}."
 
 
-def rem_latency(profile: Profile, decoding: Decoding | None = None) -> Iterator[str]:
-    """Define the REM latency that tables report, of one night or of any."""
-    if profile.scheme.rem is None:
-        return
-    estimator = profile.estimators.get(REM_LATENCY)
-    if estimator is None and decoding is not None:
-        estimator = default_of_rem_latency(decoding, slice(None))
-    is_open = estimator is None  # then each night decides
-    yield REM_LATENCIES[estimator or ("bout" if profile.clock is None else "clock")]
-    if is_open and profile.clock is not None:
-        yield (
-            f"In nights with less than {100 * LITTLE_REM:.0f} % of sleep scored as REM, it is the time to "
-            f"the moment by which {_EXPECTED} of REM are expected."
-        )
-
-
-def not_results(profile: Profile, is_steered: bool) -> Iterator[str]:
-    """Say which statistics the method itself sets."""
-    if is_steered:
-        yield "Fragmentation, awakenings and bout lengths are set by the strength rule and are not results."
-    if profile.calibration.biases or profile.prior_exponent:
-        yield "Total sleep time and the time in each stage depend on the stage biases and weights."
-
-
 # Of one night or of many
 
 
@@ -435,7 +231,7 @@ def changes(effects: Sequence[Effect], profiles: Sequence[Profile]) -> str:
     if len(listed) == 1:
         text += f", {'all ' * (n_changed > 1)}{made_by[causes.most_common(1)[0][0]]}"
     elif listed:
-        text += f": {_and(listed)}"
+        text += f": {and_list(listed)}"
     if len(effects) == 1:
         return f"{text}."
     shares = np.array([100 * each.n_changed / max(1, each.n_scored) for each in effects])
@@ -451,3 +247,138 @@ def median_range(values: np.ndarray[Any, np.dtype[np.float64]], form: str) -> st
     known = values[~np.isnan(values)]
     low, middle, high = (format(float(value), form) for value in (known.min(), np.median(known), known.max()))
     return middle if low == high else f"{middle} (median; range {low} to {high})"
+
+
+RAISED = ("raised", "raised then lowered")
+
+
+def methods_text(nights: Decoding | Sequence[Decoding], *, subjects: Sequence[str] | None = None) -> str:
+    """Return a Methods paragraph to paste into a paper, with the citation.
+
+    Parameters
+    ----------
+    nights : Decoding or sequence of Decoding
+        One decoded night, or those of a cohort that were decoded with one profile.
+    subjects : sequence of str, optional
+        Whose each night is, to say how many people were recorded.
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> made = [sg.simulate_night("human-psg-5", hours=2, seed=seed) for seed in range(3)]
+    >>> text = sg.methods_text([sg.decode(night.density, "human-psg-5") for night in made])
+    >>> text.partition("(")[0]
+    '3 nights were decoded. Sleep was staged in 30-s epochs '
+    """
+    if isinstance(nights, Decoding):
+        return night_methods(nights)
+    decodings = list(nights)
+    if not decodings or not all(isinstance(night, Decoding) for night in decodings):
+        raise InputError(f"nights are {checks.shown(nights)}, expected decoded nights, one or more.")
+    if subjects is not None and len(subjects) != len(decodings):
+        got = f"got {len(subjects)} subjects for {len(decodings)} nights"
+        raise InputError(f"{got}, expected one subject per night.")
+    first = decodings[0]
+    facts = [
+        CohortFact(night.profile, night.epoch_seconds, Effect.of(night), fragmentation(night))
+        for night in decodings
+    ]
+    stagers = {night.stager for night in decodings}
+    n_subjects = None if subjects is None else len(set(subjects))
+    return cohort_methods(facts, n_subjects, first.stager if len(stagers) == 1 else None)
+
+
+@dataclass(frozen=True, slots=True)
+class CohortFact:
+    """A night of a cohort as its Methods paragraph needs it; the fragmentation index is before and after."""
+
+    profile: Profile
+    epoch_seconds: float
+    effect: Effect
+    fragmentation: tuple[float, float]
+    is_between_lights: bool = False  # whether its measures are
+
+
+def cohort_methods(
+    nights: Sequence[CohortFact], n_subjects: int | None = None, stager: str | None = None
+) -> str:
+    """Return the paragraph of many nights; of several profiles, each is described."""
+    lifts = any(night.effect.step in RAISED for night in nights)
+    by_profile = {(night.profile.sha256, night.epoch_seconds): night for night in nights}
+    people = "" if n_subjects is None else f" of {count(n_subjects, 'person').replace('persons', 'people')}"
+    parts = [f"{count(len(nights), 'night')}{people} {was(len(nights))} decoded."]
+    for night in by_profile.values():
+        profile, seconds = night.profile, night.epoch_seconds
+        parts += [
+            opening(profile, seconds, stager),
+            *origin(profile),
+            *weights(profile),
+            *strength_rule(profile, lifts=lifts),
+        ]
+        parts += [*path_rules(profile, seconds), *clock_evidence(profile, ran=True), *rem_latency(profile)]
+    parts += _cohort_strengths([night.effect for night in nights])
+    parts += _cohort_epochs(nights)
+    parts.append(
+        changes([night.effect for night in nights], [night.profile for night in by_profile.values()])
+    )
+    parts += _cohort_periods(nights)
+    before, after = (np.array([night.fragmentation[i] for night in nights]) for i in (0, 1))
+    if not np.isnan(before).all():
+        parts.append(
+            f"The {'fragmentation index' if nights[0].profile.strength else FI} was "
+            f"{median_range(before, '.3f')} before and {median_range(after, '.3f')} after decoding."
+        )
+    is_steered = any(night.effect.step not in ("fixed", "untouched", "hard") for night in nights)
+    parts += not_results(nights[0].profile, is_steered)
+    return " ".join([*parts, f"{CITATION}."])
+
+
+def _cohort_strengths(effects: Sequence[Effect]) -> Iterator[str]:
+    """Say how many nights were smoothed, and how strongly."""
+    smoothed = [each for each in effects if each.step in SMOOTHED]
+    raised = sum(each.step in RAISED for each in effects)
+    if smoothed:
+        weight = median_range(np.array([each.transition_weight for each in smoothed]), ".3g")
+        yield (
+            f"{len(smoothed):,} of {count(len(effects), 'night')} {was(len(smoothed))} smoothed, with a "
+            f"transition weight of {weight}."
+        )
+    else:
+        yield f"None of {count(len(effects), 'night')} was smoothed."
+    if raised:
+        yield f"In {count(raised, 'night')} minority stages were weighted up."
+
+
+def _cohort_epochs(nights: Sequence[CohortFact]) -> Iterator[str]:
+    """Say how many epochs are unscored, and how many nights taught the profile."""
+    unscored = [night.effect.n_unscored for night in nights if night.effect.n_unscored]
+    if unscored:
+        yield (
+            f"{count(sum(unscored), 'epoch')} without probabilities for more than five minutes, in "
+            f"{count(len(unscored), 'night')}, {was(sum(unscored))} left unscored."
+        )
+    n_taught = sum(night.effect.is_taught for night in nights)
+    if n_taught:
+        yield (
+            f"The profile was fitted to {n_taught:,} of these {count(len(nights), 'night')}, among others: "
+            "agreement with their experts is no test."
+        )
+
+
+def _cohort_periods(nights: Sequence[CohortFact]) -> Iterator[str]:
+    """Say in which part of the nights fragmentation was measured, and for how many lights were given."""
+    measures_period = any(night.profile.measures_sleep_period for night in nights)
+    if measures_period:
+        yield f"{MEASURED_PERIOD}."
+    n_off = sum(night.effect.has_lights_off for night in nights)
+    n_on = sum(night.effect.has_lights_on for night in nights)
+    given = [f"lights off was given for {n_off:,}"] * (n_off > 0)
+    given += [f"lights on {'' if n_off else 'was given '}for {n_on:,}"] * (n_on > 0)
+    if given:
+        did = "the sleep period was looked for within lights" if measures_period else (
+            "sleep before lights off was not taken for sleep onset"
+        )  # fmt: skip
+        yield sentence(f"{' and '.join(given)} of {count(len(nights), 'night')}: {did}")
+    n_between = sum(night.is_between_lights for night in nights)
+    if n_between:
+        yield f"{count(n_between, 'night')} {was(n_between)} measured between lights."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,17 +18,16 @@ from stageguard.measures.bouts import cuts_of, hypnogram_before
 from stageguard.measures.intervals import shortest_first_rem
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.profile.profile import Profile
 from stageguard.report import numbers, tables, words
 from stageguard.report.bands_svg import BandRow, bands_svg
-from stageguard.report.changes import change_groups, changes_intro
-from stageguard.report.hypnogram_svg import axis_of, page_picture
+from stageguard.report.hypnogram_svg import axis_of, page_picture, script_data
 from stageguard.report.lanes import Mark, bins_of, event_lanes
-from stageguard.report.measures import Measured, aligned, measure
 from stageguard.report.methods import night_methods
 from stageguard.report.page import as_json, render_page
+from stageguard.report.profile_words import provenance_rows, settings
 from stageguard.report.svg import INK
-from stageguard.report.zoom import script_data
+from stageguard.report.tables import ReportMeasures, align_expert, measure
+from stageguard.report.words import change_groups, changes_intro
 
 if TYPE_CHECKING:
     from stageguard.formats.outgoing import Event
@@ -88,7 +87,7 @@ def night_report(
         _check_text(title, "title")
     checks.items(notes, "notes", _check_text)
     checks.items(annotations, "annotations", _check_event)
-    expert = None if expert is None else aligned(expert, decoding)
+    expert = None if expert is None else align_expert(expert, decoding)
     options = StatisticsOptions(
         lights_off=lights_off,
         lights_on=lights_on,
@@ -118,8 +117,8 @@ def night_report(
         "assumed": dict.fromkeys(map(numbers.sentence, (*notes, *decoding.assumed))),
         "advice": decoding.advice(),
         "profile": decoding.profile,
-        "settings": _settings(decoding.profile),
-        "provenance": tuple(_provenance(decoding.profile.provenance)),
+        "settings": settings(decoding.profile),
+        "provenance": tuple(provenance_rows(decoding.profile.provenance)),
         "strength": for_people(str(decoding.strength)),
         "methods": night_methods(decoding, options.lights),
         "versions": _versions(decoding),
@@ -137,7 +136,7 @@ def _check_event(value: object, where: str) -> None:
         raise InputError(f"{where} is {checks.shown(value)}, expected an Event, as read_events returns it.")
 
 
-def _contents(decoding: Decoding, measured: Measured) -> Iterator[tuple[str, str]]:
+def _contents(decoding: Decoding, measured: ReportMeasures) -> Iterator[tuple[str, str]]:
     """Yield the id and the name of each section."""
     yield "summary", "Summary"
     yield "night", f"The {words.noun(decoding)}"
@@ -156,7 +155,7 @@ def _contents(decoding: Decoding, measured: Measured) -> Iterator[tuple[str, str
 def _pictures(
     decoding: Decoding,
     expert: Hypnogram | None,
-    measured: Measured,
+    measured: ReportMeasures,
     options: StatisticsOptions,
     annotations: Sequence[Event],
 ) -> dict[str, Any]:
@@ -198,7 +197,7 @@ def _pictures(
     }
 
 
-def _bands(measured: Measured, indicators: Sequence[BandRow]) -> dict[str, Any]:
+def _bands(measured: ReportMeasures, indicators: Sequence[BandRow]) -> dict[str, Any]:
     from markupsafe import Markup
 
     banded = [row for row in (tables.joint_row(measured), *indicators) if row is not None and row.has_band]
@@ -212,7 +211,7 @@ def _bands(measured: Measured, indicators: Sequence[BandRow]) -> dict[str, Any]:
 
 
 def _tables(
-    decoding: Decoding, expert: Hypnogram | None, measured: Measured, options: StatisticsOptions
+    decoding: Decoding, expert: Hypnogram | None, measured: ReportMeasures, options: StatisticsOptions
 ) -> dict[str, Any]:
     agreed, events, statistics = measured.agreement, measured.events, measured.after.statistics
     changes, intervals = explain(decoding), tables.night_intervals(decoding, options)
@@ -248,43 +247,6 @@ def _tables(
         "n_left_out": len(changes) - sum(len(group.rows) for group in grouped),
         "changes_intro": changes_intro(changes),
     }
-
-
-def _settings(profile: Profile) -> Iterator[tuple[str, str]]:
-    """Yield the settings of the profile, by name."""
-    yield "Stages", ", ".join(profile.scheme.names)
-    yield "Epoch length", f"{profile.epoch_seconds:g} s"
-    rule = profile.strength
-    if rule is None:
-        yield "Strength", f"fixed transition weight {profile.transition_weight:g}"
-    else:
-        yield "Strength", rule.describe()
-    yield "Clock", "off" if profile.clock is None else profile.clock.describe()
-    minimum = ", ".join(f"{stage} {seconds:g} s" for stage, seconds in profile.min_bout_seconds.items())
-    yield "Minimum bouts", minimum or "none"
-    discouraged = ", ".join(f"{pair.source}→{pair.target} ({pair.probability:g})" for pair in profile.rare)
-    yield "Discouraged transitions", discouraged or "none"
-    yield "Transitions counted by TVR", ", ".join(f"{a}→{b}" for a, b in profile.tvr_pairs) or "none"
-    flip = profile.flip_flop
-    quick = f"{flip.penalty_nats:g} nats within {flip.window_epochs} epochs, {flip.method}"
-    yield "Penalty on quick returns", quick if flip.penalty_nats else "none"
-    temperature, biases = profile.calibration.temperature, profile.calibration.biases
-    if temperature != 1.0 or biases is not None:
-        shown = "" if biases is None else f", biases {', '.join(f'{bias:g}' for bias in biases)} nats"
-        yield "Calibration", f"temperature {temperature:g}{shown}"
-
-
-def _provenance(provenance: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield nested provenance as flat rows of name and text."""
-    for key, value in provenance.items():
-        name = f"{prefix}{str(key).replace('_', ' ')}"
-        if isinstance(value, Mapping) and {"columns", "rows"} <= value.keys():
-            size = f"Table of {len(value['rows'])} rows in the profile."
-            yield name, f"{value['finding']} {size}" if "finding" in value else size
-        elif isinstance(value, Mapping):
-            yield from _provenance(value, f"{name} · ")
-        else:
-            yield name, ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _versions(decoding: Decoding) -> Iterator[tuple[str, str]]:

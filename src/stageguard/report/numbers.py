@@ -53,6 +53,12 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun if number == 1 else noun + 's'}"
 
 
+def and_list(names: Iterable[str]) -> str:
+    """Return names with commas and a final "and"."""
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
+
+
 def time_of(epoch: int, night: Hypnogram) -> str:
     """Return the beginning of an epoch as clock time, or as time since the recording's start."""
     clock = night.clock_at(epoch)

@@ -1,8 +1,11 @@
-"""Small pieces of SVG: safe text, rectangles, runs, and the document around them."""
+"""Pieces of SVG: safe text, rectangles, runs, the axis of a time and of a number, and the document."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from html import escape
 from itertools import pairwise
 from typing import Any
@@ -10,10 +13,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.night.colours import PAGE, stage_shade
+from stageguard.base.arrays import Floats
+from stageguard.night.colours import PAGE, STAGES, stage_shade
 from stageguard.night.stages import StageScheme
+from stageguard.report.numbers import shown
 
-INK, GREY, PALE, GAP, PANEL = (PAGE[name].light for name in ("ink", "grey", "line", "gap", "panel"))
+INK, GREY, PALE, GAP, PANEL, BAND = (
+    PAGE[name].light for name in ("ink", "grey", "line", "gap", "panel", "band")
+)
 FONT = "'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
 
 
@@ -85,3 +92,141 @@ def document(
 def colour_of(scheme: StageScheme, stage: int) -> str:
     """Return the colour of a stage on white; pages replace it on dark screens."""
     return stage_shade(scheme, stage).light
+
+
+DAY = 86400
+STEPS = (60, 300, 900, 1800, 3600, 7200, 14400, 28800)  # seconds between ticks
+UNITS = {"days": DAY, "hours": 3600, "minutes": 60}
+MAX_TICKS = 13
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The area a night is drawn on: width, left and right margins of the plot, and the left edge of names."""
+
+    width: float
+    left: float
+    right: float
+    name_left: float = 0.0
+
+    @property
+    def plot(self) -> float:
+        """Width of the plot itself."""
+        return self.width - self.left - self.right
+
+
+@dataclass(frozen=True, slots=True)
+class TimeAxis:
+    """A stretch of a night across the plot."""
+
+    frame: Frame
+    first: int
+    stop: int
+    epoch_seconds: float
+    start: datetime | None
+    offset_seconds: float = 0.0  # of the night's first epoch in its recording
+
+    def x(self, epoch: float) -> float:
+        """Return the horizontal position of an epoch's beginning."""
+        return self.frame.left + self.frame.plot * (epoch - self.first) / (self.stop - self.first)
+
+    @property
+    def seconds(self) -> float:
+        """Length of the stretch."""
+        return (self.stop - self.first) * self.epoch_seconds
+
+    @property
+    def step(self) -> int:
+        """Seconds between two ticks."""
+        n_days = max(1, math.ceil(self.seconds / DAY / MAX_TICKS))
+        return next((step for step in STEPS if self.seconds / step <= MAX_TICKS), DAY * n_days)
+
+    def ticks(self) -> Iterator[tuple[float, str]]:
+        """Yield position and text of each tick; on round clock times if the start is known."""
+        begin = self.first * self.epoch_seconds
+        clock = begin + self.offset_seconds
+        if self.start is not None:
+            clock = begin + self.start.hour * 3600 + self.start.minute * 60 + self.start.second
+        first = begin + (-clock % self.step)
+        for seconds in np.arange(first, begin + self.seconds + 1e-6, self.step).tolist():
+            yield self.x(seconds / self.epoch_seconds), self.time_text(seconds)
+
+    def time_text(self, seconds: float) -> str:
+        """Return seconds since the night's start as clock time, else as time since the recording's start."""
+        if self.start is not None:
+            clock = self.start + timedelta(seconds=seconds)
+            return f"{clock:%m-%d}" if self.step >= DAY else f"{clock:%H:%M}"
+        return f"{(seconds + self.offset_seconds) / UNITS[self.unit]:g}"
+
+    @property
+    def unit(self) -> str:
+        """Unit of the axis."""
+        if self.start is not None:
+            return "date" if self.step >= DAY else "clock time"
+        return next(unit for unit, seconds in UNITS.items() if 2 * self.step >= seconds)
+
+
+def draw_axis(axis: TimeAxis, top: float, y: float) -> Iterator[str]:
+    """Draw the axis at `y`, with a faint line up to `top` at each tick."""
+    left, plot = axis.frame.left, axis.frame.plot
+    yield f'<path d="M{left:.1f} {y:.1f}h{plot:.1f}" stroke="{INK}" stroke-width="1"/>'
+    for x, text in axis.ticks():
+        yield f'<path d="M{x:.1f} {top:.1f}V{y:.1f}" stroke="{INK}" stroke-width="0.6" opacity="0.12"/>'
+        yield f'<path d="M{x:.1f} {y:.1f}v5" stroke="{INK}" stroke-width="1"/>'
+        yield text_at(x, y + 19, text, font_size=12, text_anchor="middle")
+    yield text_at(axis.frame.name_left, y + 19, axis.unit, font_size=12, fill=GREY)
+
+
+# Colours of before, after and the expert; pages replace them by dark shades on dark screens.
+SHADES = {"before": PAGE["riser"].light, "after": PAGE["accent"].light, "expert": STAGES["R"].light}
+ROUND = (1.0, 2.0, 2.5, 5.0, 10.0)  # distances of ticks, times a power of ten
+TAILS = (0.5, 99.5)  # an axis for many values ends at these percentiles
+FEW = 200  # an axis for up to this many values shows all of them
+
+
+@dataclass(frozen=True, slots=True)
+class ValueAxis:
+    """Numbers from `low` to `high`, drawn from `start` to `stop`."""
+
+    low: float
+    high: float
+    start: float
+    stop: float
+
+    def at(self, value: float) -> float:
+        """Return the position of a number; numbers beyond an end are at the end."""
+        share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
+        return self.start + share * (self.stop - self.start)
+
+    def ticks(self, most: int = 4) -> tuple[list[float], int]:
+        """Return round numbers on the axis, and the decimals they need."""
+        rough = (self.high - self.low) / most
+        power = 10.0 ** math.floor(math.log10(rough))
+        step = next(power * factor for factor in ROUND if power * factor >= rough * 0.999)
+        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+        decimals = max(0, -math.floor(math.log10(step) + 1e-9))
+        decimals += round(step * 10**decimals, 9) % 1 != 0
+        return [number * step for number in range(first, last + 1)], decimals
+
+
+def axis_for(values: Iterable[Floats], start: float, stop: float, *more: float) -> ValueAxis:
+    """Return an axis that shows nearly all of ``values``, and all of ``more``."""
+    pooled = np.concatenate([np.empty(0), *(np.asarray(each, dtype=np.float64) for each in values)])
+    pooled = pooled[np.isfinite(pooled)]
+    ends = [each for each in more if math.isfinite(each)]
+    if len(pooled):
+        ends += np.percentile(pooled, (0, 100) if len(pooled) <= FEW else TAILS).tolist()
+    low, high = (min(ends), max(ends)) if ends else (0.0, 1.0)
+    margin = 0.04 * (high - low) or max(abs(low), 1.0) * 0.1
+    return ValueAxis(0.0 if 0 <= low < margin else low - margin, high + margin, start, stop)
+
+
+def bottom_axis(axis: ValueAxis, y: float, top: float) -> Iterator[str]:
+    """Draw an axis with ticks below a picture, and faint lines up to its top."""
+    values, decimals = axis.ticks()
+    lines = "".join(f"M{axis.at(value):.1f} {top:.1f}V{y:.1f}" for value in values)
+    yield f'<path d="{lines}" stroke="{PALE}"/>'
+    yield f'<path d="M{axis.start:.1f} {y:.1f}H{axis.stop:.1f}" stroke="{GREY}"/>'
+    for value in values:
+        label = shown(value, decimals)
+        yield text_at(axis.at(value), y + 13, label, font_size=11, text_anchor="middle", fill=GREY)

@@ -1,4 +1,4 @@
-"""Rows of the report's tables, and the sentences next to them; the templates format the numbers."""
+"""The measures of a night's report, taken once, and the rows of its tables with the sentences beside them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ from dataclasses import KW_ONLY, dataclass
 import numpy as np
 
 from stageguard.guard.decoding import Decoding
-from stageguard.measures.agreement import Agreement
-from stageguard.measures.bouts import pair_counts
+from stageguard.measures.agreement import Agreement, agreement, common_scheme, merged_pairs
+from stageguard.measures.bouts import cuts_of, hypnogram_before, hypnogram_of, pair_counts
 from stageguard.measures.cohort import count_steered
+from stageguard.measures.estimates import Estimates, estimates_of
 from stageguard.measures.intervals import Intervals, intervals, is_foreign, origin_of
-from stageguard.measures.rare_events import RareEvent
-from stageguard.measures.statistics import StatisticsOptions
-from stageguard.measures.validity import Indicator
+from stageguard.measures.period import period_for
+from stageguard.measures.rare_events import RareEvent, rare_events
+from stageguard.measures.statistics import SleepStatistics, StatisticsOptions
+from stageguard.measures.taught import NO_TEST, taught_by, taught_words
+from stageguard.measures.validity import Indicator, Validity, validity_of
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.night.matching import on_epochs_of
 from stageguard.night.quantities import (
     EARLY_WORDS,
     NIGHT,
@@ -31,8 +35,85 @@ from stageguard.night.quantities import (
 )
 from stageguard.night.stages import StageScheme
 from stageguard.report.bands_svg import OUTSIDE, BandRow
-from stageguard.report.measures import Measured
+from stageguard.report.hypnogram_svg import expert_name
 from stageguard.report.numbers import ABSENT, count, shown
+
+
+@dataclass(frozen=True, slots=True)
+class ReportColumn:
+    """One column of the report: a scoring and its measures."""
+
+    name: str
+    statistics: SleepStatistics
+    validity: Validity
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertColumn:
+    """The expert's column; a scoring in stages coarser than the profile's has no validity."""
+
+    name: str
+    statistics: SleepStatistics
+    validity: Validity | None
+
+    def indicator(self, key: str) -> float:
+        """Return the value of an indicator; NaN if there is none."""
+        return float("nan") if self.validity is None else self.validity.indicators[key].value
+
+
+@dataclass(frozen=True, slots=True)
+class ReportMeasures:
+    """All measures of one night; `expert` and `agreement` are None without an expert's scoring."""
+
+    before: ReportColumn
+    after: ReportColumn
+    expert: ExpertColumn | None
+    agreement: tuple[Agreement, Agreement] | None  # before, after
+    events: tuple[RareEvent, ...]
+    estimates: Estimates
+    taught: str = ""  # the first line, if the night taught its profile and an expert scored it
+
+    @property
+    def columns(self) -> tuple[ReportColumn | ExpertColumn, ...]:
+        """The columns of the report."""
+        return (self.before, self.after) if self.expert is None else (self.before, self.after, self.expert)
+
+
+def align_expert(expert: Hypnogram, decoding: Decoding) -> Hypnogram:
+    """Return an expert's scoring in the night's stages and epochs; raise an error if it does not fit.
+
+    Stages coarser than the night's are kept.
+    """
+    night = decoding.hypnogram
+    expert = hypnogram_of(expert)
+    return on_epochs_of(night, expert).merge(common_scheme(expert.scheme, night.scheme))
+
+
+def measure(decoding: Decoding, expert: Hypnogram | None, options: StatisticsOptions) -> ReportMeasures:
+    """Measure a night before and after decoding, and the expert's scoring."""
+    before, night, cuts = hypnogram_before(decoding), decoding.hypnogram, cuts_of(decoding)
+
+    period = period_for(decoding, decoding.profile, options.lights)
+
+    def validity(scoring: Hypnogram, expert: Hypnogram | None = None) -> Validity:
+        return validity_of(scoring, decoding.profile, period, cuts, expert)
+
+    estimates = estimates_of(decoding, options)
+    is_coarser = expert is not None and expert.scheme != night.scheme
+    columns = (
+        ReportColumn("before", options.measure(before), validity(before)),
+        ReportColumn("after", options.measure(decoding), validity(night, None if is_coarser else expert)),
+    )
+    if expert is None:
+        return ReportMeasures(*columns, None, None, rare_events(decoding), estimates)
+    scored = ExpertColumn(
+        expert_name(expert), options.measure(expert), None if is_coarser else validity(expert)
+    )
+    pairs = merged_pairs(decoding.profile, expert.scheme)
+    agreed = agreement(expert, before, pairs=pairs), agreement(expert, night, pairs=pairs)
+    taught = taught_words([taught_by(decoding.profile, before, expert)], NO_TEST)
+    return ReportMeasures(*columns, scored, agreed, rare_events(decoding), estimates, taught)
+
 
 ROWS = tuple(sorted(NIGHT, key=lambda quantity: quantity.report_row))
 MOST_EVENTS = 150  # a mouse's day can have hundreds; events that decoding lost or made take precedence
@@ -40,7 +121,7 @@ HEAT = (1e-9, 1.0, 3.0, 10.0, 30.0)  # percentages from which a cell of a transi
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class MeasureRow:
     """A measure of all scorings; `interval` is "" without an interval, `flag` is "" if nothing is unusual."""
 
     name: str
@@ -54,17 +135,17 @@ class Row:
     flag: str = ""
 
 
-def agreement_rows(before: Agreement, after: Agreement) -> Iterator[Row]:
+def agreement_rows(before: Agreement, after: Agreement) -> Iterator[MeasureRow]:
     """Yield accuracy, kappa, F1 by stage and the recall of rare transitions."""
-    yield Row("Accuracy (%)", 1, 100 * before.accuracy, 100 * after.accuracy)
-    yield Row("Cohen's κ", 3, before.kappa, after.kappa)
-    yield Row("Macro F1", 3, before.macro_f1, after.macro_f1)
+    yield MeasureRow("Accuracy (%)", 1, 100 * before.accuracy, 100 * after.accuracy)
+    yield MeasureRow("Cohen's κ", 3, before.kappa, after.kappa)
+    yield MeasureRow("Macro F1", 3, before.macro_f1, after.macro_f1)
     for stage in after.f1:
-        yield Row(f"F1, {stage}", 3, before.f1[stage], after.f1[stage])
+        yield MeasureRow(f"F1, {stage}", 3, before.f1[stage], after.f1[stage])
     if after.n_rare:
         title = f"Rare transitions found, of {after.n_rare:,}"
-        yield Row(f"{title}, same epoch (%)", 0, 100 * before.rare_recall_0, 100 * after.rare_recall_0)
-        yield Row(f"{title}, ± 2 epochs (%)", 0, 100 * before.rare_recall_2, 100 * after.rare_recall_2)
+        yield MeasureRow(f"{title}, same epoch (%)", 0, 100 * before.rare_recall_0, 100 * after.rare_recall_0)
+        yield MeasureRow(f"{title}, ± 2 epochs (%)", 0, 100 * before.rare_recall_2, 100 * after.rare_recall_2)
 
 
 def agreement_caption(after: Agreement, scheme: StageScheme) -> str:
@@ -94,7 +175,7 @@ def transition_matrices(
         yield name, stages, rows
 
 
-def joint_row(measured: Measured) -> BandRow | None:
+def joint_row(measured: ReportMeasures) -> BandRow | None:
     """Return the joint score before and after with the experts' range, or None without a range."""
     before, after = measured.before.validity.joint, measured.after.validity.joint
     if math.isnan(after.high):
@@ -114,7 +195,7 @@ def joint_row(measured: Measured) -> BandRow | None:
     )
 
 
-def indicator_rows(measured: Measured) -> tuple[BandRow, ...]:
+def indicator_rows(measured: ReportMeasures) -> tuple[BandRow, ...]:
     """Return all indicators, with or without a band: first those of the whole night, then kind by kind."""
     kinds = [kind.key for kind in STAGE_INDICATORS]
 
@@ -164,7 +245,7 @@ def bands_sentence(rows: Sequence[BandRow]) -> str:
     return f"{sentence} Outside: {named}."
 
 
-def indicator_reasons(measured: Measured, rows: Sequence[BandRow]) -> tuple[str, ...]:
+def indicator_reasons(measured: ReportMeasures, rows: Sequence[BandRow]) -> tuple[str, ...]:
     """Return one sentence per reason why indicators have no value or no band."""
 
     def reasons(key: str) -> dict[str, str]:
@@ -181,7 +262,7 @@ def indicator_reasons(measured: Measured, rows: Sequence[BandRow]) -> tuple[str,
     return tuple(f"{'; '.join(names)}: {reason.rstrip('.')}." for reason, names in by_reason.items())
 
 
-def statistic_reasons(measured: Measured) -> tuple[str, ...]:
+def statistic_reasons(measured: ReportMeasures) -> tuple[str, ...]:
     """Return one sentence per reason why statistics do not exist."""
     by_reason = _rows_by_reason(
         (
@@ -204,7 +285,7 @@ def _rows_by_reason(rows: Iterable[tuple[str, Mapping[str, str]]]) -> dict[str, 
     return by_reason
 
 
-def minimum_words(measured: Measured) -> Iterator[str]:
+def minimum_words(measured: ReportMeasures) -> Iterator[str]:
     """Yield sentences on bouts below the profile's minima, and on the expert's short bouts that were lost."""
     before, after = measured.before.validity, measured.after.validity
     for stage, n_after in after.bouts_below_minimum.items():
@@ -219,15 +300,15 @@ def minimum_words(measured: Measured) -> Iterator[str]:
 
 
 def statistic_groups(
-    measured: Measured, intervals: Intervals | None, steered: frozenset[Steering]
-) -> dict[str, list[Row]]:
+    measured: ReportMeasures, intervals: Intervals | None, steered: frozenset[Steering]
+) -> dict[str, list[MeasureRow]]:
     """Return rows by heading: the whole night, measures of each stage, and expectations by probabilities."""
 
-    def row(quantity: Quantity, name: str, key: str, values: Sequence[float]) -> Row:
+    def row(quantity: Quantity, name: str, key: str, values: Sequence[float]) -> MeasureRow:
         interval = _interval(intervals, key, quantity.decimals)
         flag = "early" * any(map(quantity.is_early, values))
         flag = STEERED_MARK if quantity.follows in steered else flag
-        return Row(name, quantity.decimals, *values, unit=quantity.unit, interval=interval, flag=flag)
+        return MeasureRow(name, quantity.decimals, *values, unit=quantity.unit, interval=interval, flag=flag)
 
     columns = [column.statistics for column in measured.columns]
     groups = {
@@ -251,7 +332,7 @@ def statistic_groups(
 
 
 def statistic_notes(
-    groups: Mapping[str, Sequence[Row]], measured: Measured, steered: frozenset[Steering]
+    groups: Mapping[str, Sequence[MeasureRow]], measured: ReportMeasures, steered: frozenset[Steering]
 ) -> Iterator[str]:
     """Yield notes on epochs that the expert left unscored, on the flags of rows and on the expectations."""
     estimates, expert = measured.estimates, measured.expert

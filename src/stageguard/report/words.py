@@ -1,21 +1,24 @@
-"""Sentences on what the guard did to one night: headline, facts, tiles, summary, warnings, notes."""
+"""Sentences on what the guard did to one night: headline, facts, tiles, summary, changes, warnings, notes."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from stageguard.guard.decoding import Decoding, many_changes_advice, many_changes_words, removed_words
+from stageguard.guard.explain import Change
 from stageguard.measures.day import lights_words
 from stageguard.measures.statistics import LONGEST_NIGHT_HOURS, StatisticsOptions
 from stageguard.measures.summary import aside_words, early_rem_words
 from stageguard.measures.validity import Validity
 from stageguard.night.quantities import quantity_of
-from stageguard.report.measures import Measured
+from stageguard.night.stages import StageScheme
 from stageguard.report.numbers import ABSENT, count, difference, duration, shown
-from stageguard.report.tables import bands_sentence, fates, indicator_rows
+from stageguard.report.tables import ReportMeasures, bands_sentence, fates, indicator_rows
 
 MUCH_UNSCORED = 0.05  # share of unscored epochs above which the page warns; our choice
 MOST_EARLY = 3  # bouts of early REM that are listed one by one
@@ -46,7 +49,7 @@ def headline(decoding: Decoding) -> str:
     }[strength.step]
 
 
-def summary(decoding: Decoding, measured: Measured) -> Iterator[str]:
+def summary(decoding: Decoding, measured: ReportMeasures) -> Iterator[str]:
     """Yield sentences on why and how much was changed, and how the result compares."""
     if measured.taught:
         yield measured.taught
@@ -67,7 +70,7 @@ def summary(decoding: Decoding, measured: Measured) -> Iterator[str]:
         yield f"Agreement with the {measured.expert.name} {change}."
 
 
-def verdict(decoding: Decoding, measured: Measured) -> str:
+def verdict(decoding: Decoding, measured: ReportMeasures) -> str:
     """Return whether the night looks like expert scoring, after and before."""
     before, after = measured.before.validity, measured.after.validity
     was = "" if math.isnan(before.joint.value) else f"; before: {before.joint.value:.2f}"
@@ -144,7 +147,7 @@ def unscored_words(decoding: Decoding) -> Iterator[str]:
         )
 
 
-def warnings_of(decoding: Decoding, measured: Measured) -> Iterator[str]:
+def warnings_of(decoding: Decoding, measured: ReportMeasures) -> Iterator[str]:
     """Yield warnings to read before using the night."""
     if decoding.cohort is not None:
         caution = decoding.profile.caution_for(decoding.cohort)
@@ -215,7 +218,7 @@ def facts(decoding: Decoding) -> Iterator[str]:
         yield f"cohort {decoding.cohort}"
 
 
-def tiles(decoding: Decoding, measured: Measured) -> Iterator[tuple[str, str, str]]:
+def tiles(decoding: Decoding, measured: ReportMeasures) -> Iterator[tuple[str, str, str]]:
     """Yield name, value and detail of the four most important numbers.
 
     These are changed epochs, transitions per hour, total sleep time, and agreement or else WASO.
@@ -244,3 +247,72 @@ def tiles(decoding: Decoding, measured: Measured) -> Iterator[tuple[str, str, st
 
 def _change(before: float, after: float, decimals: int = 1) -> str:
     return f"{shown(before, decimals)} → {shown(after, decimals)}"
+
+
+MOST_CHANGES = 4_000  # listed on a page; of more, those with the largest margin
+MOST_KINDS = 4  # kinds of changes named in a group's line
+BY = {
+    "pin": "by the stages that were given",
+    "calibration": "by the profile's calibration",
+    "prior": "by lifting minority stages",
+    "quality": "by signal quality",
+    "minimum bout": "by a minimum bout",
+    "flip-flop": "by the penalty on quick returns",
+    "transition": "by improbable transitions",
+    "several together": "by several rules together",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeGroup:
+    """Changes decided by one rule: its name, their number, a summary, and the changes that are listed."""
+
+    by: str
+    n_changes: int
+    detail: str
+    rows: tuple[Change, ...]
+
+
+def change_groups(
+    changes: Sequence[Change], scheme: StageScheme, epoch_seconds: float
+) -> tuple[ChangeGroup, ...]:
+    """Return the changes by rule, the most frequent first, each group in order of time."""
+    listed = sorted(changes, key=lambda change: -change.margin_nats)[:MOST_CHANGES]
+    is_listed = set(map(id, listed))
+    groups: dict[str, list[Change]] = {}
+    for change in changes:
+        groups.setdefault(_by(change, scheme), []).append(change)
+    return tuple(
+        ChangeGroup(
+            by,
+            len(group),
+            _detail(group, epoch_seconds),
+            tuple(change for change in group if id(change) in is_listed),
+        )
+        for by, group in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+    )
+
+
+def _by(change: Change, scheme: StageScheme) -> str:
+    if change.rule != "clock":
+        return BY[change.rule]
+    stage = change.before[0]
+    return f"by the clock's {'REM' if stage == scheme.rem else stage} rule"
+
+
+def _detail(group: Sequence[Change], epoch_seconds: float) -> str:
+    """Return the number of epochs, their duration, and the most frequent changes of stage."""
+    n_epochs = sum(change.n_epochs for change in group)
+    kinds = Counter((a, b) for change in group for a, b in zip(change.before, change.after, strict=True))
+    named = [f"{a}→{b} {n:,}" for (a, b), n in kinds.most_common(MOST_KINDS)]
+    rest = kinds.total() - sum(n for _, n in kinds.most_common(MOST_KINDS))
+    others = [f"others {rest:,}"] if rest else []
+    return f"{count(n_epochs, 'epoch')}, {duration(n_epochs * epoch_seconds)}: {', '.join(named + others)}"
+
+
+def changes_intro(changes: Sequence[Change]) -> str:
+    """Return one sentence on how much was changed."""
+    if not changes:
+        return "Nothing was changed: the output is the stager's own choice."
+    n_epochs = sum(change.n_epochs for change in changes)
+    return f"{count(n_epochs, 'epoch')} in {count(len(changes), 'place')}, by the rule that decided:"

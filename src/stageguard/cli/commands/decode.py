@@ -261,7 +261,7 @@ def _write_methods(
         return [], [f"{path} is no text of decode's, so it was left as it is"]
     used = profile.at_strength(options.strength).for_cohort(options.cohort)
     is_shifted = bool(used.calibration.biases)  # then the table's index is of the shifted stages
-    make, write = (load(f"report.cohort_methods:{name}") for name in ("CohortFact", "cohort_methods"))
+    make, write = (load(f"report.methods:{name}") for name in ("CohortFact", "cohort_methods"))
     facts = [
         make(used, seconds, effect, (NAN, NAN) if is_shifted else (row.fi_before, row.fi_after))
         for row, seconds, effect in tally.effects
