@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import importlib
 import json
 import re
 import subprocess
@@ -120,6 +121,39 @@ def test_modules_do_not_import_each_other_in_circles():
             needs.setdefault(found.source, set()).add(found.target)
     assert needs
     graphlib.TopologicalSorter(needs).prepare()  # raises CycleError, which names the circle
+
+
+# What layers up to fitting take from a higher one by name, when it is called: methods that people expect on
+# a value, although they are written above it.
+TAKEN_FROM_ABOVE = {
+    "base.notebook": {"report.notebook:html_of"},
+    "night.night": {
+        *("formats.convert:save", "formats.tools.stageguard:to_frame"),
+        *("formats.tools.yasa:to_yasa", "formats.tools.mne:to_mne"),
+    },
+    "guard.decoding": {"report.methods:night_methods", "report.night:night_report"},
+    "guard.inputs": {"formats.read:density_for"},
+}
+
+
+def imports_by_name(tree: ast.AST) -> set[str]:
+    """Objects that `load` of `base.lazy` is called for."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    loads = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "load"]
+    return {call.args[0].value for call in loads if isinstance(call.args[0], ast.Constant)}
+
+
+def test_imports_by_name_are_few_and_point_up():
+    found = {
+        name: taken
+        for name, file in MODULES.items()
+        if level(name) <= level("fitting") and (taken := imports_by_name(ast.parse(file.read_text("utf-8"))))
+    }
+    assert found == TAKEN_FROM_ABOVE
+    for name, taken in found.items():
+        for module, _, attribute in (each.partition(":") for each in taken):
+            assert level(module) > level(name)
+            assert hasattr(importlib.import_module(f"stageguard.{module}"), attribute)
 
 
 VERSION = "from stageguard.base.version import __version__ as __version__"

@@ -13,6 +13,7 @@ from stageguard.base.version import __version__ as __version__
 from stageguard.fitting.estimator import SemiMarkovDecoder as SemiMarkovDecoder
 from stageguard.fitting.fit import fit as fit
 from stageguard.fitting.fit import fit_report as fit_report
+from stageguard.fitting.recount import recount as recount
 from stageguard.fitting.report import FitReport as FitReport
 from stageguard.fitting.tune import tune as tune
 from stageguard.formats.convert import Written as Written
@@ -22,6 +23,7 @@ from stageguard.formats.read import read_hypnogram as read_hypnogram
 from stageguard.formats.recordings.read import RecordingFile as RecordingFile
 from stageguard.formats.recordings.read import read_recording as read_recording
 from stageguard.formats.recordings.read import read_recording_file as read_recording_file
+from stageguard.guard.automaton import compile_automaton as compile_automaton
 from stageguard.guard.decode import decode as decode
 from stageguard.guard.decoding import Decoding as Decoding
 from stageguard.guard.explain import Change as Change

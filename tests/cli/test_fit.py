@@ -123,7 +123,7 @@ def test_transitions_only_keeps_the_papers_rules(folder, run):
     assert "the file does not say how long an epoch is: 30 s assumed" in ran.out
     made = sg.Profile.load("ours.toml")
     read = [sg.read_hypnogram(file, scheme="wnr3") for file in files]
-    assert made == sg.Profile.load(base).recounted(read, name="ours")
+    assert made == sg.recount(sg.Profile.load(base), read, name="ours")
     assert (made.rare, made.flip_flop) == (sg.Profile.load(base).rare, sg.Profile.load(base).flip_flop)
     beside = (*nights(folder), "--expert", "experts", "--transitions-only", "--base", base)
     ran = run("fit", *beside, "-o", "beside.toml", "--json")

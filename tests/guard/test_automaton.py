@@ -33,7 +33,7 @@ def flip_flop_profile(minimum, ends, window=5):
     ],
 )
 def test_flip_flop_automaton_has_the_stated_size(minimum, ends, n_states, n_edges):
-    automaton = flip_flop_profile(minimum, ends).automaton()
+    automaton = sg.compile_automaton(flip_flop_profile(minimum, ends))
     assert (automaton.n_states, automaton.n_edges) == (n_states, n_edges)
     assert oracle.count_automaton(minimum, 5, ends) == (n_states, n_edges)
     assert str(n_states) in automaton.describe().replace(",", "")
@@ -43,19 +43,21 @@ def test_flip_flop_automaton_has_the_stated_size(minimum, ends, n_states, n_edge
 @pytest.mark.parametrize("ends", ["censored", "paper"])
 @pytest.mark.parametrize("minimum", [(1, 1), (1, 2), (1, 4, 2), (3, 1, 1), (1, 2, 2, 5, 3)])
 def test_flip_flop_automaton_has_the_size_of_its_definition(minimum, ends, window):
-    automaton = flip_flop_profile(minimum, ends, window).automaton()
+    automaton = sg.compile_automaton(flip_flop_profile(minimum, ends, window))
     expected = oracle.count_automaton(minimum, window, ends)
     assert (automaton.n_states, automaton.n_edges) == expected
 
 
 def test_an_automaton_that_would_be_too_large_names_its_key():
     with pytest.raises(ProfileError, match="window_epochs") as error:
-        flip_flop_profile((1, 1, 1, 1, 1), "paper", window=30).automaton()
+        sg.compile_automaton(flip_flop_profile((1, 1, 1, 1, 1), "paper", window=30))
     assert "20,000" in str(error.value) or "20000" in str(error.value)
 
 
 def test_describe_says_how_many_epochs_a_minimum_is():
-    text = sg.Profile.from_dict(plain(min_bout_seconds={"R": 75})).automaton().describe()
+    text = sg.compile_automaton(sg.Profile.from_dict(plain(min_bout_seconds={"R": 75}))).describe()
     assert re.search(r"R\b.*\b3\b", text)
-    finer = sg.Profile.from_dict(plain(min_bout_seconds={"R": 75})).automaton(epoch_seconds=10.0).describe()
+    finer = sg.compile_automaton(
+        sg.Profile.from_dict(plain(min_bout_seconds={"R": 75})), epoch_seconds=10.0
+    ).describe()
     assert re.search(r"R\b.*\b8\b", finer)

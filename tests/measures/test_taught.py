@@ -64,7 +64,7 @@ def test_marks_survive_the_file_and_another_fit(nights, profile, tmp_path):
     assert again.at_strength(0.5).was_taught_by(nights[0].expert)
     second = sg.fit(None, [nights[-1].expert], base=again, name="second")
     assert all(second.was_taught_by(night.expert) for night in (nights[0], nights[-1]))
-    counted = sg.Profile.load(BASE).recounted([night.expert for night in nights[1:]])
+    counted = sg.recount(sg.Profile.load(BASE), [night.expert for night in nights[1:]])
     assert counted.was_taught_by(nights[1].expert)
     assert not counted.was_taught_by(nights[0].expert)
 

@@ -4,6 +4,7 @@ import copy
 
 import pytest
 
+import stageguard as sg
 from documents import FULL, MINIMAL, fields_of, profile_of
 from stageguard.base.errors import CohortError, InputError, ProfileError
 from stageguard.night.stages import WNR3
@@ -247,8 +248,8 @@ def test_cohort_is_text():
 
 
 def test_automaton_is_compiled_for_this_profile():
-    automaton = profile_of(min_bout_seconds={"R": 90}).automaton(epoch_seconds=30)
-    assert automaton.n_states > profile_of().automaton().n_states
+    automaton = sg.compile_automaton(profile_of(min_bout_seconds={"R": 90}), epoch_seconds=30)
+    assert automaton.n_states > sg.compile_automaton(profile_of()).n_states
 
 
 COHORTS = [

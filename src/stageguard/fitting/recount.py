@@ -1,4 +1,4 @@
-"""`recounted`: a profile with the transitions of other nights and all of its own rules, as in the paper."""
+"""`recount`: a profile with the transitions of other nights and all of its own rules, as in the paper."""
 
 from __future__ import annotations
 
@@ -22,8 +22,34 @@ COUNTED_HERE = (
 NO_LONGER_HOLDS = ("bands", "joint", "intervals")
 
 
-def recounted(base: Profile | str, hypnograms: Experts, *, name: str | None = None) -> Profile:
-    """Return the base profile with its transitions counted anew; see `Profile.recounted`."""
+def recount(base: Profile | str, hypnograms: Experts, *, name: str | None = None) -> Profile:
+    """Return a profile with its transitions counted on other nights, and every rule kept.
+
+    A transition's probability is its share of the pairs of adjacent scored epochs that begin with its
+    first stage, as in the paper. Rare pairs, minimum bouts, the stay rule and the flip-flop penalty stay.
+    Expert ranges and errors of the nights counted before are dropped; `provenance` says what was counted.
+
+    Parameters
+    ----------
+    base : Profile or str
+        The profile whose rules are kept.
+    hypnograms : list of Hypnogram, of lists of Hypnogram, or of label arrays
+        An expert's scoring of each night, or those of several experts, at the profile's epoch length.
+    name : str, optional
+        Name of the profile; by default the base's with "-recounted".
+
+    Returns
+    -------
+    Profile
+        The base with the counted matrix.
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> experts = [sg.simulate_night("human-psg-3", seed=seed).expert for seed in range(3)]
+    >>> sg.recount("kdd2026-cardiorespiratory", experts).name
+    'kdd2026-cardiorespiratory-recounted'
+    """
     base = as_profile(base)
     material = read_material(None, hypnograms, base)
     if material.epoch_seconds != base.epoch_seconds:
@@ -61,7 +87,7 @@ def _rows(material: Material, base: Profile) -> dict[str, dict[str, float]]:
             f"nobody scored {', '.join(unseen)}, so that the profile forbids it. Count more nights, or list "
             "it as rare.",
             StageGuardWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
     return {a: dict(zip(names, row, strict=True)) for a, row in zip(names, matrix.tolist(), strict=True)}
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from stageguard.base.lazy import load
+from stageguard.base.notebook import ShownInNotebooks
 from stageguard.fitting.candidates import ARGMAX, Candidate
 from stageguard.fitting.cross_validation import COLUMNS, Criterion, HeldOut, Row
 from stageguard.fitting.estimates import EstimatorChoice
@@ -15,7 +15,7 @@ from stageguard.profile.profile import Profile
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FitReport:
+class FitReport(ShownInNotebooks):
     """Everything that a fit found.
 
     Attributes
@@ -108,11 +108,6 @@ class FitReport:
         ]
         nights = f"{self.n_nights} nights of {self.n_subjects} subjects, base {self.base}"
         return f"<FitReport {self.profile.name!r}: {nights}, {chosen}{''.join(gains)}>"
-
-    def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
-        html: str = load("report.notebook:html_of")(self)
-        return html
 
     def __str__(self) -> str:
         """Return the report as text."""

@@ -166,7 +166,20 @@ class _State(NamedTuple):
 
 
 def compile_automaton(profile: Profile, epoch_seconds: float | None = None) -> Automaton:
-    """Compile everything a profile states, flip-flop window and bout lengths included, into one automaton."""
+    """Compile everything a profile states, flip-flop window and bout lengths included, into one automaton.
+
+    Parameters
+    ----------
+    profile : Profile
+        The profile.
+    epoch_seconds : float, optional
+        Epoch length of the nights; by default the profile's own.
+
+    Returns
+    -------
+    Automaton
+        Its states and edges; `describe` prints them.
+    """
     return _Compiler(profile, epoch_seconds or profile.epoch_seconds).compile()
 
 

@@ -34,7 +34,7 @@ import numpy as np
 
 from stageguard.base import checks
 from stageguard.base.arrays import NAN, Indices, Labels, Mask
-from stageguard.base.lazy import load
+from stageguard.base.notebook import ShownInNotebooks
 from stageguard.measures.bouts import ScoredNight, bouts_of, hypnogram_of, runs_of, whole_epochs
 from stageguard.measures.cycles import cycles_of
 from stageguard.measures.day import DayPart, hours_of, phases_of, zeitgeber_seconds
@@ -60,7 +60,7 @@ _LONGEST_NIGHT_MINUTES = 60.0 * LONGEST_NIGHT_HOURS
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
-class SleepStatistics:
+class SleepStatistics(ShownInNotebooks):
     """Sleep statistics of one hypnogram. NaN where a quantity does not exist: see `reasons`.
 
     The numbers are those of `stageguard.night.quantities.NIGHT`.
@@ -183,11 +183,6 @@ class SleepStatistics:
         """Return the numbers, without the labels."""
         numbers = ", ".join(f"{key}={value:g}" for key, value in self.to_dict().items())
         return f"<SleepStatistics {self.convention}: {numbers}>"
-
-    def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
-        html: str = load("report.notebook:html_of")(self)
-        return html
 
     @property
     def _is_one_night(self) -> bool:

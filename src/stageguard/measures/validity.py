@@ -25,7 +25,7 @@ import numpy as np
 from stageguard.base import checks
 from stageguard.base.arrays import NAN, Ints, Ints32, Labels, Mask
 from stageguard.base.errors import Argument, InputError, Message
-from stageguard.base.lazy import load
+from stageguard.base.notebook import ShownInNotebooks
 from stageguard.guard.automaton import minimum_epochs
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import (
@@ -88,7 +88,7 @@ class Indicator:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Validity:
+class Validity(ShownInNotebooks):
     """The indicators of one night.
 
     Attributes
@@ -173,11 +173,6 @@ class Validity:
         """Return the verdict, and what is outside its band."""
         outside = f"; outside: {', '.join(self.outside)}" if self.outside else ""
         return f"<Validity {self.profile}: {self.verdict}{outside}>"
-
-    def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
-        html: str = load("report.notebook:html_of")(self)
-        return html
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types, indicator by indicator."""

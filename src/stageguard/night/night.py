@@ -13,10 +13,11 @@ import numpy.typing as npt
 
 from stageguard.base import checks
 from stageguard.base.lazy import load
+from stageguard.base.notebook import ShownInNotebooks
 from stageguard.night.stages import StageScheme, as_scheme
 
 
-class Exportable:
+class Exportable(ShownInNotebooks):
     """A night that can be saved in any tool's format, and shown as a table."""
 
     __slots__ = ()
@@ -32,11 +33,6 @@ class Exportable:
         """Write the night in a tool's format; return a `Written` with the files and what they cannot hold."""
         save = load("formats.convert:save")
         return save(self, path, format=format, overwrite=overwrite, annotations_from=annotations_from)
-
-    def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
-        html: str = load("report.notebook:html_of")(self)
-        return html
 
     def to_frame(self) -> Any:
         """Return a `pandas.DataFrame` with one row per epoch."""

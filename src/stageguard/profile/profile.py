@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 from stageguard.base import checks
 from stageguard.base.arrays import Labels
 from stageguard.base.errors import CohortError, FileFormatError, InputError, ProfileError, did_you_mean
-from stageguard.base.lazy import load
+from stageguard.base.notebook import ShownInNotebooks
 from stageguard.base.schema import Document, read_toml
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.period import Period, period_of
@@ -28,7 +29,7 @@ from stageguard.profile.parts import (
     StrengthRule,
     words_of,
 )
-from stageguard.profile.schema import KEYS, check_keys, document_of, parse_profile
+from stageguard.profile.schema import KEYS, check_keys, check_together, document_of, parse_profile
 from stageguard.profile.taught import mark_of
 
 FOLDER = Path(__file__).with_name("builtin")
@@ -45,13 +46,17 @@ _GUARD_OFF = dict.fromkeys(
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)
-class Profile(Document):
+_NONE: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class Profile(Document, ShownInNotebooks):
     """Everything the decoder assumes about the sleep of a population.
 
-    A profile is made from a document with the keys of a profile file: see `load` and
-    `from_dict`. The whole document is checked at once. A profile cannot be changed; `replace`
-    returns another one. Two profiles are equal when their documents are.
+    A profile is made from a document with the keys of a profile file, every value of which is
+    checked: see `load` and `from_dict`. The constructor takes values that are checked already. A
+    profile cannot be changed; `replace` returns another one. Two profiles are equal when their
+    documents are.
 
     Attributes
     ----------
@@ -142,8 +147,8 @@ class Profile(Document):
     prior_exponent: float
     prior: tuple[float, ...] | None
     rare_probability: float
-    rare: tuple[RarePair, ...]
-    tvr_pairs: tuple[tuple[str, str], ...]
+    rare: tuple[RarePair, ...] = field(init=False)
+    tvr_pairs: tuple[tuple[str, str], ...] = field(init=False)
     min_bout_seconds: Mapping[str, float]
     flip_flop: FlipFlop
     transitions: tuple[tuple[float, ...], ...]
@@ -158,21 +163,31 @@ class Profile(Document):
     taught_by: tuple[str, ...]
     provenance: Mapping[str, Any]
     # as in the document: pairs may follow from another key, and replace() must know whether they do
-    _rare: tuple[tuple[str | float, ...], ...]
+    _rare: tuple[tuple[Any, ...], ...]
     _tvr_pairs: tuple[tuple[str, str], ...] | None
-    _cache: dict[Any, Any]
+    _cache: dict[Any, Any] = field(init=False, default_factory=dict)
 
-    def __init__(self, document: Mapping[str, object]) -> None:
-        for name, value in {**parse_profile(document), "_cache": {}}.items():
-            object.__setattr__(self, name, value)
+    def __post_init__(self) -> None:
+        """Fill in what follows from other values, and check what must fit together."""
+        if self.strength is not None:
+            object.__setattr__(self, "transition_weight", None)
+        pairs = tuple((source, target) for source, target, *_ in self._rare)
+        rare = tuple(RarePair(*pair[:2], *(*pair[2:], self.rare_probability)[:1]) for pair in self._rare)
+        object.__setattr__(self, "rare", rare)
+        object.__setattr__(self, "tvr_pairs", pairs if self._tvr_pairs is None else self._tvr_pairs)
+        check_together(self)
 
     @classmethod
     def from_dict(cls, document: Mapping[str, object]) -> Profile:
         """Return the profile that a mapping describes; its keys are those of a profile file."""
         try:
-            return cls(document)
+            return cls(**parse_profile(document))
         except RecursionError:
             raise ProfileError("tables or lists are nested too deeply, expected a profile.") from None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as the document, without anything compiled."""
+        return Profile.from_dict, (self.to_dict(),)
 
     @classmethod
     def load(cls, name_or_path: str | Path) -> Profile:
@@ -215,7 +230,7 @@ class Profile(Document):
             for excluded in _EXCLUDES.get(key, ()):
                 document.pop(excluded, None)
         document.update(changes)
-        changed = Profile({key: value for key, value in document.items() if value is not None})
+        changed = Profile.from_dict({key: value for key, value in document.items() if value is not None})
         if not self.intervals or "intervals" in changes or _decodes_alike(self, changed):
             return changed
         return changed.replace(intervals=None)
@@ -324,13 +339,12 @@ class Profile(Document):
         """
         profile = self
         if not self.is_of(cohort):
-            temperature = {"temperature": self.calibration.temperature}
-            profile = self._once("other cohort", lambda: self._without({"calibration": temperature}))
+            temperature = Calibration(self.calibration.temperature)
+            profile = self._once("other cohort", lambda: self._without_shares(calibration=temperature))
         caution = None if profile.clock is None or cohort is None else profile.caution_for(cohort)
         if caution is None or caution.clock:
             return profile
-        kept = profile.to_dict().get("intervals")
-        return profile._once("without clock", lambda: profile.replace(clock=None, intervals=kept))
+        return profile._once("without clock", lambda: replace(profile, clock=None))
 
     def for_other_stager(self) -> Profile:
         """Return the profile to use for a stager it does not belong to.
@@ -340,47 +354,20 @@ class Profile(Document):
         """
 
         def make() -> Profile:
-            strength = self.to_dict().get("strength", {})
-            tuned = strength.pop("stager_fi", None) is not None
-            return self._without({"calibration": None} | ({"strength": strength} if tuned else {}))
+            strength = self.strength and replace(self.strength, stager_fi=None)
+            return self._without_shares(calibration=Calibration(), strength=strength)
 
         return self._once("other stager", make)
 
-    def _without(self, changes: Mapping[str, object]) -> Profile:
-        """Return the profile without stage shares and with some changes, or one that steps aside."""
-        kept = self.to_dict().get("intervals")  # measured on other nights: whoever uses them has to say so
-        changes = {**changes, "prior_exponent": None, "estimators": None, "intervals": kept}
-        if self.other_cohorts == "argmax":
-            changes |= dict.fromkeys(("min_bout_seconds", "flip_flop", "durations", "clock"))
-            changes.pop("strength", None)
-            changes["transition_weight"] = 0.0
-        return self.replace(**changes)
+    def _without_shares(self, **changes: Any) -> Profile:
+        """Return the profile without stage shares and with some changes, or one that steps aside.
 
-    def recounted(self, hypnograms: Any, *, name: str | None = None) -> Profile:
-        """Return the profile with its transitions counted on other nights, and every rule kept.
-
-        A transition's probability is its share of the pairs of adjacent scored epochs that begin with its
-        first stage, as in the paper. Rare pairs, minimum bouts, the stay rule and the flip-flop penalty stay.
-        Expert ranges and errors of the nights counted before are dropped; `provenance` says what was counted.
-
-        Parameters
-        ----------
-        hypnograms : list of Hypnogram, of lists of Hypnogram, or of label arrays
-            An expert's scoring of each night, or those of several experts, at the profile's epoch length.
-        name : str, optional
-            Name of the profile; by default this one's with "-recounted".
+        It keeps its intervals, measured on other nights: whoever uses them has to say so.
         """
-        profile: Profile = load("fitting.recount:recounted")(self, hypnograms, name=name)
-        return profile
-
-    def automaton(self, epoch_seconds: float | None = None) -> Any:
-        """Return the states and edges that this profile compiles to, at its own epoch length or another."""
-        return load("guard.automaton:compile_automaton")(self, epoch_seconds)
-
-    def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
-        html: str = load("report.notebook:html_of")(self)
-        return html
+        if self.other_cohorts == "argmax":
+            no_rules = {"strength": None, "transition_weight": 0.0, "flip_flop": FlipFlop(), "clock": None}
+            changes |= {"min_bout_seconds": _NONE, "durations": _NONE, **no_rules}
+        return replace(self, prior_exponent=0.0, estimators=_NONE, **changes)
 
     def __repr__(self) -> str:
         """Return name, scheme and the first digits of the hash."""

@@ -44,7 +44,7 @@ class Key:
 
 
 def parse_profile(document: Mapping[str, object]) -> dict[str, Any]:
-    """Return the fields of a profile, complete and valid, from the document that describes it."""
+    """Return the values of a profile by field, each valid, from the document that describes it."""
     try:
         return _parse(document)
     except InputError as error:
@@ -86,37 +86,30 @@ def _parse(document: Mapping[str, object]) -> dict[str, Any]:
             value = given.get(key.name, key.default)
             is_set = key.name in given or value is not None
             fields[key.field or key.name] = key.read(value, key.name, scheme) if is_set else None
-    if fields["strength"] is not None:
-        fields["transition_weight"] = None
-    usual, pairs, counted = fields["rare_probability"], fields["_rare"], fields["_tvr_pairs"]
-    fields["rare"] = tuple(parts.RarePair(*(*pair, usual)[:3]) for pair in pairs)
-    fields["tvr_pairs"] = tuple(pair[:2] for pair in pairs) if counted is None else counted
-    _check_together(fields)
     return fields
 
 
-def _check_together(parsed: Mapping[str, Any]) -> None:
-    """Check rules that concern several keys."""
-    if parsed["prior_exponent"] and parsed["prior"] is None:
-        raise InputError(
+def check_together(profile: Any) -> None:
+    """Check rules that concern several keys of a profile."""
+    if profile.prior_exponent and profile.prior is None:
+        raise ProfileError(
             "prior_exponent is given, but prior is not. Add the stage shares as prior, or drop it."
         )
-    strength = parsed["strength"]
-    if strength is not None and strength.lifts and parsed["prior_exponent"]:
-        raise InputError(
+    strength, scheme = profile.strength, profile.scheme
+    if strength is not None and strength.lifts and profile.prior_exponent:
+        raise ProfileError(
             f"prior_exponent and strength.rule = {strength.rule!r} exclude each other: {strength.rule} sets "
             "it per recording."
         )
-    if parsed["clock"] is not None and parsed["species"] != "human":
-        raise InputError(
-            f"clock and species = {parsed['species']!r} exclude each other: the clock counts from the "
+    if profile.clock is not None and profile.species != "human":
+        raise ProfileError(
+            f"clock and species = {profile.species!r} exclude each other: the clock counts from the "
             "sleep onset of a person's night, and animals sleep around the clock. Drop it."
         )
-    scheme = parsed["scheme"]
-    for stage in parsed["durations"]:
-        row = parsed["transitions"][scheme.names.index(stage)]
+    for stage in profile.durations:
+        row = profile.transitions[scheme.names.index(stage)]
         if not any(p for name, p in zip(scheme.names, row, strict=True) if name != stage):
-            raise InputError(
+            raise ProfileError(
                 f"durations.{stage} says how bouts end, but transitions.{stage} has no way out of it."
             )
 

@@ -16,6 +16,7 @@ import numpy as np
 from stageguard.base.arrays import Labels
 from stageguard.base.errors import StageGuardWarning
 from stageguard.fitting.fit import fit
+from stageguard.fitting.recount import recount
 from stageguard.guard.decode import decode
 from stageguard.measures.bouts import pair_counts
 from stageguard.night.hypnodensity import Hypnodensity
@@ -87,8 +88,8 @@ def learn(config: StudyConfig, training: Sequence[StudyNight]) -> Learned:
     with warnings.catch_warnings():
         # about transitions that nobody scored; the records have all of them
         warnings.simplefilter("ignore", StageGuardWarning)
-        paper = Profile.load(config.guard.paper).recounted(experts)
-        base = Profile.load(config.guard.base).recounted(experts)
+        paper = recount(config.guard.paper, experts)
+        base = recount(config.guard.base, experts)
     flip_flop = paper.to_dict().get("flip_flop")
     if flip_flop is not None:
         paper = paper.replace(flip_flop=flip_flop | {"penalty_nats": config.guard.flip_flop_nats})

@@ -42,6 +42,7 @@ from stageguard.cli.terminal import (
 )
 from stageguard.fitting.cross_validation import Row
 from stageguard.fitting.fit import Progress, fit_report
+from stageguard.fitting.recount import recount
 from stageguard.fitting.report import FitReport
 from stageguard.formats.companions import ListedNight, read_subjects
 from stageguard.formats.density import listed
@@ -179,7 +180,7 @@ def fit(
     by_review = [review for night in nights for review in night.reviews]
     if transitions_only:
         with collect_warnings() as warned:
-            made = reader.base.recounted([night.experts for night in nights], name=output.stem)
+            made = recount(reader.base, [night.experts for night in nights], name=output.stem)
             made = load("review.reviewed:with_reviews")(made, by_review) if by_review else made
         made.save(output, overwrite=overwrite)
         _print_counted(made, reader.base, output, outcomes, notes, warned, as_json=as_json)
