@@ -37,9 +37,7 @@ def table() -> str:
     lines = ["| " + " | ".join(HEADER) + " |", "|---" * len(HEADER) + "|"]
     tests = proofs()
     for name, title, entry, key in rows:
-        can = [
-            "" if getattr(entry, kind, None) is None else "yes" for kind in ("density", "hypnogram", "write")
-        ]
+        can = ["yes" if entry.does(kind) else "" for kind in ("density", "hypnogram", "write")]
         cells = (name, title, *can, "; ".join(entry.loses), ", ".join(f"`{test}`" for test in tests[key]))
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""The shape of the package: which way imports point, what an import loads, how long files get."""
+"""The shape of the package: which way imports point, what an import loads."""
 
 from __future__ import annotations
 
@@ -222,13 +222,3 @@ def test_every_pin_is_exact_and_covers_what_we_ask_for():
     asked = {re.sub(r"[-_.]+", "-", re.split(r"[\[<>=!~; ]", need)[0]).lower() for need in wanted}
     assert asked - pinned == set()
     assert pins["torch"] == "2.13.0"
-
-
-def test_no_source_file_is_longer_than_500_lines():
-    lengths = {
-        str(f.relative_to(ROOT)): len(f.read_text("utf-8").splitlines())
-        for f in PACKAGE.rglob("*")
-        if f.suffix in {".py", ".cpp", ".hpp", ".h"}
-    }
-    assert lengths
-    assert {name: length for name, length in lengths.items() if length > 500} == {}

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stageguard.base.errors import FileFormatError
-from stageguard.formats.density import DensityOptions
+from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_density, read_density_file
 
 P = np.array([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [np.nan] * 3])
@@ -56,7 +56,7 @@ def test_npz_carries_stages_epoch_length_and_start(tmp_path):
     path = tmp_path / "night.npz"
     start = datetime(2024, 5, 1, 22, 30)
     np.savez(path, probabilities=P, stages=np.array(WNR), epoch_seconds=4.0, start=start.isoformat(), extra=1)
-    found = read_density_file(path, DensityOptions())
+    found = read_density_file(path, FileOptions())
     assert (found.density.epoch_seconds, found.density.start) == (4.0, start)
     assert found.notes == ("arrays ignored: extra",)
     np.testing.assert_array_equal(found.density.probabilities, P)

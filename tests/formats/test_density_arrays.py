@@ -9,7 +9,7 @@ import pytest
 
 import stageguard as sg
 from stageguard.base.errors import FileFormatError, InputError, StageGuardWarning
-from stageguard.formats.density import DensityOptions
+from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_density_file, read_density_object
 
 FIVE = ["W", "N1", "N2", "N3", "R"]
@@ -18,7 +18,7 @@ P = RNG.dirichlet(np.ones(5), 24)
 
 
 def notes_of(source: object, **options: object) -> tuple[str, ...]:
-    return read_density_object(source, DensityOptions(epoch_seconds=30, **options)).notes  # type: ignore[arg-type]
+    return read_density_object(source, FileOptions(epoch_seconds=30, **options)).notes  # type: ignore[arg-type]
 
 
 def refused(source: object, **options: object) -> str:
@@ -56,7 +56,7 @@ def test_summed_softmaxes_of_u_time(tmp_path, n_groups):
     """`ut predict --no_argmax` sums over channel groups and does not divide."""
     groups = RNG.dirichlet(np.ones(5), (n_groups, 24)).astype(np.float32)
     path = saved(tmp_path, groups.sum(axis=0))
-    found = read_density_file(path, DensityOptions(format="usleep-npy"))
+    found = read_density_file(path, FileOptions(format="usleep-npy"))
     np.testing.assert_allclose(found.density.probabilities, groups.mean(axis=0), atol=1e-6)
     said = "columns read as W, N1, N2, N3, R, the order of U-Sleep"
     assert found.notes[:2] == (
@@ -85,7 +85,7 @@ def test_argmax_files_of_u_time_hold_no_probabilities(tmp_path, shape):
 @pytest.mark.proves("object:gssc")
 def test_the_tuple_of_gssc():
     source = (P.argmax(axis=1), np.arange(24) * 30.0, P)
-    found = read_density_object(source, DensityOptions())
+    found = read_density_object(source, FileOptions())
     np.testing.assert_array_equal(found.density.probabilities, P)
     assert found.notes == ("columns read as W, N1, N2, N3, R, the order of GSSC",)
     # GSSC's times run from the first epoch to a fixed end, and may be too few
@@ -100,7 +100,7 @@ def test_log_softmax_of_gssc(tmp_path):
     """`ArrayInfer.infer` returns what its authors call logits: some of them are log-probabilities."""
     for values, said in ((np.log(P), "natural log-probabilities"), (4 + np.log(P), "logits")):
         path = saved(tmp_path, values.astype(np.float32))
-        found = read_density_file(path, DensityOptions(format="gssc"))
+        found = read_density_file(path, FileOptions(format="gssc"))
         np.testing.assert_allclose(found.density.probabilities, P, atol=1e-5)
         assert said in found.notes[-1]
 
@@ -123,7 +123,7 @@ def test_windows_of_braindecode_and_physioex(tmp_path):
     logits = 2 + np.log(RNG.dirichlet(np.ones(5), (4, 35)))  # (windows, epochs, stages)
     expected = np.exp(logits - 2).reshape(140, 5)
     for source, format in ((logits, "physioex"), (np.swapaxes(logits, 1, 2), "braindecode")):
-        found = read_density_object(source, DensityOptions(stages=tuple(FIVE), format=format))
+        found = read_density_object(source, FileOptions(stages=tuple(FIVE), format=format))
         np.testing.assert_allclose(found.density.probabilities, expected)
         assert "4 windows of 35 epochs joined end to end" in found.notes
         np.testing.assert_allclose(sg.read_density(source, stages=FIVE).probabilities, expected)

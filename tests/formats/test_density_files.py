@@ -9,7 +9,7 @@ import pytest
 
 import stageguard as sg
 from stageguard.base.errors import FileFormatError, InputError, MissingExtraError, StageGuardWarning
-from stageguard.formats.density import DensityOptions
+from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_density_file
 
 P = np.random.default_rng(9).dirichlet(np.ones(5), 10)
@@ -37,7 +37,7 @@ def gssc(first_seconds: float = 0.0) -> list[str]:
 @pytest.mark.proves("gssc-csv")
 @pytest.mark.parametrize("first_seconds", [0.0, 17.35])
 def test_csv_of_gssc(tmp_path, first_seconds):
-    found = read_density_file(write(tmp_path, "n.csv", *gssc(first_seconds)), DensityOptions())
+    found = read_density_file(write(tmp_path, "n.csv", *gssc(first_seconds)), FileOptions())
     np.testing.assert_array_equal(found.density.probabilities, P)
     assert (found.density.epoch_seconds, found.density.offset_seconds) == (30.0, first_seconds)
     assert found.notes == ()
@@ -54,7 +54,7 @@ def test_gssc_of_pypi_has_no_probabilities(tmp_path):
 def test_rows_of_gssc_that_are_missing_have_no_evidence(tmp_path):
     lines = gssc()
     del lines[5]
-    found = read_density_file(write(tmp_path, "n.csv", *lines), DensityOptions())
+    found = read_density_file(write(tmp_path, "n.csv", *lines), FileOptions())
     assert np.flatnonzero(np.isnan(found.density.probabilities[:, 0])).tolist() == [3]
     assert "1 epoch missing by the file's Time column" in found.notes[0]
 
@@ -64,7 +64,7 @@ def test_rows_of_gssc_that_are_missing_have_no_evidence(tmp_path):
 def test_hypnodensity_of_stanford_stages(tmp_path, mark):
     lines = [mark.join(f"{x:.18e}" for x in row) for row in P]
     path = write(tmp_path, "n.hypnodensity.txt", *lines)
-    found = read_density_file(path, DensityOptions())
+    found = read_density_file(path, FileOptions())
     np.testing.assert_array_equal(found.density.probabilities, P)
     assert found.density.epoch_seconds == 15.0
     assert found.notes == (
@@ -101,7 +101,7 @@ def test_accusleepy_is_refused_unless_named(tmp_path):
     )
     assert "the sigmoid of the largest logit" in message
     with pytest.warns(StageGuardWarning, match=r"labels\.csv: not a distribution"):
-        found = read_density_file(path, DensityOptions(format="accusleepy-csv"))
+        found = read_density_file(path, FileOptions(format="accusleepy-csv"))
     values = found.density.probabilities
     np.testing.assert_allclose(values[:3], [[0.05, 0.05, 0.9], [0.8, 0.1, 0.1], [0.15, 0.7, 0.15]])
     assert np.isnan(values[3:]).all()
@@ -157,7 +157,7 @@ def test_parquet_by_column_name(tmp_path):
     frame = pd.DataFrame(P[:, ::-1], columns=FIVE[::-1]).assign(onset=20.0 * np.arange(10), who="me")
     frame.iloc[4, :5] = np.nan
     frame.to_parquet(tmp_path / "n.parquet")
-    found = read_density_file(tmp_path / "n.parquet", DensityOptions())
+    found = read_density_file(tmp_path / "n.parquet", FileOptions())
     np.testing.assert_array_equal(np.delete(found.density.probabilities, 4, axis=0), np.delete(P, 4, axis=0))
     assert np.isnan(found.density.probabilities[4]).all()
     assert found.density.epoch_seconds == 20.0

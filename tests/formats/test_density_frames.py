@@ -9,7 +9,7 @@ import pytest
 
 import stageguard as sg
 from stageguard.base.errors import InputError
-from stageguard.formats.density import DensityOptions
+from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_density_object
 
 pd = pytest.importorskip("pandas")
@@ -32,7 +32,7 @@ def frame(**more: object):
 
 @pytest.mark.proves("object:pandas")
 def test_a_frame_of_pandas_by_column_name():
-    found = read_density_object(frame(comment="x", onset=20.0 * np.arange(12)), DensityOptions())
+    found = read_density_object(frame(comment="x", onset=20.0 * np.arange(12)), FileOptions())
     np.testing.assert_array_equal(found.density.probabilities, EXPECTED)
     assert (found.density.epoch_seconds, found.density.source) == (20.0, "pandas.DataFrame")
     assert found.notes == ("columns ignored: comment", "epochs last 20 s: from the object's onset column")
@@ -53,7 +53,7 @@ def test_an_index_of_moments_says_start_and_length(zone):
 def test_gaps_in_the_index_are_epochs_without_evidence():
     table = frame()
     table.index = pd.date_range("2024-01-01", periods=12, freq="30s")
-    found = read_density_object(table.iloc[[0, 1, 4, 5]], DensityOptions())
+    found = read_density_object(table.iloc[[0, 1, 4, 5]], FileOptions())
     assert (
         np.isnan(found.density.probabilities).all(axis=1).tolist() == [False] * 2 + [True] * 2 + [False] * 2
     )

@@ -11,7 +11,7 @@ import pytest
 import stageguard as sg
 from recording_files import channel, write_edf
 from stageguard.base.errors import FileFormatError, InputError
-from stageguard.formats.density import DensityOptions
+from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_density_file
 
 P = np.random.default_rng(4).dirichlet(np.ones(5), 12)  # W R N1 N2 N3, Luna's order
@@ -35,7 +35,7 @@ def table(folder: Path, rows: list[str], header: str = HEADER) -> Path:
 @pytest.mark.proves("luna-pops")
 def test_epochs_that_luna_left_out_keep_their_place(tmp_path):
     """E counts from 1, from the recording's start: the first row need not be the first epoch."""
-    found = read_density_file(table(tmp_path, [row(3), row(4), row(7)]), DensityOptions())
+    found = read_density_file(table(tmp_path, [row(3), row(4), row(7)]), FileOptions())
     values = found.density.probabilities
     assert np.flatnonzero(~np.isnan(values[:, 0])).tolist() == [2, 3, 6]
     np.testing.assert_array_equal(values[[2, 3, 6]], EXPECTED[[2, 3, 6]])
@@ -46,7 +46,7 @@ def test_epochs_that_luna_left_out_keep_their_place(tmp_path):
 def test_excluded_epochs_have_no_evidence(tmp_path):
     missing = ["NA"] * 5
     path = table(tmp_path, [row(1), row(2, flag=-1), row(3, missing, flag=-1), row(4)])
-    found = read_density_file(path, DensityOptions())
+    found = read_density_file(path, FileOptions())
     assert np.isnan(found.density.probabilities[:, 0]).tolist() == [False, True, True, False]
     assert found.notes == ("1 with FLAG -1 (excluded): read as without evidence",)
 
@@ -54,7 +54,7 @@ def test_excluded_epochs_have_no_evidence(tmp_path):
 def test_three_classes_and_a_table_without_times(tmp_path):
     header = "ID\tE\tPP_W\tPP_R\tPP_NR"
     rows = [f"x\t{e}\t0.2\t0.3\t0.5" for e in (1, 2)]
-    found = read_density_file(table(tmp_path, rows, header), DensityOptions())
+    found = read_density_file(table(tmp_path, rows, header), FileOptions())
     np.testing.assert_array_equal(found.density.probabilities, [[0.2, 0.5, 0.3]] * 2)
     assert found.notes == ("the file does not say how long an epoch is: 30 s assumed, as Luna usually has",)
 
@@ -150,7 +150,7 @@ def test_channels_of_posteriors_in_an_edf(tmp_path):
     values = np.vstack([P, [[1.0, 0, 0, 0, 0]] * 6])
     values[3] = 0
     path = posterior_edf(tmp_path, values, ["PP_W", "PP_R", "PP_N1", "PP_N2", "PP_N3"])
-    found = read_density_file(path, DensityOptions())
+    found = read_density_file(path, FileOptions())
     known = np.delete(np.arange(18), 3)
     np.testing.assert_allclose(
         found.density.probabilities[known], values[known][:, [0, 2, 3, 4, 1]], atol=1e-4

@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as hnp
 
 import stageguard as sg
 from stageguard.base.errors import InputError
-from stageguard.formats.density import DensityOptions
+from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_density_object
 
 WNR = ("W", "N", "R")
@@ -20,7 +20,7 @@ LOG = "read as natural log-probabilities: none is above 0, and their exponential
 
 
 def read(values: object, **options: object) -> tuple[np.ndarray, list[str]]:
-    found = read_density_object(values, DensityOptions(stages=WNR, epoch_seconds=30, **options))  # type: ignore[arg-type]
+    found = read_density_object(values, FileOptions(stages=WNR, epoch_seconds=30, **options))  # type: ignore[arg-type]
     return found.density.probabilities, list(found.notes)
 
 
@@ -160,7 +160,7 @@ def test_short_rows_are_averaged_on_request():
     pooled = sg.read_density(short, pool_to_seconds=15)
     assert (pooled.n_epochs, pooled.epoch_seconds) == (4, 15.0)
     np.testing.assert_allclose(pooled.probabilities[1], short.probabilities[3:6].mean(axis=0))
-    notes = read_density_object(short, DensityOptions(pool_to_seconds=15)).notes
+    notes = read_density_object(short, FileOptions(pool_to_seconds=15)).notes
     assert notes == (
         "3 rows of 5 s averaged to one epoch of 15 s",
         "2 rows at the end fill no epoch: dropped",
@@ -170,7 +170,7 @@ def test_short_rows_are_averaged_on_request():
 def test_rows_without_evidence_are_left_out_of_the_mean():
     values = np.array(night(6).probabilities)
     values[[1, 3, 4, 5]] = np.nan
-    found = read_density_object(sg.Hypnodensity(values, "wnr3", 5.0), DensityOptions(pool_to_seconds=15))
+    found = read_density_object(sg.Hypnodensity(values, "wnr3", 5.0), FileOptions(pool_to_seconds=15))
     np.testing.assert_allclose(found.density.probabilities[0], values[[0, 2]].mean(axis=0))
     assert np.isnan(found.density.probabilities[1]).all()
     assert "1 of these epochs averaged from the rows that have evidence" in found.notes
@@ -181,7 +181,7 @@ def test_pooling_and_changing_epochs_are_one_rule():
     values = np.array(night(12).probabilities)
     values[[0, 1, 4, 6, 7, 8]] = np.nan
     given = sg.Hypnodensity(values, "wnr3", 5.0)
-    found = read_density_object(given, DensityOptions(pool_to_seconds=15))
+    found = read_density_object(given, FileOptions(pool_to_seconds=15))
     assert found.density == sg.reepoch(given, 15.0)
     assert np.isnan(found.density.probabilities[:, 0]).tolist() == [True, False, True, False]
     assert "1 of them have evidence in less than half of their rows: left without" in found.notes

@@ -11,7 +11,7 @@ import pytest
 
 import stageguard as sg
 from stageguard.base.errors import FileFormatError, InputError
-from stageguard.formats.density import DensityOptions
+from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_density_file, read_density_object
 
 yasa = pytest.importorskip("yasa")
@@ -35,7 +35,7 @@ def test_a_hypnogram_of_yasa_gives_its_probabilities():
     assert density.start == mixed.start.to_pydatetime()
     assert density.start.tzinfo is not None
     assert (density.epoch_seconds, density.source) == (30.0, "yasa.Hypnogram of YASA")
-    assert read_density_object(mixed, DensityOptions()).notes == ()
+    assert read_density_object(mixed, FileOptions()).notes == ()
 
 
 @pytest.mark.parametrize(("freq", "seconds"), [("4s", 4.0), ("2.5s", 2.5), ("1min", 60.0), ("500ms", 0.5)])
@@ -64,7 +64,7 @@ def test_fewer_stages(names, scheme):
 
 def test_stages_that_yasa_leaves_out_have_probability_zero():
     found = read_density_object(
-        hypnogram(P[:, :2] / P[:, :2].sum(axis=1, keepdims=True), FIVE[:2]), DensityOptions()
+        hypnogram(P[:, :2] / P[:, :2].sum(axis=1, keepdims=True), FIVE[:2]), FileOptions()
     )
     assert (found.density.probabilities[:, 2:] == 0).all()
     assert found.notes == ("no probabilities for N2, N3, REM: read as 0",)
@@ -72,7 +72,7 @@ def test_stages_that_yasa_leaves_out_have_probability_zero():
 
 def test_unscored_and_artefact_are_no_stages():
     values = np.array([[0.5, 0.25, 0.25], [0.0, 0.0, 1.0]])
-    found = read_density_object(hypnogram(values, ["WAKE", "N2", "UNS"]), DensityOptions())
+    found = read_density_object(hypnogram(values, ["WAKE", "N2", "UNS"]), FileOptions())
     np.testing.assert_allclose(found.density.probabilities[0], [2 / 3, 0, 1 / 3, 0, 0])
     assert np.isnan(found.density.probabilities[1]).all()
     assert "column UNS left out: the stages divided by what remains" in found.notes
@@ -96,7 +96,7 @@ def test_an_objects_format_need_not_be_named():
 def test_json_of_yasa_gives_its_probabilities(tmp_path, zone):
     own = hypnogram(freq="30s", start="2024-03-31 00:30:00", tz=zone, scorer="S1")
     own.to_json(tmp_path / "night.json")
-    found = read_density_file(tmp_path / "night.json", DensityOptions())
+    found = read_density_file(tmp_path / "night.json", FileOptions())
     again = yasa.Hypnogram.from_json(tmp_path / "night.json")
     np.testing.assert_array_equal(found.density.probabilities, again.proba.to_numpy())
     np.testing.assert_allclose(found.density.probabilities, P, atol=5e-7)

@@ -13,7 +13,7 @@ import pytest
 
 import stageguard as sg
 from stageguard.base.errors import FileFormatError, InputError, MissingFileError, StageGuardError
-from stageguard.formats.hypnogram import HypnogramOptions
+from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_hypnogram_file
 
 P = np.random.default_rng(6).dirichlet(np.ones(5), 8)
@@ -76,7 +76,7 @@ def edf(folder, *annotations):
 
 
 def read(path):
-    return read_hypnogram_file(path, HypnogramOptions())
+    return read_hypnogram_file(path, FileOptions())
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,14 @@ import pytest
 import stageguard as sg
 from stage_files import NIGHT, bids, lines, runs, write
 from stageguard.base.errors import FileFormatError
-from stageguard.formats.hypnogram import HypnogramOptions
+from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_hypnogram_file
 from stageguard.formats.registry import detect
 
 
 @pytest.mark.proves("bids-events")
 def test_trial_types(tmp_path):
-    found = read_hypnogram_file(write(tmp_path, "sub-1_events.tsv", bids()), HypnogramOptions())
+    found = read_hypnogram_file(write(tmp_path, "sub-1_events.tsv", bids()), FileOptions())
     assert found.hypnogram.stages.tolist() == NIGHT
     assert "no stages, left out: lights_off" in found.notes
 
@@ -61,7 +61,7 @@ def test_events_without_stages(tmp_path):
 @pytest.mark.proves("boas-events")
 def test_real_boas_events(data_dir):
     path = data_dir / "samples" / "sub-1_task-Sleep_acq-psg_events.tsv"
-    found = read_hypnogram_file(path, HypnogramOptions())
+    found = read_hypnogram_file(path, FileOptions())
     night = found.hypnogram
     cells = [line.split("\t") for line in path.read_text().splitlines()[1:]]
     names = {"0": "W", "1": "N1", "2": "N2", "3": "N3", "4": "R", "8": "?"}

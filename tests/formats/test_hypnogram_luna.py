@@ -10,7 +10,7 @@ import stageguard as sg
 from recording_files import START, channel, write_edf
 from stage_files import NIGHT, lines, luna_annot, luna_stages, write
 from stageguard.base.errors import FileFormatError
-from stageguard.formats.hypnogram import HypnogramOptions
+from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_hypnogram_file
 
 
@@ -60,7 +60,7 @@ def test_a_night_over_midnight(tmp_path):
     times = ["23:59:00", "23:59:30", "00:00:00", "00:00:30", "00:01:00"]
     stages = ["W", "N1", "N2", "R"]
     rows += [f"{s}\t.\t.\t{a}\t{b}\t." for s, a, b in zip(stages, times, times[1:], strict=False)]
-    found = read_hypnogram_file(write(tmp_path, "night.annot", lines(rows)), HypnogramOptions())
+    found = read_hypnogram_file(write(tmp_path, "night.annot", lines(rows)), FileOptions())
     assert found.hypnogram.stages.tolist() == stages
     assert "its times are of the clock: counted from its first interval" in found.notes
     swapped = [rows[0], rows[3], *rows[1:3], rows[4]]

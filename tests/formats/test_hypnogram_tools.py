@@ -25,7 +25,7 @@ from stage_files import (
     write,
 )
 from stageguard.base.errors import FileFormatError, InputError
-from stageguard.formats.hypnogram import HypnogramOptions
+from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import is_hypnogram, read_hypnogram_file
 from stageguard.formats.registry import detect, formats
 
@@ -61,12 +61,18 @@ def test_line_ends_and_a_byte_order_mark_do_not_matter(tmp_path, name, content, 
     assert "UTF-16" in complaint(other)
 
 
+@pytest.mark.parametrize(("name", "content", "form"), FILES, ids=[form for _, _, form in FILES])
+def test_a_reader_returns_the_parts_that_its_row_says(tmp_path, name, content, form):
+    row = next(row for row in formats() if row.name == form)
+    night = row.read(write(tmp_path, name, content), FileOptions(format=form))
+    assert (night.stages is not None) == row.does("hypnogram")
+    assert (night.probabilities is not None) == row.does("density")
+    assert row.has_events or not list(night.events())
+
+
 def test_the_table_of_formats_is_whole():
     names = [form.name for form in formats()]
     assert len(set(names)) == len(names)
-    for form in formats():
-        if form.does("hypnogram"):
-            assert callable(form.hypnogram)
     assert {form for _, _, form in FILES} <= set(names)
 
 
@@ -114,7 +120,7 @@ def test_usleep_at_other_rates(tmp_path):
 
 @pytest.mark.proves("accusleepy-csv")
 def test_accusleepy_csv(tmp_path):
-    found = read_hypnogram_file(write(tmp_path, "labels.csv", accusleepy()), HypnogramOptions())
+    found = read_hypnogram_file(write(tmp_path, "labels.csv", accusleepy()), FileOptions())
     assert found.hypnogram.stages.tolist() == MOUSE
     assert (found.hypnogram.epoch_seconds, found.hypnogram.scheme.name) == (2.5, "wnr3")
     assert any("1 REM, 2 Wake, 3 NREM" in note for note in found.notes)

@@ -11,8 +11,8 @@ import pytest
 import nights
 import stageguard as sg
 from stageguard.base.errors import FileFormatError
-from stageguard.formats.hypnogram import HypnogramOptions
 from stageguard.formats.outputs import sidecar_sha256, write_decoding
+from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import is_hypnogram, read_hypnogram, read_hypnogram_file
 from stageguard.night.stages import AASM5, WNR3, WS2, StageScheme
 from stageguard.synthetic.night import simulate_night
@@ -94,7 +94,7 @@ def decoded(tmp_path, start=None, profile="human-psg-5"):
 def test_an_output_of_decode_comes_back_with_its_argmax_profile_and_start(tmp_path):
     start = datetime(2024, 5, 1, 22, 30)
     decoding, path = decoded(tmp_path, start)
-    found = read_hypnogram_file(path, HypnogramOptions())
+    found = read_hypnogram_file(path, FileOptions())
     assert np.array_equal(found.hypnogram.labels, decoding.hypnogram.labels)
     assert found.argmax is not None
     assert np.array_equal(found.argmax.labels, decoding.argmax)
@@ -106,7 +106,7 @@ def test_an_output_of_decode_comes_back_with_its_argmax_profile_and_start(tmp_pa
 def test_an_output_without_its_sidecar_is_a_table_like_any_other(tmp_path):
     decoding, path = decoded(tmp_path)
     (tmp_path / "night.hypnogram.json").unlink()
-    found = read_hypnogram_file(path, HypnogramOptions())
+    found = read_hypnogram_file(path, FileOptions())
     assert np.array_equal(found.hypnogram.labels, decoding.hypnogram.labels)
     assert found.argmax is not None
     assert found.profile is None
@@ -133,7 +133,7 @@ def test_finer_stages_are_merged_into_the_scheme_asked_for(tmp_path):
     assert read_hypnogram(path, scheme="wnr3").labels.tolist() == [0, 1, 1, 1, 2, -1]
     assert read_hypnogram(path, scheme=WS2).labels.tolist() == [0, 1, 1, 1, 1, -1]
     _, tsv = decoded(tmp_path)
-    found = read_hypnogram_file(tsv, HypnogramOptions(scheme=WS2))
+    found = read_hypnogram_file(tsv, FileOptions(scheme=WS2))
     assert found.argmax is not None
     assert found.argmax.scheme == found.hypnogram.scheme == WS2
 
@@ -152,7 +152,7 @@ def test_a_night_of_few_stages_takes_the_default_or_asks(tmp_path):
         "names R and W only, so its scheme may be aasm5 or wldr4 or wnr3. Say which with scheme='aasm5'."
     )
     assert read_hypnogram(path, scheme="wnr3").labels.tolist() == [0, 0, 2]
-    default = HypnogramOptions(default_scheme=AASM5)
+    default = FileOptions(default_scheme=AASM5)
     assert read_hypnogram_file(path, default).hypnogram.labels.tolist() == [0, 0, 4]
     unscored = write(tmp_path, "?\n?\n", "empty.txt")
     assert problem(unscored).startswith(
@@ -236,5 +236,5 @@ def test_stages_and_probabilities_are_told_apart(tmp_path, text, expected):
 
 def test_onsets_alone_say_how_long_an_epoch_is(tmp_path):
     path = write(tmp_path, "onset,stage\n5,W\n25,N1\n45,N2\n", "night.csv")
-    found = read_hypnogram_file(path, HypnogramOptions())
+    found = read_hypnogram_file(path, FileOptions())
     assert (found.hypnogram.epoch_seconds, found.hypnogram.offset_seconds, found.notes) == (20.0, 5.0, ())

@@ -13,7 +13,7 @@ import pytest
 from formats_table import BEGIN, END, PAGE, proofs, with_table
 from stageguard.base.errors import FileFormatError, InputError
 from stageguard.formats import registry, sniffing
-from stageguard.formats.file_format import FileFormat
+from stageguard.formats.file_format import ONLY_PROBABILITIES, FileFormat
 from stageguard.formats.objects import OBJECTS
 from stageguard.formats.registry import detect, formats, named
 
@@ -78,7 +78,9 @@ def read(path, options):
 
 
 def form(name: str, magic: bytes, suffixes: tuple[str, ...] = (), **more: object) -> FileFormat:
-    return FileFormat(name, f"file of {name}", suffixes, sniffing.begins_with(magic), density=read, **more)  # type: ignore[arg-type]
+    return FileFormat(
+        name, f"file of {name}", suffixes, sniffing.begins_with(magic), ONLY_PROBABILITIES, read, **more
+    )  # type: ignore[arg-type]
 
 
 def test_content_decides_then_the_name_then_nobody(tmp_path):

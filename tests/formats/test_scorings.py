@@ -22,9 +22,8 @@ from recording_files import (
 )
 from stageguard.base.errors import FileFormatError, StageGuardWarning
 from stageguard.base.files import LIMITS
-from stageguard.formats.hypnogram import HypnogramOptions
+from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import is_hypnogram, read_hypnogram_file
-from stageguard.formats.registry import formats
 from stageguard.formats.sniffing import xml_root
 from stageguard.formats.tools.edf_annotations import lights, read_edf_annotations
 
@@ -62,13 +61,13 @@ def test_profusion_codes(tmp_path):
 
 def test_what_is_warned_of_is_noted_too(tmp_path):
     with pytest.warns(StageGuardWarning):
-        read = read_hypnogram_file(xml(tmp_path, profusion_xml([0, 9])), HypnogramOptions())
+        read = read_hypnogram_file(xml(tmp_path, profusion_xml([0, 9])), FileOptions())
     assert read.notes == ("1 epoch of code 9 (some tools take it for wake) read as unscored",)
 
 
 def test_profusion_says_how_long_an_epoch_is(tmp_path):
     assert sg.read_hypnogram(xml(tmp_path, profusion_xml([0, 2], 20))).epoch_seconds == 20
-    read = read_hypnogram_file(xml(tmp_path, profusion_xml([0, 2], None)), HypnogramOptions())
+    read = read_hypnogram_file(xml(tmp_path, profusion_xml([0, 2], None)), FileOptions())
     assert read.notes == ("the file does not say how long an epoch is: 30 s assumed",)
     path = xml(tmp_path, profusion_xml([0, 2], 30))
     assert "an epoch lasts 30 s by the file, got epoch_seconds=20" in complaint(path, epoch_seconds=20)
@@ -221,12 +220,6 @@ def test_root_of_a_head(head, root):
     assert xml_root(head) == root
 
 
-def test_every_reader_resolves():
-    for form in formats():
-        for kind in ("density", "hypnogram", "write"):
-            assert not form.does(kind) or callable(getattr(form, kind))
-
-
 # ---- EDF+
 
 
@@ -311,7 +304,7 @@ def test_an_unknown_stage_is_unscored_and_told(tmp_path):
 def test_epochs_that_begin_late(tmp_path):
     texts = [(72.5 + a, b, f"Sleep stage {c}") for a, b, c in runs(NIGHT)]
     path = write_edf(tmp_path / "h.edf", [], annotations=texts, record_seconds=0)
-    read = read_hypnogram_file(path, HypnogramOptions())
+    read = read_hypnogram_file(path, FileOptions())
     assert read.hypnogram.stages.tolist() == ["?", "?", *NIGHT]
     assert read.hypnogram.offset_seconds == 12.5
     assert read.hypnogram.start == START.replace(second=12, microsecond=500_000)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import stageguard as sg
 from stageguard.base.errors import FileFormatError, StageGuardError
 from stageguard.formats.cohort_table import read_nights
-from stageguard.formats.density import DensityOptions
 from stageguard.formats.quality_table import read_quality
+from stageguard.formats.raw_night import FileOptions
 
 NAMES = ("W", "N1", "N2", "N3", "R")
 P = np.random.default_rng(4).dirichlet(np.ones(5), 40)
@@ -178,7 +178,7 @@ def test_rows_of_recordings_in_turn_are_asked_about():
 def test_a_cohort_of_such_a_table_is_asked_about_within_each_night(tmp_path):
     frame = two_nights("box").assign(id=["x"] * 30 + ["y"] * 10)
     frame.to_csv(tmp_path / "t.csv", index=False)
-    blocks = read_nights(tmp_path / "t.csv", DensityOptions())
+    blocks = read_nights(tmp_path / "t.csv", FileOptions())
     first, second = (night for block in blocks for night in block.nights())
     assert "are these recordings?" in str(first.error) and second.error is None
 

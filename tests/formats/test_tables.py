@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import FileFormatError, InputError
-from stageguard.formats.density import DensityOptions
+from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_density, read_density_file
 from stageguard.formats.tables.delimited import TextTable, even_rows, rows_below
 
@@ -74,7 +74,7 @@ def test_a_column_whose_name_is_no_stage_is_named_where_the_others_are_no_scheme
 
 def test_other_columns_are_ignored_and_listed(tmp_path):
     text = f',epoch,onset,{HEADER},comment\n0,1,0,{ROW},"a, quoted"\n1,2,30,{ROW},\n'
-    found = read_density_file(write(tmp_path, text), DensityOptions(epoch_seconds=30))
+    found = read_density_file(write(tmp_path, text), FileOptions(epoch_seconds=30))
     assert found.notes == ("columns ignored: (unnamed), comment",)
     np.testing.assert_allclose(found.density.probabilities[1], [0.1, 0.2, 0.3, 0.25, 0.15])
 
@@ -86,9 +86,7 @@ def test_title_lines_above_the_header_are_skipped(tmp_path):
 
 
 def test_an_unknown_epoch_length_is_assumed_aloud(tmp_path):
-    found = read_density_file(
-        write(tmp_path, f"{HEADER}\n{ROW}\n"), DensityOptions(default_epoch_seconds=4.0)
-    )
+    found = read_density_file(write(tmp_path, f"{HEADER}\n{ROW}\n"), FileOptions(default_epoch_seconds=4.0))
     assert found.density.epoch_seconds == 4.0
     assert found.notes == ("the file does not say how long an epoch is: 4 s assumed",)
 
@@ -102,7 +100,7 @@ def test_rows_without_numbers_are_epochs_without_evidence(tmp_path, empty):
 
 def test_decimal_commas_are_read_where_the_delimiter_allows(tmp_path):
     path = write(tmp_path, "W;N;R\n0,25;0,5;0,25\n1;0;0\n")
-    found = read_density_file(path, DensityOptions(epoch_seconds=30))
+    found = read_density_file(path, FileOptions(epoch_seconds=30))
     np.testing.assert_allclose(found.density.probabilities, [[0.25, 0.5, 0.25], [1, 0, 0]])
     assert found.notes == ("decimal commas were read as points",)
 
@@ -115,7 +113,7 @@ def test_stages_choose_among_columns_by_name(tmp_path):
 
 def test_stages_name_the_columns_of_a_file_without_header(tmp_path):
     path = write(tmp_path, "0.2 ,0.3,0.5\n0,0,1\n")
-    found = read_density_file(path, DensityOptions(stages=("R", "N", "W"), epoch_seconds=30))
+    found = read_density_file(path, FileOptions(stages=("R", "N", "W"), epoch_seconds=30))
     np.testing.assert_allclose(found.density.probabilities, [[0.5, 0.3, 0.2], [1, 0, 0]])
     assert found.notes == ("no header: columns read as R, N, W",)
 
@@ -334,7 +332,7 @@ def timed(folder: Path, header: str, *cells: str) -> Path:
     ],
 )
 def test_the_epoch_length_is_taken_from_the_files_columns(tmp_path, header, cells, note):
-    found = read_density_file(timed(tmp_path, header, *cells), DensityOptions())
+    found = read_density_file(timed(tmp_path, header, *cells), FileOptions())
     assert found.density.epoch_seconds == pytest.approx(20, abs=0.01)
     assert found.density.n_epochs == 3
     (said,) = found.notes
@@ -343,7 +341,7 @@ def test_the_epoch_length_is_taken_from_the_files_columns(tmp_path, header, cell
 
 
 def test_an_epoch_column_says_the_order_but_no_length(tmp_path):
-    found = read_density_file(timed(tmp_path, "epoch", "1", "2", "3"), DensityOptions())
+    found = read_density_file(timed(tmp_path, "epoch", "1", "2", "3"), FileOptions())
     assert found.notes == ("the file does not say how long an epoch is: 30 s assumed",)
 
 
@@ -354,7 +352,7 @@ def test_an_epoch_column_says_the_order_but_no_length(tmp_path):
      ("onset,duration", ("0,10", "10,10", "40,10", "50,10"))],
 )  # fmt: skip
 def test_skipped_epochs_are_epochs_without_evidence(tmp_path, header, cells):
-    found = read_density_file(timed(tmp_path, header, *cells), DensityOptions())
+    found = read_density_file(timed(tmp_path, header, *cells), FileOptions())
     empty = np.isnan(found.density.probabilities).all(axis=1)
     assert empty.tolist() == [False, False, True, True, False, False]
     column = header.split(",")[0]
@@ -404,7 +402,7 @@ def test_a_length_that_contradicts_the_file_is_refused(tmp_path):
 
 
 def test_an_empty_time_column_is_not_used_and_that_is_said(tmp_path):
-    found = read_density_file(timed(tmp_path, "epoch", "", "n/a"), DensityOptions())
+    found = read_density_file(timed(tmp_path, "epoch", "", "n/a"), FileOptions())
     assert found.notes[0] == "the epoch column is empty: not used"
 
 
@@ -416,7 +414,7 @@ def test_a_time_that_is_left_out_is_named(tmp_path):
 def test_of_many_ignored_columns_the_first_are_listed(tmp_path):
     extra = ",".join(f"x{i}" for i in range(9_000))
     text = f"{HEADER},{extra}\n{ROW}{',1' * 9_000}\n"
-    (note, _) = read_density_file(write(tmp_path, text), DensityOptions()).notes
+    (note, _) = read_density_file(write(tmp_path, text), FileOptions()).notes
     assert note == "columns ignored: x0, x1, x2, x3, x4, x5, x6, x7 and 8,992 more"
 
 
@@ -425,7 +423,7 @@ def test_a_scheme_of_ones_own_is_known_by_its_exact_names(tmp_path):
 
     scheme = StageScheme.custom(("AW", "QW", "NR", "REMS"), wake="QW", rem="REMS")
     path = write(tmp_path, "onset,NR,AW,QW,REMS\n0,0.7,0.1,0.1,0.1\n4,0.1,0.7,0.1,0.1\n")
-    density = read_density_file(path, DensityOptions(scheme=scheme)).density
+    density = read_density_file(path, FileOptions(scheme=scheme)).density
     assert (density.scheme, density.epoch_seconds) == (scheme, 4.0)
     assert density.argmax().tolist() == [2, 0]
     assert "names no stages" in refused(write(tmp_path, "AW,QW\n0.5,0.5\n", "other.csv"))

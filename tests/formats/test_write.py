@@ -280,7 +280,7 @@ EVENT_WRITERS = ["edf-annotations", "nsrr-xml", "profusion-xml", "luna-annot", "
 @pytest.mark.proves("edfbrowser-csv")
 @pytest.mark.parametrize("name", [*EVENT_WRITERS, "edfbrowser-csv"])
 def test_annotations_besides_stages_survive(tmp_path, name):
-    from stageguard.formats.sources import read_events
+    from stageguard.formats.events import read_events
 
     source = apnoeas(tmp_path / "source.xml")
     written = sg.convert(source, target(tmp_path, name), target_format=name)
@@ -304,7 +304,7 @@ def test_annotations_besides_stages_survive(tmp_path, name):
 def test_annotations_of_every_source_are_read(tmp_path):
     """Texts of MNE, events and bookmarks of wonambi; numbers that a JSON explains are stages."""
     from stage_files import wonambi_xml
-    from stageguard.formats.sources import read_events
+    from stageguard.formats.events import read_events
 
     stages = [f"{30 * i}.0,30.0,Sleep stage {stage}" for i, stage in enumerate(("W", "N1", "N2"))]
     text = tmp_path / "n.txt"
@@ -337,7 +337,7 @@ def test_annotations_of_every_source_are_read(tmp_path):
 
 
 def test_details_of_annotations_survive_where_there_is_a_place(tmp_path):
-    from stageguard.formats.sources import read_events
+    from stageguard.formats.events import read_events
 
     source = apnoeas(tmp_path / "source.xml")
     (_, apnoea) = read_events(source)
@@ -356,7 +356,7 @@ def test_annotations_that_a_format_cannot_hold_are_counted(tmp_path):
 
 
 def test_annotations_of_another_file_are_laid_beside_a_night_by_the_clock(tmp_path):
-    from stageguard.formats.sources import read_events
+    from stageguard.formats.events import read_events
 
     source = apnoeas(tmp_path / "source.xml")  # begins at 22:30
     later = night(start=datetime(2024, 5, 1, 22, 30, 30))
@@ -378,7 +378,7 @@ def test_annotations_of_another_file_are_laid_beside_a_night_by_the_clock(tmp_pa
 
 def test_stages_stay_where_they_are_in_the_recording(tmp_path):
     """A scoring that begins 12.5 s into its recording must not be moved."""
-    from stageguard.formats.sources import read_events
+    from stageguard.formats.events import read_events
 
     rows = [f"{12.5 + 30 * i},Sleep stage {stage},30" for i, stage in enumerate(("W", "N1", "N2"))]
     source = tmp_path / "late.csv"

@@ -12,10 +12,10 @@ import pytest
 
 import stageguard as sg
 from stageguard.base.errors import InputError, StageGuardWarning
-from stageguard.formats.hypnogram import HypnogramOptions
+from stageguard.formats.events import read_events
+from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_hypnogram_file
 from stageguard.formats.registry import named
-from stageguard.formats.sources import read_events
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*read as unscored:stageguard.base.errors.StageGuardWarning")
 EVENING = datetime(2024, 1, 1, 22)
@@ -87,7 +87,7 @@ def test_a_decodings_own_table_is_as_it_was_decoded(tmp_path, recording):
 )
 def test_what_is_left_of_an_epoch_stays(tmp_path, recording, seconds, n_before, rest):
     written = saved(night(EVENING + timedelta(seconds=seconds)), tmp_path, "bids-events", recording)
-    found = read_hypnogram_file(written.path, HypnogramOptions())
+    found = read_hypnogram_file(written.path, FileOptions())
     assert found.hypnogram.n_epochs == 120 + n_before
     assert found.hypnogram.offset_seconds == rest
     assert [event.onset for event in read_events(written.path)] == [3700.0]

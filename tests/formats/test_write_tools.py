@@ -282,7 +282,7 @@ def test_a_missing_library_is_named(monkeypatch, method, library, install):
 
 
 def test_real_annotations_survive_the_way_through_an_edf(tmp_path, data_dir):
-    from stageguard.formats.sources import read_events
+    from stageguard.formats.events import read_events
 
     source = data_dir / "samples" / "learn-nsrr01.xml"
     through = sg.convert(source, tmp_path / "n.edf")

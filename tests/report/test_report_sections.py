@@ -14,7 +14,7 @@ import pages
 import stageguard as sg
 from nights import decode, one_hot, plain
 from report_samples import full, full_night, mouse, mouse_day
-from stageguard.formats.outgoing import Event
+from stageguard.formats.raw_night import Event
 from stageguard.guard.explain import Rule
 from stageguard.report import night_report, words
 from stageguard.report.lanes import MOST_EVENT_LANES, event_lanes

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 import stageguard as sg
 from review_nights import STRICT, asked, do, open_review, write_probabilities
 from stageguard.base.errors import FileFormatError, InputError, OutputError
-from stageguard.formats.density import DensityOptions
+from stageguard.formats.raw_night import FileOptions
 from stageguard.review.desk import Desk
 from stageguard.review.journal import read_journal, sealed_line
 from stageguard.review.reviewed import read_reviewed
@@ -274,8 +274,8 @@ QUALITY = np.linspace(0, 1, 80)
         ({"options": DecodeOptions(cohort="adults")}, "with cohort not given, not 'adults'"),
         ({"options": DecodeOptions(trained="natural")}, "with trained not given, not 'natural'"),
         ({"options": DecodeOptions(stager="yasa")}, "with stager not given, not 'yasa'"),
-        ({"options": DecodeOptions(DensityOptions(epoch_seconds=20.0))}, "other epochs or stages"),
-        ({"options": DecodeOptions(DensityOptions(normalize=True))}, "with normalize not given, not True"),
+        ({"options": DecodeOptions(FileOptions(epoch_seconds=20.0))}, "other epochs or stages"),
+        ({"options": DecodeOptions(FileOptions(normalize=True))}, "with normalize not given, not True"),
         ({"start": datetime(2024, 1, 1, 22)}, "with start not given, not '2024-01-01T22:00:00'"),
         ({"lights_off": 600.0}, "with lights_off not given, not 600.0"),
         ({"lights_on": 1800.0}, "with lights_on not given, not 1800.0"),

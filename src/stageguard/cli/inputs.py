@@ -24,9 +24,8 @@ from stageguard.formats.companions import (
     parse_pins,
     parse_start,
 )
-from stageguard.formats.density import DensityOptions, listed
+from stageguard.formats.density import listed
 from stageguard.formats.file_format import Kind
-from stageguard.formats.hypnogram import HypnogramOptions
 from stageguard.formats.outputs import (
     CHANGES_SUFFIX,
     JSON_SUFFIX,
@@ -37,6 +36,7 @@ from stageguard.formats.outputs import (
     output_paths,
     read_sidecar,
 )
+from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import is_hypnogram, night_name, read_density_file, read_hypnogram_file
 from stageguard.formats.sniffing import UTF16_MARKS, read_head
 from stageguard.night.moments import Moment
@@ -250,7 +250,7 @@ def scoring_of(night: Input) -> Path | None:
     try:
         if not is_hypnogram(night.edf):
             return None
-        read_hypnogram_file(night.edf, HypnogramOptions())
+        read_hypnogram_file(night.edf, FileOptions())
     except FileFormatError:  # there may be annotations, but no stages
         return None
     return night.edf
@@ -375,9 +375,9 @@ def _recorded_lights(path: Path) -> dict[str, Moment]:
         raise file_error(sidecar, record_fault(error)) from None
 
 
-def density_options(reading: Reading) -> DensityOptions:
+def density_options(reading: Reading) -> FileOptions:
     """Return how to read files of probabilities."""
-    return DensityOptions(
+    return FileOptions(
         stages=column_names(reading.stages),
         epoch_seconds=reading.epoch_seconds,
         logits=reading.logits,

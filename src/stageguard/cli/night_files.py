@@ -9,8 +9,9 @@ from pathlib import Path
 
 from stageguard.base.errors import FileFormatError, InputError
 from stageguard.formats.file_format import Kind
-from stageguard.formats.hypnogram import HypnogramOptions, is_stage, stage_column
+from stageguard.formats.hypnogram import is_stage, stage_column
 from stageguard.formats.outputs import TSV_SUFFIX
+from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_hypnogram_file
 from stageguard.formats.registry import detect, formats, named
 from stageguard.formats.sniffing import read_head
@@ -73,7 +74,7 @@ def _is_of_kind(path: Path, kind: Kind, stages: Collection[str]) -> bool | None:
 def _is_scored(path: Path) -> bool:
     """Whether a recording holds stages; if they cannot be read, reading the night will raise the error."""
     try:
-        read_hypnogram_file(path, HypnogramOptions())
+        read_hypnogram_file(path, FileOptions())
     except FileFormatError as error:
         return error.code != "no-stages"
     except (InputError, OSError):

@@ -23,7 +23,7 @@ from stageguard.cli.terminal import (
     print_list,
     table,
 )
-from stageguard.formats.density import is_said_by_file
+from stageguard.formats.density import FileRemark
 from stageguard.formats.outputs import REVIEW_SENTENCE
 from stageguard.guard.inputs import UNSAID_TRAINING
 from stageguard.measures.cohort import count_steered
@@ -155,7 +155,7 @@ def is_worth_saying(note: str) -> bool:
 
     That the stager's training is unknown is left to the advice, which says so where it matters.
     """
-    return note != UNSAID_TRAINING and not is_said_by_file(note)
+    return note != UNSAID_TRAINING and not isinstance(note, FileRemark)
 
 
 def print_read(outcomes: Outcomes, out: Console) -> None:

@@ -18,10 +18,10 @@ from stageguard.cli.night_files import Wanted, is_night
 from stageguard.cli.options import ScoredReading
 from stageguard.cli.parser import UsageError
 from stageguard.formats.companions import START_WORDS, parse_start
-from stageguard.formats.density import DensityOptions
 from stageguard.formats.file_format import Kind
-from stageguard.formats.hypnogram import NOTHING_RECORDED, HypnogramFile, HypnogramOptions, Recorded
+from stageguard.formats.hypnogram import HypnogramFile
 from stageguard.formats.outputs import TSV_SUFFIX, is_output
+from stageguard.formats.raw_night import NOTHING_RECORDED, FileOptions, Recorded
 from stageguard.formats.read import (
     column_of_stages,
     has_column,
@@ -49,7 +49,7 @@ from stageguard.runner.decode_one import DecodeOptions, decode_file, reading_wit
 from stageguard.runner.verify import decode_recorded
 
 if TYPE_CHECKING:
-    from stageguard.formats.outgoing import Event
+    from stageguard.formats.raw_night import Event
 
 KINDS: tuple[Kind, ...] = ("density", "hypnogram")
 
@@ -60,7 +60,7 @@ class ReadOptions:
 
     profile: Profile | None = None
     scheme: StageScheme | None = None
-    density: DensityOptions = field(default_factory=DensityOptions)
+    density: FileOptions = field(default_factory=FileOptions)
     scoring_format: str | None = None
     start: datetime | None = None
     decode: bool = False  # whether to decode probabilities instead of taking only their argmax
@@ -186,9 +186,9 @@ def _is_scored(path: Path, scheme: StageScheme | None, format: str | None) -> bo
 
 def _read_hypnogram(path: Path, options: ReadOptions) -> ScoredFile:
     profile = options.profile
-    hypnogram_options = HypnogramOptions(
-        options.scheme,
-        options.density.epoch_seconds,
+    hypnogram_options = FileOptions(
+        scheme=options.scheme,
+        epoch_seconds=options.density.epoch_seconds,
         default_scheme=None if profile is None else profile.scheme,
         default_epoch_seconds=options.density.default_epoch_seconds,
         format=options.scoring_format or options.density.format,
@@ -206,7 +206,7 @@ def _read_hypnogram(path: Path, options: ReadOptions) -> ScoredFile:
     )
 
 
-def read_scoring(path: Path, options: HypnogramOptions) -> HypnogramFile:
+def read_scoring(path: Path, options: FileOptions) -> HypnogramFile:
     """Read a hypnogram; errors name the option --scoring-format, which outputs of `decode` do not need."""
     if path.name.endswith(TSV_SUFFIX):
         options = replace(options, format=None)
@@ -320,9 +320,9 @@ class Experts:
 
 def read_expert(path: Path, night: Hypnogram, options: ReadOptions) -> Hypnogram:
     """Read an expert's scoring; scheme, epoch length and start default to those of the night."""
-    hypnogram_options = HypnogramOptions(
-        options.scheme,
-        options.expert_epoch_seconds or options.density.epoch_seconds,
+    hypnogram_options = FileOptions(
+        scheme=options.scheme,
+        epoch_seconds=options.expert_epoch_seconds or options.density.epoch_seconds,
         default_scheme=night.scheme,
         default_epoch_seconds=night.epoch_seconds,
         format=options.scoring_format,
@@ -353,7 +353,7 @@ def read_annotations(path: Path, format: str | None) -> tuple[Event, ...]:
     """Return the annotations in an expert's file that are not stages, such as arousals."""
     if path.name.endswith(TSV_SUFFIX):  # outputs of `decode` hold only stages
         return ()
-    events: tuple[Event, ...] = load("formats.sources:read_events")(path, format)
+    events: tuple[Event, ...] = load("formats.events:read_events")(path, format)
     return events
 
 

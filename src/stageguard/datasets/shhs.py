@@ -24,7 +24,7 @@ from stageguard.base import checks
 from stageguard.base.errors import InputError, did_you_mean
 from stageguard.datasets import Entry
 from stageguard.datasets.samples import broken
-from stageguard.formats.hypnogram import HypnogramOptions
+from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_hypnogram_file
 from stageguard.formats.recordings.edf import read_edf_recording
 from stageguard.formats.recordings.read import Scoring, build_recording, lay_over
@@ -106,7 +106,7 @@ def read_visit(path: Path, scoring: Path | None, person: Participant, visit: int
     recording = replace(recording, covariates=covariates, source="SHHS")
     if scoring is None:
         return recording
-    scored = read_hypnogram_file(scoring, HypnogramOptions(default_scheme=AASM5))
+    scored = read_hypnogram_file(scoring, FileOptions(default_scheme=AASM5))
     named = {"expert": Scoring(scored.hypnogram, scored.hypnogram.offset_seconds)}
     return lay_over(recording, named, trailing=True)[0]
 

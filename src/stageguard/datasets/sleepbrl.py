@@ -18,7 +18,7 @@ from stageguard.datasets import Entry
 from stageguard.datasets.radar import MAPPING, find_mapped, find_standard, radar_files
 from stageguard.datasets.samples import broken
 from stageguard.formats.annotations import stage_epochs
-from stageguard.formats.outgoing import Event
+from stageguard.formats.raw_night import Event
 from stageguard.formats.recordings.edf import read_edf_recording
 from stageguard.formats.recordings.wfdb import read_wfdb_annotations
 from stageguard.formats.tables.delimited import read_delimited

@@ -6,7 +6,7 @@ import re
 import warnings
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -20,16 +20,10 @@ from stageguard.base.arrays import Floats, Ints
 from stageguard.base.errors import Argument, StageGuardWarning
 from stageguard.base.files import file_error
 from stageguard.formats.density import LONGEST_EPOCH, MOST_EPOCHS, SHORTEST_EPOCH, listed
-from stageguard.formats.hypnogram import (
-    STAGE_COLUMNS,
-    UNSCORED_WORDS,
-    HypnogramOptions,
-    RawHypnogram,
-    is_stage,
-    unknown_stage,
-)
-from stageguard.formats.outgoing import Event, Outgoing
-from stageguard.formats.tables.delimited import as_number, read_rows
+from stageguard.formats.hypnogram import STAGE_COLUMNS, UNSCORED_WORDS, is_stage, unknown_stage
+from stageguard.formats.outgoing import Outgoing
+from stageguard.formats.raw_night import Event, FileOptions, RawHypnogram
+from stageguard.formats.tables.delimited import TextTable, as_number
 from stageguard.formats.tables.timing import TOLERANCE, durations_by_onsets
 from stageguard.night.stages import AASM5, UNSCORED_NAME, StageScheme, canonical_name
 
@@ -49,7 +43,7 @@ Chosen = tuple[Event, str | None]  # an annotation that is a stage, and its name
 def annotated(
     path: Path,
     annotations: Sequence[Event],
-    options: HypnogramOptions,
+    options: FileOptions,
     *,
     start: datetime | None = None,
     only_stages: bool = False,
@@ -232,7 +226,7 @@ def _left_out(annotations: Sequence[Event], chosen: Sequence[Chosen]) -> tuple[s
 def staged_rows(
     path: Path,
     rows: Iterable[tuple[int, float, float | None, str]],
-    options: HypnogramOptions,
+    options: FileOptions,
     *,
     what: str = "line",
     start: datetime | None = None,
@@ -274,9 +268,8 @@ def are_taken_by_text(night: Outgoing) -> list[bool]:
     ]
 
 
-def row_events(path: Path) -> Iterable[Event]:
+def row_events(table: TextTable) -> Iterable[Event]:
     """Return annotations other than stages from a table with the columns onset and duration."""
-    table = read_rows(path, ("onset", "duration"))
     column = next((name for name in STAGE_COLUMNS if name in table.header), None)
     if column is None:
         return ()
@@ -290,14 +283,9 @@ def row_events(path: Path) -> Iterable[Event]:
     )
 
 
-def cells_of(*names: str) -> Callable[[Path], Sequence[str]]:
-    """Return a reader of the first of these columns in a table with onsets."""
-
-    def cells(path: Path) -> Sequence[str]:
-        table = read_rows(path, ("onset",))
-        return next((table.column(name) for name in names if name in table.header), ())
-
-    return cells
+def first_column(table: TextTable, names: Sequence[str]) -> Sequence[str]:
+    """Return the cells of the first of these columns that a table has; none without any."""
+    return next((table.column(name) for name in names if name in table.header), ())
 
 
 def stage_epochs(

@@ -20,7 +20,8 @@ from stageguard.base.arrays import SUM_TOLERANCE, Floats
 from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import FileFormatError, Message, StageGuardError, error_message
 from stageguard.base.files import checked_file, file_error, open_text
-from stageguard.formats.density import MOST_EPOCHS, DensityOptions, RawDensity, build_density, listed
+from stageguard.formats.density import MOST_EPOCHS, build_density, listed
+from stageguard.formats.raw_night import FileOptions, RawDensity
 from stageguard.formats.sniffing import first_cells, first_lines, read_head
 from stageguard.formats.tables.delimited import (
     DELIMITERS,
@@ -131,7 +132,7 @@ def has_ids(path: Path) -> bool:
     return any(ID in first_cells(line) for line in first_lines(read_head(path))[:HEADER_SEARCH_LINES])
 
 
-def read_nights(path: Path, options: DensityOptions) -> Iterator[NightBlock]:
+def read_nights(path: Path, options: FileOptions) -> Iterator[NightBlock]:
     """Yield the nights of a cohort's table, a block of rows at a time.
 
     A night with wrong rows has an error instead of probabilities. A fault of the table itself, such as a row
@@ -198,7 +199,7 @@ def _night(
     path: Path,
     name: str,
     read: Callable[[], RawDensity],
-    options: DensityOptions,
+    options: FileOptions,
     remarks: tuple[str, ...] = (),
 ) -> TableNight:
     """Return the night that `read` finds, or its error."""
@@ -217,7 +218,7 @@ def _night(
 # Parquet
 
 
-def _parquet_nights(path: Path, options: DensityOptions) -> Iterator[NightBlock]:
+def _parquet_nights(path: Path, options: FileOptions) -> Iterator[NightBlock]:
     arrow, parquet = pyarrow_modules(path, "reading")
     try:
         checked_path = checked_file(path, "a recording")
@@ -235,7 +236,7 @@ def _parquet_nights(path: Path, options: DensityOptions) -> Iterator[NightBlock]
 
 
 def _batched_nights(
-    path: Path, arrow: Any, file: Any, header: tuple[str, ...], id_name: str, options: DensityOptions
+    path: Path, arrow: Any, file: Any, header: tuple[str, ...], id_name: str, options: FileOptions
 ) -> Iterator[NightBlock]:
     stages, _ = choose_columns(path, header, options)
     if len(stages) < 2:
@@ -281,7 +282,7 @@ class _Columns:
 
     path: Path
     header: tuple[str, ...]
-    options: DensityOptions
+    options: FileOptions
     remarks: tuple[str, ...]
     example: TableNight | None = None  # read from an identity matrix: how plain rows are read
 
@@ -377,7 +378,7 @@ def _runs(ids: NightIds, column: Any, first_row: int) -> tuple[list[str], list[i
 # delimited text
 
 
-def _text_nights(path: Path, options: DensityOptions) -> Iterator[NightBlock]:
+def _text_nights(path: Path, options: FileOptions) -> Iterator[NightBlock]:
     try:
         with open_text(path, "a recording", encoding="utf-8-sig") as file:
             lines = (line.rstrip("\r\n") for line in file)
@@ -391,7 +392,7 @@ def _text_nights(path: Path, options: DensityOptions) -> Iterator[NightBlock]:
 
 
 def _line_nights(
-    path: Path, head: list[str], lines: Iterator[str], options: DensityOptions
+    path: Path, head: list[str], lines: Iterator[str], options: FileOptions
 ) -> Iterator[list[TableNight]]:
     for delimiter in DELIMITERS:
         _refuse_decoded(path, split_line(head[0], delimiter))
@@ -445,7 +446,7 @@ class _Rows:
     lines: list[int] = field(default_factory=list)
 
 
-def _rows_night(path: Path, night: _Rows, layout: Layout, options: DensityOptions) -> TableNight:
+def _rows_night(path: Path, night: _Rows, layout: Layout, options: FileOptions) -> TableNight:
     cells = TextTable(path, layout.header, night.rows, night.lines, layout.delimiter)
     return _night(
         path, night.name, lambda: density_of_table(table_of(cells, layout, expected=(ID,)), options), options

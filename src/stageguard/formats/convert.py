@@ -7,34 +7,55 @@ to find what the format cannot store.
 from __future__ import annotations
 
 import os
+import re
 import warnings
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from stageguard.base import checks
-from stageguard.base.errors import Argument, FileFormatError, InputError, Message, OutputError, message_of
+from stageguard.base.errors import (
+    Argument,
+    FileFormatError,
+    InputError,
+    Message,
+    StageGuardError,
+    StageGuardWarning,
+    message_of,
+)
 from stageguard.base.files import as_path, check_places, write_together
 from stageguard.formats import registry
-from stageguard.formats.density import DensityOptions
+from stageguard.formats.density import DensityFile, existing_file
+from stageguard.formats.events import by_onset, with_events_of, with_plain_events
 from stageguard.formats.file_format import FileFormat
-from stageguard.formats.hypnogram import HypnogramOptions
-from stageguard.formats.outgoing import Content, Outgoing, standard_scheme
-from stageguard.formats.read import density_options, read_density_file, read_hypnogram_file
-from stageguard.formats.sources import MOST_TEXTS, Reading, outgoing_of, with_events_of, with_plain_events
-from stageguard.formats.tables.timing import TOLERANCE
+from stageguard.formats.losses import lost_events, lost_in
+from stageguard.formats.outgoing import Outgoing, outgoing_of_night
+from stageguard.formats.raw_night import FileOptions
+from stageguard.formats.read import (
+    ParsedFile,
+    density_options,
+    is_hypnogram,
+    night_name,
+    parse_density,
+    parse_hypnogram,
+    read_density_object,
+    read_hypnogram_file,
+)
 from stageguard.guard.decoding import Decoding
+from stageguard.night.align import merge_stages
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import StageScheme, as_scheme
-from stageguard.night.timing import part_of
+from stageguard.night.timing import begun, reepoch
 
 ARGMAX_NOTE = "stages are the most probable ones, not decoded"
+BOTH_N3 = "stages 3 and 4 of Rechtschaffen and Kales are both N3"
+_STAGE_4 = re.compile(r"(?:(?:sleep[ _])?stage[ _]?|nrem|n|s)4(?: sleep)?(?:\|4)?", re.IGNORECASE)
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +126,7 @@ def save(
     """
     target = as_path(path, "path")
     form = _format_for(target, format, "format", is_density=isinstance(night, Hypnodensity))
-    outgoing = outgoing_of(night)
+    outgoing = outgoing_of(night, FileOptions())
     spare = list(spare)
     if annotations_from is not None:
         source = as_path(annotations_from, "annotations_from")
@@ -182,16 +203,18 @@ def convert(
         pool_to_seconds=pool_to_seconds,
         normalize=normalize,
     )
-    reading = Reading(
-        replace(options, scheme=None if scheme is None else as_scheme(scheme)),
+    options = replace(options, scheme=None if scheme is None else as_scheme(scheme))
+    reshape = Reshape(
         None if merge_to is None else as_scheme(merge_to),
         None if reepoch_to is None else checks.epoch_seconds(reepoch_to),
     )
     beside = None if annotations_from is None else as_path(annotations_from, "annotations_from")
     if isinstance(source, list) and all(map(_is_night, source)):
         _refuse_list(source, form, has_annotations=beside is not None)
-        return _write_cohort(form, source, reading, path, overwrite=overwrite)
-    night = outgoing_of(source, reading)
+        nights = [reshape(outgoing_of(night, options)) for night in source]
+        spare = [Path(night) for night in source if isinstance(night, str | os.PathLike)]
+        return _write_cohort(form, nights, path, overwrite=overwrite, spare=spare)
+    night = reshape(outgoing_of(source, options))
     spare = [Path(source)] if isinstance(source, str | os.PathLike) else []
     if beside is not None:
         night = with_events_of(night, beside, is_placed=not form.holds_decoding)
@@ -222,14 +245,13 @@ def _write(
 
 
 def _write_cohort(
-    form: FileFormat, sources: Sequence[Any], reading: Reading, path: Path, *, overwrite: bool
+    form: FileFormat, nights: Sequence[Outgoing], path: Path, *, overwrite: bool, spare: Iterable[Path]
 ) -> Written:
     from stageguard.formats.tools.parquet import write_cohort
 
-    nights = []
-    for number, source in enumerate(sources, start=1):
-        night = outgoing_of(source, reading)
-        nights.append(replace(night, id=night.id or f"night-{number}"))
+    nights = [
+        replace(night, id=night.id or f"night-{number}") for number, night in enumerate(nights, start=1)
+    ]
     ids = [night.id for night in nights]
     twice = next((name for name in ids if ids.count(name) > 1), None)
     if twice is not None:
@@ -242,7 +264,6 @@ def _write_cohort(
     lost = left + lost_events(replace(nights[0], events=tuple(events)), content)
     if any(night.profile is not None for night in nights):
         lost.append("profile")
-    spare = [Path(source) for source in sources if isinstance(source, str | os.PathLike)]
     write_together(content.files, overwrite=overwrite, make_folders=True, spare=spare)
     notes = dict.fromkeys(note for night in nights for note in night.notes)
     return Written(tuple(content.files), form.name, tuple(lost), tuple(notes))
@@ -314,170 +335,167 @@ def _longest_match(path: Path, able: Sequence[FileFormat]) -> list[FileFormat]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Copy:
-    """A written night in a temporary folder, and the night that reading it should return."""
+class ListedFile(os.PathLike[str]):
+    """A file whose night gets its name from a sample list, and its start if the file tells none."""
 
     path: Path
-    form: FileFormat
-    night: Outgoing
+    id: str
+    start: datetime | None = None
+    has_date: bool = True  # if not, only the time of day of the start is known
 
-    def read(self, options: HypnogramOptions) -> Hypnogram | FileFormatError | InputError:
-        """Return the stages in the copy, or the error of reading it."""
-        try:
-            return read_hypnogram_file(self.path, replace(options, format=self.form.name)).hypnogram
-        except (FileFormatError, InputError) as error:
-            return error
+    def __fspath__(self) -> str:
+        """Return the path."""
+        return os.fspath(self.path)
 
-
-def lost_in(form: FileFormat, night: Outgoing, content: Content) -> tuple[str, ...]:
-    """Return what is lost when the files are read back, in words for the user.
-
-    Raises
-    ------
-    OutputError
-        Reading the files would return other stages or probabilities.
-    """
-    lost = [*night.left, *content.lost]
-    if night.density is not None and not content.has_probabilities:
-        lost.append("probabilities")
-    if night.hypnogram is not None and not content.has_stages:
-        lost.append("stages")
-    if night.profile is not None and not content.has_profile:
-        lost.append("profile")
-    lost += lost_events(night, content)
-    with TemporaryDirectory() as folder, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for path, data in content.files.items():
-            (Path(folder) / path.name).write_bytes(data.encode() if isinstance(data, str) else data)
-        copy = _Copy(Path(folder) / next(iter(content.files)).name, form, night)
-        if content.has_stages and night.hypnogram is not None and form.does("hypnogram"):
-            lost += _lost_stages(copy, night.hypnogram)
-        if content.has_probabilities and form.does("density"):
-            lost += _lost_probabilities(copy, content)
-    return tuple(dict.fromkeys(lost))
+    def name(self, night: Outgoing) -> Outgoing:
+        """Return a night with this name and start."""
+        notes = night.notes
+        starts = [part.start for part in (night.hypnogram, night.density) if part is not None]
+        if self.start is not None and not self.has_date and None in starts:
+            notes += (f"only the time of its start is known: {self.start:%Y-%m-%d} is written as the date",)
+        return replace(night.changed(lambda part: begun(part, self.start)), id=self.id, notes=notes)
 
 
-def lost_events(night: Outgoing, content: Content) -> list[str]:
-    """Return how many other annotations are lost, and what is lost of those in the files."""
-    n_lost = len(night.events) - content.n_events
-    kept = night.events if content.n_events else ()
-    words = {"kind": "type", "channel": "channel", "details": "details"}
-    parts = [
-        word
-        for name, word in words.items()
-        if name not in content.keeps and any(getattr(event, name) for event in kept)
-    ]
-    lost = [f"{' and '.join(parts)} of other annotations"] if parts else []
-    if not n_lost:
-        return lost
-    kinds = Counter(event.text for event in night.events).most_common()
-    shown = ", ".join(text[:40] for text, _ in kinds[:MOST_TEXTS]) + ", ..." * (len(kinds) > MOST_TEXTS)
-    return [*lost, f"{n_lost:,} other annotation{'s' * (n_lost != 1)} ({shown})"]
+def outgoing_of(source: Any, options: FileOptions) -> Outgoing:
+    """Return a night to write from a file, or from an object of this package or another library."""
+    if isinstance(source, str | os.PathLike):
+        night = _of_file(existing_file(source), options)
+        return source.name(night) if isinstance(source, ListedFile) else night
+    if isinstance(source, Hypnodensity) and options != FileOptions():
+        return _with_density(Outgoing(None), read_density_object(source, options))
+    if isinstance(source, Decoding | Hypnogram | Hypnodensity):
+        return outgoing_of_night(source)
+    return _of_object(source, options)
 
 
-def _lost_stages(copy: _Copy, given: Hypnogram) -> list[str]:
-    standard, places = standard_scheme(given.scheme)
-    named = replace(given, labels=np.append(places, -1)[given.labels].astype(np.int8), scheme=standard)
-    candidates = (given,) if standard == given.scheme else (given, named)
-    names = f"names of the stages (written as {', '.join(standard.names)})"
-    attempts = [(wanted, HypnogramOptions(), list[str]()) for wanted in candidates]
-    for wanted in candidates:
-        name, seconds = wanted.scheme.name, wanted.epoch_seconds
-        how = Argument("scheme", name) if name != "custom" else "its scheme"
-        scheme, length = Message("scheme (give ", how, " when reading)"), _lost_epoch_length(seconds)
-        attempts += [
-            (wanted, HypnogramOptions(epoch_seconds=seconds), [length]),
-            (wanted, HypnogramOptions(wanted.scheme), [scheme]),
-            (wanted, HypnogramOptions(wanted.scheme, seconds), [scheme, length]),
-        ]
-    is_read = False
-    for wanted, options, lost in attempts:
-        back = copy.read(options)
-        if isinstance(back, Hypnogram) and _is_same(back, wanted):
-            return [*[names] * (wanted is not given), *lost, *_lost_words(back, wanted)]
-        is_read = is_read or isinstance(back, Hypnogram)
-    if not is_read:  # too little content for a reader that does not guess
-        reason = str(back).removeprefix(f"{copy.path.name}: ").partition(". ")[0].rstrip(".")
-        return [f"the way back: stageguard will not read it ({reason})"]
-    raise OutputError(
-        f"{copy.path.name}: other stages than given would come back from {copy.form.title}, so it is not "
-        "written. Choose another format, and report this."
+def _of_file(path: Path, options: FileOptions) -> Outgoing:
+    if not _holds_stages(path, options):
+        density, parsed = parse_density(path, options)
+        stages = _or_none(lambda: parsed.hypnogram(options)) if parsed.form.holds_both else None
+        night = Outgoing(None if stages is None else replace(stages.hypnogram, scorer=None))
+        return replace(_with_density(night, density), id=night_name(path))
+    scored, parsed = parse_hypnogram(path, options)
+    beside = _or_none(lambda: parsed.density(options)) if parsed.form.holds_both else None
+    hypnogram = scored.hypnogram
+    if hypnogram.scorer == path.name:  # the file does not say who scored it
+        hypnogram = replace(hypnogram, scorer=None)
+    left = list(_or_none(parsed.night.left_columns) or ())
+    night = Outgoing(
+        hypnogram,
+        events=by_onset(parsed.night.events()),
+        profile=scored.profile,
+        id=night_name(path),
+        notes=(
+            *(note for note in scored.notes if note not in scored.left_out),
+            *[BOTH_N3] * _has_stage_4(parsed),
+        ),
+        left=(f"column{'s' * (len(left) > 1)} {', '.join(left)} of {path.name}",) if left else (),
     )
+    return _with_density(night, beside)
 
 
-def _is_same(back: Hypnogram, wanted: Hypnogram) -> bool:
-    """Whether stages and epochs are the same, apart from rounding of the epoch length."""
-    wanted = part_of(wanted, -_n_added(back, wanted), wanted.n_epochs)
-    is_near = abs(back.epoch_seconds - wanted.epoch_seconds) <= 1e-3 * wanted.epoch_seconds
-    return is_near and back.scheme == wanted.scheme and np.array_equal(back.labels, wanted.labels)
+def _holds_stages(path: Path, options: FileOptions) -> bool:
+    """Whether the stages of a file are meant, rather than its probabilities."""
+    name = options.format
+    by_name = next((form for form in registry.formats() if form.name == name), None)
+    if name is not None and (by_name is None or not by_name.kinds):
+        registry.named(name, "density")  # raises an error that lists the formats
+    if by_name is not None and len(by_name.kinds) == 1:
+        return by_name.does("hypnogram")
+    return is_hypnogram(path, options.scheme)
 
 
-def _n_added(back: Hypnogram | Hypnodensity, wanted: Hypnogram | Hypnodensity) -> int:
-    """Return how many unscored epochs the reader has added before the first, from the recording's start."""
-    n_before = int(wanted.offset_seconds / wanted.epoch_seconds + TOLERANCE)
-    return n_before if back.n_epochs == wanted.n_epochs + n_before else 0
+def _has_stage_4(parsed: ParsedFile) -> bool:
+    """Whether stage 4 of Rechtschaffen and Kales is among the stages."""
+    texts = {text.strip() for text in parsed.night.stage_texts()}
+    return "4" in texts if parsed.form.has_numbers else any(map(_STAGE_4.fullmatch, texts))
 
 
-def _lost_words(back: Hypnogram, wanted: Hypnogram) -> list[str]:
-    """Return what is lost besides stages: of start, scorer, epoch length and offset."""
-    lost = []
-    wanted = part_of(wanted, -_n_added(back, wanted), wanted.n_epochs)
-    start = wanted.start
-    if start is not None and back.start != start:
-        plain = start.replace(tzinfo=None)
-        if back.start is None:
-            lost.append("start time")
-        elif back.start == plain:
-            lost.append("time zone")
-        else:
-            near = abs((back.start.replace(tzinfo=None) - plain).total_seconds()) < 1
-            lost.append("fractions of a second of the start time" if near else "start time")
-    if wanted.scorer is not None and back.scorer != wanted.scorer:
-        lost.append("scorer")
-    if back.epoch_seconds != wanted.epoch_seconds:
-        lost.append("digits of the epoch length")
-    return lost + _lost_offset(back, wanted)
+def _of_object(source: Any, options: FileOptions) -> Outgoing:
+    from stageguard.formats.objects import OBJECTS
+
+    kind = next((kind for kind in OBJECTS if kind.is_it(source)), None)
+    if kind is not None and kind.density is not None:
+        density = _or_none(lambda: read_density_object(source, options))
+        scored = _or_none(lambda: read_hypnogram_file(source, options))
+        if density is not None or scored is not None:
+            return _with_density(Outgoing(None if scored is None else scored.hypnogram), density)
+        read_density_object(source, options)  # raises the error again
+    read = read_hypnogram_file(source, options)
+    return Outgoing(read.hypnogram, notes=read.notes)
 
 
-def _lost_offset(back: Hypnogram | Hypnodensity, wanted: Hypnogram | Hypnodensity) -> list[str]:
-    if abs(back.offset_seconds - wanted.offset_seconds) <= 1e-6:
-        return []
-    return [f"{wanted.offset_seconds:g} s from the recording's start to the first epoch"]
-
-
-def _lost_probabilities(copy: _Copy, content: Content) -> list[str]:
-    density = copy.night.density
-    assert density is not None
-    standard, places = standard_scheme(density.scheme)
-    options = DensityOptions(scheme=density.scheme, format=copy.form.name, epoch_seconds=None)
+def _or_none(read: Callable[[], Result]) -> Result | None:
     try:
-        back = read_density_file(copy.path, options).density
+        return read()
     except (FileFormatError, InputError):
-        back = read_density_file(copy.path, replace(options, epoch_seconds=density.epoch_seconds)).density
-    density = part_of(density, -_n_added(back, density), density.n_epochs)
-    is_own = back.scheme.names == density.scheme.names
-    expected = density.probabilities if is_own else density.probabilities[:, np.argsort(places)]
-    if not is_own and back.scheme.names != standard.names:
-        raise OutputError(
-            f"{copy.path.name}: other stages than given would come back. Choose another format."
-        )
-    if back.probabilities.shape != expected.shape or not np.allclose(
-        back.probabilities, expected, rtol=0, atol=1e-3, equal_nan=True
-    ):
-        raise OutputError(
-            f"{copy.path.name}: other probabilities than given would come back. Choose another format."
-        )
-    lost = []
-    if not np.allclose(back.probabilities, expected, rtol=0, atol=1e-12, equal_nan=True):
-        lost.append("digits of the probabilities")
-    if copy.night.hypnogram is None or not content.has_stages:
-        if back.start != density.start:
-            lost.append("start time")
-        if back.epoch_seconds != density.epoch_seconds:
-            lost.append(_lost_epoch_length(density.epoch_seconds))
-        lost += _lost_offset(back, density)
-    return lost
+        return None
 
 
-def _lost_epoch_length(seconds: float) -> str:
-    return Message("epoch length (give ", Argument("epoch_seconds", float(seconds)), " when reading)")
+def _with_density(night: Outgoing, read: DensityFile | None) -> Outgoing:
+    """Return a night with its probabilities if they have the same epochs and stages as its labels."""
+    if read is None:
+        return night
+    density, hypnogram = read.density, night.hypnogram
+    if hypnogram is not None:
+        merged = _or_none(lambda: read.density.merge(hypnogram.scheme))
+        if merged is None or _epochs(merged) != _epochs(hypnogram):
+            return replace(night, notes=(*night.notes, "its probabilities are of other epochs: left out"))
+        density = merged
+    return replace(night, density=density, notes=tuple(dict.fromkeys((*night.notes, *read.notes))))
+
+
+def _epochs(night: Hypnogram | Hypnodensity) -> tuple[int, float]:
+    return night.n_epochs, night.offset_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Reshape:
+    """A coarser scheme and another epoch length for nights that are converted; None keeps what they have."""
+
+    merge_to: StageScheme | None = None
+    reepoch_to: float | None = None
+
+    def __call__(self, night: Outgoing) -> Outgoing:
+        """Return a night in this scheme and epoch length; this package's warnings become notes."""
+        merge_to, reepoch_to = self.merge_to, self.reepoch_to
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", StageGuardWarning)
+            merged = night if merge_to is None else night.changed(lambda part: merge_stages(part, merge_to))
+            after = merged if reepoch_to is None else merged.changed(lambda part: reepoch(part, reepoch_to))
+        said = [str(one.message).rstrip(".") for one in caught if issubclass(one.category, StageGuardWarning)]
+        is_same = (after.hypnogram, after.density) == (night.hypnogram, night.density)
+        return replace(
+            after,
+            decoding=night.decoding if is_same else None,
+            notes=tuple(dict.fromkeys((*night.notes, *said))),
+            left=(*night.left, *_vanished(merged.hypnogram, after.hypnogram)),
+        )
+
+
+def _vanished(before: Hypnogram | None, after: Hypnogram | None) -> tuple[str, ...]:
+    """Return a remark on stages that vanish in longer epochs."""
+    if before is None or after is None:
+        return ()
+    left = [name for name in before.scheme.names if name in before.stages and name not in after.stages]
+    text = f"stages that no epoch of {after.epoch_seconds:g} s has most of: {', '.join(left)}"
+    return (text,) if left else ()
+
+
+def formats_for(night: Hypnogram) -> tuple[FileFormat, ...]:
+    """Return the formats that can hold a scoring of these stages and epochs.
+
+    They are found by trying: a writer returns its content, and writes no file.
+    """
+    every_stage = np.arange(night.scheme.n_stages, dtype=np.int8)
+    short = outgoing_of_night(replace(night, labels=every_stage))
+    return tuple(form for form in registry.formats() if form.does("write") and _can_hold(form, short))
+
+
+def _can_hold(form: FileFormat, night: Outgoing) -> bool:
+    assert form.write is not None
+    try:
+        form.write(night, Path(f"night{form.written_suffix}"))
+    except StageGuardError:
+        return False
+    return True

@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from stageguard.base.arrays import ROUNDING, SUM_TOLERANCE, Floats, Indices, Mask
 from stageguard.base.errors import (
@@ -23,6 +21,7 @@ from stageguard.base.errors import (
     message_of,
 )
 from stageguard.base.files import checked_file, file_error
+from stageguard.formats.raw_night import FileOptions, RawDensity, Where
 from stageguard.night.hypnodensity import (
     ROUNDED,
     Hypnodensity,
@@ -39,22 +38,11 @@ MOST_LISTED = 8
 NAMES_NO_STAGES = "names-no-stages"  # code of the error for a table without columns named after stages
 MOST_EPOCHS = 1_000_000  # of a hypnogram: almost a year at 30 s, six weeks at 4 s
 
-Where = Path | str  # a file, or the name of an object's type
 
+class FileRemark(str):
+    """A remark that only repeats what the file says: nothing was assumed."""
 
-@dataclass(frozen=True, slots=True)
-class DensityOptions:
-    """What the caller says about a file or an object, before it is opened."""
-
-    stages: tuple[str, ...] | None = None
-    epoch_seconds: float | None = None
-    default_epoch_seconds: float | None = None  # of the profile or night that the file goes with
-    logits: bool = False
-    log: bool = False
-    scheme: StageScheme | None = None  # the profile's: columns with exactly its names are its stages
-    format: str | None = None
-    pool_to_seconds: float | None = None
-    normalize: bool = False  # divide rows whose sum is off 1 only by rounding
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,25 +52,6 @@ class DensityFile:
     density: Hypnodensity
     notes: tuple[str, ...] = ()
     is_length_assumed: bool = False  # whether neither file nor caller said how long an epoch is
-
-
-@dataclass(frozen=True, slots=True)
-class RawDensity:
-    """What a reader found in a file: numbers, their column names, and remarks."""
-
-    values: npt.ArrayLike
-    names: tuple[str, ...]
-    epoch_seconds: float | None = None
-    start: datetime | None = None
-    notes: tuple[str, ...] = field(default=())
-    lines: Sequence[int] | None = None  # line of each row, counted from 1, if rows are lines
-    epoch_source: str = ""  # the columns that tell the epoch length
-    places: Indices | None = None  # epoch of each row, if some epochs have no row
-    usual_seconds: float | None = None  # the tool's epoch length, if its files do not tell
-    tool: str = ""  # the tool that usually writes epochs of `usual_seconds`
-    is_chosen: bool = False  # users of the tool choose the epoch length, and `usual_seconds` is its default
-    source: str | None = None  # of the night, instead of the file's name
-    offset_seconds: float = 0.0  # from the recording's start to the first epoch
 
 
 def existing_file(source: str | os.PathLike[str]) -> Path:
@@ -132,7 +101,7 @@ def settle_epoch_seconds(
     return found
 
 
-def build_density(path: Where, raw: RawDensity, options: DensityOptions) -> DensityFile:
+def build_density(path: Where, raw: RawDensity, options: FileOptions) -> DensityFile:
     """Check and order a raw matrix; every error names the file."""
     if options.logits and options.log:
         raise InputError("logits and log exclude each other: give the one the file holds.")
@@ -165,18 +134,14 @@ def build_density(path: Where, raw: RawDensity, options: DensityOptions) -> Dens
     return DensityFile(density, remarks, is_assumed)
 
 
-def is_said_by_file(note: str) -> bool:
-    """Whether a remark only repeats what the file says, so that nothing was assumed."""
-    return note.startswith("epochs last ") and ": from the file's " in note
-
-
-def _epoch_seconds(path: Where, raw: RawDensity, options: DensityOptions) -> tuple[float, list[str]]:
+def _epoch_seconds(path: Where, raw: RawDensity, options: FileOptions) -> tuple[float, list[str]]:
     """Return the epoch length from the caller, the file, the tool or the default, and remarks on it."""
     notes = list(raw.notes)
     owner = "the file" if isinstance(path, Path) else "the object"
     seconds = settle_epoch_seconds(path, options.epoch_seconds, raw.epoch_seconds, raw.epoch_source)
     if raw.epoch_source and options.epoch_seconds is None:
-        notes.append(f"epochs last {seconds:g} s: from {owner}'s {raw.epoch_source}")
+        told = f"epochs last {seconds:g} s: from {owner}'s {raw.epoch_source}"
+        notes.append(FileRemark(told) if isinstance(path, Path) else told)
     if seconds is not None:
         return seconds, notes
     silent = f"{owner} does not say how long an epoch is"
@@ -217,13 +182,13 @@ def _with_line(message: Message, raw: RawDensity) -> Message:
     return message.replace_parts(with_line)
 
 
-def _stage_columns(raw: RawDensity, options: DensityOptions) -> tuple[StageScheme, Indices]:
+def _stage_columns(raw: RawDensity, options: FileOptions) -> tuple[StageScheme, Indices]:
     """Return scheme and columns of the stages; an error also says which columns were ignored."""
     try:
         return match_columns(raw.names, options.scheme, is_given=options.stages is not None)
     except InputError as error:
-        ignored = [f" C{note[1:]}." for note in raw.notes if note.startswith("columns ignored: ")]
-        raise InputError(Message(message_of(error), *ignored)) from None
+        ignored = f" Columns ignored: {listed(raw.ignored)}." if raw.ignored else ""
+        raise InputError(Message(message_of(error), ignored)) from None
 
 
 def match_columns(

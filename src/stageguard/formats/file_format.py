@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from stageguard.formats.outgoing import Content, Outgoing
+from stageguard.formats.raw_night import Reader
 from stageguard.formats.sniffing import Sniff
 
-if TYPE_CHECKING:
-    from stageguard.formats.density import DensityOptions, RawDensity
-    from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
-    from stageguard.formats.outgoing import Content, Event, Outgoing
-
 Kind = Literal["density", "hypnogram", "write"]
+
+ONLY_STAGES: frozenset[Kind] = frozenset({"hypnogram"})
+ONLY_PROBABILITIES: frozenset[Kind] = frozenset({"density"})
+BOTH: frozenset[Kind] = ONLY_STAGES | ONLY_PROBABILITIES
 
 # What formats cannot carry.
 PROBABILITIES = "probabilities"
@@ -51,8 +51,8 @@ class FileFormat:
     title: str  # for messages and the documentation
     suffixes: tuple[str, ...]  # usual suffixes, in lower case
     sniff: Sniff  # whether a file may have this format, by its first bytes and its path
-    density: Callable[[Path, DensityOptions], RawDensity] | None = None
-    hypnogram: Callable[[Path, HypnogramOptions], RawHypnogram] | None = None
+    kinds: frozenset[Kind]  # what `read` returns
+    read: Reader
     write: Callable[[Outgoing, Path], Content] | None = None
     loses: tuple[str, ...] = ()  # what a file of this format cannot carry
     is_general: bool = False  # used if no particular format recognises the content
@@ -66,13 +66,9 @@ class FileFormat:
     writes_probabilities_alone: bool = False  # without stages
     holds_cohort: bool = False  # one file may hold several nights
     holds_decoding: bool = False  # as it is, so no epochs are added before it
-    events: Callable[[Path], Iterable[Event]] | None = None  # annotations other than stages
-    recording_start: Callable[[Path], datetime | None] | None = None  # from which the onsets of events count
-    recording_seconds: Callable[[Path], float | None] | None = None
+    has_events: bool = False  # may hold annotations other than stages
     are_taken: Callable[[Outgoing], list[bool]] | None = None  # which events a reader would take for stages
-    stage_texts: Callable[[Path], Iterable[str]] | None = None  # texts of stages, to look for stage 4
-    has_numbers: bool = False  # whether `stage_texts` are numbers
-    left_columns: Callable[[Path], list[str]] | None = None  # columns of a table of stages that are not read
+    has_numbers: bool = False  # whether stages are numbers, so that 4 is one
 
     @property
     def written_suffix(self) -> str:
@@ -81,7 +77,7 @@ class FileFormat:
 
     def does(self, kind: Kind) -> bool:
         """Whether the format can be read as this kind, or written."""
-        return getattr(self, kind) is not None
+        return self.write is not None if kind == "write" else kind in self.kinds
 
     def may_be(self, kind: Kind, head: bytes, path: Path) -> bool:
         """Whether a file that begins with `head` may have this format, to be read as this kind."""

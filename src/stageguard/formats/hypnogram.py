@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from math import nan
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,16 +13,11 @@ from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import Argument, EpochNumber, InputError, Message, did_you_mean, message_of
 from stageguard.base.files import file_error, load_json
 from stageguard.formats.density import DEFAULT_EPOCH_SECONDS, MOST_EPOCHS, settle_epoch_seconds
+from stageguard.formats.raw_night import NOTHING_RECORDED, FileOptions, RawHypnogram, Recorded
 from stageguard.formats.tables.delimited import NAMELESS, as_number
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
-from stageguard.night.period import Period
-from stageguard.night.quantities import Steering
 from stageguard.night.stages import AASM5, SCHEMES, UNSCORED_NAME, WLDR4, WNR3, StageScheme, canonical_name
 from stageguard.profile.profile import Profile
-
-if TYPE_CHECKING:
-    from stageguard.guard.effect import Effect
-    from stageguard.measures.estimates import Estimates
 
 STAGE_COLUMNS = (
     *("stage", "sleep_stage", "sleep stage", "stages", "hypnogram"),
@@ -40,50 +33,6 @@ UNSCORED_WORDS = frozenset(
 )
 DIGITS = {"1": "N1", "2": "N2", "3": "N3", "4": "N3"}  # if the other stages are the letters W and R
 NPY = b"\x93NUMPY"
-
-
-@dataclass(frozen=True, slots=True)
-class HypnogramOptions:
-    """What the caller says about a file; defaults are used if neither caller nor file says."""
-
-    scheme: StageScheme | None = None
-    epoch_seconds: float | None = None
-    default_scheme: StageScheme | None = None
-    format: str | None = None
-    default_epoch_seconds: float | None = None  # of the profile or night that the file goes with
-    column: str | None = None  # that holds the stages of a table
-
-
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """What `decode` recorded about a night in the sidecar."""
-
-    estimates: Estimates | None = None
-    steered: frozenset[Steering] = frozenset()  # what the profile steered
-    effect: Effect | None = None  # what decoding did, if the sidecar says so
-    period: Period | None = None  # the sleep period that the rules measured
-
-
-NOTHING_RECORDED = Recorded()
-
-
-@dataclass(frozen=True, slots=True)
-class RawHypnogram:
-    """What a reader found in a file: one name per epoch, and more about the night."""
-
-    stages: tuple[str, ...]
-    lines: Sequence[int] | None = None  # line of each epoch, counted from 1; by default epochs from 0
-    epoch_seconds: float | None = None
-    start: datetime | None = None
-    profile: Profile | None = None
-    recorded: Recorded | None = None
-    argmax: tuple[str, ...] | None = None
-    scheme: StageScheme | None = None  # of the format, if it has one
-    offset_seconds: float = 0.0  # from the recording's start to the first epoch
-    has_clock: bool = True  # whether `start`, if any, is from a clock in the file
-    notes: tuple[str, ...] = ()
-    scorer: str | None = None  # by default the file's name
-    left_out: tuple[str, ...] = ()  # remarks on annotations that are not stages
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +79,7 @@ def refuse_two_scorings(path: Path, header: Sequence[str]) -> None:
         )
 
 
-def build_hypnogram(path: Path, raw: RawHypnogram, options: HypnogramOptions) -> HypnogramFile:
+def build_hypnogram(path: Path, raw: RawHypnogram, options: FileOptions) -> HypnogramFile:
     """Check a raw hypnogram and turn names into labels; every error names the file."""
     if len(raw.stages) > MOST_EPOCHS:
         raise file_error(path, f"has {len(raw.stages):,} epochs, expected at most {MOST_EPOCHS:,}.")
@@ -181,7 +130,7 @@ def is_stage(text: str, scheme: StageScheme | None) -> bool:
     return bool(text) and (known or text.casefold() in UNSCORED_WORDS or canonical_name(text) is not None)
 
 
-def _scheme_of(path: Path, raw: RawHypnogram, options: HypnogramOptions) -> StageScheme:
+def _scheme_of(path: Path, raw: RawHypnogram, options: FileOptions) -> StageScheme:
     """Return the scheme of the names: the caller's or default scheme if they fit, else a standard one."""
     names = {name for name in raw.stages if name.casefold() not in UNSCORED_WORDS}
     for scheme in (options.scheme, options.default_scheme):

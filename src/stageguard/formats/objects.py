@@ -17,9 +17,10 @@ from stageguard.base.checks import type_name
 from stageguard.base.errors import Argument, InputError, Message, message_of
 from stageguard.base.files import file_error
 from stageguard.formats import stager_arrays
-from stageguard.formats.density import DensityFile, DensityOptions, RawDensity, pool, settle_epoch_seconds
-from stageguard.formats.file_format import EPOCH_LENGTH, NUMBERS_ALONE, PROBABILITIES, START
-from stageguard.formats.hypnogram import NUMBERINGS, HypnogramOptions, RawHypnogram, names_of
+from stageguard.formats.density import DensityFile, pool, settle_epoch_seconds
+from stageguard.formats.file_format import EPOCH_LENGTH, NUMBERS_ALONE, PROBABILITIES, START, Kind
+from stageguard.formats.hypnogram import NUMBERINGS, names_of
+from stageguard.formats.raw_night import FileOptions, RawDensity, RawHypnogram
 from stageguard.formats.tables import frames
 from stageguard.formats.tables.frames import (
     arrow_columns,
@@ -50,7 +51,7 @@ def is_a(package: str, *classes: str) -> Callable[[Any], bool]:
     )
 
 
-def read_hypnogram_object(source: Any, options: HypnogramOptions) -> tuple[Path, RawHypnogram]:
+def read_hypnogram_object(source: Any, options: FileOptions) -> tuple[Path, RawHypnogram]:
     """Return the name of an object for messages, and its stages; it may be a hypnogram or a decoding."""
     path = Path(type_name(source))
     night = source if isinstance(source, Hypnogram) else getattr(source, "hypnogram", None)
@@ -74,12 +75,12 @@ def _stages_of_night(night: Hypnogram) -> RawHypnogram:
     )
 
 
-def _stages_of_yasa(path: Path, source: Any, options: HypnogramOptions) -> RawHypnogram:
+def _stages_of_yasa(path: Path, source: Any, options: FileOptions) -> RawHypnogram:
     _refuse_format(path, options)
     return yasa.stages_of_document(path, yasa.document_of(source))
 
 
-def _stages_of_mne(path: Path, source: Any, options: HypnogramOptions) -> RawHypnogram:
+def _stages_of_mne(path: Path, source: Any, options: FileOptions) -> RawHypnogram:
     """Return the stages in annotations of MNE, alone or in a `Raw`."""
     numbering = GSSC if options.format == "gssc-fif" else _numbering(options)
     if numbering is None:
@@ -89,7 +90,7 @@ def _stages_of_mne(path: Path, source: Any, options: HypnogramOptions) -> RawHyp
     return stages_of_mne(path, source.annotations, options, numbering, source)
 
 
-def _stages_of_sleepecg(path: Path, source: Any, options: HypnogramOptions) -> RawHypnogram:
+def _stages_of_sleepecg(path: Path, source: Any, options: FileOptions) -> RawHypnogram:
     """Return the stages of a `SleepRecord`; its start is dropped, because it has no date."""
     _refuse_format(path, options)
     if source.sleep_stages is None or not len(source.sleep_stages):
@@ -109,7 +110,7 @@ def _stages_of_sleepecg(path: Path, source: Any, options: HypnogramOptions) -> R
 
 
 def _stages_of_columns(
-    path: Path, columns: Columns, index: IndexColumns, options: HypnogramOptions
+    path: Path, columns: Columns, index: IndexColumns, options: FileOptions
 ) -> RawHypnogram:
     """Return the stages of a table: of lunapi, of YASA's events, or with a column of stages."""
     taken = {name.casefold() for name, _ in columns}
@@ -131,7 +132,7 @@ def _stages_of_columns(
     return in_zone(from_table(path, table, options, index.meanings), index)
 
 
-def _stages_of_sequence(path: Path, source: Any, options: HypnogramOptions) -> RawHypnogram:
+def _stages_of_sequence(path: Path, source: Any, options: FileOptions) -> RawHypnogram:
     """Return the stages of a list, an array or a `Series`, timed by a pandas index if it holds times."""
     if is_a("pandas", "Series")(source):
         index = index_columns(str(path), source.index)
@@ -155,7 +156,7 @@ def _stages_of_sequence(path: Path, source: Any, options: HypnogramOptions) -> R
     )
 
 
-def _stages_of_values(path: Path, values: list[Any], options: HypnogramOptions) -> RawHypnogram:
+def _stages_of_values(path: Path, values: list[Any], options: FileOptions) -> RawHypnogram:
     """Return one stage per value: names, or numbers in the numbering that the caller named."""
     if not values:
         raise file_error(path, "is empty, expected one stage per epoch.")
@@ -182,13 +183,13 @@ def _is_missing(value: object) -> bool:
     return is_nan or value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
-def _numbering(options: HypnogramOptions) -> str | None:
+def _numbering(options: FileOptions) -> str | None:
     """Return the numbering of stages that the caller named, or None."""
     name = (options.format or "").removeprefix(NUMBERS)
     return name if name in NUMBERINGS else None
 
 
-def _refuse_format(source: Path | str, options: HypnogramOptions | DensityOptions) -> None:
+def _refuse_format(source: Path | str, options: FileOptions | FileOptions) -> None:
     if options.format is not None:
         argument = Argument("format", options.format)
         raise InputError(Message(f"{source}: says itself what it is, got ", argument, ". Leave it out."))
@@ -205,10 +206,14 @@ class ObjectKind:
     name: str
     title: str
     is_it: Callable[[Any], bool]  # the first kind that returns True is used
-    density: Callable[[Any, DensityOptions], RawDensity] | None = None
-    hypnogram: Callable[[Path, Any, HypnogramOptions], RawHypnogram] | None = None
+    density: Callable[[Any, FileOptions], RawDensity] | None = None
+    hypnogram: Callable[[Path, Any, FileOptions], RawHypnogram] | None = None
     loses: tuple[str, ...] = ()
     takes_format: bool = False  # for a density, `format` may name the tool that ordered the columns
+
+    def does(self, kind: Kind) -> bool:
+        """Whether the object can be read as this kind; none is written."""
+        return {"density": self.density, "hypnogram": self.hypnogram, "write": None}[kind] is not None
 
 
 OBJECTS: tuple[ObjectKind, ...] = (
@@ -305,7 +310,7 @@ OBJECTS: tuple[ObjectKind, ...] = (
 )
 
 
-def raw_density(source: Any, options: DensityOptions) -> RawDensity:
+def raw_density(source: Any, options: FileOptions) -> RawDensity:
     """Return the stage probabilities in an object."""
     kind = next((each for each in OBJECTS if each.is_it(source)), None)
     if kind is None or kind.density is None:
@@ -317,7 +322,7 @@ def raw_density(source: Any, options: DensityOptions) -> RawDensity:
     return kind.density(source, options)
 
 
-def pass_density(density: Hypnodensity, options: DensityOptions) -> DensityFile:
+def pass_density(density: Hypnodensity, options: FileOptions) -> DensityFile:
     """Return a hypnodensity as it is, or pooled; refuse options that contradict it."""
     name = type_name(density)
     if options.format is not None or options.logits or options.log or options.stages is not None:

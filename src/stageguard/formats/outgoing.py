@@ -6,39 +6,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from stageguard.base.errors import Argument, InputError, Message
+from stageguard.formats.raw_night import Event
 from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import SCHEMES, UNSCORED_NAME, StageScheme
 from stageguard.night.timing import from_recording_start, recording_start
-
-if TYPE_CHECKING:
-    from stageguard.profile.profile import Profile
+from stageguard.profile.profile import Profile
 
 GENERAL = "stageguard-csv"  # carries any scheme
 _PREFIX = "Sleep stage "
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """A text at a time: a stage, an arousal, an apnoea, lights off.
-
-    `onset` counts from the recording's start; `seconds` is None if the duration is unknown. `kind` and
-    `concept` are categories of the source, `details` its other entries by name.
-    """
-
-    onset: float
-    seconds: float | None
-    text: str
-    kind: str = ""
-    channel: str = ""
-    concept: str = ""
-    details: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +14,11 @@ from stageguard.base import checks
 from stageguard.base.errors import Argument, FileFormatError, InputError, StageGuardError, message_of
 from stageguard.base.files import faults_named, file_error
 from stageguard.formats import registry
-from stageguard.formats.density import (
-    NAMES_NO_STAGES,
-    DensityFile,
-    DensityOptions,
-    build_density,
-    existing_file,
-)
-from stageguard.formats.file_format import BIDS_ENDINGS, MNE_ENDINGS
-from stageguard.formats.hypnogram import (
-    NPY,
-    HypnogramFile,
-    HypnogramOptions,
-    build_hypnogram,
-    is_stage,
-    stage_column,
-)
+from stageguard.formats.density import NAMES_NO_STAGES, DensityFile, build_density, existing_file
+from stageguard.formats.file_format import BIDS_ENDINGS, MNE_ENDINGS, FileFormat
+from stageguard.formats.hypnogram import NPY, HypnogramFile, build_hypnogram, is_stage, stage_column
 from stageguard.formats.outputs import TSV_SUFFIX
+from stageguard.formats.raw_night import FileOptions, RawNight
 from stageguard.formats.sniffing import EDF, HEAD_BYTES, first_lines, integers, read_head, stranger
 from stageguard.formats.tables.delimited import DELIMITERS, HEADER_SEARCH_LINES, read_text, split_line
 from stageguard.guard.inputs import GuardOptions
@@ -119,7 +107,7 @@ def density_options(
     log: bool,
     pool_to_seconds: float | None,
     normalize: bool,
-) -> DensityOptions:
+) -> FileOptions:
     """Return the checked options of a call of `read_density` or `convert`."""
     if isinstance(stages, str):
         stages = [part.strip() for part in stages.split(",")]
@@ -127,9 +115,9 @@ def density_options(
         format = checks.text(format, "format")
     if pool_to_seconds is not None:
         pool_to_seconds = checks.number(pool_to_seconds, "pool_to_seconds", positive=True)
-    return DensityOptions(
-        None if stages is None else checks.stage_names(stages),
-        None if epoch_seconds is None else checks.epoch_seconds(epoch_seconds),
+    return FileOptions(
+        stages=None if stages is None else checks.stage_names(stages),
+        epoch_seconds=None if epoch_seconds is None else checks.epoch_seconds(epoch_seconds),
         logits=checks.flag(logits, "logits"),
         log=checks.flag(log, "log"),
         format=format,
@@ -138,15 +126,45 @@ def density_options(
     )
 
 
-def read_density_file(path: str | os.PathLike[str], options: DensityOptions) -> DensityFile:
+@dataclass(frozen=True, slots=True)
+class ParsedFile:
+    """A file, its format and what it holds."""
+
+    path: Path
+    form: FileFormat
+    night: RawNight
+
+    def density(self, options: FileOptions) -> DensityFile:
+        """Return the checked probabilities."""
+        assert self.night.probabilities is not None
+        with faults_named(self.path.name):
+            return build_density(self.path, self.night.probabilities(), options)
+
+    def hypnogram(self, options: FileOptions) -> HypnogramFile:
+        """Return the checked stages."""
+        assert self.night.stages is not None
+        with faults_named(self.path.name):
+            return build_hypnogram(self.path, self.night.stages(), options)
+
+
+def parse_file(path: Path, form: FileFormat, options: FileOptions) -> ParsedFile:
+    """Return what a file of this format holds."""
+    with faults_named(path.name):
+        return ParsedFile(path, form, form.read(path, options))
+
+
+def read_density_file(path: str | os.PathLike[str], options: FileOptions) -> DensityFile:
     """Like `read_density` for a file, with remarks on what was assumed or ignored."""
-    path = existing_file(path)
+    return parse_density(existing_file(path), options)[0]
+
+
+def parse_density(path: Path, options: FileOptions) -> tuple[DensityFile, ParsedFile]:
+    """Return the probabilities of a file, and all that the file holds."""
     form = None
     try:
         form = registry.chosen(path, "density", options.format)
-        assert form.density is not None
-        with faults_named(path.name):
-            return build_density(path, form.density(path, options), options)
+        parsed = parse_file(path, form, options)
+        return parsed.density(options), parsed
     except FileFormatError:
         if options.format is None and form is not None and form.name == "npy":
             _refuse_stage_array(path)
@@ -171,9 +189,9 @@ def _refuse_scoring(path: Path) -> None:
         if error.code == "ambiguous-format" and integers(read_head(path)) is not None:
             raise file_error(path, f"holds {NO_PROBABILITIES}") from None
         return
-    if stranger(read_head(path)) is not None and form.hypnogram is not None:
+    if stranger(read_head(path)) is not None:
         try:  # an HDF5 or MATLAB file may hold anything
-            form.hypnogram(path, HypnogramOptions())
+            (form.read(path, FileOptions()).stages or tuple)()
         except FileFormatError:
             return
     is_scoring = form.is_general and column_of_stages(path) is not None
@@ -194,7 +212,7 @@ def _refuse_stage_array(path: Path) -> None:
         raise file_error(path, f"holds {NO_PROBABILITIES}")
 
 
-def read_density_object(source: Any, options: DensityOptions) -> DensityFile:
+def read_density_object(source: Any, options: FileOptions) -> DensityFile:
     """Like `read_density` for an object, with remarks on what was assumed or ignored."""
     from stageguard.formats import objects
 
@@ -213,7 +231,7 @@ def _refuse_stages(source: Any) -> None:
     from stageguard.formats import objects
 
     try:
-        objects.read_hypnogram_object(source, HypnogramOptions())
+        objects.read_hypnogram_object(source, FileOptions())
     except (StageGuardError, TypeError, ValueError):
         return
     raise InputError(f"{checks.type_name(source)} holds {NO_PROBABILITIES}")
@@ -280,24 +298,26 @@ def read_hypnogram(
     """
     target = None if scheme is None else as_scheme(scheme)
     column = None if column is None else checks.text(column, "column")
-    options = HypnogramOptions(target, epoch_seconds, format=format, column=column)
+    options = FileOptions(scheme=target, epoch_seconds=epoch_seconds, format=format, column=column)
     return read_hypnogram_file(source, options).hypnogram
 
 
-def read_hypnogram_file(source: str | os.PathLike[str] | Any, options: HypnogramOptions) -> HypnogramFile:
+def read_hypnogram_file(source: str | os.PathLike[str] | Any, options: FileOptions) -> HypnogramFile:
     """Like `read_hypnogram`, with the argmax, the profile, and remarks on what was assumed."""
     if not isinstance(source, str | os.PathLike):
         from stageguard.formats.objects import read_hypnogram_object
 
         path, raw = read_hypnogram_object(source, options)
         return build_hypnogram(path, raw, options)
-    path = existing_file(source)
+    return parse_hypnogram(existing_file(source), options)[0]
+
+
+def parse_hypnogram(path: Path, options: FileOptions) -> tuple[HypnogramFile, ParsedFile]:
+    """Return the stages of a file, and all that the file holds."""
     if options.format is None:
         _refuse_array(path)
-    form = registry.chosen(path, "hypnogram", options.format)
-    assert form.hypnogram is not None
-    with faults_named(path.name):
-        return build_hypnogram(path, form.hypnogram(path, options), options)
+    parsed = parse_file(path, registry.chosen(path, "hypnogram", options.format), options)
+    return parsed.hypnogram(options), parsed
 
 
 def _refuse_array(path: Path) -> None:

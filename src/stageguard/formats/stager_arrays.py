@@ -20,7 +20,8 @@ from stageguard.base.arrays import Floats, Indices
 from stageguard.base.checks import MISSING_WORDS, array_of, array_of_tensor, type_name
 from stageguard.base.errors import Argument, Message, StageGuardWarning, did_you_mean, fault_text
 from stageguard.base.files import file_error
-from stageguard.formats.density import DensityOptions, RawDensity, Where, listed
+from stageguard.formats.density import listed
+from stageguard.formats.raw_night import FileOptions, RawDensity, Where
 from stageguard.formats.tables.delimited import find_rows, text_lines
 from stageguard.formats.tables.timing import RowTimes, read_timing
 from stageguard.night.stages import AASM5, SCHEMES, canonical_name
@@ -62,7 +63,7 @@ SLEEPECG = {
 SOFT, LEAST_SOFT, LEAST_SOFT_ROWS = 0.01, 0.1, 3  # margin from 0 and 1; share and number of rows
 
 
-def density_of_torch(source: Any, options: DensityOptions) -> RawDensity:
+def density_of_torch(source: Any, options: FileOptions) -> RawDensity:
     """Return the probabilities or logits of a `torch.Tensor`, on any device and of any precision."""
     try:
         values = array_of_tensor(source)
@@ -74,13 +75,13 @@ def density_of_torch(source: Any, options: DensityOptions) -> RawDensity:
     return array_density(type_name(source), values, options)
 
 
-def density_of_array(source: Any, options: DensityOptions) -> RawDensity:
+def density_of_array(source: Any, options: FileOptions) -> RawDensity:
     """Return the probabilities or logits of an array, or of anything that NumPy converts to one."""
     where = type_name(source)
     return array_density(where, array_of(source, f"{where}: probabilities", "read_hypnogram"), options)
 
 
-def density_of_gssc(source: tuple[Any, Any, Any], options: DensityOptions) -> RawDensity:
+def density_of_gssc(source: tuple[Any, Any, Any], options: FileOptions) -> RawDensity:
     """Return the probabilities from GSSC's `EEGInfer.mne_infer`: stages, times and probabilities."""
     where = type_name(source)
     stages, times, probabilities = (array_of(part, where, "read_hypnogram") for part in source)
@@ -113,7 +114,7 @@ def density_of_gssc(source: tuple[Any, Any, Any], options: DensityOptions) -> Ra
     )
 
 
-def density_of_pair(source: tuple[Any, Any], options: DensityOptions) -> RawDensity:
+def density_of_pair(source: tuple[Any, Any], options: FileOptions) -> RawDensity:
     """Read a classifier's (probabilities, classes), or AccuSleePy's (labels, confidences) if named so."""
     where = type_name(source)
     values, classes = (array_of(part, where, "read_hypnogram") for part in source)
@@ -150,7 +151,7 @@ def density_of_pair(source: tuple[Any, Any], options: DensityOptions) -> RawDens
 
 
 def _labels_and_confidences(
-    where: str, labels: npt.NDArray[Any], confidences: npt.NDArray[Any], options: DensityOptions
+    where: str, labels: npt.NDArray[Any], confidences: npt.NDArray[Any], options: FileOptions
 ) -> RawDensity:
     if options.format != ACCUSLEEPY.format:
         raise file_error(
@@ -166,7 +167,7 @@ def _labels_and_confidences(
     return spread(where, words, confidences.astype(np.float64), options, ACCUSLEEPY, None)
 
 
-def array_density(where: Where, array: npt.NDArray[Any], options: DensityOptions) -> RawDensity:
+def array_density(where: Where, array: npt.NDArray[Any], options: FileOptions) -> RawDensity:
     """Return the rows of an array of (epochs, stages), or of windows of epochs, joined end to end."""
     tool = TOOLS.get(options.format or "", UNKNOWN)
     if options.format is not None and tool is UNKNOWN and options.format not in ("npy", "npz"):
@@ -185,7 +186,7 @@ def array_density(where: Where, array: npt.NDArray[Any], options: DensityOptions
     )
 
 
-def _names(where: Where, tool: ArrayTool, options: DensityOptions) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _names(where: Where, tool: ArrayTool, options: FileOptions) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names of the columns, and what was assumed."""
     if options.stages is not None:
         return tuple(options.stages), ()
@@ -227,7 +228,7 @@ def _in_rows(
     return windows.reshape(n_windows * n_epochs, n_stages), (note,) if n_epochs > 1 else ()
 
 
-def _sleepecg(where: Where, array: npt.NDArray[Any], options: DensityOptions, tool: ArrayTool) -> RawDensity:
+def _sleepecg(where: Where, array: npt.NDArray[Any], options: FileOptions, tool: ArrayTool) -> RawDensity:
     """Return the probabilities of SleepECG's `stage(..., return_mode="prob")`: column 0 is UNDEFINED."""
     n_stages = array.shape[1] - 1 if array.ndim == 2 else 0
     if n_stages not in SLEEPECG or array.dtype.kind not in "fiu":
@@ -305,7 +306,7 @@ YASA = Tool(
 )
 
 
-def read_confidences(path: Path, options: DensityOptions, *, tool: Tool) -> RawDensity:
+def read_confidences(path: Path, options: FileOptions, *, tool: Tool) -> RawDensity:
     """Read labels and confidences from a tool's table; refuse unless the caller named the format."""
     table = find_rows(path, text_lines(path), lambda header: tool.label in header)
     if table is None:
@@ -333,7 +334,7 @@ def spread(
     where: Where,
     labels: Sequence[str],
     confidences: Floats,
-    options: DensityOptions,
+    options: FileOptions,
     tool: Tool,
     lines: Sequence[int] | None,
 ) -> RawDensity:
@@ -373,7 +374,7 @@ def spread(
 
 
 def _stages(
-    where: Where, labels: Sequence[str], options: DensityOptions, tool: Tool, lines: Sequence[int] | None
+    where: Where, labels: Sequence[str], options: FileOptions, tool: Tool, lines: Sequence[int] | None
 ) -> tuple[tuple[str, ...], Indices]:
     """Return stage names, and the index of each label among them, -1 if undefined."""
     if tool.digits:

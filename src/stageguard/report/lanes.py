@@ -33,7 +33,7 @@ from stageguard.report.svg import (
 )
 
 if TYPE_CHECKING:
-    from stageguard.formats.outgoing import Event
+    from stageguard.formats.raw_night import Event
     from stageguard.night.hypnogram import Hypnogram
 
 MOST_EPOCHS_DRAWN = 2_000  # one by one: 16 h of 30 s, 2 h of 4 s; longer recordings are drawn in bins

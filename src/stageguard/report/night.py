@@ -30,7 +30,7 @@ from stageguard.report.tables import ReportMeasures, align_expert, measure
 from stageguard.report.words import change_groups, changes_intro
 
 if TYPE_CHECKING:
-    from stageguard.formats.outgoing import Event
+    from stageguard.formats.raw_night import Event
     from stageguard.night.moments import Moment
 
 

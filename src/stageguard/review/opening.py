@@ -12,7 +12,6 @@ from typing import Any
 from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.base.files import file_error
 from stageguard.formats.companions import parse_moment, parse_start
-from stageguard.formats.hypnogram import HypnogramOptions
 from stageguard.formats.outputs import (
     JSON_SUFFIX,
     is_output,
@@ -20,6 +19,7 @@ from stageguard.formats.outputs import (
     read_hypnogram_tsv,
     read_sidecar,
 )
+from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import night_name, read_density_file, read_hypnogram_file
 from stageguard.guard.inputs import GuardOptions
 from stageguard.measures.statistics import StatisticsOptions
@@ -169,7 +169,7 @@ _LIGHTS = ("lights_off", "lights_on")
 def _expert(asked: AskedNight, night: NightUnderReview) -> Hypnogram:
     """Return the expert's scoring in the stages of the night."""
     assert asked.scoring is not None
-    options = HypnogramOptions(
+    options = FileOptions(
         default_scheme=night.scheme,
         default_epoch_seconds=night.density.epoch_seconds,
         format=asked.scoring_format,

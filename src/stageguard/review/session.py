@@ -10,14 +10,13 @@ from typing import Any
 from stageguard.base import checks
 from stageguard.base.errors import InputError, PinError, for_people
 from stageguard.base.files import file_error
-from stageguard.formats.convert import Written, save
+from stageguard.formats.convert import Written, formats_for, save
 from stageguard.formats.file_format import FileFormat
 from stageguard.formats.outputs import (
     OWN_FORMAT,
     describe_file,
     write_decoding,
 )
-from stageguard.formats.possible import formats_for
 from stageguard.formats.registry import named
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.statistics import StatisticsOptions

@@ -12,8 +12,9 @@ from typing import Any, Literal
 from stageguard.base.arrays import Floats
 from stageguard.base.files import file_error, refuse_special
 from stageguard.formats.companions import parse_moment
-from stageguard.formats.density import DensityOptions, existing_file
+from stageguard.formats.density import existing_file
 from stageguard.formats.outputs import TSV_SUFFIX
+from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_density_file
 from stageguard.formats.registry import is_own_table
 from stageguard.guard.decode import decode, decode_held
@@ -29,7 +30,7 @@ from stageguard.profile.profile import Profile
 class DecodeOptions:
     """Everything that affects a result besides the file and the profile."""
 
-    density: DensityOptions = field(default_factory=DensityOptions)
+    density: FileOptions = field(default_factory=FileOptions)
     quality: Floats | None = None
     pins: dict[int, str] | None = None
     strength_pins: dict[int, str] | None = None  # the pins with which the strength is chosen, if not `pins`
@@ -69,7 +70,7 @@ class DecodeOptions:
         stages = recorded.get("stages")
         off, on = (recorded.get(key) for key in ("lights_off", "lights_on"))
         pins, strength_pins = (recorded.get(key) for key in ("pins", "strength_pins"))
-        density = DensityOptions(
+        density = FileOptions(
             stages=None if stages is None else tuple(stages),
             epoch_seconds=recorded.get("epoch_seconds"),
             logits=bool(recorded.get("logits")),
@@ -100,7 +101,7 @@ def _read_pins(recorded: Mapping[str, str]) -> dict[int, str]:
     return {int(epoch): stage for epoch, stage in recorded.items()}
 
 
-def reading_with(profile: Profile, options: DensityOptions) -> DensityOptions:
+def reading_with(profile: Profile, options: FileOptions) -> FileOptions:
     """Return the options for reading a file with a profile, whose stage names the file may use."""
     scheme = None if profile.scheme in SCHEMES.values() else profile.scheme
     return replace(options, default_epoch_seconds=profile.epoch_seconds, scheme=scheme)

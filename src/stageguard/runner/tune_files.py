@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from stageguard.base.errors import OVERWRITE, OutputExistsError
 from stageguard.fitting.tune import measure
-from stageguard.formats.density import DensityOptions
+from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_density_file
 from stageguard.profile.fingerprint import Features
 from stageguard.profile.profile import Profile
@@ -23,7 +23,7 @@ class TuneTask(NamedTuple):
     path: Path
     id: str
     profile: Profile
-    options: DensityOptions
+    options: FileOptions
     error: str | None = None  # why the file cannot be read
 
     @property

@@ -35,10 +35,9 @@ from stageguard.cli.present import (
 )
 from stageguard.cli.terminal import console, count, one_line, print_json, print_list, table
 from stageguard.formats.companions import SOME_DAY
-from stageguard.formats.convert import Written
+from stageguard.formats.convert import ListedFile, Written
 from stageguard.formats.convert import convert as convert_night
 from stageguard.formats.registry import formats, named
-from stageguard.formats.sources import NamedNight
 from stageguard.runner.decode_one import start_of
 from stageguard.runner.run import Outcome, check_folder, succeeded
 
@@ -184,13 +183,13 @@ def _refuse_suffix(output: Path, to: str) -> None:
         )
 
 
-def _named(night: Input) -> Path | NamedNight:
+def _named(night: Input) -> Path | ListedFile:
     """Return a source with the id and the start that a sample list gives it, if it is from a list."""
     if not night.is_listed:
         return night.path
     start = start_of(night.edf, night.start)
     has_date = start is None or start.date() != SOME_DAY
-    return NamedNight(night.path, night.id, start, has_date=has_date)
+    return ListedFile(night.path, night.id, start, has_date=has_date)
 
 
 def _described(outcome: Outcome[Written], together: Sequence[Input]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from stageguard.cli.parser import Option, UsageError
 from stageguard.cli.present import run_and_show
 from stageguard.cli.recordings import Jobs, RecordingOptions, Recordings, Source, find_sources
 from stageguard.cli.terminal import console, count, one_line, print_list, table
-from stageguard.formats.hypnogram import HypnogramOptions
+from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_hypnogram_file
 from stageguard.measures.experts import consensus
 from stageguard.night.hypnogram import Hypnogram
@@ -127,7 +127,7 @@ def _extract(
     length = epoch_seconds or recipe.epoch_seconds
     scored = None
     if calibration is not None:
-        scored = read_hypnogram_file(calibration, HypnogramOptions(default_epoch_seconds=length)).hypnogram
+        scored = read_hypnogram_file(calibration, FileOptions(default_epoch_seconds=length)).hypnogram
     made = compute(recording, recipe, epoch_seconds=length, calibration=scored)
     scoring, remarks = _scoring(recording, scorer, made.epoch_seconds)
     write_features(made, path, scoring=scoring, is_synthetic=recording.is_synthetic, overwrite=overwrite)

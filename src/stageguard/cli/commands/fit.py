@@ -46,7 +46,7 @@ from stageguard.fitting.recount import recount
 from stageguard.fitting.report import FitReport
 from stageguard.formats.companions import ListedNight, read_subjects
 from stageguard.formats.density import listed
-from stageguard.formats.hypnogram import HypnogramOptions
+from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import is_hypnogram, read_density_file
 from stageguard.measures.intervals import DEFAULT_LEVEL, half_width, unit_of
 from stageguard.measures.summary import shown
@@ -300,7 +300,7 @@ class _Reader:
             raise InputError(
                 "holds no hypnogram, and no experts are named for probabilities. Name them with --expert."
             )
-        options = HypnogramOptions(
+        options = FileOptions(
             epoch_seconds=self._options.density.epoch_seconds,
             default_scheme=self.base.scheme,
             default_epoch_seconds=self.base.epoch_seconds,

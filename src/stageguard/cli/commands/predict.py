@@ -27,9 +27,9 @@ from stageguard.cli.parser import Argument, Option, UsageError
 from stageguard.cli.present import print_cohort, print_night, run_and_show
 from stageguard.cli.recordings import Channel, DatasetName, DatasetOption
 from stageguard.datasets import entries
-from stageguard.formats.density import DensityOptions
 from stageguard.formats.outgoing import Outgoing
 from stageguard.formats.outputs import output_paths, write_decoding
+from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.recordings.read import SUFFIXES as RECORDING_SUFFIXES
 from stageguard.formats.recordings.read import read_recording
 from stageguard.formats.tools.stageguard import table_text
@@ -241,7 +241,7 @@ def stage_and_write(
     rules = cast("QualityRules | None", quality)
     staged = stage(recording, model, profile, quality=rules, temperature=temperature, cohort=cohort)
     beta = None if staged.quality is None else staged.quality.beta
-    reading = DensityOptions(epoch_seconds=staged.density.epoch_seconds)
+    reading = FileOptions(epoch_seconds=staged.density.epoch_seconds)
     options = DecodeOptions(reading, quality=beta, cohort=cohort, trained=model.card.trained)
     summary = summary_of(staged.decoding)
     written = write_decoding(

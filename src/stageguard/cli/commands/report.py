@@ -39,8 +39,8 @@ from stageguard.cli.scored_files import (
     read_start,
 )
 from stageguard.cli.terminal import console, print_error, print_json, print_list
-from stageguard.formats.outgoing import Event
 from stageguard.formats.outputs import REPORT_SUFFIX, is_output, output_paths
+from stageguard.formats.raw_night import Event
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.measures.summary import NightSummary, summary_of
 from stageguard.night.hypnogram import Hypnogram

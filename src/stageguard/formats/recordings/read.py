@@ -20,7 +20,7 @@ from stageguard.base.errors import FileFormatError, InputError, MissingFileError
 from stageguard.base.files import as_path, faults_named, file_error, is_synthetic, open_file
 from stageguard.base.lazy import load
 from stageguard.base.units import known_unit, scale_to, standard_unit
-from stageguard.formats.hypnogram import HypnogramOptions
+from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_hypnogram_file
 from stageguard.formats.recordings.edf import NO_DATE
 from stageguard.formats.recordings.raw import RawRecording, crop
@@ -295,7 +295,7 @@ def _scorings(
             night = each
         else:
             label = Path(each).name
-            scored = read_hypnogram_file(each, HypnogramOptions())
+            scored = read_hypnogram_file(each, FileOptions())
             night = scored.hypnogram
             notes += tuple(f"{label}: {note}" for note in scored.notes)
             apart = scoring is not None and scored.has_clock and recording.start not in (None, NO_DATE)

@@ -22,7 +22,7 @@ import numpy as np
 from stageguard.base.arrays import Floats
 from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.files import file_error, read_file
-from stageguard.formats.density import Where
+from stageguard.formats.raw_night import Where
 from stageguard.formats.sniffing import UTF16_MARKS
 from stageguard.guard import kernels
 from stageguard.night.stages import canonical_name
@@ -156,8 +156,13 @@ def read_text(path: Path, kind: str = "text", *, utf16: bool = False, fallback: 
 
 
 def text_lines(path: Path) -> list[str]:
-    """Return the lines of a text without empty ones at the end; an empty text is an error."""
-    lines = read_text(path).split("\n")
+    """Return the lines of a text file without empty ones at the end; an empty text is an error."""
+    return lines_of(path, read_text(path))
+
+
+def lines_of(path: Path, text: str) -> list[str]:
+    """Like `text_lines`, from the text of a file."""
+    lines = text.split("\n")
     while lines and not lines[-1].strip():
         lines.pop()
     if not lines:
@@ -285,7 +290,12 @@ def rows_below(
 
 def read_rows(path: Path, wanted: Sequence[str]) -> TextTable:
     """Return the table whose header has all of these names, in any order; header names are lower-cased."""
-    table = find_rows(path, text_lines(path), {*wanted}.issubset)
+    return rows_of(path, text_lines(path), wanted)
+
+
+def rows_of(path: Path, lines: Sequence[str], wanted: Sequence[str]) -> TextTable:
+    """Like `read_rows`, from the lines of a text."""
+    table = find_rows(path, lines, {*wanted}.issubset)
     if table is None:
         raise file_error(
             path, f"has no header with the columns {', '.join(wanted)}. Was it written completely?"

@@ -13,8 +13,8 @@ import numpy as np
 from stageguard.base.arrays import Floats
 from stageguard.base.checks import MISSING_WORDS, type_name
 from stageguard.base.files import file_error
-from stageguard.formats.density import NAMES_NO_STAGES, DensityOptions, RawDensity, Where, listed
-from stageguard.formats.hypnogram import RawHypnogram
+from stageguard.formats.density import NAMES_NO_STAGES, listed
+from stageguard.formats.raw_night import FileOptions, RawDensity, RawHypnogram, Where
 from stageguard.formats.tables.delimited import NAMELESS, TextTable
 from stageguard.formats.tables.one_night import (
     DECODED_COLUMNS,
@@ -42,7 +42,7 @@ Raw = TypeVar("Raw", RawDensity, RawHypnogram)
 def density_of_frame(read: Callable[[Any], tuple[Columns, IndexColumns]]) -> Callable[..., RawDensity]:
     """Return a reader of probabilities from an object whose columns and index `read` returns."""
 
-    def density(source: Any, options: DensityOptions) -> RawDensity:
+    def density(source: Any, options: FileOptions) -> RawDensity:
         columns, index = read(source)
         return in_zone(density_of_columns(type_name(source), columns, options, index), index)
 
@@ -56,7 +56,7 @@ def in_zone(raw: Raw, index: IndexColumns) -> Raw:
     return replace(raw, start=raw.start.astimezone(index.zone))
 
 
-def density_of_mapping(source: Mapping[Any, Any], options: DensityOptions) -> RawDensity:
+def density_of_mapping(source: Mapping[Any, Any], options: FileOptions) -> RawDensity:
     """Return the probabilities in a dictionary of columns, or in the dictionary of a `yasa.Hypnogram`."""
     if source.keys() >= yasa.KEYS:
         return yasa.density_of_document("dict of yasa.Hypnogram", source)
@@ -64,7 +64,7 @@ def density_of_mapping(source: Mapping[Any, Any], options: DensityOptions) -> Ra
     return density_of_columns(type_name(source), columns, options)
 
 
-def density_of_xarray(source: Any, options: DensityOptions) -> RawDensity:
+def density_of_xarray(source: Any, options: FileOptions) -> RawDensity:
     """Return the probabilities in an `xarray.DataArray` of epochs and stages, or in a `Dataset`."""
     where = type_name(source)
     if type(source).__name__ == "Dataset":
@@ -85,7 +85,7 @@ def density_of_xarray(source: Any, options: DensityOptions) -> RawDensity:
     return density_of_columns(where, columns, options, index, seconds=float(seconds) if is_number else None)
 
 
-def _stage_axis(where: str, source: Any, options: DensityOptions) -> tuple[tuple[str, ...], int]:
+def _stage_axis(where: str, source: Any, options: FileOptions) -> tuple[tuple[str, ...], int]:
     """Return the names of the stages, and the axis of the stages in a `DataArray`."""
     for axis, dim in enumerate(source.dims):
         if dim in source.coords:
@@ -113,7 +113,7 @@ def _coordinate(source: Any, dim: Any) -> IndexColumns | None:
 def density_of_columns(
     where: Where,
     columns: Columns,
-    options: DensityOptions,
+    options: FileOptions,
     index: IndexColumns | None = None,
     *,
     seconds: float | None = None,
@@ -164,7 +164,8 @@ def density_of_columns(
     ignored = [name for name, _ in left]
     notes = ((f"columns ignored: {listed(ignored)}",) if ignored else ()) + index.notes
     raw = timed_density(where, values, names, times, None, options, notes=notes, fills_lead=fills_lead)
-    return raw if raw.epoch_seconds is not None else replace(raw, epoch_seconds=seconds)
+    seconds = raw.epoch_seconds if raw.epoch_seconds is not None else seconds
+    return replace(raw, epoch_seconds=seconds, ignored=tuple(ignored))
 
 
 def _run_cells(values: Any) -> Sequence[str] | Floats:

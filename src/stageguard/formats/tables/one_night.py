@@ -12,7 +12,8 @@ import numpy as np
 
 from stageguard.base.arrays import Floats, Indices
 from stageguard.base.files import file_error
-from stageguard.formats.density import Where, listed
+from stageguard.formats.density import listed
+from stageguard.formats.raw_night import Where
 from stageguard.formats.tables.delimited import NAMELESS
 from stageguard.formats.tables.row_times import parse_cells
 from stageguard.formats.tables.timing import TOLERANCE, RowTimes

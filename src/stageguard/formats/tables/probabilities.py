@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -14,8 +14,9 @@ from stageguard.base.arrays import Floats
 from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import did_you_mean
 from stageguard.base.files import file_error
-from stageguard.formats.density import DensityOptions, RawDensity, Where, listed
-from stageguard.formats.file_format import START, FileFormat
+from stageguard.formats.density import listed
+from stageguard.formats.file_format import ONLY_PROBABILITIES, START, FileFormat
+from stageguard.formats.raw_night import FileOptions, RawDensity, Where, of_probabilities
 from stageguard.formats.sniffing import is_text
 from stageguard.formats.tables.delimited import (
     DELIMITERS,
@@ -81,7 +82,7 @@ class Table:
 
 
 def read_table(
-    path: Path, options: DensityOptions, *, expected: Sequence[str] = (), fills_lead: bool = True
+    path: Path, options: FileOptions, *, expected: Sequence[str] = (), fills_lead: bool = True
 ) -> RawDensity:
     """Return the probabilities in a delimited text file with one row per epoch.
 
@@ -90,10 +91,11 @@ def read_table(
     are ignored, with a remark unless `expected`. A row whose stage cells are all empty or NaN is an epoch
     without evidence. So are whole epochs before the first row if `fills_lead`.
     """
-    return density_of_table(load_table(path, options, expected=expected), options, fills_lead=fills_lead)
+    table = load_table(path, read_text(path), options, expected=expected)
+    return density_of_table(table, options, fills_lead=fills_lead)
 
 
-def density_of_table(table: Table, options: DensityOptions, *, fills_lead: bool = True) -> RawDensity:
+def density_of_table(table: Table, options: FileOptions, *, fills_lead: bool = True) -> RawDensity:
     """Return the probabilities of a table's rows, timed by its columns."""
     path, lines = table.text.path, table.text.lines
     times = row_times(path, [*table.index.columns, *table.times], table.index.meanings)
@@ -101,9 +103,10 @@ def density_of_table(table: Table, options: DensityOptions, *, fills_lead: bool 
     refuse_runs(path, ((name or UNNAMED, cells) for name, cells in ignored), times, can_decode=True)
     refuse_untold_times(path, ignored, times)
     notes = table.notes + table.index.notes
-    return timed_density(
+    raw = timed_density(
         path, table.values, table.names, times, lines, options, notes=notes, fills_lead=fills_lead
     )
+    return replace(raw, ignored=tuple(name or UNNAMED for name, _ in ignored))
 
 
 def timed_density(
@@ -112,7 +115,7 @@ def timed_density(
     names: tuple[str, ...],
     times: RowTimes,
     lines: Sequence[int] | None,
-    options: DensityOptions,
+    options: FileOptions,
     *,
     notes: tuple[str, ...],
     fills_lead: bool,
@@ -134,10 +137,18 @@ def timed_density(
 
 
 def load_table(
-    path: Path, options: DensityOptions, epoch_column: str | None = None, expected: Sequence[str] = ()
+    path: Path,
+    text: str,
+    options: FileOptions,
+    *,
+    epoch_column: str | None = None,
+    expected: Sequence[str] = (),
 ) -> Table:
-    """Return a table; `epoch_column`, if named, alone times the rows; `expected` columns need no remark."""
-    text, is_spaced = _tabbed(read_text(path))
+    """Return the table in a file's text.
+
+    `epoch_column`, if named, alone times the rows; `expected` columns need no remark.
+    """
+    text, is_spaced = _tabbed(text)
     if not text or text.isspace():
         raise file_error(path, "holds nothing but blank space. Expected a header such as W,N1,N2,N3,R.")
     lines = text.split("\n", HEADER_SEARCH_LINES)  # the last item is all the rest
@@ -197,7 +208,7 @@ def stage_of(cell: str) -> str | None:
     return canonical_name(cell)
 
 
-def find_layout(path: Path, lines: Sequence[str], options: DensityOptions) -> Layout:
+def find_layout(path: Path, lines: Sequence[str], options: FileOptions) -> Layout:
     """Return the layout with the header line and delimiter that make most cells stage names."""
     _refuse_wide(path, lines)
     wanted = {stage.casefold() for stage in options.stages or ()}
@@ -228,7 +239,7 @@ def find_layout(path: Path, lines: Sequence[str], options: DensityOptions) -> La
 
 
 def choose_columns(
-    path: Where, header: Sequence[str], options: DensityOptions
+    path: Where, header: Sequence[str], options: FileOptions
 ) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """Return indices and names of the stage columns: the caller's, the scheme's, or all that name a stage."""
     stages = options.stages
@@ -401,7 +412,8 @@ FORMATS = (
         "a CSV or TSV table",
         (".csv", ".tsv", ".txt"),
         is_text,
-        density=read_table,
+        ONLY_PROBABILITIES,
+        of_probabilities(read_table),
         loses=(START,),
         is_general=True,
     ),

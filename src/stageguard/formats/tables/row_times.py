@@ -17,7 +17,7 @@ from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import FileFormatError
 from stageguard.base.files import file_error
 from stageguard.base.units import seconds_per
-from stageguard.formats.density import Where
+from stageguard.formats.raw_night import Where
 from stageguard.formats.tables.timing import RowTimes, durations_by_onsets
 
 Columns = Sequence[tuple[str, Any]]  # names and arrays, in order

@@ -10,7 +10,7 @@ import numpy as np
 
 from stageguard.base.arrays import Floats, Indices
 from stageguard.base.files import file_error
-from stageguard.formats.density import Where
+from stageguard.formats.raw_night import Where
 
 TIMING_COLUMNS = ("onset", "duration", "epoch")
 TOLERANCE = 0.01  # of an epoch, because onsets are often rounded

@@ -23,8 +23,10 @@ from stageguard.base.files import file_error, open_file, read_file
 from stageguard.formats.density import MOST_EPOCHS, check_usual, listed
 from stageguard.formats.file_format import (
     ANNOTATIONS,
+    BOTH,
     LEAD,
     NUMBERS_ALONE,
+    ONLY_STAGES,
     OTHER_PROBABILITIES,
     SCORER,
     STAGES_ALONE,
@@ -32,8 +34,9 @@ from stageguard.formats.file_format import (
     always_final,
 )
 from stageguard.formats.hdf5 import opened_hdf5, values_of
-from stageguard.formats.hypnogram import NUMBERINGS, HypnogramOptions, RawHypnogram, numbered_stages
+from stageguard.formats.hypnogram import NUMBERINGS, numbered_stages
 from stageguard.formats.outgoing import Content, Outgoing, stage_words
+from stageguard.formats.raw_night import FileOptions, RawHypnogram, RawNight, of_stages
 from stageguard.formats.sniffing import begins_with, first_row, has_columns
 from stageguard.formats.stager_arrays import ACCUSLEEPY, read_confidences
 from stageguard.formats.tables.delimited import read_rows
@@ -51,7 +54,7 @@ NUMBER_CLASSES = range(6, 16)
 COMPLEX = 0x0800
 
 
-def read_csv(path: Path, options: HypnogramOptions) -> RawHypnogram:
+def read_csv(path: Path, options: FileOptions) -> RawHypnogram:
     """Read a column `brain_state`: 1 REM, 2 Wake, 3 NREM, -1 undefined."""
     table = read_rows(path, (COLUMN,))
     codes = table.seconds(COLUMN)
@@ -64,7 +67,7 @@ def write_csv(night: Outgoing, path: Path) -> Content:
     return Content({path: "\n".join([COLUMN, *(DIGITS[word] for word in words)]) + "\n"})
 
 
-def read_mat(path: Path, options: HypnogramOptions) -> RawHypnogram:
+def read_mat(path: Path, options: FileOptions) -> RawHypnogram:
     """Read a vector `labels` of a MAT-file, version 5 to 7, or 7.3 (through h5py)."""
     try:
         values = np.ravel(_labels(path))
@@ -92,9 +95,7 @@ def _labels(path: Path) -> npt.NDArray[Any]:
     return _read_matrix(path, "labels")
 
 
-def _staged(
-    path: Path, codes: list[float], options: HypnogramOptions, *, what: str, first: int
-) -> RawHypnogram:
+def _staged(path: Path, codes: list[float], options: FileOptions, *, what: str, first: int) -> RawHypnogram:
     seconds = options.epoch_seconds
     notes: tuple[str, ...] = ("labels are read as 1 REM, 2 Wake, 3 NREM: AccuSleep's own numbers",)
     if seconds is None:
@@ -210,8 +211,11 @@ FORMATS = (
         (".csv",),
         lambda head, path: COLUMN in first_row(head),
         sniff_hypnogram=has_columns(COLUMN),
-        density=partial(read_confidences, tool=ACCUSLEEPY),
-        hypnogram=read_csv,
+        kinds=BOTH,
+        read=lambda path, options: RawNight(
+            stages=partial(read_csv, path, options),
+            probabilities=partial(read_confidences, path, options, tool=ACCUSLEEPY),
+        ),
         write=write_csv,
         loses=(OTHER_PROBABILITIES, *NUMBERS_ALONE, LEAD, SCORER, ANNOTATIONS),
         has_final_stages=always_final,
@@ -221,7 +225,8 @@ FORMATS = (
         "AccuSleep labels (.mat)",
         (".mat",),
         begins_with(b"MATLAB "),
-        hypnogram=read_mat,
+        kinds=ONLY_STAGES,
+        read=of_stages(read_mat),
         loses=STAGES_ALONE,
     ),
 )

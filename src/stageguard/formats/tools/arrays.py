@@ -16,9 +16,10 @@ import numpy.typing as npt
 
 from stageguard.base.errors import Argument, FileFormatError, InputError
 from stageguard.base.files import file_error, open_file, read_file
-from stageguard.formats.density import DensityOptions, RawDensity, listed
-from stageguard.formats.file_format import ANNOTATIONS, NUMBERS_ALONE, SCORER, FileFormat
+from stageguard.formats.density import listed
+from stageguard.formats.file_format import ANNOTATIONS, NUMBERS_ALONE, ONLY_PROBABILITIES, SCORER, FileFormat
 from stageguard.formats.outgoing import Content, Outgoing
+from stageguard.formats.raw_night import FileOptions, RawDensity, of_probabilities
 from stageguard.formats.sniffing import begins_with, never
 from stageguard.formats.stager_arrays import TOOLS, UNKNOWN, array_density
 from stageguard.night.stages import canonical_name
@@ -32,7 +33,7 @@ SOMNOTATE_STATES, SOMNOTATE_SECONDS = {"awake", "non-REM", "REM"}, 1.0  # its ti
 KNOWN_KEYS = ("probabilities", "stages", "epoch_seconds", "offset_seconds", "start")
 
 
-def read_npy(path: Path, options: DensityOptions) -> RawDensity:
+def read_npy(path: Path, options: FileOptions) -> RawDensity:
     """Read an (epochs, stages) array; the caller must name the stages, or the tool that wrote it."""
     return array_density(path, load_plain(path, is_whole=True), options)
 
@@ -42,7 +43,7 @@ def load_plain(path: Path, *, is_whole: bool = False) -> npt.NDArray[Any]:
     return _plain(path, _load(path, lambda loaded: loaded, is_whole=is_whole), "the array")
 
 
-def read_npz(path: Path, options: DensityOptions) -> RawDensity:
+def read_npz(path: Path, options: FileOptions) -> RawDensity:
     """Read one array, or the keys probabilities, stages, epoch_seconds, offset_seconds and start (ISO)."""
     keys, content = _load(path, lambda archive: _known_arrays(path, archive))
     if any(key.startswith("xl/") for key in keys):  # also a zip archive
@@ -106,7 +107,7 @@ def write_npz(night: Outgoing, path: Path) -> Content:
     return Content({path: stream.getvalue()}, has_stages=False, has_probabilities=True)
 
 
-def read_tool_array(path: Path, options: DensityOptions) -> RawDensity:
+def read_tool_array(path: Path, options: FileOptions) -> RawDensity:
     """Read an array whose columns have the order of the tool that `format` names."""
     with open_file(path, "a recording") as file:
         is_archive = file.read(2) == b"PK"
@@ -212,7 +213,7 @@ def _stages(path: Path, stored: npt.NDArray[Any]) -> tuple[str, ...]:
     )
 
 
-def _agreed(path: Path, stored: tuple[str, ...], options: DensityOptions) -> tuple[str, ...]:
+def _agreed(path: Path, stored: tuple[str, ...], options: FileOptions) -> tuple[str, ...]:
     """Return the names of the columns; refuse names of the caller or tool that contradict the file."""
     names_by = {
         Argument("stages"): options.stages,
@@ -268,7 +269,8 @@ FORMATS = (
         "a NumPy array (.npy)",
         (".npy",),
         begins_with(b"\x93NUMPY"),
-        density=read_npy,
+        kinds=ONLY_PROBABILITIES,
+        read=of_probabilities(read_npy),
         loses=NUMBERS_ALONE,
     ),
     FileFormat(
@@ -276,14 +278,23 @@ FORMATS = (
         "a ZIP archive (.npz)",
         (".npz",),
         begins_with(b"PK\x03\x04", b"PK\x05\x06"),
-        density=read_npz,
+        kinds=ONLY_PROBABILITIES,
+        read=of_probabilities(read_npz),
         write=write_npz,
         loses=("stages", SCORER, ANNOTATIONS),
         writes_probabilities_alone=True,
     ),
     # columns of an array may have any order, so the user must name the tool
     *(
-        FileFormat(name, tool.title, (".npy", ".npz"), never, density=read_tool_array, loses=NUMBERS_ALONE)
+        FileFormat(
+            name,
+            tool.title,
+            (".npy", ".npz"),
+            never,
+            kinds=ONLY_PROBABILITIES,
+            read=of_probabilities(read_tool_array),
+            loses=NUMBERS_ALONE,
+        )
         for name, tool in TOOLS.items()
     ),
 )

@@ -10,23 +10,24 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from stageguard.base.files import file_error, load_json
-from stageguard.formats.annotations import annotated, are_taken_by_text, cells_of, row_events
+from stageguard.formats.annotations import annotated, are_taken_by_text, first_column, row_events
 from stageguard.formats.density import listed
-from stageguard.formats.file_format import BIDS_ENDINGS, OTHER_PROBABILITIES, PROBABILITIES, START, FileFormat
-from stageguard.formats.hypnogram import (
-    BOAS,
-    STAGE_COLUMNS,
-    UNSCORED_WORDS,
-    HypnogramOptions,
-    RawHypnogram,
-    is_stage,
-    names_of,
+from stageguard.formats.file_format import (
+    BIDS_ENDINGS,
+    ONLY_STAGES,
+    OTHER_PROBABILITIES,
+    PROBABILITIES,
+    START,
+    FileFormat,
 )
-from stageguard.formats.outgoing import Content, Event, Outgoing, number, plain_text, stage_texts, stage_words
+from stageguard.formats.hypnogram import BOAS, STAGE_COLUMNS, UNSCORED_WORDS, is_stage, names_of
+from stageguard.formats.outgoing import Content, Outgoing, number, plain_text, stage_texts, stage_words
+from stageguard.formats.raw_night import Event, FileOptions, RawHypnogram, RawNight
 from stageguard.formats.sniffing import has_columns
 from stageguard.formats.tables.delimited import TextTable, as_number, cell_error, read_rows
 from stageguard.formats.tools.text import unread_columns
@@ -38,10 +39,18 @@ OWN_KEY = "StageGuard"
 MISSING = "n/a"
 
 
-def read_bids_events(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """Read the stages of `*_events.tsv` or `*_hypnogram.tsv`; other events are ignored."""
-    table = read_rows(path, TIMES)
-    sidecar = _read_sidecar(path)
+def read_bids_events(path: Path, options: FileOptions) -> RawNight:
+    """Read the stages of `*_events.tsv` or `*_hypnogram.tsv`, and the other events."""
+    table, sidecar = read_rows(path, TIMES), _read_sidecar(path)
+    return RawNight(
+        stages=partial(_stages, path, table, sidecar, options),
+        events=partial(row_events, table),
+        stage_texts=partial(first_column, table, ("trial_type", "stage", "sleep_stage")),
+        left_columns=lambda: unread_columns(table, (*TIMES, _stage_column(path, table, sidecar)[0])),
+    )
+
+
+def _stages(path: Path, table: TextTable, sidecar: dict[str, Any], options: FileOptions) -> RawHypnogram:
     column, meanings = _stage_column(path, table, sidecar)
     texts = [_text(path, cell, meanings) for cell in table.column(column)]
     return _with_record(path, _annotated(path, table, texts, options), sidecar.get(OWN_KEY))
@@ -189,19 +198,26 @@ def _text(path: Path, cell: str, meanings: dict[str, str]) -> str:
     return meaning
 
 
-def read_boas_events(path: Path, options: HypnogramOptions) -> RawHypnogram:
+def read_boas_events(path: Path, options: FileOptions) -> RawNight:
     """Read the stages of the Bitbrain Open Access Sleep dataset, the experts' if there are any."""
     table = read_rows(path, TIMES)
-    columns = [name for name in BOAS_COLUMNS if name in table.header]
-    if not columns:
+    column = next((name for name in BOAS_COLUMNS if name in table.header), None)
+    if column is None:
         raise file_error(path, f"has no column {' or '.join(BOAS_COLUMNS)}.")
-    codes = table.seconds(columns[0])
+    return RawNight(
+        stages=partial(_boas_stages, path, table, column, options),
+        left_columns=partial(unread_columns, table, (*TIMES, column)),
+    )
+
+
+def _boas_stages(path: Path, table: TextTable, column: str, options: FileOptions) -> RawHypnogram:
+    codes = table.seconds(column)
     stages = names_of(path, codes.tolist(), BOAS, what="line", first=table.lines[0])
     raw = _annotated(path, table, [f"Sleep stage {stage}" for stage in stages], options)
-    return replace(raw, notes=(*raw.notes, f"stages are those of the column {columns[0]}"))
+    return replace(raw, notes=(*raw.notes, f"stages are those of the column {column}"))
 
 
-def _annotated(path: Path, table: TextTable, texts: list[str], options: HypnogramOptions) -> RawHypnogram:
+def _annotated(path: Path, table: TextTable, texts: list[str], options: FileOptions) -> RawHypnogram:
     onsets, cells = table.seconds("onset").tolist(), table.column("duration")
     lasting = [as_number(cell) or None for cell in cells]
     for line, cell in zip(table.lines, cells, strict=True):
@@ -251,37 +267,26 @@ def _is_boas(head: bytes, path: Path) -> bool:
     return any(has_columns(*TIMES, "begsample", name)(head, path) for name in BOAS_COLUMNS)
 
 
-def _left_of_bids(path: Path) -> list[str]:
-    table = read_rows(path, TIMES)
-    return unread_columns(table, (*TIMES, _stage_column(path, table, _read_sidecar(path))[0]))
-
-
-def _left_of_boas(path: Path) -> list[str]:
-    table = read_rows(path, TIMES)
-    return unread_columns(table, (*TIMES, next(name for name in BOAS_COLUMNS if name in table.header)))
-
-
 FORMATS = (
     FileFormat(
         "bids-events",
         "BIDS events",
         BIDS_ENDINGS,
         _is_bids,
-        hypnogram=read_bids_events,
+        kinds=ONLY_STAGES,
+        read=read_bids_events,
         write=write_bids_events,
         loses=(OTHER_PROBABILITIES, "start time, unless stageguard wrote it"),
-        events=row_events,
+        has_events=True,
         are_taken=are_taken_by_text,
-        stage_texts=cells_of("trial_type", "stage", "sleep_stage"),
-        left_columns=_left_of_bids,
     ),
     FileFormat(
         "boas-events",
         "events of the Bitbrain Open Access Sleep dataset",
         BIDS_ENDINGS[:1],
         _is_boas,
-        hypnogram=read_boas_events,
+        kinds=ONLY_STAGES,
+        read=read_boas_events,
         loses=(PROBABILITIES, START),
-        left_columns=_left_of_boas,
     ),
 )

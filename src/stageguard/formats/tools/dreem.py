@@ -12,21 +12,23 @@ import numpy as np
 from stageguard.base.errors import Argument, StageGuardError
 from stageguard.base.files import file_error
 from stageguard.formats.density import MOST_EPOCHS, listed
-from stageguard.formats.file_format import EPOCH_LENGTH, PROBABILITIES, SCORER, STAGES_ALONE, FileFormat
-from stageguard.formats.hdf5 import opened_hdf5, values_of
-from stageguard.formats.hypnogram import (
-    NUMBERINGS,
-    HypnogramOptions,
-    RawHypnogram,
-    number_list,
-    numbered_stages,
+from stageguard.formats.file_format import (
+    EPOCH_LENGTH,
+    ONLY_STAGES,
+    PROBABILITIES,
+    SCORER,
+    STAGES_ALONE,
+    FileFormat,
 )
+from stageguard.formats.hdf5 import opened_hdf5, values_of
+from stageguard.formats.hypnogram import NUMBERINGS, number_list, numbered_stages
+from stageguard.formats.raw_night import FileOptions, RawHypnogram, of_stages
 from stageguard.formats.sniffing import begins_with, is_number_list
 
 EPOCH_SECONDS = 30.0
 
 
-def read_json(path: Path, options: HypnogramOptions) -> RawHypnogram:
+def read_json(path: Path, options: FileOptions) -> RawHypnogram:
     """Read a list of numbers: -1 not scored, 0 W, 1 N1, 2 N2, 3 N3, 4 REM."""
     if options.format is None:
         raise file_error(
@@ -38,7 +40,7 @@ def read_json(path: Path, options: HypnogramOptions) -> RawHypnogram:
     return _staged(path, number_list(path))
 
 
-def read_h5(path: Path, options: HypnogramOptions) -> RawHypnogram:
+def read_h5(path: Path, options: FileOptions) -> RawHypnogram:
     """Read the array `hypnogram` of a night."""
     try:
         with opened_hdf5(path, f"reading {path.name}", extra="formats") as file:
@@ -76,7 +78,8 @@ FORMATS = (
         "Dreem scorer's JSON list",
         (".json",),
         is_number_list,
-        hypnogram=read_json,
+        kinds=ONLY_STAGES,
+        read=of_stages(read_json),
         loses=STAGES_ALONE,
     ),
     FileFormat(
@@ -84,7 +87,8 @@ FORMATS = (
         "Dreem night (.h5)",
         (".h5", ".hdf5"),
         begins_with(b"\x89HDF\r\n\x1a\n"),
-        hypnogram=read_h5,
+        kinds=ONLY_STAGES,
+        read=of_stages(read_h5),
         loses=(PROBABILITIES, EPOCH_LENGTH, SCORER),
     ),
 )

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, time, timedelta
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,14 +19,14 @@ from stageguard.base.files import file_error, open_file
 from stageguard.formats.annotations import (
     annotated,
     are_taken_by_text,
-    cells_of,
     events_among,
+    first_column,
     row_events,
     stage_annotations,
 )
-from stageguard.formats.file_format import PROBABILITIES, SCORER, START, FileFormat
-from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
-from stageguard.formats.outgoing import Content, Event, Outgoing, number, plain_text, timed_texts
+from stageguard.formats.file_format import ONLY_STAGES, PROBABILITIES, SCORER, START, FileFormat
+from stageguard.formats.outgoing import Content, Outgoing, number, plain_text, timed_texts
+from stageguard.formats.raw_night import Event, FileOptions, RawHypnogram, RawNight
 from stageguard.formats.recordings.edf import (
     NO_DATE,
     EdfHeader,
@@ -36,7 +37,7 @@ from stageguard.formats.recordings.edf import (
 )
 from stageguard.formats.recordings.raw import RawRecording
 from stageguard.formats.sniffing import begins_with, first_cells, whole_lines
-from stageguard.formats.tables.delimited import as_number, read_rows
+from stageguard.formats.tables.delimited import TextTable, as_number, read_rows
 
 BROWSER_COLUMNS = ("onset", "label", "duration")
 MOST_ANNOTATIONS = 2_000_000
@@ -70,31 +71,32 @@ def read_edf_annotations(path: Path) -> tuple[Event, ...]:
     return _annotations(header, find_runs(header)[0])
 
 
-def read_edf_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """Read the sleep stages of an EDF+ file ("Sleep stage W", "Sleep stage 2", ...).
+def read_edf_night(path: Path, options: FileOptions) -> RawNight:
+    """Read the sleep stages of an EDF+ file ("Sleep stage W", "Sleep stage 2", ...) and other annotations.
 
     Stages without that prefix (W, N2, REM) count if no annotation has it. "Sleep stage ?" and movement time
-    are unscored; so is a stage with an unknown name, with a warning. Other annotations are ignored.
+    are unscored; so is a stage with an unknown name, with a warning.
     """
     header = read_edf_header(path)
     first_seconds, runs, _ = find_runs(header)
     annotations = _annotations(header, first_seconds)
     has_signals = any(not signal.is_annotation for signal in header.signals)
-    last = runs[-1]
+    last, start = runs[-1], _start(header, first_seconds)
     end = last.start_seconds + last.n_records * header.record_seconds if has_signals else None
-    return annotated(path, annotations, options, start=_start(header, first_seconds), end_seconds=end)
+    seconds = header.n_records * header.record_seconds if header.is_continuous and has_signals else None
+    return RawNight(
+        stages=lambda: annotated(path, annotations, options, start=start, end_seconds=end),
+        events=lambda: events_among(annotations),
+        recording_start=lambda: start,
+        recording_seconds=lambda: seconds,
+        stage_texts=lambda: [event.text for event in annotations],
+    )
 
 
 def _start(header: EdfHeader, first_seconds: float) -> datetime | None:
     """Return the time of the first sample, from which annotations count; midnight of NO_DATE is no time."""
     known = header.start if header.start != NO_DATE else None
     return None if known is None else known + timedelta(seconds=first_seconds)
-
-
-def read_edf_start(path: Path) -> datetime | None:
-    """Return the time of the first sample of a file, if known."""
-    header = read_edf_header(path)
-    return _start(header, find_runs(header)[0])
 
 
 def write_edf(night: Outgoing, path: Path) -> Content:
@@ -196,9 +198,17 @@ def _parsed(path: Path, data: bytes, first_seconds: float) -> Iterator[Event]:
                 )
 
 
-def read_edfbrowser_csv(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """Read the stages among annotations, in seconds from the recording's start."""
+def read_edfbrowser_csv(path: Path, options: FileOptions) -> RawNight:
+    """Read the stages and other annotations, in seconds from the recording's start."""
     table = read_rows(path, BROWSER_COLUMNS)
+    return RawNight(
+        stages=partial(_browser_stages, path, table, options),
+        events=partial(row_events, table),
+        stage_texts=partial(first_column, table, ("label",)),
+    )
+
+
+def _browser_stages(path: Path, table: TextTable, options: FileOptions) -> RawHypnogram:
     lasting = [as_number(cell) or None for cell in table.column("duration")]
     annotations = list(map(Event, table.seconds("onset").tolist(), lasting, table.column("label")))
     return annotated(path, annotations, options, only_stages=True)
@@ -220,38 +230,30 @@ def _is_edfbrowser(head: bytes, path: Path) -> bool:
     return bool(lines) and first_cells(lines[0]) == BROWSER_COLUMNS
 
 
-def _recording_seconds(path: Path) -> float | None:
-    header = read_edf_header(path)
-    has_signals = any(not signal.is_annotation for signal in header.signals)
-    return header.n_records * header.record_seconds if header.is_continuous and has_signals else None
-
-
 FORMATS = (
     FileFormat(
         "edf-annotations",
         "EDF+ annotations",
         (".edf",),
         begins_with(b"0       "),
-        hypnogram=read_edf_hypnogram,
+        kinds=ONLY_STAGES,
+        read=read_edf_night,
         write=write_edf,
         loses=(PROBABILITIES, SCORER),
         may_be_recording=True,
-        events=lambda path: events_among(read_edf_annotations(path)),
-        recording_start=read_edf_start,
-        recording_seconds=_recording_seconds,
+        has_events=True,
         are_taken=are_taken_by_text,
-        stage_texts=lambda path: [each.text for each in read_edf_annotations(path)],
     ),
     FileFormat(
         "edfbrowser-csv",
         "CSV of annotations for EDFbrowser",
         (".csv",),
         _is_edfbrowser,
-        hypnogram=read_edfbrowser_csv,
+        kinds=ONLY_STAGES,
+        read=read_edfbrowser_csv,
         write=write_edfbrowser_csv,
         loses=(PROBABILITIES, START, SCORER),
-        events=row_events,
+        has_events=True,
         are_taken=are_taken_by_text,
-        stage_texts=cells_of("label"),
     ),
 )

@@ -3,34 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from stageguard.base.files import file_error
-from stageguard.formats.density import DensityOptions, RawDensity
-from stageguard.formats.file_format import EPOCH_LENGTH, SCORER, START, FileFormat
-from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
+from stageguard.formats.file_format import BOTH, EPOCH_LENGTH, SCORER, START, FileFormat
+from stageguard.formats.raw_night import FileOptions, RawDensity, RawNight
 from stageguard.formats.sniffing import first_cells, first_lines, has_columns, read_head, whole_lines
-from stageguard.formats.tables.probabilities import read_table
-from stageguard.formats.tools.text import read_numbers
+from stageguard.formats.tables.delimited import lines_of, read_text
+from stageguard.formats.tables.probabilities import density_of_table, load_table
+from stageguard.formats.tools.text import numbers_of_lines
 
 TOOL, SECONDS = "GSSC", 30.0
 
 
-def read_gssc_csv(path: Path, options: DensityOptions) -> RawDensity:
-    """Read the probabilities of GSSC, whose epochs are timed by the column Time."""
+def read_gssc_csv(path: Path, options: FileOptions) -> RawNight:
+    """Read the stages of GSSC (0 W, 1 N1, 2 N2, 3 N3, 4 REM) and, if there are any, its probabilities."""
+    text = read_text(path)
+    return RawNight(
+        stages=lambda: numbers_of_lines(path, lines_of(path, text), options, numbering="yasa"),
+        probabilities=partial(_density, path, text, options),
+    )
+
+
+def _density(path: Path, text: str, options: FileOptions) -> RawDensity:
+    """Return the probabilities of GSSC, whose epochs are timed by the column Time."""
     if _header(read_head(path)) is not None and _has_stages_alone(path):
         raise file_error(
             path,
             "has GSSC's stages but no probabilities, as the version on PyPI writes it. Write it with GSSC's "
             "main branch, or read the stages with read_hypnogram.",
         )
-    raw = read_table(path, options, expected=("stage",))
+    raw = density_of_table(load_table(path, text, options, expected=("stage",)), options)
     return replace(raw, epoch_source="", usual_seconds=SECONDS, tool=TOOL)
-
-
-def read_gssc_stages(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """Read the stages of GSSC, with or without probabilities: 0 W, 1 N1, 2 N2, 3 N3, 4 REM."""
-    return read_numbers(path, replace(options, format="gssc-csv"), numbering="yasa")
 
 
 def _header(head: bytes) -> tuple[str, ...] | None:
@@ -61,8 +66,8 @@ FORMATS = (
         (".csv",),
         lambda head, path: _header(head) is not None,
         sniff_hypnogram=_is_hypnogram,
-        density=read_gssc_csv,
-        hypnogram=read_gssc_stages,
+        kinds=BOTH,
+        read=read_gssc_csv,
         loses=(START, EPOCH_LENGTH, SCORER),
         holds_both=True,
         has_final_stages=_has_stages_alone,

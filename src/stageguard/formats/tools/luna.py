@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -15,13 +16,38 @@ import numpy as np
 from stageguard.base.arrays import DAY_SECONDS, Floats
 from stageguard.base.files import file_error
 from stageguard.formats.annotations import annotated, staged_rows
-from stageguard.formats.density import DensityOptions, RawDensity, Where, listed
-from stageguard.formats.file_format import PROBABILITIES, SCORER, STAGES_ALONE, START, FileFormat
-from stageguard.formats.hypnogram import UNSCORED_WORDS, HypnogramOptions, RawHypnogram
-from stageguard.formats.outgoing import Content, Event, Outgoing, number, plain_text, stage_words
+from stageguard.formats.density import listed
+from stageguard.formats.file_format import (
+    ONLY_PROBABILITIES,
+    ONLY_STAGES,
+    PROBABILITIES,
+    SCORER,
+    STAGES_ALONE,
+    START,
+    FileFormat,
+)
+from stageguard.formats.hypnogram import UNSCORED_WORDS
+from stageguard.formats.outgoing import Content, Outgoing, number, plain_text, stage_words
+from stageguard.formats.raw_night import (
+    Event,
+    FileOptions,
+    RawDensity,
+    RawHypnogram,
+    RawNight,
+    Where,
+    of_probabilities,
+    of_stages,
+)
 from stageguard.formats.recordings.edf import read_edf_recording
 from stageguard.formats.sniffing import has_columns, header_cells, holds_words, read_head, whole_lines
-from stageguard.formats.tables.delimited import TextTable, as_number, read_rows, split_line, text_lines
+from stageguard.formats.tables.delimited import (
+    TextTable,
+    as_number,
+    read_rows,
+    read_text,
+    split_line,
+    text_lines,
+)
 from stageguard.formats.tables.probabilities import choose_columns, load_table
 from stageguard.formats.tables.timing import MOST_MISSING, row_name
 from stageguard.formats.tools.text import read_stage_lines
@@ -58,16 +84,29 @@ class Moment(NamedTuple):
     seconds: float
 
 
-def read_annot(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """Read the stages among intervals of any class; other classes are ignored.
+class Intervals(NamedTuple):
+    """The intervals of an `.annot`: their cells, onsets and durations, the time of second 0, and remarks."""
+
+    rows: list[tuple[str, ...]]
+    times: list[tuple[float, float | None]]
+    start: datetime | None
+    notes: tuple[str, ...]
+
+
+def read_annot(path: Path, options: FileOptions) -> RawNight:
+    """Read the stages among intervals of any class, and the other intervals.
 
     Times are seconds from the recording's start, or times of day. Times of day count from the first interval,
     since the file does not say when the recording began.
     """
-    rows, times, start, notes = read_intervals(path)
+    intervals = _read_intervals(path)
+    return RawNight(stages=partial(_stages, path, intervals, options), events=partial(_events, intervals))
+
+
+def _stages(path: Path, intervals: Intervals, options: FileOptions) -> RawHypnogram:
     annotations = [
         Event(*time, _plain(row[1] if is_stage_class(row[0]) and len(row) > 3 else row[0]))
-        for row, time in zip(rows, times, strict=True)
+        for row, time in zip(intervals.rows, intervals.times, strict=True)
     ]
     stages = [
         event
@@ -78,18 +117,15 @@ def read_annot(path: Path, options: HypnogramOptions) -> RawHypnogram:
         path,
         stages or annotations,
         options,
-        start=start,
+        start=intervals.start,
         only_stages=True,
         expected="classes such as W, N1, N2",
         may_lack_end=True,
     )
-    return replace(raw, notes=raw.notes + notes)
+    return replace(raw, notes=raw.notes + intervals.notes)
 
 
-def read_intervals(
-    path: Path,
-) -> tuple[list[tuple[str, ...]], list[tuple[float, float | None]], datetime | None, tuple[str, ...]]:
-    """Return the cells of every interval, its onset and duration, the time of second 0, and remarks."""
+def _read_intervals(path: Path) -> Intervals:
     lines, rows = [], []
     header: tuple[str, ...] = COLUMNS
     for line, text in enumerate(text_lines(path), start=1):
@@ -121,7 +157,7 @@ def read_intervals(
         (begin, following[begin] - begin if seconds is None and begin in following else seconds)
         for begin, seconds in times
     ]
-    return rows, ended, start, notes
+    return Intervals(rows, ended, start, notes)
 
 
 def write_eannot(night: Outgoing, path: Path) -> Content:
@@ -152,7 +188,7 @@ def _remarks(words: Sequence[str]) -> tuple[str, ...]:
     return ("Luna's own tables count NR as N2",) if "NR" in words else ()
 
 
-def from_stage_rows(path: Path, table: TextTable, options: HypnogramOptions) -> RawHypnogram:
+def from_stage_rows(path: Path, table: TextTable, options: FileOptions) -> RawHypnogram:
     """Return the stages of the command STAGE, from a file or lunapi; epochs count from 1 and may skip."""
     if "id" in table.header and len(set(table.column("id"))) > 1:
         raise file_error(path, "holds several recordings, expected one. Keep the rows of one ID.")
@@ -242,10 +278,9 @@ def _moment(path: Path, line: int, text: str) -> Moment:
     return Moment("dates", (day - datetime.min).total_seconds() + of_day)
 
 
-def read_events(path: Path) -> Iterable[Event]:
+def _events(intervals: Intervals) -> Iterable[Event]:
     """Yield annotations other than stages."""
-    rows, times, _, _ = read_intervals(path)
-    for row, (onset, seconds) in zip(rows, times, strict=True):
+    for row, (onset, seconds) in zip(intervals.rows, intervals.times, strict=True):
         is_stage = is_stage_class(row[0]) or canonical_name(row[0]) is not None
         if is_stage or row[0].casefold() in (*UNSCORED_WORDS, *"umlg"):
             continue
@@ -285,10 +320,10 @@ def is_pops(header: Iterable[str]) -> bool:
     return {"E", "PP_W", "PP_R"} <= names
 
 
-def read_luna_pops(path: Path, options: DensityOptions) -> RawDensity:
+def read_luna_pops(path: Path, options: FileOptions) -> RawDensity:
     """Read posteriors from a text table."""
     stages = options.stages or posterior_columns(path, header_cells(read_head(path)))
-    table = load_table(path, replace(options, stages=stages), "e")
+    table = load_table(path, read_text(path), replace(options, stages=stages), epoch_column="e")
     texts = {name: table.texts(name) for name in ("flag", "start", "stop")}
     epochs = next((cells for _, cells in table.times if isinstance(cells, np.ndarray)), None)
     if epochs is None:
@@ -369,7 +404,7 @@ def _clock(text: str) -> float | None:
     return 3600.0 * int(match[1]) + 60.0 * int(match[3]) + float(match[4])
 
 
-def read_luna_edf(path: Path, options: DensityOptions) -> RawDensity:
+def read_luna_edf(path: Path, options: FileOptions) -> RawDensity:
     """Read posteriors of `RUN-POPS hypnodensity`, or of POPS with posterior channels, a row per sample."""
     recording = read_edf_recording(path)
     channels = {
@@ -420,10 +455,11 @@ FORMATS = (
         "Luna .annot",
         (".annot",),
         _is_annot,
-        hypnogram=read_annot,
+        kinds=ONLY_STAGES,
+        read=read_annot,
         write=write_annot,
         loses=(PROBABILITIES, "start time, unless its times are dates", SCORER),
-        events=read_events,
+        has_events=True,
         are_taken=_are_taken,
     ),
     FileFormat(
@@ -431,7 +467,8 @@ FORMATS = (
         "Luna .eannot",
         (".eannot",),
         holds_words(WORDS, ".eannot"),
-        hypnogram=lambda path, options: read_stage_lines(path, UNSCORED),
+        kinds=ONLY_STAGES,
+        read=of_stages(lambda path, options: read_stage_lines(path, UNSCORED)),
         write=write_eannot,
         loses=STAGES_ALONE,
         is_plain=True,
@@ -441,7 +478,8 @@ FORMATS = (
         "table of Luna's command STAGE",
         (".txt", ".tsv", ".csv"),
         has_columns(*STAGE_COLUMNS),
-        hypnogram=lambda path, options: from_stage_rows(path, read_rows(path, STAGE_COLUMNS), options),
+        kinds=ONLY_STAGES,
+        read=of_stages(lambda path, options: from_stage_rows(path, read_rows(path, STAGE_COLUMNS), options)),
         loses=(PROBABILITIES, START, SCORER),
     ),
     FileFormat(
@@ -449,7 +487,8 @@ FORMATS = (
         "Luna's POPS or SOAP table per epoch",
         (".txt", ".tsv", ".csv"),
         lambda head, path: is_pops(header_cells(head)),
-        density=read_luna_pops,
+        kinds=ONLY_PROBABILITIES,
+        read=of_probabilities(read_luna_pops),
         loses=(START, "excluded epochs at the end"),
     ),
     FileFormat(
@@ -457,7 +496,8 @@ FORMATS = (
         "EDF with Luna's channels of posteriors",
         (".edf",),
         _is_edf,
-        density=read_luna_edf,
+        kinds=ONLY_PROBABILITIES,
+        read=of_probabilities(read_luna_edf),
         loses=("digits of probabilities behind 16 bits",),
     ),
 )

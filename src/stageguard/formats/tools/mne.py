@@ -20,10 +20,11 @@ from stageguard.base.errors import Argument, StageGuardWarning
 from stageguard.base.extras import library
 from stageguard.base.files import file_error, read_file
 from stageguard.formats.annotations import annotated, are_taken_by_text, events_among
-from stageguard.formats.file_format import MNE_ENDINGS, PROBABILITIES, SCORER, FileFormat
-from stageguard.formats.hypnogram import NUMBERINGS, HypnogramOptions, RawHypnogram, names_of
-from stageguard.formats.outgoing import Content, Event, Outgoing, outgoing_of_night, stage_texts, timed_texts
-from stageguard.formats.sniffing import Sniff, begins_with, never, whole_lines
+from stageguard.formats.file_format import MNE_ENDINGS, ONLY_STAGES, PROBABILITIES, SCORER, FileFormat
+from stageguard.formats.hypnogram import NUMBERINGS, names_of
+from stageguard.formats.outgoing import Content, Outgoing, outgoing_of_night, stage_texts, timed_texts
+from stageguard.formats.raw_night import Event, FileOptions, RawHypnogram, RawNight, Reader, of_stages
+from stageguard.formats.sniffing import begins_with, never, whole_lines
 from stageguard.formats.tables.delimited import as_moment, as_number, read_rows, split_line, text_lines
 from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnogram import Hypnogram
@@ -38,15 +39,10 @@ VERSION = (1 << 16) + 3  # of the format: 1.3
 MOST_TAGS = 100_000
 _TYPES = {3: ">i4", 4: ">f4", 5: ">f8"}
 
-
-def read_fif(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """Read the stages in a file that `Annotations.save("...-annot.fif")` wrote."""
-    annotations, start = read_fif_annotations(path)
-    refuse_numbers(path, annotations)
-    return annotated(path, annotations, options, start=start, only_stages=True)
+Annotated = tuple[list[Event], datetime | None]  # all annotations, and when the recording began
 
 
-def read_gssc_fif(path: Path, options: HypnogramOptions) -> RawHypnogram:
+def read_gssc_fif(path: Path, options: FileOptions) -> RawHypnogram:
     """Read the stages in a file that GSSC wrote: 0 W, 1 N1, 2 N2, 3 N3, 4 REM."""
     annotations, start = read_fif_annotations(path)
     return annotated(path, numbered(path, annotations, GSSC), options, start=start, only_stages=True)
@@ -125,7 +121,7 @@ def _date_tags(start: datetime | None) -> list[bytes]:
     return [_tag(MEASUREMENT_DATE, INTEGER, struct.pack(">2i", seconds, apart.microseconds))]
 
 
-def read_text_annotations(path: Path) -> tuple[list[Event], datetime | None]:
+def read_text_annotations(path: Path) -> Annotated:
     """Return all annotations of MNE's text, and when the recording began."""
     start, annotations = None, []
     for number, line in enumerate(text_lines(path), start=1):
@@ -144,7 +140,7 @@ def read_text_annotations(path: Path) -> tuple[list[Event], datetime | None]:
     return annotations, start
 
 
-def read_csv_annotations(path: Path) -> tuple[list[Event], datetime | None]:
+def read_csv_annotations(path: Path) -> Annotated:
     """Return all annotations of MNE's CSV, and the time of the first; January 1970 means no date."""
     table = read_rows(path, ("onset", "duration", "description"))
     lasting = table.seconds("duration").tolist()
@@ -158,7 +154,7 @@ def read_csv_annotations(path: Path) -> tuple[list[Event], datetime | None]:
     return annotations, None if is_unknown else first
 
 
-def read_fif_annotations(path: Path) -> tuple[list[Event], datetime | None]:
+def read_fif_annotations(path: Path) -> Annotated:
     """Return all annotations of a FIF file, and when the recording began."""
     tags = _tags(path, read_file(path, "annotations"))
     if (BLOCK_START, RECORDING) in {(kind, value) for kind, value in tags if isinstance(value, int)}:
@@ -217,7 +213,7 @@ def _date(value: object) -> datetime | None:
 
 
 def stages_of_mne(
-    path: Path, source: Any, options: HypnogramOptions, numbering: str | None = None, raw: Any = None
+    path: Path, source: Any, options: FileOptions, numbering: str | None = None, raw: Any = None
 ) -> RawHypnogram:
     """Return the stages of `mne.Annotations`; in a `Raw`, they count from its beginning, even if cropped."""
     first = 0.0 if raw is None else float(raw.first_time)
@@ -264,44 +260,44 @@ def _is_csv(head: bytes, path: Path) -> bool:
     return has_header and re.match(r"\d{4}-\d\d-\d\d[ T]\d\d:", lines[1]) is not None
 
 
-def _format(
-    name: str,
-    title: str,
-    suffix: str,
-    sniff: Sniff,
-    read: Callable[[Path], tuple[list[Event], datetime | None]],
-    **more: Any,
-) -> FileFormat:
-    """Return a format whose files hold annotations, and perhaps the start of their recording."""
+def _night(
+    path: Path, annotations: Sequence[Event], start: datetime | None, options: FileOptions
+) -> RawNight:
+    return RawNight(
+        stages=lambda: annotated(path, annotations, options, start=start, only_stages=True),
+        events=lambda: events_among(annotations),
+        stage_texts=lambda: [event.text for event in annotations],
+    )
 
-    def stages(path: Path, options: HypnogramOptions) -> RawHypnogram:
-        annotations, start = read(path)
+
+def read_fif(path: Path, options: FileOptions) -> RawNight:
+    """Read a file that `Annotations.save("...-annot.fif")` wrote."""
+    annotations, start = read_fif_annotations(path)
+
+    def stages() -> RawHypnogram:
+        refuse_numbers(path, annotations)
         return annotated(path, annotations, options, start=start, only_stages=True)
 
-    form = FileFormat(
-        name,
-        title,
-        (suffix,),
-        sniff,
-        hypnogram=stages,
-        loses=(PROBABILITIES, SCORER),
-        events=lambda path: events_among(read(path)[0]),
-        stage_texts=lambda path: [each.text for each in read(path)[0]],
-    )
-    return replace(form, **more)
+    night = _night(path, annotations, start, options)
+    return replace(night, stages=stages, recording_start=lambda: start)
+
+
+def _reader(read: Callable[[Path], Annotated]) -> Reader:
+    return lambda path, options: _night(path, *read(path), options)
 
 
 FORMATS = (
-    _format(
+    FileFormat(
         "mne-fif",
         "annotations of MNE (-annot.fif)",
-        ".fif",
+        (".fif",),
         begins_with(FIF_HEAD),
-        read_fif_annotations,
-        hypnogram=read_fif,
+        kinds=ONLY_STAGES,
+        read=read_fif,
         write=write_fif,
+        loses=(PROBABILITIES, SCORER),
         usual_suffix=MNE_ENDINGS[0],
-        recording_start=lambda path: read_fif_annotations(path)[1],
+        has_events=True,
         are_taken=are_taken_by_text,
     ),
     FileFormat(
@@ -309,9 +305,28 @@ FORMATS = (
         "annotations of GSSC (-annot.fif)",
         (".fif",),
         never,
-        hypnogram=read_gssc_fif,
+        kinds=ONLY_STAGES,
+        read=of_stages(read_gssc_fif),
         loses=(PROBABILITIES, SCORER),
     ),
-    _format("mne-txt", "annotations of MNE as text", ".txt", _is_text, read_text_annotations),
-    _format("mne-csv", "annotations of MNE as CSV", ".csv", _is_csv, read_csv_annotations),
+    FileFormat(
+        "mne-txt",
+        "annotations of MNE as text",
+        (".txt",),
+        _is_text,
+        kinds=ONLY_STAGES,
+        read=_reader(read_text_annotations),
+        loses=(PROBABILITIES, SCORER),
+        has_events=True,
+    ),
+    FileFormat(
+        "mne-csv",
+        "annotations of MNE as CSV",
+        (".csv",),
+        _is_csv,
+        kinds=ONLY_STAGES,
+        read=_reader(read_csv_annotations),
+        loses=(PROBABILITIES, SCORER),
+        has_events=True,
+    ),
 )

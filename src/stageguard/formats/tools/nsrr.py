@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,9 +22,9 @@ from stageguard.base.errors import EpochNumber, StageGuardWarning
 from stageguard.base.files import file_error
 from stageguard.formats import xml
 from stageguard.formats.annotations import raw_of, stage_epochs
-from stageguard.formats.file_format import LEAD, PROBABILITIES, SCORER, START, FileFormat
-from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
-from stageguard.formats.outgoing import Content, Event, Outgoing, number, stage_words
+from stageguard.formats.file_format import LEAD, ONLY_STAGES, PROBABILITIES, SCORER, START, FileFormat
+from stageguard.formats.outgoing import Content, Outgoing, number, stage_words
+from stageguard.formats.raw_night import Event, FileOptions, RawHypnogram, RawNight
 from stageguard.formats.sniffing import has_xml_root
 from stageguard.formats.tables.delimited import as_number
 from stageguard.formats.xml import children, text_of
@@ -46,9 +47,20 @@ CONCEPTS = {
 }
 
 
-def read_nsrr_xml(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """Read the stages of an NSRR file (`<PSGAnnotation>`), one per epoch from the recording's start."""
+def read_nsrr_xml(path: Path, options: FileOptions) -> RawNight:
+    """Read the stages of an NSRR file (`<PSGAnnotation>`), and its other events with their types."""
     root = xml.read_xml(path, ROOT)
+    scored = list(_scored_events(root))
+    return RawNight(
+        stages=partial(_stages, path, root, options),
+        events=partial(_events, scored),
+        recording_start=partial(_start, scored),
+        stage_texts=lambda: [text_of(event, "EventConcept") or "" for event in filter(_is_stage, scored)],
+    )
+
+
+def _stages(path: Path, root: Element, options: FileOptions) -> RawHypnogram:
+    """Return the stages, one per epoch from the recording's start."""
     events = list(_scored_events(root))
     epoch_seconds = xml.epoch_length(path, root) or options.epoch_seconds
     counts: Counter[int] = Counter()
@@ -153,9 +165,9 @@ def _is_stage(event: Element) -> bool:
     return (text_of(event, "EventType") or "").partition("|")[0].strip() == STAGE_TYPE
 
 
-def read_events(path: Path) -> Iterable[Event]:
+def _events(scored: Iterable[Element]) -> Iterable[Event]:
     """Yield annotations other than stages, with their types."""
-    for element in _scored_events(xml.read_xml(path, ROOT)):
+    for element in scored:
         kind, concept = text_of(element, "EventType") or "", text_of(element, "EventConcept") or ""
         if _is_stage(element) or not concept or concept == START_CONCEPT:
             continue
@@ -164,14 +176,18 @@ def read_events(path: Path) -> Iterable[Event]:
         yield replace(event, channel=channel, concept=concept, details=more)
 
 
-def _stage_texts(path: Path) -> list[str]:
-    stages = filter(_is_stage, _scored_events(xml.read_xml(path, ROOT)))
-    return [text_of(event, "EventConcept") or "" for event in stages]
-
-
-def read_profusion_xml(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """Read the stages of a Profusion export (`<CMPStudyConfig>`), one per epoch from its start."""
+def read_profusion_xml(path: Path, options: FileOptions) -> RawNight:
+    """Read the stages of a Profusion export (`<CMPStudyConfig>`), and its other events."""
     root = xml.read_xml(path, PROFUSION_ROOT)
+    return RawNight(
+        stages=partial(_profusion_stages, path, root),
+        events=partial(_profusion_events, root),
+        stage_texts=partial(_cells, root),
+    )
+
+
+def _profusion_stages(path: Path, root: Element) -> RawHypnogram:
+    """Return the stages, one per epoch from the recording's start."""
     cells = _cells(root)
     if not cells:
         raise file_error(path, "has no <SleepStages>. Was the study scored before it was exported?")
@@ -234,9 +250,9 @@ def _cells(root: Element) -> list[str]:
     return [] if parent is None else [(stage.text or "").strip() for stage in children(parent, "SleepStage")]
 
 
-def read_profusion_events(path: Path) -> Iterable[Event]:
+def _profusion_events(root: Element) -> Iterable[Event]:
     """Yield annotations other than stages."""
-    for element in _scored_events(xml.read_xml(path, PROFUSION_ROOT)):
+    for element in _scored_events(root):
         name = text_of(element, "Name") or ""
         if name:
             channel, more = text_of(element, "Input") or "", xml.details_of(element, PROFUSION_NAMES)
@@ -249,23 +265,22 @@ FORMATS = (
         "NSRR XML",
         (".xml",),
         has_xml_root(ROOT),
-        hypnogram=read_nsrr_xml,
+        kinds=ONLY_STAGES,
+        read=read_nsrr_xml,
         write=write_nsrr_xml,
         loses=(PROBABILITIES, SCORER),
-        events=read_events,
-        recording_start=lambda path: _start(_scored_events(xml.read_xml(path, ROOT))),
-        stage_texts=_stage_texts,
+        has_events=True,
     ),
     FileFormat(
         "profusion-xml",
         "Compumedics Profusion XML",
         (".xml",),
         has_xml_root(PROFUSION_ROOT),
-        hypnogram=read_profusion_xml,
+        kinds=ONLY_STAGES,
+        read=read_profusion_xml,
         write=write_profusion_xml,
         loses=(PROBABILITIES, START, LEAD, SCORER),
-        events=read_profusion_events,
-        stage_texts=lambda path: _cells(xml.read_xml(path, PROFUSION_ROOT)),
+        has_events=True,
         has_numbers=True,
     ),
 )

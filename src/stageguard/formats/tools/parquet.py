@@ -7,17 +7,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from stageguard.base.errors import Argument, InputError, Message, MissingExtraError, StageGuardError
 from stageguard.base.extras import library, to_install
 from stageguard.base.files import checked_file, file_error, read_file
-from stageguard.formats.density import MOST_EPOCHS, DensityOptions, RawDensity, listed
-from stageguard.formats.file_format import ANNOTATIONS, FileFormat
-from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram, stage_column
+from stageguard.formats.density import MOST_EPOCHS, listed
+from stageguard.formats.file_format import ANNOTATIONS, BOTH, FileFormat
+from stageguard.formats.hypnogram import stage_column
 from stageguard.formats.outgoing import Content, Outgoing
 from stageguard.formats.outputs import OWN_HEAD
+from stageguard.formats.raw_night import FileOptions, RawDensity, RawHypnogram, RawNight
 from stageguard.formats.sniffing import begins_with
 from stageguard.formats.tables.delimited import MOST_COLUMNS, NAMELESS
 from stageguard.formats.tables.frames import arrow_columns, density_of_columns, stage_table
@@ -30,11 +32,19 @@ MOST_TEXT_BYTES = 2**27  # of texts in the rows that are read at once, unpacked
 COHORT_HEAD = ("id", *OWN_HEAD)
 
 
-def read_parquet(path: Path, options: DensityOptions) -> RawDensity:
-    """Read the probabilities of a Parquet file whose columns are named after stages."""
+def read_parquet(path: Path, options: FileOptions) -> RawNight:
+    """Read a Parquet file with a column of stages, or with columns named after stages."""
     with _opened(path) as file:
         _refuse_long(path, file.metadata.num_rows)
         table = read_bounded(path, file)
+    return RawNight(
+        stages=partial(_stages, path, table, options), probabilities=partial(_density, path, table, options)
+    )
+
+
+def _density(path: Path, table: Any, options: FileOptions) -> RawDensity:
+    """Return the probabilities in columns that are named after stages."""
+    with _faults_of_arrow(path):
         columns, index = arrow_columns(table, path)
         is_own = _is_own(table.column_names)
         raw = density_of_columns(path, columns, options, index, fills_lead=not is_own)
@@ -42,11 +52,9 @@ def read_parquet(path: Path, options: DensityOptions) -> RawDensity:
         return raw if start is None else replace(raw, start=start)
 
 
-def read_parquet_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """Read the stages of a Parquet file with a column of stages."""
-    with _opened(path) as file:
-        _refuse_long(path, file.metadata.num_rows)
-        table = read_bounded(path, file)
+def _stages(path: Path, table: Any, options: FileOptions) -> RawHypnogram:
+    """Return the stages in a column of stages."""
+    with _faults_of_arrow(path):
         _, index = arrow_columns(table, path)
         named = zip(table.column_names, table.columns, strict=True)
         columns = [(name, values.to_pylist()) for name, values in named if name != NAMELESS[-1]]
@@ -109,14 +117,21 @@ def write_cohort(nights: Sequence[Outgoing], path: Path) -> Content:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    """Yield a file whose texts are not unpacked; errors of pyarrow for a damaged file become one line."""
-    arrow, parquet = pyarrow_modules(path, "reading")
+    """Yield a file whose texts are not unpacked."""
+    _, parquet = pyarrow_modules(path, "reading")
     if b"PAR1PAR1" in read_file(path, "an array"):
         raise file_error(path, "is two Parquet files, one behind the other. Are two files joined in it?")
+    with _faults_of_arrow(path), open_parquet(parquet, path, "an array") as file:
+        _refuse_large(path, file.metadata)
+        yield file
+
+
+@contextmanager
+def _faults_of_arrow(path: Path) -> Iterator[None]:
+    """Turn errors of pyarrow for a damaged file into one line."""
+    arrow, _ = pyarrow_modules(path, "reading")
     try:
-        with open_parquet(parquet, path, "an array") as file:
-            _refuse_large(path, file.metadata)
-            yield file
+        yield
     except StageGuardError:
         raise
     except (arrow.ArrowException, OSError, ValueError, MemoryError) as error:
@@ -237,8 +252,8 @@ FORMATS = (
         "a Parquet table",
         (".parquet", ".pq"),
         begins_with(b"PAR1"),
-        density=read_parquet,
-        hypnogram=read_parquet_hypnogram,
+        kinds=BOTH,
+        read=read_parquet,
         write=lambda night, path: write_cohort([night], path),
         loses=("start time, unless stageguard wrote it", ANNOTATIONS),
         holds_both=True,

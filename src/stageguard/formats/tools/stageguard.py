@@ -7,15 +7,22 @@ import io
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from stageguard.base.errors import InputError
 from stageguard.base.extras import library
 from stageguard.base.files import file_error
-from stageguard.formats.density import DensityOptions, RawDensity
-from stageguard.formats.file_format import ANNOTATIONS, OTHER_PROBABILITIES, SCORER, FileFormat, always_final
-from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
+from stageguard.formats.file_format import (
+    ANNOTATIONS,
+    BOTH,
+    ONLY_STAGES,
+    OTHER_PROBABILITIES,
+    SCORER,
+    FileFormat,
+    always_final,
+)
 from stageguard.formats.outgoing import GENERAL, Content, Outgoing, number, outgoing_of_night
 from stageguard.formats.outputs import (
     OWN_FORMAT,
@@ -25,9 +32,11 @@ from stageguard.formats.outputs import (
     output_paths,
     output_texts,
 )
+from stageguard.formats.raw_night import FileOptions, RawDensity, RawHypnogram, RawNight
 from stageguard.formats.sniffing import first_row
-from stageguard.formats.tables.delimited import TextTable, as_moment, read_rows
+from stageguard.formats.tables.delimited import TextTable, as_moment, lines_of, read_text, rows_of, text_lines
 from stageguard.formats.tables.probabilities import density_of_table, load_table
+from stageguard.formats.tools.text import stages_of_lines, unread_columns
 from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
@@ -35,24 +44,34 @@ from stageguard.night.hypnogram import Hypnogram
 RESERVED = frozenset((*OWN_HEAD, "epoch", "id", "label", "scorer", "start"))
 
 
-def read_stage_density(path: Path, options: DensityOptions) -> RawDensity:
-    """Read the probabilities of this package's CSV."""
-    table = load_table(path, options, expected=("stage",))
+def read_stage_table(path: Path, options: FileOptions) -> RawNight:
+    """Read this package's CSV."""
+    text = read_text(path)
+    return RawNight(
+        stages=partial(_table_stages, path, text, options),
+        probabilities=partial(_table_density, path, text, options),
+    )
+
+
+def _table_stages(path: Path, text: str, options: FileOptions) -> RawHypnogram:
+    lines = lines_of(path, text)
+    raw = stages_of_lines(path, lines, options)
+    return replace(raw, start=raw.start or _start(rows_of(path, lines, ("onset", "time"))))
+
+
+def _table_density(path: Path, text: str, options: FileOptions) -> RawDensity:
+    table = load_table(path, text, options, expected=("stage",))
     raw = density_of_table(table, options, fills_lead=False)
     return replace(raw, start=raw.start or _start(table.text))
 
 
-def read_stage_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """Read the stages of this package's CSV."""
-    raw = read_own_tsv(path, options)
-    return replace(raw, start=raw.start or _start(read_rows(path, ("onset", "time"))))
-
-
-def read_own_tsv(path: Path, options: HypnogramOptions) -> RawHypnogram:
+def read_own_tsv(path: Path, options: FileOptions) -> RawNight:
     """Read the stages of an output of `decode`."""
-    from stageguard.formats.tools.text import read_text_hypnogram  # only stages need it
-
-    return read_text_hypnogram(path, options)
+    lines = text_lines(path)
+    return RawNight(
+        stages=partial(stages_of_lines, path, lines, options),
+        left_columns=partial(_left_columns, path, lines),
+    )
 
 
 def write_stage_table(night: Outgoing, path: Path) -> Content:
@@ -148,11 +167,10 @@ def _has_probabilities(head: bytes, path: Path) -> bool:
     return cells[:3] == OWN_HEAD[:3] and len({*cells} - {*OWN_HEAD}) > 1
 
 
-def _left_columns(path: Path) -> list[str]:
-    from stageguard.formats.tools.text import unread_columns
-
+def _left_columns(path: Path, lines: Sequence[str]) -> list[str]:
     # a label is the index of the stage in its scheme
-    return unread_columns(read_rows(path, ("onset", "duration")), ("onset", "duration", "stage", "label"))
+    table = rows_of(path, lines, ("onset", "duration"))
+    return unread_columns(table, ("onset", "duration", "stage", "label"))
 
 
 STAGE_TABLE = FileFormat(
@@ -161,8 +179,8 @@ STAGE_TABLE = FileFormat(
     (".csv",),
     _has_probabilities,
     sniff_hypnogram=lambda head, path: first_row(head)[: len(OWN_HEAD)] == OWN_HEAD,
-    density=read_stage_density,
-    hypnogram=read_stage_hypnogram,
+    kinds=BOTH,
+    read=read_stage_table,
     write=write_stage_table,
     loses=(SCORER, ANNOTATIONS),
     holds_both=True,
@@ -175,11 +193,11 @@ FORMATS = (
         "a hypnogram written by stageguard",
         (TSV_SUFFIX,),
         is_own_table,
-        hypnogram=read_own_tsv,
+        kinds=ONLY_STAGES,
+        read=read_own_tsv,
         write=write_own_tsv,
         loses=(OTHER_PROBABILITIES, ANNOTATIONS),
         holds_decoding=True,
-        left_columns=_left_columns,
     ),
     STAGE_TABLE,
 )

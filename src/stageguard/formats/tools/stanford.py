@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from stageguard.base.files import file_error
-from stageguard.formats.density import DensityOptions, RawDensity
-from stageguard.formats.file_format import NUMBERS_ALONE, FileFormat
+from stageguard.formats.file_format import NUMBERS_ALONE, ONLY_PROBABILITIES, FileFormat
+from stageguard.formats.raw_night import FileOptions, RawDensity, of_probabilities
 from stageguard.formats.sniffing import all_numbers, first_lines
 from stageguard.formats.tables.delimited import is_number, read_text
 
@@ -20,7 +20,7 @@ STAGES = ("W", "N1", "N2", "N3", "R")
 TOOL, USUAL_SECONDS = "Stanford STAGES", 15.0
 
 
-def read_stanford_stages(path: Path, options: DensityOptions) -> RawDensity:
+def read_stanford_stages(path: Path, options: FileOptions) -> RawDensity:
     """Read the probabilities in a `.hypnodensity.txt`."""
     rows = []
     lines = read_text(path).rstrip().split("\n")
@@ -61,7 +61,8 @@ FORMATS = (
         "a hypnodensity of Stanford STAGES",
         SUFFIXES,
         _is_stanford,
-        density=read_stanford_stages,
+        kinds=ONLY_PROBABILITIES,
+        read=of_probabilities(read_stanford_stages),
         loses=NUMBERS_ALONE,
     ),
 )

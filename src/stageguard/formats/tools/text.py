@@ -13,18 +13,15 @@ import numpy as np
 from stageguard.base.arrays import Floats, Indices
 from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import Argument, FileFormatError, ProfileError, record_fault
-from stageguard.base.files import file_error, read_file
+from stageguard.base.files import file_error
 from stageguard.formats.annotations import COARSE, LONGEST_GUESS, annotated, staged_rows
 from stageguard.formats.density import listed
-from stageguard.formats.file_format import STAGES_ALONE, FileFormat
+from stageguard.formats.file_format import ONLY_STAGES, STAGES_ALONE, FileFormat
 from stageguard.formats.hypnogram import (
     DIGITS,
     NPY,
     NUMBERINGS,
     UNSCORED_WORDS,
-    HypnogramOptions,
-    RawHypnogram,
-    Recorded,
     is_stage,
     names_of,
     number_list,
@@ -33,7 +30,7 @@ from stageguard.formats.hypnogram import (
     stage_column,
     stage_numbers,
 )
-from stageguard.formats.outgoing import Content, Event, Outgoing
+from stageguard.formats.outgoing import Content, Outgoing
 from stageguard.formats.outputs import (
     OWN_HEAD,
     check_recorded,
@@ -41,6 +38,7 @@ from stageguard.formats.outputs import (
     output_paths,
     read_whole_sidecar,
 )
+from stageguard.formats.raw_night import Event, FileOptions, RawHypnogram, RawNight, Recorded
 from stageguard.formats.shared_profile import recorded_profile
 from stageguard.formats.sniffing import Sniff, integers, is_number_list, is_text, read_head
 from stageguard.formats.tables.delimited import (
@@ -80,9 +78,14 @@ LEAST_SHORT = 0.75  # this share of steps between rows must be the shortest step
 EVENT_COLUMNS = frozenset(("trial_type", "description", "label", "annotation"))
 
 
-def read_text_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogram:
+def read_text_night(path: Path, options: FileOptions) -> RawNight:
     """Read the stages of a table with a column of stages, or of text with one stage per line."""
     lines = text_lines(path)
+    return RawNight(stages=partial(stages_of_lines, path, lines, options), stage_texts=partial(_words, lines))
+
+
+def stages_of_lines(path: Path, lines: Sequence[str], options: FileOptions) -> RawHypnogram:
+    """Return the stages of a table with a column of stages, or of text with one stage per line."""
     table = _find_table(path, lines, options)
     if table is not None:
         return from_table(path, table, options)
@@ -101,7 +104,7 @@ def read_text_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogram:
         )
     if len(lines) == number + 1 and canonical_name(first) in COARSE:
         raise file_error(path, f"holds {first!r} and nothing else. Was it written completely?")
-    return read_stage_lines(path, first=number)
+    return _line_stages(path, lines, first=number)
 
 
 def write_text(night: Outgoing, path: Path) -> Content:
@@ -110,7 +113,7 @@ def write_text(night: Outgoing, path: Path) -> Content:
     return Content({path: "\n".join(stages.tolist()) + "\n"})
 
 
-def _find_table(path: Path, lines: Sequence[str], options: HypnogramOptions) -> TextTable | None:
+def _find_table(path: Path, lines: Sequence[str], options: FileOptions) -> TextTable | None:
     """Return the table below the first line that names the column of stages, or None."""
     wanted = options.column
     table = find_rows(path, lines, lambda header: stage_column(header, wanted) is not None)
@@ -128,7 +131,7 @@ def _find_table(path: Path, lines: Sequence[str], options: HypnogramOptions) -> 
 def from_table(
     path: Path,
     table: TextTable,
-    options: HypnogramOptions,
+    options: FileOptions,
     meanings: Mapping[str, Meaning] | None = None,
 ) -> RawHypnogram:
     """Return the stages of a table's rows: one row per epoch, or stages with onset and duration.
@@ -225,7 +228,7 @@ def _refuse_several(path: Path, table: TextTable, name: str) -> None:
             refuse_many(path, column, table.column(column), table.header)
 
 
-def _refuse_doubtful(path: Path, table: TextTable, times: RowTimes, options: HypnogramOptions) -> None:
+def _refuse_doubtful(path: Path, table: TextTable, times: RowTimes, options: FileOptions) -> None:
     """Refuse rows that may be runs of epochs, and times that cannot be read."""
     refuse_unread(path, times, length_is_known=options.epoch_seconds is not None)
     if times.onset is None or len(times.onset) < 3 or times.epoch is not None:
@@ -271,15 +274,21 @@ def _is_own_table(header: Sequence[str]) -> bool:
     return OWN_HEAD in (names[: len(OWN_HEAD)], names[1 : len(OWN_HEAD) + 1])
 
 
-def read_stage_lines(
+def read_stage_lines(path: Path, words: Mapping[str, str], scheme: StageScheme | None = None) -> RawHypnogram:
+    """Read one stage per line; replace another tool's `words`, in lower case."""
+    lines = text_lines(path)
+    return _line_stages(path, lines, words, scheme, first_filled(lines))
+
+
+def _line_stages(
     path: Path,
+    lines: Sequence[str],
     words: Mapping[str, str] | None = None,
     scheme: StageScheme | None = None,
-    first: int | None = None,
+    first: int = 0,
 ) -> RawHypnogram:
-    """Read one stage per line, from line `first` on; replace another tool's `words`, in lower case."""
-    lines = [line.strip() for line in text_lines(path)]
-    first = first_filled(lines) if first is None else first
+    """Return one stage per line, from line `first` on."""
+    lines = [line.strip() for line in lines]
     for number, line in enumerate(lines[first:], start=first + 1):
         if not line:
             raise file_error(path, f"line {number} is empty. Write ? for an unscored epoch.")
@@ -296,7 +305,7 @@ def _is_tiled(onsets: Floats, lasting: Floats) -> bool:
 
 
 def _from_events(
-    path: Path, table: TextTable, name: str, times: RowTimes, options: HypnogramOptions
+    path: Path, table: TextTable, name: str, times: RowTimes, options: FileOptions
 ) -> RawHypnogram:
     """Return stages with onset and duration in seconds: runs of epochs, with unscored gaps."""
     assert times.onset is not None and times.lasting is not None
@@ -357,13 +366,11 @@ def unread_columns(table: TextTable, read: Collection[str]) -> list[str]:
     ]
 
 
-def words_of(path: Path) -> Sequence[str]:
-    """Return all words of a text."""
-    data = read_file(path, "text")
-    return () if b"\0" in data else data.decode("utf-8", errors="replace").replace(",", " ").split()
+def _words(lines: Sequence[str]) -> Sequence[str]:
+    return " ".join(lines).replace(",", " ").split()
 
 
-def read_numbers(path: Path, options: HypnogramOptions, *, numbering: str) -> RawHypnogram:
+def read_numbers(path: Path, options: FileOptions, *, numbering: str) -> RawNight:
     """Read the stages of a file with the numbers of `NUMBERINGS[numbering]`."""
     if options.format is None:  # numbers that fit only one numbering may still be an unknown tool's
         raise file_error(
@@ -373,11 +380,29 @@ def read_numbers(path: Path, options: HypnogramOptions, *, numbering: str) -> Ra
             ".",
         )
     head = read_head(path)
+    lines: Sequence[str] = ()
+    numbers: Sequence[float] = ()
     if head.startswith(NPY):
-        return numbered_stages(path, _array_numbers(path), NUMBERINGS[numbering], what="epoch")
-    if is_number_list(head, path):
-        return numbered_stages(path, number_list(path), NUMBERINGS[numbering], what="epoch")
-    lines = text_lines(path)
+        numbers = _array_numbers(path)
+    elif is_number_list(head, path):
+        numbers = number_list(path)
+    else:
+        lines = text_lines(path)
+
+    def stages() -> RawHypnogram:
+        if lines:
+            return numbers_of_lines(path, lines, options, numbering=numbering)
+        return numbered_stages(path, numbers, NUMBERINGS[numbering], what="epoch")
+
+    # 4 is a stage that becomes N3 in these numbers alone
+    texts = (*_words(lines), *(f"{number:g}" for number in numbers)) if numbering == "rk" else ()
+    return RawNight(stages=stages, stage_texts=lambda: texts)
+
+
+def numbers_of_lines(
+    path: Path, lines: Sequence[str], options: FileOptions, *, numbering: str
+) -> RawHypnogram:
+    """Return the stages of a text of numbers, one per line or in a table's column of stages."""
     first, notes = _first_number(lines)
     if as_number(lines[first]) is None:
         table = _find_table(path, lines, options)
@@ -409,7 +434,7 @@ def read_numbered_table(
     path: Path,
     table: TextTable,
     numbering: str,
-    options: HypnogramOptions,
+    options: FileOptions,
     meanings: Mapping[str, Meaning] | None = None,
 ) -> RawHypnogram:
     """Return the stages of a table whose column of stages holds numbers, timed by its other columns."""
@@ -453,9 +478,9 @@ FORMATS = (
             f"stage numbers of {numbering.whose}",
             (".txt", ".csv", ".npy"),
             _holds(numbering.codes),
-            hypnogram=partial(read_numbers, numbering=name),
+            kinds=ONLY_STAGES,
+            read=partial(read_numbers, numbering=name),
             loses=STAGES_ALONE,
-            stage_texts=words_of if name == "rk" else None,
             has_numbers=True,
         )
         for name, numbering in NUMBERINGS.items()
@@ -465,11 +490,11 @@ FORMATS = (
         "text or a table with one stage per epoch",
         (".txt", ".csv", ".tsv"),
         is_text,
-        hypnogram=read_text_hypnogram,
+        kinds=ONLY_STAGES,
+        read=read_text_night,
         write=write_text,
         loses=STAGES_ALONE,
         is_general=True,
         is_plain=True,
-        stage_texts=words_of,
     ),
 )

@@ -8,9 +8,17 @@ from functools import partial
 from pathlib import Path
 
 from stageguard.formats.annotations import staged_rows
-from stageguard.formats.file_format import ANNOTATIONS, PROBABILITIES, SCORER, STAGES_ALONE, START, FileFormat
-from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
+from stageguard.formats.file_format import (
+    ANNOTATIONS,
+    ONLY_STAGES,
+    PROBABILITIES,
+    SCORER,
+    STAGES_ALONE,
+    START,
+    FileFormat,
+)
 from stageguard.formats.outgoing import Content, Outgoing, number, stage_words
+from stageguard.formats.raw_night import FileOptions, RawHypnogram, of_stages
 from stageguard.formats.sniffing import has_columns, holds_words, whole_lines
 from stageguard.formats.tables.delimited import TextTable, read_rows, stage_rows, text_lines
 from stageguard.formats.tools.text import read_stage_lines
@@ -23,12 +31,12 @@ UNSCORED = {"out_of_bounds": "?"}
 USLEEP_WORDS = {"aasm5": {"R": "REM"}}
 
 
-def read_ids(path: Path, options: HypnogramOptions) -> RawHypnogram:
+def read_ids(path: Path, options: FileOptions) -> RawHypnogram:
     """Read onset, duration and stage of each run (`.ids`), without a header."""
     return _runs(path, stage_rows(path, text_lines(path), -1, ",", COLUMNS), options)
 
 
-def _runs(path: Path, table: TextTable, options: HypnogramOptions) -> RawHypnogram:
+def _runs(path: Path, table: TextTable, options: FileOptions) -> RawHypnogram:
     onsets, lasting = table.seconds("init_sec"), table.seconds("duration_sec")
     texts = [UNSCORED.get(text.casefold(), text) for text in table.column("stage")]
     return staged_rows(path, zip(table.lines, onsets, lasting, texts, strict=True), options, scheme=AASM5)
@@ -59,7 +67,8 @@ FORMATS = (
         "U-Sleep .hyp",
         (".hyp",),
         holds_words(WORDS, ".hyp"),
-        hypnogram=lambda path, options: read_stage_lines(path, UNSCORED, AASM5),
+        kinds=ONLY_STAGES,
+        read=of_stages(lambda path, options: read_stage_lines(path, UNSCORED, AASM5)),
         write=write_hyp,
         loses=STAGES_ALONE,
         is_plain=True,
@@ -69,7 +78,8 @@ FORMATS = (
         "U-Sleep .ids",
         (".ids",),
         _is_ids,
-        hypnogram=read_ids,
+        kinds=ONLY_STAGES,
+        read=of_stages(read_ids),
         write=partial(write_runs, mark=","),
         loses=_LOSES,
     ),
@@ -78,7 +88,8 @@ FORMATS = (
         "U-Sleep .tsv",
         (".tsv",),
         has_columns(*COLUMNS),
-        hypnogram=lambda path, options: _runs(path, read_rows(path, COLUMNS), options),
+        kinds=ONLY_STAGES,
+        read=of_stages(lambda path, options: _runs(path, read_rows(path, COLUMNS), options)),
         write=partial(write_runs, mark="\t", header=COLUMNS),
         loses=_LOSES,
     ),

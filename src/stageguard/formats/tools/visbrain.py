@@ -8,15 +8,9 @@ from pathlib import Path
 
 from stageguard.base.files import file_error
 from stageguard.formats.annotations import staged_rows
-from stageguard.formats.file_format import PROBABILITIES, SCORER, START, FileFormat
-from stageguard.formats.hypnogram import (
-    NUMBERINGS,
-    UNSCORED_WORDS,
-    HypnogramOptions,
-    RawHypnogram,
-    names_of,
-    stage_numbers,
-)
+from stageguard.formats.file_format import ONLY_STAGES, PROBABILITIES, SCORER, START, FileFormat
+from stageguard.formats.hypnogram import NUMBERINGS, UNSCORED_WORDS, names_of, stage_numbers
+from stageguard.formats.raw_night import FileOptions, RawHypnogram, of_stages
 from stageguard.formats.sniffing import integers, whole_lines
 from stageguard.formats.tables.delimited import as_number, text_lines
 from stageguard.night.stages import AASM5, UNSCORED_NAME, canonical_name
@@ -26,7 +20,7 @@ ELAN_HEADER = ("time_base", "sampling_period", "epoch_nb", "epoch_list")
 ELAN_CODES = {**NUMBERINGS["rk"].codes, -2: UNSCORED_NAME}
 
 
-def read_times(path: Path, options: HypnogramOptions) -> RawHypnogram:
+def read_times(path: Path, options: FileOptions) -> RawHypnogram:
     """Read a stage and its end in seconds per line; lines that begin with * describe the recording."""
     rows = []
     before = 0.0
@@ -47,7 +41,7 @@ def read_times(path: Path, options: HypnogramOptions) -> RawHypnogram:
     return staged_rows(path, rows, options, scheme=AASM5)
 
 
-def read_samples(path: Path, options: HypnogramOptions) -> RawHypnogram:
+def read_samples(path: Path, options: FileOptions) -> RawHypnogram:
     """Read a number per line; `<name>_description.txt` explains the numbers and says how long they last."""
     meanings_path = description(path)
     if not meanings_path.is_file():
@@ -71,7 +65,7 @@ def read_samples(path: Path, options: HypnogramOptions) -> RawHypnogram:
     return RawHypnogram(stages, range(1, len(stages) + 1), epoch_seconds=seconds, scheme=AASM5)
 
 
-def read_elan(path: Path, options: HypnogramOptions) -> RawHypnogram:
+def read_elan(path: Path, options: FileOptions) -> RawHypnogram:
     """Read Elan's header, then a number per epoch: 4 is N3 and 5 is REM."""
     lines = text_lines(path)
     header = [line.split() for line in lines[:4]]
@@ -120,7 +114,8 @@ FORMATS = (
         "Visbrain text of stages and end times",
         (".txt", ".csv"),
         _is_times,
-        hypnogram=read_times,
+        kinds=ONLY_STAGES,
+        read=of_stages(read_times),
         loses=_LOSES,
     ),
     FileFormat(
@@ -128,10 +123,18 @@ FORMATS = (
         "Visbrain text of numbers with its description",
         (".txt",),
         lambda head, path: integers(head) is not None and description(path).is_file(),
-        hypnogram=read_samples,
+        kinds=ONLY_STAGES,
+        read=of_stages(read_samples),
         loses=_LOSES,
     ),
     FileFormat(
-        "elan-hyp", "Elan .hyp", (".hyp",), _is_elan, hypnogram=read_elan, loses=_LOSES, is_plain=True
+        "elan-hyp",
+        "Elan .hyp",
+        (".hyp",),
+        _is_elan,
+        kinds=ONLY_STAGES,
+        read=of_stages(read_elan),
+        loses=_LOSES,
+        is_plain=True,
     ),
 )

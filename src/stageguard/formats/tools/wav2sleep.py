@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from stageguard.formats.file_format import PROBABILITIES, SCORER, START, FileFormat
-from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
+from stageguard.formats.file_format import ONLY_STAGES, PROBABILITIES, SCORER, START, FileFormat
+from stageguard.formats.raw_night import FileOptions, RawHypnogram, of_stages
 from stageguard.formats.sniffing import has_columns
 from stageguard.formats.tables.delimited import read_rows
 from stageguard.formats.tables.row_times import Meaning
@@ -19,7 +19,7 @@ SUFFIX = ".preds.csv"
 COLUMNS = ("timestamp", "pred")
 
 
-def read_wav2sleep(path: Path, options: HypnogramOptions) -> RawHypnogram:
+def read_wav2sleep(path: Path, options: FileOptions) -> RawHypnogram:
     """Read the stages that wav2sleep predicted."""
     table = read_rows(path, COLUMNS)
     keep = [table.header.index(name) for name in COLUMNS]
@@ -39,7 +39,8 @@ FORMATS = (
         "predictions of wav2sleep",
         (SUFFIX,),
         _is_wav2sleep,
-        hypnogram=read_wav2sleep,
+        kinds=ONLY_STAGES,
+        read=of_stages(read_wav2sleep),
         loses=(PROBABILITIES, f"{START}, unless its times are dates", SCORER),
     ),
 )

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from functools import partial
 from pathlib import Path
+from xml.etree.ElementTree import Element
 
 from stageguard.base.files import file_error
 from stageguard.formats.annotations import staged_rows
 from stageguard.formats.density import listed
-from stageguard.formats.file_format import PROBABILITIES, SCORER, START, FileFormat
-from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
-from stageguard.formats.outgoing import Event
+from stageguard.formats.file_format import ONLY_STAGES, PROBABILITIES, SCORER, START, FileFormat
+from stageguard.formats.raw_night import Event, FileOptions, RawHypnogram, RawNight, of_stages
 from stageguard.formats.sniffing import has_columns, has_xml_root
 from stageguard.formats.tables.delimited import as_number, read_rows
 from stageguard.formats.xml import children, read_xml, text_of
@@ -20,9 +21,14 @@ from stageguard.night.stages import AASM5
 COLUMNS = ("clock start time", "start", "end", "stage")
 
 
-def read_wonambi_xml(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """Read the epochs of the only rater with stages (`<annotations>`, `<rater>`, `<stages>`, `<epoch>`)."""
+def read_wonambi_xml(path: Path, options: FileOptions) -> RawNight:
+    """Read the stages, events and bookmarks of the only rater with stages."""
     root = read_xml(path, "annotations")
+    return RawNight(stages=partial(_stages, path, root, options), events=partial(_events, path, root))
+
+
+def _stages(path: Path, root: Element, options: FileOptions) -> RawHypnogram:
+    """Return the epochs of the only rater with stages (`<annotations>`, `<rater>`, `<stages>`, `<epoch>`)."""
     scored = {}
     for rater in children(root, "rater"):
         epochs = [epoch for parent in children(rater, "stages") for epoch in children(parent, "epoch")]
@@ -44,7 +50,7 @@ def read_wonambi_xml(path: Path, options: HypnogramOptions) -> RawHypnogram:
     return staged_rows(path, rows, options, what="epoch", start=start, scheme=AASM5, scorer=scorer or None)
 
 
-def read_wonambi_csv(path: Path, options: HypnogramOptions) -> RawHypnogram:
+def read_wonambi_csv(path: Path, options: FileOptions) -> RawHypnogram:
     """Read the rows of an export: time of day, start and end in seconds, stage."""
     table = read_rows(path, COLUMNS)
     onsets, stages = table.seconds("start"), table.column("stage")
@@ -59,9 +65,8 @@ def _start(text: str | None) -> datetime | None:
         return None
 
 
-def read_events(path: Path) -> Iterable[Event]:
+def _events(path: Path, root: Element) -> Iterable[Event]:
     """Yield events and bookmarks of the rater who scored the stages."""
-    root = read_xml(path, "annotations")
     for rater in children(root, "rater"):
         if not any(True for parent in children(rater, "stages") for _ in children(parent, "epoch")):
             continue
@@ -88,16 +93,18 @@ FORMATS = (
         "wonambi XML",
         (".xml",),
         has_xml_root("annotations"),
-        hypnogram=read_wonambi_xml,
+        kinds=ONLY_STAGES,
+        read=read_wonambi_xml,
         loses=(PROBABILITIES,),
-        events=read_events,
+        has_events=True,
     ),
     FileFormat(
         "wonambi-csv",
         "CSV exported from wonambi",
         (".csv",),
         has_columns(*COLUMNS),
-        hypnogram=read_wonambi_csv,
+        kinds=ONLY_STAGES,
+        read=of_stages(read_wonambi_csv),
         loses=(PROBABILITIES, START, SCORER),
     ),
 )

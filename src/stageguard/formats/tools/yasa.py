@@ -25,18 +25,20 @@ from stageguard.base.extras import library
 from stageguard.base.files import LIMITS, file_error, load_json, read_file
 from stageguard.base.units import seconds_per
 from stageguard.formats.annotations import staged_rows
-from stageguard.formats.density import DensityOptions, RawDensity, Where, listed
+from stageguard.formats.density import listed
 from stageguard.formats.file_format import (
     ANNOTATIONS,
+    BOTH,
     EPOCH_LENGTH,
     LEAD,
+    ONLY_PROBABILITIES,
+    ONLY_STAGES,
     OTHER_PROBABILITIES,
     PROBABILITIES,
     START,
     FileFormat,
     always_final,
 )
-from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
 from stageguard.formats.outgoing import (
     Content,
     Outgoing,
@@ -44,6 +46,15 @@ from stageguard.formats.outgoing import (
     outgoing_of_night,
     stage_words,
     standard_scheme,
+)
+from stageguard.formats.raw_night import (
+    FileOptions,
+    RawDensity,
+    RawHypnogram,
+    RawNight,
+    Where,
+    of_probabilities,
+    of_stages,
 )
 from stageguard.formats.sniffing import has_columns, header_cells, is_json
 from stageguard.formats.stager_arrays import YASA, read_confidences, without_undefined
@@ -74,13 +85,20 @@ _VALUES = {"WAKE": 0, "W": 0, "N1": 1, "N2": 2, "N3": 3, "REM": 4, "R": 4, "SLEE
 _VALUES |= {"LIGHT": 2, "DEEP": 3, "ART": -1, "UNS": -2}
 
 
-def read_yasa_json(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """Read the stages in a file that `Hypnogram.to_json` wrote."""
-    content = load_json(path)
-    values = content.get("values") if isinstance(content, dict) else None
-    if not isinstance(values, list) or not values or not all(isinstance(each, str) for each in values):
+def read_yasa_json(path: Path, options: FileOptions) -> RawNight:
+    """Read a file that `Hypnogram.to_json` wrote."""
+    document = load_json(path)
+    return RawNight(
+        stages=partial(_stages_of_json, path, document),
+        probabilities=partial(density_of_document, path, document),
+    )
+
+
+def _stages_of_json(path: Path, document: Any) -> RawHypnogram:
+    values = document.get("values") if isinstance(document, dict) else None
+    if not isinstance(values, list) or not values or not all(isinstance(name, str) for name in values):
         raise file_error(path, "has no 'values', expected a list of stage names as YASA writes it.")
-    return stages_of_document(path, content)
+    return stages_of_document(path, document)
 
 
 def stages_of_document(path: Path, document: Mapping[str, Any]) -> RawHypnogram:
@@ -95,7 +113,7 @@ def stages_of_document(path: Path, document: Mapping[str, Any]) -> RawHypnogram:
     )
 
 
-def from_events(path: Path, table: TextTable, options: HypnogramOptions) -> RawHypnogram:
+def from_events(path: Path, table: TextTable, options: FileOptions) -> RawHypnogram:
     """Return the stages in a table of `Hypnogram.as_events`, a row per epoch; numbers must match names."""
     texts = table.column("description")
     for line, text, cell in zip(table.lines, texts, table.column("value"), strict=True):
@@ -183,7 +201,7 @@ def _proba(night: Outgoing) -> dict[str, list[float]]:
     return columns if known.all() else columns | {"UNS": (~known).astype(float).tolist()}
 
 
-def density_of_yasa(source: Any, options: DensityOptions) -> RawDensity:
+def density_of_yasa(source: Any, options: FileOptions) -> RawDensity:
     """Return the probabilities of a `yasa.Hypnogram`."""
     where = "yasa.Hypnogram"
     if source.proba is None:
@@ -331,8 +349,8 @@ FORMATS = (
         (".json",),
         _is_json,
         sniff_hypnogram=_is_json_of_stages,
-        density=lambda path, options: density_of_document(path, load_json(path)),
-        hypnogram=read_yasa_json,
+        kinds=BOTH,
+        read=read_yasa_json,
         write=write_yasa_json,
         loses=("digits of probabilities behind the sixth", LEAD, ANNOTATIONS),
         holds_both=True,
@@ -343,7 +361,8 @@ FORMATS = (
         "stage and confidence as YASA's examples write them",
         (".csv", ".tsv", ".txt"),
         _is_confidence,
-        density=partial(read_confidences, tool=YASA),
+        kinds=ONLY_PROBABILITIES,
+        read=of_probabilities(partial(read_confidences, tool=YASA)),
         loses=(OTHER_PROBABILITIES, EPOCH_LENGTH, START),
     ),
     FileFormat(
@@ -351,7 +370,8 @@ FORMATS = (
         "events of YASA",
         (".csv", ".tsv"),
         has_columns(*COLUMNS),
-        hypnogram=lambda path, options: from_events(path, read_rows(path, COLUMNS), options),
+        kinds=ONLY_STAGES,
+        read=of_stages(lambda path, options: from_events(path, read_rows(path, COLUMNS), options)),
         loses=(PROBABILITIES, START),
     ),
 )

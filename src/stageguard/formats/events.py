@@ -1,0 +1,124 @@
+"""Annotations other than stages: read them, align those of another file with a night, rename them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+from stageguard.base.arrays import DAY_SECONDS
+from stageguard.base.errors import InputError
+from stageguard.formats import registry
+from stageguard.formats.file_format import FileFormat
+from stageguard.formats.outgoing import Outgoing
+from stageguard.formats.raw_night import Event, FileOptions, RawNight
+from stageguard.formats.tables.timing import TOLERANCE
+from stageguard.night.timing import elapsed, part_of
+
+PREFIX = "Event "
+MOST_TEXTS = 3
+
+
+def read_events(path: Path, format: str | None = None) -> tuple[Event, ...]:
+    """Return the annotations other than stages in a file, by onset; none if the format has none."""
+    form = registry.chosen(path, "hypnogram", format)
+    return by_onset(form.read(path, FileOptions(format=format)).events()) if form.has_events else ()
+
+
+def by_onset(events: Iterable[Event]) -> tuple[Event, ...]:
+    """Return annotations in the order of their onsets."""
+    return tuple(sorted(events, key=lambda event: event.onset))
+
+
+def with_events_of(night: Outgoing, path: Path, *, is_placed: bool = True) -> Outgoing:
+    """Return a night with the annotations of another file, aligned by their clocks.
+
+    With `is_placed`, unscored epochs are added from the recording's start to the night's.
+    """
+    form = registry.detect(path, "hypnogram")
+    if not form.has_events:
+        known = ", ".join(form.name for form in registry.formats() if form.has_events)
+        raise InputError(f"{path.name}: {form.title} has no annotations besides stages. Known: {known}.")
+    other = form.read(path, FileOptions(format=form.name))
+    events = by_onset(other.events())
+    theirs, ours = other.recording_start(), night.any.start
+    if theirs is None or ours is None:
+        note = f"annotations of {path.name} count from the night's first epoch: a start is not known"
+        return _with(night, _moved(events, night.offset_seconds), (note,))
+    begins, notes = _begins(path, theirs, ours)
+    lasts = night.any.n_epochs * night.epoch_seconds
+    if begins + lasts <= 0 or begins >= _ends(other, events):
+        raise InputError(
+            f"the night begins at {ours:%Y-%m-%d %H:%M:%S}, but {path.name} at {theirs:%Y-%m-%d %H:%M:%S}: "
+            f"they do not overlap. {''.join(f'Assumed: {note}. ' for note in notes)}Is it another night's?"
+        )
+    if begins < 0 or not is_placed:
+        if begins < 0:
+            notes += (f"the night begins {-begins:g} s before {path.name}: times count from its first epoch",)
+        return _with(night, _moved(events, night.offset_seconds - begins), notes)
+    night_events = _moved(night.events, begins - night.offset_seconds)
+    placed, more = _placed(replace(night, events=night_events), begins, path)
+    return _with(placed, events, notes + more)
+
+
+def _begins(path: Path, theirs: datetime, ours: datetime) -> tuple[float, tuple[str, ...]]:
+    """Return the seconds from the recording's start to the night's; a missing time zone is the other's."""
+    notes: tuple[str, ...] = ()
+    if theirs.tzinfo is None and ours.tzinfo is not None:
+        theirs = theirs.replace(tzinfo=ours.tzinfo)
+        notes = (f"{path.name} tells no time zone: taken to be that of the night",)
+    elif ours.tzinfo is None and theirs.tzinfo is not None:
+        ours = ours.replace(tzinfo=theirs.tzinfo)
+        notes = (f"the night tells no time zone: taken to be that of {path.name}",)
+    return round(elapsed(theirs, ours), 9), notes
+
+
+def _ends(other: RawNight, events: Sequence[Event]) -> float:
+    """Return the length of a recording: that of its signals, else a day more than its annotations."""
+    seconds = other.recording_seconds()
+    if seconds is not None:
+        return seconds
+    return max((event.onset + (event.seconds or 0.0) for event in events), default=0.0) + DAY_SECONDS
+
+
+def _placed(night: Outgoing, begins: float, path: Path) -> tuple[Outgoing, tuple[str, ...]]:
+    """Return a night with unscored epochs before it, so that less than one epoch of offset is left."""
+    seconds = night.epoch_seconds
+    n_before = int(begins / seconds + TOLERANCE)
+    rest = round(begins - n_before * seconds, 9)
+    notes: tuple[str, ...] = ()
+    if rest < 0:  # closer to the next epoch than readers distinguish
+        notes = (f"epochs begin {-rest:g} s later, with the epochs of {path.name}",)
+        rest = 0.0
+    if n_before:
+        many = f"{n_before:,} unscored epoch{'s' * (n_before != 1)}"
+        notes = (f"{path.name} begins {begins:g} s before the night: {many} put before it", *notes)
+    placed = night.changed(lambda part: replace(part_of(part, -n_before, part.n_epochs), offset_seconds=rest))
+    return placed, notes
+
+
+def _moved(events: Sequence[Event], seconds: float) -> tuple[Event, ...]:
+    return tuple(replace(event, onset=round(event.onset + seconds, 9)) for event in events)
+
+
+def _with(night: Outgoing, events: Sequence[Event], notes: tuple[str, ...]) -> Outgoing:
+    return replace(night, events=by_onset((*night.events, *events)), notes=(*night.notes, *notes))
+
+
+def with_plain_events(form: FileFormat, night: Outgoing) -> tuple[Outgoing, tuple[str, ...]]:
+    """Rename other annotations that a reader of this format takes for stages; also return what is lost."""
+    is_taken = [] if form.are_taken is None else form.are_taken(night)
+    if not any(is_taken):
+        return night, ()
+    pairs = list(zip(night.events, is_taken, strict=True))
+    events = tuple(
+        replace(event, text=PREFIX + event.text, concept="") if taken else event for event, taken in pairs
+    )
+    texts = sorted({event.text[:40] for event, taken in pairs if taken})
+    shown = ", ".join(texts[:MOST_TEXTS]) + ", ..." * (len(texts) > MOST_TEXTS)
+    n_renamed = sum(is_taken)
+    names = f"name{'s' * (n_renamed != 1)} of {n_renamed:,} other annotation{'s' * (n_renamed != 1)}"
+    return replace(night, events=events), (
+        f"{names} ({shown}): {PREFIX!r} is put before, since readers would take it for a stage",
+    )
