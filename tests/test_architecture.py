@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import graphlib
 import importlib
+import inspect
 import json
 import re
 import subprocess
 import sys
 import tomllib
+import typing
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -154,6 +157,37 @@ def test_imports_by_name_are_few_and_point_up():
         for module, _, attribute in (each.partition(":") for each in taken):
             assert level(module) > level(name)
             assert hasattr(importlib.import_module(f"stageguard.{module}"), attribute)
+
+
+def public_hints() -> Iterator[tuple[str, object]]:
+    """Yield every public class and function, and the public methods of the classes, by name."""
+    for package in (stageguard, stageguard.nn):
+        for name in package.__all__:
+            thing = getattr(package, name)
+            yield name, thing
+            for attribute, value in vars(thing).items() if inspect.isclass(thing) else ():
+                method = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+                is_constructor = attribute == "__init__" and not dataclasses.is_dataclass(thing)
+                if inspect.isfunction(method) and (is_constructor or attribute[0] != "_"):
+                    yield f"{name}.{attribute}", method
+
+
+# Hints that name what is imported only when it is used, since it is heavy: matplotlib, or torch.
+HEAVY_HINTS = {
+    *("plot_bands", "plot_bland_altman", "plot_bouts", "plot_density", "plot_hypnogram", "plot_transitions"),
+    *("stage", "build_backbone"),
+}
+
+
+def test_type_hints_of_every_public_name_resolve():
+    unresolved = set()
+    for name, thing in public_hints():
+        if inspect.isclass(thing) or inspect.isfunction(thing):
+            try:
+                typing.get_type_hints(thing)
+            except NameError:
+                unresolved.add(name)
+    assert unresolved <= HEAVY_HINTS
 
 
 VERSION = "from stageguard.base.version import __version__ as __version__"

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote, urlencode
@@ -18,7 +19,6 @@ from xml.etree.ElementTree import ParseError
 
 from stageguard.base.errors import FileFormatError, InputError, StageGuardError, did_you_mean
 from stageguard.base.files import parse_json
-from stageguard.base.lazy import load
 from stageguard.base.schema import read_toml
 from stageguard.formats.xml import children, local_name, text_of
 from stageguard.night.recording import Recording
@@ -254,8 +254,8 @@ def dataset(name: str) -> Dataset:
 
 def _deferred(name: str, function: str) -> Callable[..., Any]:
     """Return a function of a dataset's module; the module is imported on the first call."""
-    reference = f"datasets.{name.replace('-', '_')}:{function}"
-    return lambda *arguments, **options: load(reference)(*arguments, **options)
+    module = f"{__name__}.{name.replace('-', '_')}"
+    return lambda *arguments, **options: getattr(import_module(module), function)(*arguments, **options)
 
 
 def entries(name: str, folder: str | Path, **options: Any) -> Iterator[Entry]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numpy.typing as npt
 
@@ -48,9 +49,6 @@ from stageguard.guard import inputs
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile, as_profile
-
-if TYPE_CHECKING:
-    from concurrent.futures import Executor
 
 Nights = Sequence[Hypnodensity | npt.NDArray[Any]]
 Experts = Sequence[Hypnogram | Sequence[Hypnogram] | npt.NDArray[Any]]

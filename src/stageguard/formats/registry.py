@@ -13,7 +13,6 @@ from pathlib import Path
 from stageguard.base import checks
 from stageguard.base.errors import Argument, FileFormatError, InputError, did_you_mean
 from stageguard.base.files import file_error
-from stageguard.base.lazy import load
 from stageguard.formats import sniffing
 from stageguard.formats.file_format import FileFormat, Kind
 from stageguard.formats.outputs import OWN_FORMAT, OWN_HEAD
@@ -117,7 +116,11 @@ def _known_at_sight(head: bytes, path: Path) -> FileFormat | None:
     """Return the format of a table with only stages and times, or None; this saves loading all tools."""
     cells = sniffing.first_row(head)
     is_own = cells[:3] == OWN_HEAD[:3]
-    form: FileFormat = load("formats.tools.stageguard:STAGE_TABLE") if is_own else TABLES[0]
+    form = TABLES[0]
+    if is_own:
+        from stageguard.formats.tools.stageguard import STAGE_TABLE
+
+        form = STAGE_TABLE
     stages = [cell for cell in cells[3 * is_own :] if cell not in TIMING_COLUMNS]
     is_table = len(stages) > 1 and all(stage_of(cell) is not None for cell in stages)
     return form if is_table and path.name.lower().endswith(form.suffixes) else None

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from stageguard.measures.statistics import (
     StatisticsOptions,
 )
 from stageguard.night.hypnogram import UNSCORED
-from stageguard.night.moments import lights_window
+from stageguard.night.moments import Moment, lights_window
 from stageguard.night.quantities import EARLY_REM_MINUTES
 from stageguard.night.stages import StageScheme
 from stageguard.profile.estimators import (
@@ -39,10 +39,7 @@ from stageguard.profile.estimators import (
     TST,
     estimators_of,
 )
-
-if TYPE_CHECKING:
-    from stageguard.night.moments import Moment
-    from stageguard.profile.profile import Profile
+from stageguard.profile.profile import Profile
 
 FIRST_EPOCH = "first REM epoch"  # REM latency on the path
 

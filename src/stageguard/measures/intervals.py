@@ -11,13 +11,14 @@ import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
 from stageguard.base import checks
 from stageguard.base.arrays import NAN
 from stageguard.base.errors import Argument, InputError, Message, StageGuardWarning, did_you_mean
+from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import ScoredNight
 from stageguard.measures.statistics import (
     FIRST_REM_SECONDS,
@@ -28,12 +29,9 @@ from stageguard.measures.statistics import (
 )
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.matching import on_epochs_of
+from stageguard.night.moments import Moment
 from stageguard.night.quantities import REPORTED_OF_STAGE, WITH_INTERVAL
-
-if TYPE_CHECKING:
-    from stageguard.guard.decoding import Decoding
-    from stageguard.night.moments import Moment
-    from stageguard.profile.profile import Profile
+from stageguard.profile.profile import Profile
 
 Method = Literal["conformal", "model"]
 Ends = tuple[float, float, str]  # low and high end of an interval, and why there is none

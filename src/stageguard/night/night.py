@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import fields
 from datetime import datetime
 from typing import Any, Self
@@ -31,12 +32,13 @@ class Exportable(ShownInNotebooks):
         annotations_from: str | os.PathLike[str] | None = None,
     ) -> Any:
         """Write the night in a tool's format; return a `Written` with the files and what they cannot hold."""
-        save = load("formats.convert:save")
+        save: Callable[..., Any] = load("formats.convert:save")
         return save(self, path, format=format, overwrite=overwrite, annotations_from=annotations_from)
 
     def to_frame(self) -> Any:
         """Return a `pandas.DataFrame` with one row per epoch."""
-        return load("formats.tools.stageguard:to_frame")(self)
+        to_frame: Callable[[Exportable], Any] = load("formats.tools.stageguard:to_frame")
+        return to_frame(self)
 
 
 class ExportableStages(Exportable):
@@ -46,11 +48,13 @@ class ExportableStages(Exportable):
 
     def to_yasa(self) -> Any:
         """Return a `yasa.Hypnogram` (0.8 and later), with the stager's probabilities where there are any."""
-        return load("formats.tools.yasa:to_yasa")(self)
+        to_yasa: Callable[[ExportableStages], Any] = load("formats.tools.yasa:to_yasa")
+        return to_yasa(self)
 
     def to_mne(self) -> Any:
         """Return `mne.Annotations`, one per epoch."""
-        return load("formats.tools.mne:to_mne")(self)
+        to_mne: Callable[[ExportableStages], Any] = load("formats.tools.mne:to_mne")
+        return to_mne(self)
 
 
 class EpochTable:

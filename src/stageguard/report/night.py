@@ -5,19 +5,21 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from stageguard.base import checks
 from stageguard.base.errors import InputError, for_people
 from stageguard.formats.outputs import REVIEW_SENTENCE
+from stageguard.formats.raw_night import Event
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.explain import explain
 from stageguard.measures.bouts import cuts_of, hypnogram_before
 from stageguard.measures.intervals import shortest_first_rem
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.moments import Moment
 from stageguard.report import numbers, tables, words
 from stageguard.report.bands_svg import BandRow, bands_svg
 from stageguard.report.hypnogram_svg import axis_of, page_picture, script_data
@@ -28,10 +30,6 @@ from stageguard.report.profile_words import provenance_rows, settings
 from stageguard.report.svg import INK
 from stageguard.report.tables import ReportMeasures, align_expert, measure
 from stageguard.report.words import change_groups, changes_intro
-
-if TYPE_CHECKING:
-    from stageguard.formats.raw_night import Event
-    from stageguard.night.moments import Moment
 
 
 def night_report(

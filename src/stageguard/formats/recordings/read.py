@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -18,23 +18,19 @@ import numpy as np
 from stageguard.base.arrays import DAY_SECONDS, Floats
 from stageguard.base.errors import FileFormatError, InputError, MissingFileError, StageGuardWarning
 from stageguard.base.files import as_path, faults_named, file_error, is_synthetic, open_file
-from stageguard.base.lazy import load
 from stageguard.base.units import known_unit, scale_to, standard_unit
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_hypnogram_file
 from stageguard.formats.recordings.edf import NO_DATE
 from stageguard.formats.recordings.raw import RawRecording, crop
 from stageguard.formats.recordings.roles import find_label, guess_roles
+from stageguard.formats.recordings.wfdb import read_wfdb_recording
+from stageguard.formats.tools.edf_annotations import read_annotated_edf
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import Recording, Samples, Series, Signal
 
 PathLike = str | os.PathLike[str]
 ScoringLike = PathLike | Hypnogram
-# Kind of file -> its reader; WFDB headers are text and recognised by their suffix.
-RECORDING_READERS = {
-    "edf": "formats.tools.edf_annotations:read_annotated_edf",
-    "wfdb": "formats.recordings.wfdb:read_wfdb_recording",
-}
 SUFFIXES = (".edf", ".bdf", ".rec", ".hea")  # of recordings in a folder
 USUAL_UNITS = {"spo2": "%", "heart_rate": "bpm"}  # assumed if a file gives none
 EMBEDDED, EXPERT = "annotations", "expert"
@@ -129,7 +125,7 @@ def read_recording_file(
     path = as_path(path, "path")
     with faults_named(path.name):
         try:
-            raw = _reader(path)(path)
+            raw = _read_raw(path)
         except FileNotFoundError as error:
             raise MissingFileError(
                 f"{error.filename or path}: No such file or directory, expected a recording. Check its name."
@@ -202,17 +198,18 @@ class Combination:
         return values * self.factor + self.offset
 
 
-def _reader(path: Path) -> Callable[[Path], RawRecording]:
+def _read_raw(path: Path) -> RawRecording:
+    """Return what a file holds; a WFDB header is text, so its suffix tells it."""
     if path.is_dir():
         raise file_error(path, "is a folder, expected a recording. Name the file in it.")
     with open_file(path, "a recording") as file:
         head = file.read(8)
-    kind = "wfdb" if path.suffix.lower() == ".hea" else "edf"
-    if kind == "edf" and not head.startswith((b"0       ", b"\xffBIOSEMI")):
+    if path.suffix.lower() == ".hea":
+        return read_wfdb_recording(path)
+    if not head.startswith((b"0       ", b"\xffBIOSEMI")):
         content = "is empty (0 bytes)" if not head else f"begins with {head.decode('latin-1')!r}"
         raise file_error(path, f"{content}, expected EDF or EDF+, or the header (.hea) of a WFDB record.")
-    reader: Callable[[Path], RawRecording] = load(RECORDING_READERS[kind])
-    return reader
+    return read_annotated_edf(path)
 
 
 def _guess_roles(signals: Mapping[str, Signal | Series]) -> Mapping[str, str]:
