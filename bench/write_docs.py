@@ -1,58 +1,74 @@
-"""Copy the tables of the last runs into docs/bench.md. Measures nothing."""
+"""Write results/<name>.md, and the rows that docs/bench.md shows, from the last runs. Measures nothing.
+
+On the page, `<!-- rows: NAME: PART; PART -->` stands for the rows of one result whose name has one of the
+parts, or for all of them; `<!-- missed -->` stands for every goal that was missed.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from _common import RESULTS, Row, cells_of
 
 PAGE = Path(__file__).parents[1] / "docs" / "bench.md"
-PART = ": in "  # between a whole call and one of the parts that it is made of
+MARKS = re.compile(r"(<!-- (?:rows: (\w+)(?:: ([^>]+))?|missed) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def read(name: str) -> dict[str, Any]:
-    """Return one result file."""
-    document: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text("utf-8"))
-    return document
+def documents() -> dict[str, dict[str, Any]]:
+    """Return every result by its name."""
+    return {path.stem: json.loads(path.read_text("utf-8")) for path in sorted(RESULTS.glob("*.json"))}
 
 
-def parts(name: str) -> str:
-    """Return what each whole call is made of, as a Markdown table with a column per part."""
-    calls: dict[str, dict[str, float]] = {}
-    for row in read(name)["rows"]:
-        call, _, part = row["what"].partition(PART)
-        if part:
-            calls.setdefault(call, {})[part] = row["value"]
-    names = list(next(iter(calls.values())))
-    lines = [f"| % of instructions | {' | '.join(names)} |", "|---|" + "--:|" * len(names)]
-    lines += [f"| {call} | {' | '.join(f'{calls[call][one]:.0f}' for one in names)} |" for call in calls]
-    return "\n".join(lines)
+def lines(header: str, alignment: str, rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table."""
+    body = (f"| {' | '.join(cells)} |".replace("  ", " ") for cells in rows)
+    return "\n".join([header, alignment, *body]) + "\n"
 
 
-def table(name: str) -> str:
-    """Return one result file as a Markdown table with the machine beneath."""
-    document = read(name)
-    rows = [cells_of(Row(**row)) for row in document["rows"] if PART not in row["what"]]
-    lines = ["| | value | unit | goal | |", "|---|--:|---|--:|---|"]
-    lines += [f"| {' | '.join(cells)} |".replace("  ", " ") for cells in rows]
+def whole(document: dict[str, Any]) -> str:
+    """Return one result as a page of its own, with the machine beneath."""
+    rows = [cells_of(Row(**row)) for row in document["rows"]]
     m = document["machine"]
     load = "" if m["load_average"] is None else f", load average {m['load_average']}"
-    lines += [
-        "",
+    table = lines("| | value | unit | goal | |", "|---|--:|---|--:|---|", rows)
+    return (
+        f"# {document['title']}\n\n{table}\n"
         f"{m['processor']}, {m['cores']} cores, {m['system']}, Python {m['python']}, NumPy {m['numpy']}, "
-        f"stageguard {m['stageguard']} ({m['core']} core, {m['simd']}){load}.",
-    ]
-    return "\n".join(lines)
+        f"stageguard {m['stageguard']} ({m['core']} core, {m['simd']}){load}.\n"
+    )
+
+
+def chosen(document: dict[str, Any], parts: Sequence[str]) -> str:
+    """Return the rows whose name has one of the parts, or all rows."""
+    names = [row["what"] for row in document["rows"]]
+    if lost := [part for part in parts if not any(part in name for name in names)]:
+        raise SystemExit(f"docs/bench.md: no row of {document['title']!r} has {lost}")
+    rows = [Row(**row) for row in document["rows"] if any(part in row["what"] for part in parts or [""])]
+    return lines("| | value | unit |", "|---|--:|---|", [cells_of(row)[:3] for row in rows])
+
+
+def missed(results: dict[str, dict[str, Any]]) -> str:
+    """Return the goals that were missed, of all results."""
+    rows = [cells_of(Row(**row)) for document in results.values() for row in document["rows"]]
+    found = [cells for cells in rows if cells[-1].startswith("missed")]
+    return lines("| | value | unit | goal | |", "|---|--:|---|--:|---|", found)
 
 
 def main() -> None:
-    pattern = re.compile(r"(<!-- (table|parts): (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
-    kinds = {"table": table, "parts": parts}
-    text = PAGE.read_text("utf-8")
-    PAGE.write_text(pattern.sub(lambda m: f"{m[1]}{kinds[m[2]](m[3])}\n{m[4]}", text), "utf-8")
+    results = documents()
+    for name, document in results.items():
+        (RESULTS / f"{name}.md").write_text(whole(document), "utf-8")
+
+    def table(match: re.Match[str]) -> str:
+        parts = match[3].split("; ") if match[3] else []
+        rows = chosen(results[match[2]], parts) if match[2] else missed(results)
+        return f"{match[1]}{rows}{match[4]}"
+
+    PAGE.write_text(MARKS.sub(table, PAGE.read_text("utf-8")), "utf-8")
 
 
 if __name__ == "__main__":

@@ -6,9 +6,11 @@ import ast
 import json
 import re
 import sys
+from functools import cache
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
@@ -18,6 +20,29 @@ ROOT_PAGES = re.compile(r"\]\((?:\.\./)+((?:CHANGELOG|CONTRIBUTING|README|SECURI
 BACK = re.compile(r"\]\((?:\.\./)+docs/")
 NO_ALT = "No description has been provided for this image"  # nbconvert's words
 NOTEBOOK_LINK = re.compile(r'href="(\.\./[\w/-]+)\.md')
+
+# The reference, a page each: what people do, and the public names for it.
+TASKS = {
+    "Read a night": """read_density read_hypnogram Hypnodensity Hypnogram StageScheme UNSCORED
+        read_recording read_recording_file RecordingFile Recording Signal Series""",
+    "Guard it": "decode Decoding Strength explain Change Profile profiles",
+    "Look at it": """night_report cohort_report methods_text plot_hypnogram plot_density plot_transitions
+        plot_bouts plot_bland_altman plot_bands""",
+    "Measure": """sleep_statistics SleepStatistics validity Validity agreement Agreement rare_events
+        RareEvent estimates Estimates intervals Intervals Interval posterior Posterior sample""",
+    "Several experts, or few scored nights": """consensus soft_agreement among_experts AmongExperts
+        expert_bands prediction_powered PredictionPowered""",
+    "Fit a profile to a stager": "tune fit fit_report FitReport SemiMarkovDecoder",
+    "Convert, align, combine": "convert Written align Aligned merge_stages reepoch combine",
+    "Stream": "StreamingDecoder",
+    "Signals to features": "signal_quality SignalQuality features Features stage Staged",
+    "Train a network": """Guarded StageGuardLoss LossParts TransitionPenalty SemiMarkovLoss SemiMarkovParts
+        build_backbone backbones training_recipe TrainingRecipe load_model TrainedModel""",
+    "Datasets": "dataset_names dataset Dataset entries Entry recordings",
+    "Simulate": "simulate_night simulate_recording simulate_cohort Simulated Subject Plan Event",
+    "Errors": """StageGuardError StageGuardWarning InputError PinError CohortError ProfileError
+        FileFormatError MissingFileError MissingExtraError OutputError OutputExistsError""",
+}
 
 
 def outside_files(text: str) -> set[str]:
@@ -81,30 +106,40 @@ def on_page_content(html: str, *, page: Page, config: MkDocsConfig, files: Files
     return NOTEBOOK_LINK.sub(r'href="\1.html', html)
 
 
-def reference() -> dict[str, str]:
-    """Return the pages of public names, one a module, in the order of the package's own table."""
+def modules() -> dict[str, str]:
+    """Return the module of every public name."""
     sys.path.insert(0, str(ROOT / "src"))
     import stageguard
     import stageguard.datasets
     import stageguard.nn.backbones  # torch is imported when a name is used
     import stageguard.synthetic
 
-    pages, index, folder = {}, ["# Reference", "", "Every public name, by the folder it is defined in."], ""
-    public = stageguard.PUBLIC | stageguard.nn.PUBLIC
+    public = {**stageguard.PUBLIC, **stageguard.nn.PUBLIC}
     for package in (stageguard.datasets, stageguard.synthetic, stageguard.nn.backbones):
         public[package.__name__.removeprefix("stageguard.")] = " ".join(package.__all__)
-    for module, listed in sorted(public.items(), key=lambda item: item[0].startswith("base.")):  # errors last
-        names, summaries = listed.split(), _summaries(module)
-        blocks = "\n".join(f"::: stageguard.{module}.{name}" for name in names)
-        pages[f"reference/{module}.md"] = f"# {module}\n\n{blocks}\n"
-        if folder != module.partition(".")[0]:
-            folder = module.partition(".")[0]
-            index += ["", f"## {folder}", ""]
-        for name in names:
-            index.append(f"- [`{name}`][stageguard.{module}.{name}]{summaries.get(name, '')}")
+    return {name: module for module, names in public.items() for name in names.split()}
+
+
+def reference() -> dict[str, str]:
+    """Return the pages of public names, one for each thing that people do, and their index."""
+    found = modules()
+    listed = [name for names in TASKS.values() for name in names.split()]
+    if sorted(listed) != sorted(found):
+        apart = set(listed) ^ set(found) or {name for name in listed if listed.count(name) > 1}
+        raise PluginError(f"docs/site.py: TASKS must have every public name once: {', '.join(sorted(apart))}")
+    pages, index = {}, ["# Reference", "", "Every public name, by what you do with it."]
+    for task, names in TASKS.items():
+        page = task.partition(" ")[0].lower().strip(",") + ".md"
+        blocks = "\n".join(f"::: stageguard.{found[name]}.{name}" for name in names.split())
+        pages[f"reference/{page}"] = f"# {task}\n\n{blocks}\n"
+        index += ["", f"## [{task}]({page})", ""]
+        for name in names.split():
+            summary = _summaries(found[name]).get(name, "")
+            index.append(f"- [`{name}`][stageguard.{found[name]}.{name}]{summary}")
     return pages | {"reference/index.md": "\n".join(index) + "\n"}
 
 
+@cache
 def _summaries(module: str) -> dict[str, str]:
     """Return the first paragraph of every docstring of a module, without importing it."""
     path = ROOT / "src" / "stageguard" / module.replace(".", "/")

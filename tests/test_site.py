@@ -73,4 +73,4 @@ def test_the_start_page_lists_the_pages_of_the_navigation_in_its_order():
     *_, nav = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:\n")
     listed = re.findall(r"(\S+\.(?:md|ipynb))$", nav, re.MULTILINE)
     start = (ROOT / "docs" / "index.md").read_text("utf-8")
-    assert ["index.md", *re.findall(r"\]\((?!\.\./)([^)#]+)\)", start)] == listed
+    assert ["index.md", *re.findall(r"\]\((?!\.\./)([^)#]+\.(?:md|ipynb))\)", start)] == listed

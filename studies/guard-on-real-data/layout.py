@@ -176,35 +176,32 @@ def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def summary(held: Mapping, groups: Iterable[str], methods: Iterable[str]) -> str:
-    """One row a group and method."""
+SUMMARY = {  # header to cell, of the figures of some tasks
+    "κ, median (worst)": lambda one: f"{one['kappa median']:+.3f} ({one['kappa worst']:+.3f})",
+    "tasks up / down": lambda one: f"{one['up']} / {one['down']}",
+    "by Holm": lambda one: f"{one['up by Holm']} / {one['down by Holm']}",
+    "errors (worst)": lambda one: f"{one['ratio']:.2f} ({one['ratio worst']:.2f})",
+    "single errors better / worse": lambda one: f"{one['better']} / {one['worse']}",
+    "REM latency's": lambda one: _number(one["rem latency"], 2),
+    "to report": lambda one: _number(one["rem latency to report"], 2),
+    "nights in band": lambda one: f"{100 * one['in band']:.0f} %",
+    "not like experts": lambda one: "" if math.isnan(one["flagged"]) else f"{100 * one['flagged']:.0f} %",
+    "accuracy down": lambda one: f"{one['accuracy down']}",
+}
+
+
+def summary(
+    held: Mapping, groups: Iterable[str], methods: Iterable[str], columns: Iterable[str] = SUMMARY
+) -> str:
+    """One row a group and method, with some or all of the columns."""
     rows = []
     for group in groups:
         for method in methods:
-            if not (tasks := of_group(held, group, method)):
-                continue
-            one = figures(tasks, method)
-            rows.append(
-                [
-                    f"{group} ({one['tasks']}): `{method}`",
-                    f"{one['kappa median']:+.3f} ({one['kappa worst']:+.3f})",
-                    f"{one['up']} / {one['down']}",
-                    f"{one['up by Holm']} / {one['down by Holm']}",
-                    f"{one['ratio']:.2f} ({one['ratio worst']:.2f})",
-                    f"{one['better']} / {one['worse']}",
-                    _number(one["rem latency"], 2),
-                    _number(one["rem latency to report"], 2),
-                    f"{100 * one['in band']:.0f} %",
-                    "" if math.isnan(one["flagged"]) else f"{100 * one['flagged']:.0f} %",
-                    f"{one['accuracy down']}",
-                ]
-            )
-    header = [
-        *("stagers (tasks): method", "κ, median (worst)", "tasks up / down", "by Holm", "errors (worst)"),
-        *("single errors better / worse", "REM latency's", "to report", "nights in band", "not like experts"),
-        "accuracy down",
-    ]
-    return table(header, rows)
+            if tasks := of_group(held, group, method):
+                one = figures(tasks, method)
+                cells = [SUMMARY[column](one) for column in columns]
+                rows.append([f"{group} ({one['tasks']}): `{method}`", *cells])
+    return table(["stagers (tasks): method", *columns], rows)
 
 
 def per_task(held: Mapping) -> str:

@@ -160,7 +160,7 @@ def write_all() -> None:
             add_earlier(held[name], earlier)
     goals = goals_table(held, pairs)
     write_tables(held, goals, elsewhere.tables(held, pairs, draws), HERE / "results.md")
-    write_page(held, pairs, draws, goals)
+    write_page(held)
 
 
 def in_order(held: Mapping) -> dict:
