@@ -25,14 +25,14 @@ NOTEBOOK_LINK = re.compile(r'href="(\.\./[\w/-]+)\.md')
 TASKS = {
     "Read a night": """read_density read_hypnogram Hypnodensity Hypnogram StageScheme UNSCORED
         read_recording read_recording_file RecordingFile Recording Signal Series""",
-    "Guard it": "decode Decoding Strength explain Change Profile profiles",
+    "Guard it": "decode Decoding Strength explain Change Profile profiles compile_automaton",
     "Look at it": """night_report cohort_report methods_text plot_hypnogram plot_density plot_transitions
         plot_bouts plot_bland_altman plot_bands""",
     "Measure": """sleep_statistics SleepStatistics validity Validity agreement Agreement rare_events
         RareEvent estimates Estimates intervals Intervals Interval posterior Posterior sample""",
     "Several experts, or few scored nights": """consensus soft_agreement among_experts AmongExperts
         expert_bands prediction_powered PredictionPowered""",
-    "Fit a profile to a stager": "tune fit fit_report FitReport SemiMarkovDecoder",
+    "Fit a profile to a stager": "tune fit fit_report FitReport recount SemiMarkovDecoder",
     "Convert, align, combine": "convert Written align Aligned merge_stages reepoch combine",
     "Stream": "StreamingDecoder",
     "Signals to features": "signal_quality SignalQuality features Features stage Staged",
