@@ -12,10 +12,10 @@ import httpx
 import numpy as np
 
 import stageguard as sg
-from stageguard.review.desk import Desk
-from stageguard.review.opening import AskedNight
+from stageguard.review.opening import ReviewRequest
+from stageguard.review.review import Review
 from stageguard.review.server import ReviewServer
-from stageguard.review.session import Review
+from stageguard.review.session import ReviewSession
 
 STRICT = "kdd2026-bioradar"  # W, N, R with minimum bouts, so that pins can contradict one another
 TOKEN = "X-StageGuard-Token"  # the header that the page sends
@@ -34,32 +34,32 @@ def write_probabilities(path: Path, profile: str = STRICT, n_epochs: int = 80, s
     return path
 
 
-def asked(path: Path, profile: str = STRICT, **more: object) -> AskedNight:
-    return AskedNight(path, sg.Profile.load(profile), **more)  # type: ignore[arg-type]
+def asked(path: Path, profile: str = STRICT, **more: object) -> ReviewRequest:
+    return ReviewRequest(path, sg.Profile.load(profile), **more)  # type: ignore[arg-type]
 
 
 def open_review(folder: Path, profile: str = STRICT, *, scorer: str = "anna", blind: bool = False, **night):
-    """A desk with one night and its review."""
+    """A session with one night and its review."""
     path = folder / "night.csv"
     if not path.exists():
         write_probabilities(path, profile, **night)
-    desk = Desk([asked(path, profile)], scorer, is_blind=blind)
-    assert desk.errors == [None]
-    return desk, desk.review(0)
+    session = ReviewSession([asked(path, profile)], scorer, is_blind=blind)
+    assert session.errors == [None]
+    return session, session.review(0)
 
 
 def do(review: Review, **action: object):
     """Perform an action; an agreement is with the stages that the night has."""
     if action["do"] == "agree" and "stages" not in action:
-        labels = review.now.outcome.labels
+        labels = review.now.result.labels
         action["stages"] = labels[int(str(action["first"])) : int(str(action["last"])) + 1].tolist()
     return review.act(action, review.now.state.revision)
 
 
 @contextmanager
-def running(desk: Desk) -> Iterator[ReviewServer]:
+def running(session: ReviewSession) -> Iterator[ReviewServer]:
     """A server on a free port, until the block ends."""
-    server = ReviewServer(desk)
+    server = ReviewServer(session)
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
@@ -75,10 +75,10 @@ def running(desk: Desk) -> Iterator[ReviewServer]:
 
 
 @contextmanager
-def served(desk: Desk) -> Iterator[tuple[ReviewServer, httpx.Client]]:
+def served(session: ReviewSession) -> Iterator[tuple[ReviewServer, httpx.Client]]:
     """A server, and a client that has its token."""
     with (
-        running(desk) as server,
+        running(session) as server,
         httpx.Client(
             base_url=f"http://127.0.0.1:{server.port}", timeout=30, headers={TOKEN: server.token}
         ) as client,

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from review_nights import running
 from stageguard.profile.profile import Profile
-from stageguard.review.desk import Desk
-from stageguard.review.opening import AskedNight
+from stageguard.review.opening import ReviewRequest
 from stageguard.review.server import ReviewServer
+from stageguard.review.session import ReviewSession
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -29,8 +29,8 @@ def served(
 ) -> Iterator[ReviewServer]:
     """Serve one night until the block ends."""
     loaded = Profile.load(profile) if isinstance(profile, str) else profile
-    night = AskedNight(path, loaded, **asked)
-    with running(Desk([night], scorer, is_blind=blind)) as server:
+    night = ReviewRequest(path, loaded, **asked)
+    with running(ReviewSession([night], scorer, is_blind=blind)) as server:
         yield server
 
 

@@ -73,15 +73,15 @@ def test_keys_move_through_the_night(scorer, night):
 
 def test_the_next_epoch_worth_a_look_is_one_key_away(scorer, night):
     with served(night) as server:
-        state = server.desk.review(0)
-        worth = [stretch.epoch for stretch in state.worth().stretches]
-        assert len(worth) > 1
+        state = server.session.review(0)
+        queue = [stretch.epoch for stretch in state.queue().stretches]
+        assert len(queue) > 1
         scorer.open(server.url)
-        assert scorer.epoch == worth[0] + 1
-        assert scorer.press("n").epoch == worth[1] + 1
-        assert scorer.press("p").epoch == worth[0] + 1
+        assert scorer.epoch == queue[0] + 1
+        assert scorer.press("n").epoch == queue[1] + 1
+        assert scorer.press("p").epoch == queue[0] + 1
         scorer.press("Enter").at_revision(1)
-        assert scorer.epoch == worth[1] + 1
+        assert scorer.epoch == queue[1] + 1
         assert scorer.text("#sheet-queue strong").startswith("1 of ")
 
 
@@ -95,12 +95,12 @@ def test_a_stage_key_pins_and_undo_takes_it_back(scorer, night):
         scorer.page.route("**/actions", lambda route: held.append(route))
         scorer.press(KEYS[stage])
         assert scorer.stage("guard") == stage  # drawn before the server has answered
-        assert server.desk.review(0).now.state.revision == 0
+        assert server.session.review(0).now.state.revision == 0
         held[0].continue_()
         scorer.page.unroute("**/actions")
         scorer.at_revision(1)
         assert (scorer.stage("guard"), "set by you" in scorer.line) == (stage, True)
-        pins = server.desk.review(0).now.state.pins
+        pins = server.session.review(0).now.state.pins
         assert [(epoch + 1, pin.who, pin.why) for epoch, pin in pins.items()] == [
             (scorer.epoch, "ada", "spindles")
         ]
@@ -114,16 +114,16 @@ def test_what_changes_after_it_was_seen_is_announced_and_queued_first(scorer, tm
     night = write_flickering(tmp_path / "night.csv", "human-psg-5", n_epochs=400, seed=1)
     with served(night) as server:
         page = scorer.open(server.url).page
-        review = server.desk.review(0)
+        review = server.session.review(0)
         agreed = scorer.epoch - 1
-        start = review.now.outcome.decoding.period[0]  # the strength is of the sleep period
+        start = review.now.result.decoding.period[0]  # the strength is of the sleep period
         scorer.press("Enter").at_revision(1)
         to_sleep = ["Home", *["ArrowRight"] * start]
         scorer.press(*to_sleep, "b", *["ArrowRight"] * 29, "r").at_revision(2)
         page.get_by_role("button", name="Choose again").click()
         scorer.at_revision(3)
         first = first_labels(review.night, review.now.state)
-        labels, pins = review.now.outcome.labels, review.now.state.pins
+        labels, pins = review.now.result.labels, review.now.state.pins
         moved = [epoch for epoch in range(400) if labels[epoch] != first[epoch] and epoch not in pins]
         assert agreed in pins and max(moved) > 300
         assert scorer.text("#moved-text").startswith(f"{len(moved)} epochs that you have not decided have ")
@@ -142,11 +142,11 @@ def test_agreeing_says_so_and_is_undone(scorer, night):
     with served(night) as server:
         scorer.open(server.url).press("Home", "Enter").at_revision(1)
         assert "agreed by you" in scorer.line
-        pin = server.desk.review(0).now.state.pins[0]
+        pin = server.session.review(0).now.state.pins[0]
         assert (pin.is_agreed, pin.who) == (True, "ada")
         scorer.press("u").at_revision(2)
         assert "by you" not in scorer.line
-        assert not server.desk.review(0).now.state.pins
+        assert not server.session.review(0).now.state.pins
 
 
 def test_keys_pressed_faster_than_the_server_answers_all_count(scorer, night):
@@ -156,7 +156,7 @@ def test_keys_pressed_faster_than_the_server_answers_all_count(scorer, night):
             scorer.page.keyboard.press("2")
             scorer.page.keyboard.press("ArrowRight")
         scorer.at_revision(6)
-        assert sorted(server.desk.review(0).now.state.pins) == list(range(6))
+        assert sorted(server.session.review(0).now.state.pins) == list(range(6))
 
 
 def test_a_stretch_is_set_with_one_key(scorer, night):
@@ -165,7 +165,7 @@ def test_a_stretch_is_set_with_one_key(scorer, night):
         assert scorer.line.startswith("Selected 3 epochs, 1 to 3")
         scorer.press("3").at_revision(1)
         assert {
-            epoch: pin.stage for epoch, pin in server.desk.review(0).now.state.pins.items()
+            epoch: pin.stage for epoch, pin in server.session.review(0).now.state.pins.items()
         } == dict.fromkeys(range(3), 3)
 
 
@@ -176,7 +176,7 @@ def test_the_mouse_does_what_keys_do(scorer, night):
         page.get_by_role("button", name="Next epoch", exact=True).click()
         page.get_by_role("button", name="Set Wake").click()
         scorer.at_revision(1)
-        assert list(server.desk.review(0).now.state.pins) == [1]
+        assert list(server.session.review(0).now.state.pins) == [1]
         page.get_by_role("button", name="Undo").click()
         scorer.at_revision(2)
         box = page.locator("#overview .over").bounding_box()
@@ -195,12 +195,12 @@ def test_impossible_pins_say_what_to_relax(scorer, tmp_path):
         scorer.press("ArrowLeft", "s")
         scorer.page.wait_for_selector("#conflict:not([hidden])")
         assert "cannot" in scorer.text("#conflict p")
-        assert sorted(server.desk.review(0).now.state.pins) == [9, 11]
+        assert sorted(server.session.review(0).now.state.pins) == [9, 11]
         assert scorer.page.get_attribute("body", "data-revision") == "2"
         scorer.page.locator("#conflict button.main").first.click()
         scorer.at_revision(3)
         assert scorer.page.is_hidden("#conflict")
-        assert server.desk.review(0).now.state.pins[10].stage == 1
+        assert server.session.review(0).now.state.pins[10].stage == 1
 
 
 def test_another_profile_decodes_the_night_anew(scorer, tmp_path):
@@ -210,13 +210,13 @@ def test_another_profile_decodes_the_night_anew(scorer, tmp_path):
         page.select_option("#strength", label="off")
         scorer.at_revision(1)
         assert page.input_value("#strength") == '"off"'
-        outcome = server.desk.review(0).now.outcome
-        assert (outcome.labels == server.desk.review(0).night.argmax).mean() > 0.9
+        outcome = server.session.review(0).now.result
+        assert (outcome.labels == server.session.review(0).night.argmax).mean() > 0.9
         names = page.locator("#profile option").all_inner_texts()
         other = next(name for name in names if name != "human-psg-3")
         page.select_option("#profile", other)
         scorer.at_revision(2)
-        assert server.desk.review(0).now.state.settings.profile == other
+        assert server.session.review(0).now.state.settings.profile == other
 
 
 def test_statistics_stand_beside_their_bands(scorer, night):
@@ -257,7 +257,7 @@ def test_help_lists_the_keys_and_keeps_the_focus(scorer, night):
         page.keyboard.press("1")  # a key of the page behind does nothing
         page.keyboard.press("Escape")
         page.wait_for_selector("dialog", state="hidden")
-        assert server.desk.review(0).now.state.revision == 0
+        assert server.session.review(0).now.state.revision == 0
 
 
 def test_explain_says_why(scorer, night):
@@ -326,7 +326,7 @@ def test_two_tabs_do_not_overwrite_each_other(browser, scorer, night):
         scorer.press("3").at_revision(1)
         assert scorer.text("#notice").startswith("Changed in another tab.")
         assert scorer.stage("guard") == "N2"
-        assert {e: pin.stage for e, pin in server.desk.review(0).now.state.pins.items()} == {0: 2}
+        assert {e: pin.stage for e, pin in server.session.review(0).now.state.pins.items()} == {0: 2}
         other.press("ArrowRight", "2").at_revision(2)
         scorer.at_revision(2)  # seen without touching anything
         assert other.faults == []
@@ -446,7 +446,7 @@ def test_only_the_opened_page_gets_data(browser, page, night):
                 [address, server.token],
             )
         assert scorer.faults == []
-        assert server.desk.review(0).now.state.revision == 0
+        assert server.session.review(0).now.state.revision == 0
 
 
 @pytest.mark.parametrize(("colours", "key"), [("light", "?"), ("dark", "e")])

@@ -16,7 +16,7 @@ import pytest
 import stageguard as sg
 from cli_runner import Runner, error_line
 from review_nights import FREE, STRICT, TOKEN, asked, do, write_probabilities
-from stageguard.review.desk import Desk
+from stageguard.review.session import ReviewSession
 
 COMMAND = [sys.executable, "-c", "import sys; from stageguard.cli import main; sys.exit(main())", "review"]
 
@@ -120,9 +120,9 @@ def test_a_folder_of_outputs_and_one_of_probabilities(run, tmp_path):
     assert names == ["one.csv", "two.csv"]
     names = [path.name for path in _nights([tmp_path / "out"], None, given)]
     assert names == ["one.hypnogram.tsv", "two.hypnogram.tsv"]
-    desk = Desk([asked(tmp_path / "one.csv")], "anna", output=tmp_path / "kept")
-    do(desk.review(0), do="agree", first=0, last=0)
-    desk.close()
+    session = ReviewSession([asked(tmp_path / "one.csv")], "anna", output=tmp_path / "kept")
+    do(session.review(0), do="agree", first=0, last=0)
+    session.close()
     assert (tmp_path / "kept" / "one.anna.review.jsonl").exists()
 
 
@@ -151,16 +151,16 @@ def finish(folder: Path, name: str, scorer: str, *, blind: bool, seed: int) -> n
     path = folder / f"{name}.csv"
     if not path.exists():
         write_probabilities(path, FREE, n_epochs=120, seed=seed)
-    desk = Desk([asked(path, FREE)], scorer, is_blind=blind)
-    review = desk.review(0)
+    session = ReviewSession([asked(path, FREE)], scorer, is_blind=blind)
+    review = session.review(0)
     if blind:
         bouts = np.repeat(np.random.default_rng(seed).integers(0, 5, 20), 6)
         for first in range(0, 120, 6):
             do(review, do="set", first=first, last=first + 5, stage=int(bouts[first]))
-    while not blind and (left := review.worth().stretches):
+    while not blind and (left := review.queue().stretches):
         do(review, do="agree", first=left[0].first, last=left[0].last)
-    labels = review.reviewed(review.now).labels
-    desk.close()
+    labels = review.stages(review.now).labels
+    session.close()
     return labels
 
 
@@ -186,7 +186,7 @@ def test_a_reviewed_cohort_feeds_fit_with_its_provenance(run, tmp_path):
 
 
 def test_the_stages_that_fit_gets_are_those_of_the_review(tmp_path):
-    from stageguard.review.reviewed import find_reviews, read_reviewed
+    from stageguard.review.scorings import find_reviews, read_reviewed
 
     expected = finish(tmp_path, "night", "anna", blind=False, seed=2)
     found = read_reviewed(find_reviews(tmp_path)["night"])
@@ -197,9 +197,9 @@ def test_the_stages_that_fit_gets_are_those_of_the_review(tmp_path):
 
 def test_a_night_that_was_reviewed_in_part_is_refused_by_fit(run, tmp_path):
     path = write_probabilities(tmp_path / "night.csv", FREE, n_epochs=120)
-    desk = Desk([asked(path, FREE)], "anna")
-    do(desk.review(0), do="set", first=5, last=6, stage=2)
-    desk.close()
+    session = ReviewSession([asked(path, FREE)], "anna")
+    do(session.review(0), do="set", first=5, last=6, stage=2)
+    session.close()
     ran = run("fit", "--reviewed", tmp_path, "--base", FREE, "--output", tmp_path / "lab.toml")
     assert "stretches that are worth a look were not looked at" in error_line(ran)
     assert not (tmp_path / "lab.toml").exists()

@@ -19,10 +19,10 @@ import stageguard as sg
 from review_nights import STRICT, asked, do, open_review, write_probabilities
 from stageguard.base.errors import FileFormatError, InputError, OutputError
 from stageguard.formats.raw_night import FileOptions
-from stageguard.review.desk import Desk
 from stageguard.review.journal import read_journal, sealed_line
-from stageguard.review.reviewed import read_reviewed
-from stageguard.review.session import ConflictError, Review
+from stageguard.review.review import ConflictError, Review
+from stageguard.review.scorings import read_reviewed
+from stageguard.review.session import ReviewSession
 from stageguard.review.wire import explanation
 from stageguard.runner.decode_one import DecodeOptions
 
@@ -45,7 +45,7 @@ ACTIONS = st.one_of(
 def test_the_state_is_what_its_journal_replays_to_and_pins_always_hold(tmp_path, sequence):
     journal = tmp_path / "night.anna.review.jsonl"
     journal.unlink(missing_ok=True)
-    desk, review = open_review(tmp_path, n_epochs=N_EPOCHS)
+    session, review = open_review(tmp_path, n_epochs=N_EPOCHS)
     n_accepted = 0
     for said in sequence:
         try:
@@ -53,24 +53,24 @@ def test_the_state_is_what_its_journal_replays_to_and_pins_always_hold(tmp_path,
         except InputError:  # a conflict, or nothing to undo
             continue
         n_accepted += 1
-        assert all(at.outcome.labels[epoch] == pin.stage for epoch, pin in at.state.pins.items())
-        assert at.outcome.conflict is None
-    state, labels = review.now.state, review.now.outcome.labels
-    desk.close()
+        assert all(at.result.labels[epoch] == pin.stage for epoch, pin in at.state.pins.items())
+        assert at.result.conflict is None
+    state, labels = review.now.state, review.now.result.labels
+    session.close()
     assert journal.exists() == (n_accepted > 0)
-    desk, again = open_review(tmp_path, n_epochs=N_EPOCHS)
+    session, again = open_review(tmp_path, n_epochs=N_EPOCHS)
     assert again.now.state == state
-    assert (again.now.outcome.labels == labels).all()
+    assert (again.now.result.labels == labels).all()
     assert len(again.journal.found.actions) == n_accepted
-    desk.close()
+    session.close()
 
 
 def test_a_line_says_who_when_before_after_and_why(tmp_path):
-    desk, review = open_review(tmp_path)
-    before = review.now.outcome.labels
+    session, review = open_review(tmp_path)
+    before = review.now.result.labels
     do(review, do="set", first=10, last=12, stage=2, why="saw-tooth waves")
-    after = review.now.outcome.labels
-    desk.close()
+    after = review.now.result.labels
+    session.close()
     head, line = (json.loads(text) for text in review.journal.path.read_text().splitlines())
     assert head["scorer"] == "anna"
     assert head["night"] == {
@@ -89,19 +89,19 @@ def test_a_line_says_who_when_before_after_and_why(tmp_path):
 
 
 def test_a_last_line_without_its_end_is_dropped(tmp_path):
-    desk, review = open_review(tmp_path)
+    session, review = open_review(tmp_path)
     do(review, do="set", first=10, last=12, stage=2)
     wanted = review.now.state
     do(review, do="set", first=40, last=42, stage=1)
-    desk.close()
+    session.close()
     path = review.journal.path
     data = path.read_bytes()
     path.write_bytes(data[:-10])
-    desk, review = open_review(tmp_path)
+    session, review = open_review(tmp_path)
     assert review.now.state == wanted
     assert review.journal.found.n_dropped > 0
     do(review, do="set", first=40, last=42, stage=1)  # goes on after the last whole line
-    desk.close()
+    session.close()
     assert len(read_journal(path).actions) == 2
     assert len(path.read_bytes()) == len(data)
 
@@ -173,10 +173,10 @@ def forged(lines: list[bytes], number: int, **changes: object) -> list[bytes]:
     ],
 )
 def test_a_journal_that_was_damaged_elsewhere_is_refused_and_left_as_it_is(tmp_path, damage, words):
-    desk, review = open_review(tmp_path)
+    session, review = open_review(tmp_path)
     do(review, do="set", first=10, last=12, stage=2)
     do(review, do="agree", first=1, last=1)
-    desk.close()
+    session.close()
     path = review.journal.path
     path.write_bytes(b"\n".join(damage(path.read_bytes().splitlines())) + b"\n")
     before = path.read_bytes()
@@ -191,10 +191,10 @@ def test_no_byte_of_a_journal_can_be_changed_unnoticed(tmp_path, data):
     """Apart from its last line being cut off, which a crash does."""
     path = tmp_path / "night.anna.review.jsonl"
     if not path.exists():
-        desk, review = open_review(tmp_path, n_epochs=N_EPOCHS)
+        session, review = open_review(tmp_path, n_epochs=N_EPOCHS)
         do(review, do="set", first=10, last=12, stage=2)
         do(review, do="agree", first=1, last=1)
-        desk.close()
+        session.close()
         (tmp_path / "kept").write_bytes(path.read_bytes())
     whole = (tmp_path / "kept").read_bytes()
     at = data.draw(st.integers(0, len(whole) - 1))
@@ -207,18 +207,18 @@ def test_no_byte_of_a_journal_can_be_changed_unnoticed(tmp_path, data):
 
 def test_last_lines_that_were_removed_are_found_by_an_export(tmp_path):
     """Without an export, nothing shows it: the file is then what it was some actions before."""
-    desk, review = open_review(tmp_path)
+    session, review = open_review(tmp_path)
     do(review, do="set", first=10, last=12, stage=2)
     do(review, do="set", first=40, last=42, stage=1)
     export = review.export("stageguard-tsv").path
     do(review, do="set", first=60, last=62, stage=1)
-    desk.close()
+    session.close()
     path = review.journal.path
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:-1]))  # as at the export
-    desk, review = open_review(tmp_path)
+    session, review = open_review(tmp_path)
     assert review.now.state.revision == 2
-    desk.close()
+    session.close()
     for n_left in (2, 1):
         path.write_bytes(b"".join(lines[:n_left]))
         with pytest.raises(FileFormatError, match=rf"has {n_left} lines, but had 3 when {export.stem}"):
@@ -237,10 +237,10 @@ def test_last_lines_that_were_removed_are_found_by_an_export(tmp_path):
 
 @pytest.mark.parametrize("left", [None, b""])
 def test_a_log_that_was_removed_or_emptied_is_not_begun_anew_beside_its_export(tmp_path, left):
-    desk, review = open_review(tmp_path)
+    session, review = open_review(tmp_path)
     do(review, do="set", first=10, last=12, stage=2)
     export = review.export("stageguard-tsv").path
-    desk.close()
+    session.close()
     path = review.journal.path
     path.unlink()
     if left is not None:
@@ -254,12 +254,12 @@ def test_a_log_that_was_removed_or_emptied_is_not_begun_anew_beside_its_export(t
 
 
 def test_a_log_without_actions_stays_if_an_export_names_it(tmp_path):
-    desk, review = open_review(tmp_path)
+    session, review = open_review(tmp_path)
     review.export("stageguard-tsv")
-    desk.close()
+    session.close()
     assert len(read_journal(review.journal.path).hashes) == 1
-    desk, _ = open_review(tmp_path)
-    desk.close()
+    session, _ = open_review(tmp_path)
+    session.close()
     assert len(read_journal(review.journal.path).hashes) == 1
 
 
@@ -283,21 +283,21 @@ QUALITY = np.linspace(0, 1, 80)
     ],
 )
 def test_a_review_goes_on_only_with_what_it_was_begun_with(tmp_path, change, words):
-    desk, review = open_review(tmp_path)
+    session, review = open_review(tmp_path)
     do(review, do="set", first=10, last=12, stage=2)
-    desk.close()
+    session.close()
     before = review.journal.path.read_bytes()
-    other = Desk([replace(asked(tmp_path / "night.csv"), **change)], "anna")
+    other = ReviewSession([replace(asked(tmp_path / "night.csv"), **change)], "anna")
     assert other.errors == [None]
     with pytest.raises(FileFormatError, match=words) as refused:
         other.review(0)
     assert "name another file (-o)" in str(refused.value)
     assert "\n" not in str(refused.value)
     assert review.journal.path.read_bytes() == before
-    began_so = Desk([replace(asked(tmp_path / "night.csv"), **change)], "ben")  # a review of its own
+    began_so = ReviewSession([replace(asked(tmp_path / "night.csv"), **change)], "ben")  # a review of its own
     do(began_so.review(0), do="set", first=10, last=12, stage=2)
     began_so.close()
-    again = Desk([replace(asked(tmp_path / "night.csv"), **change)], "ben")
+    again = ReviewSession([replace(asked(tmp_path / "night.csv"), **change)], "ben")
     assert again.review(0).now.state.revision == 1
     again.close()
 
@@ -307,9 +307,9 @@ def test_a_file_that_is_no_journal_is_refused_and_left_as_it_is(tmp_path, text):
     """Also one whose only line has no end, which of a journal would be dropped."""
     path = tmp_path / "notes.jsonl"
     path.write_bytes(text)
-    desk = Desk([asked(write_probabilities(tmp_path / "night.csv"))], "anna", output=path)
+    session = ReviewSession([asked(write_probabilities(tmp_path / "night.csv"))], "anna", output=path)
     with pytest.raises(FileFormatError, match=r"notes\.jsonl"):
-        desk.review(0)
+        session.review(0)
     assert path.read_bytes() == text
 
 
@@ -331,10 +331,10 @@ LOST_ENDS = {
 
 @pytest.mark.parametrize("damage", LOST_ENDS.values(), ids=LOST_ENDS)
 def test_only_a_cut_last_line_counts_as_unfinished(tmp_path, damage):
-    desk, review = open_review(tmp_path)
+    session, review = open_review(tmp_path)
     do(review, do="set", first=10, last=12, stage=2)
     do(review, do="set", first=40, last=42, stage=1)
-    desk.close()
+    session.close()
     path = review.journal.path
     data = path.read_bytes()
     path.write_bytes(damage(data))
@@ -347,20 +347,20 @@ def test_only_a_cut_last_line_counts_as_unfinished(tmp_path, damage):
 
 @pytest.mark.parametrize("n_actions", [0, 1])
 def test_a_whole_last_line_without_its_newline_is_kept(tmp_path, n_actions):
-    desk, review = open_review(tmp_path)
+    session, review = open_review(tmp_path)
     do(review, do="set", first=10, last=12, stage=2)
-    desk.close()
+    session.close()
     path = review.journal.path
     data = b"".join(path.read_bytes().splitlines(keepends=True)[: 1 + n_actions])
     path.write_bytes(data[:-1])
-    desk, review = open_review(tmp_path)
+    session, review = open_review(tmp_path)
     assert review.now.state.revision == n_actions
     assert review.journal.found.n_dropped == 0
-    desk.close()
+    session.close()
     assert path.read_bytes() == data[:-1]
-    desk, review = open_review(tmp_path)
+    session, review = open_review(tmp_path)
     do(review, do="set", first=40, last=42, stage=1)
-    desk.close()
+    session.close()
     assert path.read_bytes().startswith(data)
     assert len(read_journal(path).actions) == n_actions + 1
 
@@ -368,8 +368,8 @@ def test_a_whole_last_line_without_its_newline_is_kept(tmp_path, n_actions):
 def test_an_empty_file_that_was_there_before_is_begun_and_not_removed(tmp_path):
     path = tmp_path / "night.anna.review.jsonl"
     path.touch()
-    desk, _ = open_review(tmp_path)
-    desk.close()
+    session, _ = open_review(tmp_path)
+    session.close()
     assert len(read_journal(path).hashes) == 1
 
 
@@ -377,25 +377,25 @@ def test_an_empty_file_that_was_there_before_is_begun_and_not_removed(tmp_path):
 def test_a_pipe_is_refused_at_once(tmp_path):
     path = tmp_path / "pipe.review.jsonl"
     os.mkfifo(path)
-    desk = Desk([asked(write_probabilities(tmp_path / "night.csv"))], "anna", output=path)
+    session = ReviewSession([asked(write_probabilities(tmp_path / "night.csv"))], "anna", output=path)
     with pytest.raises(OutputError, match=r"it is a device or a pipe, expected a file name\."):
-        desk.review(0)
+        session.review(0)
 
 
 @pytest.mark.parametrize("output", ["nope/../x.review.jsonl", "nope/.."])
 def test_no_folder_is_created_on_the_way_to_another(tmp_path, output):
     night = write_probabilities(tmp_path / "night.csv")
-    desk = Desk([asked(night)], "anna", output=tmp_path / output)
-    path = desk.review(0).journal.path
+    session = ReviewSession([asked(night)], "anna", output=tmp_path / output)
+    path = session.review(0).journal.path
     assert path.parent == tmp_path.resolve()
     assert path.exists()
     assert not (tmp_path / "nope").exists()
-    desk.close()
+    session.close()
 
 
 @pytest.mark.parametrize("change", ["removed", "replaced", "lengthened"])
 def test_nothing_is_acknowledged_when_the_journal_was_changed_from_outside(tmp_path, change):
-    desk, review = open_review(tmp_path)
+    session, review = open_review(tmp_path)
     do(review, do="set", first=10, last=12, stage=2)
     path, state = review.journal.path, review.now.state
     data = path.read_bytes()
@@ -407,23 +407,23 @@ def test_nothing_is_acknowledged_when_the_journal_was_changed_from_outside(tmp_p
     with pytest.raises(OutputError, match="was removed or changed by another program"):
         do(review, do="set", first=20, last=22, stage=1)
     assert review.now.state == state
-    desk.close()
+    session.close()
     assert not path.exists() if change == "removed" else path.read_bytes() == data
 
 
 def test_another_file_in_the_place_of_an_empty_journal_is_not_removed(tmp_path):
-    desk, review = open_review(tmp_path)
+    session, review = open_review(tmp_path)
     review.journal.path.unlink()
     review.journal.path.write_text("somebody's")
-    desk.close()
+    session.close()
     assert review.journal.path.read_text() == "somebody's"
 
 
 def test_the_review_of_another_night_scorer_or_profile_is_not_gone_on_with(tmp_path):
-    desk, review = open_review(tmp_path)
+    session, review = open_review(tmp_path)
     do(review, do="agree", first=1, last=1)
-    desk.close()
-    opened, path = review.opened, review.journal.path
+    session.close()
+    opened, path = review.input, review.journal.path
     path.write_bytes(data := path.read_bytes() + b'{"when": "20')
     with pytest.raises(FileFormatError, match="review by the scorer 'anna'"):
         Review(opened, path, "ben", is_blind=False)
@@ -436,24 +436,24 @@ def test_the_review_of_another_night_scorer_or_profile_is_not_gone_on_with(tmp_p
 
 
 def test_a_second_server_on_one_review_is_refused(tmp_path):
-    desk, review = open_review(tmp_path)
+    session, review = open_review(tmp_path)
     with pytest.raises(OutputError, match="another server has this review open"):
         open_review(tmp_path)
     assert review.journal.path.exists()
-    desk.close()
-    desk, _ = open_review(tmp_path)  # free again
-    desk.close()
+    session.close()
+    session, _ = open_review(tmp_path)  # free again
+    session.close()
 
 
 def test_a_review_in_which_nothing_was_done_leaves_no_file(tmp_path):
-    desk, review = open_review(tmp_path)
+    session, review = open_review(tmp_path)
     assert review.journal.path.exists()
-    desk.close()
+    session.close()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["night.csv"]
 
 
 def test_a_full_disk_changes_nothing(tmp_path, monkeypatch):
-    desk, review = open_review(tmp_path)
+    session, review = open_review(tmp_path)
     do(review, do="set", first=10, last=12, stage=2)
     state, data = review.now.state, review.journal.path.read_bytes()
     real = os.fsync
@@ -468,7 +468,7 @@ def test_a_full_disk_changes_nothing(tmp_path, monkeypatch):
     assert review.journal.path.read_bytes() == data
     monkeypatch.setattr(os, "fsync", real)
     do(review, do="set", first=20, last=22, stage=1)
-    desk.close()
+    session.close()
 
 
 SCRIPT = """
@@ -476,7 +476,7 @@ import sys
 sys.path.insert(0, {tests!r})
 from pathlib import Path
 from review_nights import do, open_review
-desk, review = open_review(Path({folder!r}), "human-psg-3")
+session, review = open_review(Path({folder!r}), "human-psg-3")
 for number in range(10_000):
     do(review, do="set", first=number % 70, last=number % 70 + 3, stage=number % 3)
     print(number, flush=True)
@@ -495,40 +495,40 @@ def test_what_was_acknowledged_survives_kill_9(tmp_path):
         said += process.stdout.readlines()
     assert process.returncode == -signal.SIGKILL
     n_said = sum(line.endswith("\n") for line in said)
-    desk, review = open_review(tmp_path, "human-psg-3")
+    session, review = open_review(tmp_path, "human-psg-3")
     n_kept = review.now.state.revision
     assert n_said <= n_kept <= n_said + 1  # at most one was on disk and not yet said
     killed = review.now.state
-    desk.close()
+    session.close()
     review.journal.path.unlink()
-    desk, review = open_review(tmp_path, "human-psg-3")
+    session, review = open_review(tmp_path, "human-psg-3")
     for number in range(n_kept):
         do(review, do="set", first=number % 70, last=number % 70 + 3, stage=number % 3)
     uninterrupted = review.now.state
-    desk.close()
+    session.close()
     stages = [{epoch: pin.stage for epoch, pin in one.pins.items()} for one in (killed, uninterrupted)]
     assert stages[0] == stages[1]
     assert killed.settings == uninterrupted.settings
 
 
 def test_a_conflict_is_not_in_the_journal(tmp_path):
-    desk, review = open_review(tmp_path)
+    session, review = open_review(tmp_path)
     do(review, do="set", first=10, last=10, stage=0)
     do(review, do="set", first=12, last=12, stage=0)
     before = review.journal.path.read_bytes()
     with pytest.raises(ConflictError):
         do(review, do="set", first=11, last=11, stage=2)
     assert review.journal.path.read_bytes() == before
-    desk.close()
+    session.close()
 
 
 def test_control_characters_of_a_reason_are_kept_and_reach_the_page_escaped(tmp_path):
-    desk, review = open_review(tmp_path)
+    session, review = open_review(tmp_path)
     do(review, do="set", first=10, last=12, stage=2, why="a\x1b[2Jb")
-    desk.close()
-    desk, review = open_review(tmp_path)
+    session.close()
+    session, review = open_review(tmp_path)
     assert review.now.state.pins[10].why == "a\x1b[2Jb"
     told = explanation(review, 10)
-    desk.close()
+    session.close()
     assert told["pin"]["why"] == r"a\x1b[2Jb"
     assert all(line.isprintable() for line in told["text"])

@@ -14,12 +14,12 @@ from nights import decode
 from review_nights import FREE, STRICT, asked, do, open_review, write_probabilities
 from stageguard.base.errors import FileFormatError, InputError, PinError
 from stageguard.review import wire
-from stageguard.review.desk import Desk
 from stageguard.review.night import NightUnderReview, guard
-from stageguard.review.opening import AskedNight
-from stageguard.review.reviewed import read_reviewed
-from stageguard.review.session import ConflictError, HiddenError
-from stageguard.review.state import Pin, Settings
+from stageguard.review.opening import ReviewRequest
+from stageguard.review.review import ConflictError, HiddenError
+from stageguard.review.scorings import read_reviewed
+from stageguard.review.session import ReviewSession
+from stageguard.review.state import GuardSettings, Pin
 from stageguard.runner.decode_one import DecodeOptions
 from stageguard.runner.verify import verify_output
 
@@ -38,34 +38,34 @@ def random_night(profile, n_epochs=60, seed=0):
 def test_the_page_shows_a_lost_signal_as_low_quality(tmp_path):
     path = write_probabilities(tmp_path / "night.csv", n_epochs=16)
     lost = np.linspace(0, 1, 16)
-    desk = Desk([asked(path, options=DecodeOptions(quality=lost))], "anna")
-    review = desk.review(0)
+    session = ReviewSession([asked(path, options=DecodeOptions(quality=lost))], "anna")
+    review = session.review(0)
     shown = np.frombuffer(base64.b64decode(wire.fixed_part(review, review.now)["quality"]), np.uint8)
-    desk.close()
+    session.close()
     assert (shown[0], shown[-1]) == (100, 0)
     assert np.allclose(shown, 100 * (1 - lost), atol=0.5)
 
 
 def test_setting_an_epoch_decodes_the_night_around_it(tmp_path):
-    desk, review = open_review(tmp_path)
+    session, review = open_review(tmp_path)
     pins = {11: "R", 40: "W"}
     do(review, do="set", first=11, last=11, stage=2)
     do(review, do="set", first=40, last=40, stage=0)
     expected = decode(review.night.density, STRICT, pins=pins)
-    assert (review.now.outcome.labels == expected.hypnogram.labels).all()
-    desk.close()
+    assert (review.now.result.labels == expected.hypnogram.labels).all()
+    session.close()
 
 
 def flickering(folder, seed=1):
     """A night that the rule calms, so that its strength depends on every epoch."""
-    desk, review = open_review(folder, FREE, n_epochs=400, seed=seed)
-    assert review.now.outcome.decoding.strength.step == "lowered"
-    return desk, review
+    session, review = open_review(folder, FREE, n_epochs=400, seed=seed)
+    assert review.now.result.decoding.strength.step == "lowered"
+    return session, review
 
 
 def far_decisions(review):
     """Yield decisions about stretches, one at a time, and the night under each."""
-    labels = review.now.outcome.labels
+    labels = review.now.result.labels
     for first in range(0, 400, 40):
         for stage in (0, 4):
             if labels[first] != stage and first not in review.now.state.pins:
@@ -75,109 +75,109 @@ def far_decisions(review):
 
 def test_a_decision_changes_nothing_at_the_other_end_of_the_night(tmp_path):
     """Strength and sleep onset stay as chosen at the opening; the night around the decision follows it."""
-    desk, review = flickering(tmp_path)
-    opening = review.now.outcome
+    session, review = flickering(tmp_path)
+    opening = review.now.result
     reach = 60  # epochs; transitions forget their beginning long before
     n_near = 0
     for first, at in far_decisions(review):
-        changed = np.flatnonzero(at.outcome.labels != opening.labels)
+        changed = np.flatnonzero(at.result.labels != opening.labels)
         assert changed.min() >= first - reach and changed.max() <= first + 8 + reach
         n_near += len(changed) > 9
-        held, was = at.outcome.decoding.strength, opening.decoding.strength
+        held, was = at.result.decoding.strength, opening.decoding.strength
         assert (held.transition_weight, held.balance_nats) == (was.transition_weight, was.balance_nats)
         assert held.clock_onsets == was.clock_onsets
     assert n_near > 0
-    desk.close()
+    session.close()
 
 
 def test_stages_that_were_agreed_with_stay_whatever_is_decided_elsewhere(tmp_path):
-    desk, review = flickering(tmp_path)
-    agreed = do(review, do="agree", first=100, last=160).outcome.labels[100:161].tolist()
+    session, review = flickering(tmp_path)
+    agreed = do(review, do="agree", first=100, last=160).result.labels[100:161].tolist()
     assert len(set(agreed)) > 1
     for action in ({"do": "strength", "value": "off"}, {"do": "clock", "value": False}):
-        assert do(review, **action).outcome.labels[100:161].tolist() == agreed
+        assert do(review, **action).result.labels[100:161].tolist() == agreed
     for _, at in far_decisions(review):
-        assert at.outcome.labels[100:161].tolist() == agreed
+        assert at.result.labels[100:161].tolist() == agreed
     pins = review.now.state.pins
     assert all(pins[epoch].is_agreed and pins[epoch].who == "anna" for epoch in range(100, 161))
     do(review, do="undo"), do(review, do="undo")
     assert review.now.state.n_agreed == 61
     assert not do(review, do="undo").state.pins
-    desk.close()
+    session.close()
 
 
 def test_agreeing_with_stages_that_are_not_those_of_the_night_is_refused(tmp_path):
-    desk, review = open_review(tmp_path)
-    labels = review.now.outcome.labels[5:8]
+    session, review = open_review(tmp_path)
+    labels = review.now.result.labels[5:8]
     with pytest.raises(InputError, match="look again"):
         do(review, do="agree", first=5, last=7, stages=((labels + 1) % 3).tolist())
     assert review.now.state.revision == 0
     do(review, do="agree", first=5, last=7)
     with pytest.raises(InputError, match="decided already"):
         do(review, do="agree", first=5, last=7)
-    desk.close()
+    session.close()
 
 
 def test_the_strength_is_chosen_again_when_the_scorer_asks(tmp_path):
-    desk, review = flickering(tmp_path)
-    opening = review.now.outcome.labels
-    first = review.now.outcome.decoding.period[0]  # the strength is of the sleep period
+    session, review = flickering(tmp_path)
+    opening = review.now.result.labels
+    first = review.now.result.decoding.period[0]  # the strength is of the sleep period
     pins = dict.fromkeys(range(first, first + 30), 4)
     do(review, do="set", first=first, last=first + 29, stage=4)
     state = wire.moving_part(review, review.now)
     assert state["settings"]["can_choose"]
     at = do(review, do="choose_strength")
     fresh = decode(review.night.density, FREE, pins=pins)
-    assert (at.outcome.labels == fresh.hypnogram.labels).all()
-    assert at.outcome.decoding.strength.balance_nats == fresh.strength.balance_nats
+    assert (at.result.labels == fresh.hypnogram.labels).all()
+    assert at.result.decoding.strength.balance_nats == fresh.strength.balance_nats
     assert not wire.moving_part(review, at)["settings"]["can_choose"]
-    changed = np.flatnonzero(at.outcome.labels != opening)
+    changed = np.flatnonzero(at.result.labels != opening)
     assert changed.max() > first + 300  # at the other end, now that it was asked for
-    queued = [one for one in review.worth().stretches if one.reason == "changed"]
+    queued = [one for one in review.queue().stretches if one.reason == "changed"]
     inside = {epoch for one in queued for epoch in range(one.first, one.last + 1)}
     assert inside == set(changed.tolist()) - set(pins)
     assert all(opening[one.first] == one.first_stage for one in queued)
-    assert review.worth().stretches[: len(queued)] == tuple(queued)
+    assert review.queue().stretches[: len(queued)] == tuple(queued)
     do(review, do="undo")
     do(review, do="undo")
-    assert (review.now.outcome.labels == opening).all()
-    assert not [one for one in review.worth().stretches if one.reason == "changed"]
-    desk.close()
+    assert (review.now.result.labels == opening).all()
+    assert not [one for one in review.queue().stretches if one.reason == "changed"]
+    session.close()
 
 
 def test_settings_chosen_before_the_first_decision_are_what_the_scorer_saw_first(tmp_path):
-    desk, review = flickering(tmp_path)
+    session, review = flickering(tmp_path)
     do(review, do="strength", value="off")
-    assert not [one for one in review.worth().stretches if one.reason == "changed"]
+    assert not [one for one in review.queue().stretches if one.reason == "changed"]
     do(review, do="set", first=0, last=0, stage=0)
     do(review, do="strength", value=None)
-    assert [one for one in review.worth().stretches if one.reason == "changed"]
-    desk.close()
+    assert [one for one in review.queue().stretches if one.reason == "changed"]
+    session.close()
 
 
 @pytest.mark.parametrize("profile", sg.profiles())
 def test_with_the_guard_off_the_stager_stands_and_any_pins_hold(profile):
     night = random_night(profile)
-    state = replace(night.opening_state(), settings=Settings(profile, "off"))
+    state = replace(night.opening_state(), settings=GuardSettings(profile, "off"))
     assert (guard(night, state).labels == night.argmax).all()
     stages = np.random.default_rng(1).integers(0, night.scheme.n_stages, night.n_epochs).tolist()
-    pinned = replace(state, pins={epoch: Pin(stage, "anna") for epoch, stage in enumerate(stages)})
-    assert guard(night, pinned).labels.tolist() == stages
+    pinned_labels = replace(state, pins={epoch: Pin(stage, "anna") for epoch, stage in enumerate(stages)})
+    assert guard(night, pinned_labels).labels.tolist() == stages
 
 
 def test_strength_and_clock_change_the_profile_that_decodes():
     night = random_night(FREE, 200)
     opening = night.opening_state()
-    weak = replace(opening, settings=Settings(FREE, 0.2, False))
+    weak = replace(opening, settings=GuardSettings(FREE, 0.2, False))
     changed = sg.Profile.load(FREE).replace(transition_weight=0.2, clock=None)
     expected = decode(night.density, changed).hypnogram.labels
     assert (guard(night, weak).labels == expected).all()
     with pytest.raises(InputError, match="has no clock"):
-        guard(random_night(STRICT), replace(opening, settings=Settings(STRICT, None, True)))
+        guard(random_night(STRICT), replace(opening, settings=GuardSettings(STRICT, None, True)))
 
 
 def test_pins_that_contradict_one_another_offer_what_to_relax(tmp_path):
-    desk, review = open_review(tmp_path)
+    session, review = open_review(tmp_path)
     do(review, do="set", first=10, last=10, stage=0)
     do(review, do="set", first=12, last=12, stage=0)
     before = review.now
@@ -192,10 +192,10 @@ def test_pins_that_contradict_one_another_offer_what_to_relax(tmp_path):
     assert any(label.startswith("Use the profile ") for label in labels)
     for one in refused.value.relax:  # each of them does what it says, and is taken back in one step
         at = do(review, **one.action.to_dict(review.night.scheme))
-        assert at.outcome.labels[11] == 1
-        assert at.outcome.conflict is None
+        assert at.result.labels[11] == 1
+        assert at.result.conflict is None
         assert do(review, do="undo").state.pins == before.state.pins
-    desk.close()
+    session.close()
 
 
 def test_the_pins_that_are_blamed_are_the_shortest_stretch_that_conflicts():
@@ -225,11 +225,11 @@ def test_the_pins_that_are_blamed_are_the_shortest_stretch_that_conflicts():
 def test_a_night_without_any_evidence_is_scored_by_hand(tmp_path):
     path = tmp_path / "night.csv"
     path.write_text("W,N,R\n" + ",,\n" * 40)
-    desk = Desk([asked(path)], "anna")
-    review = desk.review(0)
-    assert (review.now.outcome.labels == -1).all()
+    session = ReviewSession([asked(path)], "anna")
+    review = session.review(0)
+    assert (review.now.result.labels == -1).all()
     at = do(review, do="set", first=3, last=9, stage=1)
-    assert at.outcome.labels.tolist() == [-1] * 3 + [1] * 7 + [-1] * 30
+    assert at.result.labels.tolist() == [-1] * 3 + [1] * 7 + [-1] * 30
     state = wire.whole_state(review, 0)
     assert state["queue"]["epochs"] == []
     tst = next(row for row in state["statistics"] if row["name"] == "tst_minutes")
@@ -237,7 +237,7 @@ def test_a_night_without_any_evidence_is_scored_by_hand(tmp_path):
     assert state["queue"]["expected_errors"] is None
     with pytest.raises(FileFormatError, match="33 of 40 epochs are not scored"):
         read_reviewed([review.journal.path])
-    desk.close()
+    session.close()
 
 
 HIDDEN = (
@@ -247,7 +247,7 @@ HIDDEN = (
 
 
 def test_blind_scoring_withholds_stager_and_guard_until_it_is_revealed(tmp_path):
-    desk, review = open_review(tmp_path, blind=True)
+    session, review = open_review(tmp_path, blind=True)
     state = wire.whole_state(review, 0)
     assert {key: state[key] for key in HIDDEN} == dict.fromkeys(HIDDEN)
     do(review, do="set", first=10, last=10, stage=0)
@@ -263,16 +263,16 @@ def test_blind_scoring_withholds_stager_and_guard_until_it_is_revealed(tmp_path)
     shown = wire.whole_state(review, 0)
     assert all(shown[key] is not None for key in HIDDEN if key != "expert")
     assert shown["conflict"] is not None  # the scorer's stages hold all the same
-    assert review.now.outcome.labels[10:13].tolist() == [0, 1, 0]
-    desk.close()
+    assert review.now.result.labels[10:13].tolist() == [0, 1, 0]
+    session.close()
 
 
 def test_a_wholly_scored_blind_night_is_exported_as_it_was_scored(tmp_path):
-    desk, review = open_review(tmp_path, blind=True)
+    session, review = open_review(tmp_path, blind=True)
     do(review, do="set", first=0, last=79, stage=1)
     do(review, do="set", first=5, last=5, stage=2)
     written = review.export("text").path
-    desk.close()
+    session.close()
     stages = sg.read_hypnogram(written, scheme="wnr3").stages.tolist()
     assert stages == ["N"] * 5 + ["R"] + ["N"] * 74
 
@@ -281,7 +281,7 @@ def test_two_scorers_are_compared_when_the_second_is_done(tmp_path):
     rng = np.random.default_rng(4)
     scores = [rng.integers(0, 3, 80).tolist() for _ in range(2)]
     for scorer, stages in zip(("anna", "ben"), scores, strict=True):
-        desk, review = open_review(tmp_path, scorer=scorer, blind=True)
+        session, review = open_review(tmp_path, scorer=scorer, blind=True)
         for epoch, stage in enumerate(stages):
             if scorer == "ben":
                 told = wire.moving_part(review, review.now)["second_scorer"]
@@ -292,7 +292,7 @@ def test_two_scorers_are_compared_when_the_second_is_done(tmp_path):
             do(review, do="set", first=epoch, last=epoch, stage=stage)
         told = wire.moving_part(review, review.now)["second_scorer"]
         assert (told is None) == (scorer == "anna")
-        desk.close()
+        session.close()
     assert told["kappa"] == pytest.approx(cohen_kappa_score(*scores))
 
 
@@ -300,15 +300,15 @@ def test_two_scorers_are_compared_when_the_second_is_done(tmp_path):
 def test_kappa_of_a_few_epochs_is_no_kappa(tmp_path, n_scored, is_told):
     """Also not of a review that agrees with the guard, whose other epochs the guard decided."""
     stages = np.random.default_rng(4).integers(0, 3, 80).tolist()
-    desk, review = open_review(tmp_path, scorer="anna")
+    session, review = open_review(tmp_path, scorer="anna")
     do(review, do="agree", first=0, last=n_scored - 1)
-    labels = review.now.outcome.labels[:n_scored]
-    desk.close()
-    desk, review = open_review(tmp_path, scorer="ben", blind=True)
+    labels = review.now.result.labels[:n_scored]
+    session.close()
+    session, review = open_review(tmp_path, scorer="ben", blind=True)
     for epoch, stage in enumerate(stages):
         do(review, do="set", first=epoch, last=epoch, stage=stage)
     told = wire.moving_part(review, review.now)["second_scorer"]
-    desk.close()
+    session.close()
     assert {key: told[key] for key in ("scored", "of", "both", "least", "is_complete")} == {
         **{"scored": n_scored, "of": 80, "both": n_scored, "least": 40, "is_complete": True},
     }
@@ -317,30 +317,30 @@ def test_kappa_of_a_few_epochs_is_no_kappa(tmp_path, n_scored, is_told):
 
 
 def test_a_blind_scoring_of_a_few_epochs_has_no_kappa(tmp_path):
-    desk, review = open_review(tmp_path, FREE, blind=True)
+    session, review = open_review(tmp_path, FREE, blind=True)
     do(review, do="set", first=0, last=7, stage=0)
     do(review, do="reveal", anyway=True)
     do(review, do="set", first=8, last=79, stage=2)  # no longer blind
-    told = wire.worth_part(review, review.now)["agreement"]
+    told = wire.queue_part(review, review.now)["agreement"]
     assert told == {"scored": 8, "of": 80, "least": 40, "kappa": {}}
-    desk.close()
+    session.close()
 
 
 def test_a_blind_scoring_is_compared_with_stager_and_guard(tmp_path):
-    desk, review = open_review(tmp_path, FREE, blind=True)
+    session, review = open_review(tmp_path, FREE, blind=True)
     stages = np.random.default_rng(5).integers(0, 5, 80).tolist()
     for epoch, stage in enumerate(stages):
         do(review, do="set", first=epoch, last=epoch, stage=stage)
     do(review, do="reveal")
-    found = wire.worth_part(review, review.now)["agreement"]["kappa"]
+    found = wire.queue_part(review, review.now)["agreement"]["kappa"]
     guarded = decode(review.night.density, FREE).hypnogram.labels
     assert found["guard"] == pytest.approx(cohen_kappa_score(stages, guarded))
     assert found["stager"] == pytest.approx(cohen_kappa_score(stages, review.night.argmax))
-    desk.close()
+    session.close()
 
 
 def test_an_export_never_replaces_a_file_and_the_original_stays(tmp_path):
-    desk, review = open_review(tmp_path)
+    session, review = open_review(tmp_path)
     original = (tmp_path / "night.csv").read_bytes()
     do(review, do="set", first=10, last=12, stage=2)
     first, second = (review.export("stageguard-csv").path for _ in range(2))
@@ -350,45 +350,45 @@ def test_an_export_never_replaces_a_file_and_the_original_stays(tmp_path):
     assert (tmp_path / "night.csv").read_bytes() == original
     with pytest.raises(InputError, match="unknown format"):
         review.export("../../etc/passwd")
-    desk.close()
+    session.close()
 
 
 def test_an_exported_decoding_is_what_its_record_gives(tmp_path):
-    desk, review = open_review(tmp_path)
+    session, review = open_review(tmp_path)
     do(review, do="set", first=10, last=14, stage=2)
     do(review, do="strength", value=0.7)
     tsv = review.export("stageguard-tsv").path
-    labels = review.now.outcome.labels
-    desk.close()
+    labels = review.now.result.labels
+    session.close()
     verified = verify_output(tsv)
     assert verified.ok, [check for check in verified.checks if not check.ok]
     assert (sg.read_hypnogram(tsv).labels == labels).all()
 
 
 def test_an_export_records_with_which_stages_its_strength_was_chosen(tmp_path):
-    desk, review = flickering(tmp_path)
+    session, review = flickering(tmp_path)
     do(review, do="set", first=0, last=8, stage=4)
     held = review.export("stageguard-tsv").path
     do(review, do="choose_strength")
     do(review, do="set", first=200, last=208, stage=0)
     chosen = review.export("stageguard-tsv").path
-    labels = review.now.outcome.labels
-    desk.close()
+    labels = review.now.result.labels
+    session.close()
     for tsv in (held, chosen):
         verified = verify_output(tsv)
         assert verified.ok, [check for check in verified.checks if not check.ok]
-    opened = Desk([AskedNight(chosen, night_name="again")], "ben").review(0)
-    assert (opened.now.outcome.labels == labels).all()
+    opened = ReviewSession([ReviewRequest(chosen, night_name="again")], "ben").review(0)
+    assert (opened.now.result.labels == labels).all()
     opened.close()
 
 
 def test_an_export_does_not_record_probabilities_that_were_changed_meanwhile(tmp_path):
-    desk, review = open_review(tmp_path)
+    session, review = open_review(tmp_path)
     write_probabilities(tmp_path / "night.csv", seed=3)
     with pytest.raises(FileFormatError, match="was changed since it was opened"):
         review.export("stageguard-tsv")
     assert not list(tmp_path.glob("*.reviewed*"))
-    desk.close()
+    session.close()
 
 
 def test_an_output_of_decode_is_opened_with_what_it_records(tmp_path):
@@ -399,30 +399,30 @@ def test_an_output_of_decode_is_opened_with_what_it_records(tmp_path):
 
     options = DecodeOptions(pins={20: "R"}).to_dict()
     written = write_decoding(night, tmp_path / "night", source_path=path, options=options)
-    desk = Desk([AskedNight(written.tsv)], "anna")
-    assert desk.errors == [None]
-    review = desk.review(0)
-    assert (review.now.outcome.labels == night.hypnogram.labels).all()
+    session = ReviewSession([ReviewRequest(written.tsv)], "anna")
+    assert session.errors == [None]
+    review = session.review(0)
+    assert (review.now.result.labels == night.hypnogram.labels).all()
     assert review.now.state.pins == {20: Pin(2, "given before the review")}
     assert (tmp_path / "night.anna.review.jsonl").exists()
-    desk.close()
+    session.close()
 
 
 def test_an_expert_of_another_length_is_refused(tmp_path):
     path = write_probabilities(tmp_path / "night.csv")
     scoring = tmp_path / "expert.txt"
     scoring.write_text("W\n" * 70)
-    desk = Desk([asked(path, scoring=scoring)], "anna")
-    assert "70 epochs" in desk.errors[0]
+    session = ReviewSession([asked(path, scoring=scoring)], "anna")
+    assert "70 epochs" in session.errors[0]
     scoring.write_text("W\n" * 80)
-    assert Desk([asked(path, scoring=scoring)], "anna").errors == [None]
+    assert ReviewSession([asked(path, scoring=scoring)], "anna").errors == [None]
 
 
 def test_a_day_of_four_second_epochs_is_answered_at_once(tmp_path):
     """21,600 epochs: the median of seven actions, with a wide margin for a busy computer."""
     import time
 
-    desk, review = open_review(tmp_path, "mouse-eeg-emg-3", n_epochs=21_600)
+    session, review = open_review(tmp_path, "mouse-eeg-emg-3", n_epochs=21_600)
     wire.moving_part(review, review.now)
     times = []
     for epoch in range(100, 107):
@@ -431,4 +431,4 @@ def test_a_day_of_four_second_epochs_is_answered_at_once(tmp_path):
         wire.moving_part(review, at)
         times.append(time.process_time() - began)
     assert np.median(times) < 0.2
-    desk.close()
+    session.close()

@@ -17,10 +17,10 @@ from recording_files import channel, write_edf
 from review_nights import STRICT, TOKEN, asked, served, write_probabilities
 from stageguard.base.errors import OutputError
 from stageguard.formats.registry import formats
-from stageguard.review import connections
-from stageguard.review.desk import Desk
-from stageguard.review.guarded import MOST_BODY_BYTES
+from stageguard.review import access
+from stageguard.review.access import MOST_BODY_BYTES
 from stageguard.review.server import ReviewServer
+from stageguard.review.session import ReviewSession
 
 N_EPOCHS = 80
 
@@ -38,7 +38,7 @@ def folder(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def running(folder):
     nights = [asked(folder / "night.csv", edf=folder / "night.edf"), asked(folder / "cut.csv")]
-    with served(Desk(nights, "anna")) as pair:
+    with served(ReviewSession(nights, "anna")) as pair:
         yield pair
 
 
@@ -116,9 +116,9 @@ def test_an_action_is_answered_with_what_it_changed(client):
         **{"stage": 2, "who": "anna", "when": "", "why": "sawtooth", "is_agreed": False},
     }
     assert explained["text"][0] == "Epoch 13 is R: set by anna (sawtooth)."
-    worth = client.get("/api/nights/0/worth").json()
-    assert worth["revision"] == state["revision"]
-    assert all(not one["first"] <= 12 <= one["last"] for one in worth["queue"]["epochs"])
+    queue = client.get("/api/nights/0/queue").json()
+    assert queue["revision"] == state["revision"]
+    assert all(not one["first"] <= 12 <= one["last"] for one in queue["queue"]["epochs"])
 
 
 def test_an_action_on_an_older_revision_changes_nothing(client):
@@ -208,7 +208,7 @@ def test_who_comes_from_elsewhere_is_refused(running, headers, status):
 DATA = (
     "/api/nights",
     "/api/nights/0",
-    "/api/nights/0/worth",
+    "/api/nights/0/queue",
     "/api/nights/0/signals?first=0&count=1",
     "/api/x",
 )
@@ -270,7 +270,7 @@ def half_requests(server, half: bytes, n: int):
 def test_requests_that_are_never_finished_do_not_keep_others_out(running, client, half, monkeypatch):
     """Not even until their time is over, which is longer here than the others wait."""
     server, _ = running
-    monkeypatch.setattr(connections, "REQUEST_SECONDS", 60.0)
+    monkeypatch.setattr(access, "REQUEST_SECONDS", 60.0)
     address = f"http://127.0.0.1:{server.port}/api/nights"
     with half_requests(server, half, 80):
         for _ in range(3):
@@ -280,7 +280,7 @@ def test_requests_that_are_never_finished_do_not_keep_others_out(running, client
 @pytest.mark.parametrize("half", HALVES)
 def test_requests_that_are_never_finished_are_closed(running, half, monkeypatch):
     server, _ = running
-    monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.5)
+    monkeypatch.setattr(access, "REQUEST_SECONDS", 0.5)
     with half_requests(server, half, 3) as held:
         assert [is_closed(one) for one in held] == [True] * 3
 
@@ -392,7 +392,7 @@ def test_every_format_on_offer_is_exported_and_any_other_says_why_not(client, fo
 
 
 def test_a_fault_is_one_line_without_a_trace(running, client, monkeypatch):
-    monkeypatch.setattr(Desk, "overview", lambda self: 1 / 0)
+    monkeypatch.setattr(ReviewSession, "overview", lambda self: 1 / 0)
     with httpx.Client(base_url=str(client.base_url), headers=client.headers) as other:
         answer = other.get("/api/nights")
     assert answer.status_code == 500
@@ -402,12 +402,12 @@ def test_a_fault_is_one_line_without_a_trace(running, client, monkeypatch):
 def test_a_port_that_is_taken_is_one_line(running, folder):
     server, _ = running
     with pytest.raises(OutputError, match=rf"^port {server.port} cannot be used"):
-        ReviewServer(Desk([], "anna"), server.port)
+        ReviewServer(ReviewSession([], "anna"), server.port)
 
 
 def test_the_server_ends_when_it_is_told_to(tmp_path):
     write_probabilities(tmp_path / "night.csv")
-    with served(Desk([asked(tmp_path / "night.csv")], "anna")) as (server, client):
+    with served(ReviewSession([asked(tmp_path / "night.csv")], "anna")) as (server, client):
         assert client.get("/api/nights/0").status_code == 200
         assert client.post("/api/close", json={}).json() == {"closed": True}
     with pytest.raises(httpx.ConnectError):

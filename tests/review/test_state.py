@@ -8,11 +8,11 @@ from hypothesis import given, settings
 
 from stageguard.base.errors import InputError
 from stageguard.night.stages import AASM5
-from stageguard.review.state import Action, Pin, ReviewState, Settings, act, parse_action
+from stageguard.review.state import Action, GuardSettings, Pin, ReviewState, act, parse_action
 
 N_EPOCHS = 12
 PROFILES = ("one", "two")
-START = ReviewState(Settings("one"), pins={3: Pin(1, "before")})
+START = ReviewState(GuardSettings("one"), pins={3: Pin(1, "before")})
 
 
 def stretches():

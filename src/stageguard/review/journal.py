@@ -5,7 +5,7 @@ the stages before and after. A last line that was cut off was never acknowledged
 
 Every line ends with its own hash and holds that of the line before, so that a line that was edited, removed
 or moved is found. Two things cannot be found in the file itself: that its last lines were removed, and that
-somebody computed all hashes anew. An export records the last line at its time; see `head.check_exports`.
+somebody computed all hashes anew. An export records the last line at its time; see `check_exports`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import errno
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -24,10 +24,16 @@ from pathlib import Path
 from typing import Any
 
 from stageguard.base import checks
-from stageguard.base.errors import OutputError
+from stageguard.base.errors import FileFormatError, OutputError
 from stageguard.base.files import check_places, file_error, is_same_file, locked, parse_json, read_file
 from stageguard.base.version import __version__
+from stageguard.formats.outputs import (
+    JSON_SUFFIX,
+    read_sidecar,
+)
 
+WHAT_TO_DO = "Start it as it was begun, or name another file (-o)."
+PUT_BACK = "Put the whole log back, or name another file (-o)."
 LAYOUT_VERSION = 2
 REVIEW_SUFFIX = ".review.jsonl"
 FIRST_BYTES = b'{"layout": '
@@ -246,3 +252,78 @@ class Journal:
         self._n_bytes = self._size = self._n_bytes + len(line)
         self._owed = b""
         self._hashes.append(line_hash)
+
+
+def check_head(journal: JournalFile, expected: Mapping[str, Any]) -> None:
+    """Refuse to go on with a review that was begun with anything else."""
+    differing = next(_differences(journal.head, expected), None)
+    if differing is not None:
+        raise file_error(journal.path, f"is a review {differing}. {WHAT_TO_DO}")
+
+
+def _differences(head: Mapping[str, Any], expected: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a review was begun with, where that differs from what is expected."""
+    profiles = [one["profile"].get("sha256") for one in (head, expected)]
+    files = [one["source"].get("sha256") for one in (head, expected)]
+    facts = (
+        ("of a night of other epochs or stages", head["night"], expected["night"]),
+        ("of another file of probabilities", *files),
+        (f"by the scorer {head['scorer']!r:.60}", head["scorer"], expected["scorer"]),
+        (f"under another profile, {head['profile'].get('name')!r:.60}", *profiles),
+        ("that is blind" if head["blind"] else "that is not blind", head["blind"], expected["blind"]),
+        ("with another quality (--quality)", head.get("quality"), expected["quality"]),
+        ("with other pins (--pins)", head.get("pins"), expected["pins"]),
+    )
+    for words, was, wanted in facts:
+        if was != wanted:
+            yield words
+    options = head.get("options")
+    was_options = options if isinstance(options, dict) else {}
+    for key in sorted(was_options.keys() | expected["options"].keys()):
+        was, wanted = was_options.get(key), expected["options"].get(key)
+        if was != wanted:
+            yield f"with {key} {_shown(was)}, not {_shown(wanted)}"
+    for key in ("probabilities", "quality_sha256"):  # read from the same file in another way
+        if head.get(key) != expected[key]:
+            yield f"of other {key.removesuffix('_sha256')} values"
+
+
+def _shown(value: object) -> str:
+    return "not given" if value is None else f"{value!r:.60}"
+
+
+def check_exports(journal: JournalFile) -> None:
+    """Refuse a journal that has lost its last lines, or all of them, since a night was exported from it.
+
+    The chain of hashes cannot show that. An exported `.hypnogram.json` beside the journal records the last
+    line at that time. A log that was removed and begun anew is refused likewise: the export names it.
+    """
+    stem = journal.path.name.removesuffix(REVIEW_SUFFIX)
+    for path in sorted(journal.path.parent.glob(f"*.reviewed*{JSON_SUFFIX}")):
+        place = _recorded_place(path) if path.name.startswith(f"{stem}.reviewed") else None
+        if place is None:
+            continue
+        if place.get("file") != journal.path.name and place.get("begun") != journal.head.get("begun"):
+            continue
+        n_lines, line_sha256 = place.get("lines"), place.get("sha256")
+        if not isinstance(n_lines, int) or not 1 <= n_lines <= len(journal.hashes):
+            raise file_error(
+                journal.path,
+                f"has {len(journal.hashes)} lines, but had {checks.shown(n_lines)} when {path.name} was "
+                f"exported: lines were removed. {PUT_BACK}",
+            )
+        if journal.hashes[n_lines - 1] != line_sha256:
+            raise file_error(
+                journal.path,
+                f"line {n_lines} is not the one it had when {path.name} was exported: the log was changed. "
+                f"{PUT_BACK}",
+            )
+
+
+def _recorded_place(path: Path) -> dict[str, Any] | None:
+    """Return the place in a journal that an export records, or None if it is no such export."""
+    try:
+        place = read_sidecar(path)["options"].get("review")
+    except (FileFormatError, OSError, KeyError, TypeError, AttributeError):
+        return None
+    return place if isinstance(place, dict) else None

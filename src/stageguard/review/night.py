@@ -1,33 +1,39 @@
-"""A night under review: its data, and the result of the guard under a person's decisions."""
+"""A night under review: its data, the guard's result under a person's decisions, and each revision of it."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from stageguard.base import checks
 from stageguard.base.arrays import Labels
-from stageguard.base.errors import InputError, PinError, StageGuardWarning
+from stageguard.base.errors import InputError, PinError, StageGuardError, StageGuardWarning
+from stageguard.base.files import file_error
+from stageguard.base.version import __version__
 from stageguard.guard.automaton import minimum_epochs
 from stageguard.guard.decode import decode_all, decode_held
 from stageguard.guard.decoding import Decoding
+from stageguard.guard.explain import in_bouts
 from stageguard.guard.inputs import GuardOptions
 from stageguard.guard.posterior import Posterior, posteriors_like
 from stageguard.guard.strength import Strength
-from stageguard.measures.statistics import StatisticsOptions
+from stageguard.measures.statistics import SleepStatistics, StatisticsOptions
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.stages import StageScheme
 from stageguard.profile.profile import Profile, profiles
-from stageguard.review.state import Action, Pin, ReviewState, Settings, act
+from stageguard.review.journal import MALFORMED, RECORD, JournalFile
+from stageguard.review.state import ON_EPOCHS, Action, GuardSettings, Pin, ReviewState, act, parse_action
 
 MOST_PROFILES_TRIED = 3  # other profiles to try if pins contradict each other
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class NightUnderReview:
     """The data of a night that no action changes.
 
@@ -60,7 +66,10 @@ class NightUnderReview:
     pins: Mapping[int, Pin] = field(default_factory=dict)
     strength_pins: Mapping[int, int] | None = None
     notes: tuple[str, ...] = ()
-    _made: dict[Any, Any] = field(default_factory=dict)
+    # slow results by the settings that they depend on; `replace` begins with empty ones
+    _profiles: dict[GuardSettings, Profile] = field(default_factory=dict, init=False)
+    _strengths: dict[GuardSettings, ChosenStrength] = field(default_factory=dict, init=False)
+    _first_labels: dict[object, Labels] = field(default_factory=dict, init=False)
 
     @property
     def scheme(self) -> StageScheme:
@@ -72,42 +81,43 @@ class NightUnderReview:
         """Number of epochs."""
         return self.density.n_epochs
 
-    @property
+    @cached_property
     def argmax(self) -> Labels:
         """The stager's most probable stages."""
-        if "argmax" not in self._made:
-            self._made["argmax"] = self.density.argmax()
-        labels: Labels = self._made["argmax"]
-        return labels
+        return self.density.argmax()
 
-    @property
+    @cached_property
     def profile_names(self) -> tuple[str, ...]:
         """Names of the profiles to choose from: the first one, and those of the same stages and species."""
-        if "profiles" not in self._made:
-            own, species = self.profile.name, self.profile.species
-            known = {name: Profile.load(name) for name in profiles()}
-            fitting = [name for name, p in known.items() if p.scheme == self.scheme and p.species == species]
-            self._made["profiles"] = (own, *(name for name in fitting if name != own))
-        names: tuple[str, ...] = self._made["profiles"]
-        return names
+        own, others = self.profile, (Profile.load(name) for name in profiles())
+        alike = (other for other in others if other.scheme == self.scheme and other.species == own.species)
+        return (own.name, *(other.name for other in alike if other.name != own.name))
 
-    def profile_for(self, settings: Settings) -> Profile:
+    @cached_property
+    def stager_statistics(self) -> SleepStatistics:
+        """Sleep statistics of the stager's most probable stages."""
+        return self.statistics.measure(self.hypnogram(self.argmax))
+
+    @cached_property
+    def expert_statistics(self) -> SleepStatistics | None:
+        """Sleep statistics of the expert's scoring, if there is one."""
+        return None if self.expert is None else self.statistics.measure(self.expert)
+
+    def profile_for(self, settings: GuardSettings) -> Profile:
         """Return the profile of the settings, computed once."""
-        if settings not in self._made:
-            self._made[settings] = _adjusted(self._named(settings.profile), settings)
-        profile: Profile = self._made[settings]
-        return profile
-
-    def _named(self, name: str) -> Profile:
-        return self.profile if name == self.profile.name else Profile.load(name)
+        if settings not in self._profiles:
+            is_own = settings.profile == self.profile.name
+            profile = self.profile if is_own else Profile.load(settings.profile)
+            self._profiles[settings] = _adjust(profile, settings)
+        return self._profiles[settings]
 
     def opening_state(self, *, is_blind: bool = False) -> ReviewState:
         """Return the state before the first action; a blind scorer begins without pins."""
         if is_blind:
-            return ReviewState(Settings(self.profile.name), is_blind=True)
+            return ReviewState(GuardSettings(self.profile.name), is_blind=True)
         stages = {epoch: pin.stage for epoch, pin in self.pins.items()}
         chosen_with = stages if self.strength_pins is None else self.strength_pins
-        settings = Settings(self.profile.name, strength_pins=tuple(sorted(chosen_with.items())))
+        settings = GuardSettings(self.profile.name, strength_pins=tuple(sorted(chosen_with.items())))
         return ReviewState(settings, pins=self.pins, first_pins=self.pins)
 
     def hypnogram(self, labels: Labels, scorer: str | None = None) -> Hypnogram:
@@ -117,8 +127,8 @@ class NightUnderReview:
         return Hypnogram(labels, *described, offset_seconds=density.offset_seconds)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Outcome:
+@dataclass(frozen=True, eq=False)
+class GuardResult:
     """The result of the guard for a night.
 
     Attributes
@@ -135,30 +145,24 @@ class Outcome:
     labels: Labels
     decoding: Decoding | None
     conflict: PinError | None = None
-    _made: dict[str, Any] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def posterior(self) -> Posterior | None:
         """The probability of each stage under the profile."""
-        if self.decoding is None:
-            return None
-        if "posterior" not in self._made:
-            (self._made["posterior"],) = posteriors_like([self.decoding])
-        posterior: Posterior = self._made["posterior"]
-        return posterior
+        return None if self.decoding is None else posteriors_like([self.decoding])[0]
 
 
-def guard(night: NightUnderReview, state: ReviewState) -> Outcome:
+def guard(night: NightUnderReview, state: ReviewState) -> GuardResult:
     """Decode a night under a person's decisions; pins that contradict each other are a PinError."""
     pins = {epoch: pin.stage for epoch, pin in state.pins.items()}
     if (night.argmax == UNSCORED).all():
-        return Outcome(_with_pins(night.argmax, pins), None)
+        return GuardResult(_labels_with_pins(night.argmax, pins), None)
     profile, options = night.profile_for(state.settings), replace(night.options, pins=pins or None)
     held = chosen_strength(night, state.settings).strength
     with warnings.catch_warnings():  # the page shows how much was changed
         warnings.simplefilter("ignore", StageGuardWarning)
         decoding = decode_held(night.density, profile, options, held)
-    return Outcome(decoding.hypnogram.labels, decoding)
+    return GuardResult(decoding.hypnogram.labels, decoding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,10 +173,9 @@ class ChosenStrength:
     pins: Mapping[int, int]
 
 
-def chosen_strength(night: NightUnderReview, settings: Settings) -> ChosenStrength:
+def chosen_strength(night: NightUnderReview, settings: GuardSettings) -> ChosenStrength:
     """Return the strength for the night with `settings.strength_pins`, chosen once per settings."""
-    key = "strength", settings
-    if key not in night._made:
+    if settings not in night._strengths:
         profile, pins = night.profile_for(settings), dict(settings.strength_pins)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", StageGuardWarning)
@@ -181,30 +184,27 @@ def chosen_strength(night: NightUnderReview, settings: Settings) -> ChosenStreng
             except PinError:  # the profile does not allow these pins: its strength is that of the night alone
                 pins = {}
                 ((first,), _) = decode_all(night.density, profile, night.options)
-        night._made[key] = ChosenStrength(first.strength, pins)
-    chosen: ChosenStrength = night._made[key]
-    return chosen
+        night._strengths[settings] = ChosenStrength(first.strength, pins)
+    return night._strengths[settings]
 
 
-def guard_anyway(night: NightUnderReview, state: ReviewState) -> Outcome:
+def guard_anyway(night: NightUnderReview, state: ReviewState) -> GuardResult:
     """Decode a night under a person's decisions, which hold even if the profile does not allow them."""
     try:
         return guard(night, state)
     except PinError as error:
         pins = {epoch: pin.stage for epoch, pin in state.pins.items()}
         without = guard(night, replace(state, pins={}))
-        return Outcome(_with_pins(without.labels, pins), without.decoding, error)
+        return GuardResult(_labels_with_pins(without.labels, pins), without.decoding, error)
 
 
 def first_labels(night: NightUnderReview, state: ReviewState) -> Labels:
     """Return the stages of the night as the scorer saw it first, under the settings of the first decision."""
-    settings = state.first_settings
-    key = "first", settings, tuple(sorted(state.first_pins))
-    if key not in night._made:
-        first = replace(state, settings=settings, pins=state.first_pins)
-        night._made[key] = guard_anyway(night, first).labels
-    labels: Labels = night._made[key]
-    return labels
+    key = state.first_settings, tuple(sorted(state.first_pins))
+    if key not in night._first_labels:
+        first = replace(state, settings=state.first_settings, pins=state.first_pins)
+        night._first_labels[key] = guard_anyway(night, first).labels
+    return night._first_labels[key]
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,10 +219,12 @@ def relaxations(
     night: NightUnderReview, state: ReviewState, action: Action, error: PinError
 ) -> list[Relaxation]:
     """Return actions that would make a refused action possible; each is tested by decoding the night."""
-    return [each for each in _candidates(night, state, action, error) if _holds(night, state, each.action)]
+    return [
+        each for each in _candidates(night, state, action, error) if _is_allowed(night, state, each.action)
+    ]
 
 
-def _holds(night: NightUnderReview, state: ReviewState, action: Action) -> bool:
+def _is_allowed(night: NightUnderReview, state: ReviewState, action: Action) -> bool:
     try:
         guard(night, act(state, action, "", night.n_epochs))
     except InputError:
@@ -234,32 +236,26 @@ def _candidates(
     night: NightUnderReview, state: ReviewState, action: Action, error: PinError
 ) -> Iterator[Relaxation]:
     """Yield actions that may help: a longer bout, one pin less, no guard, another profile."""
-    asked = action.actions if action.do == "several" else (action,)
+    actions = action.actions if action.do == "several" else (action,)
     if action.do == "set":
-        yield from _longer(night, state.settings, action)
+        yield from _longer_bouts(night, state.settings, action)
     for epoch, stage in error.pins:
         if epoch in state.pins and not any(
-            one.first <= epoch <= one.last for one in asked if one.do == "set"
+            one.first <= epoch <= one.last for one in actions if one.do == "set"
         ):
             drop = Action("clear", epoch, epoch)
             label = f"Take back {stage} at epoch {epoch + 1}"
-            yield Relaxation(label, Action("several", actions=(drop, *asked)))
+            yield Relaxation(label, Action("several", actions=(drop, *actions)))
     if state.settings.strength != "off":
         off = Action("strength", value="off")
-        yield Relaxation("Switch the guard off", Action("several", actions=(off, *asked)))
-    n_offered = 0
-    for name in night.profile_names:
-        other = Relaxation(
-            f"Use the profile {name}",
-            Action("several", actions=(Action("profile", value=name), *asked)),
-        )
-        if name == state.settings.profile or n_offered == MOST_PROFILES_TRIED:
-            continue
-        n_offered += 1
-        yield other
+        yield Relaxation("Switch the guard off", Action("several", actions=(off, *actions)))
+    others = [name for name in night.profile_names if name != state.settings.profile]
+    for name in others[:MOST_PROFILES_TRIED]:
+        use = Action("profile", value=name)
+        yield Relaxation(f"Use the profile {name}", Action("several", actions=(use, *actions)))
 
 
-def _longer(night: NightUnderReview, settings: Settings, action: Action) -> Iterator[Relaxation]:
+def _longer_bouts(night: NightUnderReview, settings: GuardSettings, action: Action) -> Iterator[Relaxation]:
     """Yield the same stage over the length of its shortest bout, extended after, before or on both sides."""
     shortest = int(minimum_epochs(night.profile_for(settings), night.density.epoch_seconds)[action.stage])
     missing = shortest - (action.last - action.first + 1)
@@ -273,15 +269,123 @@ def _longer(night: NightUnderReview, settings: Settings, action: Action) -> Iter
         )
 
 
-def _adjusted(profile: Profile, settings: Settings) -> Profile:
+def _adjust(profile: Profile, settings: GuardSettings) -> Profile:
     if settings.clock and profile.clock is None:
         raise InputError(f"profile {profile.name!r} has no clock, so that it cannot be switched on.")
     profile = profile.at_strength(settings.strength)
     return profile.replace(clock=None) if settings.clock is False and profile.clock is not None else profile
 
 
-def _with_pins(labels: Labels, pins: Mapping[int, int]) -> Labels:
+def _labels_with_pins(labels: Labels, pins: Mapping[int, int]) -> Labels:
     held = np.array(labels, dtype=np.int8)
     if pins:
         held[list(pins)] = list(pins.values())
     return held
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Revision:
+    """A night after some actions: the person's decisions, and the guard's result under them."""
+
+    state: ReviewState
+    result: GuardResult
+
+
+def first_revision(night: NightUnderReview, *, is_blind: bool) -> Revision:
+    """Return a night before the first action."""
+    state = night.opening_state(is_blind=is_blind)
+    return Revision(state, guard_anyway(night, state))
+
+
+def next_revision(night: NightUnderReview, before: Revision, action: Action, who: str, when: str) -> Revision:
+    """Return a night after an action; pins that contradict each other are a PinError."""
+    if action.do == "agree":
+        stages = before.result.labels[action.first : action.last + 1].tolist()
+        if not before.state.is_blind and list(action.stages) != stages:
+            raise InputError("these epochs have changed since you saw them: look again.")
+    state = act(before.state, action, who, night.n_epochs, when)
+    night.profile_for(state.settings)  # refuses a clock if the profile has none
+    return Revision(state, _next_result(night, before, state))
+
+
+def _next_result(night: NightUnderReview, before: Revision, state: ReviewState) -> GuardResult:
+    """Return the guard's result for a new state; the old result if pins and settings are unchanged."""
+    old = before.state
+    if state.is_blind:
+        return before.result  # it is hidden, and a blind scorer's stages are never refused
+    if not old.is_blind and state.pins == old.pins and state.settings == old.settings:
+        return before.result
+    if state.is_revealed or before.result.conflict is not None:
+        return guard_anyway(night, state)
+    return guard(night, state)
+
+
+def action_record(
+    night: NightUnderReview, action: Action, before: Revision, after: Revision
+) -> dict[str, Any]:
+    """Return what an action did, for the log: the stages before and after, and how many epochs changed."""
+    names = (*night.scheme.names, "?")
+    old, new = before.result.labels, after.result.labels
+    if after.state.is_blind:  # the scorer sees only scored stages
+        old, new = (pinned_labels(night, one.state) for one in (before, after))
+    record: dict[str, Any] = {}
+    touched = _edited_epochs(before.state, action)
+    if touched is not None:
+        first, last = touched
+        record |= {"first": first, "last": last}
+        for side, labels in (("before", old), ("after", new)):
+            record[side] = in_bouts([names[label] for label in labels[first : last + 1].tolist()])
+    return record | {"changed": int(np.count_nonzero(old != new))}
+
+
+def _edited_epochs(state: ReviewState, action: Action) -> tuple[int, int] | None:
+    """Return the first and last epoch that an action sets, takes back or agrees with, or None."""
+    if action.do in ON_EPOCHS:
+        return action.first, action.last
+    if action.do == "several":
+        edits = [each for each in action.actions if each.do in ("set", "clear")]
+        return (min(each.first for each in edits), max(each.last for each in edits)) if edits else None
+    steps = {"undo": state.done, "redo": state.undone}.get(action.do)
+    epochs = steps[-1].pins if steps else {}
+    return (min(epochs), max(epochs)) if epochs else None
+
+
+def pinned_labels(night: NightUnderReview, state: ReviewState) -> Labels:
+    """Return the stages that the scorer decided; -1 in all other epochs."""
+    labels = np.full(night.n_epochs, UNSCORED, dtype=np.int8)
+    if state.pins:
+        labels[list(state.pins)] = [pin.stage for pin in state.pins.values()]
+    return labels
+
+
+def replay(night: NightUnderReview, journal: JournalFile) -> Revision:
+    """Return a night after all actions of a journal; each must do again what the journal says it did."""
+    at = first_revision(night, is_blind=bool(journal.head.get("blind")))
+    for number, record in enumerate(journal.actions, start=2):
+        try:
+            action = parse_action(record, night.scheme, night.n_epochs, night.profile_names)
+            after = next_revision(night, at, action, str(record["who"]), str(record["when"]))
+        except (*MALFORMED, StageGuardError) as error:
+            reason = " ".join(str(error).split())[:160]
+            raise file_error(journal.path, f"line {number} cannot be done again: {reason}") from None
+        done = action.to_dict(night.scheme) | action_record(night, action, at, after)
+        done["revision"] = after.state.revision
+        unknown = sorted(record.keys() - done.keys() - RECORD.keys() - {"sha256"})
+        if unknown:
+            raise file_error(journal.path, f"line {number} has the unknown key {checks.shown(unknown[0])}.")
+        wrong = [key for key, value in done.items() if record.get(key) != value]
+        if wrong:
+            said, now = (f"{one.get(wrong[0])!r:.60}" for one in (record, done))
+            raise file_error(
+                journal.path,
+                f"line {number} says {wrong[0]} {said}, but done again it is {now}{_other_version(journal)}. "
+                "Name another file (-o), or start anew.",
+            )
+        at = after
+    return at
+
+
+def _other_version(journal: JournalFile) -> str:
+    """Return a remark on the version that wrote a journal, if it is not this one."""
+    wrote = journal.head.get("stageguard")
+    return "" if wrote == __version__ else f" by stageguard {__version__}; {wrote!s:.20} wrote it"

@@ -6,18 +6,25 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.base.files import file_error
 from stageguard.formats.companions import parse_moment, parse_start
 from stageguard.formats.outputs import (
     JSON_SUFFIX,
+    describe_file,
+    describe_profile,
     is_output,
     output_paths,
+    plain,
     read_hypnogram_tsv,
     read_sidecar,
+    relative_path,
 )
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import night_name, read_density_file, read_hypnogram_file
@@ -37,7 +44,7 @@ GIVEN_BEFORE = "given before the review"
 
 
 @dataclass(frozen=True, slots=True)
-class AskedNight:
+class ReviewRequest:
     """A night as named on the command line."""
 
     path: Path
@@ -67,25 +74,25 @@ class AskedNight:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class OpenedNight:
+class ReviewInput:
     """A night to review, the file of its probabilities, and the options with which it was read."""
 
     night: NightUnderReview
     source: Path
     options: DecodeOptions
-    asked: AskedNight
+    request: ReviewRequest
 
     def recorded_options(
         self, pins: Mapping[int, str] | None, strength_pins: Mapping[int, str] | None
     ) -> dict[str, Any]:
         """Return all options besides file and profile, as `decode` records them."""
-        asked = self.asked
+        request = self.request
         options = replace(
             self.options,
             pins=dict(pins) if pins else None,
             strength_pins=None if strength_pins is None else dict(strength_pins),
         )
-        times = {"start": asked.start, "lights_off": asked.lights_off, "lights_on": asked.lights_on}
+        times = {"start": request.start, "lights_off": request.lights_off, "lights_on": request.lights_on}
         return options.to_dict() | {
             key: value.isoformat() if isinstance(value, datetime) else value
             for key, value in times.items()
@@ -93,35 +100,35 @@ class OpenedNight:
         }
 
 
-def open_night(asked: AskedNight) -> OpenedNight:
+def open_night(request: ReviewRequest) -> ReviewInput:
     """Read a night; any error in its files is reported in one line."""
-    if asked.is_output:
-        asked, source = _recorded(asked)
-    elif asked.profile is None:
+    if request.is_output:
+        request, source = _from_record(request)
+    elif request.profile is None:
         raise InputError(
-            f"{asked.path.name} holds probabilities, which come without a profile. Name one: --profile."
+            f"{request.path.name} holds probabilities, which come without a profile. Name one: --profile."
         )
     else:
-        refuse_output(asked.path)
-        source = asked.path
-    profile, options = asked.profile, asked.options
+        refuse_output(request.path)
+        source = request.path
+    profile, options = request.profile, request.options
     assert profile is not None
     read = read_density_file(source, reading_with(profile, options.density))
-    density = begun(read.density, asked.start)
+    density = begun(read.density, request.start)
     if density.scheme.names != profile.scheme.names:
         density = density.merge(profile.scheme)
     night = NightUnderReview(
-        asked.name,
+        request.name,
         density,
         profile,
         GuardOptions(
             quality=options.quality,
-            lights_off=asked.lights_off,
+            lights_off=request.lights_off,
             cohort=options.cohort,
             stager=options.stager,
             trained=options.trained,
         ),
-        StatisticsOptions(lights_off=asked.lights_off, lights_on=asked.lights_on),
+        StatisticsOptions(lights_off=request.lights_off, lights_on=request.lights_on),
         pins={
             epoch: Pin(profile.scheme.index(stage), GIVEN_BEFORE)
             for epoch, stage in (options.pins or {}).items()
@@ -131,18 +138,18 @@ def open_night(asked: AskedNight) -> OpenedNight:
         else {epoch: profile.scheme.index(stage) for epoch, stage in options.strength_pins.items()},
         notes=read.notes,
     )
-    if asked.scoring is not None:
-        night = replace(night, expert=_expert(asked, night))
+    if request.scoring is not None:
+        night = replace(night, expert=_read_expert(request, night))
     night.statistics.measure(night.hypnogram(night.argmax))  # raises an error if the lights are wrong
-    return OpenedNight(night, source, options, asked)
+    return ReviewInput(night, source, options, request)
 
 
-def _recorded(asked: AskedNight) -> tuple[AskedNight, Path]:
+def _from_record(request: ReviewRequest) -> tuple[ReviewRequest, Path]:
     """Return an output of `decode` with its recorded profile and options, and the file of probabilities."""
     with warnings.catch_warnings():  # the page shows how much was changed
         warnings.simplefilter("ignore", StageGuardWarning)
-        decode_recorded(asked.path)  # refuses an output that was edited or has lost its probabilities
-    files = output_paths(asked.path)
+        decode_recorded(request.path)  # refuses an output that was edited or has lost its probabilities
+    files = output_paths(request.path)
     record = read_sidecar(files.sidecar)
     with errors_of_record(files.sidecar):
         profile, _ = check_profile(files.sidecar, record)
@@ -152,28 +159,54 @@ def _recorded(asked: AskedNight) -> tuple[AskedNight, Path]:
         moments = {
             key: parse_moment(str(recorded[key])) for key in ("lights_off", "lights_on") if key in recorded
         }
-        start = parse_start(str(recorded["start"])) if "start" in recorded else asked.start
+        start = parse_start(str(recorded["start"])) if "start" in recorded else request.start
     if source is None:
-        raise file_error(asked.path, "comes without its probabilities, expected them beside it.")
-    if asked.profile is not None:
+        raise file_error(request.path, "comes without its probabilities, expected them beside it.")
+    if request.profile is not None:
         raise InputError(
-            f"{asked.path.name} records its profile: leave out --profile, or name probabilities."
+            f"{request.path.name} records its profile: leave out --profile, or name probabilities."
         )
-    described = replace(asked, profile=profile, options=options, start=start)
-    return replace(described, **{key: moments.get(key, getattr(asked, key)) for key in _LIGHTS}), source
+    described = replace(request, profile=profile, options=options, start=start)
+    return replace(described, **{key: moments.get(key, getattr(request, key)) for key in _LIGHTS}), source
 
 
 _LIGHTS = ("lights_off", "lights_on")
 
 
-def _expert(asked: AskedNight, night: NightUnderReview) -> Hypnogram:
+def _read_expert(request: ReviewRequest, night: NightUnderReview) -> Hypnogram:
     """Return the expert's scoring in the stages of the night."""
-    assert asked.scoring is not None
+    assert request.scoring is not None
     options = FileOptions(
         default_scheme=night.scheme,
         default_epoch_seconds=night.density.epoch_seconds,
-        format=asked.scoring_format,
+        format=request.scoring_format,
     )
     by_stager = night.hypnogram(night.argmax)
-    expert = begun(read_hypnogram_file(asked.scoring, options).hypnogram, recording_start(by_stager))
+    expert = begun(read_hypnogram_file(request.scoring, options).hypnogram, recording_start(by_stager))
     return on_epochs_of(by_stager, expert).merge(night.scheme)
+
+
+def head_of(opened: ReviewInput, folder: Path, scorer: str, *, is_blind: bool) -> dict[str, Any]:
+    """Return the first line of a journal: the night, the scorer, and the options."""
+    night = opened.night
+    return {
+        "scorer": scorer,
+        "blind": is_blind,
+        "night": {
+            "name": night.name,
+            "n_epochs": night.n_epochs,
+            "epoch_seconds": night.density.epoch_seconds,
+            "stages": list(night.scheme.names),
+        },
+        "probabilities": _sha256(night.density.probabilities),
+        "source": describe_file(opened.source) | {"path": relative_path(opened.source, folder)},
+        "options": plain(opened.recorded_options(None, opened.options.strength_pins)),
+        "quality_sha256": None if night.options.quality is None else _sha256(night.options.quality),
+        "quality": None if night.options.quality is None else plain(np.asarray(night.options.quality)),
+        "pins": {str(epoch): night.scheme.names[pin.stage] for epoch, pin in night.pins.items()},
+        "profile": describe_profile(night.profile, plain(night.profile.to_dict())),
+    }
+
+
+def _sha256(values: Any) -> str:
+    return sha256(np.ascontiguousarray(values, dtype="<f8").tobytes()).hexdigest()

@@ -1,4 +1,4 @@
-"""The review server: the page and its routes, reachable only from this computer."""
+"""The review server: the page, and the answer to each address, reachable only from this computer."""
 
 from __future__ import annotations
 
@@ -8,19 +8,127 @@ import secrets
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from stageguard.base.errors import OutputError
+from stageguard.base.errors import InputError, OutputError, StageGuardError, error_message
 from stageguard.base.extras import library
 from stageguard.base.files import parse_json, read_file
 from stageguard.night.colours import css_variables
-from stageguard.review.connections import limited_protocol
-from stageguard.review.desk import Desk
-from stageguard.review.guarded import Guarded
-from stageguard.review.routes import Answer, Routes, answered
+from stageguard.review import wire
+from stageguard.review.access import AccessControl, limited_protocol
+from stageguard.review.review import ConflictError, HiddenError, Review, StaleError
+from stageguard.review.session import ReviewSession, UnknownIndexError
+from stageguard.review.signals import Filters
 from stageguard.runner.stopping import STOPS
+
+Answer = tuple[int, Any]
+
+
+class Routes:
+    """A method for each address, which returns the answer."""
+
+    def __init__(self, session: ReviewSession, end: Callable[[], None]) -> None:
+        self.session, self._end = session, end
+
+    def overview(self) -> Answer:
+        """Return all nights."""
+        return 200, self.session.overview()
+
+    def night(self, index: int) -> Answer:
+        """Return the whole state of a night."""
+        return 200, wire.whole_state(self.session.review(index), index)
+
+    def queue(self, index: int) -> Answer:
+        """Return the changes of a night, and the stretches that are worth a look."""
+        review = self._open(index)
+        at = review.now
+        return 200, {"revision": at.state.revision} | wire.queue_part(review, at)
+
+    def revision(self, index: int) -> Answer:
+        """Return the number of actions, so that another window notices changes."""
+        review = self.session.review(index)
+        saved = {"file": str(review.journal.path), "when": review.journal.when}
+        return 200, {"revision": review.now.state.revision, "saved": saved}
+
+    def signals(self, index: int, said: Mapping[str, list[str]]) -> Answer:
+        """Return the signals of some epochs."""
+        single = _single(said, ("first", "count", "montage", "low", "high", "notch"))
+        first, count = (_whole(single.get(name), name) for name in ("first", "count"))
+        signals = self.session.signals(index)
+        names, montage = said.get("channels", []), single.get("montage", "")
+        return 200, signals.window(first, count, names, montage, Filters.parsed(single))
+
+    def spectrogram(self, index: int, said: Mapping[str, list[str]]) -> Answer:
+        """Return the spectrogram of the night."""
+        return 200, self.session.signals(index).spectrogram(_single(said, ("channel",)).get("channel"))
+
+    def explain(self, index: int, epoch: int) -> Answer:
+        """Return why an epoch has its stage."""
+        review = self._open(index)
+        if not 0 <= epoch < review.night.n_epochs:
+            raise UnknownIndexError(f"there is no epoch {epoch}, expected 0 to {review.night.n_epochs - 1}.")
+        return 200, wire.explanation(review, epoch)
+
+    def act(self, index: int, said: Any) -> Answer:
+        """Perform an action of the scorer."""
+        review = self.session.review(index)
+        try:
+            at = review.act(said.get("action"), said.get("revision"))
+        except StaleError as error:
+            return 409, {"error": str(error), "state": wire.whole_state(review, index)}
+        except ConflictError as error:
+            conflict = wire.conflict_part(error, review.night.scheme)
+            state = {"index": index} | wire.moving_part(review, review.now)
+            return 422, {"error": conflict["text"], "conflict": conflict, "state": state}
+        answer = {"index": index} | wire.moving_part(review, at)
+        return 200, answer | (wire.fixed_part(review, at) if said["action"].get("do") == "reveal" else {})
+
+    def export(self, index: int, said: Any) -> Answer:
+        """Write a night in a format."""
+        written = self.session.review(index).export(said.get("format"))
+        return 200, {"file": str(written.path), "lost": list(map(str, written.lost))}
+
+    def close(self, said: Any) -> Answer:
+        """End the server after this answer."""
+        self._end()
+        return 200, {"closed": True}
+
+    def _open(self, index: int) -> Review:
+        review = self.session.review(index)
+        if review.now.state.is_blind:
+            raise HiddenError("this is hidden while the night is scored blind: reveal it first.")
+        return review
+
+
+def answer_of(route: Callable[..., Answer], *arguments: Any) -> Answer:
+    """Return the answer of a route; an error becomes one line."""
+    try:
+        return route(*arguments)
+    except HiddenError as error:
+        return 403, {"error": str(error)}
+    except UnknownIndexError as error:
+        return 404, {"error": str(error)}
+    except OutputError as error:
+        return 500, {"error": str(error)}
+    except (StageGuardError, OSError) as error:
+        return 400, {"error": str(error_message(error))}
+
+
+def _single(said: Mapping[str, list[str]], names: Sequence[str]) -> dict[str, str]:
+    """Return single values of a query; refuse a name that occurs twice."""
+    twice = [name for name in names if len(said.get(name, ())) > 1]
+    if twice:
+        raise InputError(f"{twice[0]} is given twice, expected it once.")
+    return {name: said[name][0] for name in names if name in said}
+
+
+def _whole(text: str | None, name: str) -> int:
+    if text is None or not text.isdecimal() or len(text) > 9:
+        raise InputError(f"{name} is {text!r:.40}, expected a whole number.")
+    return int(text)
+
 
 HOST = "127.0.0.1"
 PAGE = Path(__file__).parent / "page"
@@ -61,7 +169,7 @@ class Endpoints:
         """Return an endpoint with arguments from the path; Starlette runs it in a thread."""
 
         def endpoint(request: Any) -> Any:
-            return self.sent(answered(method, *(request.path_params[name] for name in names)))
+            return self.sent(answer_of(method, *(request.path_params[name] for name in names)))
 
         return endpoint
 
@@ -72,7 +180,7 @@ class Endpoints:
             query: dict[str, list[str]] = {}
             for name, value in request.query_params.multi_items():
                 query.setdefault(name, []).append(value)
-            return self.sent(answered(method, request.path_params["index"], query))
+            return self.sent(answer_of(method, request.path_params["index"], query))
 
         return endpoint
 
@@ -87,7 +195,7 @@ class Endpoints:
             if not isinstance(body, dict):
                 return self.sent((400, {"error": "the body is no JSON object."}))
             where = [request.path_params[name] for name in names]
-            return self.sent(await self._concurrency.run_in_threadpool(answered, method, *where, body))
+            return self.sent(await self._concurrency.run_in_threadpool(answer_of, method, *where, body))
 
         return endpoint
 
@@ -111,11 +219,11 @@ class Endpoints:
         return self.sent((500, {"error": f"unexpected {type(error).__name__}: a fault of stageguard's."}))
 
 
-def make_app(desk: Desk, end: Callable[[], None]) -> Any:
+def make_app(session: ReviewSession, end: Callable[[], None]) -> Any:
     """Return the application without access control."""
     applications = library("starlette.applications", WHAT, "review")
     route = library("starlette.routing", WHAT, "review").Route
-    routes, to = Routes(desk, end), Endpoints()
+    routes, to = Routes(session, end), Endpoints()
     night_path = "/api/nights/{index:int}"
     return applications.Starlette(
         routes=[
@@ -124,7 +232,7 @@ def make_app(desk: Desk, end: Callable[[], None]) -> Any:
             route("/page/{name}", to.page),
             route("/api/nights", to.read(routes.overview)),
             route(night_path, to.read(routes.night, "index")),
-            route(night_path + "/worth", to.read(routes.worth, "index")),
+            route(night_path + "/queue", to.read(routes.queue, "index")),
             route(night_path + "/revision", to.read(routes.revision, "index")),
             route(night_path + "/signals", to.ask(routes.signals)),
             route(night_path + "/spectrogram", to.ask(routes.spectrogram)),
@@ -140,13 +248,13 @@ def make_app(desk: Desk, end: Callable[[], None]) -> Any:
 class ReviewServer:
     """The server on a port of this computer, with the address to open."""
 
-    def __init__(self, desk: Desk, port: int = 0) -> None:
+    def __init__(self, session: ReviewSession, port: int = 0) -> None:
         uvicorn = library("uvicorn", WHAT, "review")
-        self.desk = desk
+        self.session = session
         self._socket = _bound(port)
         self.port: int = self._socket.getsockname()[1]
         self.token = secrets.token_urlsafe(32)
-        app = Guarded(make_app(desk, self.end), self.token, self.port)
+        app = AccessControl(make_app(session, self.end), self.token, self.port)
         config = uvicorn.Config(
             app,
             log_level="critical",
@@ -176,7 +284,7 @@ class ReviewServer:
             self._server.run(sockets=[self._socket])
         finally:
             self._socket.close()
-            self.desk.close()
+            self.session.close()
 
     def end(self) -> None:
         """End the server after the requests in progress."""

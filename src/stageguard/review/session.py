@@ -1,180 +1,154 @@
-"""A review in progress: the night, its journal, and the result of the guard after each action."""
+"""All nights of one session: read at the start; a night's review is opened when it is first needed."""
 
 from __future__ import annotations
 
 import threading
-from dataclasses import asdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from stageguard.base import checks
-from stageguard.base.errors import InputError, PinError, for_people
-from stageguard.base.files import file_error
-from stageguard.formats.convert import Written, formats_for, save
-from stageguard.formats.file_format import FileFormat
-from stageguard.formats.outputs import (
-    OWN_FORMAT,
-    describe_file,
-    write_decoding,
-)
-from stageguard.formats.registry import named
-from stageguard.guard.decoding import Decoding
-from stageguard.measures.statistics import StatisticsOptions
-from stageguard.measures.summary import measures_of
-from stageguard.night.hypnogram import Hypnogram
-from stageguard.review.head import check_exports, check_head, head_of
-from stageguard.review.journal import REVIEW_SUFFIX, Journal, now
-from stageguard.review.moments import Moment, effect, first_moment, next_moment, pinned, replay
-from stageguard.review.night import Relaxation, chosen_strength, relaxations
-from stageguard.review.opening import OpenedNight
-from stageguard.review.state import parse_action
-from stageguard.review.worth import Worth, worth
+from stageguard.base.errors import InputError, StageGuardError, error_message
+from stageguard.base.files import real_path
+from stageguard.base.version import __version__
+from stageguard.review.journal import read_journal
+from stageguard.review.opening import ReviewInput, ReviewRequest, open_night
+from stageguard.review.review import Review, journal_path
+from stageguard.review.signals import RecordingSignals
 
-MOST_EXPORTS = 1000  # names to try for an export
+MOST_NAME = 100  # characters of a scorer's name
 
 
-class StaleError(InputError):
-    """An action refers to an outdated state."""
+class UnknownIndexError(InputError):
+    """There is no night, or no epoch, with this number."""
 
 
-class HiddenError(InputError):
-    """The request is for something hidden during blind scoring."""
+class ReviewSession:
+    """Nights by number, and the reviews that are open."""
 
-
-class ConflictError(InputError):
-    """Stages that a person set contradict each other under the profile."""
-
-    def __init__(self, error: PinError, relax: list[Relaxation]) -> None:
-        super().__init__(for_people(error))
-        self.error, self.relax = error, relax
-
-
-class Review:
-    """One night, one scorer, one journal. A lock ensures that actions run one after the other."""
-
-    def __init__(self, opened: OpenedNight, path: Path, scorer: str, *, is_blind: bool) -> None:
-        self.opened, self.night, self.scorer = opened, opened.night, scorer
+    def __init__(
+        self,
+        requests: Sequence[ReviewRequest],
+        scorer: str,
+        *,
+        is_blind: bool = False,
+        output: Path | None = None,
+    ) -> None:
+        self.requests, self.scorer, self.is_blind = tuple(requests), _checked_name(scorer), is_blind
+        self._output = output
+        self._refuse_shared_journals()
         self._lock = threading.Lock()
-        head = head_of(opened, path.parent, scorer, is_blind=is_blind)
-        self.journal = Journal(path)
-        try:
-            found = self.journal.found
-            if found.head:
-                check_head(found, head)
-            check_exports(found)
-            if found.head:
-                self.now = replay(self.night, found)
-            else:
-                self.journal.begin(head)
-                self.now = first_moment(self.night, is_blind=is_blind)
-            self._is_named = False  # whether an export of this session names the journal
-            self.others: dict[Path, Any] = {}  # results of other scorers' journals, cached by `second`
-        except BaseException:
-            self.journal.close(remove=True)
-            raise
-
-    def act(self, said: object, revision: object) -> Moment:
-        """Perform an action if the night is still what the scorer saw: first the journal, then the state."""
-        with self._lock:
-            night, before = self.night, self.now
-            if revision != before.state.revision or isinstance(revision, bool):
-                raise StaleError("the night was changed in another window: look again, then repeat it.")
-            action = parse_action(said, night.scheme, night.n_epochs, night.profile_names)
-            when = now()
+        self._reviews: dict[int, Review] = {}
+        self._signals: dict[int, RecordingSignals] = {}
+        self.inputs: list[ReviewInput | None] = []
+        self.errors: list[str | None] = []
+        for night in self.requests:
             try:
-                after = next_moment(night, before, action, self.scorer, when)
-            except PinError as error:
-                raise ConflictError(error, relaxations(night, before.state, action, error)) from None
-            record = {"when": when, "revision": after.state.revision, "who": self.scorer}
-            record |= action.to_dict(night.scheme) | effect(night, action, before, after)
-            self.journal.append(record)
-            self.now = after
-            return after
+                self.inputs.append(open_night(night))
+                self.errors.append(None)
+            except (StageGuardError, OSError) as error:
+                self.inputs.append(None)
+                self.errors.append(str(error_message(error, night.path)))
 
-    def worth(self, moment: Moment | None = None) -> Worth:
-        """Return what is worth a look, computed once per revision."""
-        at = moment or self.now
-        if "worth" not in at.made:
-            at.made["worth"] = worth(self.night, at.state, at.outcome)
-        found: Worth = at.made["worth"]
-        return found
+    def _refuse_shared_journals(self) -> None:
+        """Refuse nights that share a journal, because they have the same name and folder."""
+        places: dict[Path, Path] = {}
+        for index, night in enumerate(self.requests):
+            kept = self.journal_path(index)
+            other = places.setdefault(kept, night.path)
+            if other is not night.path:
+                raise InputError(
+                    f"{other} and {night.path} would be kept in one file, {kept.name}. Review them "
+                    "one by one, into folders of their own."
+                )
 
-    def reviewed(self, at: Moment) -> Hypnogram:
-        """Return the stages of the review: only the scored epochs of a blind review, else all."""
-        labels = pinned(self.night, at.state) if at.state.is_blind else at.outcome.labels
-        return self.night.hypnogram(labels, self.scorer)
+    def journal_path(self, index: int) -> Path:
+        """Return the path of a night's journal, without `..`: folders on the way are not created."""
+        night = self.requests[index]
+        if self._output is None:
+            return journal_path(night.path.parent, night.name, self.scorer)
+        if self._output.suffix == ".jsonl":
+            return real_path(self._output.parent) / self._output.name
+        return journal_path(real_path(self._output), night.name, self.scorer)
 
-    @property
-    def formats(self) -> tuple[FileFormat, ...]:
-        """The formats in which the night can be exported now; the record of a decoding comes first."""
-        if "formats" not in self.night._made:
-            self.night._made["formats"] = formats_for(self.night.hypnogram(self.night.argmax))
-        found: tuple[FileFormat, ...] = self.night._made["formats"]
-        return (named(OWN_FORMAT, "write"), *found) if self._decoding is not None else found
+    def review(self, index: int) -> Review:
+        """Return the review of a night; open it if needed."""
+        if not 0 <= index < len(self.requests):
+            raise UnknownIndexError(f"there is no night {index}, expected 0 to {len(self.requests) - 1}.")
+        opened, error = self.inputs[index], self.errors[index]
+        if opened is None:
+            raise UnknownIndexError(error or "this night could not be read.")
+        with self._lock:
+            if index not in self._reviews:
+                path = self.journal_path(index)
+                self._reviews[index] = Review(opened, path, self.scorer, is_blind=self.is_blind)
+            return self._reviews[index]
 
-    @property
-    def _decoding(self) -> Decoding | None:
-        """The decoding that gives the reviewed stages, if one does."""
-        at = self.now
-        return None if at.outcome.conflict is not None or at.state.is_blind else at.outcome.decoding
+    def signals(self, index: int) -> RecordingSignals:
+        """Return the signals of a night; open its recording if needed."""
+        review = self.review(index)
+        path = self.requests[index].edf
+        if path is None:
+            raise UnknownIndexError("this night was opened without a recording (--edf).")
+        with self._lock:
+            if index not in self._signals:
+                self._signals[index] = RecordingSignals(path, review.night.hypnogram(review.night.argmax))
+            return self._signals[index]
 
-    def export(self, name: object) -> Written:
-        """Write the reviewed night in a format, to a file that does not exist yet."""
-        form, at = named(checks.text(name, "format"), "write"), self.now
-        if form not in self.formats:
-            stages = ", ".join(self.night.scheme.names)
-            why = f"cannot hold the stages {stages}" if form.name != OWN_FORMAT else "is for decoded nights"
-            raise InputError(f"{form.title} {why}. Choose another format.")
-        if at.state.is_blind and len(at.state.pins) < self.night.n_epochs:
-            raise HiddenError("a night that is scored blind can be exported when every epoch is scored.")
-        stem = self.journal.path.name.removesuffix(REVIEW_SUFFIX)
-        for number in range(1, MOST_EXPORTS):
-            count = "" if number == 1 else f"-{number}"
-            path = self.journal.path.with_name(f"{stem}.reviewed{count}{form.written_suffix}")
-            if not path.exists():
-                return self._write(path, form)
-        raise file_error(self.journal.path, f"has {MOST_EXPORTS} exports beside it. Move some away.")
+    def overview(self) -> dict[str, Any]:
+        """Return a row per night, and the profiles to choose from."""
+        first = next((opened.night for opened in self.inputs if opened is not None), None)
+        return {
+            "version": __version__,
+            "scorer": self.scorer,
+            "blind": self.is_blind,
+            "nights": [self._row(index) for index in range(len(self.requests))],
+            "profiles": [] if first is None else list(first.profile_names),
+        }
 
-    def _write(self, path: Path, form: FileFormat) -> Written:
-        at, decoding = self.now, self._decoding
-        stages = self.reviewed(at)
-        if decoding is None:
-            return save(stages, path, format=form.name)
-        result = decoding.replaced(hypnogram=stages)
-        if form.name != OWN_FORMAT:
-            return save(result, path, format=form.name)
-        source = self.opened.source
-        if describe_file(source)["sha256"] != self.journal.head["source"]["sha256"]:
-            raise file_error(
-                source, "was changed since it was opened. Put it back, or export in another format."
-            )
-        names = self.night.scheme.names
-        pins = {epoch: names[pin.stage] for epoch, pin in at.state.pins.items()}
-        chosen_with = chosen_strength(self.night, at.state.settings).pins
-        strength_pins = {epoch: names[stage] for epoch, stage in chosen_with.items()}
-        asked = self.opened.asked
-        lights = StatisticsOptions(lights_off=asked.lights_off, lights_on=asked.lights_on)
-        measures = measures_of(result, lights)
-        self._is_named = True
-        written = write_decoding(
-            result,
-            path,
-            source_path=source,
-            options=self.opened.recorded_options(pins, None if strength_pins == pins else strength_pins)
-            | {"reviewed_by": self.scorer, "review": self.journal.place()},
-            quality=self.night.options.quality,
-            notes=self.night.notes,
-            joint_score=asdict(measures.joint),
-            measured=measures.to_dict(),
-        )
-        return Written((written.tsv, written.sidecar), form.name)
+    def _row(self, index: int) -> dict[str, Any]:
+        """Return a night's row in the list; numbers that are not known yet are None."""
+        request, opened, review = self.requests[index], self.inputs[index], self._reviews.get(index)
+        row: dict[str, Any] = {
+            "index": index,
+            "name": request.name,
+            "epochs": 0 if opened is None else opened.night.n_epochs,
+            "has_signals": request.edf is not None,
+            "has_scoring": request.scoring is not None,
+            "error": self.errors[index],
+        }
+        row |= dict.fromkeys(("changed", "pins", "looked_at", "queue_left"))
+        if review is None:
+            row["begun"] = _has_actions(self.journal_path(index))
+            return row
+        at = review.now
+        row |= {"pins": len(at.state.pins), "looked_at": at.state.n_agreed, "begun": True}
+        if not at.state.is_blind:
+            row["changed"] = int(np.count_nonzero(at.result.labels != review.night.argmax))
+            row["queue_left"] = review.n_stretches_left
+        return row
 
     def close(self) -> None:
-        """Close the journal, and remove it if this session began it, without an action and an export."""
-        self.journal.close(remove=self.journal.n_actions == 0 and not self._is_named)
+        """Close all reviews."""
+        for review in self._reviews.values():
+            review.close()
+        self._reviews.clear()
 
 
-def journal_path(folder: Path, name: str, scorer: str) -> Path:
-    """Return the path of the journal of a night and a scorer."""
-    kept = "".join(c if c.isalnum() or c in "-_." else "_" for c in scorer).strip(".") or "scorer"
-    return folder / f"{name}.{kept[:60]}{REVIEW_SUFFIX}"
+def _checked_name(scorer: str) -> str:
+    """Return a scorer's name, after checking that a terminal, the page and a journal can show it."""
+    name = checks.text(scorer, "scorer").strip()
+    if not name.isprintable() or not 1 <= len(name) <= MOST_NAME:
+        raise InputError(
+            f"scorer is {checks.shown(scorer)}, expected a name of 1 to {MOST_NAME} printable characters."
+        )
+    return name
+
+
+def _has_actions(path: Path) -> bool:
+    try:
+        return bool(path.is_file() and read_journal(path).actions)
+    except (StageGuardError, OSError):
+        return False

@@ -80,7 +80,7 @@ class Scale(NamedTuple):
     scale: float
 
 
-class NightSignals:
+class RecordingSignals:
     """A recording, aligned with a night."""
 
     def __init__(self, path: Path, night: Hypnogram) -> None:

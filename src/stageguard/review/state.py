@@ -32,7 +32,7 @@ class Pin:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class GuardSettings:
     """How the night is guarded: the profile's name, its strength and whether its clock runs.
 
     The profile's rule chooses the strength once, for the night with `strength_pins`, and not again after
@@ -51,7 +51,7 @@ class Step:
 
     does: str
     pins: Mapping[int, tuple[Pin | None, Pin | None]] = field(default_factory=dict)
-    settings: tuple[Settings, Settings] | None = None
+    settings: tuple[GuardSettings, GuardSettings] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class ReviewState:
         Number of actions, including undo and redo.
     """
 
-    settings: Settings
+    settings: GuardSettings
     pins: Mapping[int, Pin] = field(default_factory=dict)
     is_blind: bool = False
     is_revealed: bool = False
@@ -94,7 +94,7 @@ class ReviewState:
         return sum(step.does in ("set", "agree", "several") for step in self.done)
 
     @property
-    def first_settings(self) -> Settings:
+    def first_settings(self) -> GuardSettings:
         """The settings under which the first epoch was decided; the current ones if none was yet."""
         settings = self.settings
         is_decided = False

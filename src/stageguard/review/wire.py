@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import base64
-from math import isinf, isnan
+from collections.abc import Mapping
+from math import isfinite, isinf, isnan
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from stageguard.base.arrays import Floats
-from stageguard.base.errors import for_people, visible
+from stageguard.base.errors import InputError, for_people, visible
 from stageguard.guard.explain import Change, in_bouts
+from stageguard.measures.bouts import cuts_of
 from stageguard.measures.cycles import cycles_of
+from stageguard.measures.period import period_for
+from stageguard.measures.statistics import SleepStatistics
 from stageguard.measures.summary import early_rem_words
+from stageguard.measures.validity import Validity, validity_of
 from stageguard.night.colours import stage_shade, top_down
 from stageguard.night.moments import lights_window
+from stageguard.night.quantities import NIGHT, indicators_of
 from stageguard.night.stages import StageScheme, canonical_name
-from stageguard.review.measured import measured
-from stageguard.review.moments import Moment, pinned
-from stageguard.review.night import NightUnderReview, Outcome
-from stageguard.review.second import blind_agreement, second_scorer
-from stageguard.review.session import ConflictError, Review
+from stageguard.review.night import GuardResult, NightUnderReview, Revision, pinned_labels
+from stageguard.review.queue import Queue
+from stageguard.review.review import ConflictError, Review
+from stageguard.review.scorings import blind_agreement, second_scorer
 from stageguard.review.state import ReviewState
-from stageguard.review.worth import Worth
 
 NO_EVIDENCE = 255
 STEPS = 200  # of a probability from 0 to 1, in a byte
@@ -65,7 +69,7 @@ def stages_of(scheme: StageScheme) -> list[dict[str, Any]]:
     ]
 
 
-def fixed_part(review: Review, at: Moment) -> dict[str, Any]:
+def fixed_part(review: Review, at: Revision) -> dict[str, Any]:
     """Return the part of the state that no action changes; blind scoring hides some of it."""
     night, blind = review.night, at.state.is_blind
     density = night.density
@@ -91,22 +95,22 @@ def fixed_part(review: Review, at: Moment) -> dict[str, Any]:
     }
 
 
-def moving_part(review: Review, at: Moment) -> dict[str, Any]:
-    """Return the part of the state that actions change, without the slow `worth_part`."""
+def moving_part(review: Review, at: Revision) -> dict[str, Any]:
+    """Return the part of the state that actions change, without the slow `queue_part`."""
     state, night = at.state, review.night
     answer: dict[str, Any] = {
         "name": night.name,
         "revision": state.revision,
-        "pinned": encoded(pinned(night, state)),
+        "pinned": encoded(pinned_labels(night, state)),
         "agreed": encoded(_agreed(night.n_epochs, state)),
         "settings": {
             "profile": state.settings.profile,
             "strength": state.settings.strength,
             "clock": state.settings.clock,
             "has_clock": night.profile_for(state.settings).clock is not None,
-            "why": "" if state.is_blind else _why(at.outcome),
+            "why": "" if state.is_blind else _why(at.result),
             "can_choose": _can_choose(night, state),
-            "assumed": [] if at.outcome.decoding is None else list(at.outcome.decoding.assumed),
+            "assumed": [] if at.result.decoding is None else list(at.result.decoding.assumed),
         },
         "blind": state.is_blind,
         "revealed": state.is_revealed,
@@ -120,14 +124,14 @@ def moving_part(review: Review, at: Moment) -> dict[str, Any]:
     }
     if state.is_blind:
         return answer | dict.fromkeys(("guard", "posterior", "statistics", "indicators", "joint"))
-    posterior = at.outcome.posterior
-    if at.outcome.conflict is not None:
-        answer["conflict"] = {"text": str(at.outcome.conflict), "pins": [], "relax": []}
-        answer["conflict"]["pins"] = [epoch for epoch, _ in at.outcome.conflict.pins]
-    answer["guard"] = encoded(at.outcome.labels)
+    posterior = at.result.posterior
+    if at.result.conflict is not None:
+        answer["conflict"] = {"text": str(at.result.conflict), "pins": [], "relax": []}
+        answer["conflict"]["pins"] = [epoch for epoch, _ in at.result.conflict.pins]
+    answer["guard"] = encoded(at.result.labels)
     blank = np.full(night.density.probabilities.shape, np.nan)
     answer["posterior"] = shares(blank if posterior is None else posterior.probabilities)
-    return answer | {"cycles": _cycles(review, at)} | measured(night, state, at.outcome)
+    return answer | {"cycles": _cycles(review, at)} | measures_part(night, state, at.result)
 
 
 def _agreed(n_epochs: int, state: ReviewState) -> npt.NDArray[np.int8]:
@@ -137,12 +141,12 @@ def _agreed(n_epochs: int, state: ReviewState) -> npt.NDArray[np.int8]:
     return agreed
 
 
-def _cycles(review: Review, at: Moment) -> list[tuple[int, int]]:
+def _cycles(review: Review, at: Revision) -> list[tuple[int, int]]:
     """Return first and last epoch of each NREM-REM cycle; empty if cycles are not defined."""
     night = review.night
-    if isnan(night.statistics.measure(night.hypnogram(at.outcome.labels)).cycles):
+    if isnan(night.statistics.measure(night.hypnogram(at.result.labels)).cycles):
         return []
-    cycles = cycles_of(at.outcome.labels, night.scheme, night.density.epoch_seconds)
+    cycles = cycles_of(at.result.labels, night.scheme, night.density.epoch_seconds)
     return [(first, stop - 1) for first, stop in cycles]
 
 
@@ -152,27 +156,27 @@ def _can_choose(night: NightUnderReview, state: ReviewState) -> bool:
     return not state.is_blind and dict(state.settings.strength_pins) != stages
 
 
-def _why(outcome: Outcome) -> str:
-    return "" if outcome.decoding is None else for_people(str(outcome.decoding.strength))
+def _why(result: GuardResult) -> str:
+    return "" if result.decoding is None else for_people(str(result.decoding.strength))
 
 
-def worth_part(review: Review, at: Moment) -> dict[str, Any]:
+def queue_part(review: Review, at: Revision) -> dict[str, Any]:
     """Return the changes and the stretches that are worth a look."""
     if at.state.is_blind:
         return {"changes": None, "queue": None, "early_rem": None, "agreement": None}
-    found, decoding = review.worth(at), at.outcome.decoding
-    is_complete = found.is_finished or len(at.state.pins) == review.night.n_epochs
+    queue, decoding = review.queue(at), at.result.decoding
+    is_complete = queue.is_finished or len(at.state.pins) == review.night.n_epochs
     return {
         "second_scorer": second_scorer(review, at, is_complete=is_complete),
         "agreement": blind_agreement(review, at),
-        "changes": [change_row(change, at.state) for change in found.changes],
-        "queue": _queue(review, at, found),
+        "changes": [change_row(change, at.state) for change in queue.changes],
+        "queue": _queue_state(review, at, queue),
         "early_rem": [] if decoding is None else list(early_rem_words(decoding)),
     }
 
 
-def _queue(review: Review, at: Moment, found: Worth) -> dict[str, Any]:
-    names, argmax, labels = review.night.scheme.names, review.night.argmax, at.outcome.labels
+def _queue_state(review: Review, at: Revision, queue: Queue) -> dict[str, Any]:
+    names, argmax, labels = review.night.scheme.names, review.night.argmax, at.result.labels
     return {
         "epochs": [
             {
@@ -183,13 +187,13 @@ def _queue(review: Review, at: Moment, found: Worth) -> dict[str, Any]:
                 "gain_minutes": round(one.gain_minutes, 2),
                 "text": one.text(names, labels, argmax),
             }
-            for one in found.stretches
+            for one in queue.stretches
         ],
-        "left": len(found.stretches),
+        "left": len(queue.stretches),
         "done": at.state.n_stretches_done,
-        "expected_errors": _rounded(found.expected_errors),
-        "expected_errors_if_done": _rounded(found.expected_errors_if_done),
-        "note": found.note,
+        "expected_errors": _rounded(queue.expected_errors),
+        "expected_errors_if_done": _rounded(queue.expected_errors_if_done),
+        "note": queue.note,
     }
 
 
@@ -238,11 +242,11 @@ def explanation(review: Review, epoch: int) -> dict[str, Any]:
     """Return why an epoch has its stage."""
     at, night = review.now, review.night
     names = (*night.scheme.names, "?")
-    label, own = names[at.outcome.labels[epoch]], names[night.argmax[epoch]]
+    label, own = names[at.result.labels[epoch]], names[night.argmax[epoch]]
     pin = at.state.pins.get(epoch)
     reason = "" if pin is None else visible(pin.why)
     here = [
-        change for change in review.worth(at).changes
+        change for change in review.queue(at).changes
         if change.first_epoch <= epoch < change.first_epoch + change.n_epochs
     ]  # fmt: skip
     lines: list[str] = []
@@ -256,24 +260,98 @@ def explanation(review: Review, epoch: int) -> dict[str, Any]:
         )
         filled = own == "?" and label != "?"
         lines.append(f"Epoch {epoch + 1}: {f'{label}, from its neighbours' if filled else kept}.")
-    posterior = at.outcome.posterior
+    posterior = at.result.posterior
     return {
         "epoch": epoch,
         "text": lines,
         "pin": None
         if pin is None
         else {name: getattr(pin, name) for name in ("stage", "who", "when", "is_agreed")} | {"why": reason},
-        "probabilities": _row(night.density.probabilities[epoch]),
-        "posterior": None if posterior is None else _row(posterior.probabilities[epoch]),
+        "probabilities": _rounded_row(night.density.probabilities[epoch]),
+        "posterior": None if posterior is None else _rounded_row(posterior.probabilities[epoch]),
         "rules": [change.rule for change in here],
     }
 
 
-def _row(values: Floats) -> list[float] | None:
+def _rounded_row(values: Floats) -> list[float] | None:
     return None if np.isnan(values).any() else [round(float(value), 4) for value in values]
 
 
 def whole_state(review: Review, index: int) -> dict[str, Any]:
     """Return the whole state of a night for the page."""
     at = review.now
-    return {"index": index} | fixed_part(review, at) | moving_part(review, at) | worth_part(review, at)
+    return {"index": index} | fixed_part(review, at) | moving_part(review, at) | queue_part(review, at)
+
+
+Rows = list[dict[str, Any]]
+
+
+def measures_part(night: NightUnderReview, state: ReviewState, result: GuardResult) -> dict[str, Any]:
+    """Return statistics and indicators of stager, guard and expert, and the joint score of the guard."""
+    profile = night.profile_for(state.settings)
+    cuts = () if result.decoding is None else cuts_of(result.decoding)
+    scorings = {"stager": night.hypnogram(night.argmax), "guard": night.hypnogram(result.labels)}
+    statistics = {
+        "stager": night.stager_statistics,
+        "guard": night.statistics.measure(scorings["guard"]),
+    }
+    if night.expert is not None and night.expert_statistics is not None:
+        scorings["expert"], statistics["expert"] = night.expert, night.expert_statistics
+    decoded = scorings["stager"] if result.decoding is None else result.decoding
+    period = period_for(decoded, profile, night.statistics.lights)
+    validities = {}
+    for name, scoring in scorings.items():
+        try:
+            validities[name] = validity_of(scoring, profile, period, cuts)
+        except InputError:  # the expert's stages are coarser than the profile's
+            continue
+    joint = validities["guard"].joint
+    return {
+        "statistics": _statistic_rows(night, statistics),
+        "indicators": _indicator_rows(night, validities),
+        "joint": {
+            "score": number(joint.value),
+            "cut": number(joint.high),
+            "like_experts": validities["guard"].looks_like_experts,
+            "reason": joint.reason,
+        },
+    }
+
+
+def _statistic_rows(night: NightUnderReview, statistics: Mapping[str, SleepStatistics]) -> Rows:
+    rows = []
+    for quantity in sorted(NIGHT, key=lambda quantity: quantity.report_row):
+        values = {name: getattr(each, quantity.key) for name, each in statistics.items()}
+        rows.append(
+            _measure_row(quantity.key, quantity.label, quantity.short_unit, values, quantity.decimals)
+        )
+    for stage in night.scheme.names:
+        values = {name: each.stage_minutes.get(stage, float("nan")) for name, each in statistics.items()}
+        rows.append(_measure_row(f"stage_minutes_{stage}", f"Time in {stage}", "min", values, 1))
+    return rows
+
+
+def _indicator_rows(night: NightUnderReview, validities: Mapping[str, Validity]) -> Rows:
+    rows = []
+    for key, quantity in indicators_of(night.scheme.names).items():
+        guard = validities["guard"].indicators[key]
+        values = {name: each.indicators[key].value for name, each in validities.items()}
+        row = _measure_row(key, quantity.label, quantity.unit, values, quantity.decimals)
+        if guard.place != "no band" or isfinite(guard.low):
+            row["band"] = [guard.low, guard.high]
+            row["inside"] = guard.place == "inside" if guard.place != "no band" else None
+        rows.append(row)
+    return rows
+
+
+def _measure_row(
+    key: str, label: str, unit: str, values: Mapping[str, float], decimals: int
+) -> dict[str, Any]:
+    by_scoring = {name: number(values.get(name, float("nan"))) for name in ("stager", "guard", "expert")}
+    row = {"name": key, "label": label, "unit": unit, "decimals": decimals}
+    return row | by_scoring | {"band": None, "inside": None}
+
+
+def number(value: float) -> float | None:
+    """Return a number for JSON: None unless it is finite."""
+    return float(value) if isfinite(value) else None

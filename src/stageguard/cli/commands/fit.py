@@ -157,7 +157,7 @@ def fit(
     wanted = replace(options.wanted, kind="density") if expert or named else options.wanted
     if reviewed is not None and (files or samples or expert or named):
         raise UsageError("--reviewed has nights and scorings: leave out FILES, --list and experts.")
-    reviews = {} if reviewed is None else load("review.reviewed:find_reviews")(reviewed)
+    reviews = {} if reviewed is None else load("review.scorings:find_reviews")(reviewed)
     inputs = Inputs(tuple(Input(paths[0], name) for name, paths in reviews.items()))
     if reviewed is None:
         inputs = with_table_nights(find_inputs(files, samples, wanted))
@@ -181,7 +181,7 @@ def fit(
     if transitions_only:
         with collect_warnings() as warned:
             made = recount(reader.base, [night.experts for night in nights], name=output.stem)
-            made = load("review.reviewed:with_reviews")(made, by_review) if by_review else made
+            made = load("review.scorings:with_reviews")(made, by_review) if by_review else made
         made.save(output, overwrite=overwrite)
         _print_counted(made, reader.base, output, outcomes, notes, warned, as_json=as_json)
         end(outcomes, as_json=as_json)
@@ -190,7 +190,7 @@ def fit(
     with executor_on(scheduler) as executor, naming_nights(names):
         report, warned = _fitted(nights, reader.base, output.stem, choice, executor, quiet=as_json)
     if by_review:
-        reviewed_profile = load("review.reviewed:with_reviews")(report.profile, by_review)
+        reviewed_profile = load("review.scorings:with_reviews")(report.profile, by_review)
         report = replace(report, profile=reviewed_profile)
     report.profile.save(output, overwrite=overwrite)
     if as_json:
@@ -288,7 +288,7 @@ class _Reader:
         if self._who and who is None:
             raise InputError(f"night {name!r} is not in {self._subjects}, expected a row for it.")
         if self._reviews:
-            reviewed = load("review.reviewed:read_reviewed")(self._reviews[name])
+            reviewed = load("review.scorings:read_reviewed")(self._reviews[name])
             scored = ScoredNight(reviewed.density, reviewed.experts, (), reviews=reviewed.reviews)
         else:
             scored = self._with_experts(path, name) if self._experts else self._alone(path)

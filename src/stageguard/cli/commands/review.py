@@ -24,9 +24,9 @@ from stageguard.cli.scored_files import read_start
 from stageguard.cli.terminal import console, count, print_error, print_list
 from stageguard.formats.outputs import TSV_SUFFIX
 from stageguard.profile.profile import Profile
-from stageguard.review.desk import Desk
-from stageguard.review.opening import AskedNight
+from stageguard.review.opening import ReviewRequest
 from stageguard.review.server import ReviewServer
+from stageguard.review.session import ReviewSession
 
 Nights = Annotated[
     list[Path],
@@ -96,7 +96,7 @@ def review(
         raise UsageError(f"--output is {output.name!r}, expected a folder or the name of a .jsonl file.")
     off, on = times.moments()
     asked = [
-        AskedNight(
+        ReviewRequest(
             path,
             loaded,
             options,
@@ -109,28 +109,28 @@ def review(
         )
         for path in paths
     ]
-    desk = Desk(asked, scorer or _account(), is_blind=blind, output=output)
+    session = ReviewSession(asked, scorer or _account(), is_blind=blind, output=output)
     try:
-        _serve(desk, port, opens=not no_open)
+        _serve(session, port, opens=not no_open)
     finally:
-        desk.close()
+        session.close()
 
 
-def _serve(desk: Desk, port: int, *, opens: bool) -> None:
+def _serve(session: ReviewSession, port: int, *, opens: bool) -> None:
     """Open the first night that can be read, print the address of the page, and serve it until the end."""
-    for path, error in zip((night.path for night in desk.asked), desk.errors, strict=True):
+    for path, error in zip((night.path for night in session.requests), session.errors, strict=True):
         if error is not None:
             print_error(error, path)
-    readable = [index for index, error in enumerate(desk.errors) if error is None]
+    readable = [index for index, error in enumerate(session.errors) if error is None]
     if not readable:
         raise Exit(1)
-    first = desk.review(readable[0])
-    if desk.asked[readable[0]].edf is not None:
-        desk.signals(readable[0])  # refuses the recording of another night before anything is shown
-    server = ReviewServer(desk, port)
+    first = session.review(readable[0])
+    if session.requests[readable[0]].edf is not None:
+        session.signals(readable[0])  # refuses the recording of another night before anything is shown
+    server = ReviewServer(session, port)
     out = console()
     resumed = first.journal.found
-    out.print(f"Review of {count(len(readable), 'night')} by {desk.scorer}: {server.url}", whole_line=True)
+    out.print(f"Review of {count(len(readable), 'night')} by {session.scorer}: {server.url}", whole_line=True)
     if resumed.actions:
         print_list(out, "Resumed", [f"{first.journal.path.name}, {count(len(resumed.actions), 'action')}"])
     if resumed.n_dropped:

@@ -82,17 +82,17 @@ export class Desk {
       conflict: ours((conflict) => this.bar.showConflict(conflict)),
       refused: ours((text) => this.bar.notice(text)),
       gone: ours(() => this.serverGone()),
-      idle: ours(() => this.askWorth(night)),
+      idle: ours(() => this.askQueue(night)),
     };
   }
 
   /** Fetch what is worth a look. This takes the server longest, so it waits until the scorer pauses. */
-  async askWorth(night) {
+  async askQueue(night) {
     if (night.blind || this.gone) return;
     try {
-      const worth = await get(`/api/nights/${night.index}/worth`);
-      if (worth.revision !== night.revision || this.actions.busy) return; // outdated: fetched again after the next answer
-      night.take(worth);
+      const queue = await get(`/api/nights/${night.index}/queue`);
+      if (queue.revision !== night.revision || this.actions.busy) return; // outdated: fetched again after the next answer
+      night.take(queue);
       if (this.tellsAgreement) this.bar.notice(agreementText(night) || "Revealed.");
       this.tellsAgreement = false;
       this.draw(true);

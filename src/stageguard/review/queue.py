@@ -31,7 +31,7 @@ from stageguard.guard.explain import Change, explain
 from stageguard.measures.statistics import SleepStatistics
 from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.quantities import quantity_of
-from stageguard.review.night import NightUnderReview, Outcome, first_labels
+from stageguard.review.night import GuardResult, NightUnderReview, first_labels
 from stageguard.review.state import ReviewState
 
 # Our choices; they give some 90 stretches for a simulated night of 840 epochs.
@@ -49,7 +49,7 @@ CALIBRATED = "Expected errors rest on probabilities that were calibrated on scor
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class QueueStretch:
     """Adjacent epochs that are worth a look for one reason."""
 
     first: int
@@ -75,11 +75,11 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class Worth:
+class Queue:
     """The changes of a night, the stretches that are worth a look, and the expected remaining errors."""
 
     changes: tuple[Change, ...]
-    stretches: tuple[Stretch, ...]  # those that changed first, then by gain
+    stretches: tuple[QueueStretch, ...]  # those that changed first, then by gain
     expected_errors: float | None  # in epochs that nobody looked at; None without probabilities
     expected_errors_if_done: float | None  # likewise, after all stretches were reviewed
     note: str
@@ -90,13 +90,13 @@ class Worth:
         return self.expected_errors is not None and not self.stretches
 
 
-def worth(night: NightUnderReview, state: ReviewState, outcome: Outcome) -> Worth:
+def queue_of(night: NightUnderReview, state: ReviewState, result: GuardResult) -> Queue:
     """Return what is worth a look under a person's decisions."""
-    posterior, decoding = outcome.posterior, outcome.decoding
+    posterior, decoding = result.posterior, result.decoding
     if posterior is None or decoding is None:
-        return Worth((), (), None, None, "There are no probabilities: score every epoch.")
+        return Queue((), (), None, None, "There are no probabilities: score every epoch.")
     changes = explain(decoding)
-    labels, rows = outcome.labels, np.arange(night.n_epochs)
+    labels, rows = result.labels, np.arange(night.n_epochs)
     scored = labels != UNSCORED
     unseen = scored.copy()
     unseen[list(state.pins)] = False
@@ -111,8 +111,8 @@ def worth(night: NightUnderReview, state: ReviewState, outcome: Outcome) -> Wort
     stretches = _stretches(night, labels, first, reasons, doubt, others)
     left = errors * unseen
     in_queue = reasons > 0
-    calibrated = _is_calibrated(outcome)
-    return Worth(
+    calibrated = _is_calibrated(result)
+    return Queue(
         changes,
         tuple(sorted(stretches, key=lambda one: (one.reason != "changed", -one.gain_minutes))),
         float(left.sum()),
@@ -121,8 +121,8 @@ def worth(night: NightUnderReview, state: ReviewState, outcome: Outcome) -> Wort
     )
 
 
-def _is_calibrated(outcome: Outcome) -> bool:
-    decoding = outcome.decoding
+def _is_calibrated(result: GuardResult) -> bool:
+    decoding = result.decoding
     if decoding is None or decoding.is_of_other_stager:
         return False
     return decoding.night.calibration is not None and "cross_validation" in decoding.profile.provenance
@@ -158,7 +158,7 @@ def _stretches(
     reasons: np.ndarray,
     doubt: Floats,
     others: Labels,
-) -> list[Stretch]:
+) -> list[QueueStretch]:
     """Return the stretches with the expected gain from correcting each."""
     measure = night.statistics.measure
     before = measure(night.hypnogram(labels))
@@ -180,7 +180,7 @@ def _stretches(
         gain = float(here.mean()) * minutes
         epoch = first + int(here.argmax())
         reason, was = REASONS[reasons[first]], int(first_seen[first])
-        stretches.append(Stretch(first, end - 1, epoch, reason, gain, moves, was))
+        stretches.append(QueueStretch(first, end - 1, epoch, reason, gain, moves, was))
     return stretches
 
 

@@ -9,23 +9,23 @@ import stageguard as sg
 from review_nights import FREE, do, open_review
 from stageguard.night.stages import AASM5
 from stageguard.review.night import guard
-from stageguard.review.worth import DOUBTFUL, largest_move, worth
+from stageguard.review.queue import DOUBTFUL, largest_move, queue_of
 
 
 def test_expected_errors_are_what_the_posterior_leaves_where_nobody_looked(tmp_path):
-    desk, review = open_review(tmp_path, FREE, n_epochs=120)
+    session, review = open_review(tmp_path, FREE, n_epochs=120)
     do(review, do="strength", value=0.5)  # a fixed strength without a clock: no choice to be held
     do(review, do="clock", value=False)
     do(review, do="set", first=10, last=12, stage=2)
     do(review, do="agree", first=30, last=39)
     at = review.now
-    pins = dict.fromkeys((10, 11, 12), 2) | {e: int(at.outcome.labels[e]) for e in range(30, 40)}
+    pins = dict.fromkeys((10, 11, 12), 2) | {e: int(at.result.labels[e]) for e in range(30, 40)}
     profile = sg.Profile.load(FREE).replace(transition_weight=0.5, clock=None)
     posterior = sg.posterior(review.night.density, profile, pins=pins).probabilities
-    errors = 1 - posterior[np.arange(120), at.outcome.labels]
+    errors = 1 - posterior[np.arange(120), at.result.labels]
     unseen = np.ones(120, dtype=bool)
     unseen[[10, 11, 12, *range(30, 40)]] = False
-    found = review.worth()
+    found = review.queue()
     assert found.expected_errors == pytest.approx(errors[unseen].sum())
     inside = np.zeros(120, dtype=bool)
     for one in found.stretches:
@@ -33,18 +33,18 @@ def test_expected_errors_are_what_the_posterior_leaves_where_nobody_looked(tmp_p
     assert not (inside & ~unseen).any()
     assert found.expected_errors_if_done == pytest.approx(errors[unseen & ~inside].sum())
     assert (inside | ~(unseen & (errors > 1 - DOUBTFUL))).all()  # what is doubtful is in the queue
-    desk.close()
+    session.close()
 
 
 def test_stretches_are_ordered_by_what_a_correction_is_expected_to_move(tmp_path):
-    desk, review = open_review(tmp_path, FREE, n_epochs=120)
+    session, review = open_review(tmp_path, FREE, n_epochs=120)
     night, at = review.night, review.now
-    found = review.worth()
+    found = review.queue()
     gains = [one.gain_minutes for one in found.stretches]
     assert len(gains) > 5
     assert gains == sorted(gains, reverse=True)
-    posterior = at.outcome.posterior.probabilities
-    labels, argmax = at.outcome.labels, night.argmax
+    posterior = at.result.posterior.probabilities
+    labels, argmax = at.result.labels, night.argmax
     before = sg.sleep_statistics(night.hypnogram(labels))
     for one in found.stretches:
         here, corrected, doubts = range(one.first, one.last + 1), labels.copy(), []
@@ -64,7 +64,7 @@ def test_stretches_are_ordered_by_what_a_correction_is_expected_to_move(tmp_path
         moved = max(abs(np.nan_to_num(b) - np.nan_to_num(a)) for a, b in pairs)
         assert one.gain_minutes == pytest.approx(np.mean(doubts) * moved)
         assert one.epoch == here[int(np.argmax(doubts))]
-    desk.close()
+    session.close()
 
 
 def test_the_statistic_that_moves_most_is_named():
@@ -79,16 +79,16 @@ def test_the_statistic_that_moves_most_is_named():
 
 
 def test_a_look_takes_a_stretch_off_the_queue_and_counts(tmp_path):
-    desk, review = open_review(tmp_path, FREE, n_epochs=120)
-    one = review.worth().stretches[0]
+    session, review = open_review(tmp_path, FREE, n_epochs=120)
+    one = review.queue().stretches[0]
     do(review, do="agree", first=one.first, last=one.last)
-    assert all(other.last < one.first or other.first > one.last for other in review.worth().stretches)
+    assert all(other.last < one.first or other.first > one.last for other in review.queue().stretches)
     assert review.now.state.n_stretches_done == 1
-    while review.worth().stretches:
-        one = review.worth().stretches[0]
+    while review.queue().stretches:
+        one = review.queue().stretches[0]
         do(review, do="agree", first=one.first, last=one.last)
-    assert review.worth().expected_errors == review.worth().expected_errors_if_done
-    desk.close()
+    assert review.queue().expected_errors == review.queue().expected_errors_if_done
+    session.close()
 
 
 def test_a_rule_against_a_sure_stager_is_worth_a_look(tmp_path):
@@ -97,13 +97,13 @@ def test_a_rule_against_a_sure_stager_is_worth_a_look(tmp_path):
     rows = ["0.02,0.96,0.02"] * 60
     rows[30] = "0.05,0.1,0.85"
     path.write_text("W,N,R\n" + "\n".join(rows) + "\n")
-    desk, review = open_review(tmp_path)
-    assert [one.reason for one in review.worth().stretches] == ["given up"]  # transitions alone do it
+    session, review = open_review(tmp_path)
+    assert [one.reason for one in review.queue().stretches] == ["given up"]  # transitions alone do it
     do(review, do="strength", value=0.0)
-    assert review.now.outcome.labels[30] == 1
+    assert review.now.result.labels[30] == 1
     reasons = {
-        one.first: one.reason for one in worth(review.night, review.now.state, review.now.outcome).stretches
+        one.first: one.reason for one in queue_of(review.night, review.now.state, review.now.result).stretches
     }
     assert reasons == {30: "rule"}
     assert guard(review.night, review.now.state).labels[30] == 1
-    desk.close()
+    session.close()

@@ -1,0 +1,192 @@
+"""A review in progress: the night, its journal, and the result of the guard after each action."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from stageguard.base import checks
+from stageguard.base.errors import InputError, PinError, for_people
+from stageguard.base.files import file_error
+from stageguard.formats.convert import Written, formats_for, save
+from stageguard.formats.file_format import FileFormat
+from stageguard.formats.outputs import (
+    OWN_FORMAT,
+    describe_file,
+    write_decoding,
+)
+from stageguard.formats.registry import named
+from stageguard.guard.decoding import Decoding
+from stageguard.measures.statistics import StatisticsOptions
+from stageguard.measures.summary import measures_of
+from stageguard.night.hypnogram import Hypnogram
+from stageguard.review.journal import REVIEW_SUFFIX, Journal, check_exports, check_head, now
+from stageguard.review.night import (
+    Relaxation,
+    Revision,
+    action_record,
+    chosen_strength,
+    first_revision,
+    next_revision,
+    pinned_labels,
+    relaxations,
+    replay,
+)
+from stageguard.review.opening import ReviewInput, head_of
+from stageguard.review.queue import Queue, queue_of
+from stageguard.review.state import parse_action
+
+MOST_EXPORTS = 1000  # names to try for an export
+
+
+class StaleError(InputError):
+    """An action refers to an outdated state."""
+
+
+class HiddenError(InputError):
+    """The request is for something hidden during blind scoring."""
+
+
+class ConflictError(InputError):
+    """Stages that a person set contradict each other under the profile."""
+
+    def __init__(self, error: PinError, relax: list[Relaxation]) -> None:
+        super().__init__(for_people(error))
+        self.error, self.relax = error, relax
+
+
+class Review:
+    """One night, one scorer, one journal. A lock ensures that actions run one after the other."""
+
+    def __init__(self, source: ReviewInput, path: Path, scorer: str, *, is_blind: bool) -> None:
+        self.input, self.night, self.scorer = source, source.night, scorer
+        self._lock = threading.Lock()
+        head = head_of(source, path.parent, scorer, is_blind=is_blind)
+        self.journal = Journal(path)
+        try:
+            found = self.journal.found
+            if found.head:
+                check_head(found, head)
+            check_exports(found)
+            if found.head:
+                self.now = replay(self.night, found)
+            else:
+                self.journal.begin(head)
+                self.now = first_revision(self.night, is_blind=is_blind)
+            self._queue: tuple[Revision, Queue] | None = None
+            self._stage_formats = formats_for(self.night.hypnogram(self.night.argmax))
+            self._is_named = False  # whether an export of this session names the journal
+            self.others: dict[Path, Any] = {}  # results of other scorers' journals, cached by `scorings`
+        except BaseException:
+            self.journal.close(remove=True)
+            raise
+
+    def act(self, said: object, revision: object) -> Revision:
+        """Perform an action if the night is still what the scorer saw: first the journal, then the state."""
+        with self._lock:
+            night, before = self.night, self.now
+            if revision != before.state.revision or isinstance(revision, bool):
+                raise StaleError("the night was changed in another window: look again, then repeat it.")
+            action = parse_action(said, night.scheme, night.n_epochs, night.profile_names)
+            when = now()
+            try:
+                after = next_revision(night, before, action, self.scorer, when)
+            except PinError as error:
+                raise ConflictError(error, relaxations(night, before.state, action, error)) from None
+            record = {"when": when, "revision": after.state.revision, "who": self.scorer}
+            record |= action.to_dict(night.scheme) | action_record(night, action, before, after)
+            self.journal.append(record)
+            self.now = after
+            return after
+
+    def queue(self, at: Revision | None = None) -> Queue:
+        """Return what is worth a look now or at a revision, computed once per revision."""
+        at = at or self.now
+        if self._queue is None or self._queue[0] is not at:
+            self._queue = at, queue_of(self.night, at.state, at.result)
+        return self._queue[1]
+
+    @property
+    def n_stretches_left(self) -> int | None:
+        """Number of stretches in the queue of the current revision; None if it is not computed yet."""
+        return len(self._queue[1].stretches) if self._queue and self._queue[0] is self.now else None
+
+    def stages(self, at: Revision) -> Hypnogram:
+        """Return the stages of the review: only the scored epochs of a blind review, else all."""
+        labels = pinned_labels(self.night, at.state) if at.state.is_blind else at.result.labels
+        return self.night.hypnogram(labels, self.scorer)
+
+    @property
+    def formats(self) -> tuple[FileFormat, ...]:
+        """The formats in which the night can be exported now; the record of a decoding comes first."""
+        own = () if self._decoding is None else (named(OWN_FORMAT, "write"),)
+        return (*own, *self._stage_formats)
+
+    @property
+    def _decoding(self) -> Decoding | None:
+        """The decoding that gives the reviewed stages, if one does."""
+        at = self.now
+        return None if at.result.conflict is not None or at.state.is_blind else at.result.decoding
+
+    def export(self, name: object) -> Written:
+        """Write the reviewed night in a format, to a file that does not exist yet."""
+        form, at = named(checks.text(name, "format"), "write"), self.now
+        if form not in self.formats:
+            stages = ", ".join(self.night.scheme.names)
+            why = f"cannot hold the stages {stages}" if form.name != OWN_FORMAT else "is for decoded nights"
+            raise InputError(f"{form.title} {why}. Choose another format.")
+        if at.state.is_blind and len(at.state.pins) < self.night.n_epochs:
+            raise HiddenError("a night that is scored blind can be exported when every epoch is scored.")
+        stem = self.journal.path.name.removesuffix(REVIEW_SUFFIX)
+        for number in range(1, MOST_EXPORTS):
+            count = "" if number == 1 else f"-{number}"
+            path = self.journal.path.with_name(f"{stem}.reviewed{count}{form.written_suffix}")
+            if not path.exists():
+                return self._write(path, form)
+        raise file_error(self.journal.path, f"has {MOST_EXPORTS} exports beside it. Move some away.")
+
+    def _write(self, path: Path, form: FileFormat) -> Written:
+        at, decoding = self.now, self._decoding
+        stages = self.stages(at)
+        if decoding is None:
+            return save(stages, path, format=form.name)
+        result = decoding.replaced(hypnogram=stages)
+        if form.name != OWN_FORMAT:
+            return save(result, path, format=form.name)
+        source = self.input.source
+        if describe_file(source)["sha256"] != self.journal.head["source"]["sha256"]:
+            raise file_error(
+                source, "was changed since it was opened. Put it back, or export in another format."
+            )
+        names = self.night.scheme.names
+        pins = {epoch: names[pin.stage] for epoch, pin in at.state.pins.items()}
+        chosen_with = chosen_strength(self.night, at.state.settings).pins
+        strength_pins = {epoch: names[stage] for epoch, stage in chosen_with.items()}
+        request = self.input.request
+        lights = StatisticsOptions(lights_off=request.lights_off, lights_on=request.lights_on)
+        measures = measures_of(result, lights)
+        self._is_named = True
+        written = write_decoding(
+            result,
+            path,
+            source_path=source,
+            options=self.input.recorded_options(pins, None if strength_pins == pins else strength_pins)
+            | {"reviewed_by": self.scorer, "review": self.journal.place()},
+            quality=self.night.options.quality,
+            notes=self.night.notes,
+            joint_score=asdict(measures.joint),
+            measured=measures.to_dict(),
+        )
+        return Written((written.tsv, written.sidecar), form.name)
+
+    def close(self) -> None:
+        """Close the journal, and remove it if this session began it, without an action and an export."""
+        self.journal.close(remove=self.journal.n_actions == 0 and not self._is_named)
+
+
+def journal_path(folder: Path, name: str, scorer: str) -> Path:
+    """Return the path of the journal of a night and a scorer."""
+    kept = "".join(c if c.isalnum() or c in "-_." else "_" for c in scorer).strip(".") or "scorer"
+    return folder / f"{name}.{kept[:60]}{REVIEW_SUFFIX}"
