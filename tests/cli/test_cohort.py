@@ -20,8 +20,7 @@ from nights import decode as decode_quietly
 from stageguard.cli.present import MOST_ROWS
 from stageguard.measures.summary import summary_of
 from stageguard.night.period import period_of
-from stageguard.runner.cohort_tables import Tally, write_tables
-from stageguard.runner.decode_files import DecodedNight, StrengthUsed
+from stageguard.runner.manifest import DecodedFile, Manifest, ManifestRow
 from stageguard.runner.processes import CHUNKS_AHEAD, MOST_IN_CHUNK, run_all
 from stageguard.runner.run import Outcome
 
@@ -137,7 +136,7 @@ def test_another_profile_of_the_same_name_is_not_done_before(run, nights, tmp_pa
 
 def test_another_version_is_not_done_before(decode, tmp_path, monkeypatch):
     decode()
-    monkeypatch.setattr("stageguard.runner.decode_files.__version__", "99.0")
+    monkeypatch.setattr("stageguard.runner.resume.__version__", "99.0")
     found = errors(decode("--json"))
     assert len(found) == 3
     assert all(f"was decoded by stageguard {sg.__version__}, this is 99.0" in line for line in found)
@@ -354,22 +353,24 @@ def test_an_interrupted_run_goes_on(run, nights, tmp_path, jobs, kind):
 
 
 def outcome_of(i):
-    summary = summary_of(sg.decode(sg.simulate_night(PROFILE, hours=1, seed=0).density, PROFILE))
-    used = StrengthUsed("band", "lowered", 0.1, 0.3, None)
-    night = DecodedNight(summary.facts, 1, 0, "why", used, {}, ("same",), summary)
-    return Outcome(f"n{i}.csv", f"n{i}", night)
+    decoding = sg.decode(sg.simulate_night(PROFILE, hours=1, seed=0).density, PROFILE)
+    summary = summary_of(decoding)
+    row = ManifestRow.of(f"n{i}", f"n{i}.csv", decoding, summary.measures)._replace(fi_after=float("nan"))
+    night = DecodedFile.fresh(row, decoding, {}, ("same",), summary=summary)
+    return Outcome(row.file, row.id, night)
 
 
 def test_no_more_than_a_row_is_kept_of_most_nights(tmp_path):
-    tally = Tally()
+    manifest = Manifest()
     first = outcome_of(0)
     for i in range(5_000):
-        tally.add(dataclasses.replace(first, file=f"n{i}.csv", id=f"n{i}"))
-    assert len(tally.first) <= MOST_ROWS + 1
-    assert len(tally.nights) == 5_000
-    assert all(isinstance(cell, str | int | float) for row in tally.nights for cell in row[:-1])
-    assert tally.notes == {"same": 5_000}
-    write_tables(tally, tmp_path)
+        night = dataclasses.replace(first.value, row=first.value.row._replace(id=f"n{i}"))
+        manifest.add(dataclasses.replace(first, file=f"n{i}.csv", id=f"n{i}", value=night))
+    assert len(manifest.first) <= MOST_ROWS + 1
+    assert len(manifest.nights) == 5_000
+    assert all(isinstance(cell, str | int | float) for row in manifest.nights for cell in row[:-1])
+    assert manifest.notes == {"same": 5_000}
+    manifest.write_tables(tmp_path)
     table = rows(tmp_path / "cohort.tsv")
     assert len(table) == 5_001
     assert dict(zip(table[0], table[1], strict=True))["fi_after"] == "n/a"

@@ -11,7 +11,6 @@ from cli_runner import Runner, write_night
 from stageguard.cli import main
 from stageguard.formats.outputs import sidecar_sha256
 from stageguard.runner.verify import verify_output
-from stageguard.runner.verify_table import table_and_sidecar, verify_table
 
 # Nothing derives who ran what; all of them are covered by the hash of the sidecar.
 VERSIONS = {("provenance", name) for name in ("stageguard", "numpy", "python", "core")}
@@ -53,8 +52,7 @@ def sidecar(request, outputs):
 def verified(path):
     """The names of the checks that fail; an error that ends the verification fails as a whole."""
     try:
-        found = table_and_sidecar(path)
-        verification = verify_output(path) if found is None else verify_table(*found)
+        verification = verify_output(path)
     except sg.StageGuardError as error:
         assert "\n" not in str(error)
         return {"error"}
@@ -119,8 +117,7 @@ def test_every_field_is_derived_again_or_said_not_to_be_checked(sidecar, outputs
 def test_what_cannot_be_derived_is_said_and_covered_by_the_hash(sidecar, outputs):
     kind = next(name for name, path in outputs.items() if path == sidecar)
     content = json.loads(sidecar.read_text())
-    found = table_and_sidecar(sidecar)
-    verification = verify_output(sidecar) if found is None else verify_table(*found)
+    verification = verify_output(sidecar)
     assert {".".join(way) for way in UNCHECKED[kind]} <= set(verification.unchecked)
     for way in UNCHECKED[kind]:
         sidecar.write_text(json.dumps(forge(content, ("stageguard", *way))))
@@ -267,9 +264,8 @@ def test_whether_changes_were_asked_for_is_checked_without_any_change(capsys, tm
 )
 def test_a_sidecar_of_another_kind_is_refused_in_plain_words(sidecar, text):
     sidecar.write_text(text)
-    found = table_and_sidecar(sidecar)
     with pytest.raises(sg.StageGuardError) as caught:
-        verify_output(sidecar) if found is None else verify_table(*found)
+        verify_output(sidecar)
     assert not any(word in str(caught.value) for word in ("indices", "object", "NoneType", "attribute"))
 
 

@@ -17,7 +17,7 @@ from cli_runner import Runner, error_line, write_night
 from stageguard.cli import terminal
 from stageguard.cli.terminal import JsonList
 from stageguard.formats import shared_profile
-from stageguard.runner import cohort_tables, decode_files
+from stageguard.runner import decode_files, manifest
 from stageguard.runner.processes import run_all
 from stageguard.runner.stopping import Stopped, stoppable
 
@@ -170,7 +170,7 @@ def test_results_are_told_also_when_a_table_cannot_be_written(decode, nights, tm
         raise sg.OutputError(f"cannot write {path}: No space left on device.")
 
     (nights / "n3.csv").write_bytes(b"")
-    monkeypatch.setattr(cohort_tables, "write_text_atomic", refuse)
+    monkeypatch.setattr(manifest, "write_text_atomic", refuse)
     ran = decode()
     assert ran.code == 1
     assert "3 nights: 2 decoded, 1 failed." in ran.out

@@ -371,4 +371,4 @@ def test_a_damaged_table_or_sidecar_is_no_crash(run, table):
     table.write_text("id\n")
     for text in ("[]", '{"stageguard": 7}', '{"stageguard": {"run": {}}}', "{"):
         sidecar.write_text(text)
-        assert error_line(run("verify", table)).startswith(f"{sidecar.name}: is ")
+        assert error_line(run("verify", table)).startswith(f"{sidecar.name}: ")

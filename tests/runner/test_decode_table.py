@@ -24,6 +24,7 @@ from nights import decode as decode_quietly
 from stageguard.base.files import locked
 from stageguard.formats import cohort_table
 from stageguard.runner import decode_table as runs
+from stageguard.runner.cohort import decode_cohort
 from stageguard.runner.decode_one import DecodeOptions
 from stageguard.runner.stopping import Stopped
 
@@ -130,8 +131,8 @@ def test_a_bad_night_is_a_row_of_the_failures_and_the_others_go_on(run, tmp_path
     assert "sums to 1.5" in row["error"]
     again = run("decode", path, "-p", PROFILE, "-o", tmp_path / "out.parquet")
     assert again.code == 1
-    assert "nothing to do" in again.out
-    assert f"in{suffix}: 1 night failed then, listed in " in again.err
+    assert "3 nights: 2 done before, 0 decoded, 1 failed." in again.out
+    assert "1 of 3 nights failed" in again.err
 
 
 @pytest.mark.parametrize(
@@ -215,13 +216,13 @@ def test_the_same_call_again_has_nothing_to_do_and_another_is_refused(run, tmp_p
     before = (tmp_path / "out.parquet").stat().st_mtime_ns
     again = run(*call)
     assert again.code == 0
-    assert "was decoded before" in again.out
-    assert "was decoded with other options" in error_line(run(*call, "--trained", "natural"))
-    assert "was decoded with another profile." in error_line(run(*call[:3], "human-psg-3", *call[4:]))
-    assert "was decoded with other nights (--only)." in error_line(run(*call, "--only", "a"))
+    assert "3 done before, 0 decoded" in again.out
+    assert "other options (trained)" in error_line(run(*call, "--trained", "natural"))
+    assert "the profile human-psg-5." in error_line(run(*call[:3], "human-psg-3", *call[4:]))
+    assert "other options (only)." in error_line(run(*call, "--only", "a"))
     assert (tmp_path / "out.parquet").stat().st_mtime_ns == before
     cohort(path, nights_of(4), ["a", "b", "c", "d"])
-    assert "was decoded with another input" in error_line(run(*call))
+    assert "in.parquet has changed since" in error_line(run(*call))
     assert run(*call, "--overwrite").code == 0
     assert set(decoded(tmp_path / "out.parquet")) == {"a", "b", "c", "d"}
 
@@ -241,7 +242,8 @@ def test_parquet_and_text_of_one_name_share_nothing(run, tmp_path):
     for output in ("out.parquet", "out.csv"):
         record = json.loads((tmp_path / f"{output}.json").read_text())["stageguard"]
         assert record["table"]["file"] == output
-        assert "was decoded before" in run("decode", path, "-p", PROFILE, "-o", tmp_path / output).out
+        again = run("decode", path, "-p", PROFILE, "-o", tmp_path / output).out
+        assert "2 done before, 0 decoded" in again
 
 
 @pytest.mark.parametrize("output", ["out.parquet", "out.csv"])
@@ -298,7 +300,7 @@ def test_a_run_that_was_stopped_goes_on_and_ends_equal(run, tmp_path, small_bloc
 
     monkeypatch.setattr(runs, "decode_block", fail_later)
     with pytest.raises(KeyboardInterrupt):
-        runs.decode_table(task_of(path, tmp_path / "out.parquet"))
+        decode_cohort(runs.table_source(task_of(path, tmp_path / "out.parquet")))
     assert not (tmp_path / "out.parquet").exists()
     n_blocks = 10
     ran = run(*call, tmp_path / "out.parquet")
@@ -323,15 +325,15 @@ def test_a_stopped_run_counts_the_nights_that_are_kept(tmp_path, small_blocks, m
 
     monkeypatch.setattr(runs, "decode_block", stop_later)
     with pytest.raises(Stopped, match="stopped: 3 nights done"):
-        runs.decode_table(task)
+        decode_cohort(runs.table_source(task))
 
     def stop_at_once(*_):
         yield from ()
         raise Stopped(signal.SIGINT)
 
-    monkeypatch.setattr(runs, "table_blocks", stop_at_once)  # before any of them is joined
+    monkeypatch.setattr(runs.TableTask, "blocks", stop_at_once)  # before any of them is joined
     with pytest.raises(Stopped, match="stopped: 3 nights done"):
-        runs.decode_table(task)
+        decode_cohort(runs.table_source(task))
 
 
 @pytest.mark.parametrize("is_another", [False, True])
@@ -339,13 +341,13 @@ def test_parts_of_another_layout_are_begun_anew(tmp_path, small_blocks, monkeypa
     path = cohort(tmp_path / "in.parquet", nights_of(4), list("abcd"))
     task = task_of(path, tmp_path / "out.parquet")
     with monkeypatch.context() as killed:
-        killed.setattr(runs, "_finish", lambda *_: 1 / 0)
+        killed.setattr(runs.TableSource, "finish", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            runs.decode_table(task)
+            decode_cohort(runs.table_source(task))
     if is_another:
         monkeypatch.setattr(runs, "PARTS_LAYOUT", runs.PARTS_LAYOUT + 1)
-    tally = runs.decode_table(task).tally
-    assert (tally.n_before, tally.n_decoded) == ((0, 4) if is_another else (4, 0))
+    manifest = decode_cohort(runs.table_source(task))
+    assert (manifest.n_before, manifest.n_decoded) == ((0, 4) if is_another else (4, 0))
 
 
 def test_several_processes_write_what_one_does(run, tmp_path, small_blocks):

@@ -19,7 +19,7 @@ from made_recordings import write_psg
 from stageguard.base.errors import InputError
 from stageguard.runner import executors
 from stageguard.runner.executors import ClusterError, executor_for
-from stageguard.runner.processes import run_all, run_blocks
+from stageguard.runner.processes import CHUNKS_AHEAD, run_all
 from stageguard.synthetic.night import simulate_night
 
 distributed = pytest.importorskip("distributed")
@@ -195,8 +195,22 @@ def process_of(block: int) -> tuple[int, int]:
     return block, os.getpid()
 
 
-def test_this_process_is_one_of_those_that_work_on_blocks():
-    found = list(run_blocks(process_of, iter(range(12)), 2))
-    assert [block for block, _ in found] == list(range(12))
-    assert {os.getpid()} < {process for _, process in found}
-    assert len({process for _, process in found}) == 2
+def test_items_are_made_while_processes_work_and_only_a_few_ahead():
+    made = []
+
+    def blocks():
+        for number in range(40):
+            made.append(number)
+            yield number
+
+    results = run_all(process_of, blocks(), 2)
+    assert next(results)[0] == 0
+    assert len(made) <= 2 * CHUNKS_AHEAD
+    found = list(results)
+    assert [block for block, _ in found] == list(range(1, 40))
+    assert os.getpid() not in {process for _, process in found}
+
+
+def test_items_under_way_are_repeated_when_a_process_is_killed(tmp_path):
+    items = ((number, str(tmp_path / "marker")) for number in range(12))
+    assert list(run_all(kill_once, items, 2)) == [number**2 for number in range(12)]

@@ -25,7 +25,7 @@ from stageguard.measures.statistics import StatisticsOptions
 from stageguard.measures.summary import looking_like_experts
 from stageguard.report.cohort import About, Failure, cohort_page
 from stageguard.report.cohort_rows import CohortRow, cohort_row
-from stageguard.runner.cohort_tables import FAILURE_COLUMNS, FAILURES_TABLE, read_table
+from stageguard.runner.manifest import FAILURE_COLUMNS, FAILURES_TABLE, read_table
 from stageguard.runner.run import Outcome, succeeded
 
 By = Annotated[

@@ -41,8 +41,8 @@ from stageguard.formats.read import is_hypnogram, night_name, read_density_file,
 from stageguard.formats.sniffing import UTF16_MARKS, read_head
 from stageguard.night.moments import Moment
 from stageguard.profile.profile import Profile
-from stageguard.runner.cohort_tables import COHORT_TABLE, FAILURES_TABLE, METHODS_TEXT
 from stageguard.runner.decode_one import DecodeOptions, reading_with
+from stageguard.runner.manifest import COHORT_TABLE, FAILURES_TABLE, METHODS_TEXT
 from stageguard.runner.run import file_key
 
 OWN_SUFFIXES = (TSV_SUFFIX, JSON_SUFFIX, SVG_SUFFIX, CHANGES_SUFFIX, ".html", *POSTERIOR_SUFFIXES)

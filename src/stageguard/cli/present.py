@@ -29,8 +29,7 @@ from stageguard.guard.inputs import UNSAID_TRAINING
 from stageguard.measures.cohort import count_steered
 from stageguard.measures.summary import NightFacts, NightSummary, looking_like_experts
 from stageguard.night.quantities import EARLY_WORDS, JOINT, steered_words
-from stageguard.runner.cohort_tables import MOST_IN_FULL
-from stageguard.runner.decode_files import DecodedNight
+from stageguard.runner.manifest import MOST_IN_FULL, DecodedFile
 from stageguard.runner.run import Outcome, TaskType, Value, run_files, succeeded
 
 if TYPE_CHECKING:
@@ -132,7 +131,7 @@ def end(outcomes: Outcomes, *, as_json: bool) -> None:
 
 
 def print_night(
-    outcome: Outcome[DecodedNight], out: Console | None = None, more: Sequence[Sequence[str]] = ()
+    outcome: Outcome[DecodedFile], out: Console | None = None, more: Sequence[Sequence[str]] = ()
 ) -> None:
     """Print the before/after table of one file, the changes, assumptions, warnings and outputs."""
     out = out or console()
@@ -284,7 +283,7 @@ def print_review(out: Console) -> None:
     out.print(REVIEW_SENTENCE, style="dim")
 
 
-def print_cohort(outcomes: Sequence[Outcome[DecodedNight]], out: Console | None = None) -> None:
+def print_cohort(outcomes: Sequence[Outcome[DecodedFile]], out: Console | None = None) -> None:
     """Print one row per decoded file, and what to look at."""
     if not outcomes:
         return
@@ -309,13 +308,11 @@ def print_cohort(outcomes: Sequence[Outcome[DecodedNight]], out: Console | None 
         )
     out.print(shown)
     folders = sorted({str(outcome.result.outputs["tsv"].parent) for outcome in outcomes})
-    out.print(looking_like_experts([outcome.result.joint.looks_like_experts for outcome in outcomes]))
+    out.print(looking_like_experts([outcome.result.row.joint.looks_like_experts for outcome in outcomes]))
     people = [each for each in outcomes if each.result.summary and each.result.summary.is_early_rem_odd]
-    removed = [outcome.file for outcome in people if outcome.result.n_early_rem_removed]
+    removed = [outcome.file for outcome in people if outcome.result.row.early_rem_removed]
     print_list(out, "Early REM removed", [some_nights(removed, len(outcomes))] if removed else [])
-    estimated = {each.file: each.result.estimates for each in people}
-    kept = {file: each.early_rem_kept_minutes for file, each in estimated.items() if each is not None}
-    print_early_rem_kept(kept, out)
+    print_early_rem_kept({each.file: each.result.row.early_rem_kept_minutes for each in people}, out)
     out.print(f"Wrote {len(outcomes)} hypnogram{'s' * (len(outcomes) != 1)} to {', '.join(folders)}")
     print_read(outcomes, out)
     assumed = [text for each in outcomes if each.result.summary for text in each.result.summary.assumptions]

@@ -27,7 +27,7 @@ from stageguard.formats.cohort_table import (
     PARQUET_SUFFIXES,
     TABLE_SUFFIXES,
     TEXT_DELIMITERS,
-    NightIds,
+    IdOrder,
     is_parquet,
 )
 from stageguard.formats.outputs import (
@@ -68,7 +68,7 @@ def split_table(path: Path, folder: Path) -> dict[str, Path]:
     (column,) = columns
     is_decoded = {*OWN_COLUMNS} <= {*header}
     suffix, delimiter = (TSV_SUFFIX, "\t") if is_decoded else (".csv", ",")
-    ids, files, n_rows, n_short = NightIds(path), dict[str, Path](), 0, 0
+    ids, files, n_rows, n_short = IdOrder(path), dict[str, Path](), 0, 0
     for name, of_night in groupby(rows, key=lambda row: row[column] if column < len(row) else ""):
         ids.check(name, n_rows + 1)
         night = [[cell for number, cell in enumerate(row) if number != column] for row in (header, *of_night)]

@@ -72,7 +72,7 @@ class TableNight:
 
 
 @dataclass(frozen=True, slots=True)
-class NightBlock:
+class TableBlock:
     """Nights whose rows are read together; `nights` makes them, in any process."""
 
     ids: tuple[str, ...]
@@ -80,7 +80,7 @@ class NightBlock:
 
 
 @dataclass(slots=True)
-class NightIds:
+class IdOrder:
     """The ids seen so far, to check that the rows of a night are together."""
 
     path: Path
@@ -132,7 +132,7 @@ def has_ids(path: Path) -> bool:
     return any(ID in first_cells(line) for line in first_lines(read_head(path))[:HEADER_SEARCH_LINES])
 
 
-def read_nights(path: Path, options: FileOptions) -> Iterator[NightBlock]:
+def read_nights(path: Path, options: FileOptions) -> Iterator[TableBlock]:
     """Yield the nights of a cohort's table, a block of rows at a time.
 
     A night with wrong rows has an error instead of probabilities. A fault of the table itself, such as a row
@@ -142,17 +142,17 @@ def read_nights(path: Path, options: FileOptions) -> Iterator[NightBlock]:
     return blocks if options.logits or options.log else _of_one_kind(path, blocks)
 
 
-def _of_one_kind(path: Path, blocks: Iterator[NightBlock]) -> Iterator[NightBlock]:
+def _of_one_kind(path: Path, blocks: Iterator[TableBlock]) -> Iterator[TableBlock]:
     """Refuse nights whose numbers are of another kind than the first's, since one stager wrote the table."""
     first: TableNight | None = None
     for block in blocks:
         if first is None:
             nights = block.nights()
             first = next((night for night in nights if night.density is not None), None)
-            block = NightBlock(block.ids, partial(list, nights))
+            block = TableBlock(block.ids, partial(list, nights))
         if first is not None:
             first = replace(first, density=None)
-            block = NightBlock(block.ids, partial(_all_of_one_kind, path, block.nights, first))
+            block = TableBlock(block.ids, partial(_all_of_one_kind, path, block.nights, first))
         yield block
 
 
@@ -218,7 +218,7 @@ def _night(
 # Parquet
 
 
-def _parquet_nights(path: Path, options: FileOptions) -> Iterator[NightBlock]:
+def _parquet_nights(path: Path, options: FileOptions) -> Iterator[TableBlock]:
     arrow, parquet = pyarrow_modules(path, "reading")
     try:
         checked_path = checked_file(path, "a recording")
@@ -237,7 +237,7 @@ def _parquet_nights(path: Path, options: FileOptions) -> Iterator[NightBlock]:
 
 def _batched_nights(
     path: Path, arrow: Any, file: Any, header: tuple[str, ...], id_name: str, options: FileOptions
-) -> Iterator[NightBlock]:
+) -> Iterator[TableBlock]:
     stages, _ = choose_columns(path, header, options)
     if len(stages) < 2:
         raise file_error(
@@ -250,7 +250,7 @@ def _batched_nights(
     ignored = [name for name in header if name not in wanted and name != id_name]
     remarks = (f"columns ignored: {listed(ignored)}",) if ignored else ()
     columns_read = _Columns(path, tuple(wanted), options, remarks).with_example(len(stages))
-    ids, first_row = NightIds(path), 0
+    ids, first_row = IdOrder(path), 0
     carried: tuple[str, list[npt.NDArray[Any]]] | None = None
     for batch in _batches(arrow, file, [id_name, *wanted]):
         names, starts = _runs(ids, batch.column(id_name), first_row)
@@ -297,9 +297,9 @@ class _Columns:
 
     def block(
         self, ids: Sequence[str], bounds: Sequence[int], columns: Sequence[npt.NDArray[Any]]
-    ) -> NightBlock:
+    ) -> TableBlock:
         """Return a block of nights that begin and end at `bounds`."""
-        return NightBlock(tuple(ids), partial(self._nights, ids, bounds, columns))
+        return TableBlock(tuple(ids), partial(self._nights, ids, bounds, columns))
 
     def _nights(
         self, ids: Sequence[str], bounds: Sequence[int], columns: Sequence[npt.NDArray[Any]]
@@ -358,7 +358,7 @@ def _together(arrow: Any, batches: list[Any]) -> Any:
     return batch
 
 
-def _runs(ids: NightIds, column: Any, first_row: int) -> tuple[list[str], list[int]]:
+def _runs(ids: IdOrder, column: Any, first_row: int) -> tuple[list[str], list[int]]:
     """Return the name of each night in a column of ids, and the row of the column at which it begins."""
     if column.null_count:
         ids.check("", first_row + 1 + int(np.argmax(column.is_null().to_numpy(zero_copy_only=False))))
@@ -378,7 +378,7 @@ def _runs(ids: NightIds, column: Any, first_row: int) -> tuple[list[str], list[i
 # delimited text
 
 
-def _text_nights(path: Path, options: FileOptions) -> Iterator[NightBlock]:
+def _text_nights(path: Path, options: FileOptions) -> Iterator[TableBlock]:
     try:
         with open_text(path, "a recording", encoding="utf-8-sig") as file:
             lines = (line.rstrip("\r\n") for line in file)
@@ -386,7 +386,7 @@ def _text_nights(path: Path, options: FileOptions) -> Iterator[NightBlock]:
             if not any(line.strip() for line in head):
                 raise file_error(path, f"is empty. Expected a header such as {ID},W,N1,N2,N3,R.")
             for nights in _line_nights(path, head, lines, options):
-                yield NightBlock(tuple(night.id for night in nights), partial(list, nights))
+                yield TableBlock(tuple(night.id for night in nights), partial(list, nights))
     except UnicodeDecodeError as error:
         raise file_error(path, f"is not UTF-8 text (byte {error.start}). Save it as UTF-8.") from None
 
@@ -398,7 +398,7 @@ def _line_nights(
         _refuse_decoded(path, split_line(head[0], delimiter))
     layout = find_layout(path, head, options)
     column = id_column(path, layout.header)
-    ids, carried, n_rows = NightIds(path), None, 0
+    ids, carried, n_rows = IdOrder(path), None, 0
     number = layout.header_line + 2  # of the next line, counted from 1
     waiting = head[layout.header_line + 1 :]
     while waiting:

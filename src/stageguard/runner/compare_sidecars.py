@@ -26,6 +26,15 @@ Way = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
+class Check:
+    """The result of one comparison."""
+
+    name: str
+    ok: bool
+    finding: str
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """The fields of a sidecar that differ from those derived again, and those that could not be compared."""
 

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stageguard.base.arrays import NAN
 from stageguard.base.errors import OVERWRITE, FileFormatError, OutputExistsError
 from stageguard.base.files import file_error, load_json, read_file, remove_leftovers
-from stageguard.base.lazy import load
-from stageguard.base.version import __version__
 from stageguard.formats.companions import by_the_list
 from stageguard.formats.outputs import (
     PLAIN_SUFFIXES,
     WrittenFiles,
-    change_row,
     changes_text,
     describe_file,
     is_as_written,
@@ -32,28 +29,19 @@ from stageguard.formats.outputs import (
 )
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.effect import Effect
-from stageguard.guard.strength import Strength
-from stageguard.measures.estimates import Estimates
+from stageguard.guard.explain import explain
 from stageguard.measures.statistics import StatisticsOptions
-from stageguard.measures.summary import (
-    UNJUDGED,
-    JointScores,
-    NightFacts,
-    NightMeasures,
-    NightSummary,
-    measures_of,
-    summary_of,
-)
+from stageguard.measures.summary import NightFacts, measures_of, summary_of
 from stageguard.night.moments import Moment
 from stageguard.profile.profile import Profile
 from stageguard.runner.decode_one import DecodeOptions, decode_file, refuse_output, start_of
+from stageguard.runner.manifest import DecodedFile, DecodedNight, Manifest, ManifestRow
+from stageguard.runner.resume import MALFORMED, Recipe
+from stageguard.runner.run import Outcome, run_files
+from stageguard.runner.stopping import Stopped
 
 if TYPE_CHECKING:
-    from stageguard.guard.explain import Change
-
-# Exceptions that reading a record may raise when its values are not what `decode` wrote.
-MALFORMED = (KeyError, TypeError, AttributeError, ValueError, OverflowError)
-_MISSING = object()
+    from concurrent.futures import Executor
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,108 +85,61 @@ class DecodeTask:
 
 
 @dataclass(frozen=True, slots=True)
-class StrengthUsed:
-    """The parts of a strength that go into a row of the cohort's table."""
+class FileSource:
+    """Nights in files; each has outputs of its own, and is kept, written or fails alone."""
 
-    rule: str
-    step: str
-    transition_weight: float | None
-    fi_before: float | None
-    fi_after: float | None
+    tasks: Sequence[DecodeTask]
+    folder: Path | None = None  # for the tables of the manifest, if they are wanted
+    say: Callable[[object], str] = str  # words failures in the table
 
-    @classmethod
-    def of(cls, strength: Strength) -> StrengthUsed:
-        """Return the parts of a strength."""
-        return cls(*(getattr(strength, item.name) for item in fields(cls)))
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Count what was written if the run is stopped."""
+        before = self._written()
+        try:
+            yield
+        except Stopped as stopped:
+            n_files, n_written = len(self.tasks), len(self._written() - before)
+            files = f"{n_files:,} file{'s' * (n_files != 1)}"
+            stopped.done = f"{n_written:,} of {files} written. The same command goes on from there."
+            raise
 
-    @classmethod
-    def from_dict(cls, strength: Mapping[str, Any]) -> StrengthUsed:
-        """Return the parts of a recorded strength."""
-        return cls(**{item.name: strength[item.name] for item in fields(cls)})
-
-
-@dataclass(frozen=True, slots=True)
-class DecodedNight:
-    """A night that was decoded and written, now or earlier; only nights shown in full have a `summary`."""
-
-    facts: NightFacts
-    n_changed: int
-    n_filled: int
-    strength: str
-    strength_used: StrengthUsed
-    outputs: Mapping[str, Path]
-    notes: tuple[str, ...] = ()
-    summary: NightSummary | None = None
-    changes: tuple[Change, ...] | None = None
-    joint: JointScores = UNJUDGED
-    n_early_rem_removed: int = 0
-    estimates: Estimates | None = None
-    is_done_before: bool = False
-    effect: Effect | None = None
-
-    @classmethod
-    def fresh(
-        cls,
-        decoding: Decoding,
-        measures: NightMeasures,
-        outputs: Mapping[str, Path | None],
-        notes: Sequence[str],
-        changes: Sequence[Change] | None = None,
-        summary: NightSummary | None = None,
-    ) -> DecodedNight:
-        """Return a night that was decoded in this run."""
-        return cls(
-            facts=NightFacts.of(decoding.hypnogram, decoding.profile),
-            n_changed=int(np.count_nonzero(decoding.changed)),
-            n_filled=int(np.count_nonzero(decoding.filled)),
-            strength=str(decoding.strength),
-            strength_used=StrengthUsed.of(decoding.strength),
-            outputs={kind: path for kind, path in outputs.items() if path is not None},
-            joint=measures.joint,
-            notes=tuple(notes if summary else dict.fromkeys((*notes, *decoding.assumed))),
-            summary=summary,
-            changes=None if changes is None else tuple(changes),
-            n_early_rem_removed=len(measures.early_rem_removed),
-            estimates=measures.estimates,
-            effect=Effect.of(decoding),
+    def outcomes(self, jobs: int, executor: Executor | None) -> Generator[Outcome[DecodedNight], None, None]:
+        """Yield the outcome of each file, in order."""
+        work: Callable[[DecodeTask], DecodedNight] = decode_task
+        yield from run_files(
+            work, self.tasks, output_of=lambda task: task.output, jobs=jobs, executor=executor
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain types, apart from messages."""
-        if self.summary is not None:
-            data = self.summary.to_dict() | {"done_before": False}
-        else:
-            counts = {"n_changed": self.n_changed, "n_filled": self.n_filled, "strength": self.strength}
-            data = {"done_before": self.is_done_before} | self.facts.to_dict() | counts
-        outputs = {kind: str(path) for kind, path in self.outputs.items()}
-        data |= {"strength_used": asdict(self.strength_used), "outputs": outputs, "notes": list(self.notes)}
-        return data if self.changes is None else data | {"changes": [change_row(one) for one in self.changes]}
+    def finish(self, manifest: Manifest) -> None:
+        """Write the tables of the manifest."""
+        if self.folder is not None:
+            manifest.write_tables(self.folder, self.say)
+
+    def _written(self) -> set[tuple[Path, int]]:
+        """Return the existing outputs and when each was written.
+
+        Counting outcomes would miss some: workers may have written more than they reported.
+        """
+        folders = {task.output.parent for task in self.tasks}
+        folders = {folder for folder in folders if folder.is_dir()}
+        sidecars = [output_paths(task.output).sidecar for task in self.tasks if task.output.parent in folders]
+        return {(path, path.stat().st_mtime_ns) for path in sidecars if path.is_file()}
 
 
-class Ready(NamedTuple):
-    """A decoded night, remarks on its file, and its measures if they are known already."""
-
-    decoding: Decoding
-    notes: tuple[str, ...]
-    measures: NightMeasures | None = None
-
-
-def decode_task(task: DecodeTask, ready: Ready | None = None) -> DecodedNight:
-    """Decode one file unless it is `ready`, and write it unless an earlier run has."""
-    if ready is None:
-        refuse_output(task.path)
+def decode_task(task: DecodeTask) -> DecodedFile:
+    """Decode and write one file, unless an earlier run has."""
+    refuse_output(task.path)
     start = start_of(task.edf, task.start)
     options, files = task.to_dict(start), output_paths(task.output)
     is_there = files.tsv.exists() or files.sidecar.exists()
     record = _recorded_before(task, files, options) if is_there else None
     if record is not None and not _lacks(task, files, record):
         remove_leftovers(path for path in (files.tsv, files.sidecar, files.svg, files.changes) if path)
-        return _night_of(record, files)
-    if ready is None:
-        with by_the_list():
-            listed_options = replace(task.options, lights_off=task.lights_off, lights_on=task.lights_on)
-            ready = Ready(*decode_file(task.path, task.profile, listed_options, start))
-    decoding = ready.decoding
+        return _recorded_night(task, record, files)
+    with by_the_list():
+        listed_options = replace(task.options, lights_off=task.lights_off, lights_on=task.lights_on)
+        decoding, notes = decode_file(task.path, task.profile, listed_options, start)
     may_replace = record is not None or (is_there and _may_complete(decoding, files))
     if is_there and not may_replace and not task.overwrite and not _is_torn(files):
         raise file_error(
@@ -206,23 +147,25 @@ def decode_task(task: DecodeTask, ready: Ready | None = None) -> DecodedNight:
             + OVERWRITE + " to decode the night again."
         )  # fmt: skip
     try:
-        return _write(task, ready, options, record, may_replace=may_replace)
+        return _write(task, decoding, notes, options, record, may_replace=may_replace)
     except OutputExistsError:
         # another run may have written the night meanwhile, or part of it before being killed
         record = _recorded_before(task, files, options)
         if record is not None and not _lacks(task, files, record):
-            return _night_of(record, files)
+            return _recorded_night(task, record, files)
         if task.overwrite or may_replace or not _may_complete(decoding, files):
             raise
-        return _write(task, ready, options, record, may_replace=True)
+        return _write(task, decoding, notes, options, record, may_replace=True)
 
 
-def _night_of(record: Mapping[str, Any], files: WrittenFiles) -> DecodedNight:
+def _recorded_night(task: DecodeTask, record: Mapping[str, Any], files: WrittenFiles) -> DecodedFile:
     """Return the night that a record describes."""
-    strength, hypnogram, measured = record["strength"], record["hypnogram"], record["measured"]
-    known, beside = _hashes_beside(record), {"svg": files.svg, "changes": files.changes}
-    written = {kind: path for kind, path in beside.items() if path is not None and path.name in known}
-    return DecodedNight(
+    hypnogram, hashes = record["hypnogram"], _hashes_beside(record)
+    beside = {"svg": files.svg, "changes": files.changes}
+    written = {kind: path for kind, path in beside.items() if path is not None and path.name in hashes}
+    return DecodedFile(
+        ManifestRow.from_sidecar(task.id, task.file, record),
+        is_done_before=True,
         facts=NightFacts(
             profile_name=record["profile"]["name"],
             profile_sha256=record["profile"]["sha256"],
@@ -230,42 +173,34 @@ def _night_of(record: Mapping[str, Any], files: WrittenFiles) -> DecodedNight:
             n_epochs=hypnogram["n_epochs"],
             epoch_seconds=hypnogram["epoch_seconds"],
         ),
-        n_changed=record["n_changed"],
         n_filled=record["n_filled"],
-        strength=strength["why"],
-        strength_used=StrengthUsed.from_dict(strength),
+        strength=record["strength"]["why"],
         outputs={"tsv": files.tsv, "json": files.sidecar} | written,
-        joint=JointScores(
-            **{name: NAN if score is None else score for name, score in record.get("joint_score", {}).items()}
-        ),
-        n_early_rem_removed=len(measured["early_rem_removed"]),
-        estimates=Estimates.from_dict(measured["estimates"]),
-        is_done_before=True,
         effect=Effect.from_record(record),
     )
 
 
 def _write(
     task: DecodeTask,
-    ready: Ready,
+    decoding: Decoding,
+    notes: tuple[str, ...],
     options: Mapping[str, Any],
     record: Mapping[str, Any] | None,
     *,
     may_replace: bool,
-) -> DecodedNight:
-    decoding, notes, measured = ready
+) -> DecodedFile:
     lights = StatisticsOptions(lights_off=task.lights_off, lights_on=task.lights_on)
     with by_the_list():  # before anything is written: the list's lights may not fit the night
         summary = summary_of(decoding, lights) if task.in_full else None
-        measures = measured or (measures_of(decoding, lights) if summary is None else summary.measures)
+        measures = measures_of(decoding, lights) if summary is None else summary.measures
     svg = None if task.draw is None else task.draw(decoding)
-    changes = load("guard.explain:explain")(decoding) if task.explain else None
+    changes = explain(decoding) if task.explain else None
     changes_table = None if changes is None else changes_text(changes)
     if may_replace and not task.overwrite:
         files = output_paths(task.output)
-        known = _hashes_beside(record or {})
+        hashes = _hashes_beside(record or {})
         for path, text in ((files.svg, svg), (files.changes, changes_table)):
-            if path is None or text is None or path.name in known:
+            if path is None or text is None or path.name in hashes:
                 continue
             if _is_full(path) and read_file(path, "text") != text.encode():
                 raise OutputExistsError(f"{path} exists already. " + OVERWRITE + " to replace it.")
@@ -285,7 +220,8 @@ def _write(
         shares_profile=task.shares_profile,
     )
     outputs = {"tsv": written.tsv, "json": written.sidecar, "svg": written.svg, "changes": written.changes}
-    return DecodedNight.fresh(decoding, measures, outputs, notes, changes, summary)
+    row = ManifestRow.of(task.id, task.file, decoding, measures)
+    return DecodedFile.fresh(row, decoding, outputs, notes, changes, summary)
 
 
 def _recorded_before(
@@ -302,7 +238,7 @@ def _recorded_before(
     try:
         reason = _difference(task, files, record, options)
         if not reason:
-            _night_of(record, files)
+            _recorded_night(task, record, files)
             if not _counts_fit(record, files):
                 return None
     except MALFORMED:
@@ -336,27 +272,30 @@ def _lacks(task: DecodeTask, files: WrittenFiles, record: Mapping[str, Any]) -> 
 def _difference(
     task: DecodeTask, files: WrittenFiles, record: Mapping[str, Any], options: Mapping[str, Any]
 ) -> str:
-    """Return what differs from the record, or nothing; the input, the largest file, is compared last."""
-    used, options_now = record["profile"], plain(options)
-    recorded = record["options"]
-    keys = sorted(options_now.keys() | recorded.keys())
-    differing = [key for key in keys if options_now.get(key, _MISSING) != recorded.get(key, _MISSING)]
-    if differing:
-        return f"was decoded with other options ({', '.join(differing)})"
+    """Return what keeps an existing output from being that of this run, or nothing."""
     profile = task.profile.at_strength(task.options.strength).for_cohort(task.options.cohort)
-    if used["sha256"] not in (profile.sha256, profile.for_other_stager().sha256):
-        same = used["name"] == task.profile.name
-        return f"was decoded with {'another version of ' * same}the profile {used['name']}"
-    version = record["provenance"]["stageguard"]
-    if version != __version__:
-        return f"was decoded by stageguard {version}, this is {__version__}"
+    now = Recipe(
+        plain(options),
+        task.profile.name,
+        profile.sha256,
+        task.path.name,
+        describe_file(task.path)["sha256"],
+    )
+    source = record["input"] or {"file": "", "sha256": ""}
+    made_by = Recipe(
+        record["options"],
+        record["profile"]["name"],
+        record["profile"]["sha256"],
+        source["file"],
+        source["sha256"],
+        record["provenance"]["stageguard"],
+    )
+    if reason := made_by.difference(now, profile.for_other_stager().sha256):
+        return reason
     if "measured" not in record:
         return "its record holds no measures"
     if sha256(read_file(files.tsv, "text")).hexdigest() != record["hypnogram"]["sha256"]:
         return "was changed after it was written"
-    source = record["input"]
-    if source is None or describe_file(task.path)["sha256"] != source["sha256"]:
-        return f"{task.path.name} has changed since"
     return ""
 
 

@@ -14,12 +14,10 @@ import os
 import shutil
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stageguard.base.errors import (
     OVERWRITE,
@@ -29,7 +27,6 @@ from stageguard.base.errors import (
     OutputExistsError,
     StageGuardError,
     StageGuardWarning,
-    error_message,
 )
 from stageguard.base.files import (
     check_apart,
@@ -38,65 +35,50 @@ from stageguard.base.files import (
     file_sha256,
     load_json,
     locked,
-    new_temporary,
     open_file,
-    read_cell,
     read_file,
     write_together,
 )
 from stageguard.base.json_text import json_lines
-from stageguard.formats.cohort_output import joining, part_bytes, part_suffix
-from stageguard.formats.cohort_table import ID, TABLE_SUFFIXES, NightBlock, TableNight, read_nights
+from stageguard.base.version import __version__
+from stageguard.formats.cohort_output import column_meanings, joining, part_bytes, part_suffix
+from stageguard.formats.cohort_table import ID, TABLE_SUFFIXES, TableBlock, TableNight, read_nights
 from stageguard.formats.outputs import (
+    CHANGE_COLUMNS,
+    LAYOUT_VERSION,
+    REVIEW_SENTENCE,
     change_cells,
     describe_file,
+    describe_profile,
     is_as_written,
+    plain,
+    relative_path,
+    sidecar_sha256,
 )
 from stageguard.guard.decode import check_cohort, decode
 from stageguard.guard.decoding import Decoding, warnings_of
 from stageguard.guard.explain import explain
-from stageguard.measures.estimates import estimates_of_all
-from stageguard.measures.joint_scores import joint_scores_of_all
-from stageguard.measures.rare_events import early_rem_removed_of_all
-from stageguard.measures.statistics import StatisticsOptions
-from stageguard.runner.cohort_tables import FAILURE_COLUMNS, NightRow, Tally, read_table
-from stageguard.runner.decode_one import reading_with
-from stageguard.runner.run import Outcome, collect_warnings
+from stageguard.measures.summary import measures_of
+from stageguard.night.hypnodensity import Hypnodensity
+from stageguard.profile.profile import Profile
+from stageguard.runner.decode_one import DecodeOptions, reading_with
+from stageguard.runner.manifest import (
+    DecodedNight,
+    Manifest,
+    ManifestRow,
+    recorded_outcomes,
+    table_text,
+)
+from stageguard.runner.resume import Recipe, is_as_described
+from stageguard.runner.run import Outcome, attempt, collect_warnings
 from stageguard.runner.stopping import Stopped
-from stageguard.runner.table_files import Part, TableTask, beside_texts, table_sidecar
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-Block = tuple[int, NightBlock]  # its number, and its nights
-LOCK, RUN, JOINING = "lock", "run.json", "joining"
-PARTS_LAYOUT = 3  # parts of another layout are thrown away
-OTHER = {  # keys of a run's identity, and the words for a difference in them
-    "stageguard": "another version",
-    "input": "another input",
-    "profile_sha256": "another profile",
-    "options": "other options",
-    "explain": "another --explain",
-    "only": "other nights (--only)",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class TableResult:
-    """The outcome of decoding a table, and the files that were written."""
-
-    tally: Tally
-    written: tuple[Path, ...]
-    n_failed_before: int = 0  # failures recorded by an earlier call that wrote the whole output
-
-
-def nights_before(task: TableTask) -> Iterator[dict[str, Any]]:
-    """Yield the results of an earlier call, night by night, in plain types."""
-    for cells in read_table(task.beside("nights.tsv")):
-        yield {"ok": True} | NightRow.from_cells(cells).to_dict()
-    for cells in read_table(task.beside("failures.tsv")):
-        night, file, error = (read_cell(cells[column]) for column in FAILURE_COLUMNS[:3])
-        yield Outcome[Any](file, night, error=Message(error)).to_dict()
+NumberedBlock = tuple[int, TableBlock]
+LOCK, RUN, JOINING, JOINED = "lock", "run.json", "joining", "joined"
+PARTS_LAYOUT = 4  # parts of another layout are thrown away
 
 
 def is_table_name(path: Path) -> bool:
@@ -104,301 +86,406 @@ def is_table_name(path: Path) -> bool:
     return path.suffix.lower() in TABLE_SUFFIXES and not path.is_dir()
 
 
-def decode_table(
-    task: TableTask,
-    *,
-    jobs: int = 1,
-    executor: Executor | None = None,
-    say: Callable[[object], str] = str,
-    on_block: Callable[[Tally], None] | None = None,
-) -> TableResult:
-    """Decode a cohort's table; `say` words failures, and `on_block` is called after every block.
+@dataclass(frozen=True, slots=True)
+class TableTask:
+    """A cohort's table to decode, and the table to write."""
 
-    With several `jobs`, this process reads blocks and the others decode them; 0 means one per core.
+    path: Path
+    output: Path
+    profile: Profile
+    options: DecodeOptions
+    overwrite: bool = False
+    explain: bool = False
+    only: tuple[str, ...] = ()  # ids of the nights to decode; empty means all
+    say: Callable[[object], str] = str  # words failures in their table
+
+    @property
+    def parts(self) -> Path:
+        """The folder of the parts."""
+        return self.output.with_name(f".{self.output.name}.parts")
+
+    def beside(self, what: str) -> Path:
+        """Return a file beside the output; its name keeps the suffix: out.csv and out.tsv may coexist."""
+        return self.output.with_name(f"{self.output.name}.{what}")
+
+    @property
+    def sidecar(self) -> Path:
+        """The file that says what the output is and how it was made."""
+        return self.beside("json")
+
+    def identity(self) -> dict[str, Any]:
+        """Return everything that affects the output, in JSON types."""
+        return {
+            "stageguard": __version__,
+            "input": {
+                "file": self.path.name,
+                "bytes": self.path.stat().st_size,
+                "sha256": file_sha256(self.path, "a recording"),
+            },
+            "profile_sha256": self.profile.sha256,
+            "options": plain(self.options.to_dict()),
+            "explain": self.explain,
+        } | ({"only": sorted(self.only)} if self.only else {})
+
+    def blocks(self) -> Iterator[NumberedBlock]:
+        """Yield numbered blocks of nights, the same in every run."""
+        blocks = read_nights(self.path, reading_with(self.profile, self.options.density))
+        if self.only:
+            blocks = self._chosen(blocks)
+        yield from enumerate(block for block in blocks if block.ids)
+
+    def _chosen(self, blocks: Iterator[TableBlock]) -> Iterator[TableBlock]:
+        """Yield the nights in `only`; refuse a missing one after all were read."""
+        missing = set(self.only)
+        for block in blocks:
+            chosen = tuple(name for name in block.ids if name in self.only)
+            missing -= {*chosen}
+            yield TableBlock(chosen, partial(_nights_of, chosen, block.nights))
+        if missing:
+            problem = f"has no night {min(missing)!r}, expected the ids of its column {ID}."
+            raise file_error(self.path, problem)
+
+    def texts_beside(self, manifest: Manifest) -> dict[Path, str]:
+        """Return the texts of the tables beside the output; an empty one is not written."""
+        changes = ""
+        if self.explain:  # without any change the header is written: changes were looked for
+            columns = (ID, *CHANGE_COLUMNS)
+            rows = [dict(zip(columns, cells, strict=True)) for cells in manifest.change_rows]
+            changes = table_text(rows) or "\t".join(columns) + "\n"
+        return {
+            self.beside("nights.tsv"): manifest.nights_text(),
+            self.beside("failures.tsv"): manifest.failures_text(),
+            self.beside("changes.tsv"): changes,
+        }
+
+    def sidecar_of(
+        self, identity: Mapping[str, Any], manifest: Manifest, sha256: str, tables: Mapping[Path, str]
+    ) -> dict[str, Any]:
+        """Return the sidecar of the output with this hash; `tables` are the texts of those beside it."""
+        content = {
+            "layout": LAYOUT_VERSION,
+            "review": REVIEW_SENTENCE,
+            "table": {
+                "file": self.output.name,
+                "sha256": sha256,
+                "n_nights": len(manifest.nights),
+                "n_failed": len(manifest.failures),
+                "n_epochs": sum(row.n_epochs for row in manifest.nights),
+            },
+            "run": identity,
+            "input": identity["input"] | {"path": relative_path(self.path, self.output.parent)},
+            "profile": describe_profile(self.profile, self.profile.to_dict()),
+            "assumptions": dict(manifest.notes),
+            "beside": [describe_file(path, text.encode()) for path, text in tables.items()],
+        }
+        meanings = column_meanings(self.profile.scheme.names)
+        sidecar: dict[str, Any] = {**meanings, "stageguard": plain(content)}
+        sidecar["stageguard"]["sha256"] = sidecar_sha256(sidecar)
+        return sidecar
+
+
+def _nights_of(ids: Sequence[str], nights: Callable[[], list[TableNight]]) -> list[TableNight]:
+    return [night for night in nights() if night.id in ids]
+
+
+# decoding a block
+
+
+class DecodedBlock(NamedTuple):
+    """The outcomes of the nights of a block, and the decodings of those that did not fail."""
+
+    outcomes: list[Outcome[DecodedNight]]
+    decodings: list[tuple[str, Decoding]]  # with the id
+
+
+def decode_block(
+    task: TableTask, nights: Sequence[TableNight], cautions: Sequence[Message] = ()
+) -> DecodedBlock:
+    """Decode the nights of a block one by one; `cautions` are warnings that hold for all of them."""
+    block, file = DecodedBlock([], []), task.path.name
+    for night in nights:
+        if night.density is None:
+            outcome: Outcome[DecodedNight] = Outcome(file, night.id, error=night.error)
+        else:
+            work = partial(_decode_night, task, night, night.density, block.decodings, cautions)
+            outcome = attempt(work, file, night.id, place=f"{file}, night {night.id[:40]}")
+        if outcome.error is not None:
+            outcome = replace(outcome, error=Message(task.say(outcome.error)))
+        block.outcomes.append(outcome)
+    return block
+
+
+def _decode_night(
+    task: TableTask,
+    night: TableNight,
+    density: Hypnodensity,
+    decodings: list[tuple[str, Decoding]],
+    cautions: Sequence[Message],
+) -> DecodedNight:
+    """Decode one night, add it to the decodings, and return what the manifest says of it."""
+    options = task.options
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StageGuardWarning)  # their words are for single nights
+        decoding = decode(
+            density,
+            task.profile,
+            cohort=options.cohort,
+            stager=options.stager,
+            trained=options.trained,
+            strength=options.strength,
+        )
+    for text in (*cautions, *warnings_of(decoding)):
+        warnings.warn(StageGuardWarning(text), stacklevel=2)
+    changes = explain(decoding) if task.explain else ()
+    row = ManifestRow.of(night.id, task.path.name, decoding, measures_of(decoding))
+    decodings.append((night.id, decoding))
+    return DecodedNight(
+        row,
+        tuple(dict.fromkeys((*night.notes, *decoding.assumed))),
+        change_rows=tuple((night.id, *change_cells(change)) for change in changes),
+    )
+
+
+# parts: the record of a block, which is complete as soon as it is there, and the rows of its epochs
+
+
+def _record_of(outcomes: Sequence[Outcome[DecodedNight]]) -> list[dict[str, Any]]:
+    """Return the outcomes of a part's nights in JSON types."""
+    return [
+        {"id": each.id, "error": each.error}
+        if each.error is not None
+        else {
+            "id": each.id,
+            "row": each.result.row.to_dict(),
+            "notes": each.result.notes,
+            "change_rows": each.result.change_rows,
+            "warnings": each.warnings,
+        }
+        for each in outcomes
+    ]
+
+
+def _recorded(task: TableTask, record: Sequence[Mapping[str, Any]]) -> list[Outcome[DecodedNight]]:
+    """Return the outcomes that `_record_of` described, as done before."""
+    outcomes = list[Outcome[DecodedNight]]()
+    for night in record:
+        if "error" in night:
+            outcomes.append(Outcome(task.path.name, night["id"], error=Message(night["error"])))
+            continue
+        row = ManifestRow.from_dict(night["row"])
+        change_rows = tuple(tuple(cells) for cells in night["change_rows"])
+        value = DecodedNight(row, tuple(night["notes"]), is_done_before=True, change_rows=change_rows)
+        texts = tuple(map(Message, night["warnings"]))
+        outcomes.append(Outcome(task.path.name, row.id, value, warnings=texts))
+    return outcomes
+
+
+def _part_sha256(rows: bytes, record: str) -> str:
+    return hashlib.sha256(rows + record.encode()).hexdigest()
+
+
+# the two sources of outcomes: a table to decode, and one that an earlier run has finished
+
+
+def table_source(task: TableTask) -> TableSource | FinishedTable:
+    """Return the nights of a table as a source; if all were decoded before, their recorded outcomes.
 
     Raises
     ------
     OutputExistsError
         The output exists, and is not what this call would write.
-    OutputError
-        The output cannot be written, or another run is writing it.
     """
     outputs = [task.output, task.sidecar, *map(task.beside, ("nights.tsv", "failures.tsv", "changes.tsv"))]
     check_apart(outputs, [task.path])
     check_places(outputs, overwrite=True)
     identity = task.identity()
-    done = None if task.overwrite else _done_before(task, identity)
-    if done is not None:
-        return done
+    if not task.overwrite and _is_finished(task, identity):
+        return FinishedTable(task)
     with collect_warnings() as cautions:
         check_cohort(task.profile, task.options.cohort, stacklevel=2)
-    with _parts_folder(task, identity), _saying_what_is_kept(task):
-        tally, changes = Tally(), list[list[str]]()
-        joined, stream = new_temporary(task.parts / task.output.name)
-        results = _results(partial(_part, task, say), table_blocks(task), jobs, executor)
-        with stream, joining(task.output, stream) as add, contextlib.closing(results):
-            for number, (part, is_old) in enumerate(results):
-                add_part(tally, part, task, is_old=is_old)
-                changes += part.changes
-                if part.nights:
-                    add(_stem(task, number).with_suffix(part_suffix(task.output)))
-                if on_block is not None:
-                    on_block(tally)
-        tally.warnings.update(dict.fromkeys(cautions, len(tally.nights)))
-        written = _finish(task, identity, tally, joined, changes)
-    return TableResult(tally, written)
+    return TableSource(task, identity, tuple(cautions))
 
 
-def table_blocks(task: TableTask) -> Iterator[Block]:
-    """Yield numbered blocks of nights, the same in every run."""
-    blocks = read_nights(task.path, reading_with(task.profile, task.options.density))
-    if task.only:
-        blocks = _chosen(task, blocks)
-    yield from enumerate(block for block in blocks if block.ids)
-
-
-def _chosen(task: TableTask, blocks: Iterator[NightBlock]) -> Iterator[NightBlock]:
-    """Yield the nights in `task.only`; refuse a missing one after all were read."""
-    missing = set(task.only)
-    for block in blocks:
-        chosen = tuple(name for name in block.ids if name in task.only)
-        missing -= {*chosen}
-        yield NightBlock(chosen, partial(_those_of, chosen, block.nights))
-    if missing:
-        raise file_error(task.path, f"has no night {min(missing)!r}, expected the ids of its column {ID}.")
-
-
-def _those_of(ids: Sequence[str], nights: Callable[[], list[TableNight]]) -> list[TableNight]:
-    return [night for night in nights() if night.id in ids]
-
-
-def _results(
-    make: Callable[[Block], tuple[Part, bool]], blocks: Iterator[Block], jobs: int, executor: Executor | None
-) -> Generator[tuple[Part, bool], None, None]:
-    if jobs == 1 and executor is None:
-        yield from map(make, blocks)
-        return
-    from stageguard.runner.processes import run_blocks  # loads multiprocessing
-
-    yield from run_blocks(make, blocks, jobs, executor)
-
-
-def _stem(task: TableTask, number: int) -> Path:
-    """Return the path of a part without its suffix."""
-    return task.parts / f"{number:06d}"
-
-
-def _done_before(task: TableTask, identity: dict[str, Any]) -> TableResult | None:
-    """Return the result of an earlier identical call, or None without an output; refuse any other output."""
+def _is_finished(task: TableTask, identity: Mapping[str, Any]) -> bool:
+    """Whether an earlier identical call wrote the output; refuse any other output."""
     if not task.output.exists() and not task.sidecar.exists():
-        return None
+        return False
     reason = "it is not known how it was made"
     if task.sidecar.is_file() and task.output.is_file():
-        try:
+        with contextlib.suppress(StageGuardError, KeyError, TypeError, AttributeError):
             content = load_json(task.sidecar)
             record = content["stageguard"]
-            differing = [key for key in OTHER if record["run"].get(key) != identity.get(key)]
-            if not differing:
-                if is_as_written(content) and _is_unchanged(task, record):
-                    tally = Tally(n_before=record["table"]["n_nights"])
-                    return TableResult(tally, (task.output,), int(record["table"]["n_failed"]))
-                reason = "was changed after it was written"
-            else:
-                reason = f"was decoded with {', '.join(OTHER[key] for key in differing)}"
-        except (StageGuardError, KeyError, TypeError, AttributeError):
-            pass
+            reason = _recipe(record["run"], record["profile"]["name"]).difference(
+                _recipe(identity, task.profile.name)
+            )
+            if not reason and is_as_written(content) and _is_unchanged(task, record):
+                return True
+            reason = reason or "was changed after it was written"
     elif _is_joining(task, identity):
-        return None
+        return False
     raise OutputExistsError(
         Message(f"{task.output} exists already, and {reason}. ", OVERWRITE, " to decode the table again.")
     )
 
 
-def _is_unchanged(task: TableTask, record: Mapping[str, Any]) -> bool:
-    """Whether a table and those beside it are what was written."""
-    beside = [task.output.with_name(Path(each["file"]).name) for each in record["beside"]]
-    return record["table"]["sha256"] == file_sha256(task.output, "a recording") and all(
-        path.is_file() and describe_file(path) == each
-        for path, each in zip(beside, record["beside"], strict=True)
+def _recipe(identity: Mapping[str, Any], profile_name: str) -> Recipe:
+    more = {key: identity[key] for key in ("explain", "only") if key in identity}
+    source = identity["input"]
+    return Recipe(
+        identity["options"] | more,
+        profile_name,
+        identity["profile_sha256"],
+        source["file"],
+        source["sha256"],
+        identity["stageguard"],
     )
 
 
-def _is_joining(task: TableTask, identity: dict[str, Any]) -> bool:
+def _is_unchanged(task: TableTask, record: Mapping[str, Any]) -> bool:
+    """Whether a table and those beside it are what was written."""
+    return record["table"]["sha256"] == file_sha256(task.output, "a recording") and all(
+        is_as_described(task.output.parent, described) for described in record["beside"]
+    )
+
+
+def _is_joining(task: TableTask, identity: Mapping[str, Any]) -> bool:
     """Whether the same run was killed while it moved its outputs into place."""
     try:
-        return (task.parts / JOINING).is_file() and load_json(task.parts / RUN) == _begun(identity)
+        return (task.parts / JOINING).is_file() and load_json(task.parts / RUN) == _run_record(identity)
     except (StageGuardError, OSError):
         return False
 
 
-def _begun(identity: dict[str, Any]) -> dict[str, Any]:
+def _run_record(identity: Mapping[str, Any]) -> dict[str, Any]:
     """Return what identifies the parts of a run."""
-    return identity | {"parts": PARTS_LAYOUT}
+    return {**identity, "parts": PARTS_LAYOUT}
 
 
-@contextlib.contextmanager
-def _parts_folder(task: TableTask, identity: dict[str, Any]) -> Iterator[None]:
-    """Lock the folder of parts and empty it of other runs'; remove it unless the run may be resumed."""
-    folder, run = task.parts, _begun(identity)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with locked(folder / LOCK):
-            record = folder / RUN
-            with contextlib.suppress(StageGuardError, OSError):
-                if load_json(record) != run:
-                    record.unlink()
-            if not record.is_file():
-                for path in folder.iterdir():
-                    if path.name != LOCK:
-                        path.unlink()
-                write_together({record: json.dumps(run)})
-            try:
-                yield
-            except FileFormatError:  # the table is wrong, so its parts are of no use
-                shutil.rmtree(folder, ignore_errors=True)
-                raise
-            shutil.rmtree(folder)
-    except BlockingIOError:
-        raise OutputError(
-            f"cannot write {task.output}: another run is writing it. Wait for it, or choose another name."
-        ) from None
-    except OSError as error:
-        raise OutputError(
-            f"cannot write {task.output}: {error.strerror or error}. Choose a folder you can write to."
-        ) from error
+@dataclass(frozen=True, slots=True)
+class FinishedTable:
+    """A table that an earlier identical call has decoded."""
 
+    task: TableTask
 
-@contextlib.contextmanager
-def _saying_what_is_kept(task: TableTask) -> Iterator[None]:
-    """Let who stops the run know how many nights are in its parts: also those that are not joined yet."""
-    try:
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[None]:
+        """Nothing is held, and nothing can be lost."""
         yield
-    except Stopped as stopped:
-        parts = [load_json(record)["part"] for record in task.parts.glob("[0-9]*.json")]
-        n_kept = sum(len(part["nights"]) + len(part["failures"]) for part in parts)
-        stopped.done = f"{n_kept:,} night{'s' * (n_kept != 1)} done. The same command goes on from there."
-        raise
+
+    def outcomes(self, jobs: int, executor: Executor | None) -> Generator[Outcome[DecodedNight], None, None]:
+        """Yield the recorded outcome of each night, those of failures last."""
+        yield from recorded_outcomes(self.task.beside("nights.tsv"), self.task.beside("failures.tsv"))
+
+    def finish(self, manifest: Manifest) -> None:
+        """Add the files that are there to the manifest."""
+        tables = [path for path in self.task.texts_beside(manifest) if path.is_file()]
+        manifest.written += [self.task.output, *tables, self.task.sidecar]
 
 
-def _part(task: TableTask, say: Callable[[object], str], block: Block) -> tuple[Part, bool]:
-    """Return the part of a block, and whether an earlier run made it; make it if not."""
-    number, of_block = block
-    stem = _stem(task, number)
-    record, data = stem.with_suffix(".json"), stem.with_suffix(part_suffix(task.output))
-    if record.is_file():
-        with contextlib.suppress(StageGuardError, KeyError, TypeError, ValueError):
-            content = load_json(record)
-            part = Part.from_dict(content["part"])
-            rows = read_file(data, "a recording") if part.nights else b""
-            if content["sha256"] == _part_sha256(rows, part):
-                return part, True
-    part, decoded = decode_block(task, of_block.nights(), say)
-    rows = part_bytes(task.output, decoded) if decoded else b""
-    text = f'{{"sha256": "{_part_sha256(rows, part)}", "part": {part.to_json()}}}'
-    files: dict[Path, str | bytes] = {data: rows} if decoded else {}
-    write_together({**files, record: text}, overwrite=True, durable=False)  # the record last
-    return part, False
+@dataclass(frozen=True, slots=True)
+class TableSource:
+    """The nights of one table; they are decoded block by block, and written together at the end."""
 
+    task: TableTask
+    identity: Mapping[str, Any]
+    cautions: tuple[Message, ...]  # warnings that hold for every night
 
-def _part_sha256(rows: bytes, part: Part) -> str:
-    return hashlib.sha256(rows + part.to_json().encode()).hexdigest()
-
-
-def decode_block(
-    task: TableTask, nights: Sequence[TableNight], say: Callable[[object], str]
-) -> tuple[Part, list[tuple[str, Decoding]]]:
-    """Decode the nights of a block, all at once unless one of them fails."""
-    part = Part([], [], {}, {}, [])
-    readable = [night for night in nights if night.density is not None]
-    decodings = _decode_nights(task, readable)
-    decoded: list[tuple[str, Decoding]] = []
-    results = dict(zip((night.id for night in readable), decodings, strict=True))
-    whole = {name: result for name, result in results.items() if isinstance(result, Decoding)}
-    rows = dict(zip(whole, _rows(task, whole), strict=True))
-    for night in nights:
-        result = results.get(night.id, night.error)
-        if not isinstance(result, Decoding):
-            where = f"{task.path.name}, night {night.id[:40]}"
-            problem = result if isinstance(result, Message) else error_message(result, where)
-            part.failures.append((night.id, say(problem)))
-            continue
-        part.nights.append(rows[night.id])
-        decoded.append((night.id, result))
-        for note in dict.fromkeys((*night.notes, *result.assumed)):
-            part.notes[note] = part.notes.get(note, 0) + 1
-        for text in warnings_of(result):
-            part.warnings[text] = part.warnings.get(text, 0) + 1
-        if task.explain:
-            part.changes.extend([night.id, *change_cells(change)] for change in explain(result))
-    return part, decoded
-
-
-def _decode_nights(task: TableTask, nights: Sequence[TableNight]) -> list[Decoding | StageGuardError]:
-    densities = [night.density for night in nights if night.density is not None]
-    options = task.options
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", StageGuardWarning)  # about many changes: `decode_block` counts these
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[None]:
+        """Lock the folder of parts and empty it of other runs'; remove it unless the run may be resumed."""
+        task, run = self.task, _run_record(self.identity)
+        folder, record = task.parts, task.parts / RUN
         try:
-            names = ("cohort", "stager", "trained", "strength")
-            arguments: dict[str, Any] = {name: getattr(options, name) for name in names}
-            if len(densities) == 1:  # not as a list, or an error would speak of a night's number
-                return [decode(densities[0], task.profile, **arguments)]
-            return [*decode(densities, task.profile, **arguments)]
-        except StageGuardError as error:
-            if len(nights) == 1:
-                return [error]
-    return [result for night in nights for result in _decode_nights(task, [night])]
+            folder.mkdir(parents=True, exist_ok=True)
+            with locked(folder / LOCK):
+                with contextlib.suppress(StageGuardError, OSError):
+                    if load_json(record) != run:
+                        record.unlink()
+                if not record.is_file():
+                    for path in folder.iterdir():
+                        if path.name != LOCK:
+                            path.unlink()
+                    write_together({record: json.dumps(run)})
+                try:
+                    yield
+                except FileFormatError:  # the table is wrong, so its parts are of no use
+                    shutil.rmtree(folder, ignore_errors=True)
+                    raise
+                except Stopped as stopped:
+                    n_kept = sum(len(load_json(part)["nights"]) for part in folder.glob("[0-9]*.json"))
+                    nights = f"{n_kept:,} night{'s' * (n_kept != 1)}"
+                    stopped.done = f"{nights} done. The same command goes on from there."
+                    raise
+                shutil.rmtree(folder)
+        except BlockingIOError:
+            raise OutputError(
+                f"cannot write {task.output}: another run is writing it. Wait for it, or choose another name."
+            ) from None
+        except OSError as error:
+            raise OutputError(
+                f"cannot write {task.output}: {error.strerror or error}. Choose a folder you can write to."
+            ) from error
 
+    def outcomes(self, jobs: int, executor: Executor | None) -> Generator[Outcome[DecodedNight], None, None]:
+        """Yield the outcome of each night, in order, and append the parts to the joined table."""
+        results: Generator[list[Outcome[DecodedNight]], None, None]
+        if jobs == 1 and executor is None:
+            results = (self.decode_part(block) for block in self.task.blocks())
+        else:
+            from stageguard.runner.processes import run_all  # loads multiprocessing
 
-def _rows(task: TableTask, decodings: Mapping[str, Decoding]) -> list[NightRow]:
-    """Return a row for every night; only columns of the table are measured."""
-    nights = [*decodings.values()]
-    measured = (
-        estimates_of_all(nights, StatisticsOptions()),
-        joint_scores_of_all(nights),
-        early_rem_removed_of_all(nights),
-    )
-    return [
-        NightRow.of(
-            *(name, task.path.name, decoding.hypnogram.n_epochs, int(np.count_nonzero(decoding.changed))),
-            strength=decoding.strength,
-            joint=scores,
-            n_early_rem_removed=n_removed,
-            estimates=estimated,
-        )
-        for (name, decoding), estimated, scores, n_removed in zip(decodings.items(), *measured, strict=True)
-    ]
+            results = run_all(self.decode_part, self.task.blocks(), jobs, executor=executor)
+        with (
+            (self.task.parts / JOINED).open("wb") as stream,
+            joining(self.task.output, stream) as append,
+            contextlib.closing(results),
+        ):
+            for number, outcomes in enumerate(results):
+                if any(outcome.ok for outcome in outcomes):
+                    append(self._part(number)[1])
+                yield from outcomes
 
+    def decode_part(self, block: NumberedBlock) -> list[Outcome[DecodedNight]]:
+        """Return the outcomes of a block; decode it and write its part unless an earlier run has."""
+        number, of_block = block
+        record_path, rows_path = self._part(number)
+        if record_path.is_file():
+            with contextlib.suppress(StageGuardError, KeyError, TypeError, ValueError):
+                content = load_json(record_path)
+                nights = content["nights"]
+                rows = read_file(rows_path, "a recording") if any("row" in each for each in nights) else b""
+                if content["sha256"] == _part_sha256(rows, json.dumps(nights)):
+                    return _recorded(self.task, nights)
+        decoded = decode_block(self.task, of_block.nights(), self.cautions)
+        rows = part_bytes(self.task.output, decoded.decodings) if decoded.decodings else b""
+        record = json.dumps(_record_of(decoded.outcomes), allow_nan=False)
+        text = f'{{"sha256": "{_part_sha256(rows, record)}", "nights": {record}}}'
+        files: dict[Path, str | bytes] = {rows_path: rows} if decoded.decodings else {}
+        write_together({**files, record_path: text}, overwrite=True, durable=False)  # the record last
+        return decoded.outcomes
 
-def add_part(tally: Tally, part: Part, task: TableTask, *, is_old: bool) -> None:
-    """Add the nights of a part to the tally."""
-    tally.nights += part.nights
-    tally.failures += [Outcome(task.path.name, night, error=Message(error)) for night, error in part.failures]
-    tally.notes.update(part.notes)
-    tally.warnings.update(part.warnings)
-    if is_old:
-        tally.n_before += len(part.nights)
-    else:
-        tally.n_decoded += len(part.nights)
+    def _part(self, number: int) -> tuple[Path, Path]:
+        """Return the paths of a part: its record, and its rows."""
+        stem = self.task.parts / f"{number:06d}"
+        return stem.with_suffix(".json"), stem.with_suffix(part_suffix(self.task.output))
 
-
-def _finish(
-    task: TableTask, identity: dict[str, Any], tally: Tally, joined: Path, changes: list[list[str]]
-) -> tuple[Path, ...]:
-    """Move the joined table into place and write the files beside it, the sidecar last."""
-    texts = beside_texts(task, tally, changes)
-    tables = {path: text for path, text in texts.items() if text}
-    (task.parts / JOINING).touch()
-    for path in texts.keys() - tables.keys():
-        path.unlink(missing_ok=True)
-    if not tally.nights:
-        write_together(tables, overwrite=True)
-        return tuple(tables)
-    with open_file(joined, "a recording") as stream:
-        os.fsync(stream.fileno())
-    content = table_sidecar(task, identity, tally, file_sha256(joined, "a recording"), tables)
-    sidecar = json_lines(content) + "\n"
-    task.sidecar.unlink(missing_ok=True)  # the old one: a sidecar means that its table is complete
-    joined.replace(task.output)
-    write_together({**tables, task.sidecar: sidecar}, overwrite=True)
-    return task.output, *tables, task.sidecar
+    def finish(self, manifest: Manifest) -> None:
+        """Move the joined table into place and write the files beside it, the sidecar last."""
+        task, joined = self.task, self.task.parts / JOINED
+        texts = task.texts_beside(manifest)
+        tables = {path: text for path, text in texts.items() if text}
+        (task.parts / JOINING).touch()
+        for path in texts.keys() - tables.keys():
+            path.unlink(missing_ok=True)
+        if not manifest.nights:
+            write_together(tables, overwrite=True)
+            manifest.written += tables
+            return
+        with open_file(joined, "a recording") as stream:
+            os.fsync(stream.fileno())
+        sha256 = file_sha256(joined, "a recording")
+        sidecar = json_lines(task.sidecar_of(self.identity, manifest, sha256, tables)) + "\n"
+        task.sidecar.unlink(missing_ok=True)  # the old one: a sidecar means that its table is complete
+        joined.replace(task.output)
+        write_together({**tables, task.sidecar: sidecar}, overwrite=True)
+        manifest.written += [task.output, *tables, task.sidecar]

@@ -9,9 +9,10 @@ import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from itertools import islice
 from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Event
 from types import FrameType
@@ -25,7 +26,6 @@ Result = TypeVar("Result")
 
 MOST_IN_CHUNK = 16  # items sent at once, so that sending costs little compared with the work
 CHUNKS_AHEAD = 4  # chunks under way per worker, so that none waits while results are taken
-BLOCKS_AHEAD = 4  # the same for blocks, which are megabytes each
 MOST_SUBMITTED = 1000  # items that wait on an executor at a time
 LONGEST_END_SECONDS = 20.0  # time for a worker to finish its last file before it is killed
 LOST = "the process at work was killed: by hand, or for want of memory."
@@ -41,7 +41,7 @@ _is_busy = False  # in a worker: a job is running, or cleaning up
 
 def run_all(
     function: Callable[[Item], Result],
-    items: Sequence[Item],
+    items: Iterable[Item],
     jobs: int = 1,
     lost: Callable[[Item], Result] | None = None,
     executor: Executor | None = None,
@@ -49,56 +49,50 @@ def run_all(
 ) -> Generator[Result, None, None]:
     """Yield results in the order of the items; `jobs` = 0 means one process per core.
 
-    At most `at_once` items go to a process together, and their results come back together. An `executor`
-    gets the items one by one and decides how many run at a time; the caller shuts it down.
+    Items that are made while they are taken, such as the blocks of a table, go to the processes one by one.
+    Of a sequence, at most `at_once` items go to a process together, and their results come back together. An
+    `executor` gets the items one by one and decides how many run at a time; the caller shuts it down.
 
     Only a few chunks of items are under way or waiting to be taken at any time. When the caller is
-    interrupted, no other item is begun and the processes end. When a process is killed, the items it may have
-    been working on are repeated one by one. An item that kills its process again gets its result from `lost`,
-    or without `lost` raises StageGuardError.
+    interrupted, no other item is begun and the processes end. When a process is killed, the items that were
+    under way are repeated one by one. An item that kills its process again gets its result from `lost`, or
+    without `lost` raises StageGuardError.
     """
-    n_workers = min(jobs or os.cpu_count() or 1, len(items))
     if executor is not None:
         yield from _in_order(lambda item: executor.submit(function, item), items, MOST_SUBMITTED)
         return
-    if n_workers <= 1:
+    n_workers, size = jobs or os.cpu_count() or 1, 1
+    if isinstance(items, Sized):
+        n_workers = max(1, min(n_workers, len(items)))
+        size = max(1, min(at_once, len(items) // (8 * n_workers)))
+    if n_workers == 1:
         yield from map(function, items)
         return
-    size = max(1, min(at_once, len(items) // (8 * n_workers)))
-    chunks = [items[first : first + size] for first in range(0, len(items), size)]
-    n_done = 0
-    while n_done < len(chunks):
+    chunks = _chunks(items, size)
+    under_way: deque[list[Item]] = deque()
+
+    def taken() -> Iterator[list[Item]]:
+        for chunk in chunks:
+            under_way.append(chunk)
+            yield chunk
+
+    is_done = False
+    while not is_done:
         try:
-            for results in _run_chunks(function, chunks[n_done:], n_workers):
-                n_done += 1
+            for results in _run_chunks(function, taken(), n_workers):
+                under_way.popleft()
                 yield from results
+            is_done = True
         except BrokenProcessPool:
-            again = chunks[n_done : n_done + 2 * n_workers]  # includes all that were under way
-            n_done += len(again)
-            yield from _run_singly(function, [item for chunk in again for item in chunk], lost)
+            again = [item for chunk in under_way for item in chunk]
+            under_way.clear()
+            yield from _run_singly(function, again, lost)
 
 
-def run_blocks(
-    function: Callable[[Item], Result], blocks: Iterable[Item], jobs: int, executor: Executor | None = None
-) -> Generator[Result, None, None]:
-    """Yield results in the order of large items, which this process makes while others work on them.
-
-    This process is one of the `jobs`: it works on an item itself whenever the others have enough to do. Only
-    a few items are under way at any time. When a process is killed, the run ends.
-    """
-    n_workers = jobs or os.cpu_count() or 1
-    if executor is not None:
-        yield from _in_order(lambda block: executor.submit(function, block), blocks, MOST_SUBMITTED)
-        return
-    if n_workers <= 1:
-        yield from map(function, blocks)
-        return
-    try:
-        chunks = ([block] for block in blocks)
-        for results in _run_chunks(function, chunks, n_workers - 1, BLOCKS_AHEAD, works_too=True):
-            yield from results
-    except BrokenProcessPool:
-        raise StageGuardError(_fewer()) from None
+def _chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    left = iter(items)
+    while chunk := list(islice(left, size)):
+        yield chunk
 
 
 def runs_the_script_again() -> bool:
@@ -107,24 +101,14 @@ def runs_the_script_again() -> bool:
 
 
 def _in_order(
-    submit: Callable[[Item], Future[Result]],
-    items: Iterable[Item],
-    most: int,
-    work: Callable[[Item], Result] | None = None,
+    submit: Callable[[Item], Future[Result]], items: Iterable[Item], most: int
 ) -> Generator[Result, None, None]:
-    """Submit a window of items and yield their results in order; at the end, cancel items not begun.
-
-    With `work`, this process works on the next item itself while `most` items are unfinished.
-    """
+    """Submit a window of items and yield their results in order; at the end, cancel items not begun."""
     waiting: deque[Future[Result]] = deque()
     try:
         for item in items:
-            if work is not None and sum(not future.done() for future in waiting) >= most:
-                waiting.append(Future())
-                waiting[-1].set_result(work(item))
-            else:
-                waiting.append(submit(item))
-            while waiting and (waiting[0].done() if work is not None else len(waiting) >= most):
+            waiting.append(submit(item))
+            if len(waiting) >= most:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
@@ -134,12 +118,7 @@ def _in_order(
 
 
 def _run_chunks(
-    function: Callable[[Item], Result],
-    chunks: Iterable[Sequence[Item]],
-    n_workers: int,
-    ahead: int = CHUNKS_AHEAD,
-    *,
-    works_too: bool = False,
+    function: Callable[[Item], Result], chunks: Iterable[Sequence[Item]], n_workers: int
 ) -> Generator[list[Result], None, None]:
     if runs_the_script_again():
         raise SystemExit(1)  # the parent says why
@@ -154,11 +133,8 @@ def _run_chunks(
         with sparing_children():  # a terminal sends its signals to the workers, too
             return pool.submit(_run_chunk, chunk)
 
-    def work(chunk: Sequence[Item]) -> list[Result]:
-        return [function(item) for item in chunk]
-
     try:
-        yield from _in_order(submit, chunks, ahead * n_workers, work if works_too else None)
+        yield from _in_order(submit, chunks, CHUNKS_AHEAD * n_workers)
     except BaseException as error:
         pool.shutdown(wait=False, cancel_futures=True)
         _end(multiprocessing.active_children())
@@ -194,13 +170,11 @@ def _run_singly(
                 yield from results
         except BrokenProcessPool:
             if lost is None:
-                raise StageGuardError(_fewer()) from None
+                raise StageGuardError(
+                    Message(f"{LOST} Run it again with fewer processes (", Argument("jobs", 1), ").")
+                ) from None
             n_done += 1
             yield lost(items[n_done - 1])
-
-
-def _fewer() -> Message:
-    return Message(f"{LOST} Run it again with fewer processes (", Argument("jobs", 1), ").")
 
 
 def _begin(has_begun: Event, function: Callable[[Any], Any]) -> None:
@@ -239,8 +213,6 @@ def _run_chunk(items: Sequence[Any]) -> list[Any]:
     global _is_busy
     assert _work is not None
     results = []
-    if len(items) > 1 and hasattr(_work, "ahead"):  # a single item may have killed its process before
-        _work.ahead(items)
     for item in items:
         if _is_stopping:  # the pool takes a job's SystemExit for its result, and starts the next job
             raise SystemExit(128 + signal.SIGTERM)

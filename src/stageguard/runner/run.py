@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 
-AHEAD = 16  # tasks passed to `ahead` at a time
-
 
 class Task(Protocol):
     """Something to do with one file."""
@@ -112,7 +110,6 @@ def run_files(
     executor: Executor | None = None,
     fatal: tuple[type[Exception], ...] = (),
     singly: bool = False,
-    ahead: Callable[[Sequence[TaskType]], None] | None = None,
 ) -> Generator[Outcome[Value], None, None]:
     """Yield the outcome of each file, in order; a failure is an outcome, and the other files go on.
 
@@ -133,14 +130,12 @@ def run_files(
     singly : bool
         Yield each outcome as soon as it is known, for tasks that take seconds or more. Otherwise several
         tasks go to a process at a time, so that sending costs little.
-    ahead : callable, optional
-        Called with several tasks before they are done one by one; must not fail.
     """
     claimed = {} if output_of is None else claim_outputs(tasks, output_of)
     problems = [task.error or claimed.get(number) for number, task in enumerate(tasks)]
     ready = [task for task, problem in zip(tasks, problems, strict=True) if problem is None]
-    attempt = partial(_attempt, work, fatal)
-    with closing(_results(attempt, ready, jobs, executor, singly, ahead)) as results:
+    run = partial(_attempt_task, work, fatal)
+    with closing(_results(run, ready, jobs, executor, singly)) as results:
         for task, problem in zip(tasks, problems, strict=True):
             if problem is None:
                 yield next(results)
@@ -150,22 +145,18 @@ def run_files(
 
 
 def _results(
-    attempt: Callable[[TaskType], Outcome[Value]],
+    run: Callable[[TaskType], Outcome[Value]],
     tasks: Sequence[TaskType],
     jobs: int,
     executor: Executor | None,
     singly: bool,
-    ahead: Callable[[Sequence[TaskType]], None] | None,
 ) -> Generator[Outcome[Value], None, None]:
     if not tasks or (executor is None and (jobs == 1 or len(tasks) < 2)):
-        for first in range(0, len(tasks), AHEAD):
-            if ahead is not None:
-                ahead(tasks[first : first + AHEAD])
-            yield from map(attempt, tasks[first : first + AHEAD])
+        yield from map(run, tasks)
         return
     from stageguard.runner.processes import MOST_IN_CHUNK, run_all  # loads multiprocessing
 
-    like = _Like(attempt, ahead, tasks[0])
+    like = _Like(run, tasks[0])
     items = [like.difference(task) for task in tasks]
     at_once = 1 if singly else MOST_IN_CHUNK
     yield from run_all(like, items, jobs, lost=like.lost, executor=executor, at_once=at_once)
@@ -174,18 +165,8 @@ def _results(
 class _Like(Generic[TaskType, Value]):
     """Work on tasks that are sent as their differences from the first task, which saves sending the rest."""
 
-    def __init__(
-        self,
-        attempt: Callable[[TaskType], Outcome[Value]],
-        ahead: Callable[[Sequence[TaskType]], None] | None,
-        first: TaskType,
-    ) -> None:
-        self._attempt, self._ahead, self._first = attempt, ahead, first
-
-    def ahead(self, differences: Sequence[Mapping[str, Any]]) -> None:
-        """Pass the tasks with these differences to `ahead` before each is done."""
-        if self._ahead is not None:
-            self._ahead([self._task(difference) for difference in differences])
+    def __init__(self, run: Callable[[TaskType], Outcome[Value]], first: TaskType) -> None:
+        self._run, self._first = run, first
 
     def _task(self, difference: Mapping[str, Any]) -> TaskType:
         return replace(self._first, **difference)  # type: ignore[type-var]
@@ -197,8 +178,8 @@ class _Like(Generic[TaskType, Value]):
         return {name: value for name, (value, first) in pairs.items() if value is not first}
 
     def __call__(self, difference: Mapping[str, Any]) -> Outcome[Value]:
-        """Attempt the task with these differences."""
-        return self._attempt(self._task(difference))
+        """Run the task with these differences."""
+        return self._run(self._task(difference))
 
     def lost(self, difference: Mapping[str, Any]) -> Outcome[Any]:
         """Return the outcome of a task whose process was killed."""
@@ -244,20 +225,35 @@ def check_folder(folder: Path | None) -> None:
         )
 
 
-def _attempt(
-    work: Callable[[TaskType], Value], fatal: tuple[type[Exception], ...], task: TaskType
+def attempt(
+    work: Callable[[], Value],
+    file: str,
+    night_id: str,
+    *,
+    place: str | None = None,
+    fatal: tuple[type[Exception], ...] = (),
 ) -> Outcome[Value]:
+    """Return the outcome of a night: its value and the warnings that it gave, or its error.
+
+    `place` is what the error begins with, if not the file.
+    """
     began = time.perf_counter()
     value, problem = None, None
     with collect_warnings() as warned:
         try:
-            value = work(task)
+            value = work()
         except fatal:
             raise
         except Exception as error:
-            problem = failure_message(error, task.file)
+            problem = failure_message(error, place or file)
     messages = tuple(dict.fromkeys(warned))
-    return Outcome(task.file, task.id, value, problem, messages, time.perf_counter() - began)
+    return Outcome(file, night_id, value, problem, messages, time.perf_counter() - began)
+
+
+def _attempt_task(
+    work: Callable[[TaskType], Value], fatal: tuple[type[Exception], ...], task: TaskType
+) -> Outcome[Value]:
+    return attempt(partial(work, task), task.file, task.id, fatal=fatal)
 
 
 def _lost(task: Task) -> Outcome[Any]:

@@ -1,12 +1,10 @@
-"""Compare a written hypnogram with a fresh decoding of its input."""
+"""Compare a written output with a fresh decoding of its input."""
 
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -15,47 +13,28 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stageguard.base.errors import ProfileError, StageGuardError, StageGuardWarning, record_fault
-from stageguard.base.files import file_error, file_sha256, parse_json, read_file, special
-from stageguard.formats.companions import parse_moment
+from stageguard.base.errors import ProfileError, StageGuardError, record_fault
+from stageguard.base.files import file_error, file_sha256, special
+from stageguard.formats.cohort_table import TABLE_SUFFIXES
 from stageguard.formats.outputs import (
     JSON_SUFFIX,
     TSV_SUFFIX,
-    HypnogramTable,
-    WrittenFiles,
-    changes_text,
     describe_file,
-    describe_input,
     is_as_written,
     is_output,
     output_paths,
-    output_texts,
     read_hypnogram_tsv,
     read_whole_sidecar,
-    relative_path,
 )
 from stageguard.formats.shared_profile import recorded_profile
-from stageguard.guard.explain import explain
-from stageguard.measures.statistics import StatisticsOptions
-from stageguard.measures.summary import measures_of
 from stageguard.profile.profile import Profile, profiles
-from stageguard.runner.compare_sidecars import Comparison, compare_sidecars
-from stageguard.runner.decode_files import MALFORMED, DecodeTask
+from stageguard.runner.compare_sidecars import Check
+from stageguard.runner.decode_again import Fresh, night_again, table_again
 from stageguard.runner.decode_one import DecodeOptions, decode_file
+from stageguard.runner.resume import MALFORMED, is_as_described
 
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding
-
-LIGHTS = ("lights_off", "lights_on")
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """The result of one comparison."""
-
-    name: str
-    ok: bool
-    finding: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +62,50 @@ class Verification:
         }
 
 
-def verification(checks: Sequence[Check], notes: Sequence[str], compared: Comparison | None) -> Verification:
-    """Return all checks, with that of the fields of the sidecar if they could be compared."""
+def verify_output(
+    output: Path, source: Path | None = None, *, say: Callable[[object], str] = str
+) -> Verification:
+    """Check an output's files, profile and input against its sidecar; then decode again and compare.
+
+    An output is a night with files of its own, or a table of nights, named by its table or its sidecar.
+    Failures in a table of nights are worded by `say`, as `decode` words them.
+    """
+    table, sidecar = _table_and_sidecar(output)
+    content = read_whole_sidecar(sidecar)
+    record = content["stageguard"]
+    with errors_of_record(sidecar):
+        is_night = "table" not in record
+        described = record["hypnogram" if is_night else "table"]
+        is_written = file_sha256(table, "a recording") == described["sha256"]
+        profile, profile_check = check_profile(sidecar, record)
+        path, input_check = check_input(sidecar, record, source)
+        fresh = Fresh()
+        if path is not None and is_night:
+            fresh = night_again(path, profile, content, table)
+        elif path is not None:
+            fresh = table_again(path, profile, content, table, say)
+        checks = [
+            as_written("hypnogram file" if is_night else "table", table, same=is_written),
+            check_sidecar(sidecar, content),
+            *(profile_check, input_check, *fresh.checks),
+            *check_beside(sidecar.parent, record, fresh.texts),
+        ]
+        notes = profile_notes(record["profile"], (record if is_night else record["run"])["options"])
+    compared = fresh.compared
     if compared is None:
         return Verification((*checks,), (), (*notes,))
-    record = Check("record", not compared.differing, compared.finding)
-    return Verification((*checks, record), compared.unchecked, (*notes,), compared.other_version)
+    checks.append(Check("record", not compared.differing, compared.finding))
+    return Verification((*checks,), compared.unchecked, (*notes,), compared.other_version)
 
 
-def verify_output(output: Path, source: Path | None = None) -> Verification:
-    """Check table, profile and input against the sidecar, then decode again and compare labels."""
+def _table_and_sidecar(output: Path) -> tuple[Path, Path]:
+    """Return the table and the sidecar of an output, given either; both must be there."""
+    table = output.with_suffix("") if output.suffix == ".json" else output
+    sidecar = table.with_name(f"{table.name}.json")
+    if table.suffix.lower() in TABLE_SUFFIXES and sidecar.is_file():
+        if not table.is_file():
+            raise file_error(table, f"is missing, expected the table that {sidecar.name} tells of.")
+        return table, sidecar
     if not is_output(output):
         raise file_error(
             output,
@@ -105,25 +118,7 @@ def verify_output(output: Path, source: Path | None = None) -> Verification:
             raise file_error(
                 path, "is missing: an output is a .hypnogram.tsv with a .hypnogram.json beside it."
             )
-    content = read_whole_sidecar(files.sidecar)
-    record = content["stageguard"]
-    table = read_hypnogram_tsv(files.tsv)
-    with errors_of_record(files.sidecar):
-        is_table = hashlib.sha256(read_file(files.tsv, "text")).hexdigest() == record["hypnogram"]["sha256"]
-        checks = [as_written("hypnogram file", files.tsv, same=is_table)]
-        checks.append(check_sidecar(files.sidecar, content))
-        profile, profile_check = check_profile(files.sidecar, record)
-        input_path, input_check = check_input(files.sidecar, record, source)
-        checks += [profile_check, input_check]
-        decoding, compared = None, None
-        if input_path is not None:
-            decoding, again, compared = _check_again(input_path, profile, content, table, files)
-            checks.append(again)
-        derived = {}
-        if decoding is not None and files.changes is not None:
-            derived[files.changes] = changes_text(explain(decoding))
-        checks += check_beside(files.sidecar.parent, record, derived)
-        return verification(checks, profile_notes(record["profile"], record["options"]), compared)
+    return files.tsv, files.sidecar
 
 
 def decode_recorded(
@@ -223,81 +218,16 @@ def _recorded_input(folder: Path, recorded: dict[str, Any]) -> Path:
     return path if is_it and file_sha256(path, "a recording") == recorded["sha256"] else beside
 
 
-def _check_again(
-    path: Path, profile: Profile, content: dict[str, Any], table: HypnogramTable, files: WrittenFiles
-) -> tuple[Decoding | None, Check, Comparison | None]:
-    """Decode the input again, and compare the stages and the whole sidecar."""
-    record = content["stageguard"]
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", StageGuardWarning)
-            decoding, fresh = _written_again(path, profile, record, table, files)
-    except StageGuardError as error:
-        return None, Check("decoded again", False, f"failed: {error}"), None
-    moved = moved_fields(path, files.sidecar, record["input"])
-    alone = {**content, "stageguard": {key: value for key, value in record.items() if key != "beside"}}
-    return decoding, _check_labels(decoding, table), compare_sidecars(fresh, alone, moved)
-
-
-def _written_again(
-    path: Path, profile: Profile, record: dict[str, Any], table: HypnogramTable, files: WrittenFiles
-) -> tuple[Decoding, dict[str, Any]]:
-    """Decode as recorded; return the decoding and the whole sidecar that `decode` would write now."""
-    recorded = record["options"]
-    options = DecodeOptions.from_dict(recorded, table.quality)
-    off, on = (parse_moment(str(recorded[key])) if key in recorded else None for key in LIGHTS)
-    start = datetime.fromisoformat(recorded["start"]) if "start" in recorded else None
-    decoding, notes = decode_file(path, profile, options, start)
-    measures = measures_of(decoding, StatisticsOptions(lights_off=off, lights_on=on))
-    texts = output_texts(
-        decoding,
-        files,
-        describe_input(path, None, files.sidecar.parent),
-        DecodeTask(path, files.tsv, profile, options, lights_off=off, lights_on=on).to_dict(start),
-        options.quality,
-        notes,
-        joint_score=asdict(measures.joint),
-        measured=measures.to_dict(),
-        shares_profile="definition" not in record["profile"],
-    )
-    return decoding, parse_json(texts[files.sidecar])
-
-
-def moved_fields(path: Path, sidecar: Path, recorded: dict[str, Any] | None) -> tuple[str, ...]:
-    """Return the fields that say where the input was, if it is elsewhere now; its hash is compared anyway."""
-    if recorded is None or path.name != Path(recorded["file"]).name:
-        return "input.file", "input.path", "run.input.file", "beside"  # tables beside a table name its input
-    was = recorded.get("path")
-    is_moved = relative_path(path, sidecar.parent) != was and Path(str(was)).name == path.name
-    return ("input.path",) if is_moved else ()
-
-
 def check_beside(folder: Path, record: dict[str, Any], derived: Mapping[Path, str]) -> list[Check]:
     """Check that the files beside an output are as they were written, and as derived again where they are."""
     checks = []
     for recorded in record.get("beside", ()):
         path = folder / Path(recorded["file"]).name
-        same = path.is_file() and describe_file(path) == recorded
+        same = is_as_described(folder, recorded)
         if path in derived:
             same = same and describe_file(path, derived[path].encode()) == recorded
         checks.append(as_written(path.name, path, same=same))
     return checks
-
-
-def _check_labels(decoding: Decoding, table: HypnogramTable) -> Check:
-    fresh, written = decoding.hypnogram.labels, table.labels
-    if len(fresh) != len(written):
-        return Check("decoded again", False, f"{len(fresh)} epochs, but {len(written)} are written")
-    names = (*decoding.hypnogram.scheme.names, "?")
-    stages = np.array(names)[fresh]
-    different = np.flatnonzero((fresh != written) | (stages != np.array(table.stages)))
-    if not len(different):
-        return Check("decoded again", True, f"all {len(fresh):,} epoch{'s' * (len(fresh) != 1)} the same")
-    shown = ", ".join(f"{t + 1}: {table.stages[t]} now {stages[t]}" for t in different[:5].tolist())
-    more = f" and {len(different) - 5} more" if len(different) > 5 else ""
-    return Check(
-        "decoded again", False, f"{len(different)} of {len(fresh)} epochs differ (epoch {shown}{more})"
-    )
 
 
 def profile_notes(recorded: dict[str, Any], options: dict[str, Any]) -> list[str]:

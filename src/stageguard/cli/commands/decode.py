@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 
 from stageguard.base.arrays import NAN
-from stageguard.base.errors import InputError, Message
+from stageguard.base.errors import InputError
 from stageguard.base.files import read_text, write_text_atomic
 from stageguard.base.lazy import load
 from stageguard.cli.console import Console
@@ -44,7 +43,6 @@ from stageguard.cli.present import (
     print_problems,
     print_review,
     some_nights,
-    with_bar,
 )
 from stageguard.cli.terminal import (
     JsonList,
@@ -55,17 +53,26 @@ from stageguard.cli.terminal import (
     print_list,
     table,
 )
+from stageguard.formats.cohort_table import has_ids
 from stageguard.formats.density import listed
-from stageguard.formats.outputs import PLAIN_SUFFIXES, output_paths
+from stageguard.formats.outputs import PLAIN_SUFFIXES
 from stageguard.guard.decoding import CITATION, Decoding
 from stageguard.measures.summary import looking_like_experts
 from stageguard.night.moments import Moment
 from stageguard.profile.profile import Profile
-from stageguard.runner.cohort_tables import FAILURES_TABLE, METHODS_TEXT, MOST_IN_FULL, Tally, write_tables
-from stageguard.runner.decode_files import DecodeTask, decode_task
+from stageguard.runner.cohort import Source, decode_cohort
+from stageguard.runner.decode_files import DecodeTask, FileSource
 from stageguard.runner.decode_one import DecodeOptions
-from stageguard.runner.run import check_folder, run_files
-from stageguard.runner.stopping import Stopped
+from stageguard.runner.decode_table import TableTask, is_table_name, table_source
+from stageguard.runner.manifest import (
+    FAILURES_TABLE,
+    METHODS_TEXT,
+    MOST_IN_FULL,
+    DecodedNight,
+    Manifest,
+)
+from stageguard.runner.run import Outcome, check_folder
+from stageguard.runner.tune_files import keep_tuned
 
 PERCENTILES = (5, 50, 95)
 # Suffixes of files that --output may be meant for, where it names a folder.
@@ -78,9 +85,6 @@ OTHER_FILES = frozenset(
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
-
-    from stageguard.runner.decode_table import TableResult
-    from stageguard.runner.table_files import TableTask
 
 Svg = Annotated[bool, Option("--svg", help="Also draw each night as an SVG picture.")]
 Explain = Annotated[
@@ -142,7 +146,7 @@ def decode(
         options = replace(options, strength=strength)
     is_one_file = output is not None and _is_file_name(output, files)
     is_named = output is not None and bool(output.suffix) and not is_one_file
-    if output is not None and is_named and load("runner.decode_table:is_table_name")(output):
+    if output is not None and is_named and is_table_name(output):
         # options for files of one night
         single = {
             "--strength tune": is_tuned,
@@ -151,12 +155,18 @@ def decode(
             "--format": given.format is not None,
         }
         too_much = [option for option, is_given in single.items() if is_given]
-        source = _table_to_decode(files, samples, given, profile, too_much)
-        make = load("runner.table_files:TableTask")
+        path = _table_to_decode(files, samples, given, profile, too_much)
         chosen = tuple(only or ())
-        task = make(source, output, loaded, options, overwrite=overwrite, explain=explain, only=chosen)
+        task = TableTask(
+            *(path, output, loaded, options),
+            overwrite=overwrite,
+            explain=explain,
+            only=chosen,
+            say=one_line,
+        )
         with executor_on(scheduler) as executor:
-            _decode_table(task, jobs, executor, as_json=as_json)
+            manifest = _run_table(table_source(task), jobs, executor, as_json=as_json)
+        _end(manifest, as_json=as_json, in_one_table=True)
         return
     inputs = _chosen(find_densities(files, samples, loaded, options), only)
     options = options_of([night.path for night in inputs.nights], given, loaded, options)
@@ -164,13 +174,13 @@ def decode(
         raise UsageError(f"--output is one file for {len(inputs.nights):,} nights, expected a folder.")
     folder = output.parent if output is not None and is_one_file else output
     check_folder(folder)
-    notes, written, problems = list(inputs.notes), list[Path](), list[Message]()
+    notes, written = list(inputs.notes), list[Path]()
     if is_tuned:
         base = loaded
         loaded, remarks = load("cli.commands.tune:tuned_on")(inputs, base, options, jobs, quiet=as_json)
         notes += remarks
         if folder is not None and loaded != base:
-            written.append(load("runner.tune_files:keep_tuned")(loaded, folder, overwrite=overwrite))
+            written.append(keep_tuned(loaded, folder, overwrite=overwrite))
     draw = _draw if svg else None
     tasks = _tasks(
         inputs,
@@ -185,13 +195,14 @@ def decode(
     )
     if output is not None and is_one_file:
         tasks = [replace(task, output=output, shares_profile=False) for task in tasks]
+    tables = output if inputs.is_cohort and not is_one_file else None
     with executor_on(scheduler) as executor:
-        tally = _run(tasks, jobs, executor, as_json=as_json)
-    if inputs.is_cohort and output is not None and not is_one_file:
-        tables, remarks, problems = write_tables(tally, output, one_line)
-        methods, more = _write_methods(tally, loaded, options, output)
-        written, notes = [*tables, *methods, *written], [*notes, *remarks, *more]
-    _end(tally, notes, problems, written, as_json=as_json)
+        manifest = _run(FileSource(tasks, tables, one_line), jobs, executor, as_json=as_json)
+    if tables is not None:
+        _write_methods(manifest, loaded, options, tables)
+    manifest.written += written
+    manifest.remarks[:0] = notes
+    _end(manifest, as_json=as_json)
 
 
 def _is_file_name(output: Path, files: Sequence[Path] | None) -> bool:
@@ -207,11 +218,7 @@ def _is_file_name(output: Path, files: Sequence[Path] | None) -> bool:
         )
     if suffix not in PLAIN_SUFFIXES:
         return False
-    return (
-        suffix == ".json"
-        or not files
-        or not any(load("formats.cohort_table:has_ids")(path) for path in files)
-    )
+    return suffix == ".json" or not files or not any(has_ids(path) for path in files)
 
 
 def _tasks(
@@ -250,50 +257,41 @@ def _tasks(
     ]
 
 
-def _write_methods(
-    tally: Tally, profile: Profile, options: DecodeOptions, folder: Path
-) -> tuple[list[Path], list[str]]:
-    """Write the Methods paragraph of this run's nights; return the file, or a remark if it is not ours."""
+def _write_methods(manifest: Manifest, profile: Profile, options: DecodeOptions, folder: Path) -> None:
+    """Write the Methods paragraph of this run's nights; a file of that name that is not ours stays."""
     path = folder / METHODS_TEXT
-    if not tally.effects:
-        return [], []
+    if not manifest.effects:
+        return
     if path.exists() and CITATION not in read_text(path, "text", errors="replace"):
-        return [], [f"{path} is no text of decode's, so it was left as it is"]
+        manifest.remarks.append(f"{path} is no text of decode's, so it was left as it is")
+        return
     used = profile.at_strength(options.strength).for_cohort(options.cohort)
     is_shifted = bool(used.calibration.biases)  # then the table's index is of the shifted stages
     make, write = (load(f"report.methods:{name}") for name in ("CohortFact", "cohort_methods"))
     facts = [
         make(used, seconds, effect, (NAN, NAN) if is_shifted else (row.fi_before, row.fi_after))
-        for row, seconds, effect in tally.effects
+        for row, seconds, effect in manifest.effects
     ]
     write_text_atomic(path, write(facts, stager=options.stager) + "\n", overwrite=True)
-    return [path], []
+    manifest.written.append(path)
 
 
-def _end(
-    tally: Tally,
-    notes: Sequence[str],
-    problems: Sequence[Message],
-    written: Sequence[Path],
-    *,
-    as_json: bool,
-    in_one_table: bool = False,
-) -> None:
+def _end(manifest: Manifest, *, as_json: bool, in_one_table: bool = False) -> None:
     """Print the outcome of the nights, and exit with 1 if any failed."""
     if not as_json:
-        _print(tally, written, in_one_table=in_one_table)
-    print_notes(notes, as_json=as_json)
-    failures = next((path for path in written if path.name.endswith(FAILURES_TABLE)), None)
+        _print(manifest, in_one_table=in_one_table)
+    print_notes(manifest.remarks, as_json=as_json)
+    failures = next((path for path in manifest.written if path.name.endswith(FAILURES_TABLE)), None)
     print_problems(
-        tally.failures,
+        manifest.failures,
         as_json=as_json,
-        n_files=tally.n_nights,
+        n_files=manifest.n_nights,
         listed_in=failures,
         in_one_table=in_one_table,
     )
-    for problem in problems:
+    for problem in manifest.problems:
         print_error(problem)
-    if tally.failures or problems:
+    if manifest.failures or manifest.problems:
         raise Exit(1)
 
 
@@ -314,30 +312,22 @@ def _chosen(inputs: Inputs, only: Sequence[str] | None) -> Inputs:
     return replace(inputs, nights=tuple(night for night in inputs.nights if night.id in only))
 
 
-def _run(tasks: Sequence[DecodeTask], jobs: int, executor: Executor | None, *, as_json: bool) -> Tally:
+def _run(source: FileSource, jobs: int, executor: Executor | None, *, as_json: bool) -> Manifest:
     """Decode in order, with a progress bar on a terminal; of most nights only a row is kept in memory."""
-    before = _written(tasks)
-    tally = Tally()
-    work, ahead = decode_task, None
-    if len(tasks) > MOST_IN_FULL:
-        work = load("runner.decode_together:DecodeTogether")()
-        ahead = work.ahead
-    outcomes = run_files(
-        work, tasks, output_of=lambda task: task.output, jobs=jobs, executor=executor, ahead=ahead
-    )
-    try:
-        with closing(outcomes), JsonList(wanted=as_json) as printed:
-            for outcome in with_bar(outcomes, "Decoding", len(tasks), quiet=as_json):
-                tally.add(outcome)
-                if as_json:
-                    printed.add(outcome.to_dict())
-    except Stopped as stopped:
-        n_written = len(_written(tasks) - before)
-        stopped.done = (
-            f"{n_written:,} of {count(len(tasks), 'file')} written. The same command goes on from there."
-        )
-        raise
-    return tally
+    n_files = len(source.tasks)
+    bar = load("cli.progress:progress_bar")("Decoding", quiet=as_json or n_files < 2)
+    with JsonList(wanted=as_json) as printed, bar as move:
+        n_done = 0
+
+        def show(outcome: Outcome[DecodedNight]) -> None:
+            nonlocal n_done
+            n_done += 1
+            if as_json:
+                printed.add(outcome.to_dict())
+            if move is not None:
+                move(total=n_files, completed=n_done)
+
+        return decode_cohort(source, jobs=jobs, executor=executor, on_outcome=show)
 
 
 def _table_to_decode(
@@ -362,79 +352,54 @@ def _table_to_decode(
     return files[0]
 
 
-def _decode_table(task: TableTask, jobs: int, executor: Executor | None, *, as_json: bool) -> None:
-    """Decode a cohort's table, and print the outcome of its nights."""
-    result = _run_table(task, jobs, executor, as_json=as_json)
-    failed = []
-    if result.n_failed_before:
-        nights, listed = count(result.n_failed_before, "night"), task.beside(FAILURES_TABLE)
-        failed = [Message(f"{task.path.name}: {nights} failed then, listed in {listed}.")]
-    _end(result.tally, [], failed, list(result.written), as_json=as_json, in_one_table=True)
-
-
-def _run_table(task: TableTask, jobs: int, executor: Executor | None, *, as_json: bool) -> TableResult:
+def _run_table(source: Source, jobs: int, executor: Executor | None, *, as_json: bool) -> Manifest:
     """Decode a cohort's table, with a progress bar on a terminal."""
     with load("cli.progress:progress_bar")("Decoding", quiet=as_json) as move:
+        n_done = 0
 
-        def on_block(tally: Tally) -> None:
+        def show(_: Outcome[DecodedNight]) -> None:
+            nonlocal n_done
+            n_done += 1
             if move is not None:
-                move(completed=tally.n_nights)
+                move(completed=n_done)
 
-        result: TableResult = load("runner.decode_table:decode_table")(
-            task, jobs=jobs, executor=executor, say=one_line, on_block=on_block
-        )
+        manifest = decode_cohort(source, jobs=jobs, executor=executor, on_outcome=show)
     with JsonList(wanted=as_json) as printed:
-        if as_json and not result.tally.n_nights:
-            for night in load("runner.decode_table:nights_before")(task):
-                printed.add(night)
-        for row in result.tally.nights:
+        for row in manifest.nights:
             printed.add({"ok": True} | row.to_dict())
-        for outcome in result.tally.failures:
+        for outcome in manifest.failures:
             printed.add(outcome.to_dict())
-    return result
+    return manifest
 
 
-def _written(tasks: Sequence[DecodeTask]) -> set[tuple[Path, int]]:
-    """Return existing outputs and when each was written: workers may have written more than they reported."""
-    folders = {task.output.parent for task in tasks}
-    folders = {folder for folder in folders if folder.is_dir()}
-    sidecars = [output_paths(task.output).sidecar for task in tasks if task.output.parent in folders]
-    return {(path, path.stat().st_mtime_ns) for path in sidecars if path.is_file()}
-
-
-def _print(tally: Tally, written: Sequence[Path], *, in_one_table: bool = False) -> None:
+def _print(manifest: Manifest, *, in_one_table: bool = False) -> None:
     """Print one night in full, a row for each of a few nights, or a summary of very many."""
     out = console()
-    if in_one_table and not tally.n_nights:
+    if manifest.n_nights > 1 or in_one_table:
+        if manifest.n_decoded <= MOST_ROWS and not in_one_table:
+            print_cohort(manifest.first, out)
+        elif manifest.nights:
+            _print_common(manifest, out)
+        counts = {
+            "done before": manifest.n_before,
+            "decoded": manifest.n_decoded,
+            "failed": len(manifest.failures),
+        }
+        words = ", ".join(f"{n:,} {what}" for what, n in counts.items() if n or what == "decoded")
+        out.print(f"{count(manifest.n_nights, 'night')}: {words}.", style="bold")
+        print_list(out, "Wrote", manifest.written)
+    elif manifest.first:
+        print_night(manifest.first[0])
+    elif manifest.nights:
         out.print(
-            f"{written[0]} was decoded before, with the same profile and options: nothing to do. "
-            "--overwrite decodes it again."
-        )
-    elif tally.n_nights > 1 or in_one_table:
-        if in_one_table and tally.nights:
-            _print_common(tally, out)
-        elif in_one_table:
-            pass
-        elif tally.n_decoded <= MOST_ROWS:
-            print_cohort(tally.first, out)
-        else:
-            _print_common(tally, out)
-        parts = {"done before": tally.n_before, "decoded": tally.n_decoded, "failed": len(tally.failures)}
-        counts = ", ".join(f"{n:,} {what}" for what, n in parts.items() if n or what == "decoded")
-        out.print(f"{count(tally.n_nights, 'night')}: {counts}.", style="bold")
-        print_list(out, "Wrote", written)
-    elif tally.first:
-        print_night(tally.first[0])
-    elif tally.nights:
-        out.print(
-            f"{tally.nights[0].file} was decoded before, with the same profile and options: nothing to do. "
-            "--overwrite decodes it again."
+            f"{manifest.nights[0].file} was decoded before, with the same profile and options: nothing to "
+            "do. --overwrite decodes it again."
         )
 
 
-def _print_common(tally: Tally, out: Console) -> None:
+def _print_common(manifest: Manifest, out: Console) -> None:
     """Print percentiles over the nights, and counts of what the strength rule did, warnings and remarks."""
-    rows = tally.nights
+    rows = manifest.nights
     numbers = {
         ("Epochs", ",.0f"): [row.n_epochs for row in rows],
         ("Epochs changed (%)", ".1f"): [100 * row.n_changed / row.n_epochs for row in rows],
@@ -459,8 +424,8 @@ def _print_common(tally: Tally, out: Console) -> None:
     print_early_rem_kept({row.id: row.early_rem_kept_minutes for row in rows}, out)
     strengths = Counter(f"{row.rule}, {row.step}" for row in rows).most_common()
     print_list(out, "Strength", ["; ".join(f"{text} ({n:,})" for text, n in strengths)])
-    print_list(out, "Warning", _counted(tally.warnings))
-    notes = Counter({text: n for text, n in tally.notes.items() if is_worth_saying(text)})
+    print_list(out, "Warning", _counted(manifest.warnings))
+    notes = Counter({text: n for text, n in manifest.notes.items() if is_worth_saying(text)})
     print_list(out, "Read", ["; ".join(_counted(notes))] if notes else [])
     print_review(out)
 

@@ -17,8 +17,8 @@ from stageguard.measures.summary import summary_of
 from stageguard.profile.profile import Profile
 from stageguard.report.hypnogram_svg import hypnogram_svg
 from stageguard.report.night import night_report
-from stageguard.runner.decode_files import DecodedNight
 from stageguard.runner.decode_one import DecodeOptions, decode_file
+from stageguard.runner.manifest import DecodedFile, ManifestRow
 from stageguard.runner.run import Outcome, collect_warnings
 from stageguard.synthetic.night import SimulatedNight, simulate_night
 
@@ -81,7 +81,7 @@ def demo(
 
 def write_demo(
     night: SimulatedNight, folder: Path, *, overwrite: bool
-) -> tuple[Outcome[DecodedNight], Decoding]:
+) -> tuple[Outcome[DecodedFile], Decoding]:
     """Write the demo's files; return the outcome and the decoding."""
     csv_path, html_path = folder / "synthetic-night.csv", folder / "synthetic-night.report.html"
     write_together({csv_path: density_csv(night)}, overwrite=overwrite, make_folders=True)
@@ -104,10 +104,9 @@ def write_demo(
     # the marker comes last: in a folder that has it, all files are a demo's
     write_together({html_path: page, folder / MARKER: MARKER_TEXT}, overwrite=overwrite)
     outputs = {"csv": csv_path, "tsv": written.tsv, "json": written.sidecar, "svg": written.svg}
-    decoded = DecodedNight.fresh(
-        decoding, summary.measures, outputs | {"html": html_path}, notes, summary=summary
-    )
-    return Outcome(str(csv_path), csv_path.stem, decoded, warnings=tuple(warned)), decoding
+    row = ManifestRow.of(csv_path.stem, str(csv_path), decoding, summary.measures)
+    decoded = DecodedFile.fresh(row, decoding, outputs | {"html": html_path}, notes, summary=summary)
+    return Outcome(row.file, row.id, decoded, warnings=tuple(warned)), decoding
 
 
 def density_csv(night: SimulatedNight) -> str:

@@ -38,8 +38,8 @@ from stageguard.night.recording import Recording
 from stageguard.nn.data import SUFFIXES, feature_files, read_features
 from stageguard.pipeline import QualityRules, stage
 from stageguard.profile.profile import Profile
-from stageguard.runner.decode_files import DecodedNight
 from stageguard.runner.decode_one import DecodeOptions
+from stageguard.runner.manifest import DecodedFile, ManifestRow
 
 if TYPE_CHECKING:
     from stageguard.nn.checkpoint import TrainedModel
@@ -229,7 +229,7 @@ def stage_and_write(
     quality: str | None,
     temperature: bool | None,
     overwrite: bool,
-) -> DecodedNight:
+) -> DecodedFile:
     """Stage one recording, guard it, and write its outputs."""
     files = output_paths(task.output)
     densities = task.output.with_name(task.output.name + DENSITY_SUFFIX)
@@ -256,4 +256,5 @@ def stage_and_write(
         measured=summary.measures.to_dict(),
     )
     outputs = {"density": densities, "tsv": written.tsv, "json": written.sidecar}
-    return DecodedNight.fresh(staged.decoding, summary.measures, outputs, staged.notes, summary=summary)
+    row = ManifestRow.of(task.id, task.file, staged.decoding, summary.measures)
+    return DecodedFile.fresh(row, staged.decoding, outputs, staged.notes, summary=summary)

@@ -10,7 +10,6 @@ from stageguard.cli.options import AsJson
 from stageguard.cli.parser import Argument, Exit, Option
 from stageguard.cli.terminal import console, one_line, print_json, table
 from stageguard.runner.verify import verify_output
-from stageguard.runner.verify_table import table_and_sidecar, verify_table
 
 
 def verify(
@@ -29,11 +28,7 @@ def verify(
     --------
     stageguard verify night.hypnogram.tsv
     """
-    table_files = table_and_sidecar(output)
-    if table_files is None:
-        verification = verify_output(output, source)
-    else:
-        verification = verify_table(*table_files, source, say=one_line)
+    verification = verify_output(output, source, say=one_line)
     if as_json:
         print_json(verification.to_dict())
     else:

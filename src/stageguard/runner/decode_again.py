@@ -1,0 +1,202 @@
+"""Decode the input of an output again, and compare what `decode` would write now with what is there."""
+
+from __future__ import annotations
+
+import csv
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stageguard.base.errors import StageGuardError, StageGuardWarning, fault_text
+from stageguard.base.files import parse_json, read_cell
+from stageguard.formats.cohort_output import part_bytes
+from stageguard.formats.cohort_split import Cells, part_rows, table_rows
+from stageguard.formats.cohort_table import ID, OWN_COLUMNS
+from stageguard.formats.companions import parse_moment
+from stageguard.formats.outputs import (
+    HypnogramTable,
+    changes_text,
+    describe_input,
+    output_paths,
+    output_texts,
+    read_hypnogram_tsv,
+    relative_path,
+)
+from stageguard.guard.explain import explain
+from stageguard.measures.statistics import StatisticsOptions
+from stageguard.measures.summary import measures_of
+from stageguard.profile.profile import Profile
+from stageguard.runner.compare_sidecars import Check, Comparison, compare_sidecars
+from stageguard.runner.decode_files import DecodeTask
+from stageguard.runner.decode_one import DecodeOptions, decode_file
+from stageguard.runner.decode_table import TableTask, decode_block
+from stageguard.runner.manifest import Manifest
+
+if TYPE_CHECKING:
+    from stageguard.guard.decoding import Decoding
+
+LIGHTS = ("lights_off", "lights_on")
+STAGE = OWN_COLUMNS.index("stage") + 1  # after the id
+NightRows = tuple[str, list[Cells]]  # the id as written in the table, and the rows of the night
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """What came of decoding again: checks of the stages, the sidecar's fields, and the texts beside it."""
+
+    checks: list[Check] = field(default_factory=list)
+    compared: Comparison | None = None  # None if the input could not be decoded
+    texts: Mapping[Path, str] = field(default_factory=dict)
+
+
+def night_again(path: Path, profile: Profile, content: dict[str, Any], tsv: Path) -> Fresh:
+    """Decode the input of a single night again, as recorded."""
+    record, table = content["stageguard"], read_hypnogram_tsv(tsv)
+    files = output_paths(tsv)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", StageGuardWarning)
+            decoding, fresh = _night_and_sidecar(path, profile, record, table, tsv)
+    except StageGuardError as error:
+        return Fresh([Check("decoded again", False, f"failed: {error}")])
+    texts = {} if files.changes is None else {files.changes: changes_text(explain(decoding))}
+    # the files beside a night are checked on their own: a picture cannot be derived
+    alone = {**content, "stageguard": {key: value for key, value in record.items() if key != "beside"}}
+    compared = compare_sidecars(fresh, alone, _moved_fields(path, files.sidecar, record["input"]))
+    return Fresh([_check_labels(decoding, table)], compared, texts)
+
+
+def _night_and_sidecar(
+    path: Path, profile: Profile, record: dict[str, Any], table: HypnogramTable, tsv: Path
+) -> tuple[Decoding, dict[str, Any]]:
+    """Decode as recorded; return the decoding and the whole sidecar that `decode` would write now."""
+    files, recorded = output_paths(tsv), record["options"]
+    options = DecodeOptions.from_dict(recorded, table.quality)
+    off, on = (parse_moment(str(recorded[key])) if key in recorded else None for key in LIGHTS)
+    start = datetime.fromisoformat(recorded["start"]) if "start" in recorded else None
+    decoding, notes = decode_file(path, profile, options, start)
+    measures = measures_of(decoding, StatisticsOptions(lights_off=off, lights_on=on))
+    texts = output_texts(
+        decoding,
+        files,
+        describe_input(path, None, files.sidecar.parent),
+        DecodeTask(path, files.tsv, profile, options, lights_off=off, lights_on=on).to_dict(start),
+        options.quality,
+        notes,
+        joint_score=asdict(measures.joint),
+        measured=measures.to_dict(),
+        shares_profile="definition" not in record["profile"],
+    )
+    return decoding, parse_json(texts[files.sidecar])
+
+
+def _check_labels(decoding: Decoding, table: HypnogramTable) -> Check:
+    fresh, written = decoding.hypnogram.labels, table.labels
+    if len(fresh) != len(written):
+        return Check("decoded again", False, f"{len(fresh)} epochs, but {len(written)} are written")
+    names = (*decoding.hypnogram.scheme.names, "?")
+    stages = np.array(names)[fresh]
+    different = np.flatnonzero((fresh != written) | (stages != np.array(table.stages)))
+    if not len(different):
+        return Check("decoded again", True, f"all {len(fresh):,} epoch{'s' * (len(fresh) != 1)} the same")
+    shown = ", ".join(f"{t + 1}: {table.stages[t]} now {stages[t]}" for t in different[:5].tolist())
+    more = f" and {len(different) - 5} more" if len(different) > 5 else ""
+    return Check(
+        "decoded again", False, f"{len(different)} of {len(fresh)} epochs differ (epoch {shown}{more})"
+    )
+
+
+def table_again(
+    path: Path,
+    profile: Profile,
+    content: dict[str, Any],
+    table: Path,
+    say: Callable[[object], str],
+) -> Fresh:
+    """Decode the input of a table again, as recorded, and compare night by night."""
+    record = content["stageguard"]
+    run = record["run"]
+    options = DecodeOptions.from_dict(run["options"] | {"format": None}, None)  # a table's is known
+    only = tuple(map(str, run.get("only", ())))
+    task = TableTask(path, table, profile, options, explain=bool(run["explain"]), only=only, say=say)
+    manifest = Manifest()
+    checks = _check_nights(task, manifest)
+    texts = {path: text for path, text in task.texts_beside(manifest).items() if text}
+    fresh = task.sidecar_of(task.identity(), manifest, record["table"]["sha256"], texts)
+    compared = compare_sidecars(fresh, content, _moved_fields(path, task.sidecar, record["input"]))
+    is_renamed = path.name != run["input"]["file"]  # and the tables beside the output name it
+    return Fresh(checks, compared, {} if is_renamed else texts)
+
+
+def _check_nights(task: TableTask, manifest: Manifest) -> list[Check]:
+    """Return a check for every night that differs, or one for all nights; fill the manifest."""
+    checks = list[Check]()
+    try:
+        table = table_rows(task.output)
+        if next(table, []) != [ID, *OWN_COLUMNS]:
+            return [Check("decoded again", False, f"{task.output.name} has other columns than decode writes")]
+        written = _by_night(table)
+        for expected, fresh in _decoded_again(task, manifest):
+            name, rows = next(written, ("", []))
+            if name != expected:
+                where = f"night {read_cell(name)[:40]!r}" if rows else "the end of the table"
+                finding = f"{where} stands in its place; the nights from here on were not compared"
+                return [*checks, Check(f"night {read_cell(expected)[:40]}", False, finding)]
+            if rows != fresh:
+                checks.append(Check(f"night {read_cell(name)[:40]}", False, _difference(rows, fresh)))
+        if (more := next(written, None)) is not None:
+            finding = "stands in the table, but the input does not give it"
+            checks.append(Check(f"night {read_cell(more[0])[:40]}", False, finding))
+    except StageGuardError as error:
+        return [*checks, Check("decoded again", False, f"failed: {error}")]
+    except (csv.Error, UnicodeDecodeError, OSError, ValueError) as error:  # pyarrow's are the last two
+        return [
+            *checks,
+            Check("decoded again", False, f"{task.output.name} cannot be read ({fault_text(error)})"),
+        ]
+    if not checks:
+        n_nights, n_epochs = len(manifest.nights), sum(row.n_epochs for row in manifest.nights)
+        finding = f"all {n_epochs:,} epochs of {n_nights:,} night{'s' * (n_nights != 1)} the same"
+        checks.append(Check("decoded again", True, finding))
+    return checks
+
+
+def _by_night(rows: Iterator[Cells]) -> Iterator[NightRows]:
+    """Group the rows of a table by night."""
+    for name, of_night in groupby(rows, key=lambda row: row[0] if row else ""):
+        yield name, list(of_night)
+
+
+def _decoded_again(task: TableTask, manifest: Manifest) -> Iterator[NightRows]:
+    """Yield the nights as `decode` would write them now, and add them to the manifest."""
+    for _, block in task.blocks():
+        decoded = decode_block(task, block.nights())
+        for outcome in decoded.outcomes:
+            manifest.add(outcome)
+        if decoded.decodings:
+            yield from _by_night(part_rows(task.output, part_bytes(task.output, decoded.decodings)))
+
+
+def _difference(written: list[Cells], fresh: list[Cells]) -> str:
+    if len(written) != len(fresh):
+        return f"{len(fresh)} epochs, but {len(written)} are written"
+    different = [t for t, (mine, now) in enumerate(zip(written, fresh, strict=True)) if mine != now]
+    first = different[0]
+    stages = [rows[first][STAGE] if len(rows[first]) > STAGE else "?" for rows in (written, fresh)]
+    text = f"{stages[0]} now {stages[1]}" if stages[0] != stages[1] else "another column than the stage"
+    return f"{len(different)} of {len(fresh)} epochs differ (the first is epoch {first + 1}: {text})"
+
+
+def _moved_fields(path: Path, sidecar: Path, recorded: dict[str, Any] | None) -> tuple[str, ...]:
+    """Return the fields that say where the input was, if it is elsewhere now; its hash is compared anyway."""
+    if recorded is None or path.name != Path(recorded["file"]).name:
+        return "input.file", "input.path", "run.input.file", "beside"  # tables beside a table name its input
+    was = recorded.get("path")
+    is_moved = relative_path(path, sidecar.parent) != was and Path(str(was)).name == path.name
+    return ("input.path",) if is_moved else ()

@@ -1,0 +1,349 @@
+"""The manifest of a run: one row for every decoded night and every failure, and the tables made of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import isnan
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
+
+import numpy as np
+
+from stageguard.base.arrays import NAN
+from stageguard.base.errors import Message, StageGuardError, error_message
+from stageguard.base.files import open_text, read_cell, read_text, write_cell, write_text_atomic
+from stageguard.base.version import __version__
+from stageguard.formats.outputs import change_row, output_paths
+from stageguard.guard.effect import Effect
+from stageguard.measures.estimates import Estimates
+from stageguard.measures.summary import JointScores, NightFacts, NightMeasures, NightSummary
+from stageguard.runner.run import Outcome
+
+if TYPE_CHECKING:
+    from stageguard.guard.decoding import Decoding
+    from stageguard.guard.explain import Change
+
+COHORT_TABLE, FAILURES_TABLE, METHODS_TEXT = "cohort.tsv", "failures.tsv", "methods.md"
+MOST_IN_FULL = 40  # nights that are kept with their whole outcome
+# The last column distinguishes the table from a user's table of the same name.
+FAILURE_COLUMNS = ("id", "file", "error", "stageguard")
+STRENGTH_COLUMNS = ("rule", "step", "transition_weight", "fi_before", "fi_after")
+
+
+class ManifestRow(NamedTuple):
+    """A decoded night in the manifest; NaN where a number does not exist."""
+
+    id: str
+    file: str
+    n_epochs: int
+    n_changed: int
+    rule: str
+    step: str
+    transition_weight: float
+    fi_before: float
+    fi_after: float
+    joint_before: float
+    joint_after: float
+    joint_threshold: float
+    early_rem_removed: int
+    rem_latency_estimate_minutes: float
+    rem_latency_estimator: str
+    early_rem_kept_minutes: float  # after sleep onset; NaN if the estimate passes over no early REM
+    expected: Mapping[str, float]  # expected minutes of sleep and of every stage, one column each
+
+    @classmethod
+    def of(cls, night_id: str, file: str, decoding: Decoding, measures: NightMeasures) -> ManifestRow:
+        """Return the row of a night that was decoded now."""
+        strength, joint = decoding.strength, measures.joint
+        return cls(
+            night_id,
+            file,
+            n_epochs=decoding.hypnogram.n_epochs,
+            n_changed=int(np.count_nonzero(decoding.changed)),
+            rule=strength.rule,
+            step=strength.step,
+            transition_weight=_number(strength.transition_weight),
+            fi_before=_number(strength.fi_before),
+            fi_after=_number(strength.fi_after),
+            joint_before=joint.before,
+            joint_after=joint.after,
+            joint_threshold=joint.threshold,
+            early_rem_removed=len(measures.early_rem_removed),
+            **_estimated(measures.estimates),
+        )
+
+    @classmethod
+    def from_sidecar(cls, night_id: str, file: str, record: Mapping[str, Any]) -> ManifestRow:
+        """Return the row of a night that an earlier run decoded."""
+        strength, joint, measured = record["strength"], record.get("joint_score", {}), record["measured"]
+        return cls(
+            night_id,
+            file,
+            n_epochs=record["hypnogram"]["n_epochs"],
+            n_changed=record["n_changed"],
+            rule=strength["rule"],
+            step=strength["step"],
+            transition_weight=_number(strength["transition_weight"]),
+            fi_before=_number(strength["fi_before"]),
+            fi_after=_number(strength["fi_after"]),
+            joint_before=_number(joint.get("before")),
+            joint_after=_number(joint.get("after")),
+            joint_threshold=_number(joint.get("threshold")),
+            early_rem_removed=len(measured["early_rem_removed"]),
+            **_estimated(Estimates.from_dict(measured["estimates"])),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON types for `from_dict`."""
+        expected = {key: None if value != value else value for key, value in self.expected.items()}
+        values = (None if value != value else value for value in self[:-1])  # only NaN differs from itself
+        return dict(zip(self._fields, (*values, expected), strict=True))
+
+    @classmethod
+    def from_dict(cls, recorded: Mapping[str, Any]) -> ManifestRow:
+        """Return the row that `to_dict` described."""
+        values: dict[str, Any] = {key: NAN if value is None else value for key, value in recorded.items()}
+        expected = {key: NAN if value is None else value for key, value in recorded["expected"].items()}
+        return cls(**{**values, "expected": expected})
+
+    @classmethod
+    def from_cells(cls, cells: Mapping[str, str]) -> ManifestRow:
+        """Return the row that `cells` wrote, with its rounded numbers."""
+        kinds = get_type_hints(cls)
+        values = {name: _value(cells[name], kinds[name]) for name in cls._fields[:-1]}
+        expected = {key: _value(text, float) for key, text in cells.items() if key not in values}
+        return cls(**values, expected=expected)
+
+    @property
+    def strength(self) -> dict[str, Any]:
+        """How strongly the night was decoded."""
+        return {name: getattr(self, name) for name in STRENGTH_COLUMNS}
+
+    @property
+    def joint(self) -> JointScores:
+        """The joint scores."""
+        return JointScores(self.joint_before, self.joint_after, self.joint_threshold)
+
+    @property
+    def cells(self) -> dict[str, str]:
+        """The row as text, by column."""
+        values = dict(zip(self._fields[:-1], self, strict=False)) | dict(self.expected)
+        return {column: _text(value) for column, value in values.items()}
+
+
+def _number(value: float | None) -> float:
+    return NAN if value is None else float(value)
+
+
+def _estimated(estimates: Estimates) -> dict[str, Any]:
+    return {
+        "rem_latency_estimate_minutes": estimates.rem_latency_minutes,
+        "rem_latency_estimator": estimates.rem_latency_estimator,
+        "early_rem_kept_minutes": estimates.early_rem_kept_minutes,
+        "expected": estimates.best.minutes,
+    }
+
+
+# A table that begins with these columns was written by `decode`; later columns depend on the stages.
+OWN_COLUMNS = ManifestRow._fields[: ManifestRow._fields.index("fi_after") + 1]
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedNight:
+    """A night that was decoded and written, now or by an earlier run."""
+
+    row: ManifestRow
+    notes: tuple[str, ...] = ()
+    is_done_before: bool = False
+    change_rows: tuple[tuple[str, ...], ...] = ()  # of a table: the night's rows in its table of changes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodedFile(DecodedNight):
+    """A night with output files of its own; only nights shown in full have a `summary`."""
+
+    facts: NightFacts
+    n_filled: int
+    strength: str
+    outputs: Mapping[str, Path]
+    effect: Effect | None
+    summary: NightSummary | None = None
+    changes: tuple[Change, ...] | None = None
+
+    @classmethod
+    def fresh(
+        cls,
+        row: ManifestRow,
+        decoding: Decoding,
+        outputs: Mapping[str, Path | None],
+        notes: Sequence[str],
+        changes: Sequence[Change] | None = None,
+        summary: NightSummary | None = None,
+    ) -> DecodedFile:
+        """Return a night that was decoded in this run."""
+        return cls(
+            row,
+            tuple(notes if summary else dict.fromkeys((*notes, *decoding.assumed))),
+            facts=NightFacts.of(decoding.hypnogram, decoding.profile),
+            n_filled=int(np.count_nonzero(decoding.filled)),
+            strength=str(decoding.strength),
+            outputs={kind: path for kind, path in outputs.items() if path is not None},
+            effect=Effect.of(decoding),
+            summary=summary,
+            changes=None if changes is None else tuple(changes),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types, apart from messages."""
+        if self.summary is not None:
+            data = self.summary.to_dict() | {"done_before": False}
+        else:
+            counts = {"n_changed": self.row.n_changed, "n_filled": self.n_filled, "strength": self.strength}
+            data = {"done_before": self.is_done_before} | self.facts.to_dict() | counts
+        outputs = {kind: str(path) for kind, path in self.outputs.items()}
+        data |= {"strength_used": self.row.strength, "outputs": outputs, "notes": list(self.notes)}
+        return data if self.changes is None else data | {"changes": [change_row(one) for one in self.changes]}
+
+
+@dataclass(slots=True)
+class Manifest:
+    """The nights of a run: one row each, and the first few files in full."""
+
+    nights: list[ManifestRow] = field(default_factory=list)
+    failures: list[Outcome[Any]] = field(default_factory=list)
+    first: list[Outcome[DecodedFile]] = field(default_factory=list)  # decoded now, up to a limit
+    notes: Counter[str] = field(default_factory=Counter)
+    warnings: Counter[str] = field(default_factory=Counter)
+    effects: list[tuple[ManifestRow, float, Effect]] = field(default_factory=list)  # with the epoch length
+    change_rows: list[tuple[str, ...]] = field(default_factory=list)
+    n_decoded: int = 0
+    n_before: int = 0
+    written: list[Path] = field(default_factory=list)  # besides the outputs of single nights
+    remarks: list[str] = field(default_factory=list)
+    problems: list[Message] = field(default_factory=list)  # errors after the nights were written
+
+    @property
+    def n_nights(self) -> int:
+        """How many nights there were, failed ones included."""
+        return len(self.nights) + len(self.failures)
+
+    def add(self, outcome: Outcome[Any]) -> None:
+        """Add the outcome of a night: a `DecodedNight`, or an error."""
+        if outcome.error is not None:
+            self.failures.append(outcome)
+            return
+        night: DecodedNight = outcome.result
+        self.nights.append(night.row)
+        self.change_rows += night.change_rows
+        self.notes.update(night.notes)
+        self.warnings.update(outcome.warnings)
+        self.n_before += night.is_done_before
+        self.n_decoded += not night.is_done_before
+        if isinstance(night, DecodedFile):
+            if night.effect is not None:
+                self.effects.append((night.row, night.facts.epoch_seconds, night.effect))
+            if night.summary is not None and len(self.first) <= MOST_IN_FULL:
+                self.first.append(outcome)
+
+    def nights_text(self) -> str:
+        """Return the table of the decoded nights."""
+        return table_text([row.cells for row in self.nights])
+
+    def failures_text(self, say: Callable[[object], str] = str) -> str:
+        """Return the table of the failures, worded by `say`."""
+        rows = ((each.id, each.file, say(each.error), __version__) for each in self.failures)
+        return table_text([dict(zip(FAILURE_COLUMNS, map(_text, row), strict=True)) for row in rows])
+
+    def write_tables(self, folder: Path, say: Callable[[object], str] = str) -> None:
+        """Write the table of the nights and that of the failures into a folder of nights.
+
+        A table of the same name that `decode` did not write stays as it is. Errors are not raised: the nights
+        are written by now, and their results must still be shown.
+        """
+        for name, own_columns in ((COHORT_TABLE, OWN_COLUMNS), (FAILURES_TABLE, FAILURE_COLUMNS)):
+            path = folder / name
+            try:
+                is_failures = name == FAILURES_TABLE
+                text = self.failures_text(say) if is_failures else table_text(self._with_earlier(folder))
+                if path.exists() and _header(path)[: len(own_columns)] != own_columns:
+                    self.remarks.append(f"{path} is no table of decode's, so it was left as it is")
+                elif text:
+                    folder.mkdir(parents=True, exist_ok=True)
+                    write_text_atomic(path, text, overwrite=True)
+                    self.written.append(path)
+                elif is_failures:
+                    path.unlink(missing_ok=True)
+            except (StageGuardError, OSError) as error:
+                self.problems.append(error_message(error))
+
+    def _with_earlier(self, folder: Path) -> list[dict[str, str]]:
+        """Return the rows of earlier runs whose outputs still exist, then the rows of this run.
+
+        A night that failed now keeps its earlier row, because its earlier output is unchanged.
+        """
+        path = folder / COHORT_TABLE
+        rows: list[dict[str, str]] = []
+        header = _header(path) if path.is_file() else ()
+        if header[: len(OWN_COLUMNS)] == OWN_COLUMNS:
+            now = {write_cell(row.id) for row in self.nights}
+            old = [line.split("\t") for line in read_text(path, "text").split("\n")[1:]]
+            rows += [
+                dict(zip(header, row, strict=True)) for row in old
+                if len(row) == len(header) and row[0] not in now
+                and output_paths(folder / read_cell(row[0])).sidecar.is_file()
+            ]  # fmt: skip
+        return rows + [row.cells for row in self.nights]
+
+
+def recorded_outcomes(nights: Path, failures: Path) -> Iterable[Outcome[DecodedNight]]:
+    """Yield the outcomes that the tables of a manifest record."""
+    for cells in read_table(nights):
+        row = ManifestRow.from_cells(cells)
+        yield Outcome(row.file, row.id, DecodedNight(row, is_done_before=True))
+    for cells in read_table(failures):
+        night, file, error = (read_cell(cells[column]) for column in FAILURE_COLUMNS[:3])
+        yield Outcome(file, night, error=Message(error))
+
+
+def table_text(rows: Sequence[Mapping[str, str]]) -> str:
+    """Return rows as a TSV with every column that any row has; an empty text without rows."""
+    if not rows:
+        return ""
+    columns = list(dict.fromkeys(column for row in (*rows[-1:], *rows) for column in row))
+    lines = [columns, *([row.get(column, "n/a") for column in columns] for row in rows)]
+    return "\n".join(map("\t".join, lines)) + "\n"
+
+
+def read_table(path: Path) -> list[dict[str, str]]:
+    """Return the rows that `table_text` wrote, by column; none if there is no such file."""
+    if not path.is_file():
+        return []
+    header, *rows = (line.split("\t") for line in read_text(path, "text").rstrip("\n").split("\n"))
+    return [dict(zip(header, row, strict=True)) for row in rows]
+
+
+def _header(path: Path) -> tuple[str, ...]:
+    """Return the columns of a table, or none if it cannot be read."""
+    try:
+        with open_text(path, "text") as file:
+            return tuple(file.readline().rstrip("\n").split("\t"))
+    except (OSError, UnicodeDecodeError):
+        return ()
+
+
+def _value(cell: str, kind: Any) -> Any:
+    if kind is float:
+        return NAN if cell == "n/a" else float(cell)
+    return int(cell) if kind is int else read_cell(cell)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return "n/a" if isnan(value) else f"{value:.6g}"
+    return _cell(value) if isinstance(value, str) else str(value)
+
+
+_cell = lru_cache(64)(write_cell)  # apart from ids, the rows share their few texts
