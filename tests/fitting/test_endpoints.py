@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import stageguard as sg
-from stageguard.fitting.candidates import Candidate, Recipe, calibration_of, scope_of
+from stageguard.fitting.candidates import Candidate, Scope
+from stageguard.fitting.decoder import Tempered, decode_prepared
 from stageguard.fitting.endpoints import Endpoints
 from stageguard.fitting.estimates import stepping_aside
 from stageguard.fitting.material import read_material
-from stageguard.fitting.scoring import Tempered, decode_prepared, score_night
+from stageguard.fitting.scoring import score_night
+from stageguard.fitting.training import FitBase, train
 from stageguard.guard.evidence import log_probabilities
 from stageguard.guard.inputs import GuardOptions
 from stageguard.night.period import period_of
@@ -93,9 +95,9 @@ def test_without_wake_or_rem_there_are_no_totals_to_meet():
     nights = [np.where(own[:, None] == [0, 1], 0.8, 0.2) for own in truth]
     experts = [sg.Hypnogram(own, scheme, 30.0) for own in truth]
     material = read_material(nights, experts, base, options=GuardOptions(epoch_seconds=30.0))
-    scope = scope_of(material, material.counts(), biases=False, durations=False)
+    scope = Scope.of(material)
     assert not scope.has_totals
-    assert {one.totals for one in scope.candidates()} == {0.0}
+    assert {one.totals for one in scope.candidates(biases=False, totals=False)} == {0.0}
 
 
 def skewed(n_nights: int, seed: int = 0):
@@ -119,7 +121,7 @@ def test_calibrated_nights_are_those_that_decoding_calibrates():
     base = sg.Profile.load("human-psg-3")
     material = read_material(nights, experts, base, options=GuardOptions(epoch_seconds=30.0))
     biases = (0.7, -0.2, -0.5)
-    ready = Tempered(material.nights, 1.7, Recipe(base, 30.0).bare)
+    ready = Tempered(material.nights, 1.7, FitBase(base, 30.0).bare)
     for calibration in (Calibration(1.7, biases), Calibration(1.7)):
         for night, made in zip(material.nights, ready.nights(calibration.biases), strict=True):
             wanted = np.exp(log_probabilities(night.matrix, calibration))
@@ -160,19 +162,20 @@ def test_outputs_show_as_much_of_each_stage_as_the_experts(rule):
     nights, experts = skewed(8)
     base = sg.Profile.load("human-psg-3")
     material = read_material(nights, experts, base, options=GuardOptions(epoch_seconds=30.0))
-    recipe = Recipe(base, 30.0)
-    learned = recipe.learn(material, totals=(rule,))
+    training = train(FitBase(base, 30.0), material)
+    training.fit_totals([rule])
 
     def shares(calibration: Calibration) -> np.ndarray:
-        ready = Tempered(material.nights, calibration.temperature, recipe.bare).nights(calibration.biases)
-        decoded = np.concatenate(decode_prepared(*recipe.compiled(Candidate(rule), learned), ready))
+        tempered = Tempered(material.nights, calibration.temperature, training.base.bare)
+        ready = tempered.nights(calibration.biases)
+        decoded = np.concatenate(decode_prepared(*training.compiled(Candidate(rule)), ready))
         return np.bincount(decoded, minlength=3) / len(decoded)
 
     truth = np.concatenate([night.truth for night in material.nights])
     wanted = np.bincount(truth, minlength=3) / len(truth)
-    before = shares(learned.temperature)
-    after = shares(calibration_of(Candidate(rule, totals=1.0), learned))
-    half = shares(calibration_of(Candidate(rule, totals=0.5), learned))
+    before = shares(training.temperature)
+    after = shares(training.calibration(Candidate(rule, totals=1.0)))
+    half = shares(training.calibration(Candidate(rule, totals=0.5)))
     assert np.abs(np.log(before / wanted)).max() > 0.2
     assert np.abs(np.log(after / wanted)).max() < 0.05
     assert before[2] < half[2] < after[2]
@@ -185,7 +188,9 @@ def test_all_of_nrem_is_shifted_alike():
     base = sg.Profile.load("human-psg-5")
     with pytest.warns(sg.StageGuardWarning, match="occurs in none"):
         material = read_material(split, fine, base, options=GuardOptions(epoch_seconds=30.0))
-    biases = Recipe(base, 30.0).learn(material, totals=("argmax",)).totals["argmax"]
+    training = train(FitBase(base, 30.0), material)
+    training.fit_totals(["argmax"])
+    biases = training.totals["argmax"]
     assert biases[1] == biases[2] == biases[3]
     assert biases[0] < biases[4]
     assert sum(biases) == pytest.approx(0.0)

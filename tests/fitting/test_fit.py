@@ -14,12 +14,14 @@ from nights import decode
 from scored_nights import Cohort, certain, cohort, fit_report, shifted
 from stageguard.base.errors import StageGuardWarning
 from stageguard.fitting.candidates import ARGMAX, Candidate
-from stageguard.fitting.cross_validation import Criterion, Selection, _judge, split
-from stageguard.fitting.document import _cautions, _deed
+from stageguard.fitting.cross_validation import Selection, split
+from stageguard.fitting.document import _cautions, _effect_words
 from stageguard.fitting.fit import decide
+from stageguard.fitting.judging import Criterion, judge
 from stageguard.fitting.learning_curve import CurvePoint, LearningCurve
 from stageguard.fitting.material import read_material
-from stageguard.fitting.scoring import Score, Scores
+from stageguard.fitting.scoring import OutputScore, Scores
+from stageguard.fitting.training import FitBase, train
 from stageguard.guard.decoding import many_changes_advice
 from stageguard.night.period import period_of
 
@@ -72,13 +74,9 @@ def test_every_kind_of_candidate_is_compared(report):
 
 def test_the_profile_decodes_as_the_candidate_did(report, flickering):
     """Cross-validation calibrates once and decodes probabilities; the profile calibrates night by night."""
-    from stageguard.fitting.candidates import Recipe
-    from stageguard.fitting.cross_validation import decode_candidate
-
     base = sg.Profile.load(BASE)
     material = read_material(flickering.densities, flickering.hypnograms, base, groups=flickering.groups)
-    recipe = Recipe(base, 30.0, ("W", "N"))
-    learned = recipe.learn(material)
+    training = train(FitBase(base, 30.0, ("W", "N")), material)
     for candidate in (
         Candidate("band"),
         Candidate("target"),
@@ -90,12 +88,12 @@ def test_the_profile_decodes_as_the_candidate_did(report, flickering):
         Candidate("match", prior_exponent=0.25, rem_epochs=3),
         Candidate("match", prior_exponent=0.5, biases=True),
     ):
-        used = learned.biased if candidate.biases else learned.temperature
+        used = training.biased if candidate.biases else training.temperature
         calibration = {"temperature": used.temperature}
         if used.biases is not None:
             calibration["biases"] = dict(zip(base.scheme.names, used.biases, strict=True))
-        profile = recipe.profile(candidate, learned).replace(calibration=calibration)
-        found = decode_candidate(candidate, learned, recipe, material)
+        profile = training.profile(candidate).replace(calibration=calibration)
+        found = training.decode(candidate, material)
         for night, labels in zip(material.nights, found, strict=True):
             decoded = decode(flickering.densities[night.number], profile).hypnogram.labels
             assert np.mean(decoded != labels) < 0.002, candidate
@@ -130,24 +128,26 @@ def test_cautions_say_what_the_fitted_profile_does_not_what_its_base_does(report
     assert base.not_for and [c.cohort for c in fitted.not_for] == [c.cohort for c in base.not_for]
     for caution in fitted.not_for:
         assert caution.reason.startswith("The profile was fitted on nights of 'our lab', and ")
-        assert _deed(fitted.to_dict()) in caution.reason
+        assert _effect_words(fitted) in caution.reason
         assert "0.0986" not in caution.reason  # the limit of the base
 
 
 def test_a_profile_fitted_on_a_cohort_has_no_caution_for_it():
-    kept = {entry["cohort"] for entry in _cautions(sg.Profile.load("human-psg-5"), "mild OSA", {})}
+    base = sg.Profile.load("human-psg-5")
+    kept = {entry["cohort"] for entry in _cautions(base, "mild OSA", base)}
     assert "insomnia" in kept
     assert "sleep apnoea" not in kept
 
 
 def test_what_a_profile_does_is_told_by_its_fields():
-    band = {"strength": {"rule": "band", "fi_target": 0.05, "cap": 2.0}}
-    assert _deed(band) == "smooths a night with a fragmentation index above 0.1 down to it."
-    match = {"strength": {"rule": "match", "fi_target": 0.05}}
-    assert _deed(match) == "brings every night near the fragmentation index 0.05."
-    weight = {"transition_weight": 0.3, "min_bout_seconds": {"R": 90}}
-    assert _deed(weight) == "decodes every night with the transition weight 0.3 and minimum bouts."
-    assert _deed({"transition_weight": 0.0}) == "adds no rule to the evidence."
+    base = sg.Profile.load(BASE)
+    band = base.replace(strength={"rule": "band", "fi_target": 0.05, "cap": 2.0})
+    assert _effect_words(band) == "smooths a night with a fragmentation index above 0.1 down to it."
+    match = base.replace(strength={"rule": "match", "fi_target": 0.05})
+    assert _effect_words(match) == "brings every night near the fragmentation index 0.05."
+    weight = base.replace(transition_weight=0.3, min_bout_seconds={"R": 90})
+    assert _effect_words(weight) == "decodes every night with the transition weight 0.3 and minimum bouts."
+    assert _effect_words(base.replace(transition_weight=0.0)) == "adds no rule to the evidence."
 
 
 def test_a_profile_chosen_on_scored_nights_is_not_said_to_misfit(report):
@@ -233,9 +233,9 @@ def test_no_group_is_on_both_sides_of_a_split(flickering):
     folds = split(material, 5, seed=3)
     held = [group for _, test in folds for group in test.groups]
     assert sorted(held) == sorted(material.groups)
-    for train, test in folds:
-        assert not set(train.groups) & set(test.groups)
-        assert len(train.nights) + len(test.nights) == 16
+    for training_nights, test in folds:
+        assert not set(training_nights.groups) & set(test.groups)
+        assert len(training_nights.nights) + len(test.nights) == 16
     assert [test.groups for _, test in split(material, 5, seed=3)] == [test.groups for _, test in folds]
     assert [test.groups for _, test in split(material, 5, seed=4)] != [test.groups for _, test in folds]
 
@@ -363,12 +363,12 @@ FIXED = Candidate("fixed", 0.1)
 def rows_for(kappa, accuracy, distance, criterion, errors=(1.0,) * 4):
     scores = Scores.of(
         [
-            [Score(k, a, 0.1, 0.1 + d, (e,))] * 2
+            [OutputScore(k, a, 0.1, 0.1 + d, (e,))] * 2
             for k, a, d, e in zip(kappa, accuracy, distance, errors, strict=True)
         ]
     )
     candidates = [ARGMAX, *PLAIN]
-    return [row.status for row in _judge(candidates, scores, ["a", "b"], criterion)]
+    return [row.status for row in judge(candidates, scores, ["a", "b"], criterion)]
 
 
 def test_the_clock_is_tried_with_the_best_rule_alone(report):
@@ -394,16 +394,13 @@ def in_period(density):
 
 
 def test_match_keeps_half_of_the_differences_between_people(flickering):
-    from stageguard.fitting.candidates import Recipe
-
     base = sg.Profile.load(BASE)
     material = read_material(flickering.densities, flickering.hypnograms, base, groups=flickering.groups)
-    recipe = Recipe(base, 30.0)
-    learned = recipe.learn(material)
+    training = train(FitBase(base, 30.0), material)
     labels = [in_period(density).argmax(axis=1) for density in flickering.densities]
     indices = [np.mean(own[1:] != own[:-1]) for own in labels]
     for exponent in (0.5, 0.0, 1.0):
-        profile = recipe.profile(Candidate("match", exponent=exponent), learned)
+        profile = training.profile(Candidate("match", exponent=exponent))
         assert profile.strength.stager_fi == pytest.approx(np.median(indices), rel=1e-3)
         for density, fi in zip(flickering.densities, indices, strict=True):
             aim = profile.strength.fi_target * (fi / np.median(indices)) ** exponent
@@ -464,12 +461,12 @@ def test_candidates_below_argmax_are_dropped_before_the_best_is_chosen():
 def test_what_is_not_plain_must_surely_be_better_than_the_best_plain_one():
     def judged(*gains, other=FIXED):
         rows = [
-            [Score(0.5, 0.8, 0.1, 0.1)] * len(gains),
-            [Score(0.6, 0.8, 0.1, 0.1)] * len(gains),
-            [Score(0.6 + gain, 0.8, 0.1, 0.1) for gain in gains],
+            [OutputScore(0.5, 0.8, 0.1, 0.1)] * len(gains),
+            [OutputScore(0.6, 0.8, 0.1, 0.1)] * len(gains),
+            [OutputScore(0.6 + gain, 0.8, 0.1, 0.1) for gain in gains],
         ]
         subjects = [str(i) for i in range(len(gains))]
-        found = _judge([ARGMAX, Candidate("match"), other], Scores.of(rows), subjects, Criterion())
+        found = judge([ARGMAX, Candidate("match"), other], Scores.of(rows), subjects, Criterion())
         return [row.status for row in found]
 
     assert judged(0.02, 0.03, 0.02, 0.03) == ["kept", "kept", "chosen"]
@@ -493,11 +490,11 @@ def test_what_is_not_plain_must_surely_be_better_than_the_best_plain_one():
 def test_evidence_is_shifted_between_stages_only_where_kappa_surely_gains(shifting):
     def status(candidate, *gains):
         rows = [
-            [Score(0.5, 0.8, 0.2, 0.1)] * len(gains),
-            [Score(0.5 + gain, 0.8, 0.15, 0.1) for gain in gains],
+            [OutputScore(0.5, 0.8, 0.2, 0.1)] * len(gains),
+            [OutputScore(0.5 + gain, 0.8, 0.15, 0.1) for gain in gains],
         ]
         subjects = [str(i) for i in range(len(gains))]
-        return _judge([ARGMAX, candidate], Scores.of(rows), subjects, Criterion())[1].status
+        return judge([ARGMAX, candidate], Scores.of(rows), subjects, Criterion())[1].status
 
     # fragmentation is nearer the expert's throughout, kappa higher on the mean
     gains = np.array([0.01, 0.05, 0.03, 0.09, 0.0])
@@ -512,12 +509,12 @@ def test_evidence_is_shifted_between_stages_only_where_kappa_surely_gains(shifti
 def test_half_of_the_differences_between_people_are_kept_unless_less_or_more_is_surely_better():
     def judged(*gains):
         kappa = [0.5, 0.6, 0.61]
-        rows = [[Score(value, 0.8, 0.1, 0.1)] * len(gains) for value in kappa]
-        rows.append([Score(0.6 + gain, 0.8, 0.1, 0.1) for gain in gains])
+        rows = [[OutputScore(value, 0.8, 0.1, 0.1)] * len(gains) for value in kappa]
+        rows.append([OutputScore(0.6 + gain, 0.8, 0.1, 0.1) for gain in gains])
         half = Candidate("match")
         candidates = [ARGMAX, half, Candidate("target"), Candidate("match", exponent=1.0)]
         subjects = [str(i) for i in range(len(gains))]
-        return [row.status for row in _judge(candidates, Scores.of(rows), subjects, Criterion())]
+        return [row.status for row in judge(candidates, Scores.of(rows), subjects, Criterion())]
 
     assert judged(0.02, 0.03, 0.02, 0.03) == ["kept", "kept", "kept", "chosen"]
     assert judged(-0.10, 0.15, -0.05, 0.10) == ["kept", "kept", "chosen", "not surely better"]
@@ -526,25 +523,25 @@ def test_half_of_the_differences_between_people_are_kept_unless_less_or_more_is_
 def test_errors_are_multiples_of_argmax_s_mean_of_a_step_at_least():
     nan = float("nan")
     rows = [
-        [Score(0.5, 0.8, 0.1, 0.1, (10.0, 0.0)), Score(0.5, 0.8, 0.1, 0.1, (30.0, nan))],
-        [Score(0.5, 0.8, 0.1, 0.1, (10.0, 6.0)), Score(0.5, 0.8, 0.1, 0.1, (10.0, nan))],
+        [OutputScore(0.5, 0.8, 0.1, 0.1, (10.0, 0.0)), OutputScore(0.5, 0.8, 0.1, 0.1, (30.0, nan))],
+        [OutputScore(0.5, 0.8, 0.1, 0.1, (10.0, 6.0)), OutputScore(0.5, 0.8, 0.1, 0.1, (10.0, nan))],
     ]
     # argmax is right about the second statistic: six steps off still cost six
     assert Scores.of(rows).error.tolist() == [[0.25, 1.5], [3.25, 0.5]]
-    nothing = [[Score(0.5, 0.8, 0.1, 0.1, (nan,))], [Score(0.5, 0.8, 0.1, 0.1, (nan,))]]
+    nothing = [[OutputScore(0.5, 0.8, 0.1, 0.1, (nan,))], [OutputScore(0.5, 0.8, 0.1, 0.1, (nan,))]]
     assert Scores.of(nothing).error.tolist() == [[1.0], [1.0]]
 
 
 def test_what_agrees_by_chance_is_never_chosen():
-    rows = [[Score(0.0, 0.3, 0.1, 0.1, (10.0,))] * 3, [Score(0.04, 0.3, 0.1, 0.1, (1.0,))] * 3]
+    rows = [[OutputScore(0.0, 0.3, 0.1, 0.1, (10.0,))] * 3, [OutputScore(0.04, 0.3, 0.1, 0.1, (1.0,))] * 3]
     names = ["a", "b", "c"]
-    found = _judge([ARGMAX, Candidate("argmax", totals=1.0)], Scores.of(rows), names, Criterion())
+    found = judge([ARGMAX, Candidate("argmax", totals=1.0)], Scores.of(rows), names, Criterion())
     assert [row.status for row in found] == ["chosen", "agrees by chance"]
-    rescued = [rows[0], [Score(0.3, 0.5, 0.1, 0.1, (1.0,))] * 3]
-    found = _judge([ARGMAX, Candidate("argmax", biases=True)], Scores.of(rescued), names, Criterion())
+    rescued = [rows[0], [OutputScore(0.3, 0.5, 0.1, 0.1, (1.0,))] * 3]
+    found = judge([ARGMAX, Candidate("argmax", biases=True)], Scores.of(rescued), names, Criterion())
     assert [row.status for row in found] == ["kept", "chosen"]
-    nan = [[Score(float("nan"), 1.0, 0.0, 0.0, (0.0,))] * 3] * 2
-    found = _judge([ARGMAX, Candidate("band")], Scores.of(nan), names, Criterion())
+    nan = [[OutputScore(float("nan"), 1.0, 0.0, 0.0, (0.0,))] * 3] * 2
+    found = judge([ARGMAX, Candidate("band")], Scores.of(nan), names, Criterion())
     assert [row.status for row in found] == ["chosen", "no kappa to judge by"]
 
 
@@ -564,11 +561,11 @@ def test_a_stager_that_knows_nothing_is_left_alone_and_said_to():
 def test_a_gain_must_exceed_its_error():
     def judged(*gains):
         rows = [
-            [Score(0.5, 0.8, 0.1, 0.1)] * len(gains),
-            [Score(0.5 + gain, 0.8, 0.1, 0.1) for gain in gains],
+            [OutputScore(0.5, 0.8, 0.1, 0.1)] * len(gains),
+            [OutputScore(0.5 + gain, 0.8, 0.1, 0.1) for gain in gains],
         ]
         subjects = [str(i) for i in range(len(gains))]
-        return _judge([ARGMAX, Candidate("fixed", 0.1)], Scores.of(rows), subjects, Criterion())[1].status
+        return judge([ARGMAX, Candidate("fixed", 0.1)], Scores.of(rows), subjects, Criterion())[1].status
 
     assert judged(0.02, 0.03, 0.01, 0.02) == "chosen"
     assert judged(0.10, -0.06, 0.08, -0.06) == "gain within its error"
@@ -578,11 +575,11 @@ def test_a_night_without_a_kappa_counts_for_nobody():
     nan = float("nan")
     scores = Scores.of(
         [
-            [Score(nan, 1.0, 0.0, 0.0), Score(0.5, 0.8, 0.1, 0.1)],
-            [Score(0.0, 0.9, 0.0, 0.0), Score(0.6, 0.8, 0.1, 0.1)],
+            [OutputScore(nan, 1.0, 0.0, 0.0), OutputScore(0.5, 0.8, 0.1, 0.1)],
+            [OutputScore(0.0, 0.9, 0.0, 0.0), OutputScore(0.6, 0.8, 0.1, 0.1)],
         ]
     )
-    rows = _judge([ARGMAX, Candidate("fixed", 0.1)], scores, ["a", "b"], Criterion())
+    rows = judge([ARGMAX, Candidate("fixed", 0.1)], scores, ["a", "b"], Criterion())
     assert [row.kappa for row in rows] == [0.5, 0.6]
 
 

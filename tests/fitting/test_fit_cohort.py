@@ -10,8 +10,9 @@ from nights import decode
 from scored_nights import Cohort, cohort, fit_report, shifted
 from small import night, profile_of
 from stageguard.fitting.candidates import Candidate
-from stageguard.fitting.cross_validation import Row, Selection
-from stageguard.fitting.document import Choice, Naming, _words
+from stageguard.fitting.cross_validation import Selection
+from stageguard.fitting.document import FitChoice, FitNames, _words
+from stageguard.fitting.judging import JudgedCandidate
 
 SHARES = {"W": 0.1, "N": 0.7, "R": 0.2}
 
@@ -82,14 +83,16 @@ def test_decode_does_so_and_says_so():
 
 
 def words_for(chosen, *rows):
-    found = tuple(Row(candidate, status, 0.5, 0.5, 0.1, 0.0, 0.0, 0.5) for candidate, status in rows)
-    choice = Choice(chosen, "", Selection(found, chosen, None, (0.0, 0.0)), None, None, None)
+    found = tuple(
+        JudgedCandidate(candidate, status, 0.5, 0.5, 0.1, 0.0, 0.0, 0.5) for candidate, status in rows
+    )
+    choice = FitChoice(chosen, "", Selection(found, chosen, None, (0.0, 0.0)), None, None, None)
     own = cohort(1, hours=2)
     from stageguard.fitting.material import read_material
 
     base = sg.Profile.load("human-psg-3")
     material = read_material(None, own.hypnograms, base)
-    return _words(material, Naming("x", "our clinic", 0, ()), choice)
+    return _words(material, FitNames("x", "our clinic", 0, ()), choice)
 
 
 def test_whether_it_may_act_elsewhere_is_what_cross_validation_said():

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from stageguard.base.arrays import CLIP, Floats, Indices, Labels
+from stageguard.fitting.decoder import KeepingSolver, Tempered, decode_biased
 from stageguard.fitting.material import FitNight
-from stageguard.fitting.scoring import Tempered, decode_prepared
-from stageguard.guard.solver import Job, Solver, Trial
 from stageguard.night.stages import StageScheme
 from stageguard.profile.parts import Calibration
 from stageguard.profile.profile import Profile
@@ -176,7 +175,7 @@ LARGEST_BIAS_NATS = 3.0
 
 
 def totals_biases(
-    nights: Sequence[FitNight], profile: Profile, solver: Solver, tempered: Tempered
+    nights: Sequence[FitNight], profile: Profile, solver: KeepingSolver, tempered: Tempered
 ) -> tuple[float, ...]:
     """Return the bias per stage at which decoded nights have the experts' totals of wake, NREM and REM.
 
@@ -188,9 +187,7 @@ def totals_biases(
     biases = np.zeros(len(group))
     step, before, moved = np.full(3, FIRST_STEP), np.zeros(3), np.zeros(3)
     for _ in range(MOST_ROUNDS):
-        decoded = np.concatenate(
-            _decoded(biases.tolist() if biases.any() else None, profile, solver, tempered)
-        )
+        decoded = np.concatenate(decode_biased(profile, solver, tempered, biases.tolist()))
         expected, shown = _totals(truth, decoded, group)
         short = np.log((expected + BORROWED_EPOCHS) / (shown + BORROWED_EPOCHS))
         if np.abs(short).max() < CLOSE:
@@ -200,17 +197,6 @@ def totals_biases(
         biases = biases + moved[group]
         biases = np.clip(biases - biases.mean(), -LARGEST_BIAS_NATS, LARGEST_BIAS_NATS)
     return tuple((biases - biases.mean()).tolist())
-
-
-def _decoded(
-    biases: list[float] | None, profile: Profile, solver: Solver, tempered: Tempered
-) -> list[Labels]:
-    """Return every night's labels with these biases."""
-    if profile.transition_weight is None or not solver.is_free(Trial(profile.transition_weight)):
-        return decode_prepared(profile, solver, tempered.nights(biases))
-    # if every epoch is decided by itself, biased evidence need not be renormalised first
-    trial = Trial(0.0, None if biases is None else tuple(biases))
-    return [path.labels for path in solver.solve([Job(night, trial) for night in tempered.nights()])]
 
 
 def _secant(step: Floats, moved: Floats, gained: Floats) -> Floats:

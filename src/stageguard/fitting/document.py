@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,19 +11,14 @@ import numpy as np
 
 from stageguard.base.schema import plain_table
 from stageguard.base.version import __version__
-from stageguard.fitting.candidates import (
-    ARGMAX,
-    Candidate,
-    Learned,
-    Recipe,
-    calibration_document,
-    calibration_of,
-)
-from stageguard.fitting.cross_validation import COLUMNS, Criterion, HeldOut, Selection
+from stageguard.fitting.candidates import ARGMAX, Candidate
+from stageguard.fitting.cross_validation import HeldOut, Selection
 from stageguard.fitting.estimates import DEFAULT, EstimatorChoice
+from stageguard.fitting.judging import COLUMNS, Criterion
 from stageguard.fitting.learning_curve import LearningCurve
 from stageguard.fitting.material import Material
-from stageguard.fitting.tune import FEWEST_NIGHTS
+from stageguard.fitting.training import Training
+from stageguard.fitting.tune import FEWEST_NIGHTS, fragmentation_aim
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.evidence import best_stages
 from stageguard.measures.bands import expert_bands
@@ -31,7 +26,7 @@ from stageguard.measures.intervals import DEFAULT_LEVEL, coverage, errors, inter
 from stageguard.measures.statistics import FIRST_REM_SECONDS, sleep_statistics
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.profile.fingerprint import Features, Fingerprint
-from stageguard.profile.parts import words_of
+from stageguard.profile.parts import StrengthRule, words_of
 from stageguard.profile.profile import Profile
 
 MODEL_DRAWS = 100
@@ -41,7 +36,7 @@ SMOOTHING = "rows of the base profile count as 20 epochs, a twentieth of them sp
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class FitChoice:
     """The chosen candidate, and the grounds for it."""
 
     candidate: Candidate
@@ -53,7 +48,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Naming:
+class FitNames:
     """The caller's names for the profile, the cohort and the stager, and the seed."""
 
     name: str
@@ -67,44 +62,40 @@ class Naming:
 class Fitted:
     """The results of a fit, from which a profile and a report are made."""
 
-    material: Material
-    recipe: Recipe
-    learned: Learned
-    naming: Naming
-    choice: Choice | None = None  # None if only hypnograms were counted
+    training: Training
+    names: FitNames
+    choice: FitChoice | None = None  # None if only hypnograms were counted
     decoded: Sequence[Decoding] = ()  # held-out nights, each by the profile fitted without it
     estimators: tuple[EstimatorChoice, ...] = ()
 
 
 def fitted_document(fitted: Fitted) -> dict[str, Any]:
     """Return the document of the fitted profile."""
-    material, recipe, learned, choice = fitted.material, fitted.recipe, fitted.learned, fitted.choice
-    base = recipe.base
-    document = _words(material, fitted.naming, choice)
-    document |= {key: value for key, value in recipe.bare.to_dict().items() if key != "name"}
+    training, choice = fitted.training, fitted.choice
+    material, base = training.material, training.base.profile
     if choice is None:
-        document |= _base_strength(recipe, learned) | {"durations": learned.durations}
+        profile = replace(training.profile(ARGMAX), durations=training.durations, **_base_strength(training))
     else:
-        document.pop("transition_weight")
-        document |= recipe.changes(choice.candidate, learned)
-        calibration = calibration_of(choice.candidate, learned)
-        document["calibration"] = calibration_document(calibration, base.scheme.names)
+        profile = training.whole_profile(choice.candidate)
+    document = profile.to_dict() | _words(material, fitted.names, choice)
+    if choice is not None:
         document["intervals"] = _intervals(fitted)
         surely = {each.statistic: each.estimator for each in fitted.estimators if each.estimator != DEFAULT}
         document["estimators"] = surely or None
-    document["not_for"] = _cautions(base, fitted.naming.cohort, document)
+    document["not_for"] = _cautions(base, fitted.names.cohort, profile)
     rare = material.counts().rare_pairs()
     index = base.scheme.names.index
-    document["rare"] = [[a, b, _round(learned.transitions[index(a), index(b)], 6)] for a, b, *_ in rare]
+    transitions = material.counts().transitions(training.base.transitions)
+    document["rare"] = [[a, b, _round(transitions[index(a), index(b)], 6)] for a, b, *_ in rare]
     document["tvr_pairs"] = [list(pair) for pair in base.tvr_pairs or [(a, b) for a, b, *_ in rare]]
-    document["bands"] = _bands(material, recipe)
-    document["joint"] = base.to_dict().get("joint") if recipe.ratio == 1.0 else None  # of many cohorts
+    document["bands"] = _bands(training)
+    document["joint"] = base.to_dict().get("joint") if training.base.ratio == 1.0 else None  # of many cohorts
     document["taught_by"] = material.marks(base)
     document["provenance"] = _provenance(fitted)
     return {key: value for key, value in document.items() if value is not None}
 
 
-def _words(material: Material, naming: Naming, choice: Choice | None) -> dict[str, Any]:
+def _words(material: Material, names: FitNames, choice: FitChoice | None) -> dict[str, Any]:
     n_nights, n_subjects = len(material.nights), len(material.subjects)
     nights = (
         f"{n_nights} scored night{'s' * (n_nights != 1)} of {n_subjects} subject{'s' * (n_subjects != 1)}"
@@ -116,19 +107,19 @@ def _words(material: Material, naming: Naming, choice: Choice | None) -> dict[st
         summary = f"Fitted to {nights}, and steps aside: it returns the stager's own argmax."
     else:
         summary = f"Fitted to {nights}: {choice.candidate.name}."
-    whom = f"the cohort {naming.cohort!r}" if naming.cohort else "the cohort it was fitted on"
+    whom = f"the cohort {names.cohort!r}" if names.cohort else "the cohort it was fitted on"
     stager = "" if choice is None else ", staged by the stager it was fitted with"
     words: dict[str, Any] = {
-        "name": naming.name,
+        "name": names.name,
         "summary": summary,
         "intended_for": f"Nights of {whom}{stager}, at epochs of {material.epoch_seconds:g} s.",
     }
-    if naming.cohort is not None:
-        words["cohort"] = naming.cohort
+    if names.cohort is not None:
+        words["cohort"] = names.cohort
         elsewhere = choice is not None and not choice.selection.passed(choice.candidate.unweighted)
         words["other_cohorts"] = "argmax" if elsewhere else "unweighted"
-    if naming.stager is not None:
-        words["stager"] = naming.stager
+    if names.stager is not None:
+        words["stager"] = names.stager
     if choice is not None and len(material.nights) >= FEWEST_NIGHTS:
         words["fingerprint"] = _fingerprint(material)
     return words
@@ -146,13 +137,13 @@ def _fingerprint(material: Material) -> dict[str, Any]:
     return document
 
 
-def _cautions(base: Profile, cohort: str | None, document: Mapping[str, Any]) -> str | list[Any]:
+def _cautions(base: Profile, cohort: str | None, profile: Profile) -> str | list[Any]:
     """Return the base profile's cautions by cohort, with what the fitted profile does as the reason."""
     inherited = base.to_dict().get("not_for", ())
     if isinstance(inherited, str):  # a sentence that names cohorts
         return inherited
     fitted_on = "nights whose cohort is not said" if cohort is None else f"nights of {cohort!r}"
-    reason = f"The profile was fitted on {fitted_on}, and {_deed(document)} Look at the argmax too."
+    reason = f"The profile was fitted on {fitted_on}, and {_effect_words(profile)} Look at the argmax too."
     fitted_cohort = () if cohort is None else words_of(cohort)
     return [
         {**entry, "reason": reason}
@@ -161,44 +152,41 @@ def _cautions(base: Profile, cohort: str | None, document: Mapping[str, Any]) ->
     ]
 
 
-def _deed(document: Mapping[str, Any]) -> str:
+def _effect_words(profile: Profile) -> str:
     """Return in words what a profile does to a night."""
-    strength = document.get("strength")
+    strength = profile.strength
     if strength is None:
-        weight = document.get("transition_weight") or 0.0
+        weight = profile.transition_weight or 0.0
         rules = {
             f"the transition weight {weight:g}": weight > 0.0,
-            "minimum bouts": bool(document.get("min_bout_seconds")),
-            "the bout lengths counted there": bool(document.get("durations")) and weight > 0.0,
+            "minimum bouts": bool(profile.min_bout_seconds),
+            "the bout lengths counted there": bool(profile.durations) and weight > 0.0,
         }
         acting = " and ".join(rule for rule, acts in rules.items() if acts)
         return f"decodes every night with {acting}." if acting else "adds no rule to the evidence."
-    target = strength["fi_target"]
-    if strength["rule"] == "match":
+    target = strength.fi_target
+    if strength.rule == "match":
         return f"brings every night near the fragmentation index {target:.4g}."
-    if strength["rule"] == "target":
-        above = f"above {strength['act_above'] * target:.4g} whose evidence yields"
+    if strength.rule == "target":
+        above = f"above {strength.act_above * target:.4g} whose evidence yields"
         return f"smooths a night with a fragmentation index {above} down to {target:.4g}."
-    return f"smooths a night with a fragmentation index above {strength['cap'] * target:.4g} down to it."
+    return f"smooths a night with a fragmentation index above {strength.cap * target:.4g} down to it."
 
 
-def _base_strength(recipe: Recipe, learned: Learned) -> dict[str, Any]:
+def _base_strength(training: Training) -> dict[str, Any]:
     """Return the base profile's own strength, with the counted fragmentation as its aim."""
-    base = recipe.base
-    changes = recipe.changes(Candidate("band"), learned)
-    if base.strength is None:
-        changes.pop("strength")
-        return changes | {"transition_weight": base.transition_weight}
-    kept = {"band": ("floor", "cap"), "target": ("floor",), "match": ()}[base.strength.rule]
-    strength = {key: changes["strength"][key] for key in ("fi_target", *kept)}
-    if base.strength.rule == "target":
-        strength |= {"act_above": base.strength.act_above, "soft": base.strength.soft}
-    return changes | {"strength": strength | {"rule": base.strength.rule}, "transition_weight": None}
+    base = training.base
+    rule = base.profile.strength
+    if rule is None:
+        return {"strength": None, "transition_weight": base.profile.transition_weight}
+    aim, cap = fragmentation_aim(training.fi_target), training.cap if rule.rule == "band" else rule.cap
+    counted = StrengthRule(rule.rule, aim, base.floor, cap, act_above=rule.act_above, soft=rule.soft)
+    return {"strength": counted}
 
 
 def _intervals(fitted: Fitted) -> dict[str, Any]:
     """Return the errors on held-out nights; a REM bout is lasting from the experts' minimum or 2 min on."""
-    material, choice = fitted.material, fitted.choice
+    material, choice = fitted.training.material, fitted.choice
     if choice is None or choice.nested is None:
         return {}
     rem = material.scheme.rem
@@ -265,11 +253,11 @@ def _model_coverage(
     return {name: round(float(np.mean(values)), _DECIMALS) for name, values in hits.items()}
 
 
-def _bands(material: Material, recipe: Recipe) -> dict[str, Any]:
+def _bands(training: Training) -> dict[str, Any]:
     """Return the bands counted here, and the base profile's if too few nights have an indicator."""
-    base = recipe.base
-    kept = dict(base.bands) if recipe.ratio == 1.0 else {}
-    counted = expert_bands([night.hypnograms for night in material.nights], base)
+    base = training.base.profile
+    kept = dict(base.bands) if training.base.ratio == 1.0 else {}
+    counted = expert_bands([night.hypnograms for night in training.material.nights], base)
     return {
         name: {"low": band.low, "high": band.high, "source": band.source, "unit": band.unit}
         for name, band in (kept | dict(counted)).items()
@@ -277,8 +265,9 @@ def _bands(material: Material, recipe: Recipe) -> dict[str, Any]:
 
 
 def _provenance(fitted: Fitted) -> dict[str, Any]:
-    material, recipe, choice = fitted.material, fitted.recipe, fitted.choice
-    counts, base, names = material.counts(), recipe.base, recipe.base.scheme.names
+    training, choice = fitted.training, fitted.choice
+    material, base = training.material, training.base.profile
+    counts, stages = material.counts(), base.scheme.names
     minimum = counts.minimum_epochs()
     provenance: dict[str, Any] = {
         "source": "stageguard.fit on scored nights"
@@ -286,26 +275,26 @@ def _provenance(fitted: Fitted) -> dict[str, Any]:
         else "stageguard.fit on expert hypnograms alone",
         "base": {"name": base.name, "sha256": base.sha256},
         "stageguard": __version__,
-        "seed": fitted.naming.seed,
+        "seed": fitted.names.seed,
         "n_nights": len(material.nights),
         "n_subjects": len(material.subjects),
         "n_groups": len(material.groups),
         "n_scorings": sum(len(night.scorings) for night in material.nights),
         "n_scored_epochs": sum(night.n_scored for night in material.nights),
         "nights_sha256": material.sha256(),
-        "mean_fragmentation_index": _plain(fitted.learned.fi_mean),
+        "mean_fragmentation_index": _plain(training.fi_mean),
         "pairs_counted_from": {
-            n: round(float(v)) for n, v in zip(names, counts.pairs.sum(axis=1), strict=True)
+            n: round(float(v)) for n, v in zip(stages, counts.pairs.sum(axis=1), strict=True)
         },
         "complete_bouts_counted": dict(counts.n_complete_bouts()),
         "smoothing": SMOOTHING,
         "rare_pairs": [f"{a}->{b}: {n} of {exits} exits" for a, b, n, exits in counts.rare_pairs()],
         "supported_minimum_bout_seconds": {n: m * material.epoch_seconds for n, m in minimum.items()},
-        "stages_with_supported_bout_lengths": list(recipe.durations),
-        "notes": list(fitted.naming.notes),
+        "stages_with_supported_bout_lengths": list(training.base.durations),
+        "notes": list(fitted.names.notes),
     }
     if choice is not None:
-        provenance |= _evidence(choice, fitted.learned, list(material.endpoints.names))
+        provenance |= _evidence(choice, training, list(material.endpoints.names))
     if fitted.estimators:
         rows = [each.to_dict() for each in fitted.estimators]
         provenance["estimators"] = {
@@ -315,7 +304,7 @@ def _provenance(fitted: Fitted) -> dict[str, Any]:
     return provenance
 
 
-def _evidence(choice: Choice, learned: Learned, statistics: list[str]) -> dict[str, Any]:
+def _evidence(choice: FitChoice, training: Training, statistics: list[str]) -> dict[str, Any]:
     """Return the cross-validation behind a choice."""
     gain, error = choice.selection.biases_gain
     used = any(row.candidate.biases for row in choice.selection.rows)
@@ -325,7 +314,7 @@ def _evidence(choice: Choice, learned: Learned, statistics: list[str]) -> dict[s
         "statistics": statistics,
         "criterion": str(choice.criterion),
         "calibration": {
-            "temperature": _plain(learned.temperature.temperature),
+            "temperature": _plain(training.temperature.temperature),
             "biases_kappa_gain": _plain(gain),
             "biases_kappa_gain_error": _plain(error),
             "biases": "compared with and without"

@@ -21,30 +21,26 @@ from stageguard.fitting.candidates import (
     FEWEST_MATCH_NIGHTS,
     FEWEST_SUBJECTS,
     FEWEST_TUNED_SUBJECTS,
-    Learned,
-    Recipe,
     Scope,
-    scope_of,
 )
 from stageguard.fitting.cross_validation import (
-    LEAST_KAPPA,
     Choosing,
-    Criterion,
     Folds,
     HeldOut,
     Selection,
-    Status,
     can_nest,
     held_out,
     select,
     split,
 )
-from stageguard.fitting.document import Choice, Fitted, Naming, fitted_document
+from stageguard.fitting.document import FitChoice, FitNames, Fitted, fitted_document
 from stageguard.fitting.endpoints import Kind
 from stageguard.fitting.estimates import choose_estimators, held_out_decodings
+from stageguard.fitting.judging import LEAST_KAPPA, Criterion, Status
 from stageguard.fitting.learning_curve import LearningCurve, learning_curve, sizes_below
 from stageguard.fitting.material import Material, read_material
 from stageguard.fitting.report import FitReport
+from stageguard.fitting.training import FitBase, Training, train
 from stageguard.guard import inputs
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
@@ -60,7 +56,7 @@ MANY_IMPOSSIBLE = 0.01  # of scored epochs: rounding does not give more true sta
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class FitProgress:
     """Progress of a fit: rounds of cross-validation done, and their total."""
 
     done: int
@@ -89,7 +85,7 @@ def fit_report(
     n_folds: int = 5,
     learning_curve: bool = True,
     seed: int = 0,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[FitProgress], None] | None = None,
     executor: Executor | None = None,
 ) -> FitReport:
     """Fit a profile and return everything that was learned: see `fit` for the parameters.
@@ -110,7 +106,9 @@ def fit_report(
     if cohort is not None:
         checks.text(cohort, "cohort", empty=False)
     if progress is not None and not callable(progress):
-        raise InputError(f"progress is {checks.shown(progress)}, expected a function that takes a Progress.")
+        raise InputError(
+            f"progress is {checks.shown(progress)}, expected a function that takes a FitProgress."
+        )
     if executor is not None and not callable(getattr(executor, "map", None)):
         raise InputError(f"executor is {checks.shown(executor)}, expected a concurrent.futures.Executor.")
     options = inputs.GuardOptions(stages=stages, epoch_seconds=epoch_seconds, logits=logits, log=log)
@@ -125,17 +123,17 @@ def fit_report(
         subjects=subjects,
         statistics=statistics,
     )
-    recipe = Recipe(profile, material.epoch_seconds)
+    fit_base = FitBase(profile, material.epoch_seconds)
     if name is not None:
         checks.text(name, "name", empty=False)
     if stager is not None:
         checks.text(stager, "stager", empty=False)
-    naming = Naming(name or f"{profile.name}-fitted", cohort, seed, material.assumed, stager)
+    names = FitNames(name or f"{profile.name}-fitted", cohort, seed, material.assumed, stager)
     if not material.has_probabilities:
-        return _counted(material, recipe, naming, n_folds)
+        return _counted(material, fit_base, names, n_folds)
     _check_enough(material)
-    choosing = Choosing(recipe, criterion, n_folds, seed, executor=executor)
-    return _cross_validated(material, choosing, naming, progress, with_curve=with_curve)
+    choosing = Choosing(fit_base, criterion, n_folds, seed, executor=executor)
+    return _cross_validated(material, choosing, names, progress, with_curve=with_curve)
 
 
 def _takes_the_arguments_of(
@@ -198,7 +196,7 @@ def fit(*nights: Any, **options: Any) -> Profile:
     seed : int
         The same nights and seed give the same folds and profile, whatever the order of the nights.
     progress : callable, optional
-        Called with a `Progress` after every round.
+        Called with a `FitProgress` after every round.
     executor : concurrent.futures.Executor, optional
         Runs the folds of the outer cross-validation and of the learning curve; by default they run here, one
         after the other. The profile is the same.
@@ -228,8 +226,8 @@ def fit(*nights: Any, **options: Any) -> Profile:
 def _cross_validated(
     material: Material,
     choosing: Choosing,
-    naming: Naming,
-    progress: Callable[[Progress], None] | None,
+    names: FitNames,
+    progress: Callable[[FitProgress], None] | None,
     *,
     with_curve: bool,
 ) -> FitReport:
@@ -241,20 +239,19 @@ def _cross_validated(
         rounds = count(1)
 
         def tick() -> None:
-            progress(Progress(min(next(rounds), n_rounds), n_rounds, "cross-validating"))
+            progress(FitProgress(min(next(rounds), n_rounds), n_rounds, "cross-validating"))
 
         choosing = replace(choosing, tick=tick)
-    scope = scope_of(material, material.counts(), biases=False, durations=False)
-    picked = select(material, choosing)
+    scope = Scope.of(material)
+    selection = select(material, choosing)
     nested = held_out(folds, material, replace(choosing, scope=scope)) if nests else None
     curve = None
     if nested is not None and with_curve:
         curve = learning_curve(folds, material, nested, choosing)
-    choice = decide(picked, nested, curve, choosing.criterion)
-    met = (choice.candidate.rule,) if choice.candidate.totals else ()
-    learned = picked.recipe.learn(material, totals=met)
-    naming = replace(naming, notes=(*naming.notes, *_notes(material, scope, picked, learned)))
-    fitted = Fitted(material, picked.recipe, learned, naming, choice)
+    choice = decide(selection, nested, curve, choosing.criterion)
+    training = selection.train(choice.candidate, material)
+    names = replace(names, notes=(*names.notes, *_notes(material, scope, selection, training)))
+    fitted = Fitted(training, names, choice)
     if nested is not None:
         decoded = held_out_decodings(nested, aside=choice.candidate == ARGMAX)
         fitted = replace(fitted, decoded=decoded, estimators=choose_estimators(nested, decoded))
@@ -273,7 +270,7 @@ def _n_rounds(material: Material, folds: Folds, n_folds: int, *, with_curve: boo
     return total
 
 
-def _notes(material: Material, scope: Scope, picked: Selection, learned: Learned) -> list[str]:
+def _notes(material: Material, scope: Scope, selection: Selection, training: Training) -> list[str]:
     """Return notes on what was left out and what looks wrong; warn of what most likely is wrong."""
     notes = []
     if not scope.match and scope.tuned:
@@ -281,17 +278,18 @@ def _notes(material: Material, scope: Scope, picked: Selection, learned: Learned
         notes.append(f"match was not compared: {n} scored nights, it takes {FEWEST_MATCH_NIGHTS}")
     if material.endpoints.kind == "day":
         notes.append("minutes and bouts of every stage are weighed, as of recordings around the clock")
-    temperature = learned.temperature.temperature
+    temperature = training.temperature.temperature
     if not LOWEST_TEMPERATURE * 1.001 < temperature < HIGHEST_TEMPERATURE * 0.999:
         notes.append(f"the temperature {temperature:.3g} is at its bound: the probabilities say little")
-    if learned.impossible_share > MANY_IMPOSSIBLE:
+    impossible = training.impossible_share
+    if impossible > MANY_IMPOSSIBLE:
         notes.append(
-            f"{learned.impossible_share:.1%} of the experts' stages have probability 0, which no temperature "
+            f"{impossible:.1%} of the experts' stages have probability 0, which no temperature "
             "can soften: these look like votes or rounded numbers. Mix in a little of the uniform "
             "distribution first"
         )
         _warn(f"{notes[-1]}.")
-    kappa = picked.rows[0].kappa
+    kappa = selection.rows[0].kappa
     if kappa < LEAST_KAPPA:
         _warn(
             f"kappa of argmax is {kappa:.3f}, expected well above 0. Are the columns in the right order, and "
@@ -301,11 +299,11 @@ def _notes(material: Material, scope: Scope, picked: Selection, learned: Learned
 
 
 def _report(fitted: Fitted) -> FitReport:
-    material, choice = fitted.material, fitted.choice
+    material, choice = fitted.training.material, fitted.choice
     profile = Profile.from_dict(fitted_document(fitted))
     report = FitReport(
         profile=profile,
-        base=fitted.recipe.base.name,
+        base=fitted.training.base.profile.name,
         n_nights=len(material.nights),
         n_subjects=len(material.subjects),
         n_scored_epochs=sum(night.n_scored for night in material.nights),
@@ -316,7 +314,7 @@ def _report(fitted: Fitted) -> FitReport:
         nested=None if choice is None or choice.nested is None else choice.nested.as_given(),
         learning_curve=None if choice is None else choice.curve,
         n_complete_bouts=material.counts().n_complete_bouts(),
-        notes=fitted.naming.notes,
+        notes=fitted.names.notes,
         estimators=fitted.estimators,
     )
     if report.steps_aside:
@@ -324,11 +322,11 @@ def _report(fitted: Fitted) -> FitReport:
     return report
 
 
-def _counted(material: Material, recipe: Recipe, naming: Naming, n_folds: int) -> FitReport:
+def _counted(material: Material, base: FitBase, names: FitNames, n_folds: int) -> FitReport:
     """Return the report of a fit to hypnograms alone."""
     if len(material.groups) >= FEWEST_SUBJECTS:
-        recipe = recipe.suited(split(material, n_folds, naming.seed))
-    return _report(Fitted(material, recipe, recipe.learn(material), naming))
+        base = base.with_supported_durations(split(material, n_folds, names.seed))
+    return _report(Fitted(train(base, material), names))
 
 
 def _check_enough(material: Material) -> None:
@@ -370,23 +368,23 @@ _DROPPED: dict[Status, str] = {
 
 
 def decide(
-    picked: Selection, nested: HeldOut | None, curve: LearningCurve | None, criterion: Criterion
-) -> Choice:
+    selection: Selection, nested: HeldOut | None, curve: LearningCurve | None, criterion: Criterion
+) -> FitChoice:
     """Take the choice, unless held-out nights show that choosing so does harm."""
-    chosen, why = picked.chosen, ""
+    chosen, why = selection.chosen, ""
     if chosen == ARGMAX:
-        rest = [row.status for row in picked.rows if row.candidate != ARGMAX]
+        rest = [row.status for row in selection.rows if row.candidate != ARGMAX]
         counted = (f"{rest.count(status)} {words}" for status, words in _DROPPED.items() if status in rest)
         why = f"of {len(rest)} other candidates {', '.join(counted) or 'none can be judged'}"
     elif nested is not None and sum(gain := nested.gain()) < 0:
         why = f"on nights held out from the choosing kappa changes by {gain[0]:+.3f} (error {gain[1]:.3f})"
     if why:
-        return Choice(ARGMAX, f"It steps aside: {why}.", picked, nested, curve, criterion)
-    best = next(row for row in picked.rows if row.status == "chosen")
-    first = picked.rows[0]
+        return FitChoice(ARGMAX, f"It steps aside: {why}.", selection, nested, curve, criterion)
+    best = next(row for row in selection.rows if row.status == "chosen")
+    first = selection.rows[0]
     reason = (
         f"{chosen.name[0].upper()}{chosen.name[1:]}: cross-validated kappa {best.kappa:.3f} against "
         f"{first.kappa:.3f} of argmax, distance to the experts' fragmentation index {best.fi_distance:.3f} "
         f"against {first.fi_distance:.3f}, errors of sleep statistics {best.error:.2f} times argmax's."
     )
-    return Choice(chosen, reason, picked, nested, curve, criterion)
+    return FitChoice(chosen, reason, selection, nested, curve, criterion)

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.fitting.cross_validation import Choosing, Criterion, Folds, HeldOut, held_out
+from stageguard.fitting.cross_validation import Choosing, Folds, HeldOut, held_out
+from stageguard.fitting.judging import Criterion
 from stageguard.fitting.material import Material
 
 SIZES = (2, 4, 8, 15, 30, 60, 120, 240, 480)

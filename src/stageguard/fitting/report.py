@@ -8,8 +8,9 @@ from typing import Any
 
 from stageguard.base.notebook import ShownInNotebooks
 from stageguard.fitting.candidates import ARGMAX, Candidate
-from stageguard.fitting.cross_validation import COLUMNS, Criterion, HeldOut, Row
+from stageguard.fitting.cross_validation import HeldOut
 from stageguard.fitting.estimates import EstimatorChoice
+from stageguard.fitting.judging import COLUMNS, Criterion, JudgedCandidate
 from stageguard.fitting.learning_curve import LearningCurve
 from stageguard.profile.profile import Profile
 
@@ -28,7 +29,7 @@ class FitReport(ShownInNotebooks):
         How much it was fitted to.
     criterion : Criterion or None
         How candidates were ranked; None for hypnograms alone.
-    rows : tuple of Row
+    rows : tuple of JudgedCandidate
         Cross-validated scores of every candidate, argmax first; empty for hypnograms alone.
     chosen : Candidate or None
         What the profile does; argmax when it steps aside.
@@ -53,7 +54,7 @@ class FitReport(ShownInNotebooks):
     n_subjects: int
     n_scored_epochs: int
     criterion: Criterion | None
-    rows: tuple[Row, ...]
+    rows: tuple[JudgedCandidate, ...]
     chosen: Candidate | None
     reason: str
     nested: HeldOut | None = field(repr=False)

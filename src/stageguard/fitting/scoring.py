@@ -5,23 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from stageguard.base.arrays import CLIP, Floats, Labels, Mask, count_true
+from stageguard.base.arrays import Floats, Labels, Mask, count_true
 from stageguard.fitting.endpoints import Endpoints
 from stageguard.fitting.material import FitNight
-from stageguard.guard import inputs
-from stageguard.guard.evidence import Night
-from stageguard.guard.search import run_searches
-from stageguard.guard.solver import Job, Path, Solver, Trial
 from stageguard.measures.agreement import cohen_kappas
-from stageguard.profile.profile import Profile
 
 
-class Score(NamedTuple):  # a dataclass takes three times as long to make, and fits make many
+class OutputScore(NamedTuple):  # a dataclass takes three times as long to make, and fits make many
     """How one decoded night compares with its expert; NaN where a number does not exist."""
 
     kappa: float
@@ -36,63 +30,7 @@ class Score(NamedTuple):  # a dataclass takes three times as long to make, and f
         return abs(self.fi - self.fi_expert)
 
 
-class Tempered:
-    """Nights at one temperature, ready to be decoded with any stage biases."""
-
-    def __init__(self, nights: Sequence[FitNight], temperature: float, bare: Profile) -> None:
-        matrices = [night.logs for night in nights if night.logs is not None]
-        self.bare = bare  # a profile without a calibration of its own, at the nights' epoch length
-        self.edges = np.cumsum([0, *map(len, matrices)]).tolist()
-        logs = np.concatenate(matrices)
-        logs /= temperature
-        self.weights = np.exp(logs, out=logs)  # (n_epochs of all, n_stages)
-        self._unbiased: list[Night] | None = None  # cache: most candidates decode these
-
-    def nights(self, biases: Sequence[float] | None = None) -> list[Night]:
-        """Return the nights with biases in nats, renormalised and clipped."""
-        if biases is not None:
-            # a product with a diagonal matrix takes half as long as broadcasting along rows
-            return self._checked(self.weights @ np.diag(np.exp(biases)))
-        if self._unbiased is None:
-            self._unbiased = self._checked(self.weights)
-        return self._unbiased
-
-    def _checked(self, weights: Floats) -> list[Night]:
-        rows = weights / (weights @ np.ones(weights.shape[1]))[:, None]
-        np.maximum(rows, CLIP, out=rows)
-        seconds = self.bare.epoch_seconds
-        given = [inputs.NightInput(rows[start:stop], seconds) for start, stop in pairwise(self.edges)]
-        nights = inputs.check_nights(given, self.bare, is_batch=True, wants_paths=False)
-        for each, night in zip(given, nights, strict=True):
-            inputs.set_period(each, self.bare, night)
-        return nights
-
-
-class KeepingSolver(Solver):
-    """A solver for profiles that differ only in strength; it solves no night twice under one trial."""
-
-    def solve(self, jobs: Sequence[Job]) -> list[Path]:
-        """Return the best path of every job, in order."""
-        late = [job for job in jobs if (self, job.trial) not in job.night.paths]
-        if late:
-            for (night, trial), path in zip(late, super().solve(late), strict=True):
-                night.paths[self, trial] = path
-        return [night.paths[self, trial] for night, trial in jobs]
-
-
-def decode_prepared(profile: Profile, solver: Solver, nights: Sequence[Night]) -> list[Labels]:
-    """Return each night's labels under a profile, -1 in gaps."""
-    return [path.labels for _, path, _ in run_searches(profile, solver, nights, natural=False)]
-
-
-def decode_weights(solver: Solver, nights: Sequence[Night], weights: Sequence[float]) -> list[list[Labels]]:
-    """Return the labels of every night at each of several fixed transition weights."""
-    # one night's weights follow each other: kernels solve several of them at once
-    paths = solver.solve([Job(night, Trial(weight)) for night in nights for weight in weights])
-    return [[path.labels for path in paths[i :: len(weights)]] for i in range(len(weights))]
-
-
-def score_night(night: FitNight, outputs: Sequence[Labels], endpoints: Endpoints) -> list[Score]:
+def score_night(night: FitNight, outputs: Sequence[Labels], endpoints: Endpoints) -> list[OutputScore]:
     """Compare outputs with a night's expert over the epochs both scored; of several experts, their consensus.
 
     Fragmentation is that of the expert's sleep period, if the profile measures it; the expert's is counted
@@ -118,7 +56,7 @@ def score_night(night: FitNight, outputs: Sequence[Labels], endpoints: Endpoints
         accuracy = n_right / n_both
     columns = (cohen_kappas(confusions).tolist(), accuracy.tolist(), fi.tolist(), fi_expert.tolist())
     return [
-        Score(*row, tuple(steps))
+        OutputScore(*row, tuple(steps))
         for row, steps in zip(zip(*columns, strict=True), errors.tolist(), strict=True)
     ]
 
@@ -144,7 +82,7 @@ class Scores:
     error: Floats  # of the statistics that studies report, as a multiple of argmax's mean
 
     @classmethod
-    def of(cls, rows: Sequence[Sequence[Score]]) -> Scores:
+    def of(cls, rows: Sequence[Sequence[OutputScore]]) -> Scores:
         """Arrange scores, one row per candidate."""
         names = ("kappa", "accuracy", "fi", "fi_distance")
         plain = {name: np.array([[getattr(score, name) for score in row] for row in rows]) for name in names}
@@ -154,12 +92,6 @@ class Scores:
     def of_nights(self, order: Sequence[int]) -> Scores:
         """Return the scores of some nights, or of all in another order."""
         return Scores(*(getattr(self, f.name)[:, order] for f in fields(self)))
-
-    def followed_by(self, others: Scores) -> Scores:
-        """Return these candidates, then the others without argmax, with which they also begin."""
-        return Scores(
-            *(np.vstack([getattr(self, f.name), getattr(others, f.name)[1:]]) for f in fields(self))
-        )
 
 
 def _relative(errors: Floats) -> Floats:

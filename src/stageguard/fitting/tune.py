@@ -18,7 +18,7 @@ from stageguard.profile.parts import StrengthRule
 from stageguard.profile.profile import Profile
 
 FEWEST_NIGHTS = 10  # medians of fewer hide which stager flickers: batches of five did harm on real nights
-_LOWEST_FI = 1e-4  # for nights of a single stage, since a rule divides by the median
+_LOWEST_FI, _HIGHEST_FI = 1e-4, 1.0  # a night of a single stage has 0, and rules divide by the median
 _KEPT = ("floor", "lift", "soft")  # keys of the base's rule that stay, unless they are defaults
 _WRITTEN = ("rule", "fi_target", "act_above", "stager_fi", "exponent")
 
@@ -131,8 +131,7 @@ def tuned_profile(
     for text, what in ((stager, "stager"), (name, "name")):
         if text is not None:
             checks.text(text, what, empty=False)
-    stager_fi = float(f"{max(float(np.median(indices)), _LOWEST_FI):.4g}")
-    rule = replace(rule, rule="target", stager_fi=stager_fi)
+    rule = replace(rule, rule="target", stager_fi=fragmentation_aim(float(np.median(indices))))
     decided = " ".join(decision(rule))
     of_stager = "of one stager" if stager is None else f"of {stager}"
     kept = {key: value for key, value in plain_table(rule, defaults=False).items() if key in _KEPT}
@@ -152,6 +151,11 @@ def tuned_profile(
             "decision": decided,
         },
     )
+
+
+def fragmentation_aim(fi: float) -> float:
+    """Return a fragmentation index as a strength rule takes it: four digits, above 0."""
+    return float(f"{min(max(fi, _LOWEST_FI), _HIGHEST_FI):.4g}")
 
 
 def _refuse_repeats(nights: Sequence[Features]) -> None:

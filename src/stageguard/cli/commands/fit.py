@@ -40,8 +40,8 @@ from stageguard.cli.terminal import (
     print_list,
     table,
 )
-from stageguard.fitting.cross_validation import Row
-from stageguard.fitting.fit import Progress, fit_report
+from stageguard.fitting.fit import FitProgress, fit_report
+from stageguard.fitting.judging import JudgedCandidate
 from stageguard.fitting.recount import recount
 from stageguard.fitting.report import FitReport
 from stageguard.formats.companions import ListedNight, read_subjects
@@ -244,7 +244,7 @@ def _fitted(
     densities = [night.density for night in nights if night.density is not None]
     with collect_warnings() as warned, progress_bar("Cross-validating", quiet=quiet) as move_bar:
 
-        def watch(at: Progress) -> None:
+        def watch(at: FitProgress) -> None:
             if move_bar:
                 move_bar(total=at.total, completed=at.done, description=one_line(at.what).capitalize())
 
@@ -406,9 +406,9 @@ def _print_candidates(report: FitReport, out: Console, *, show_all: bool) -> Non
         out.print(f"{hidden} more with --all, and in the profile's provenance.", style="dim")
 
 
-def _best_of_each(rows: Sequence[Row]) -> list[Row]:
+def _best_of_each(rows: Sequence[JudgedCandidate]) -> list[JudgedCandidate]:
     """Return the best row of each kind of candidate: the chosen row, else the highest criterion."""
-    best: dict[tuple[object, ...], Row] = {}
+    best: dict[tuple[object, ...], JudgedCandidate] = {}
     for row in rows:
         candidate = row.candidate
         kind = (candidate.rule, candidate.biases, candidate.totals > 0, candidate.clock)
@@ -418,7 +418,7 @@ def _best_of_each(rows: Sequence[Row]) -> list[Row]:
     return list(best.values())
 
 
-def _rank(row: Row) -> tuple[bool, bool, float]:
+def _rank(row: JudgedCandidate) -> tuple[bool, bool, float]:
     return (
         row.status == "chosen",
         row.status == "kept",

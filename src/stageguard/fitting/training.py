@@ -1,0 +1,251 @@
+"""What a fit learns from training nights, and the profile that each candidate makes of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from stageguard.base.arrays import Floats, Labels
+from stageguard.fitting.calibration import ScoredEpochs, fit_biases, fit_temperature, totals_biases
+from stageguard.fitting.candidates import FEWEST_MATCH_NIGHTS, Candidate, Rule
+from stageguard.fitting.counts import supported_durations
+from stageguard.fitting.decoder import KeepingSolver, Tempered, decode_prepared
+from stageguard.fitting.material import Material
+from stageguard.fitting.tune import FEWEST_NIGHTS, fragmentation_aim
+from stageguard.guard.automaton import rescale_transitions
+from stageguard.night.stages import StageScheme
+from stageguard.profile.parts import Calibration, StrengthRule
+from stageguard.profile.profile import Profile
+
+# How many times the experts' fragmentation `band` allows. If that was counted on other people, it is the base
+# profile's cap: patients may well be twice as fragmented. On enough nights of the cohort itself, it is this.
+OWN_CAP = 1.5
+_DIGITS = 6  # of fitted numbers in a profile
+
+
+class FitBase:
+    """What all candidates take from the base profile, at the nights' epoch length."""
+
+    def __init__(self, profile: Profile, epoch_seconds: float, durations: tuple[str, ...] = ()) -> None:
+        self.profile, self.epoch_seconds = profile, epoch_seconds
+        self.durations = durations  # stages with tables of bout lengths
+        self.ratio = epoch_seconds / profile.epoch_seconds
+        self.transitions = rescale_transitions(np.array(profile.transitions), self.ratio)
+        rule = profile.strength
+        self.fi_target = None if rule is None else min(rule.fi_target * self.ratio, 1.0)
+        # only a band says how wide it is; the keys of other rules have their defaults
+        band = rule if rule is not None and rule.rule == "band" else StrengthRule("band", 1.0)
+        self.floor, self.cap = band.floor, band.cap
+        # stages and transitions, and no rule at all
+        self.bare = Profile.from_dict(
+            {key: value for key, value in profile.to_dict().items() if key in _TAKEN_FROM_BASE}
+            | {"epoch_seconds": epoch_seconds, "transition_weight": 0.0}
+            | {"transitions": _by_stage(profile.scheme, self.transitions)}
+        )
+
+    def with_supported_durations(self, folds: Sequence[tuple[Material, Material]]) -> FitBase:
+        """Return the same with tables of bout lengths for the stages whose held-out bouts they predict."""
+        counts = [(train.counts(), test.counts()) for train, test in folds]
+        stages = supported_durations(counts, self.profile.scheme)
+        return FitBase(self.profile, self.epoch_seconds, stages)
+
+    def aim(self, fi_mean: float, n_nights: int) -> float:
+        """Return the fragmentation index to aim at; missing nights up to 15 count as the base profile's."""
+        if self.fi_target is None or np.isnan(fi_mean):
+            return fi_mean if self.fi_target is None else self.fi_target
+        n_borrowed = max(0, FEWEST_MATCH_NIGHTS - n_nights)
+        return (n_nights * fi_mean + n_borrowed * self.fi_target) / (n_nights + n_borrowed)
+
+
+_TAKEN_FROM_BASE = ("name", "scheme", "stages", "wake", "rem")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Training:
+    """What training nights taught; each candidate's profile uses a part of it."""
+
+    base: FitBase
+    material: Material
+    transitions: tuple[tuple[float, ...], ...]
+    shares: Floats  # of each stage among scored epochs
+    fi_mean: float  # plain mean over nights
+    fi_target: float  # the same, drawn towards the base profile's if nights are few
+    cap: float  # how many times `fi_target` `band` allows
+    stager_fi: float | None  # median of the stager's argmax; None without probabilities
+    minimum_epochs: Mapping[str, int]
+    durations: Mapping[str, tuple[float, ...]]
+    temperature: Calibration
+    biased: Calibration
+    impossible_share: float  # of scored epochs, whose true stage has probability 0
+    totals: dict[Rule, tuple[float, ...]] = field(default_factory=dict)  # by rule, as far as they were fitted
+    _profiles: dict[Candidate, Profile] = field(default_factory=dict, repr=False)
+    _solvers: dict[Any, KeepingSolver] = field(default_factory=dict, repr=False)  # by all but strength
+
+    @property
+    def n_nights(self) -> int:
+        """Number of training nights."""
+        return len(self.material.nights)
+
+    @property
+    def scheme(self) -> StageScheme:
+        """The stages."""
+        return self.base.profile.scheme
+
+    def fit_totals(self, rules: Iterable[Rule]) -> None:
+        """Fit the biases that bring more rules to the experts' stage totals; takes several decodings each."""
+        missing = [rule for rule in rules if rule not in self.totals]
+        if not missing:
+            return
+        nights = self.material.nights
+        tempered = Tempered(nights, self.temperature.temperature, self.base.bare)
+        for rule in missing:
+            self.totals[rule] = totals_biases(nights, *self.compiled(Candidate(rule)), tempered)
+
+    def calibration(self, candidate: Candidate) -> Calibration:
+        """Return the calibration that a candidate uses."""
+        if candidate.totals:
+            biases = tuple(candidate.totals * bias for bias in self.totals[candidate.rule])
+            return Calibration(self.temperature.temperature, biases)
+        return self.biased if candidate.biases else self.temperature
+
+    def profile(self, candidate: Candidate) -> Profile:
+        """Return a candidate's profile for evidence that is calibrated already, biases included."""
+        unbiased = candidate.unbiased
+        if unbiased not in self._profiles:
+            clock = self.base.profile.clock if candidate.clock else None
+            values = _VALUES[candidate.rule](unbiased, self)
+            self._profiles[unbiased] = replace(
+                self.base.bare, transitions=self.transitions, clock=clock, **values
+            )
+        return self._profiles[unbiased]
+
+    def whole_profile(self, candidate: Candidate) -> Profile:
+        """Return a candidate's profile for a stager's own probabilities."""
+        used = self.calibration(candidate)
+        biases = None if used.biases is None else rounded(used.biases)
+        (temperature,) = rounded([used.temperature])
+        return replace(self.profile(candidate), calibration=Calibration(temperature, biases))
+
+    def compiled(self, candidate: Candidate) -> tuple[Profile, KeepingSolver]:
+        """Return a candidate's profile and its solver, which candidates that differ in strength share."""
+        profile = self.profile(candidate)
+        rules = tuple(profile.min_bout_seconds.items()), tuple(profile.durations), candidate.clock
+        if rules not in self._solvers:
+            self._solvers[rules] = KeepingSolver(profile, self.base.epoch_seconds)
+        return profile, self._solvers[rules]
+
+    def decode(self, candidate: Candidate, material: Material) -> list[Labels]:
+        """Return the labels of other nights under a candidate."""
+        calibration = self.calibration(candidate)
+        tempered = Tempered(material.nights, calibration.temperature, self.base.bare)
+        return decode_prepared(*self.compiled(candidate), tempered.nights(calibration.biases))
+
+
+def train(
+    base: FitBase, material: Material, *, biases: bool = True, like: Training | None = None
+) -> Training:
+    """Learn from nights; without probabilities the calibration does nothing.
+
+    `like` was learned on mostly the same nights: the search for the calibration begins there.
+    """
+    counts, n_nights, names = material.counts(), len(material.nights), material.scheme.names
+    fi_mean = counts.fragmentation_index
+    temperature, biased, impossible_share = Calibration(), Calibration(), 0.0
+    if material.has_probabilities:
+        matrices = [night.matrix for night in material.nights if night.matrix is not None]
+        truths = [night.truth for night in material.nights]
+        epochs = ScoredEpochs(matrices, truths, None if like is None else like.temperature)
+        temperature, impossible_share = fit_temperature(epochs), epochs.impossible_share
+        biased = fit_biases(epochs, None if like is None else like.biased) if biases else temperature
+    tables = {name: counts.duration_table(names.index(name)) for name in base.durations}
+    return Training(
+        base=base,
+        material=material,
+        transitions=tuple(rounded(row) for row in counts.transitions(base.transitions)),
+        shares=counts.shares(),
+        fi_mean=fi_mean,
+        fi_target=base.aim(fi_mean, n_nights),
+        cap=base.cap if n_nights < FEWEST_MATCH_NIGHTS else min(base.cap, OWN_CAP),
+        stager_fi=_stager_fi(material),
+        minimum_epochs=counts.minimum_epochs(),
+        durations={name: _rounded_down(table) for name, table in tables.items()},
+        temperature=temperature,
+        biased=biased,
+        impossible_share=impossible_share,
+    )
+
+
+def rounded(values: Iterable[float]) -> tuple[float, ...]:
+    """Return numbers as a profile keeps them, to six digits."""
+    return tuple(float(f"{value:.{_DIGITS}g}") for value in values)
+
+
+def _rounded_down(values: Iterable[float]) -> tuple[float, ...]:
+    """Return numbers that do not sum to more than they did; the last one stays above 0."""
+    shares = [math.floor(value * 10**_DIGITS) / 10**_DIGITS for value in values]
+    return (*shares[:-1], max(shares[-1], 10.0**-_DIGITS))
+
+
+def _by_stage(scheme: StageScheme, matrix: Floats) -> dict[str, dict[str, float]]:
+    rows = [dict(zip(scheme.names, rounded(row), strict=True)) for row in matrix]
+    return dict(zip(scheme.names, rows, strict=True))
+
+
+def _stager_fi(material: Material) -> float | None:
+    """Return the median fragmentation index of the stager's argmax, as a profile takes it."""
+    known = [night.stager_fi for night in material.nights if not math.isnan(night.stager_fi)]
+    return fragmentation_aim(float(np.median(known))) if known else None
+
+
+def _fixed(candidate: Candidate, training: Training) -> dict[str, Any]:
+    return {"transition_weight": candidate.weight}
+
+
+def _minimum_bouts(candidate: Candidate, training: Training) -> dict[str, Any]:
+    seconds = {name: n * training.base.epoch_seconds for name, n in training.minimum_epochs.items()}
+    return _fixed(candidate, training) | {"min_bout_seconds": seconds}
+
+
+def _durations(candidate: Candidate, training: Training) -> dict[str, Any]:
+    return _fixed(candidate, training) | {"durations": training.durations}
+
+
+def _target(candidate: Candidate, training: Training) -> dict[str, Any]:
+    # with fewer nights, a fragmented sleeper may pass for a flickering stager
+    stager_fi = training.stager_fi if training.n_nights >= FEWEST_NIGHTS else None
+    aim = fragmentation_aim(training.fi_target)
+    return {"strength": StrengthRule("target", aim, lift=False, act_above=OWN_CAP, stager_fi=stager_fi)}
+
+
+def _band(candidate: Candidate, training: Training) -> dict[str, Any]:
+    aim, floor, cap = fragmentation_aim(training.fi_target), training.base.floor, training.cap
+    return {"strength": StrengthRule("band", aim, floor=floor, cap=cap, lift=candidate.lift)}
+
+
+def _match(candidate: Candidate, training: Training) -> dict[str, Any]:
+    strength = StrengthRule("match", fragmentation_aim(training.fi_mean))
+    if training.stager_fi is not None:
+        strength = replace(strength, stager_fi=training.stager_fi, exponent=candidate.exponent)
+    values: dict[str, Any] = {"strength": strength}
+    if candidate.prior_exponent:
+        values |= {"prior": rounded(training.shares), "prior_exponent": candidate.prior_exponent}
+    rem = training.scheme.rem
+    if candidate.rem_epochs > 1 and rem is not None:
+        values["min_bout_seconds"] = {rem: candidate.rem_epochs * training.base.epoch_seconds}
+    return values
+
+
+# The values of a profile, by field, that make it act by a rule.
+_VALUES: dict[Rule, Callable[[Candidate, Training], dict[str, Any]]] = {
+    "argmax": _fixed,
+    "target": _target,
+    "band": _band,
+    "fixed": _fixed,
+    "minimum": _minimum_bouts,
+    "durations": _durations,
+    "match": _match,
+}
