@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from functools import partial
 from importlib import import_module
 
 import pytest
@@ -72,6 +73,17 @@ def test_progress_counts_what_was_there_before(tmp_path):
     assert [total for _, total in seen] == [len(CONTENT)] * len(seen)
     assert [have for have, _ in seen] == sorted(have for have, _ in seen)
     assert seen[-1] == (len(CONTENT), len(CONTENT))
+
+
+def test_pooch_begins_again_where_this_goes_on(tmp_path):
+    """Why it does not download for us: recordings are gigabytes, and connections break."""
+    pooch = pytest.importorskip("pooch")
+    with serving(files={"/night.edf": CONTENT}, drop_after=[300_000]) as site:
+        fetch = partial(pooch.retrieve, f"{site.url}/night.edf", f"sha256:{SHA256}", "night.edf", tmp_path)
+        with pytest.raises(Exception, match=r"300000|IncompleteRead"):
+            fetch()
+        fetch()
+        assert site.bytes_asked == [None, None]
 
 
 def test_a_server_without_ranges_starts_again(tmp_path):

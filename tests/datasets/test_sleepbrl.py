@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import zipfile
 from datetime import datetime
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from dataset_files import sleepbrl_record, write_annotations
-from stageguard.base.errors import FileFormatError, InputError
+from stageguard.base.errors import FileFormatError, InputError, StageGuardWarning
 from stageguard.datasets import entries, recordings
 from stageguard.datasets.sleepbrl import read_workbook
 from stageguard.formats.recordings.wfdb import read_wfdb_annotations
@@ -104,24 +105,11 @@ def test_annotations_agree_with_the_wfdb_package(tmp_path):
 
 
 def write_workbook(path, rows):
-    """A minimal workbook with shared strings, as spreadsheets write it."""
-    texts = [cell for row in rows for cell in row if isinstance(cell, str)]
-    space = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
-    shared = "".join(f"<si><t>{text}</t></si>" for text in texts)
-    lines = []
-    for number, row in enumerate(rows, 1):
-        cells = [
-            f'<c r="{"ABCDEF"[i]}{number}"'
-            + (f' t="s"><v>{texts.index(cell)}' if isinstance(cell, str) else f"><v>{cell}")
-            + "</v></c>"
-            for i, cell in enumerate(row)
-            if cell is not None
-        ]
-        lines.append(f'<row r="{number}">{"".join(cells)}</row>')
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("xl/sharedStrings.xml", f"<sst {space}>{shared}</sst>")
-        sheet = f"<worksheet {space}><sheetData>{''.join(lines)}</sheetData></worksheet>"
-        archive.writestr("xl/worksheets/sheet1.xml", sheet)
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in rows:
+        book.active.append(row)
+    book.save(path)
 
 
 def test_age_and_sex_come_from_the_table_of_subjects(tmp_path):
@@ -147,19 +135,46 @@ def test_a_workbook_that_is_none_is_named(tmp_path):
         read_workbook(tmp_path / "subjects.xlsx")
 
 
+SHEET = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><sheetData>'
+FAR = f'<worksheet {SHEET}<row r="999999999"><c r="ZZZ999999999"><v>1</v></c></row></sheetData></worksheet>'
+
+
+def with_sheet(path, sheet):
+    """Replace the sheet of a workbook."""
+    write_workbook(path, [["Subject"]])
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, part in parts.items():
+            archive.writestr(name, sheet if name.endswith("sheet1.xml") else part)
+
+
 @pytest.mark.parametrize(
     ("sheet", "error"),
     [
-        ('<x><sheetData><row><c r="ZZZZZZZ1"><v>1</v></c></row></sheetData></x>', "has a cell in column 8,"),
-        ("<x><sheetData>", r"cannot be read \(ParseError"),
-        ('<!DOCTYPE x [<!ENTITY y "z">]><x>&y;</x>', r"cannot be read \(DTDForbidden"),
+        (f"<worksheet {SHEET}<row", r"cannot be read \(ParseError"),
+        ('<!DOCTYPE x [<!ENTITY y "z">]><x>&y;</x>', r"cannot be read \(ValueError"),
+        (f"<worksheet {SHEET}{' ' * (33 << 20)}", "is too large"),
     ],
 )
 def test_a_hostile_workbook_is_one_line(tmp_path, sheet, error):
-    with zipfile.ZipFile(tmp_path / "subjects.xlsx", "w") as archive:
-        archive.writestr("xl/worksheets/sheet1.xml", sheet)
+    with_sheet(tmp_path / "subjects.xlsx", sheet)
     with pytest.raises(FileFormatError, match=rf"subjects\.xlsx: {error}"):
         read_workbook(tmp_path / "subjects.xlsx")
+
+
+def test_a_cell_far_away_takes_no_memory(tmp_path):
+    with_sheet(tmp_path / "subjects.xlsx", FAR)
+    assert read_workbook(tmp_path / "subjects.xlsx") == []
+
+
+def test_without_openpyxl_the_workbook_is_left_out_with_a_warning(tmp_path, monkeypatch):
+    sleepbrl_record(tmp_path, "sbj01", "W", rate_hz=10)
+    (tmp_path / "subjects.xlsx").write_bytes(b"")
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    with pytest.warns(StageGuardWarning, match="openpyxl"):
+        (found,) = recordings("sleepbrl", tmp_path)
+    assert dict(found.covariates) == {}
 
 
 def write_arrays(path, **arrays):

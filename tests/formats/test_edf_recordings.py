@@ -171,6 +171,25 @@ def test_spare_bytes_are_told(tmp_path, channels):
     assert read_edf_recording(path).notes == ("3 bytes after the last data record were ignored",)
 
 
+def test_edfio_and_mne_take_two_joined_files_and_half_a_file_for_one(tmp_path, channels):
+    """Why they do not read for us: they count records by the size of the file."""
+    edfio, mne = pytest.importorskip("edfio"), pytest.importorskip("mne")
+    whole = write_edf(tmp_path / "night.edf", channels[:1]).read_bytes()
+    n_samples = len(channels[0].digital)
+    (tmp_path / "joined.edf").write_bytes(whole + whole)
+    (tmp_path / "half.edf").write_bytes(whole[: len(whole) - n_samples])
+    for name, is_longer in (("joined.edf", True), ("half.edf", False)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            lengths = {
+                len(edfio.read_edf(tmp_path / name).signals[0].data),
+                mne.io.read_raw_edf(tmp_path / name, verbose="ERROR").n_times,
+            }
+        assert all((length > n_samples) == is_longer and length != n_samples for length in lengths)
+    assert read_edf_recording(tmp_path / "joined.edf").signals["EEG C4-M1"].n_samples == n_samples
+    assert "Was it copied completely?" in complaint(tmp_path / "half.edf")
+
+
 @pytest.mark.parametrize("n_bytes", [0, 1, 8, 100, 255, 256, 300, 1535, 1536, 2000, -1])
 def test_a_truncated_file_is_refused(tmp_path, channels, n_bytes):
     path = write_edf(tmp_path / "cut.edf", channels)

@@ -102,6 +102,17 @@ def test_our_annotations_as_wfdb_reads_them(tmp_path):
     assert [text.strip("\x00") for text in theirs.aux_note] == ["W", "2 LA", "R"]
 
 
+def test_the_wfdb_package_takes_half_a_file_for_a_whole_one(tmp_path):
+    """Why it does not read for us: half of the beats would be half of the heart rate."""
+    wfdb = pytest.importorskip("wfdb")
+    wfdb.wrann("r", "ecg", np.arange(400) * 100, symbol=["N"] * 400, write_dir=str(tmp_path))
+    path = tmp_path / "r.ecg"
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 4 * 2])
+    assert 0 < len(wfdb.rdann(str(tmp_path / "r"), "ecg").sample) < 400
+    with pytest.raises(FileFormatError, match=r"^r\.ecg: "):
+        read_wfdb_annotations(path)
+
+
 @pytest.mark.parametrize(("format", "missing"), [(16, -32768), (212, -2048), (80, -128)])
 def test_missing_samples_are_nan(tmp_path, format, missing):
     digital = np.array([[5], [missing], [7], [-3]])

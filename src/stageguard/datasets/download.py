@@ -1,4 +1,7 @@
-"""Fetch one file over HTTP: resume an interrupted download, check it, and move it into place."""
+"""Fetch one file over HTTP: resume an interrupted download, check it, and move it into place.
+
+pooch 1.9 would check and move files as well, but begins again after every broken connection.
+"""
 
 from __future__ import annotations
 

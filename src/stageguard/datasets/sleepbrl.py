@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
+import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from defusedxml.ElementTree import fromstring  # type: ignore[import-untyped]
 
-from stageguard.base.errors import InputError
-from stageguard.base.files import checked_file, faults_named, is_synthetic
+from stageguard.base.errors import InputError, MissingExtraError, StageGuardWarning
+from stageguard.base.extras import library
+from stageguard.base.files import faults_named, is_synthetic, open_file
 from stageguard.datasets import Entry
 from stageguard.datasets.radar import MAPPING, find_mapped, find_standard, radar_files
 from stageguard.datasets.samples import broken
@@ -22,7 +22,6 @@ from stageguard.formats.raw_night import Event
 from stageguard.formats.recordings.edf import read_edf_recording
 from stageguard.formats.recordings.wfdb import read_wfdb_annotations
 from stageguard.formats.tables.delimited import read_delimited
-from stageguard.formats.xml import children, local_name
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import Recording, Series, Signal
 from stageguard.night.stages import AASM5, SCHEMES, UNSCORED_NAME, StageScheme
@@ -35,8 +34,9 @@ _RECORD = re.compile(r"(sbj\d+)\.edf", re.IGNORECASE)
 _COVARIATES = {"age": "age", "sex": "sex", "gender": "sex", "bmi": "bmi", "ahi": "ahi"}
 Cell = str | float | None
 
-_MOST_COLUMNS = 16_384  # of a spreadsheet
-_LARGEST = 32 << 20  # bytes of one part of a workbook; a table of subjects is never this large
+# A table of subjects is never this large.
+_MOST_ROWS, _MOST_COLUMNS = 10_000, 256
+_LARGEST = 32 << 20  # bytes of a workbook, unpacked
 
 
 def find(
@@ -130,7 +130,11 @@ def _subjects(folder: Path) -> dict[str, dict[str, float | str]]:
     """Return facts about the subjects, from the first workbook or CSV file that lists them."""
     for path in sorted(folder.glob("*.xlsx")) + sorted(folder.glob("*.csv")):
         if path.suffix == ".xlsx":
-            rows = read_workbook(path)
+            try:
+                rows = read_workbook(path)
+            except MissingExtraError as error:
+                warnings.warn(StageGuardWarning(f"{error} Age and sex are left out."), stacklevel=2)
+                continue
         else:
             table = read_delimited(path)
             rows = [list[Cell](table.header), *(list[Cell](row) for row in table.rows)]
@@ -152,62 +156,30 @@ def _facts(heads: list[str], row: list[Cell]) -> tuple[str, dict[str, float | st
             continue
         try:
             facts[key] = float(cell)
-        except ValueError:
+        except (TypeError, ValueError):
             facts[key] = str(cell).strip()
     return (f"sbj{int(number[1]):02d}" if number else name), facts
 
 
 def read_workbook(path: Path) -> list[list[Cell]]:
-    """Return the rows of the first sheet; empty cells are None."""
-    with faults_named(path.name):
+    """Return the filled rows of the first sheet, each up to its last filled cell; empty cells are None."""
+    openpyxl = library("openpyxl", f"reading {path.name}")
+    with faults_named(path.name), open_file(path, "a list") as file:
         try:
-            archive = zipfile.ZipFile(checked_file(path, "a list"))
+            with zipfile.ZipFile(file) as archive:
+                n_bytes = sum(item.file_size for item in archive.infolist())
         except zipfile.BadZipFile:
             raise broken(path, "is no Excel workbook (.xlsx).") from None
-        with archive:
-            names = archive.namelist()
-            sheets = sorted(name for name in names if re.fullmatch(r"xl/worksheets/sheet\d+\.xml", name))
-            if not sheets:
-                raise broken(path, "is no Excel workbook (.xlsx).")
-            shared = "xl/sharedStrings.xml"
-            texts = [_text(item) for item in _part(path, archive, shared)] if shared in names else []
-            rows = [row for data in children(_part(path, archive, sheets[0]), "sheetData") for row in data]
-            return [_row(path, row, texts) for row in rows]
+        if n_bytes > _LARGEST:
+            raise broken(path, "is too large for a table of subjects.")
+        sheet = openpyxl.load_workbook(file, read_only=True, data_only=True).worksheets[0]
+        # bounded, since a cell may claim any place
+        cells = sheet.iter_rows(max_row=_MOST_ROWS, max_col=_MOST_COLUMNS, values_only=True)
+        rows = [_filled(row) for row in cells]
+    return [row for row in rows if row]
 
 
-def _part(path: Path, archive: zipfile.ZipFile, name: str) -> Any:
-    if archive.getinfo(name).file_size > _LARGEST:
-        raise broken(path, "is too large for a table of subjects.")
-    return fromstring(archive.read(name), forbid_dtd=True)
-
-
-def _row(path: Path, row: Any, texts: list[str]) -> list[Cell]:
-    cells: list[Cell] = []
-    for cell in row:
-        letters = re.match(r"[A-Z]*", cell.get("r", ""))
-        column = 0
-        for letter in letters[0] if letters else "":  # A is 1, Z is 26, AA is 27
-            column = column * 26 + ord(letter) - ord("A") + 1
-        if column > _MOST_COLUMNS:
-            raise broken(path, f"has a cell in column {column:,}, expected at most {_MOST_COLUMNS:,}.")
-        index = column - 1 if column else len(cells)
-        cells += [None] * (index + 1 - len(cells))
-        cells[index] = _cell(cell, texts)
-    return cells
-
-
-def _cell(cell: Any, texts: list[str]) -> Cell:
-    value = next((_text(part) for part in cell if local_name(part) in ("v", "is")), "")
-    kind = cell.get("t", "n")
-    if kind == "s" and value.isdigit() and int(value) < len(texts):
-        return texts[int(value)]
-    if kind in ("str", "inlineStr", "e", "b"):
-        return value
-    try:
-        return float(value) if value else None
-    except ValueError:
-        return value
-
-
-def _text(element: Any) -> str:
-    return "".join(element.itertext()).strip()
+def _filled(row: Sequence[Cell]) -> list[Cell]:
+    """Return a row up to its last filled cell."""
+    filled = [column for column, cell in enumerate(row) if cell is not None]
+    return list(row[: filled[-1] + 1]) if filled else []

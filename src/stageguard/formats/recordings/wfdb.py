@@ -1,8 +1,9 @@
 """Read WFDB records (.hea with .dat), slice by slice in standard units, and annotations (.atr, .ecg, .st).
 
 Single-segment records in formats 16, 61, 80 and 212 are read, which sleep databases use. The layouts are
-those of header(5), signal(5) and annot(5) in the WFDB manuals. The library wfdb is not used because it
-requires pandas and matplotlib; the tests compare with it.
+those of header(5), signal(5) and annot(5) in the WFDB manuals. The library wfdb is not used because it reads
+a cut file of annotations as if it were whole, and slices of a cut record without complaint; it also takes
+twice the time for a slice, and needs pandas. The tests compare with it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Read annotations of MNE, stages and others, from FIF, text and CSV, and write FIF, without MNE.
 
 A FIF file is a chain of tags: kind, type, size and position of the next tag, then the data, all big-endian.
+MNE 1.13 follows a damaged chain for ever, so files are read here; the tests compare with it.
 """
 
 from __future__ import annotations
