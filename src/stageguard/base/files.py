@@ -197,6 +197,17 @@ def faults_named(name: str) -> Iterator[None]:
         raise FileFormatError(f"{name}: cannot be read ({fault_text(error)}). Is it damaged?") from error
 
 
+def damaged_file(path: Path | str, reason: Exception | str) -> FileFormatError:
+    """Return the error for a damaged file, with what is wrong, or the error of the library that read it."""
+    text = " ".join(str(reason).split())[:120] or type(reason).__name__
+    return file_error(path, f"is damaged or cut short ({text}). Save it again.")
+
+
+def exists_error(path: Path | str, problem: str = "") -> OutputExistsError:
+    """Return the error for a file that may not be replaced; `problem` is the end of a sentence about it."""
+    return OutputExistsError(Message(f"{path} exists already{problem}. ", OVERWRITE, " to replace it."))
+
+
 def file_error(path: Path | str, *reason: object, code: str = "") -> FileFormatError:
     """Return an error whose message begins with the name of the file, or of an object given as text."""
     name = path if isinstance(path, str) else path.name

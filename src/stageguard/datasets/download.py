@@ -21,14 +21,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from stageguard.base.errors import (
-    OVERWRITE,
     InputError,
-    Message,
     OutputError,
-    OutputExistsError,
     StageGuardError,
 )
-from stageguard.base.files import open_file, parse_json, read_file
+from stageguard.base.files import exists_error, open_file, parse_json, read_file
 from stageguard.base.version import __version__
 from stageguard.datasets import RemoteFile
 
@@ -128,9 +125,7 @@ def _is_there(file: RemoteFile, target: Path, overwrite: bool) -> bool:
     if wrong is None:
         return True
     if wrong and not overwrite:
-        raise OutputExistsError(
-            Message(f"{target} exists already and {wrong}. ", OVERWRITE, " to replace it.")
-        )
+        raise exists_error(target, f" and {wrong}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

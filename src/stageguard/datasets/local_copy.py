@@ -19,16 +19,14 @@ from typing import Any, Literal
 import numpy as np
 
 from stageguard.base.errors import (
-    OVERWRITE,
     InputError,
-    Message,
     MissingExtraError,
     OutputError,
-    OutputExistsError,
     StageGuardError,
 )
 from stageguard.base.files import (
     checked_file,
+    exists_error,
     faults_named,
     new_temporary,
     open_file,
@@ -212,9 +210,7 @@ def _extract(opened: zipfile.ZipFile, item: zipfile.ZipInfo, destination: Path, 
         if destination.stat().st_size == item.file_size and _crc(destination) == item.CRC:
             return
         if not overwrite:
-            raise OutputExistsError(
-                Message(f"{destination} exists already and differs. ", OVERWRITE, " to replace it.")
-            )
+            raise exists_error(destination, " and differs")
     destination.parent.mkdir(parents=True, exist_ok=True)
     temporary, stream = new_temporary(destination)
     try:

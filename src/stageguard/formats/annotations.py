@@ -23,6 +23,7 @@ from stageguard.formats.density import LONGEST_EPOCH, MOST_EPOCHS, SHORTEST_EPOC
 from stageguard.formats.hypnogram import STAGE_COLUMNS, UNSCORED_WORDS, is_stage, unknown_stage
 from stageguard.formats.outgoing import Outgoing
 from stageguard.formats.raw_night import Event, FileOptions, RawHypnogram
+from stageguard.formats.recordings.raw import LONGEST_SECONDS
 from stageguard.formats.tables.delimited import TextTable, as_number
 from stageguard.formats.tables.timing import TOLERANCE, durations_by_onsets
 from stageguard.night.stages import AASM5, UNSCORED_NAME, StageScheme, canonical_name
@@ -33,7 +34,6 @@ MOVING = ("Movement time", "Movement Time", "movement time", "MT", "mt")
 BARE_UNSCORED = ("?", "unscored", "unknown", "undefined", "movement time", "mt")
 COARSE = frozenset(("N", "S"))  # alone, these may stand for something else
 USUAL_SECONDS = (30.0, 20.0)  # epochs of AASM and of Rechtschaffen and Kales; runs of equal stages are joined
-LONGEST_SECONDS = 62 * 86_400.0
 LONGEST_GUESS = 60.0  # longer equal durations are joined epochs rather than epochs
 SHORTEST_GUESS = 1.0
 

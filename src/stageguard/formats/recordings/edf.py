@@ -26,7 +26,7 @@ import numpy.typing as npt
 from stageguard.base.arrays import Floats
 from stageguard.base.files import SYNTHETIC_WORD, file_error, open_file
 from stageguard.base.units import scale_to, standard_unit
-from stageguard.formats.recordings.raw import RawRecording, bounds
+from stageguard.formats.recordings.raw import LONGEST_SECONDS, RawRecording, bounds
 from stageguard.night.recording import Series, Signal
 
 MAGIC = b"0       "
@@ -43,7 +43,6 @@ _RANGES = ("physical_min", "physical_max", "digital_min", "digital_max")
 _MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 NO_DATE = datetime(1985, 1, 1)  # instead of a date that was removed, as in the files of the NSRR
 BLOCK_BYTES = 4 * 2**20  # of the file, read at once
-LONGEST_SECONDS = 62 * 86_400.0  # a recording with gaps may span two months
 JITTER = 0.01  # of a record: rounding and clock drift up to this make no gap
 SECONDS_PER_YEAR = 365.25 * 86_400
 

@@ -12,6 +12,8 @@ import numpy.typing as npt
 from stageguard.base.errors import InputError
 from stageguard.night.recording import Samples, Series, Signal
 
+LONGEST_SECONDS = 62 * 86_400.0  # a recording with gaps may span two months
+
 
 @dataclass(frozen=True, slots=True)
 class RawRecording:

@@ -26,6 +26,7 @@ from stageguard.formats.recordings.raw import RawRecording, crop
 from stageguard.formats.recordings.roles import find_label, guess_roles
 from stageguard.formats.recordings.wfdb import read_wfdb_recording
 from stageguard.formats.tools.edf_annotations import read_annotated_edf
+from stageguard.night.epochs import SLACK_SECONDS
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import Recording, Samples, Series, Signal
 
@@ -34,7 +35,6 @@ ScoringLike = PathLike | Hypnogram
 SUFFIXES = (".edf", ".bdf", ".rec", ".hea")  # of recordings in a folder
 USUAL_UNITS = {"spo2": "%", "heart_rate": "bpm"}  # assumed if a file gives none
 EMBEDDED, EXPERT = "annotations", "expert"
-SLACK_SECONDS = 0.01  # a recording that ends this short of an epoch's end still holds the epoch
 SNAP = 0.01  # of an epoch, because clocks of two files are rounded to seconds
 
 

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.errors import FileFormatError, StageGuardError
-from stageguard.base.files import file_error, open_file, read_file
+from stageguard.base.errors import StageGuardError
+from stageguard.base.files import damaged_file, file_error, open_file, read_file
 from stageguard.formats.density import MOST_EPOCHS, check_usual, listed
 from stageguard.formats.file_format import (
     ANNOTATIONS,
@@ -74,8 +74,7 @@ def read_mat(path: Path, options: FileOptions) -> RawHypnogram:
     except (StageGuardError, MemoryError):
         raise
     except Exception as error:  # a damaged file makes the libraries raise almost anything
-        reason = " ".join(str(error).split())[:120] or type(error).__name__
-        raise file_error(path, f"is damaged or cut short ({reason}).") from None
+        raise damaged_file(path, error) from None
     if not 0 < len(values) <= MOST_EPOCHS or values.dtype.kind not in "iuf":
         raise file_error(path, f"'labels' holds {len(values):,} {values.dtype} values, expected numbers.")
     return _staged(path, values.tolist(), options, what="epoch", first=0)
@@ -122,7 +121,7 @@ def _read_matrix(path: Path, name: str) -> npt.NDArray[Any]:
     data = read_file(path, "annotations")
     order = {b"IM": "<", b"MI": ">"}.get(data[126:128])
     if order is None or len(data) < HEADER_BYTES:
-        raise _damaged(path, "its header is no MAT-file's of level 5")
+        raise damaged_file(path, "its header is no MAT-file's of level 5")
     names = []
     at = HEADER_BYTES
     while at < len(data):
@@ -141,16 +140,16 @@ def _read_matrix(path: Path, name: str) -> npt.NDArray[Any]:
 def _element(path: Path, data: bytes, place: int, order: str) -> tuple[_Element, int]:
     """Return one element and where the next one begins; short elements have their data in the tag."""
     if place + 8 > len(data):
-        raise _damaged(path, "it ends within a tag")
+        raise damaged_file(path, "it ends within a tag")
     first, n_bytes = struct.unpack_from(f"{order}2I", data, place)
     if first >> 16:
         kind, n_bytes = first & 0xFFFF, first >> 16
         if n_bytes > 4:
-            raise _damaged(path, f"a short element has {n_bytes} bytes")
+            raise damaged_file(path, f"a short element has {n_bytes} bytes")
         return _Element(kind, data[place + 4 : place + 4 + n_bytes]), place + 8
     end = place + 8 + n_bytes
     if end > len(data):
-        raise _damaged(path, f"an element has {n_bytes:,} bytes, but {len(data) - place - 8:,} are left")
+        raise damaged_file(path, f"an element has {n_bytes:,} bytes, but {len(data) - place - 8:,} are left")
     padded = end if first == COMPRESSED else min(end + -n_bytes % 8, len(data))
     return _Element(first, data[place + 8 : end]), padded
 
@@ -160,11 +159,11 @@ def _unpacked(path: Path, packed: bytes, order: str) -> _Element:
     try:
         data = machine.decompress(packed, MOST_BYTES)
     except zlib.error as error:
-        raise _damaged(path, str(error)) from None
+        raise damaged_file(path, str(error)) from None
     if machine.unconsumed_tail:
         raise file_error(path, f"unpacks to more than {MOST_BYTES:,} bytes, expected one recording.")
     if not machine.eof:
-        raise _damaged(path, "its compressed data are cut")
+        raise damaged_file(path, "its compressed data are cut")
     return _element(path, data, 0, order)[0]
 
 
@@ -173,13 +172,13 @@ def _matrix(path: Path, data: bytes, order: str) -> _Matrix:
     dimensions, position = _element(path, data, position, order)
     name, position = _element(path, data, position, order)
     if flags.kind != UINT32 or len(flags.data) != 8 or dimensions.kind != INT32 or name.kind != INT8:
-        raise _damaged(path, "a variable does not begin with its class, size and name")
+        raise damaged_file(path, "a variable does not begin with its class, size and name")
     n_dimensions = len(dimensions.data) // 4
     if len(dimensions.data) % 4 or not 2 <= n_dimensions <= MOST_DIMENSIONS:
-        raise _damaged(path, f"a variable has {len(dimensions.data)} bytes of sizes")
+        raise damaged_file(path, f"a variable has {len(dimensions.data)} bytes of sizes")
     shape = struct.unpack(f"{order}{n_dimensions}i", dimensions.data)
     if min(shape) < 0:
-        raise _damaged(path, f"a variable has the shape {shape}")
+        raise damaged_file(path, f"a variable has the shape {shape}")
     text = name.data.rstrip(b"\x00").decode("latin-1")
     return _Matrix(text, struct.unpack_from(f"{order}I", flags.data)[0], shape, data[position:])
 
@@ -192,16 +191,12 @@ def _values(path: Path, matrix: _Matrix, order: str) -> npt.NDArray[Any]:
         raise file_error(path, f"{matrix.name!r} has the shape {matrix.shape}. Is it damaged?")
     element, _ = _element(path, matrix.rest, 0, order)
     if element.kind not in DATA_TYPES:
-        raise _damaged(path, f"{matrix.name!r} has data of the unknown type {element.kind}")
+        raise damaged_file(path, f"{matrix.name!r} has data of the unknown type {element.kind}")
     dtype = np.dtype(order + DATA_TYPES[element.kind])
     if len(element.data) != n_values * dtype.itemsize:
-        raise _damaged(path, f"{matrix.name!r} has {len(element.data):,} bytes for {n_values:,} numbers")
+        raise damaged_file(path, f"{matrix.name!r} has {len(element.data):,} bytes for {n_values:,} numbers")
     values = np.frombuffer(element.data, dtype).reshape(matrix.shape, order="F")
     return values.astype(dtype.newbyteorder("="))
-
-
-def _damaged(path: Path, reason: str) -> FileFormatError:
-    return file_error(path, f"is damaged or cut short ({reason}). Save it again.")
 
 
 FORMATS = (

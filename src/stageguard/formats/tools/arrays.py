@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base.errors import Argument, FileFormatError, InputError
-from stageguard.base.files import file_error, open_file, read_file
+from stageguard.base.files import damaged_file, file_error, open_file, read_file
 from stageguard.formats.density import listed
 from stageguard.formats.file_format import ANNOTATIONS, NUMBERS_ALONE, ONLY_PROBABILITIES, SCORER, FileFormat
 from stageguard.formats.outgoing import Content, Outgoing
@@ -153,11 +153,7 @@ def _refuse_promises(path: Path, head: bytes, n_bytes: int) -> None:
     except Exception:  # NumPy reports any other fault
         return
     if promised > n_bytes:
-        raise file_error(
-            path,
-            f"is damaged or cut short (its header promises {promised:,} bytes, there are {n_bytes:,}). "
-            "Save it again.",
-        )
+        raise damaged_file(path, f"its header promises {promised:,} bytes, there are {n_bytes:,}")
 
 
 def _load(path: Path, take: Callable[[Any], Any], *, is_whole: bool = False) -> Any:
@@ -190,8 +186,7 @@ def _explain(path: Path, error: Exception) -> FileFormatError:
             path, "holds Python objects, which could run code when loaded. Save plain numbers: "
             "np.save(path, array.astype(float))."
         )  # fmt: skip
-    reason = " ".join(str(error).split())[:120] or type(error).__name__
-    return file_error(path, f"is damaged or cut short ({reason}). Save it again.")
+    return damaged_file(path, error)
 
 
 def _plain(path: Path, values: Any, what: str) -> npt.NDArray[Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from stageguard.base.errors import Argument, StageGuardError
-from stageguard.base.files import file_error
+from stageguard.base.files import damaged_file, file_error
 from stageguard.formats.density import MOST_EPOCHS, listed
 from stageguard.formats.file_format import (
     EPOCH_LENGTH,
@@ -53,8 +53,7 @@ def read_h5(path: Path, options: FileOptions) -> RawHypnogram:
     except (StageGuardError, MemoryError):
         raise
     except Exception as error:  # a damaged file makes the library raise almost anything
-        reason = " ".join(str(error).split())[:120] or type(error).__name__
-        raise file_error(path, f"is damaged or cut short ({reason}).") from None
+        raise damaged_file(path, error) from None
     return replace(_staged(path, values.tolist()), start=start)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from stageguard.base.errors import Argument, StageGuardWarning
 from stageguard.base.extras import library
-from stageguard.base.files import file_error, read_file
+from stageguard.base.files import damaged_file, file_error, read_file
 from stageguard.formats.annotations import annotated, are_taken_by_text, events_among
 from stageguard.formats.file_format import MNE_ENDINGS, ONLY_STAGES, PROBABILITIES, SCORER, FileFormat
 from stageguard.formats.hypnogram import NUMBERINGS, names_of
@@ -185,7 +185,7 @@ def _tags(path: Path, data: bytes) -> list[tuple[int, object]]:
         kind, kind_type, size, following = struct.unpack_from(">iiii", data, position)
         end = position + 16 + size
         if size < 0 or end > len(data) or (following not in (0, -1) and following <= position):
-            raise file_error(path, "is damaged or cut short: one of its parts ends after the file.")
+            raise damaged_file(path, "one of its parts ends after the file")
         content = data[position + 16 : end]
         if kind in (BLOCK_START, BLOCK_END) and size == 4:
             tags.append((kind, struct.unpack(">i", content)[0]))

@@ -13,7 +13,7 @@ from typing import Any
 
 from stageguard.base.errors import Argument, InputError, Message, MissingExtraError, StageGuardError
 from stageguard.base.extras import library, to_install
-from stageguard.base.files import checked_file, file_error, read_file
+from stageguard.base.files import checked_file, damaged_file, file_error, read_file
 from stageguard.formats.density import MOST_EPOCHS, listed
 from stageguard.formats.file_format import ANNOTATIONS, BOTH, FileFormat
 from stageguard.formats.hypnogram import stage_column
@@ -135,8 +135,7 @@ def _faults_of_arrow(path: Path) -> Iterator[None]:
     except StageGuardError:
         raise
     except (arrow.ArrowException, OSError, ValueError, MemoryError) as error:
-        reason = " ".join(str(error).split())[:120] or type(error).__name__
-        raise file_error(path, f"is damaged or cut short ({reason}). Save it again.") from None
+        raise damaged_file(path, error) from None
 
 
 def open_parquet(parquet: Any, path: Path, kind: str, **options: Any) -> Any:
