@@ -59,7 +59,7 @@ def night_report(
         For rodents: when the lights of a 12 h : 12 h cycle go on, such as ``"07:00"``.
     annotations : sequence of Event
         Other scored events, such as arousals, drawn below the stages; as returned by
-        `stageguard.formats.sources.read_events`.
+        `stageguard.formats.events.read_events`.
     notes : sequence of str
         Assumptions made while reading, shown with the assumptions of the decoding.
 
