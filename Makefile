@@ -40,12 +40,13 @@ Install one and name it: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
 Install the venv module of '$(PYTHON)' (on Debian and Ubuntu: python3-venv) and try again." >&2; exit 1; }
 endef
 
-.PHONY: help demo test tools docs bench fuzz faults load packages minimum audit constraints clean
+.PHONY: help demo lint test test-all tools docs bench fuzz faults load packages minimum audit constraints clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo         install into $(VENV), guard a simulated night, print what changed"
-	@echo "make test         add the test tools to $(VENV), run the linters and every test"
+	@echo "make test         add the test tools to $(VENV), run the linters and the quick tests"
+	@echo "make test-all     the same with every test"
 	@echo "make tools        add the test tools to $(VENV), and no more"
 	@echo "make docs         build the site into build/site, strictly"
 	@echo "make bench        install the peers into $(BENCH) and measure side by side"
@@ -61,10 +62,15 @@ help:
 demo: $(VENV)/.installed
 	$(VENV)/$(BIN)/stageguard demo
 
-test: tools
+lint: tools
 	$(VENV)/$(BIN)/ruff check .
 	$(VENV)/$(BIN)/ruff format --check .
 	$(VENV)/$(BIN)/mypy
+
+test: lint
+	$(VENV)/$(BIN)/python -m pytest --numprocesses auto --dist loadfile -m "not slow"
+
+test-all: lint
 	$(VENV)/$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 tools: $(TESTS_STAMP)

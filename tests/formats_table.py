@@ -6,6 +6,7 @@ import ast
 import sys
 from pathlib import Path
 
+from stageguard.formats.file_format import EPOCH_LENGTH, NAMES, OTHER_PROBABILITIES, STAGES_ALONE
 from stageguard.formats.objects import OBJECTS
 from stageguard.formats.registry import formats
 
@@ -14,7 +15,7 @@ TESTS = Path(__file__).parent / "formats"
 BEGIN, END = "<!-- formats: begin -->", "<!-- formats: end -->"
 HEADER = ("format", "what it is", "", "what it cannot store")
 KINDS = {"density": "P", "hypnogram": "H", "write": "W"}
-BARE = "probabilities; start time; epoch length; part of an epoch before the first; scorer; other annotations"
+NEEDED = (NAMES, EPOCH_LENGTH, OTHER_PROBABILITIES)  # to read a night, if the file lacks them
 
 
 def proofs() -> dict[str, list[str]]:
@@ -39,8 +40,9 @@ def table() -> str:
     lines = ["| " + " | ".join(HEADER) + " |", "|---" * len(HEADER) + "|"]
     for name, title, entry in rows:
         letters = " ".join(letter for kind, letter in KINDS.items() if entry.does(kind))
-        lost = "; ".join(entry.loses)
-        lines.append(f"| {name} | {title} | {letters} | {'all but the stages' if lost == BARE else lost} |")
+        lost = [loss for loss in entry.loses if entry.does("write") or loss in NEEDED]
+        cell = "all but the stages" if tuple(lost) == STAGES_ALONE else "; ".join(lost)
+        lines.append(f"| {name} | {title} | {letters} | {cell} |")
     return "\n".join(lines)
 
 

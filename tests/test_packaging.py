@@ -99,14 +99,14 @@ def test_workflows_are_well_formed(path):
     yaml = pytest.importorskip("yaml")
     workflow = yaml.safe_load(path.read_text("utf-8"))
     assert set(workflow) - {"env"} == {"name", True, "permissions", "jobs"}  # YAML reads `on` as true
-    targets = re.findall(r"^([a-z]+(?: [a-z]+)*):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    targets = re.findall(r"^([a-z-]+(?: [a-z-]+)*):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
     known = {name for names in targets for name in names.split()}
     for job in workflow["jobs"].values():
         assert set(job.get("needs", [])) <= workflow["jobs"].keys()
         for step in job["steps"]:
             assert ("run" in step) != ("uses" in step)
             assert re.fullmatch(r"[\w.-]+/[\w.-]+@[\w./-]+", step.get("uses", "a/b@c"))
-            if called := re.match(r"make .*?([a-z]+)$", step.get("run", "")):
+            if called := re.match(r"make .*?([a-z-]+)$", step.get("run", "")):
                 assert called[1] in known
             for file in re.findall(r"\.ci/\w+(?:\.py)?", step.get("run", "")):
                 assert (ROOT / file).exists()
