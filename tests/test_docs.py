@@ -61,6 +61,15 @@ def test_fidelity_names_code_and_tests_that_exist():
         assert hasattr(importlib.import_module(f"stageguard.{module}"), attribute), name
 
 
+def test_architecture_names_files_that_exist():
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    named = set(re.findall(r"`([\w/]+/\w*\.(?:py|toml)|[\w/]+/\w+(?=`))", text))
+    assert len(named) > 20
+    places = (ROOT, ROOT / "src" / "stageguard")
+    lost = [name for name in named if not any((p / n).exists() for p in places for n in (name, f"{name}.py"))]
+    assert lost == []
+
+
 def test_pages_and_examples_import_public_names_alone():
     """But for the page on writing a reader, which is part of the package."""
     said = (ROOT / "docs/install.md").read_text("utf-8").partition("The public interface is:")[2]

@@ -47,7 +47,7 @@ def test_no_command_takes_an_address_for_a_path(capsys, folder, command, address
     before = sorted(folder.rglob("*"))
     ran = Runner(capsys)(*(address if word == "ADDRESS" else word for word in command))
     assert ran.code in (1, 2) and len(ran.err.splitlines()) <= 2, ran.err
-    assert "is an address, expected a file or folder of this computer" in ran.err
+    assert "is an address" in ran.err
     assert sorted(folder.rglob("*")) == before
 
 
@@ -63,9 +63,7 @@ def test_no_function_takes_an_address_for_a_path(folder, address):
         lambda: sg.read_recording(address),
     )
     for call in calls:
-        with pytest.raises(
-            StageGuardError, match=r"is an address, expected a file or folder of this"
-        ) as caught:
+        with pytest.raises(StageGuardError, match=r"is an address") as caught:
             call()
         assert "\n" not in str(caught.value)
     assert sorted(folder.rglob("*")) == before

@@ -36,10 +36,7 @@ def test_existing_file_is_kept_unless_overwritten(tmp_path):
     path.write_text("old")
     with pytest.raises(OutputExistsError) as caught:
         write_text_atomic(path, "new")
-    assert (
-        str(caught.value)
-        == f"{path} exists already. Use overwrite=True to replace it, or choose another name."
-    )
+    assert str(path) in str(caught.value) and "overwrite=True" in str(caught.value)
     assert path.read_text() == "old"
     write_text_atomic(path, "new", overwrite=True)
     assert path.read_text() == "new"
@@ -88,8 +85,7 @@ def test_full_disk_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "open", full)
     with pytest.raises(OutputError) as caught:
         write_text_atomic(tmp_path / "a.txt", "new")
-    place, remedy = tmp_path / "a.txt", "Choose a folder you can write to."
-    assert str(caught.value) == f"cannot write {place}: No space left on device. {remedy}"
+    assert f"{tmp_path / 'a.txt'}: No space left" in str(caught.value)
 
 
 @posix
@@ -108,7 +104,7 @@ def test_a_disk_that_fills_up_keeps_nothing_of_the_file(tmp_path, n_bytes):
     run = subprocess.run(
         [sys.executable, "-c", code, str(path), str(n_bytes)], check=True, capture_output=True, text=True
     )
-    assert run.stdout == f"cannot write {path}: File too large. Choose a folder you can write to.\n"
+    assert run.stdout.count("\n") == 1 and f"{path}: File too large" in run.stdout
     assert names_in(tmp_path) == ["a.txt"]
     assert path.read_text() == "old"
 
@@ -123,7 +119,7 @@ def test_missing_folder_is_named(tmp_path):
 def test_folder_is_no_file_even_with_overwrite(tmp_path):
     with pytest.raises(OutputError) as caught:
         write_text_atomic(tmp_path, "new", overwrite=True)
-    assert str(caught.value) == f"cannot write {tmp_path}: it is a folder, expected a file name."
+    assert f"{tmp_path}: it is a folder" in str(caught.value)
 
 
 @posix
@@ -132,7 +128,7 @@ def test_device_is_never_replaced(tmp_path):
     os.mkfifo(pipe)
     with pytest.raises(OutputError) as caught:
         write_text_atomic(pipe, "new", overwrite=True)
-    assert str(caught.value) == f"cannot write {pipe}: it is a device or a pipe, expected a file name."
+    assert str(pipe) in str(caught.value) and "or a pipe" in str(caught.value)
     assert stat.S_ISFIFO(pipe.stat().st_mode)
 
 
@@ -157,7 +153,7 @@ def test_the_file_to_spare_is_not_written_through_a_link(tmp_path):
     read, link = tmp_path / "night.csv", tmp_path / "night.tsv"
     read.write_text("the only copy")
     link.symlink_to(read)
-    with pytest.raises(OutputError, match=r"night\.tsv: it is the same file as .*night\.csv"):
+    with pytest.raises(OutputError, match=r"night\.tsv: .* same file .*night\.csv"):
         write_together({link: "new"}, overwrite=True, spare=[read])
     assert read.read_text() == "the only copy"
 
@@ -166,7 +162,7 @@ def test_the_file_to_spare_is_not_written_through_a_link(tmp_path):
 def test_two_names_of_one_file_are_refused(tmp_path):
     first, second = tmp_path / "a", tmp_path / "b"
     second.symlink_to(first)
-    with pytest.raises(OutputError, match=r"/b: it is the same file as .*/a\."):
+    with pytest.raises(OutputError, match=r"/b: .* same file .*/a\."):
         write_together({first: "1", second: "2"}, overwrite=True)
     assert not first.exists()
     assert names_in(tmp_path) == ["b"]

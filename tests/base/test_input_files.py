@@ -148,9 +148,9 @@ def odd_files(tmp_path):
 def test_pipes_devices_and_loops_are_refused(odd_files):
     files = odd_files(".csv")
     for name in ("pipe", "device"):
-        with pytest.raises(FileFormatError, match=rf"^{name}.csv: is a pipe or a device, expected a file"):
+        with pytest.raises(FileFormatError, match=rf"^{name}.csv: is a pipe"):
             read_file(files[name], "text")
-    with pytest.raises(FileFormatError, match=r"^loop.csv: is a link that leads back to itself"):
+    with pytest.raises(FileFormatError, match=r"^loop.csv: is a link"):
         checked_file(files["loop"], "text")
 
 
@@ -165,7 +165,7 @@ def test_every_kind_has_a_limit(tmp_path, kind):
     path = tmp_path / "large.x"
     with path.open("wb") as file:
         file.truncate(LIMITS[kind] + 1)  # sparse: it takes no room on the disk
-    with pytest.raises(FileFormatError, match=rf"^large.x: has {LIMITS[kind] + 1:,} bytes, expected at most"):
+    with pytest.raises(FileFormatError, match=rf"^large.x: has {LIMITS[kind] + 1:,} bytes"):
         read_file(path, kind)
 
 
@@ -174,20 +174,20 @@ def test_a_file_that_grows_is_bounded(tmp_path, monkeypatch):
     path.write_text("12345")
     monkeypatch.setitem(LIMITS, "text", 4)
     monkeypatch.setattr(files, "checked_file", lambda path, kind: path)
-    with pytest.raises(FileFormatError, match=r"has 5 bytes, expected at most 4 of text"):
+    with pytest.raises(FileFormatError, match=r"5 bytes.* 4 of text"):
         read_file(path, "text")
 
 
 def test_profiles_that_are_no_files(odd_files):
     for path in odd_files(".toml").values():
-        with pytest.raises(ProfileError, match=r"is a pipe or a device|is a link that leads back to itself"):
+        with pytest.raises(ProfileError, match=r"is a pipe|is a link"):
             sg.Profile.load(path)
 
 
 def test_a_large_profile(tmp_path):
     path = tmp_path / "p.toml"
     path.write_bytes(b"#" * (LIMITS["TOML"] + 1))
-    with pytest.raises(ProfileError, match=r"expected at most 16,777,216 of TOML"):
+    with pytest.raises(ProfileError, match=r"16,777,216 of TOML"):
         sg.Profile.load(path)
 
 
@@ -221,7 +221,7 @@ def test_options_that_name_no_file_do_not_hang(run, night, odd_files, command, o
 
 
 def test_a_name_twice_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"the name 'a' is there twice, expected it once"):
+    with pytest.raises(ValueError, match=r"'a' is there twice"):
         parse_json('{"b": {"a": 1, "c": 2, "a": 3}}')
     path = tmp_path / "night.json"
     text = '{"values": ["W", "N2", "R"], "n_stages": 5, "freq": "30s", "values": ["R", "R", "R"]}'
@@ -231,14 +231,14 @@ def test_a_name_twice_is_refused(tmp_path):
 
 
 def test_far_too_many_lists_are_refused():
-    with pytest.raises(ValueError, match=r"1,000,002 lists and objects, expected at most 1,000,000"):
+    with pytest.raises(ValueError, match=r"1,000,002 lists.* 1,000,000"):
         parse_json("[" + ",".join(["[]"] * 1_000_001) + "]")
 
 
 def test_a_list_of_numbers_asks_whose_they_are(tmp_path):
     path = tmp_path / "mouse.json"
     path.write_text("[2,2,3,3,1,1,2]")
-    with pytest.raises(FileFormatError, match=r"mouse.json: is a bare list of numbers, and tools number"):
+    with pytest.raises(FileFormatError, match=r"mouse.json: is a bare list"):
         sg.read_hypnogram(path)
     assert "".join(sg.read_hypnogram(path, format="numbers-accusleep").stages) == "WWNNRRW"
     assert sg.read_hypnogram(path, format="dreem-json").stages.tolist()[:3] == ["N2", "N2", "N3"]
@@ -255,14 +255,14 @@ def test_a_list_has_a_limit_of_epochs(tmp_path):
     path = tmp_path / "a.json"
     path.write_text(json.dumps([0] * 1_000_001))
     for form in ("dreem-json", "numbers-rk"):
-        with pytest.raises(FileFormatError, match=r"has 1,000,001 epochs, expected at most 1,000,000"):
+        with pytest.raises(FileFormatError, match=r"1,000,001 epochs.* 1,000,000"):
             sg.read_hypnogram(path, format=form)
 
 
 def test_lines_have_a_limit_of_epochs(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("W\nN2\n" * 500_001)
-    with pytest.raises(FileFormatError, match=r"has 1,000,002 epochs, expected at most 1,000,000"):
+    with pytest.raises(FileFormatError, match=r"1,000,002 epochs.* 1,000,000"):
         sg.read_hypnogram(path, scheme="aasm5")
 
 
@@ -309,7 +309,7 @@ def test_other_nights_go_on(run, tmp_path, command):
     )
     assert ran.code == 1
     assert [night["ok"] for night in nights] == [False, False, True], nights
-    assert "loop.txt: is a link that leads back to itself" in nights[1]["error"]
+    assert "loop.txt: is a link" in nights[1]["error"]
 
 
 def test_what_a_reader_raises_names_its_type(run, tmp_path, monkeypatch):
@@ -329,7 +329,7 @@ def test_what_a_reader_raises_names_its_type(run, tmp_path, monkeypatch):
         "decode", tmp_path / "a.csv", tmp_path / "b.csv", "-p", PROFILE, "-o", tmp_path / "out", "--json"
     )
     first, second = ran.json["nights"] if isinstance(ran.json, dict) else ran.json
-    assert first["error"] == "a.csv: cannot be read (ZeroDivisionError: division by zero). Is it damaged?"
+    assert first["error"].startswith("a.csv: ") and "ZeroDivisionError" in first["error"]
     assert second["ok"] and ran.code == 1
 
 
@@ -352,7 +352,7 @@ def test_luna_columns_are_matched_by_name(tmp_path):
     path.write_text("\n".join(rows) + "\n")
     assert sg.read_hypnogram(path, scheme="aasm5").stages.tolist() == ["W", "N1", "N2", "R"]
     path.write_text("\n".join([rows[0].replace("meta", "start"), *rows[1:]]) + "\n")
-    with pytest.raises(FileFormatError, match=r"line 1 names the column start twice"):
+    with pytest.raises(FileFormatError, match=r"line 1 .*start twice"):
         sg.read_hypnogram(path, scheme="aasm5")
     path.write_text("\n".join([*rows, "120\t150\tW"]) + "\n")
     with pytest.raises(FileFormatError, match=r"line 6 has 3 cells, the header has 6"):

@@ -87,10 +87,8 @@ def test_equal_units_need_not_be_known():
 def test_errors_say_what_measures_what():
     with pytest.raises(InputError) as error:
         units.to_unit([1], "mV", "g", what="channel 'EMG'")
-    assert str(error.value) == (
-        "channel 'EMG' is in 'mV' (voltage), expected 'g' (acceleration). Map another channel, or correct "
-        "its unit."
-    )
+    for fact in ("channel 'EMG'", "'mV' (voltage)", "'g' (acceleration)"):
+        assert fact in str(error.value)
     with pytest.raises(
         InputError, match=r"the signal is in the unknown unit 'uVolt', expected one .* Did you mean"
     ):
