@@ -11,7 +11,7 @@ import pytest
 import stageguard as sg
 from recording_files import START, channel, nsrr_xml, profusion_xml, runs, write_edf, write_edf_hypnogram
 from stageguard.base.errors import FileFormatError, InputError, StageGuardWarning
-from stageguard.formats.recordings.read import Scoring, cropped, lay_over, read_recording_file
+from stageguard.formats.recordings.read import Scoring, crop_recording, lay_over, read_recording_file
 from stageguard.formats.recordings.roles import guess_roles
 from stageguard.night.recording import Recording, Series, Signal
 from stageguard.night.stages import AASM5
@@ -326,7 +326,7 @@ def test_a_part_of_a_recording():
         start=START,
         lights_off_seconds=70.0,
     )
-    part = cropped(recording, 60, 120)
+    part = crop_recording(recording, 60, 120)
     assert part.channel("eeg").read().tolist() == list(range(300, 600))
     assert part.channel("beats").times.tolist() == [time - 60 for time in times if 60 <= time < 120]
     assert part.scorings["x"].labels.tolist() == [2, 3]

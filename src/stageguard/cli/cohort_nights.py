@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from stageguard.base.errors import InputError
 from stageguard.cli.inputs import Input, lights_of, scoring_of
 from stageguard.cli.scored_files import Experts, ReadOptions, ScoredFile, read_expert, read_night
-from stageguard.formats.companions import ListedNight, in_list_words
+from stageguard.formats.companions import ListRow, in_list_words
 from stageguard.formats.density import listed
 from stageguard.measures.cohort import CohortNight, MeasuredNight, measure_night
 from stageguard.measures.estimates import Estimates
 from stageguard.measures.statistics import StatisticsOptions
 
-Groups = Mapping[str, ListedNight]
+Groups = Mapping[str, ListRow]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class NightOfCohort:
     scorings: CohortNight
     measured: MeasuredNight
     measuring: StatisticsOptions  # with the lights of the night
-    group: ListedNight | None
+    group: ListRow | None
     notes: tuple[str, ...]
 
     @property
@@ -68,7 +68,7 @@ class NightReader:
 
 
 def grouping(
-    nights: Iterable[tuple[str, ListedNight | None]], groups: Groups
+    nights: Iterable[tuple[str, ListRow | None]], groups: Groups
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return groups and subjects by night id, in the order of the table of groups."""
     nights = list(nights)

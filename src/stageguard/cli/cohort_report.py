@@ -19,7 +19,7 @@ from stageguard.cli.present import end, print_notes, print_review, run_shown
 from stageguard.cli.scored_files import Experts, ReadOptions
 from stageguard.cli.table_inputs import nights_of, with_table_nights
 from stageguard.cli.terminal import console, print_json, print_list
-from stageguard.formats.companions import ListedNight, read_groups
+from stageguard.formats.companions import ListRow, read_groups
 from stageguard.formats.outputs import REPORT_SUFFIX, output_paths
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.measures.summary import looking_like_experts
@@ -61,7 +61,7 @@ class ReportedNight:
     """A night's row, and its row in the table of groups."""
 
     row: CohortRow
-    group: ListedNight | None
+    group: ListRow | None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types."""
@@ -200,7 +200,7 @@ def _failure(outcome: Outcome[ReportedNight]) -> Failure:
     return Failure(outcome.id, reason, outcome.file)
 
 
-def _group_notes(nights: Sequence[tuple[str, ListedNight | None]], groups: Groups) -> list[str]:
+def _group_notes(nights: Sequence[tuple[str, ListRow | None]], groups: Groups) -> list[str]:
     if not groups:
         return []
     without = [name for name, group in nights if group is None]

@@ -42,7 +42,7 @@ from stageguard.night.moments import lights_window
 from stageguard.night.period import Period
 from stageguard.night.quantities import Steering
 from stageguard.night.stages import StageScheme
-from stageguard.night.timing import begun, recording_start
+from stageguard.night.timing import recording_start, with_start
 from stageguard.profile.night_stages import in_stages_of
 from stageguard.profile.profile import Profile
 from stageguard.runner.decode_one import DecodeOptions, decode_file, reading_with, start_of
@@ -164,8 +164,8 @@ def read_scored(path: Path, options: ReadOptions) -> ScoredFile:
         raise file_error(path, why, Argument("column", name), ".") from error
     return replace(
         scored,
-        before=None if scored.before is None else begun(scored.before, options.start),
-        after=None if scored.after is None else begun(scored.after, options.start),
+        before=None if scored.before is None else with_start(scored.before, options.start),
+        after=None if scored.after is None else with_start(scored.after, options.start),
     )
 
 
@@ -331,7 +331,7 @@ def read_expert(path: Path, night: Hypnogram, options: ReadOptions) -> Hypnogram
     file = read_scoring(path, hypnogram_options)
     if file.is_length_assumed:
         refuse_guess(path, file.hypnogram, night, "stageguard compare --align --expert-epoch-seconds")
-    return begun(file.hypnogram, recording_start(night))
+    return with_start(file.hypnogram, recording_start(night))
 
 
 def refuse_guess(path: Path, scored: Hypnogram, other: Hypnogram, option: str) -> None:

@@ -17,7 +17,7 @@ from stageguard.base.errors import InputError
 from stageguard.base.files import is_synthetic
 from stageguard.base.units import scale_to
 from stageguard.datasets import Entry
-from stageguard.datasets.samples import broken, mat_row, scaled, table_columns
+from stageguard.datasets.samples import dataset_error, mat_row, scale_samples, table_columns
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import Recording, Samples, Series, Signal
 from stageguard.night.stages import WNR3
@@ -171,16 +171,18 @@ def _signals(session: Session, options: Options) -> dict[str, Signal | Series]:
     if table is not None:
         rows = table_columns(table, tuple(_SIGNAL_FILES.values()))
         if not rows:
-            raise broken(table, "has neither a column 'eeg' nor 'emg'. AccuSleePy names them so.")
+            raise dataset_error(table, "has neither a column 'eeg' nor 'emg'. AccuSleePy names them so.")
     else:
         for name, role in _SIGNAL_FILES.items():
             if name in session.files:
                 rows[role] = mat_row(session.files[name], role.upper())
     if len({len(row) for row in rows.values()}) > 1:
         lengths = ", ".join(f"{role} {len(row):,}" for role, row in rows.items())
-        raise broken(session.folder, f"its signals differ in length ({lengths} samples), expected the same.")
+        raise dataset_error(
+            session.folder, f"its signals differ in length ({lengths} samples), expected the same."
+        )
     factor = scale_to(options.unit, "uV")[0] if options.unit else 1
-    rows = rows if factor == 1 else {role: scaled(row, factor) for role, row in rows.items()}
+    rows = rows if factor == 1 else {role: scale_samples(row, factor) for role, row in rows.items()}
     unit = "uV" if options.unit else ""
     return {role: Signal(role.upper(), row, options.rate_hz, unit) for role, row in rows.items()}
 
@@ -195,7 +197,7 @@ def _scoring(session: Session, options: Options, seconds: float | None) -> Hypno
     else:
         columns = table_columns(path, ("brain_state", "confidence_score"))
         if "brain_state" not in columns:
-            raise broken(path, "has no column 'brain_state'. AccuSleePy names it so.")
+            raise dataset_error(path, "has no column 'brain_state'. AccuSleePy names it so.")
         codes = columns["brain_state"][0:]
         # AccuSleePy writes a confidence next to the epochs that it scored
         confidence = np.asarray(columns["confidence_score"][0:], float) if len(columns) > 1 else np.zeros(0)
@@ -203,7 +205,7 @@ def _scoring(session: Session, options: Options, seconds: float | None) -> Hypno
     labels = _labels(path, np.asarray(codes, dtype=np.float64), options)
     labelled = len(labels) * options.label_seconds
     if seconds is not None and abs(labelled - seconds) > max(60.0, 0.01 * seconds):
-        raise broken(
+        raise dataset_error(
             path,
             f"{len(labels):,} labels of {options.label_seconds:g} s last {labelled:g} s, the signals at "
             f"{options.rate_hz:g} Hz {seconds:g} s. Give label_seconds or rate_hz as they were recorded.",
@@ -222,7 +224,7 @@ def _labels(path: Path, codes: np.ndarray[tuple[int, ...], np.dtype[np.float64]]
     if not known.all():
         where = int(np.argmin(known))
         stages = ", ".join(f"{code} {name}" for code, name in names.items())
-        raise broken(
+        raise dataset_error(
             path,
             f"label {codes[where]:g} at epoch {where + 1} is none of {stages}, -1 or 4. Give codes={{...}}.",
         )

@@ -26,7 +26,7 @@ from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.base.files import parse_json, read_file
 from stageguard.base.units import scale_to, standard_unit
 from stageguard.datasets import Entry, Fetch, RemoteFile, bucket_files
-from stageguard.datasets.samples import broken, hdf5_file, hdf5_row, scaled
+from stageguard.datasets.samples import dataset_error, hdf5_file, hdf5_row, scale_samples
 from stageguard.formats.recordings.raw import RawRecording
 from stageguard.formats.recordings.read import build_recording, fit
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
@@ -151,7 +151,7 @@ def _signals(path: Path, file: Any) -> dict[str, Signal]:
     signals: dict[str, Signal] = {}
     groups = file.get("signals")
     if groups is None:
-        raise broken(path, f"has no group 'signals'; it has: {', '.join(file)[:80]}.")
+        raise dataset_error(path, f"has no group 'signals'; it has: {', '.join(file)[:80]}.")
     usual = ("eeg", "eog", "emg")
     for kind in sorted(groups, key=usual.index if set(groups) <= set(usual) else str):
         for name, dataset in groups[kind].items():
@@ -159,7 +159,7 @@ def _signals(path: Path, file: Any) -> dict[str, Signal]:
             unit = str(facts.get("unit") or facts.get("unit_name") or UNIT)
             row: Samples = hdf5_row(path, dataset)
             factor, offset = scale_to(unit, standard_unit(unit), what=name)
-            samples = row if factor == 1.0 and not offset else scaled(row, factor)
+            samples = row if factor == 1.0 and not offset else scale_samples(row, factor)
             signals[name] = Signal(name, samples, _rate(path, facts.get("fs", RATE_HZ)), standard_unit(unit))
     return signals
 
@@ -171,7 +171,9 @@ def _description(path: Path, text: object) -> dict[str, dict[str, Any]]:
         items = parse_json(text.decode() if isinstance(text, bytes) else str(text))
         return {str(item["path"]).strip("/"): dict(item) for item in items}
     except (ValueError, TypeError, KeyError, RecursionError):
-        raise broken(path, "has an attribute 'description' that is no list of signals in JSON.") from None
+        raise dataset_error(
+            path, "has an attribute 'description' that is no list of signals in JSON."
+        ) from None
 
 
 def _rate(path: Path, value: object) -> float:
@@ -180,7 +182,7 @@ def _rate(path: Path, value: object) -> float:
     except ValueError:
         rate_hz = 0.0
     if not 0 < rate_hz < 1e6:
-        raise broken(path, f"gives {str(value)[:40]!r} as sampling rate, expected samples per second.")
+        raise dataset_error(path, f"gives {str(value)[:40]!r} as sampling rate, expected samples per second.")
     return rate_hz
 
 
@@ -197,23 +199,25 @@ def _read_json(path: Path) -> Labels:
     try:
         content = parse_json(read_file(path, "JSON"))
     except (ValueError, RecursionError) as error:
-        raise broken(path, f"is not readable JSON ({str(error)[:80]}).") from None
+        raise dataset_error(path, f"is not readable JSON ({str(error)[:80]}).") from None
     if not isinstance(content, list) or not all(type(each) is int for each in content):
-        raise broken(path, "is no list of whole numbers, expected one stage per epoch.")
+        raise dataset_error(path, "is no list of whole numbers, expected one stage per epoch.")
     return _labels(path, np.array(content, dtype=object), "list")
 
 
 def _labels(path: Path, values: npt.NDArray[Any], what: str) -> Labels:
     if values.ndim != 1 or not 1 <= len(values) <= MOST_EPOCHS:
-        raise broken(path, f"its {what} has shape {values.shape}, expected 1 to {MOST_EPOCHS:,} epochs.")
+        raise dataset_error(
+            path, f"its {what} has shape {values.shape}, expected 1 to {MOST_EPOCHS:,} epochs."
+        )
     try:
         plain = values.astype(np.float64)
         wrong = ~np.isin(plain, range(-1, AASM5.n_stages))
     except (ValueError, TypeError, OverflowError):
-        raise broken(path, f"its {what} holds {values.dtype} values, expected -1 to 4.") from None
+        raise dataset_error(path, f"its {what} holds {values.dtype} values, expected -1 to 4.") from None
     if wrong.any():
         epoch = int(np.argmax(wrong))
-        raise broken(path, f"epoch {epoch + 1} of its {what} is {plain[epoch]:g}, expected -1 to 4.")
+        raise dataset_error(path, f"epoch {epoch + 1} of its {what} is {plain[epoch]:g}, expected -1 to 4.")
     return plain.astype(np.int8)
 
 

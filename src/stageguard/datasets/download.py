@@ -245,7 +245,7 @@ def _open(url: str, headers: dict[str, str], timeout: float) -> Any:
         if error.code == 416:
             return error
         with error:
-            raise _refused(url, error) from None
+            raise _refusal(url, error) from None
     except urllib.error.URLError as error:
         raise _Broken(str(error.reason)) from None
     except StageGuardError:
@@ -254,7 +254,7 @@ def _open(url: str, headers: dict[str, str], timeout: float) -> Any:
         raise _Broken(f"{type(error).__name__}: {error}") from None
 
 
-def _refused(url: str, error: urllib.error.HTTPError) -> Exception:
+def _refusal(url: str, error: urllib.error.HTTPError) -> Exception:
     answer = f"the server answers {error.code} {error.reason}"
     if error.code in (408, 425, 429) or error.code >= 500:
         wait = error.headers.get("Retry-After", "")

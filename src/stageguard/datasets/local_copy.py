@@ -37,7 +37,7 @@ from stageguard.base.files import (
 )
 from stageguard.datasets import SUMS, Dataset, RemoteFile, parse_sha256sums
 from stageguard.datasets.download import Patience, check_space, difference, download, fetch_bytes, place_of
-from stageguard.datasets.samples import broken
+from stageguard.datasets.samples import dataset_error
 from stageguard.night.recording import Recording, Series, Signal
 
 LEDGER = "stageguard-files.json"  # in the dataset's folder: the fetched files with their published digests
@@ -151,7 +151,7 @@ def read_ledger(folder: Path) -> dict[str, Kept]:
         unpacked = [{str(name): int(size) for name, size in each.pop("unpacked").items()} for each in entries]
         files = [RemoteFile(**each) for each in entries]
     except (ValueError, KeyError, TypeError) as error:
-        raise broken(
+        raise dataset_error(
             path, f"is damaged ({type(error).__name__}). Remove it; what is there is kept."
         ) from None
     return {file.path: Kept(file, sizes) for file, sizes in zip(files, unpacked, strict=True)}
@@ -180,10 +180,10 @@ def unpack_archive(archive: Path, *, overwrite: bool = False) -> tuple[Path, ...
     except StageGuardError:
         raise
     except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, ValueError) as error:
-        raise broken(archive, f"cannot be unpacked ({error!s:.120}). Fetch it again.") from error
+        raise dataset_error(archive, f"cannot be unpacked ({error!s:.120}). Fetch it again.") from error
     except OSError as error:
         if error.errno in (None, errno.EINVAL):  # bz2 cannot read on, or the archive tells a wrong place
-            raise broken(archive, f"cannot be unpacked ({error}). Fetch it again.") from error
+            raise dataset_error(archive, f"cannot be unpacked ({error}). Fetch it again.") from error
         raise OutputError(
             f"cannot unpack {archive}: {error.strerror}, at {error.filename!s:.120}."
         ) from error
@@ -197,7 +197,7 @@ def _targets(archive: Path, members: list[zipfile.ZipInfo]) -> list[Path]:
             not path.parts or path.is_absolute() or ".." in path.parts or set("\\:") & set(item.filename)
         )
         if is_outside or stat.S_ISLNK(item.external_attr >> 16):
-            raise broken(
+            raise dataset_error(
                 archive, f"holds {item.filename!r}, which leads out of its folder. It is not unpacked."
             )
     has_own_folder = all(path.parts[0] == archive.stem and len(path.parts) > 1 for path in paths)
@@ -365,7 +365,7 @@ def _present(recording: Recording) -> Present:
 
 def _compare(result: Check, digests: bool, on_step: OnStep | None) -> Check:
     """Compare files with the published sizes and digests that the folder lists."""
-    published, problems = _published(result.folder)
+    published, problems = _published_files(result.folder)
     here = {path: file for path, file in published.items() if (result.folder / path).is_file()}
     n_compared = 0
     for number, (path, file) in enumerate(here.items()):
@@ -387,7 +387,7 @@ def _compare(result: Check, digests: bool, on_step: OnStep | None) -> Check:
     )
 
 
-def _published(folder: Path) -> tuple[dict[str, RemoteFile], list[Problem]]:
+def _published_files(folder: Path) -> tuple[dict[str, RemoteFile], list[Problem]]:
     """Return the published files by path, and a problem for each unpacked file that is missing or changed."""
     files: dict[str, RemoteFile] = {}
     problems: list[Problem] = []

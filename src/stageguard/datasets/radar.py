@@ -21,7 +21,15 @@ from stageguard.base.files import checked_file, is_synthetic, read_text
 from stageguard.base.schema import parse_toml
 from stageguard.base.units import scale_to
 from stageguard.datasets import Entry
-from stageguard.datasets.samples import Array, broken, hdf5_file, hdf5_samples, scaled, seen_through, spooled
+from stageguard.datasets.samples import (
+    Array,
+    dataset_error,
+    hdf5_file,
+    hdf5_samples,
+    map_samples,
+    scale_samples,
+    spool_samples,
+)
 from stageguard.formats.hdf5 import MOST_BYTES, values_of
 from stageguard.formats.hypnogram import UNSCORED_WORDS
 from stageguard.formats.read import read_hypnogram
@@ -45,7 +53,7 @@ class _NpzFile:
             with self._archive() as archive:
                 return tuple(name.removesuffix(".npy") for name in archive.namelist())
         except zipfile.BadZipFile:
-            raise broken(self.path, "is no npz archive, or was not written completely.") from None
+            raise dataset_error(self.path, "is no npz archive, or was not written completely.") from None
 
     def shape(self, name: str) -> tuple[int, ...]:
         with self._archive() as archive, archive.open(f"{name}.npy") as file:
@@ -54,7 +62,7 @@ class _NpzFile:
     def row(self, name: str, column: int | None, part: str | None) -> Samples:
         """Return one row of samples: a column of a matrix, the real or imaginary part of complex numbers."""
         shape = self.shape(name)
-        return spooled(shape[time_axis(shape)], lambda: self._blocks(name, column, part), self.path)
+        return spool_samples(shape[time_axis(shape)], lambda: self._blocks(name, column, part), self.path)
 
     def small(self, name: str) -> npt.NDArray[Any] | None:
         """Return a scalar or a short array, or None if the file has none of this name."""
@@ -64,7 +72,7 @@ class _NpzFile:
             shape, _, dtype = _npy_header(self.path, file)
             most = min(MOST_BYTES, archive.getinfo(f"{name}.npy").file_size)
             if math.prod(shape) * dtype.itemsize > most:
-                raise broken(self.path, f"array {name!r} promises more than {most:,} bytes.")
+                raise dataset_error(self.path, f"array {name!r} promises more than {most:,} bytes.")
         with np.load(checked_file(self.path, "a recording"), allow_pickle=False) as archive:
             return np.asarray(archive[name])
 
@@ -91,7 +99,7 @@ class _NpzFile:
                 n_bytes = min(rows_at_once, length - first) * width * dtype.itemsize
                 data = file.read(n_bytes)
                 if len(data) < n_bytes:
-                    raise broken(self.path, f"array {name!r} ends too early.")
+                    raise dataset_error(self.path, f"array {name!r} ends too early.")
                 yield _numbers(np.frombuffer(data, dtype=dtype).reshape(-1, width)[:, column or 0], part)
 
 
@@ -105,7 +113,7 @@ def _npy_header(path: Path, file: Any) -> tuple[tuple[int, ...], bool, np.dtype[
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, fortran, dtype = read(file)
     if dtype.hasobject:
-        raise broken(path, "holds Python objects, expected arrays of numbers or texts.")
+        raise dataset_error(path, "holds Python objects, expected arrays of numbers or texts.")
     return shape, fortran, dtype
 
 
@@ -136,7 +144,7 @@ class _Hdf5File:
         axis = time_axis(shape)
         index = tuple(None if i == axis else column or 0 for i in range(len(shape)))
         row = hdf5_samples(self.path, name, shape[axis], index)
-        return seen_through(partial(_numbers, part=part), row)
+        return map_samples(partial(_numbers, part=part), row)
 
     def small(self, name: str) -> npt.NDArray[Any] | None:
         with hdf5_file(self.path) as file:
@@ -146,17 +154,17 @@ class _Hdf5File:
                 return None
             values = values_of(self.path, file[name])
         is_text = values.dtype.kind == "O"
-        return np.array([_decoded(v) for v in values.ravel()]).reshape(values.shape) if is_text else values
+        return np.array([_decode(v) for v in values.ravel()]).reshape(values.shape) if is_text else values
 
     def fact(self, name: str, fact: str) -> Any:
         with hdf5_file(self.path) as file:
             if name in file and fact in file[name].attrs:
-                return _decoded(file[name].attrs[fact])
+                return _decode(file[name].attrs[fact])
         value = self.small(fact)
-        return None if value is None else _decoded(value.item())
+        return None if value is None else _decode(value.item())
 
 
-def _decoded(value: Any) -> Any:
+def _decode(value: Any) -> Any:
     return value.decode() if isinstance(value, bytes) else value
 
 
@@ -212,7 +220,7 @@ def open_radar_file(path: Path) -> RadarFile:
         raw = read_edf_recording(path)
         signals = {name: signal for name, signal in raw.signals.items() if isinstance(signal, Signal)}
         return _EdfFile(path, signals, raw.start, raw.subject)
-    raise broken(path, f"is of no kind that is read here, expected {', '.join(SUFFIXES)}.")
+    raise dataset_error(path, f"is of no kind that is read here, expected {', '.join(SUFFIXES)}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +314,7 @@ def find_mapped(folder: Path, mapping: Path) -> Iterator[Entry]:
     seen: set[str] = set()
     for mapped in _parse(mapping, folder):
         if mapped.id in seen:
-            raise broken(mapping, f"names two recordings {mapped.id!r}. Give each an id of its own.")
+            raise dataset_error(mapping, f"names two recordings {mapped.id!r}. Give each an id of its own.")
         seen.add(mapped.id)
         files = tuple(path for path in (mapped.path, mapped.scoring) if isinstance(path, Path))
         missing = tuple(
@@ -343,7 +351,7 @@ def read_mapped(mapped: Mapped) -> Recording:
         epoch_seconds = checks.number(stated.item(), "epoch_seconds", positive=True)
     signals |= _features(file, epoch_seconds)
     if not signals:
-        raise broken(
+        raise dataset_error(
             mapped.path,
             f"has none of {', '.join(_STANDARD)}, features; it has: {', '.join(file.names()) or 'nothing'}. "
             f"Map its names in {MAPPING}.",
@@ -380,7 +388,7 @@ def _standard_channels(file: RadarFile) -> dict[str, Channel]:
 def _signal(file: RadarFile, role: str, channel: Channel) -> Signal:
     names = file.names()
     if channel.name not in names:
-        raise broken(
+        raise dataset_error(
             file.path,
             f"has no {channel.name!r} for {role}; it has: {', '.join(names)}."
             f"{did_you_mean(channel.name, names)}",
@@ -389,17 +397,19 @@ def _signal(file: RadarFile, role: str, channel: Channel) -> Signal:
     n_columns = 1 if len(shape) < 2 else shape[1 - time_axis(shape)]
     is_unclear = n_columns > 1 and channel.column is None
     if len(shape) not in (1, 2) or is_unclear or (channel.column or 0) >= n_columns:
-        raise broken(file.path, f"{channel.name} has shape {shape}. Give the column of {role} in {MAPPING}.")
+        raise dataset_error(
+            file.path, f"{channel.name} has shape {shape}. Give the column of {role} in {MAPPING}."
+        )
     rate = channel.rate_hz if channel.rate_hz is not None else file.fact(channel.name, "rate_hz")
     if rate is None:
-        raise broken(
+        raise dataset_error(
             file.path, f"does not say the rate of {channel.name}. Give rate_hz, in it or in {MAPPING}."
         )
     unit = str(channel.unit if channel.unit is not None else file.fact(channel.name, "unit") or "")
     samples = file.row(channel.name, channel.column, channel.part)
     wanted = _UNITS.get(role)
     if wanted and unit and unit != wanted:
-        samples = scaled(samples, scale_to(unit, wanted, what=role)[0])
+        samples = scale_samples(samples, scale_to(unit, wanted, what=role)[0])
     return Signal(channel.name, samples, float(rate), wanted or unit)
 
 
@@ -409,12 +419,16 @@ def _features(file: RadarFile, epoch_seconds: float) -> dict[str, Signal | Serie
     if values is None:
         return {}
     if values.ndim != 2 or values.dtype.kind not in "iuf" or not values.size:
-        raise broken(file.path, f"features have shape {values.shape}, expected numbers (epochs, features).")
+        raise dataset_error(
+            file.path, f"features have shape {values.shape}, expected numbers (epochs, features)."
+        )
     stated, n_features = file.small("feature_names"), values.shape[1]
     numbered = [f"feature_{i + 1}" for i in range(n_features)]
     names = numbered if stated is None else [str(name) for name in stated.ravel()]
     if len(names) != n_features or len(set(names)) < n_features:
-        raise broken(file.path, f"has {n_features} features and {len(set(names))} different names for them.")
+        raise dataset_error(
+            file.path, f"has {n_features} features and {len(set(names))} different names for them."
+        )
     columns = zip(names, values.astype(np.float64).T, strict=True)
     return {name: Signal(name, column, 1 / epoch_seconds) for name, column in columns}
 
@@ -423,7 +437,7 @@ def _scoring(file: RadarFile, mapped: Mapped, epoch_seconds: float) -> Hypnogram
     if isinstance(mapped.scoring, Path):
         night = read_hypnogram(mapped.scoring, scheme=mapped.scheme, epoch_seconds=mapped.epoch_seconds)
         if night.offset_seconds:
-            raise broken(
+            raise dataset_error(
                 mapped.scoring,
                 f"its first epoch begins {night.offset_seconds:g} s after the recording, expected epochs "
                 "from its start. Cut the recording, or correct the times.",
@@ -433,13 +447,17 @@ def _scoring(file: RadarFile, mapped: Mapped, epoch_seconds: float) -> Hypnogram
     codes = file.small(name)
     if codes is None:
         if mapped.scoring is not None:
-            raise broken(file.path, f"has no {name!r} for the scoring; it has: {', '.join(file.names())}.")
+            raise dataset_error(
+                file.path, f"has no {name!r} for the scoring; it has: {', '.join(file.names())}."
+            )
         return None
     names = [_stage(file.path, code, mapped.stages) for code in codes.ravel().tolist()]
     scored = {name for name in names if name is not None}
     scheme = next((one for one in (WNR3, AASM5, WS2) if scored <= set(one.names)), None)
     if scheme is None:
-        raise broken(file.path, f"stages {', '.join(sorted(scored))} belong to no scheme. Correct [stages].")
+        raise dataset_error(
+            file.path, f"stages {', '.join(sorted(scored))} belong to no scheme. Correct [stages]."
+        )
     labels = np.array([UNSCORED if n is None else scheme.index(n) for n in names], dtype=np.int8)
     return Hypnogram(labels, scheme, epoch_seconds, scorer="expert").merge(mapped.scheme or scheme)
 
@@ -453,7 +471,7 @@ def _stage(path: Path, code: Any, stages: Mapping[str, str]) -> str | None:
     name = canonical_name(named)
     if name is None:
         known = ", ".join(f"{key} = {value}" for key, value in stages.items()) or "none"
-        raise broken(
+        raise dataset_error(
             path, f"stage {text!r} is no name, and [stages] of {MAPPING} has: {known}. Add it there."
         )
     return name
@@ -463,14 +481,14 @@ def _parse(path: Path, folder: Path) -> Iterator[Mapped]:
     try:
         document = schema.read_table(MappingFile, parse_toml(read_text(path, "TOML")))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise broken(path, f"is no TOML ({error}).") from None
+        raise dataset_error(path, f"is no TOML ({error}).") from None
     except InputError as error:
-        raise broken(path, str(error)) from None
+        raise dataset_error(path, str(error)) from None
     if not document.recordings:
-        raise broken(path, "lists no recording. Add [[recordings]] with file and subject.")
+        raise dataset_error(path, "lists no recording. Add [[recordings]] with file and subject.")
     for number, table in enumerate(document.recordings, start=1):
         if table.subject is None:
-            raise broken(
+            raise dataset_error(
                 path,
                 f"recording {number} has no subject, expected a text: two nights of one person need the "
                 "same.",

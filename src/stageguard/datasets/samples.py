@@ -35,7 +35,7 @@ def named(path: Path) -> str:
     return f"{path.parent.name}/{path.name}" if path.parent.name else path.name
 
 
-def broken(path: Path, message: str) -> FileFormatError:
+def dataset_error(path: Path, message: str) -> FileFormatError:
     """Return an error whose message begins with the file."""
     return FileFormatError(f"{named(path)}: {message}")
 
@@ -51,7 +51,7 @@ def reading(path: Path) -> Iterator[None]:
         if isinstance(error, OSError) and error.filename is not None:
             raise
         detail = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}".removesuffix(": ")
-        raise broken(path, f"cannot be read ({detail}). Is it damaged?") from error
+        raise dataset_error(path, f"cannot be read ({detail}). Is it damaged?") from error
 
 
 @contextmanager
@@ -69,12 +69,12 @@ def spool(rows: Iterable[Sequence[Array]], path: Path, n_columns: int) -> list[A
         for blocks in rows:
             for i, (file, block) in enumerate(zip(files, blocks, strict=True)):
                 if block.dtype.kind not in "iufb":
-                    raise broken(path, f"holds {block.dtype} values, expected numbers.")
+                    raise dataset_error(path, f"holds {block.dtype} values, expected numbers.")
                 dtypes[i] = dtypes[i] if length else block.dtype
                 file.write(np.ascontiguousarray(block, dtype=dtypes[i]).data)
             length += len(blocks[0])
         if not length:
-            raise broken(path, "holds no samples.")
+            raise dataset_error(path, "holds no samples.")
         for file in files:
             file.flush()
         return [
@@ -99,7 +99,7 @@ class Sliced:
         return self.read(*bounds(where, self.length))
 
 
-def seen_through(function: Callable[[Array], Array], samples: Samples) -> Samples:
+def map_samples(function: Callable[[Array], Array], samples: Samples) -> Samples:
     """Return samples with a function that is applied to each slice when it is read."""
     return Sliced(len(samples), partial(_read_through, function, samples))
 
@@ -108,19 +108,19 @@ def _read_through(function: Callable[[Array], Array], samples: Samples, first: i
     return function(np.asarray(samples[first:end]))
 
 
-def scaled(samples: Samples, factor: float) -> Samples:
+def scale_samples(samples: Samples, factor: float) -> Samples:
     """Return samples times a factor."""
-    return seen_through(partial(np.multiply, factor, dtype=np.float64), samples)
+    return map_samples(partial(np.multiply, factor, dtype=np.float64), samples)
 
 
-def spooled(length: int, load: Callable[[], Iterable[Array]], path: Path) -> Samples:
+def spool_samples(length: int, load: Callable[[], Iterable[Array]], path: Path) -> Samples:
     """Return samples of a file that can only be read whole; the first slice copies them to disk."""
 
     @cache
     def array() -> Array:
         (values,) = spool(((block,) for block in load()), path, 1)
         if len(values) != length:
-            raise broken(path, f"holds {len(values):,} samples, its header says {length:,}.")
+            raise dataset_error(path, f"holds {len(values):,} samples, its header says {length:,}.")
         return values
 
     return Sliced(length, lambda first, end: np.asarray(array()[first:end]))
@@ -142,7 +142,7 @@ def hdf5_row(path: Path, dataset: Any) -> Samples:
     long = [axis for axis, n in enumerate(shape) if n > 1]
     if dataset.dtype.kind not in "iuf" or len(long) > 1 or not shape or 0 in shape:
         kind = "" if dataset.dtype.kind in "iuf" else f" of {dataset.dtype} values"
-        raise broken(
+        raise dataset_error(
             path, f"{dataset.name.lstrip('/')} has shape {shape}{kind}, expected one row of numbers."
         )
     axis = long[0] if long else len(shape) - 1
@@ -159,7 +159,7 @@ def mat_row(path: Path, variable: str) -> Samples:
     if _HDF5 in head:
         with hdf5_file(path, f"{named(path)} is a MAT-file of version 7.3; reading it") as file:
             return hdf5_row(path, file[_pick(path, variable, [n for n in file if n != "#refs#"])])
-    raise broken(path, "is no MAT-file of version 5 to 7.3. Was it written completely?")
+    raise dataset_error(path, "is no MAT-file of version 5 to 7.3. Was it written completely?")
 
 
 def _mat5_row(path: Path, variable: str) -> Samples:
@@ -170,13 +170,15 @@ def _mat5_row(path: Path, variable: str) -> Samples:
     shape = tuple(int(n) for n in shapes[name])
     length = int(np.prod(shape))
     if length < 1 or max(shape) != length or length > MOST_SAMPLES:
-        raise broken(path, f"{name} has shape {shape}, expected one row of up to {MOST_SAMPLES:,} numbers.")
+        raise dataset_error(
+            path, f"{name} has shape {shape}, expected one row of up to {MOST_SAMPLES:,} numbers."
+        )
 
     def load() -> Iterator[Array]:
         with reading(path):
             yield np.ravel(io.loadmat(checked_file(path, "a recording"), variable_names=[name])[name])
 
-    return spooled(length, load, path)
+    return spool_samples(length, load, path)
 
 
 def _pick(path: Path, wanted: str, names: Sequence[str]) -> str:
@@ -186,7 +188,7 @@ def _pick(path: Path, wanted: str, names: Sequence[str]) -> str:
     alike = [name for name in names if name.lower() == wanted.lower()]
     if len(alike) == 1:
         return alike[0]
-    raise broken(path, f"has no variable {wanted!r}; it has: {', '.join(names) or 'none'}.")
+    raise dataset_error(path, f"has no variable {wanted!r}; it has: {', '.join(names) or 'none'}.")
 
 
 def table_columns(path: Path, wanted: Sequence[str]) -> dict[str, Samples]:
@@ -209,10 +211,10 @@ def _parquet_columns(path: Path, wanted: Sequence[str]) -> dict[str, Samples]:
         names = [name for name in wanted if name in file.schema_arrow.names]
         rows = [facts.row_group(i).num_rows for i in range(facts.num_row_groups)]
     if not sum(rows):
-        raise broken(path, "has no rows.")
+        raise dataset_error(path, "has no rows.")
     ends = tuple(np.cumsum(rows).tolist())
     if max(rows) > LARGEST_ROW_GROUP:
-        return {name: spooled(ends[-1], partial(_batches, path, name), path) for name in names}
+        return {name: spool_samples(ends[-1], partial(_batches, path, name), path) for name in names}
     return {name: ParquetColumn(path, name, ends) for name in names}
 
 
@@ -251,7 +253,9 @@ class ParquetColumn:
         with _parquet_file(self.path) as file:
             values: Array = file.read_row_groups(list(groups), columns=[self.column]).column(0).to_numpy()
         if values.dtype.kind not in "iuf":
-            raise broken(self.path, f"column {self.column!r} holds {values.dtype} values, expected numbers.")
+            raise dataset_error(
+                self.path, f"column {self.column!r} holds {values.dtype} values, expected numbers."
+            )
         return values
 
 

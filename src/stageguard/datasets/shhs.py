@@ -23,7 +23,7 @@ from pathlib import Path
 from stageguard.base import checks
 from stageguard.base.errors import InputError, did_you_mean
 from stageguard.datasets import Entry
-from stageguard.datasets.samples import broken
+from stageguard.datasets.samples import dataset_error
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_hypnogram_file
 from stageguard.formats.recordings.edf import read_edf_recording
@@ -100,7 +100,7 @@ def find(
 def read_visit(path: Path, scoring: Path | None, person: Participant, visit: int = 1) -> Recording:
     """Read one recording. Its first EEG is C4-A1; the second, C3-A2, has several names."""
     if not path.is_file():
-        raise broken(path, "is missing, but drawn for the sample. Fetch it from the NSRR.")
+        raise dataset_error(path, "is missing, but drawn for the sample. Fetch it from the NSRR.")
     recording, _ = build_recording(path, read_edf_recording(path), subject=person.id)
     covariates = {**person.covariates(), "visit": float(visit)}
     recording = replace(recording, covariates=covariates, source="SHHS")
@@ -236,7 +236,7 @@ def _read_table(path: Path) -> list[dict[str, str]]:
     table = read_delimited(path, kind="text", delimiter=",", fallback="latin-1")
     header = tuple(name.lower() for name in table.header)
     if "nsrrid" not in header:
-        raise broken(path, "has no column nsrrid, expected a table of SHHS from the NSRR.")
+        raise dataset_error(path, "has no column nsrrid, expected a table of SHHS from the NSRR.")
     return replace(table, header=header).records()
 
 

@@ -13,7 +13,7 @@ from stageguard.base.arrays import Floats, Ints
 from stageguard.base.errors import InputError
 from stageguard.base.files import checked_file, is_synthetic, open_text
 from stageguard.datasets import Entry
-from stageguard.datasets.samples import broken
+from stageguard.datasets.samples import dataset_error
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import Recording, Series, Signal
 from stageguard.night.stages import AASM5, WNR3, WS2, StageScheme
@@ -49,8 +49,8 @@ def find(folder: Path, *, scheme: str = "aasm5", whole: bool = False) -> Iterato
     if scheme not in SCHEMES:
         raise InputError(f"scheme is {scheme!r}, expected one of {', '.join(SCHEMES)}.")
     files = sorted(path for path in folder.rglob("*") if path.suffix in (".txt", ".out"))
-    raw = _by_subject(files, (*_RAW, _LABELS))
-    features = _by_subject(files, _FEATURE_FILES)
+    raw = _files_by_subject(files, (*_RAW, _LABELS))
+    features = _files_by_subject(files, _FEATURE_FILES)
     if not raw and not features:
         raise InputError(
             f"{folder} holds no Sleep-Accel recording. Expected motion/46343_acceleration.txt, "
@@ -70,7 +70,7 @@ def find(folder: Path, *, scheme: str = "aasm5", whole: bool = False) -> Iterato
         yield Entry(subject, subject, tuple(paths.values()), reader, tuple(missing))
 
 
-def _by_subject(files: list[Path], endings: tuple[str, ...]) -> dict[str, dict[str, Path]]:
+def _files_by_subject(files: list[Path], endings: tuple[str, ...]) -> dict[str, dict[str, Path]]:
     paths: dict[str, dict[str, Path]] = {}
     for path in files:
         match = re.fullmatch(r"([^_]+)(_.+)", path.name)
@@ -88,9 +88,9 @@ def _read_raw(subject: str, files: dict[str, Path], scheme: StageScheme, whole: 
             continue
         rows = _numbers(files[ending], 1 + n_columns)
         rows[:, 0] -= offset
-        rows = _in_order(rows[rows[:, 0] < end])
+        rows = _sort_rows(rows[rows[:, 0] < end])
         if not len(rows):
-            raise broken(files[ending], f"has nothing before the night's end at {end:g} s.")
+            raise dataset_error(files[ending], f"has nothing before the night's end at {end:g} s.")
         values = rows[:, 1:] if n_columns > 1 else rows[:, 1]
         signals[role] = Series(files[ending].name, rows[:, 0], values, unit)
     return _recording(subject, signals, scoring, next(iter(files.values())))
@@ -111,17 +111,17 @@ def _recording(
 
 def _scoring(path: Path, scheme: StageScheme) -> tuple[Hypnogram, float]:
     """Return the scoring, and the offset of its epochs from the night's start in seconds."""
-    rows = _in_order(_numbers(path, 2))
+    rows = _sort_rows(_numbers(path, 2))
     rows = rows[rows[:, 0] > -EPOCH_SECONDS / 2]
     if not len(rows):
-        raise broken(path, "has no epoch after the night's start.")
+        raise dataset_error(path, "has no epoch after the night's start.")
     offset = float(rows[0, 0] % EPOCH_SECONDS)
     offset = 0.0 if min(offset, EPOCH_SECONDS - offset) < 0.5 else offset
     places = (rows[:, 0] - offset) / EPOCH_SECONDS
     epochs = np.rint(places).astype(np.int64)
     if (np.abs(places - epochs) > 0.05).any() or len(np.unique(epochs)) < len(epochs):
         wrong = int(np.argmax((np.abs(places - epochs) > 0.05) | (np.diff(epochs, prepend=-1) < 1)))
-        raise broken(path, f"has a stage at {rows[wrong, 0]:g} s, expected one every 30 s.")
+        raise dataset_error(path, f"has a stage at {rows[wrong, 0]:g} s, expected one every 30 s.")
     return _hypnogram(path, epochs, rows[:, 1], scheme), offset
 
 
@@ -132,7 +132,7 @@ def _hypnogram(path: Path, epochs: Ints, codes: Floats, scheme: StageScheme) -> 
         if code == UNSCORED:
             continue
         if code not in CODES:
-            raise broken(
+            raise dataset_error(
                 path, f"stage {code:g} at {epoch * EPOCH_SECONDS:g} s is not one of -1, 0, 1, 2, 3, 4, 5."
             )
         labels[epoch] = AASM5.index(CODES[int(code)])
@@ -151,7 +151,7 @@ def _read_features(subject: str, files: dict[str, Path], scheme: StageScheme) ->
     epochs = np.rint(places).astype(np.int64)
     # the tolerance allows for times in hours with six decimals
     if (np.abs(places - epochs) > 0.05).any() or epochs[0] != 0 or (np.diff(epochs) < 1).any():
-        raise broken(files[_TIMES], "does not count hours from 0 in steps of 30 s.")
+        raise dataset_error(files[_TIMES], "does not count hours from 0 in steps of 30 s.")
     signals: dict[str, Signal | Series] = {}
     for ending, (role, unit) in _FEATURES.items():
         if ending in files:
@@ -169,11 +169,11 @@ def _read_features(subject: str, files: dict[str, Path], scheme: StageScheme) ->
 def _same_length(path: Path, epochs: Ints) -> Floats:
     values = _numbers(path, 1)[:, 0]
     if len(values) != len(epochs):
-        raise broken(path, f"has {len(values)} rows, the times have {len(epochs)}.")
+        raise dataset_error(path, f"has {len(values)} rows, the times have {len(epochs)}.")
     return values
 
 
-def _in_order(rows: Floats) -> Floats:
+def _sort_rows(rows: Floats) -> Floats:
     """Sort rows by time and drop repeated ones: the watch sent some rows late or twice."""
     rows = rows[np.isfinite(rows).all(axis=1)]
     if (np.diff(rows[:, 0]) < 0).any():
@@ -188,15 +188,15 @@ def _numbers(path: Path, n_columns: int) -> Floats:
     with open_text(path, "text", encoding="ascii", errors="replace") as file:
         first = next((line for line in file if line.strip()), "")
     if not first:
-        raise broken(path, "is empty. Was it fetched completely?")
+        raise dataset_error(path, "is empty. Was it fetched completely?")
     try:
         rows: Floats = np.loadtxt(
             checked_file(path, "text"), delimiter="," if "," in first else None, ndmin=2, comments=None
         )
     except ValueError as error:
-        raise broken(path, f"is not a table of numbers ({' '.join(str(error).split())}).") from None
+        raise dataset_error(path, f"is not a table of numbers ({' '.join(str(error).split())}).") from None
     if rows.shape[1] != n_columns:
-        raise broken(
+        raise dataset_error(
             path, f"has {rows.shape[1]} columns, expected {n_columns}; it begins with {first[:40]!r}."
         )
     return rows

@@ -20,9 +20,9 @@ from stageguard.base.errors import InputError
 from stageguard.base.extras import library
 from stageguard.base.files import checked_file
 from stageguard.datasets import Entry
-from stageguard.datasets.samples import broken, reading
+from stageguard.datasets.samples import dataset_error, reading
 from stageguard.formats.recordings.edf import read_edf_header
-from stageguard.formats.recordings.read import cropped, read_recording_file
+from stageguard.formats.recordings.read import crop_recording, read_recording_file
 from stageguard.formats.tables.delimited import read_delimited
 from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.recording import Recording
@@ -115,7 +115,7 @@ def around_sleep(recording: Recording, minutes: float) -> Recording:
     if end < first:
         return recording
     margin = round(minutes * 60 / epoch_seconds) * epoch_seconds
-    return cropped(recording, max(first - margin, 0.0), min(end + margin, recording.seconds))
+    return crop_recording(recording, max(first - margin, 0.0), min(end + margin, recording.seconds))
 
 
 def read_tables(folder: Path, lights: bool | None = None) -> dict[str, Night]:
@@ -140,7 +140,7 @@ def _cassette(path: Path, rows: Sequence[Sequence[object]]) -> dict[str, Night]:
     nights = {}
     header = [str(cell).strip().casefold() for cell in rows[0]] if rows else []
     if header and not {"subject", "night", "lightsoff"} <= set(header):
-        raise broken(
+        raise dataset_error(
             path, f"has the columns {', '.join(header)[:80]}, expected subject, night and LightsOff."
         )
     for row in rows[1:]:

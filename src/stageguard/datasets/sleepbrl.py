@@ -16,7 +16,7 @@ from stageguard.base.extras import library
 from stageguard.base.files import faults_named, is_synthetic, open_file
 from stageguard.datasets import Entry
 from stageguard.datasets.radar import MAPPING, find_mapped, find_standard, radar_files
-from stageguard.datasets.samples import broken
+from stageguard.datasets.samples import dataset_error
 from stageguard.formats.annotations import stage_epochs
 from stageguard.formats.raw_night import Event
 from stageguard.formats.recordings.edf import read_edf_recording
@@ -87,7 +87,7 @@ def _read(
                 signals[f"radar_{letter}" + ("" if number == pair else f"_{number}")] = raw.signals[name]
     if "radar_i" not in signals or "radar_q" not in signals:
         there = ", ".join(raw.signals) or "none"
-        raise broken(
+        raise dataset_error(
             path, f"has no channels S{2 * pair - 1} and S{2 * pair} (I/Q pair {pair}); it has: {there}."
         )
     main = signals["radar_i"]
@@ -111,13 +111,13 @@ def _scoring(path: Path, signal: Signal, scheme: StageScheme) -> Hypnogram:
     annotations = read_wfdb_annotations(path)
     staged = [mark for mark in annotations.marks if mark.text.strip()]
     if not staged:
-        raise broken(path, "has no stages among its annotations.")
+        raise dataset_error(path, "has no stages among its annotations.")
     rate = annotations.rate_hz or signal.rate_hz
     intervals = []
     for mark in staged:
         text = mark.text.strip().upper()
         if text not in CODES and text not in ("?", "U", "M", "MT"):
-            raise broken(
+            raise dataset_error(
                 path, f"stage {text!r} at {mark.sample / rate:g} s is not one of {', '.join(CODES)}."
             )
         intervals.append(Event(mark.sample / rate, None, CODES.get(text, UNSCORED_NAME)))
@@ -169,17 +169,17 @@ def read_workbook(path: Path) -> list[list[Cell]]:
             with zipfile.ZipFile(file) as archive:
                 n_bytes = sum(item.file_size for item in archive.infolist())
         except zipfile.BadZipFile:
-            raise broken(path, "is no Excel workbook (.xlsx).") from None
+            raise dataset_error(path, "is no Excel workbook (.xlsx).") from None
         if n_bytes > _LARGEST:
-            raise broken(path, "is too large for a table of subjects.")
+            raise dataset_error(path, "is too large for a table of subjects.")
         sheet = openpyxl.load_workbook(file, read_only=True, data_only=True).worksheets[0]
         # bounded, since a cell may claim any place
         cells = sheet.iter_rows(max_row=_MOST_ROWS, max_col=_MOST_COLUMNS, values_only=True)
-        rows = [_filled(row) for row in cells]
+        rows = [_trim(row) for row in cells]
     return [row for row in rows if row]
 
 
-def _filled(row: Sequence[Cell]) -> list[Cell]:
+def _trim(row: Sequence[Cell]) -> list[Cell]:
     """Return a row up to its last filled cell."""
     filled = [column for column, cell in enumerate(row) if cell is not None]
     return list(row[: filled[-1] + 1]) if filled else []

@@ -40,7 +40,7 @@ SHORTEST_GUESS = 1.0
 Chosen = tuple[Event, str | None]  # an annotation that is a stage, and its name if known
 
 
-def annotated(
+def stages_among(
     path: Path,
     annotations: Sequence[Event],
     options: FileOptions,
@@ -312,11 +312,11 @@ def stage_epochs(
             f"has a stage at {worst:g} s, expected times from 0 to {LONGEST_SECONDS:g} s. Is it damaged?",
         )
     lasting = _durations(path, ordered, onsets)
-    lasting, notes = _until_end(onsets, lasting, end_seconds)
+    lasting, notes = _last_duration(onsets, lasting, end_seconds)
     lasting, remarks = durations_by_onsets(onsets, lasting)
     notes += remarks
     if may_be_cut:
-        n_cut, onsets, lasting, epoch_seconds, cut = _without_cut(onsets, lasting, epoch_seconds)
+        n_cut, onsets, lasting, epoch_seconds, cut = _drop_first_part(onsets, lasting, epoch_seconds)
         notes += cut
         ordered = ordered[n_cut:]
     if epoch_seconds is None:
@@ -332,7 +332,7 @@ def stage_epochs(
     if min(offset, epoch_seconds - offset) <= TOLERANCE * epoch_seconds:
         offset = 0.0
     first, end = _places(path, onsets - offset, lasting, epoch_seconds)
-    stages = _filled(path, ordered, first, end, onsets)
+    stages = _fill_epochs(path, ordered, first, end, onsets)
     left = float((onsets - offset + lasting).max() - end.max() * epoch_seconds)
     if left > TOLERANCE * epoch_seconds:
         notes += (f"its last {left:.6g} s are less than an epoch of {epoch_seconds:g} s: left out",)
@@ -340,7 +340,9 @@ def stage_epochs(
     return RawHypnogram(stages, lines, epoch_seconds, offset_seconds=offset, notes=notes)
 
 
-def _until_end(onsets: Floats, lasting: Floats, end_seconds: float | None) -> tuple[Floats, tuple[str, ...]]:
+def _last_duration(
+    onsets: Floats, lasting: Floats, end_seconds: float | None
+) -> tuple[Floats, tuple[str, ...]]:
     """Return durations, completed for a last stage without one, and a remark.
 
     Nothing is done if stages are at equal distances: then they are epochs, and so is the last one.
@@ -353,7 +355,7 @@ def _until_end(onsets: Floats, lasting: Floats, end_seconds: float | None) -> tu
     return np.append(steps, end_seconds - onsets[-1]), ("the last stage lasts until the recording's end",)
 
 
-def _without_cut(
+def _drop_first_part(
     onsets: Floats, lasting: Floats, epoch_seconds: float | None
 ) -> tuple[int, Floats, Floats, float | None, tuple[str, ...]]:
     """Cut a first part of an epoch, if all other times fit the epoch length, or a usual one.
@@ -449,7 +451,9 @@ def _places(path: Path, onsets: Floats, lasting: Floats, epoch_seconds: float) -
     return first_place, end_place
 
 
-def _filled(path: Path, ordered: Sequence[Event], first: Ints, end: Ints, onsets: Floats) -> tuple[str, ...]:
+def _fill_epochs(
+    path: Path, ordered: Sequence[Event], first: Ints, end: Ints, onsets: Floats
+) -> tuple[str, ...]:
     n_epochs = int(end.max())
     if n_epochs < 1:
         raise file_error(path, "has no stage that lasts a whole epoch.")

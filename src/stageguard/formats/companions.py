@@ -22,7 +22,7 @@ NO_GROUP = MISSING_WORDS - {"none"}  # "none" may be a group, as in apnoea: none
 
 
 @dataclass(frozen=True, slots=True)
-class ListedNight:
+class ListRow:
     """A row of a table of groups or subjects; missing cells are empty or None."""
 
     night_id: str
@@ -76,7 +76,7 @@ def _pin_table(path: Path) -> list[tuple[str, str]]:
     return [(row["epoch"], row["stage"]) for _, row in _records(path, ("epoch", "stage"))]
 
 
-def read_groups(path: Path) -> dict[str, ListedNight]:
+def read_groups(path: Path) -> dict[str, ListRow]:
     """Return nights by id from a table with the columns id and group, and optionally subject and expert.
 
     `expert` is the path of an expert's hypnogram, relative to the table's folder. A night whose group is n/a
@@ -97,7 +97,7 @@ def read_column(path: Path, name: str) -> dict[str, float]:
     return values
 
 
-def read_subjects(path: Path) -> dict[str, ListedNight]:
+def read_subjects(path: Path) -> dict[str, ListRow]:
     """Return nights by id from a table with the columns id and subject, and optionally group and expert.
 
     Nights of one `group` stay together when nights are split, if that is more than the subject.
@@ -105,9 +105,9 @@ def read_subjects(path: Path) -> dict[str, ListedNight]:
     return _nights(path, "subject")
 
 
-def _nights(path: Path, key: str, *, leaves_out: bool = False) -> dict[str, ListedNight]:
+def _nights(path: Path, key: str, *, leaves_out: bool = False) -> dict[str, ListRow]:
     """Return nights by id; nights without `key` are left out if `leaves_out`, else an error."""
-    nights: dict[str, ListedNight] = {}
+    nights: dict[str, ListRow] = {}
     for line, cells in _records(path, ("id", key)):
         cells |= {column: read_cell(cells[column]) for column in ("id", key)}
         if leaves_out and cells["id"] and cells[key].casefold() in NO_GROUP - {""}:
@@ -120,7 +120,7 @@ def _nights(path: Path, key: str, *, leaves_out: bool = False) -> dict[str, List
         if name in nights:
             raise file_error(path, f"line {line} names {name!r} again. Expected one row per night.")
         of_expert = path.parent / expert if expert else None
-        nights[name] = ListedNight(name, cells.get("group", ""), cells.get("subject", ""), of_expert)
+        nights[name] = ListRow(name, cells.get("group", ""), cells.get("subject", ""), of_expert)
     if not nights:
         raise file_error(path, "has a header but no rows. Expected one row per night.")
     return nights

@@ -50,7 +50,7 @@ from stageguard.night.align import merge_stages
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import StageScheme, as_scheme
-from stageguard.night.timing import begun, reepoch
+from stageguard.night.timing import reepoch, with_start
 
 ARGMAX_NOTE = "stages are the most probable ones, not decoded"
 BOTH_N3 = "stages 3 and 4 of Rechtschaffen and Kales are both N3"
@@ -353,33 +353,33 @@ class ListedFile(os.PathLike[str]):
         starts = [part.start for part in (night.hypnogram, night.density) if part is not None]
         if self.start is not None and not self.has_date and None in starts:
             notes += (f"only the time of its start is known: {self.start:%Y-%m-%d} is written as the date",)
-        return replace(night.changed(lambda part: begun(part, self.start)), id=self.id, notes=notes)
+        return replace(night.changed(lambda part: with_start(part, self.start)), id=self.id, notes=notes)
 
 
 def outgoing_of(source: Any, options: FileOptions) -> Outgoing:
     """Return a night to write from a file, or from an object of this package or another library."""
     if isinstance(source, str | os.PathLike):
-        night = _of_file(existing_file(source), options)
+        night = _read_file(existing_file(source), options)
         return source.name(night) if isinstance(source, ListedFile) else night
     if isinstance(source, Hypnodensity) and options != FileOptions():
-        return _with_density(Outgoing(None), read_density_object(source, options))
+        return _add_density(Outgoing(None), read_density_object(source, options))
     if isinstance(source, Decoding | Hypnogram | Hypnodensity):
         return outgoing_of_night(source)
-    return _of_object(source, options)
+    return _read_object(source, options)
 
 
-def _of_file(path: Path, options: FileOptions) -> Outgoing:
+def _read_file(path: Path, options: FileOptions) -> Outgoing:
     if not _holds_stages(path, options):
         density, parsed = parse_density(path, options)
-        stages = _or_none(lambda: parsed.hypnogram(options)) if parsed.form.holds_both else None
+        stages = _try(lambda: parsed.hypnogram(options)) if parsed.form.holds_both else None
         night = Outgoing(None if stages is None else replace(stages.hypnogram, scorer=None))
-        return replace(_with_density(night, density), id=night_name(path))
+        return replace(_add_density(night, density), id=night_name(path))
     scored, parsed = parse_hypnogram(path, options)
-    beside = _or_none(lambda: parsed.density(options)) if parsed.form.holds_both else None
+    beside = _try(lambda: parsed.density(options)) if parsed.form.holds_both else None
     hypnogram = scored.hypnogram
     if hypnogram.scorer == path.name:  # the file does not say who scored it
         hypnogram = replace(hypnogram, scorer=None)
-    left = list(_or_none(parsed.night.left_columns) or ())
+    left = list(_try(parsed.night.left_columns) or ())
     night = Outgoing(
         hypnogram,
         events=by_onset(parsed.night.events()),
@@ -391,7 +391,7 @@ def _of_file(path: Path, options: FileOptions) -> Outgoing:
         ),
         left=(f"column{'s' * (len(left) > 1)} {', '.join(left)} of {path.name}",) if left else (),
     )
-    return _with_density(night, beside)
+    return _add_density(night, beside)
 
 
 def _holds_stages(path: Path, options: FileOptions) -> bool:
@@ -411,34 +411,34 @@ def _has_stage_4(parsed: ParsedFile) -> bool:
     return "4" in texts if parsed.form.has_numbers else any(map(_STAGE_4.fullmatch, texts))
 
 
-def _of_object(source: Any, options: FileOptions) -> Outgoing:
+def _read_object(source: Any, options: FileOptions) -> Outgoing:
     from stageguard.formats.objects import OBJECTS
 
     kind = next((kind for kind in OBJECTS if kind.is_it(source)), None)
     if kind is not None and kind.density is not None:
-        density = _or_none(lambda: read_density_object(source, options))
-        scored = _or_none(lambda: read_hypnogram_file(source, options))
+        density = _try(lambda: read_density_object(source, options))
+        scored = _try(lambda: read_hypnogram_file(source, options))
         if density is not None or scored is not None:
-            return _with_density(Outgoing(None if scored is None else scored.hypnogram), density)
+            return _add_density(Outgoing(None if scored is None else scored.hypnogram), density)
         read_density_object(source, options)  # raises the error again
     read = read_hypnogram_file(source, options)
     return Outgoing(read.hypnogram, notes=read.notes)
 
 
-def _or_none(read: Callable[[], Result]) -> Result | None:
+def _try(read: Callable[[], Result]) -> Result | None:
     try:
         return read()
     except (FileFormatError, InputError):
         return None
 
 
-def _with_density(night: Outgoing, read: DensityFile | None) -> Outgoing:
+def _add_density(night: Outgoing, read: DensityFile | None) -> Outgoing:
     """Return a night with its probabilities if they have the same epochs and stages as its labels."""
     if read is None:
         return night
     density, hypnogram = read.density, night.hypnogram
     if hypnogram is not None:
-        merged = _or_none(lambda: read.density.merge(hypnogram.scheme))
+        merged = _try(lambda: read.density.merge(hypnogram.scheme))
         if merged is None or _epochs(merged) != _epochs(hypnogram):
             return replace(night, notes=(*night.notes, "its probabilities are of other epochs: left out"))
         density = merged
@@ -469,11 +469,11 @@ class Reshape:
             after,
             decoding=night.decoding if is_same else None,
             notes=tuple(dict.fromkeys((*night.notes, *said))),
-            left=(*night.left, *_vanished(merged.hypnogram, after.hypnogram)),
+            left=(*night.left, *_lost_stages(merged.hypnogram, after.hypnogram)),
         )
 
 
-def _vanished(before: Hypnogram | None, after: Hypnogram | None) -> tuple[str, ...]:
+def _lost_stages(before: Hypnogram | None, after: Hypnogram | None) -> tuple[str, ...]:
     """Return a remark on stages that vanish in longer epochs."""
     if before is None or after is None:
         return ()

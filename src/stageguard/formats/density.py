@@ -116,7 +116,7 @@ def build_density(path: Where, raw: RawDensity, options: FileOptions) -> Density
             matrix[raw.places] = rows
         rounded: tuple[str, ...] = ()
         if options.normalize:
-            matrix, rounded = _normalized(matrix)
+            matrix, rounded = _divide_rounded(matrix)
         matrix, assumed = to_probabilities(matrix, scheme.names, logits=options.logits, log=options.log)
         assumed = (*rounded, *assumed)
         source = path if isinstance(path, str) else path.name
@@ -129,7 +129,7 @@ def build_density(path: Where, raw: RawDensity, options: FileOptions) -> Density
             remarks += pooled
             density = replace(density, assumed=remarks) if pooled else density
     except InputError as error:
-        raise file_error(path, _with_line(message_of(error), raw)) from None
+        raise file_error(path, _add_lines(message_of(error), raw)) from None
     is_assumed = raw.epoch_seconds is None and options.epoch_seconds is None
     return DensityFile(density, remarks, is_assumed)
 
@@ -167,7 +167,7 @@ def check_usual(path: Where, usual: float, expected: float | None, tool: str) ->
         )
 
 
-def _with_line(message: Message, raw: RawDensity) -> Message:
+def _add_lines(message: Message, raw: RawDensity) -> Message:
     """Add the line of the file to row numbers in a message, which count from 0 like array indices."""
     lines = raw.lines
     if lines is None:
@@ -230,7 +230,7 @@ def to_probabilities(
         refuse_probabilities(matrix)
         return _softmax(matrix, "logits"), ()
     if log:
-        return _same_sums(_exponential(matrix), names)
+        return _divide_by_sums(_exponential(matrix), names)
     with np.errstate(invalid="ignore", over="ignore"):
         sums = matrix @ np.ones(matrix.shape[1])
     if matrix.min() >= -ROUNDING and np.abs(sums - 1).max() <= SUM_TOLERANCE:
@@ -239,11 +239,11 @@ def to_probabilities(
     if not scored.any() or np.isnan(matrix[scored]).any():
         return matrix, ()  # Hypnodensity refuses rows that are partly NaN
     if matrix[scored].min() >= -ROUNDING:
-        return _same_sums(matrix, names)
-    return _with_negative(matrix, names, scored)
+        return _divide_by_sums(matrix, names)
+    return _from_negative(matrix, names, scored)
 
 
-def _normalized(matrix: Floats) -> tuple[Floats, tuple[str, ...]]:
+def _divide_rounded(matrix: Floats) -> tuple[Floats, tuple[str, ...]]:
     """Divide rows by their sum if it is off 1 only by rounding; leave other rows as they are."""
     with np.errstate(invalid="ignore", over="ignore"):
         sums = matrix.sum(axis=1)
@@ -258,7 +258,7 @@ def _normalized(matrix: Floats) -> tuple[Floats, tuple[str, ...]]:
     return matrix / np.where(is_rounded, sums, 1.0)[:, None], (note,)
 
 
-def _same_sums(matrix: Floats, names: Sequence[str]) -> tuple[Floats, tuple[str, ...]]:
+def _divide_by_sums(matrix: Floats, names: Sequence[str]) -> tuple[Floats, tuple[str, ...]]:
     """Divide rows by their sum if it is the same for all rows."""
     with np.errstate(invalid="ignore", over="ignore"):
         sums = matrix.sum(axis=1)
@@ -305,7 +305,7 @@ def _are_percentages(matrix: Floats, sums: Floats) -> bool:
     return bool((np.abs(sums[~np.isnan(sums)] - 100) <= most_off).all())
 
 
-def _with_negative(matrix: Floats, names: Sequence[str], scored: Mask) -> tuple[Floats, tuple[str, ...]]:
+def _from_negative(matrix: Floats, names: Sequence[str], scored: Mask) -> tuple[Floats, tuple[str, ...]]:
     """Return probabilities from logits or log-probabilities; refuse if it is not clear which they are."""
     values = matrix[scored]
     with np.errstate(invalid="ignore", over="ignore"):

@@ -14,7 +14,7 @@ from stageguard.formats.file_format import FileFormat
 from stageguard.formats.outgoing import Outgoing
 from stageguard.formats.raw_night import Event, FileOptions, RawNight
 from stageguard.formats.tables.timing import TOLERANCE
-from stageguard.night.timing import elapsed, part_of
+from stageguard.night.timing import part_of, seconds_between
 
 PREFIX = "Event "
 MOST_TEXTS = 3
@@ -45,10 +45,10 @@ def with_events_of(night: Outgoing, path: Path, *, is_placed: bool = True) -> Ou
     theirs, ours = other.recording_start(), night.any.start
     if theirs is None or ours is None:
         note = f"annotations of {path.name} count from the night's first epoch: a start is not known"
-        return _with(night, _moved(events, night.offset_seconds), (note,))
-    begins, notes = _begins(path, theirs, ours)
+        return _add_events(night, _shift(events, night.offset_seconds), (note,))
+    begins, notes = _seconds_after(path, theirs, ours)
     lasts = night.any.n_epochs * night.epoch_seconds
-    if begins + lasts <= 0 or begins >= _ends(other, events):
+    if begins + lasts <= 0 or begins >= _recording_seconds(other, events):
         raise InputError(
             f"the night begins at {ours:%Y-%m-%d %H:%M:%S}, but {path.name} at {theirs:%Y-%m-%d %H:%M:%S}: "
             f"they do not overlap. {''.join(f'Assumed: {note}. ' for note in notes)}Is it another night's?"
@@ -56,13 +56,13 @@ def with_events_of(night: Outgoing, path: Path, *, is_placed: bool = True) -> Ou
     if begins < 0 or not is_placed:
         if begins < 0:
             notes += (f"the night begins {-begins:g} s before {path.name}: times count from its first epoch",)
-        return _with(night, _moved(events, night.offset_seconds - begins), notes)
-    night_events = _moved(night.events, begins - night.offset_seconds)
-    placed, more = _placed(replace(night, events=night_events), begins, path)
-    return _with(placed, events, notes + more)
+        return _add_events(night, _shift(events, night.offset_seconds - begins), notes)
+    night_events = _shift(night.events, begins - night.offset_seconds)
+    placed, more = _place(replace(night, events=night_events), begins, path)
+    return _add_events(placed, events, notes + more)
 
 
-def _begins(path: Path, theirs: datetime, ours: datetime) -> tuple[float, tuple[str, ...]]:
+def _seconds_after(path: Path, theirs: datetime, ours: datetime) -> tuple[float, tuple[str, ...]]:
     """Return the seconds from the recording's start to the night's; a missing time zone is the other's."""
     notes: tuple[str, ...] = ()
     if theirs.tzinfo is None and ours.tzinfo is not None:
@@ -71,10 +71,10 @@ def _begins(path: Path, theirs: datetime, ours: datetime) -> tuple[float, tuple[
     elif ours.tzinfo is None and theirs.tzinfo is not None:
         ours = ours.replace(tzinfo=theirs.tzinfo)
         notes = (f"the night tells no time zone: taken to be that of {path.name}",)
-    return round(elapsed(theirs, ours), 9), notes
+    return round(seconds_between(theirs, ours), 9), notes
 
 
-def _ends(other: RawNight, events: Sequence[Event]) -> float:
+def _recording_seconds(other: RawNight, events: Sequence[Event]) -> float:
     """Return the length of a recording: that of its signals, else a day more than its annotations."""
     seconds = other.recording_seconds()
     if seconds is not None:
@@ -82,7 +82,7 @@ def _ends(other: RawNight, events: Sequence[Event]) -> float:
     return max((event.onset + (event.seconds or 0.0) for event in events), default=0.0) + DAY_SECONDS
 
 
-def _placed(night: Outgoing, begins: float, path: Path) -> tuple[Outgoing, tuple[str, ...]]:
+def _place(night: Outgoing, begins: float, path: Path) -> tuple[Outgoing, tuple[str, ...]]:
     """Return a night with unscored epochs before it, so that less than one epoch of offset is left."""
     seconds = night.epoch_seconds
     n_before = int(begins / seconds + TOLERANCE)
@@ -98,11 +98,11 @@ def _placed(night: Outgoing, begins: float, path: Path) -> tuple[Outgoing, tuple
     return placed, notes
 
 
-def _moved(events: Sequence[Event], seconds: float) -> tuple[Event, ...]:
+def _shift(events: Sequence[Event], seconds: float) -> tuple[Event, ...]:
     return tuple(replace(event, onset=round(event.onset + seconds, 9)) for event in events)
 
 
-def _with(night: Outgoing, events: Sequence[Event], notes: tuple[str, ...]) -> Outgoing:
+def _add_events(night: Outgoing, events: Sequence[Event], notes: tuple[str, ...]) -> Outgoing:
     return replace(night, events=by_onset((*night.events, *events)), notes=(*night.notes, *notes))
 
 

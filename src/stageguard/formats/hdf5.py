@@ -46,12 +46,12 @@ def _foreign_part(path: Path, *_: int) -> str | None:
         if n_links > MOST_OBJECTS:
             return f"holds more than {MOST_OBJECTS:,} objects, expected far fewer."
         if link.type != h5py.h5l.TYPE_HARD:
-            return f"its {_named(name)} is a link to another place or file, expected data."
+            return f"its {_quote(name)} is a link to another place or file, expected data."
         return None
 
     def of_item(name: str, item: Any) -> str | None:
         if isinstance(item, h5py.Dataset) and (item.is_virtual or item.external):
-            return f"the data of its {_named(name)} lie in other files, expected them in this one."
+            return f"the data of its {_quote(name)} lie in other files, expected them in this one."
         return None
 
     with h5py.File(checked_file(path, "a recording"), "r") as file:
@@ -59,7 +59,7 @@ def _foreign_part(path: Path, *_: int) -> str | None:
         return problem
 
 
-def _named(name: str | bytes) -> str:
+def _quote(name: str | bytes) -> str:
     return repr((name.decode("utf-8", "replace") if isinstance(name, bytes) else name)[:60])
 
 
@@ -70,7 +70,7 @@ def values_of(path: Path, dataset: Any) -> npt.NDArray[Any]:
     if n_bytes > MOST_BYTES or (is_text and dataset.size > MOST_TEXTS):
         raise file_error(
             path,
-            f"{_named(dataset.name)} holds {dataset.size:,} values of {dataset.dtype.itemsize:,} bytes, "
+            f"{_quote(dataset.name)} holds {dataset.size:,} values of {dataset.dtype.itemsize:,} bytes, "
             f"expected at most {MOST_BYTES:,} bytes and {MOST_TEXTS:,} texts.",
         )
     if not is_text or dataset.ndim == 0:
@@ -80,5 +80,5 @@ def values_of(path: Path, dataset: Any) -> npt.NDArray[Any]:
         texts[place] = dataset[place]
         n_bytes += len(texts[place]) if hasattr(texts[place], "__len__") else 0
         if n_bytes > MOST_BYTES:
-            raise file_error(path, f"{_named(dataset.name)} holds more than {MOST_BYTES:,} bytes of text.")
+            raise file_error(path, f"{_quote(dataset.name)} holds more than {MOST_BYTES:,} bytes of text.")
     return texts

@@ -83,7 +83,7 @@ def build_hypnogram(path: Path, raw: RawHypnogram, options: FileOptions) -> Hypn
     """Check a raw hypnogram and turn names into labels; every error names the file."""
     if len(raw.stages) > MOST_EPOCHS:
         raise file_error(path, f"has {len(raw.stages):,} epochs, expected at most {MOST_EPOCHS:,}.")
-    stages, remarks = _with_digits(raw.stages)
+    stages, remarks = _replace_digits(raw.stages)
     raw = replace(raw, stages=stages, notes=raw.notes + remarks)
     notes = [*raw.notes, *raw.left_out]
     epoch_seconds = settle_epoch_seconds(path, options.epoch_seconds, raw.epoch_seconds)
@@ -114,7 +114,7 @@ def build_hypnogram(path: Path, raw: RawHypnogram, options: FileOptions) -> Hypn
         raise file_error(path, message_of(error)) from None
 
 
-def _with_digits(stages: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _replace_digits(stages: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Replace digits by stage names if W and R are letters, so that the digits are clear; add a note."""
     kinds = {name for name in stages if name.casefold() not in UNSCORED_WORDS}
     digits = kinds & DIGITS.keys()

@@ -82,7 +82,7 @@ def _stages_of_yasa(path: Path, source: Any, options: FileOptions) -> RawHypnogr
 
 def _stages_of_mne(path: Path, source: Any, options: FileOptions) -> RawHypnogram:
     """Return the stages in annotations of MNE, alone or in a `Raw`."""
-    numbering = GSSC if options.format == "gssc-fif" else _numbering(options)
+    numbering = GSSC if options.format == "gssc-fif" else _numbering_of(options)
     if numbering is None:
         _refuse_format(path, options)
     if is_a("mne", "Annotations")(source):
@@ -116,7 +116,7 @@ def _stages_of_columns(
     taken = {name.casefold() for name, _ in columns}
     columns = [*(each for each in index.columns if each[0].casefold() not in taken), *columns]
     table = stage_table(path, columns, index.notes)
-    numbering = _numbering(options)
+    numbering = _numbering_of(options)
     if numbering is not None:
         return in_zone(read_numbered_table(path, table, numbering, options, index.meanings), index)
     _refuse_format(path, options)
@@ -162,7 +162,7 @@ def _stages_of_values(path: Path, values: list[Any], options: FileOptions) -> Ra
         raise file_error(path, "is empty, expected one stage per epoch.")
     values = [value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in values]
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
-        numbering = _numbering(options)
+        numbering = _numbering_of(options)
         if numbering is not None:
             stages = names_of(path, values, NUMBERINGS[numbering].codes, what="epoch", first=0)
             return RawHypnogram(stages, scheme=NUMBERINGS[numbering].scheme)
@@ -183,7 +183,7 @@ def _is_missing(value: object) -> bool:
     return is_nan or value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
-def _numbering(options: FileOptions) -> str | None:
+def _numbering_of(options: FileOptions) -> str | None:
     """Return the numbering of stages that the caller named, or None."""
     name = (options.format or "").removeprefix(NUMBERS)
     return name if name in NUMBERINGS else None

@@ -176,7 +176,7 @@ def array_density(where: Where, array: npt.NDArray[Any], options: FileOptions) -
     if options.format == "sleepecg":
         return _sleepecg(where, array, options, tool)
     names, assumed = _names(where, tool, options)
-    matrix, joined = _in_rows(where, array, len(names), tool)
+    matrix, joined = _join_windows(where, array, len(names), tool)
     return RawDensity(
         matrix,
         names,
@@ -204,7 +204,7 @@ def _names(where: Where, tool: ArrayTool, options: FileOptions) -> tuple[tuple[s
     )
 
 
-def _in_rows(
+def _join_windows(
     where: Where, array: npt.NDArray[Any], n_stages: int, tool: ArrayTool
 ) -> tuple[npt.NDArray[Any], tuple[str, ...]]:
     """Return rows of epochs from windows of (epochs, stages) or of (stages, epochs)."""

@@ -11,7 +11,16 @@ from stageguard.base import checks
 from stageguard.base.arrays import DAY_SECONDS
 from stageguard.base.errors import FIRST_NIGHT, Argument, InputError, Message, NightNumber
 from stageguard.night.stages import StageScheme
-from stageguard.night.timing import TIE, AnyNight, Night, elapsed, part_of, reepoch, require_night, warn_of
+from stageguard.night.timing import (
+    TIE,
+    AnyNight,
+    Night,
+    part_of,
+    reepoch,
+    require_night,
+    seconds_between,
+    warn_of,
+)
 
 KEEP = ("common", "first")
 
@@ -148,7 +157,7 @@ def _find_shifts(nights: Sequence[Night], tolerance: float) -> tuple[list[int], 
     for index, (night, clock) in enumerate(zip(nights, clocks, strict=True)):
         apart = night.offset_seconds - offset
         if clock is not None and origin is not None:
-            apart = elapsed(origin, clock)
+            apart = seconds_between(origin, clock)
         shifts.append(_whole_epochs(apart, nights[0].epoch_seconds, tolerance, (index, base)))
     unknown = [index for index, clock in enumerate(clocks) if clock is None]
     if any(nights[index].offset_seconds != offset for index in unknown):
@@ -264,7 +273,7 @@ def _apart(night: Night, moment: datetime, what: str) -> float:
         names = ["the first night's start", what]
         zoned, bare = names if moment.tzinfo is None else reversed(names)
         raise InputError(f"{zoned} has a time zone, but {bare} has none. Give both one, or seconds.")
-    apart = elapsed(night.start, moment)
+    apart = seconds_between(night.start, moment)
     if apart <= -DAY_SECONDS:
         raise InputError(
             f"{what} is {moment:%Y-%m-%d %H:%M:%S}, a day or more before the first night's start "

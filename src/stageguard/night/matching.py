@@ -13,7 +13,7 @@ import numpy as np
 from stageguard.base.errors import InputError, Message, NightNumber
 from stageguard.night.align import comparable_starts
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
-from stageguard.night.timing import TIE, elapsed, part_of
+from stageguard.night.timing import TIE, part_of, seconds_between
 
 SAME_SECONDS = 1.0  # recorders keep whole seconds, so beginnings that differ by no more are the same
 SPARE_EPOCHS = 1  # scored epochs that the longer of the two may have after the end of the other
@@ -73,7 +73,7 @@ def _seconds_later(night: Hypnogram, expert: Hypnogram) -> float:
     """Return how long after the night the expert's scoring begins: by clock, else by offset."""
     (begins, other), _ = comparable_starts((expert, night))
     if begins is not None and other is not None:
-        return elapsed(other, begins)
+        return seconds_between(other, begins)
     return expert.offset_seconds - night.offset_seconds
 
 

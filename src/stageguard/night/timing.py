@@ -22,7 +22,7 @@ AnyNight = TypeVar("AnyNight", Hypnogram, Hypnodensity, Hypnogram | Hypnodensity
 TIE = 1e-9  # shares of an epoch that differ by less are equal
 
 
-def elapsed(start: datetime, end: datetime) -> float:
+def seconds_between(start: datetime, end: datetime) -> float:
     """Return seconds from one moment to another, also across a change of clocks; both have a zone or none."""
     if start.tzinfo is not None and end.tzinfo is not None:
         start, end = start.astimezone(UTC), end.astimezone(UTC)
@@ -36,7 +36,7 @@ def later(start: datetime, seconds: float) -> datetime:
     return (start.astimezone(UTC) + timedelta(seconds=seconds)).astimezone(start.tzinfo)
 
 
-def begun(night: AnyNight, recording_began: datetime | None) -> AnyNight:
+def with_start(night: AnyNight, recording_began: datetime | None) -> AnyNight:
     """Return a night with the start that follows from its recording's start, unless it has one."""
     if night.start is not None or recording_began is None:
         return night

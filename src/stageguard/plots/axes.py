@@ -14,7 +14,7 @@ from stageguard.base.arrays import Floats, Indices, Mask
 from stageguard.base.errors import InputError
 from stageguard.base.extras import library
 from stageguard.night.colours import PAGE
-from stageguard.night.timing import Night, elapsed
+from stageguard.night.timing import Night, seconds_between
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -112,7 +112,7 @@ class TimeAxis:
         if known is not None and known.start is not None:
             self.start = zoned(known.start)
             began = [
-                elapsed(self.start, zoned(night.start)) if night.start is not None
+                seconds_between(self.start, zoned(night.start)) if night.start is not None
                 else night.offset_seconds - known.offset_seconds
                 for night in nights
             ]  # fmt: skip

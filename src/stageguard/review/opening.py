@@ -33,7 +33,7 @@ from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.matching import on_epochs_of
 from stageguard.night.moments import Moment
-from stageguard.night.timing import begun, recording_start
+from stageguard.night.timing import recording_start, with_start
 from stageguard.profile.profile import Profile
 from stageguard.review.night import NightUnderReview
 from stageguard.review.state import Pin
@@ -114,7 +114,7 @@ def open_night(request: ReviewRequest) -> ReviewInput:
     profile, options = request.profile, request.options
     assert profile is not None
     read = read_density_file(source, reading_with(profile, options.density))
-    density = begun(read.density, request.start)
+    density = with_start(read.density, request.start)
     if density.scheme.names != profile.scheme.names:
         density = density.merge(profile.scheme)
     night = NightUnderReview(
@@ -182,7 +182,7 @@ def _read_expert(request: ReviewRequest, night: NightUnderReview) -> Hypnogram:
         format=request.scoring_format,
     )
     by_stager = night.hypnogram(night.argmax)
-    expert = begun(read_hypnogram_file(request.scoring, options).hypnogram, recording_start(by_stager))
+    expert = with_start(read_hypnogram_file(request.scoring, options).hypnogram, recording_start(by_stager))
     return on_epochs_of(by_stager, expert).merge(night.scheme)
 
 

@@ -22,7 +22,7 @@ from stageguard.guard.decoding import Decoding
 from stageguard.guard.inputs import Training
 from stageguard.night.moments import Moment
 from stageguard.night.stages import SCHEMES
-from stageguard.night.timing import begun
+from stageguard.night.timing import with_start
 from stageguard.profile.profile import Profile
 
 
@@ -113,7 +113,7 @@ def decode_file(
     """Read and decode a file that begins at `start` unless it says otherwise; also return remarks."""
     refuse_output(path)
     read = read_density_file(path, reading_with(profile, options.density))
-    density = begun(read.density, start)
+    density = with_start(read.density, start)
     is_held = options.strength_pins is not None
     decoding = decode(
         density,

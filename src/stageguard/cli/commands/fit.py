@@ -44,7 +44,7 @@ from stageguard.fitting.fit import FitProgress, fit_report
 from stageguard.fitting.judging import JudgedCandidate
 from stageguard.fitting.recount import recount
 from stageguard.fitting.report import FitReport
-from stageguard.formats.companions import ListedNight, read_subjects
+from stageguard.formats.companions import ListRow, read_subjects
 from stageguard.formats.density import listed
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import is_hypnogram, read_density_file
@@ -268,7 +268,7 @@ class _Reader:
     def __init__(
         self,
         options: ReadOptions,
-        who: Mapping[str, ListedNight],
+        who: Mapping[str, ListRow],
         subjects: Path | None,
         experts: list[Experts],
         reviews: Mapping[str, list[Path]],

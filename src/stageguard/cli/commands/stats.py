@@ -45,7 +45,7 @@ from stageguard.formats.cohort_files import (
     scoring_names,
     write_cohort,
 )
-from stageguard.formats.companions import ListedNight, read_column, read_groups
+from stageguard.formats.companions import ListRow, read_column, read_groups
 from stageguard.formats.density import listed
 from stageguard.measures.architecture import Errors, architecture_errors, night_errors
 from stageguard.measures.cohort import MeasuredNight, cohort_table
@@ -200,7 +200,7 @@ class StatsNight:
 
     measured: MeasuredNight
     facts: Facts
-    group: ListedNight | None
+    group: ListRow | None
     source: Mapping[str, str]  # its file, expert and lights, for the codebook
     notes: tuple[str, ...]
     errors: Errors | None = None  # of sleep architecture, if an expert scored the night

@@ -152,7 +152,9 @@ def build_recording(
     if not raw.signals:
         raise file_error(path, "holds no readable signals" + (f": {notes[-1]}." if notes else "."))
     signals = _with_units(path, raw, units or {}, channels or {}, notes)
-    chosen = {role: _chosen(path, raw, signals, role, wanted) for role, wanted in (channels or {}).items()}
+    chosen = {
+        role: _channel_for(path, raw, signals, role, wanted) for role, wanted in (channels or {}).items()
+    }
     taken = {signal.name for signal in chosen.values()}
     left = {label: signal for label, signal in signals.items() if label not in taken}
     guessed = _guess_roles(left) if roles is None else roles
@@ -243,7 +245,7 @@ def _with_units(
     return signals
 
 
-def _chosen(
+def _channel_for(
     path: Path, raw: RawRecording, signals: Mapping[str, Signal | Series], role: str, wanted: str
 ) -> Signal | Series:
     """Return the channel a caller mapped to a role."""
@@ -288,7 +290,7 @@ def _scorings(
     for name, each in given.items():
         if isinstance(each, Hypnogram):
             label = f"the scoring {name!r}"
-            begins = _begins(each, recording, label) if each.start is not None else each.offset_seconds
+            begins = _seconds_after(each, recording, label) if each.start is not None else each.offset_seconds
             night = each
         else:
             label = Path(each).name
@@ -296,14 +298,14 @@ def _scorings(
             night = scored.hypnogram
             notes += tuple(f"{label}: {note}" for note in scored.notes)
             apart = scoring is not None and scored.has_clock and recording.start not in (None, NO_DATE)
-            begins = _begins(night, recording, label) if apart else night.offset_seconds
+            begins = _seconds_after(night, recording, label) if apart else night.offset_seconds
         if begins:
             notes += (f"{label} begins {begins:g} s after the recording, by their clocks",)
         scorings[name] = Scoring(night, begins)
     return scorings, notes
 
 
-def _begins(night: Hypnogram, recording: Recording, label: str) -> float:
+def _seconds_after(night: Hypnogram, recording: Recording, label: str) -> float:
     """Return the seconds from the recording's start to the scoring's, by their clocks."""
     begins = begins_after(night, recording)
     if begins is None:
@@ -339,7 +341,7 @@ def lay_over(
     cut = next(iter(cuts.values()), 0.0)
     notes: tuple[str, ...] = ()
     if cut:
-        recording = cropped(recording, cut, recording.seconds)
+        recording = crop_recording(recording, cut, recording.seconds)
         notes = (f"its epochs begin {cut:g} s after the recording: the signals before that are left out",)
     fitted = {}
     for name, scoring in scorings.items():
@@ -392,7 +394,7 @@ def begins_after(night: Hypnogram, recording: Recording) -> float | None:
     return of_day if abs(of_day) <= max(1.0, night.epoch_seconds) else None
 
 
-def cropped(recording: Recording, first_seconds: float, end_seconds: float) -> Recording:
+def crop_recording(recording: Recording, first_seconds: float, end_seconds: float) -> Recording:
     """Return the part of a recording between two times; scorings are cut at the nearest epochs."""
     parts = {role: crop(signal, first_seconds, end_seconds) for role, signal in recording.signals.items()}
     start = None if recording.start is None else recording.start + timedelta(seconds=first_seconds)

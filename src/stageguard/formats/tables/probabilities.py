@@ -148,7 +148,7 @@ def load_table(
 
     `epoch_column`, if named, alone times the rows; `expected` columns need no remark.
     """
-    text, is_spaced = _tabbed(text)
+    text, is_spaced = _spaces_to_tabs(text)
     if not text or text.isspace():
         raise file_error(path, "holds nothing but blank space. Expected a header such as W,N1,N2,N3,R.")
     lines = text.split("\n", HEADER_SEARCH_LINES)  # the last item is all the rest
@@ -223,14 +223,14 @@ def find_layout(path: Path, lines: Sequence[str], options: FileOptions) -> Layou
     for number, line in enumerate(lines):
         if not wanted and not profile_stages and NAMED.search(line) is None:
             continue
-        line = _uncommented(line)
+        line = _strip_comment(line)
         for delimiter in DELIMITERS:
             n_found = n_stages(split_line(line, delimiter)) if delimiter in line else 0
             if n_found > best[0]:
                 best = (n_found, delimiter, number)
     if best[2] < 0:
         return _headerless_layout(path, lines, options.stages)
-    header = split_line(_uncommented(lines[best[2]]), best[1])
+    header = split_line(_strip_comment(lines[best[2]]), best[1])
     columns, names = choose_columns(path, header, options)
     above = [split_line(line, best[1]) for line in lines[: best[2]]]
     is_row = [len(row) == len(header) and all(is_number(row[column]) for column in columns) for row in above]
@@ -383,12 +383,12 @@ def _n_counted(cells: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
     return 0 if len(counts) == 2 and is_whole else len(counts)
 
 
-def _uncommented(line: str) -> str:
+def _strip_comment(line: str) -> str:
     """Return a line without the comment mark that NumPy puts before column names."""
     return line.lstrip("#").lstrip() if line.startswith("#") else line
 
 
-def _tabbed(text: str) -> tuple[str, bool]:
+def _spaces_to_tabs(text: str) -> tuple[str, bool]:
     """Replace spaces between cells by tabs; return the text, and whether anything was replaced.
 
     This applies only to text without another delimiter whose header names only stages, or whose first row
@@ -398,7 +398,7 @@ def _tabbed(text: str) -> tuple[str, bool]:
     if _DELIMITED.search(start) or " " not in start:
         return text, False
     lines = start.split("\n")
-    heads = [_uncommented(line).split() for line in lines[:HEADER_SEARCH_LINES]]
+    heads = [_strip_comment(line).split() for line in lines[:HEADER_SEARCH_LINES]]
     numbers = next((line.split() for line in lines if line.strip() and not line.startswith("#")), [])
     is_named = any(len(cells) > 1 and all(map(stage_of, cells)) for cells in heads)
     if len(numbers) < 2 or not (is_named or all(map(is_number, numbers))):

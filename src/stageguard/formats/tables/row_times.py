@@ -106,18 +106,18 @@ def parse_cells(cells: Sequence[str]) -> Parsed | None:
         if len(matches) == len(texts):
             known = [match for match in matches if match is not None]
             if pattern is _CLOCK:
-                return _of_clock(known)
-            return Parsed("numbers", np.array([_elapsed(match) for match in known]))
+                return _clock_cells(known)
+            return Parsed("numbers", np.array([_duration_seconds(match) for match in known]))
     try:
         # digits beyond microseconds are dropped
         moments = [datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", text)) for text in texts]
         seconds = [(moment - moments[0]).total_seconds() for moment in moments]
     except (TypeError, ValueError, OverflowError):
-        return _of_dates(texts)
+        return _date_cells(texts)
     return Parsed("dates", np.array(seconds), moments[0])
 
 
-def _of_dates(texts: Sequence[str]) -> Parsed | None:
+def _date_cells(texts: Sequence[str]) -> Parsed | None:
     """Return dates of a spreadsheet; like times of day if the date is not certain."""
     from stageguard.formats.tables.dates import parse_dates  # few tables have such dates
 
@@ -143,7 +143,7 @@ def row_times(
         meaning = (meanings or {}).get(name) or meaning_of(name)
         if meaning is None or not len(cells):
             continue
-        parsed = _parsed(cells, meaning)
+        parsed = _parse_column(cells, meaning)
         if parsed is None:
             texts = (str(cell).strip() for cell in cells)
             text = next((text for text in texts if text.casefold() not in MISSING_WORDS), "")
@@ -160,10 +160,10 @@ def row_times(
             _refuse_runs(where, name, parsed)
             continue
         by_role.setdefault(meaning.role, []).append(TimeColumn(name, meaning.is_plain, parsed))
-    return _joined(where, by_role, RowTimes(used=tuple(used), unread=tuple(unread), notes=tuple(notes)))
+    return _join_columns(where, by_role, RowTimes(used=tuple(used), unread=tuple(unread), notes=tuple(notes)))
 
 
-def _joined(where: Where, by_role: dict[str, list[TimeColumn]], rest: RowTimes) -> RowTimes:
+def _join_columns(where: Where, by_role: dict[str, list[TimeColumn]], rest: RowTimes) -> RowTimes:
     onsets = sorted(
         by_role.get("onset", []), key=lambda each: (each.cells.kind != "numbers", not each.is_plain)
     )
@@ -172,7 +172,7 @@ def _joined(where: Where, by_role: dict[str, list[TimeColumn]], rest: RowTimes) 
     notes = rest.notes
     onset, start, name = None, None, "onset"
     if onsets and not {*by_role} & {"duration", "end"}:
-        onsets, notes = _without_minutes(where, onsets, notes, has_epochs="epoch" in by_role)
+        onsets, notes = _drop_repeated_minutes(where, onsets, notes, has_epochs="epoch" in by_role)
         clocks = [each for each in clocks if each in onsets]
     if onsets:
         name, first = onsets[0].name, onsets[0].cells
@@ -196,7 +196,7 @@ def _joined(where: Where, by_role: dict[str, list[TimeColumn]], rest: RowTimes) 
                 f"its columns {name} and {ends[0].name} tell times in different ways, expected both in "
                 "seconds or both of the clock.",
             )
-        lasting, length_name = _between(onsets[0].cells, end.cells), end.name
+        lasting, length_name = _seconds_between(onsets[0].cells, end.cells), end.name
     elif ends:
         name = ends[0].name
         onset, lasting, remarks = _before(where, name, ends[0].cells)
@@ -236,7 +236,7 @@ def _before(where: Where, name: str, ends: Parsed) -> tuple[Floats, Floats, tupl
     return onset, ends.values - onset, (note,)
 
 
-def _without_minutes(
+def _drop_repeated_minutes(
     where: Where, onsets: list[TimeColumn], notes: tuple[str, ...], *, has_epochs: bool
 ) -> tuple[list[TimeColumn], tuple[str, ...]]:
     """Leave out clock times with repeated minutes if epochs are numbered, too; refuse steps too long."""
@@ -276,7 +276,7 @@ def _refuse_runs(where: Where, name: str, parsed: Parsed) -> None:
     )
 
 
-def _between(begin: Parsed, end: Parsed) -> Floats:
+def _seconds_between(begin: Parsed, end: Parsed) -> Floats:
     """Return the seconds from begins to ends; a clock may pass midnight in between."""
     if begin.kind == "clock":
         return (end.values - begin.values) % DAY_SECONDS
@@ -286,7 +286,7 @@ def _between(begin: Parsed, end: Parsed) -> Floats:
     return end.values - begin.values + shift
 
 
-def _parsed(cells: Sequence[str] | Floats, meaning: Meaning) -> Parsed | None:
+def _parse_column(cells: Sequence[str] | Floats, meaning: Meaning) -> Parsed | None:
     if isinstance(cells, np.ndarray) and cells.dtype.kind != "O":
         return Parsed("numbers", cells * meaning.factor) if np.isfinite(cells).all() else None
     texts = list(cells)
@@ -329,7 +329,7 @@ def _numbers(texts: Sequence[str]) -> Floats | None:
     return values if np.isfinite(values).all() else None
 
 
-def _of_clock(matches: Sequence[re.Match[str]]) -> Parsed | None:
+def _clock_cells(matches: Sequence[re.Match[str]]) -> Parsed | None:
     """Return times of day in seconds that go on counting after midnight."""
     values = np.array([_clock_seconds(match) for match in matches])
     if np.isnan(values).any():
@@ -349,7 +349,7 @@ def _clock_seconds(match: re.Match[str]) -> float:
     return 3600.0 * hours + 60.0 * int(match[2]) + float((match[3] or "0").replace(",", "."))
 
 
-def _elapsed(match: re.Match[str]) -> float:
+def _duration_seconds(match: re.Match[str]) -> float:
     hours = 24.0 * int(match[1]) + int(match[2] or 0)
     return 3600.0 * hours + 60.0 * int(match[3] or 0) + float(match[4] or 0)
 
@@ -361,7 +361,7 @@ def nameless_index(where: Where, values: Any) -> IndexColumns:
     """
     array = np.asarray(values)
     if array.dtype.kind in "OU":
-        array = _parsed_index(array)
+        array = _parse_index(array)
     kind = array.dtype.kind
     if kind in "iu":
         return IndexColumns(notes=_count_notes(where, array))
@@ -371,7 +371,7 @@ def nameless_index(where: Where, values: Any) -> IndexColumns:
     return IndexColumns([(INDEX, array)], {INDEX: Meaning("onset", 1.0, is_certain)} if len(array) else {})
 
 
-def _parsed_index(array: Any) -> Any:
+def _parse_index(array: Any) -> Any:
     """Return texts as whole numbers, seconds or texts of times; an empty array for any other texts."""
     texts = [cell_text(cell).strip() for cell in array.tolist()]
     if texts and all(re.fullmatch(r"\d{1,15}", text) for text in texts):

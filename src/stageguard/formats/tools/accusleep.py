@@ -58,7 +58,7 @@ def read_csv(path: Path, options: FileOptions) -> RawHypnogram:
     """Read a column `brain_state`: 1 REM, 2 Wake, 3 NREM, -1 undefined."""
     table = read_rows(path, (COLUMN,))
     codes = table.seconds(COLUMN)
-    return _staged(path, codes.tolist(), options, what="line", first=table.lines[0])
+    return _stages(path, codes.tolist(), options, what="line", first=table.lines[0])
 
 
 def write_csv(night: Outgoing, path: Path) -> Content:
@@ -77,7 +77,7 @@ def read_mat(path: Path, options: FileOptions) -> RawHypnogram:
         raise damaged_file(path, error) from None
     if not 0 < len(values) <= MOST_EPOCHS or values.dtype.kind not in "iuf":
         raise file_error(path, f"'labels' holds {len(values):,} {values.dtype} values, expected numbers.")
-    return _staged(path, values.tolist(), options, what="epoch", first=0)
+    return _stages(path, values.tolist(), options, what="epoch", first=0)
 
 
 def _labels(path: Path) -> npt.NDArray[Any]:
@@ -94,7 +94,7 @@ def _labels(path: Path) -> npt.NDArray[Any]:
     return _read_matrix(path, "labels")
 
 
-def _staged(path: Path, codes: list[float], options: FileOptions, *, what: str, first: int) -> RawHypnogram:
+def _stages(path: Path, codes: list[float], options: FileOptions, *, what: str, first: int) -> RawHypnogram:
     seconds = options.epoch_seconds
     notes: tuple[str, ...] = ("labels are read as 1 REM, 2 Wake, 3 NREM: AccuSleep's own numbers",)
     if seconds is None:
@@ -127,7 +127,7 @@ def _read_matrix(path: Path, name: str) -> npt.NDArray[Any]:
     while at < len(data):
         element, at = _element(path, data, at, order)
         if element.kind == COMPRESSED:
-            element = _unpacked(path, element.data, order)
+            element = _unpack(path, element.data, order)
         if element.kind != MATRIX:
             continue
         matrix = _matrix(path, element.data, order)
@@ -154,7 +154,7 @@ def _element(path: Path, data: bytes, place: int, order: str) -> tuple[_Element,
     return _Element(first, data[place + 8 : end]), padded
 
 
-def _unpacked(path: Path, packed: bytes, order: str) -> _Element:
+def _unpack(path: Path, packed: bytes, order: str) -> _Element:
     machine = zlib.decompressobj()
     try:
         data = machine.decompress(packed, MOST_BYTES)

@@ -58,7 +58,7 @@ def read_npz(path: Path, options: FileOptions) -> RawDensity:
     ignored = [key for key in keys if len(keys) > 1 and key not in KNOWN_KEYS]
     stored = content.get("stages")
     if stored is not None:
-        options = replace(options, stages=_agreed(path, _stages(path, stored), options))
+        options = replace(options, stages=_check_names(path, _stages(path, stored), options))
     raw = array_density(path, _plain(path, content["probabilities"], "'probabilities'"), options)
     return replace(
         raw,
@@ -208,7 +208,7 @@ def _stages(path: Path, stored: npt.NDArray[Any]) -> tuple[str, ...]:
     )
 
 
-def _agreed(path: Path, stored: tuple[str, ...], options: FileOptions) -> tuple[str, ...]:
+def _check_names(path: Path, stored: tuple[str, ...], options: FileOptions) -> tuple[str, ...]:
     """Return the names of the columns; refuse names of the caller or tool that contradict the file."""
     names_by = {
         Argument("stages"): options.stages,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from stageguard.base.files import file_error, load_json
-from stageguard.formats.annotations import annotated, are_taken_by_text, first_column, row_events
+from stageguard.formats.annotations import are_taken_by_text, first_column, row_events, stages_among
 from stageguard.formats.density import listed
 from stageguard.formats.file_format import (
     BIDS_ENDINGS,
@@ -53,7 +53,7 @@ def read_bids_events(path: Path, options: FileOptions) -> RawNight:
 def _stages(path: Path, table: TextTable, sidecar: dict[str, Any], options: FileOptions) -> RawHypnogram:
     column, meanings = _stage_column(path, table, sidecar)
     texts = [_text(path, cell, meanings) for cell in table.column(column)]
-    return _with_record(path, _annotated(path, table, texts, options), sidecar.get(OWN_KEY))
+    return _with_record(path, _stages_of_rows(path, table, texts, options), sidecar.get(OWN_KEY))
 
 
 def _read_sidecar(path: Path) -> dict[str, Any]:
@@ -213,11 +213,11 @@ def read_boas_events(path: Path, options: FileOptions) -> RawNight:
 def _boas_stages(path: Path, table: TextTable, column: str, options: FileOptions) -> RawHypnogram:
     codes = table.seconds(column)
     stages = names_of(path, codes.tolist(), BOAS, what="line", first=table.lines[0])
-    raw = _annotated(path, table, [f"Sleep stage {stage}" for stage in stages], options)
+    raw = _stages_of_rows(path, table, [f"Sleep stage {stage}" for stage in stages], options)
     return replace(raw, notes=(*raw.notes, f"stages are those of the column {column}"))
 
 
-def _annotated(path: Path, table: TextTable, texts: list[str], options: FileOptions) -> RawHypnogram:
+def _stages_of_rows(path: Path, table: TextTable, texts: list[str], options: FileOptions) -> RawHypnogram:
     onsets, cells = table.seconds("onset").tolist(), table.column("duration")
     lasting = [as_number(cell) or None for cell in cells]
     for line, cell in zip(table.lines, cells, strict=True):
@@ -225,7 +225,7 @@ def _annotated(path: Path, table: TextTable, texts: list[str], options: FileOpti
             raise cell_error(path, line, "duration", "seconds", cell)
     _refuse_missing(path, table, texts, lasting)
     annotations = list(map(Event, onsets, lasting, texts))
-    return annotated(path, annotations, options, only_stages=True)
+    return stages_among(path, annotations, options, only_stages=True)
 
 
 def _refuse_missing(

@@ -37,7 +37,7 @@ def read_json(path: Path, options: FileOptions) -> RawHypnogram:
             Argument("format", "dreem-json"),
             f" for 4 REM at 30 s, or {' or '.join(f'numbers-{each}' for each in NUMBERINGS)}.",
         )
-    return _staged(path, number_list(path))
+    return _stages(path, number_list(path))
 
 
 def read_h5(path: Path, options: FileOptions) -> RawHypnogram:
@@ -54,10 +54,10 @@ def read_h5(path: Path, options: FileOptions) -> RawHypnogram:
         raise
     except Exception as error:  # a damaged file makes the library raise almost anything
         raise damaged_file(path, error) from None
-    return replace(_staged(path, values.tolist()), start=start)
+    return replace(_stages(path, values.tolist()), start=start)
 
 
-def _staged(path: Path, codes: Sequence[float]) -> RawHypnogram:
+def _stages(path: Path, codes: Sequence[float]) -> RawHypnogram:
     raw = numbered_stages(path, codes, NUMBERINGS["yasa"], what="epoch")
     return replace(raw, epoch_seconds=EPOCH_SECONDS)
 

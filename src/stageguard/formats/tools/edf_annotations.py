@@ -17,12 +17,12 @@ import numpy as np
 from stageguard.base.errors import FileFormatError, StageGuardWarning
 from stageguard.base.files import file_error, open_file
 from stageguard.formats.annotations import (
-    annotated,
     are_taken_by_text,
     events_among,
     first_column,
     row_events,
     stage_annotations,
+    stages_among,
 )
 from stageguard.formats.file_format import ONLY_STAGES, PROBABILITIES, SCORER, START, FileFormat
 from stageguard.formats.outgoing import Content, Outgoing, number, plain_text, timed_texts
@@ -85,7 +85,7 @@ def read_edf_night(path: Path, options: FileOptions) -> RawNight:
     end = last.start_seconds + last.n_records * header.record_seconds if has_signals else None
     seconds = header.n_records * header.record_seconds if header.is_continuous and has_signals else None
     return RawNight(
-        stages=lambda: annotated(path, annotations, options, start=start, end_seconds=end),
+        stages=lambda: stages_among(path, annotations, options, start=start, end_seconds=end),
         events=lambda: events_among(annotations),
         recording_start=lambda: start,
         recording_seconds=lambda: seconds,
@@ -156,7 +156,7 @@ def _annotations(header: EdfHeader, first_seconds: float) -> tuple[Event, ...]:
         return ()
     annotations: list[Event] = []
     for text in _texts(header, spans):
-        annotations += _parsed(header.path, text, first_seconds)
+        annotations += _parse(header.path, text, first_seconds)
         if len(annotations) > MOST_ANNOTATIONS:
             raise file_error(header.path, f"has more than {MOST_ANNOTATIONS:,} annotations. Is it damaged?")
     return tuple(sorted(annotations, key=lambda each: each.onset))
@@ -177,7 +177,7 @@ def _texts(header: EdfHeader, spans: Sequence[slice]) -> Iterator[bytes]:
                 yield file.read(2 * (span.stop - span.start))
 
 
-def _parsed(path: Path, data: bytes, first_seconds: float) -> Iterator[Event]:
+def _parse(path: Path, data: bytes, first_seconds: float) -> Iterator[Event]:
     """Yield the annotations of one signal in one record: lists that begin with a time and end with a zero."""
     for part in data.split(b"\x00"):
         if not part:
@@ -211,7 +211,7 @@ def read_edfbrowser_csv(path: Path, options: FileOptions) -> RawNight:
 def _browser_stages(path: Path, table: TextTable, options: FileOptions) -> RawHypnogram:
     lasting = [as_number(cell) or None for cell in table.column("duration")]
     annotations = list(map(Event, table.seconds("onset").tolist(), lasting, table.column("label")))
-    return annotated(path, annotations, options, only_stages=True)
+    return stages_among(path, annotations, options, only_stages=True)
 
 
 def write_edfbrowser_csv(night: Outgoing, path: Path) -> Content:

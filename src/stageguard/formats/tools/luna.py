@@ -15,7 +15,7 @@ import numpy as np
 
 from stageguard.base.arrays import DAY_SECONDS, Floats
 from stageguard.base.files import file_error
-from stageguard.formats.annotations import annotated, staged_rows
+from stageguard.formats.annotations import staged_rows, stages_among
 from stageguard.formats.density import listed
 from stageguard.formats.file_format import (
     ONLY_PROBABILITIES,
@@ -113,7 +113,7 @@ def _stages(path: Path, intervals: Intervals, options: FileOptions) -> RawHypnog
         for event in annotations
         if canonical_name(event.text) is not None or event.text.casefold() in UNSCORED_WORDS
     ]
-    raw = annotated(
+    raw = stages_among(
         path,
         stages or annotations,
         options,

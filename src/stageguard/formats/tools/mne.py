@@ -20,7 +20,7 @@ import numpy as np
 from stageguard.base.errors import Argument, StageGuardWarning
 from stageguard.base.extras import library
 from stageguard.base.files import damaged_file, file_error, read_file
-from stageguard.formats.annotations import annotated, are_taken_by_text, events_among
+from stageguard.formats.annotations import are_taken_by_text, events_among, stages_among
 from stageguard.formats.file_format import MNE_ENDINGS, ONLY_STAGES, PROBABILITIES, SCORER, FileFormat
 from stageguard.formats.hypnogram import NUMBERINGS, names_of
 from stageguard.formats.outgoing import Content, Outgoing, outgoing_of_night, stage_texts, timed_texts
@@ -46,7 +46,7 @@ Annotated = tuple[list[Event], datetime | None]  # all annotations, and when the
 def read_gssc_fif(path: Path, options: FileOptions) -> RawHypnogram:
     """Read the stages in a file that GSSC wrote: 0 W, 1 N1, 2 N2, 3 N3, 4 REM."""
     annotations, start = read_fif_annotations(path)
-    return annotated(path, numbered(path, annotations, GSSC), options, start=start, only_stages=True)
+    return stages_among(path, numbered(path, annotations, GSSC), options, start=start, only_stages=True)
 
 
 def refuse_numbers(path: Path, annotations: Sequence[Event]) -> None:
@@ -227,7 +227,7 @@ def stages_of_mne(
         annotations = numbered(path, annotations, numbering)
     start = source.orig_time
     plain = start.replace(tzinfo=None) + timedelta(seconds=first) if isinstance(start, datetime) else None
-    return annotated(path, annotations, options, start=plain, only_stages=True, end_seconds=end)
+    return stages_among(path, annotations, options, start=plain, only_stages=True, end_seconds=end)
 
 
 def to_mne(night: Decoding | Hypnogram) -> Any:
@@ -265,7 +265,7 @@ def _night(
     path: Path, annotations: Sequence[Event], start: datetime | None, options: FileOptions
 ) -> RawNight:
     return RawNight(
-        stages=lambda: annotated(path, annotations, options, start=start, only_stages=True),
+        stages=lambda: stages_among(path, annotations, options, start=start, only_stages=True),
         events=lambda: events_among(annotations),
         stage_texts=lambda: [event.text for event in annotations],
     )
@@ -277,7 +277,7 @@ def read_fif(path: Path, options: FileOptions) -> RawNight:
 
     def stages() -> RawHypnogram:
         refuse_numbers(path, annotations)
-        return annotated(path, annotations, options, start=start, only_stages=True)
+        return stages_among(path, annotations, options, start=start, only_stages=True)
 
     night = _night(path, annotations, start, options)
     return replace(night, stages=stages, recording_start=lambda: start)

@@ -34,7 +34,7 @@ COHORT_HEAD = ("id", *OWN_HEAD)
 
 def read_parquet(path: Path, options: FileOptions) -> RawNight:
     """Read a Parquet file with a column of stages, or with columns named after stages."""
-    with _opened(path) as file:
+    with _open(path) as file:
         _refuse_long(path, file.metadata.num_rows)
         table = read_bounded(path, file)
     return RawNight(
@@ -66,7 +66,7 @@ def _stages(path: Path, table: Any, options: FileOptions) -> RawHypnogram:
 
 def has_final_stages(path: Path) -> bool:
     """Whether a file has stages, and no probabilities except those that this package wrote beside them."""
-    with _opened(path) as file:
+    with _open(path) as file:
         header = [name.casefold() for name in file.schema_arrow.names]
     is_density = sum(canonical_name(name) is not None for name in header) > 1
     return stage_column(header) is not None and (_is_own(header) or not is_density)
@@ -116,7 +116,7 @@ def write_cohort(nights: Sequence[Outgoing], path: Path) -> Content:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def _open(path: Path) -> Iterator[Any]:
     """Yield a file whose texts are not unpacked."""
     _, parquet = pyarrow_modules(path, "reading")
     if b"PAR1PAR1" in read_file(path, "an array"):

@@ -14,7 +14,7 @@ from stageguard.base.arrays import Floats, Indices
 from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import Argument, FileFormatError, ProfileError, record_fault
 from stageguard.base.files import file_error
-from stageguard.formats.annotations import COARSE, LONGEST_GUESS, annotated, staged_rows
+from stageguard.formats.annotations import COARSE, LONGEST_GUESS, staged_rows, stages_among
 from stageguard.formats.density import listed
 from stageguard.formats.file_format import ONLY_STAGES, STAGES_ALONE, FileFormat
 from stageguard.formats.hypnogram import (
@@ -152,9 +152,9 @@ def from_table(
             ".",
         )
     name = table.header[column]
-    recorded = _recorded(path, len(table.rows))  # before missing rows are added as unscored
+    recorded = _read_record(path, len(table.rows))  # before missing rows are added as unscored
     _refuse_several(path, table, name)
-    table, meanings = _with_index(path, table, meanings)
+    table, meanings = _name_index(path, table, meanings)
     others = [column_name for column_name in dict.fromkeys(table.header) if column_name != name]
     times = row_times(path, [(column_name, table.column(column_name)) for column_name in others], meanings)
     for column_name, _ in times.unread:
@@ -169,7 +169,7 @@ def from_table(
         and times.lasting is not None
         and not _is_tiled(times.onset - (times.onset[0] if is_own else 0.0), times.lasting)
     ):
-        return _from_events(path, table, name, times, options)
+        return _event_stages(path, table, name, times, options)
     _refuse_doubtful(path, table, times, options)
     timing = read_timing(
         path, times, table.lines, given=options.epoch_seconds, missing="unscored", fills_lead=not is_own
@@ -188,10 +188,10 @@ def from_table(
         notes=_other_columns(table, name, times, is_own=recorded is not None) + table.notes + timing.notes,
         scorer=None if recorded is None else f"StageGuard {recorded[0].name}",
     )
-    return raw if timing.places is None else _spread(raw, timing.places)
+    return raw if timing.places is None else _spread_rows(raw, timing.places)
 
 
-def _with_index(
+def _name_index(
     path: Path, table: TextTable, meanings: Mapping[str, Meaning] | None
 ) -> tuple[TextTable, Mapping[str, Meaning] | None]:
     """Name a nameless column, as pandas writes its index, like the index in memory."""
@@ -204,7 +204,7 @@ def _with_index(
     return replace(table, header=header, notes=table.notes + index.notes), index.meanings
 
 
-def _spread(raw: RawHypnogram, places: Indices) -> RawHypnogram:
+def _spread_rows(raw: RawHypnogram, places: Indices) -> RawHypnogram:
     """Put rows at their epochs; epochs in between are unscored."""
 
     def put(cells: Sequence[str]) -> tuple[str, ...]:
@@ -304,7 +304,7 @@ def _is_tiled(onsets: Floats, lasting: Floats) -> bool:
     return bool(np.abs(onsets - expected).max() <= TOLERANCE * lasting[0])
 
 
-def _from_events(
+def _event_stages(
     path: Path, table: TextTable, name: str, times: RowTimes, options: FileOptions
 ) -> RawHypnogram:
     """Return stages with onset and duration in seconds: runs of epochs, with unscored gaps."""
@@ -314,7 +314,7 @@ def _from_events(
     notes = _other_columns(table, name, times) + table.notes + times.notes
     if name in EVENT_COLUMNS:
         annotations = list(map(Event, onsets, lasting, texts))
-        raw = annotated(path, annotations, options, start=times.start, only_stages=True)
+        raw = stages_among(path, annotations, options, start=times.start, only_stages=True)
         return replace(raw, notes=raw.notes + notes)
     lasting = [seconds or None for seconds in lasting]
     stages = [text or UNSCORED_NAME for text in texts]
@@ -332,7 +332,7 @@ def _period(recorded: list[int] | None, n_rows: int) -> Period | None:
     return first, stop
 
 
-def _recorded(path: Path, n_rows: int) -> tuple[Profile, datetime | None, Recorded] | None:
+def _read_record(path: Path, n_rows: int) -> tuple[Profile, datetime | None, Recorded] | None:
     """Return the profile, start and measures that `decode` recorded beside its table, or None."""
     sidecar = output_paths(path).sidecar
     if not is_output(path) or not sidecar.is_file():
