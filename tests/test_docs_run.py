@@ -23,6 +23,7 @@ from stageguard.cli.app import SHORT_HELP, find_command
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SLOW = {"study.md"}  # it trains networks
 LANGUAGES = {"sh", "python", "toml", "text"}
 REASONS = {"installs", "downloads", "needs the dataset", "needs another program"}
 FENCED = re.compile(
@@ -86,7 +87,11 @@ def needs_torch(page: Path) -> bool:
     return NEEDS_TORCH.search(text) is not None
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.slow] if page.name in SLOW else []) for page in PAGES],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
 def test_a_page_runs_as_written(page, tmp_path, monkeypatch, capsys):
     if needs_torch(page) and find_spec("torch") is None:
         pytest.skip("needs torch")

@@ -75,3 +75,17 @@ def test_every_test_asserts_something():
             if function.name.startswith("test_") and function.name not in names
         ]
     assert hollow == []
+
+
+def is_slow(function: ast.FunctionDef) -> bool:
+    return any(ast.unparse(mark) == "pytest.mark.slow" for mark in function.decorator_list)
+
+
+def test_slow_tests_have_quick_ones_of_their_kind_beside_them():
+    """So that `make test` runs something of every file."""
+    all_slow = []
+    for path in sorted(TESTS.rglob("test_*.py")):
+        functions = [f for f in able_to_fail(path)[0] if f.name.startswith("test_")]
+        if functions and all(map(is_slow, functions)):
+            all_slow.append(str(path.relative_to(TESTS)))
+    assert all_slow == []

@@ -269,6 +269,7 @@ def test_lines_have_a_limit_of_epochs(tmp_path):
 # ---- XML
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("element", [b"<a/>", b"<a b='1' c='2' d='3' e='4'/>"])
 def test_much_xml_takes_little_memory(tmp_path, element):
     path = tmp_path / "night.xml"

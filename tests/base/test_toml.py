@@ -31,11 +31,13 @@ def exactly(value):
     return type(value), repr(value)
 
 
+@pytest.mark.slow
 @given(documents)
 def test_what_is_written_reads_back_exactly(document):
     assert exactly(tomllib.loads(toml_text(document))) == exactly(document)
 
 
+@pytest.mark.slow
 @given(lists_of_tables)
 def test_tables_and_arrays_of_tables_read_back(document):
     nested = {**document, "nested": {"inner": document}}

@@ -322,6 +322,7 @@ def test_many_nights_are_summarised(decode, nights):
     assert f"the file does not say how long an epoch is: 30 s assumed ({MOST_ROWS + 3} nights)" in ran.out
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX")
 @pytest.mark.parametrize(("jobs", "kind"), [("1", "SIGINT"), ("2", "SIGINT"), ("2", "SIGKILL")])
 def test_an_interrupted_run_goes_on(run, nights, tmp_path, jobs, kind):
@@ -381,6 +382,7 @@ def mark(place: Path) -> str:
     return place.name
 
 
+@pytest.mark.slow
 def test_workers_do_not_run_far_ahead_of_what_is_taken(tmp_path):
     n_items, n_workers = 2_000, 2
     most = CHUNKS_AHEAD * n_workers * MOST_IN_CHUNK
@@ -412,6 +414,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_modules_of_the_working_folder_are_not_imported(nights, tmp_path, jobs):
     script, folder = tmp_path / "bin" / "guard.py", tmp_path / "work"
@@ -430,6 +433,7 @@ def test_modules_of_the_working_folder_are_not_imported(nights, tmp_path, jobs):
     assert len([*(tmp_path / "out").glob("*.hypnogram.tsv")]) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="closes streams with a POSIX shell")
 @pytest.mark.parametrize("jobs", ["1", "2"])
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])

@@ -149,6 +149,7 @@ def test_doctor_reports_versions_core_and_a_self_test(run, backend):
         assert last == "Everything works."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", ["20", "60", "200"])
 def test_doctor_breaks_no_command_at_the_width_of_the_terminal(run, monkeypatch, width):
     from stageguard.guard import kernels

@@ -98,6 +98,7 @@ def test_what_was_written_is_verified(sidecar):
     assert verified(sidecar) == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("remove", [False, True])
 def test_every_field_is_derived_again_or_said_not_to_be_checked(sidecar, outputs, remove):
     content = json.loads(sidecar.read_text())

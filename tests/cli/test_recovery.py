@@ -151,6 +151,7 @@ def die_of_seven(number: int) -> int:
     return -number
 
 
+@pytest.mark.slow
 def test_a_killed_process_costs_one_item_and_the_others_go_on():
     found = list(run_all(die_of_seven, list(range(20)), 2, lost=lambda number: f"lost {number}"))
     assert found == [f"lost {n}" if n == 7 else -n for n in range(20)]
@@ -249,6 +250,7 @@ def test_what_a_killed_worker_left_of_the_shared_profile_is_removed(decode, tmp_
     assert not any(leftover.exists() for leftover in leftovers)
 
 
+@pytest.mark.slow
 def test_workers_that_cannot_start_are_one_line(nights, tmp_path):
     script = tmp_path / "unguarded.py"
     arguments = ["decode", str(nights), "-p", PROFILE, "-o", str(tmp_path / "out"), "--jobs", "2"]

@@ -289,6 +289,7 @@ def test_stages_that_nobody_took_are_given_out_by_the_next_call(density, tmp_pat
     assert epochs == list(range(density.n_epochs))
 
 
+@pytest.mark.slow
 def test_the_state_is_kept_while_the_input_is_open(density, tmp_path, monkeypatch):
     from stageguard.cli.commands import stream as stream_run
 

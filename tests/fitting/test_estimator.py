@@ -220,6 +220,7 @@ def test_it_must_be_fitted_first(matrices):
             call(matrices)
 
 
+@pytest.mark.slow
 def test_scikit_learn_is_imported_by_it_alone():
     pytest.importorskip("sklearn")
     code = (

@@ -159,6 +159,7 @@ def test_frames_of_older_versions_are_read_by_name(tmp_path: Path, names):
     np.testing.assert_array_equal(sg.read_density(tmp_path / "proba.csv").probabilities, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of MNE, scikit-learn and YASA
 def test_a_night_that_the_installed_yasa_staged():
     mne = pytest.importorskip("mne")

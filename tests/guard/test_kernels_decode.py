@@ -50,6 +50,7 @@ def test_trials_of_one_night_at_once_are_each_by_itself(backend, n_stages, longe
     assert together[1:] == by_itself[1:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("penalty_nats", [0.0, 1.5])
 def test_trials_through_an_automaton_at_once_are_each_by_itself(backend, penalty_nats):
     # a flip-flop window makes so many states that the compiled core works through the long night in blocks

@@ -90,6 +90,7 @@ train(cohort(), options(**KILLED_OPTIONS), sys.argv[1], report=watch)
 KILLED_OPTIONS = {"backbone": "deepsleepnet", "network": {"small": True, "width": 0.25}}
 
 
+@pytest.mark.slow
 def test_a_killed_run_ends_with_the_same_network_as_one_left_alone(tmp_path):
     # dropout, batch statistics, AdamW's moments, the order of sequences and the best weights must return
     def run(name: str, kill_at: int) -> int:

@@ -417,6 +417,7 @@ junk = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.sampled_from([*FULL, "transition_weight", "prior_exponent", "stages", "wake", "rem"]), junk)
 def test_no_value_of_any_key_escapes_as_another_error(key, value):
     try:

@@ -515,6 +515,7 @@ def test_real_scorings_of_a_cohort_give_its_committed_counts(
     assert_same(plain(count.tidy(count.count_cohort(cohort, scorings))), results["cohorts"][cohort])
 
 
+@pytest.mark.slow
 def test_real_scorings_give_all_committed_results(
     study: dict[str, ModuleType], results: dict, data_dir: Path
 ) -> None:

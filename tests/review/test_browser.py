@@ -293,6 +293,7 @@ def kill(process: subprocess.Popen[str]) -> None:
     process.communicate(timeout=10)
 
 
+@pytest.mark.slow
 def test_work_survives_a_killed_server(scorer, night):
     def start() -> tuple[subprocess.Popen[str], str]:
         run = [sys.executable, "-c", "from stageguard.cli import main; main()", "review", str(night)]

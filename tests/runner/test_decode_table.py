@@ -415,6 +415,7 @@ def test_a_folder_that_cannot_be_written_to_is_one_line(run, tmp_path):
     assert "Permission denied" in error_line(ran)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="no SIGKILL")
 def test_a_killed_run_goes_on_and_no_half_table_is_ever_seen(tmp_path):
     nights = nights_of(40, 1000)

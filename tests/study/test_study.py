@@ -317,6 +317,7 @@ def test_one_held_out_subject_chooses_lambda(tmp_path, monkeypatch, study, best)
     assert "s2" not in {name for record in results.records for name in record["test"]}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_cluster_that_loses_a_worker_gives_the_same_numbers(tmp_path, study, whole):
     distributed = pytest.importorskip("distributed")
@@ -370,6 +371,7 @@ def test_a_chosen_lambda_does_not_name_another_in_its_key():
     assert keys == ["accusleep-base-seed42-fold00", "accusleep-penalty-chosen-seed42-fold00"]
 
 
+@pytest.mark.slow
 def test_boosting_stages_nights_and_sees_the_epochs_around(cohort, study):
     boosted = study_of(DOCUMENT | {"backbones": [], "stagers": ["boosting"]})
     (job,) = jobs_of(boosted, 1)

@@ -444,6 +444,7 @@ def test_f1_transitions_and_resampling_are_what_the_rows_hold():
     assert row[8:10] == pytest.approx((wanted.low, wanted.high), abs=0.03)
 
 
+@pytest.mark.slow
 def test_published_results_give_the_same_tables(staged, tmp_path, monkeypatch):
     monkeypatch.setattr("stageguard.study.report.FIGURES", {"transitions": FIGURES["transitions"]})
     (staged.folder / "study.json").write_text(json.dumps(staged.about))

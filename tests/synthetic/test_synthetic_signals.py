@@ -72,6 +72,7 @@ def test_drift_has_variance_one_and_forgets():
     assert np.corrcoef(slow[:-50], slow[50:])[0, 1] == pytest.approx(np.exp(-1), abs=0.06)
 
 
+@pytest.mark.slow
 def test_eeg_and_emg_spectra_follow_the_stages(made):
     one = made["eeg-emg"]
     night, signals = one.night.hypnogram, one.recording.signals
@@ -244,6 +245,7 @@ def test_epochs_look_like_other_stages_as_often_as_told():
         assert follows == pytest.approx(0.2 + linger * 0.8, abs=0.04)
 
 
+@pytest.mark.slow
 def test_lost_sensors_are_lost_where_the_truth_says():
     found = 0
     for number in range(1, 5):

@@ -191,6 +191,7 @@ def test_a_sleeper_depends_on_seed_and_number_only():
     assert nights[0] != nights[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("covariate", "group"), [("osa", "moderate/severe"), ("age", "70+")])
 def test_groups_differ_by_the_known_amounts(covariate, group):
     """The seed is another one than that the amounts were measured with."""
