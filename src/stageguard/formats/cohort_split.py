@@ -20,11 +20,10 @@ from stageguard.base.files import (
     read_cell,
     write_text_atomic,
 )
-from stageguard.formats.cohort_output import part_table
+from stageguard.formats.cohort_output import is_parquet_name, part_table
 from stageguard.formats.cohort_table import (
     ID,
     OWN_COLUMNS,
-    PARQUET_SUFFIXES,
     TABLE_SUFFIXES,
     TEXT_DELIMITERS,
     IdOrder,
@@ -170,7 +169,7 @@ def table_rows(path: Path) -> Iterator[Cells]:
 
 def part_rows(output: Path, part: bytes) -> Iterator[Cells]:
     """Yield the cells of a part that `part_bytes` made for an output, as `table_rows` yields the output's."""
-    if output.suffix.lower() not in PARQUET_SUFFIXES:
+    if not is_parquet_name(output):
         return csv.reader(io.StringIO(part.decode()), delimiter=TEXT_DELIMITERS[output.suffix.lower()])
     return _batch_rows(part_table(output, part))
 

@@ -20,7 +20,6 @@ from stageguard.base.arrays import Floats, Labels
 from stageguard.base.errors import FileFormatError, StageGuardWarning, for_people
 from stageguard.base.files import file_error, parse_json, read_file, write_cell, write_together
 from stageguard.base.json_text import json_lines
-from stageguard.formats.decoded_rows import decoded_rows, probability_texts, seconds_text
 from stageguard.formats.sniffing import header_cells
 from stageguard.formats.tables.delimited import read_delimited
 from stageguard.formats.tables.one_night import DECODED_COLUMNS
@@ -244,8 +243,9 @@ def relative_path(path: Path, folder: Path) -> str | None:
 
 
 def _table(decoding: Decoding, quality: npt.ArrayLike | None) -> bytes:
-    header = [name for name in COLUMNS if name != "quality" or quality is not None]
-    return "\t".join(header).encode() + decoded_rows(decoding, quality) + b"\n"
+    columns = table_columns(decoding, quality)
+    rows = [tuple(columns), *zip(*columns.values(), strict=True)]
+    return "".join("\t".join(row) + "\n" for row in rows).encode()
 
 
 def table_columns(decoding: Decoding, quality: npt.ArrayLike | None) -> dict[str, list[str]]:
@@ -255,13 +255,13 @@ def table_columns(decoding: Decoding, quality: npt.ArrayLike | None) -> dict[str
     seconds = float(hypnogram.epoch_seconds)
     columns: dict[str, list[str]] = {
         "onset": _onsets(hypnogram.n_epochs, seconds, hypnogram.offset_seconds),
-        "duration": [seconds_text(seconds)] * hypnogram.n_epochs,
+        "duration": [_seconds_text(seconds)] * hypnogram.n_epochs,
         "stage": [names[label] for label in labels.tolist()],
         "label": [str(label) for label in labels.tolist()],
         "argmax_stage": [names[label] for label in decoding.argmax.tolist()],
         "changed": [str(int(flag)) for flag in decoding.changed.tolist()],
         "filled": [str(int(flag)) for flag in decoding.filled.tolist()],
-        "probability": probability_texts(decoding.night.probabilities, labels),
+        "probability": _probability_texts(decoding.night.probabilities, labels),
     }
     if quality is not None:
         columns["quality"] = [repr(float(value)) for value in np.asarray(quality, dtype=np.float64)]
@@ -271,7 +271,19 @@ def table_columns(decoding: Decoding, quality: npt.ArrayLike | None) -> dict[str
 @lru_cache(maxsize=4)
 def _onsets(n_epochs: int, epoch_seconds: float, offset_seconds: float) -> list[str]:
     """Return when each epoch begins; cached, as nights of a cohort often have the same length."""
-    return [seconds_text(offset_seconds + index * epoch_seconds) for index in range(n_epochs)]
+    return [_seconds_text(offset_seconds + index * epoch_seconds) for index in range(n_epochs)]
+
+
+def _seconds_text(value: float) -> str:
+    """Return seconds as text, without the rounding error of a sum of floats."""
+    return f"{value:.9g}" if abs(value) < 1e8 else repr(value)
+
+
+def _probability_texts(probabilities: Floats, labels: Labels) -> list[str]:
+    """Return the probability of each epoch's stage as text, n/a if there is none."""
+    chosen = probabilities[np.arange(len(labels)), np.maximum(labels, 0)].tolist()
+    is_scored = (labels >= 0).tolist()
+    return [f"{p:.6g}" if scored and p == p else "n/a" for p, scored in zip(chosen, is_scored, strict=True)]
 
 
 @lru_cache(maxsize=4)

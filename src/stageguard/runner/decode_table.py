@@ -41,7 +41,7 @@ from stageguard.base.files import (
 )
 from stageguard.base.json_text import json_lines
 from stageguard.base.version import __version__
-from stageguard.formats.cohort_output import column_meanings, joining, part_bytes, part_suffix
+from stageguard.formats.cohort_output import column_meanings, joining, part_bytes
 from stageguard.formats.cohort_table import ID, TABLE_SUFFIXES, TableBlock, TableNight, read_nights
 from stageguard.formats.outputs import (
     CHANGE_COLUMNS,
@@ -78,7 +78,7 @@ if TYPE_CHECKING:
 
 NumberedBlock = tuple[int, TableBlock]
 LOCK, RUN, JOINING, JOINED = "lock", "run.json", "joining", "joined"
-PARTS_LAYOUT = 4  # parts of another layout are thrown away
+PARTS_LAYOUT = 5  # parts of another layout are thrown away
 
 
 def is_table_name(path: Path) -> bool:
@@ -467,7 +467,7 @@ class TableSource:
     def _part(self, number: int) -> tuple[Path, Path]:
         """Return the paths of a part: its record, and its rows."""
         stem = self.task.parts / f"{number:06d}"
-        return stem.with_suffix(".json"), stem.with_suffix(part_suffix(self.task.output))
+        return stem.with_suffix(".json"), stem.with_suffix(".rows")
 
     def finish(self, manifest: Manifest) -> None:
         """Move the joined table into place and write the files beside it, the sidecar last."""
