@@ -13,7 +13,7 @@ import stageguard as sg
 from stageguard.cli.present import print_summary
 from stageguard.cli.terminal import console
 from stageguard.guard.strength import STEERING
-from stageguard.measures.summary import DECODED_ROWS, Row, odds, summary_of
+from stageguard.measures.summary import DECODED_ROWS, BeforeAfter, odds, summary_of
 
 STAGES = "WNR"
 
@@ -27,7 +27,7 @@ def decoding_of(text: str, profile: str = "human-psg-3", stages: str = STAGES, c
     return nights.decode(probabilities, sg.Profile.load(profile))
 
 
-def rows_of(decoding) -> dict[str, Row]:
+def rows_of(decoding) -> dict[str, BeforeAfter]:
     return {row.key: row for row in summary_of(decoding).indicators}
 
 
@@ -100,7 +100,7 @@ def test_places_are_told_on_both_sides_of_the_band():
 
 
 def test_cells_show_what_is_missing_as_such():
-    row = Row("rem_latency_minutes", 12.25, math.nan, reason="there is no REM")
+    row = BeforeAfter("rem_latency_minutes", 12.25, math.nan, reason="there is no REM")
     assert row.cells() == ["REM latency (min)", "12.2", "n/a", ""]
     assert row.to_dict() == {"before": 12.25, "after": row.after, "reason": "there is no REM"}
 

@@ -18,7 +18,7 @@ def labels_of(text):
 
 def counts_of(*texts):
     nights = tuple(c.count_night([labels_of(text)], [0], 3) for text in texts)
-    return c.Counts(nights, WNR3)
+    return c.CohortCounts(nights, WNR3)
 
 
 def night_of(rng, hazards, n_epochs=1200):
@@ -36,7 +36,7 @@ def night_of(rng, hazards, n_epochs=1200):
 def simulated(hazards, n_nights=20, seed=0):
     rng = np.random.default_rng(seed)
     nights = tuple(c.count_night([night_of(rng, hazards)], [0], 3) for _ in range(n_nights))
-    return c.Counts(nights, WNR3)
+    return c.CohortCounts(nights, WNR3)
 
 
 def test_pairs_shares_and_fragmentation_by_hand():
@@ -145,12 +145,12 @@ def test_a_minimum_must_hold_for_every_scorer():
     careful = [night_of(rng, [[0.0, 0.3], [0.2], [0.2]]) for _ in range(20)]
     hasty = [night_of(rng, [[0.3], [0.2], [0.2]]) for _ in range(2)]
     alone = tuple(c.count_night([night], [0], 3) for night in [*careful, *hasty])
-    assert c.Counts(alone, WNR3).minimum_epochs() == {"W": 2}
+    assert c.CohortCounts(alone, WNR3).minimum_epochs() == {"W": 2}
     told_apart = tuple(
         c.count_night([night], [who], 3)
         for who, night in itertools.chain(((0, n) for n in careful), ((1, n) for n in hasty))
     )
-    assert c.Counts(told_apart, WNR3).minimum_epochs() == {}
+    assert c.CohortCounts(told_apart, WNR3).minimum_epochs() == {}
 
 
 def test_a_pair_is_rare_only_with_enough_exits():

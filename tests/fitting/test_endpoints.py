@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 import stageguard as sg
 from stageguard.fitting.candidates import Candidate, Scope
 from stageguard.fitting.decoder import Tempered, decode_prepared
-from stageguard.fitting.endpoints import Endpoints
+from stageguard.fitting.endpoints import SleepEndpoints
 from stageguard.fitting.estimates import stepping_aside
 from stageguard.fitting.material import read_material
 from stageguard.fitting.scoring import score_night
@@ -25,7 +25,7 @@ from stageguard.profile.parts import Calibration
 
 @given(arrays(np.int8, st.integers(1, 60), elements=st.integers(-1, 4)))
 def test_the_seven_of_a_night_are_those_of_sleep_statistics(labels):
-    night = Endpoints(AASM5, 30.0, "night")
+    night = SleepEndpoints(AASM5, 30.0, "night")
     found = dict(zip(night.names, night.of(labels[None])[0].tolist(), strict=True))
     wanted = sg.sleep_statistics(sg.Hypnogram(labels, AASM5, 30.0))
     assert found.pop("bouts") == sum(wanted.bouts.values())
@@ -34,7 +34,7 @@ def test_the_seven_of_a_night_are_those_of_sleep_statistics(labels):
 
 @given(arrays(np.int8, st.integers(1, 60), elements=st.integers(-1, 2)))
 def test_those_of_a_day_are_minutes_and_bouts_of_every_stage(labels):
-    day = Endpoints(WNR3, 4.0, "day")
+    day = SleepEndpoints(WNR3, 4.0, "day")
     wanted = sg.sleep_statistics(sg.Hypnogram(labels, WNR3, 4.0))
     found = dict(zip(day.names, day.of(labels[None])[0].tolist(), strict=True))
     for stage in "WNR":
@@ -43,17 +43,17 @@ def test_those_of_a_day_are_minutes_and_bouts_of_every_stage(labels):
 
 
 def test_short_epochs_long_recordings_and_unknown_wake_are_days():
-    assert Endpoints.suited(AASM5, 30.0, [960, 1200]).kind == "night"
-    assert Endpoints.suited(AASM5, 30.0, [960, 2400]).kind == "day"
-    assert Endpoints.suited(WNR3, 4.0, [3600]).kind == "day"
-    assert Endpoints.suited(WNR3, 4.0, [3600], "night").kind == "night"
-    assert Endpoints.suited(StageScheme.custom(["A", "B"]), 30.0, [960]).kind == "day"
+    assert SleepEndpoints.suited(AASM5, 30.0, [960, 1200]).kind == "night"
+    assert SleepEndpoints.suited(AASM5, 30.0, [960, 2400]).kind == "day"
+    assert SleepEndpoints.suited(WNR3, 4.0, [3600]).kind == "day"
+    assert SleepEndpoints.suited(WNR3, 4.0, [3600], "night").kind == "night"
+    assert SleepEndpoints.suited(StageScheme.custom(["A", "B"]), 30.0, [960]).kind == "day"
 
 
 def test_errors_are_over_the_epochs_both_scored():
     expert = np.array([0, 0, 1, 1, -1, 1], np.int8)
     labels = np.array([0, 1, 1, 1, 1, -1], np.int8)
-    day = Endpoints(WS2, 60.0, "day")
+    day = SleepEndpoints(WS2, 60.0, "day")
     both = (expert >= 0) & (labels >= 0)
     # both: W W S S against W S S S
     assert day.errors(expert, labels[None], both[None]).tolist() == [[1.0, 1.0, 0.0, 0.0]]
@@ -66,7 +66,7 @@ def test_errors_are_over_the_epochs_both_scored():
 
 def test_sleep_and_rem_that_never_come_count_as_coming_at_the_end():
     expert = np.repeat(np.array([0, 1, 2], np.int8), (4, 10, 6))
-    night = Endpoints(WNR3, 30.0, "night")
+    night = SleepEndpoints(WNR3, 30.0, "night")
 
     def errors(expert, labels):
         found = night.errors(expert, labels[None], np.ones((1, 20), bool))

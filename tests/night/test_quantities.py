@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import stageguard as sg
-from stageguard.fitting.endpoints import Endpoints
+from stageguard.fitting.endpoints import SleepEndpoints
 from stageguard.measures.cohort import CohortNight, codebook, cohort_table, measure, measure_night
 from stageguard.measures.intervals import reported, unit_of
 from stageguard.measures.summary import DECODED_ROWS
@@ -71,8 +71,8 @@ def test_a_codebook_says_what_the_table_says():
 
 def test_what_studies_report_is_the_same_for_intervals_and_fits():
     values = reported(sg.sleep_statistics(HYPNOGRAM))
-    night = Endpoints(AASM5, 30.0, "night").names
-    day = Endpoints(AASM5, 30.0, "day").names
+    night = SleepEndpoints(AASM5, 30.0, "night").names
+    day = SleepEndpoints(AASM5, 30.0, "day").names
     assert set(values) - {"rem_latency_bout_minutes"} == {*night, *day} - {"bouts"}
     assert {unit_of(name) for name in values} == {"min", "%", ""}
     assert unit_of("bouts_N2") == ""

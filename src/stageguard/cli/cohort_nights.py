@@ -10,7 +10,7 @@ from stageguard.cli.inputs import Input, lights_of, scoring_of
 from stageguard.cli.scored_files import Experts, ReadOptions, ScoredFile, read_expert, read_night
 from stageguard.formats.companions import ListRow, in_list_words
 from stageguard.formats.density import listed
-from stageguard.measures.cohort import CohortNight, MeasuredNight, measure_night
+from stageguard.measures.cohort import CohortNight, MeasuredScorings, measure_night
 from stageguard.measures.estimates import Estimates
 from stageguard.measures.statistics import StatisticsOptions
 
@@ -23,7 +23,7 @@ class NightOfCohort:
 
     scored: ScoredFile
     scorings: CohortNight
-    measured: MeasuredNight
+    measured: MeasuredScorings
     measuring: StatisticsOptions  # with the lights of the night
     group: ListRow | None
     notes: tuple[str, ...]

@@ -27,7 +27,7 @@ from stageguard.formats.density import FileRemark
 from stageguard.formats.outputs import REVIEW_SENTENCE
 from stageguard.guard.inputs import UNSAID_TRAINING
 from stageguard.measures.cohort import count_steered
-from stageguard.measures.summary import NightFacts, NightSummary, looking_like_experts
+from stageguard.measures.summary import DecodingSummary, RecordingFacts, looking_like_experts
 from stageguard.night.quantities import EARLY_WORDS, JOINT, steered_words
 from stageguard.runner.manifest import MOST_IN_FULL, DecodedFile
 from stageguard.runner.run import Outcome, TaskType, Value, run_files, succeeded
@@ -213,7 +213,7 @@ def print_changes(changes: Sequence[Change], out: Console) -> None:
     out.print(shown)
 
 
-def print_headline(file: str, night: NightFacts, out: Console, link: str, lights: str = "") -> None:
+def print_headline(file: str, night: RecordingFacts, out: Console, link: str, lights: str = "") -> None:
     """Print the file, the profile, and the length and stages of the night."""
     length = length_words(night.n_epochs, night.epoch_seconds)
     about = f" {link} {one_line(night.profile_name)}: {length}, stages {one_line(' '.join(night.stages))}"
@@ -227,7 +227,9 @@ def length_words(n_epochs: int, epoch_seconds: float) -> str:
     return f"{count(n_epochs, 'epoch')} of {epoch_seconds:g} s ({n_epochs * epoch_seconds / 3600:.1f} h)"
 
 
-def print_summary(file: str, summary: NightSummary, out: Console, more: Sequence[Sequence[str]] = ()) -> None:
+def print_summary(
+    file: str, summary: DecodingSummary, out: Console, more: Sequence[Sequence[str]] = ()
+) -> None:
     """Print what changed, as a before/after table with `more` rows and in sentences."""
     print_headline(file, summary.facts, out, "with", summary.lights)
     print_verdict(summary.verdict, out, looks_like_experts=summary.joint.looks_like_experts)
@@ -256,7 +258,7 @@ def print_summary(file: str, summary: NightSummary, out: Console, more: Sequence
         out.print(summary.expected)
 
 
-def _print_early_rem(summary: NightSummary, out: Console) -> None:
+def _print_early_rem(summary: DecodingSummary, out: Console) -> None:
     """List early REM that was removed, and advise to look at the night if some is left."""
     if summary.early_rem_removed:
         removed = _first_few(summary.early_rem_removed, "bout", MOST_BOUTS)

@@ -1,4 +1,4 @@
-"""Counts of experts' scorings: transitions, stage shares, bouts and their lengths.
+"""CohortCounts of experts' scorings: transitions, stage shares, bouts and their lengths.
 
 A pair is two adjacent scored epochs. A bout is complete if a scored epoch of another stage is on either side.
 A bout that begins so, but is cut by the end or a gap, lasts at least its length. On a night with several
@@ -62,7 +62,7 @@ class BoutLengths(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class NightCounts:
+class ScoringCounts:
     """The counts of one night's scorings."""
 
     pairs: Floats  # (n_stages, n_stages) adjacent epochs, mean over scorers
@@ -73,7 +73,7 @@ class NightCounts:
 
 def count_night(
     scorings: Sequence[Labels], scorers: Sequence[int], n_stages: int, periods: Sequence[Period] | None = None
-) -> NightCounts:
+) -> ScoringCounts:
     """Count one night; `scorers` are the numbers of who made each scoring.
 
     Fragmentation is that of `periods`, by default of the recording.
@@ -83,7 +83,7 @@ def count_night(
     indices = np.array([fragmentation_index(*each) for each in zip(scorings, zip(periods), strict=True)])
     known = ~np.isnan(indices)
     epochs = [np.bincount(labels[labels >= 0], minlength=n_stages) for labels in scorings]
-    return NightCounts(
+    return ScoringCounts(
         pairs=pairs.mean(axis=0),
         stage_epochs=np.mean(epochs, axis=0),
         fragmentation_index=float(indices[known].mean()) if known.any() else np.nan,
@@ -103,10 +103,10 @@ def _known_bouts(labels: Labels, scorer: int) -> BoutLengths:
 
 
 @dataclass(frozen=True, eq=False)
-class Counts:
+class CohortCounts:
     """The counts of several nights together."""
 
-    nights: tuple[NightCounts, ...]
+    nights: tuple[ScoringCounts, ...]
     scheme: StageScheme
 
     @cached_property
@@ -205,7 +205,9 @@ class Counts:
         return _log_likelihood(hazard, bouts.epochs, bouts.is_complete), len(bouts.stage)
 
 
-def supported_durations(folds: Sequence[tuple[Counts, Counts]], scheme: StageScheme) -> tuple[str, ...]:
+def supported_durations(
+    folds: Sequence[tuple[CohortCounts, CohortCounts]], scheme: StageScheme
+) -> tuple[str, ...]:
     """Return the stages whose bout lengths a table predicts better than a constant hazard.
 
     They are judged on nights of other subjects than the table was counted on: the gain in log-likelihood must

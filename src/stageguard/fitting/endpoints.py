@@ -25,7 +25,7 @@ SHORT_EPOCH_SECONDS = 15.0  # shorter epochs are scored in rodents, which sleep 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Endpoints:
+class SleepEndpoints:
     """The statistics of recordings in one scheme and epoch length.
 
     Attributes
@@ -42,7 +42,7 @@ class Endpoints:
     @classmethod
     def suited(
         cls, scheme: StageScheme, epoch_seconds: float, n_epochs: Sequence[int], kind: Kind | None = None
-    ) -> Endpoints:
+    ) -> SleepEndpoints:
         """Return endpoints of a night, or of a day if epochs are short, recordings long or wake unknown."""
         is_long = max(n_epochs) * epoch_seconds >= LONGEST_NIGHT_HOURS * 3600.0
         is_day = is_long or epoch_seconds < SHORT_EPOCH_SECONDS or scheme.wake is None

@@ -117,7 +117,7 @@ def _errors(
     """Return the absolute error of each estimator of each statistic, over the epochs the expert scored."""
     is_scored = expert.labels != UNSCORED
     statistics = sleep_statistics(expert)
-    sums = sums_of(night, posterior, is_scored)
+    sums = sums_of(night, posterior.probabilities, is_scored)
     estimates: dict[str, dict[str, float]] = {TST: {way: sums[way].tst_minutes for way in OF_MINUTES}}
     for stage in expert.scheme.names:
         estimates[f"minutes_{stage}"] = {way: sums[way].stage_minutes[stage] for way in OF_MINUTES}

@@ -24,8 +24,8 @@ from stageguard.base.errors import (
     both_nights,
     message_of,
 )
-from stageguard.fitting.counts import Counts, NightCounts, count_night
-from stageguard.fitting.endpoints import Endpoints, Kind
+from stageguard.fitting.counts import CohortCounts, ScoringCounts, count_night
+from stageguard.fitting.endpoints import Kind, SleepEndpoints
 from stageguard.guard import inputs
 from stageguard.guard.evidence import best_stages, fragmentation_index
 from stageguard.measures.experts import consensus
@@ -53,7 +53,7 @@ class FitNight:
     truth: Labels  # (n_epochs,) the expert's labels, or the consensus of several experts
     scorings: tuple[Labels, ...]  # of every expert
     hypnograms: tuple[Hypnogram, ...]
-    counts: NightCounts
+    counts: ScoringCounts
     start: datetime | None
     sha256: str  # of probabilities and scorings
 
@@ -76,7 +76,7 @@ class Material:
     scheme: StageScheme
     epoch_seconds: float
     assumed: tuple[str, ...]
-    endpoints: Endpoints
+    endpoints: SleepEndpoints
 
     @property
     def groups(self) -> list[str]:
@@ -99,9 +99,9 @@ class Material:
         nights = tuple(night for night in self.nights if night.group in chosen)
         return replace(self, nights=nights)
 
-    def counts(self) -> Counts:
+    def counts(self) -> CohortCounts:
         """Return the counts of the experts' scorings."""
-        return Counts(tuple(night.counts for night in self.nights), self.scheme)
+        return CohortCounts(tuple(night.counts for night in self.nights), self.scheme)
 
     def marks(self, base: Profile) -> list[str]:
         """Return marks by which these nights, and those of the base profile, are recognised later."""
@@ -191,7 +191,7 @@ def read_material(
     for request in (stagers[night.number] for night in nights):
         assumed += [text for text in (request.assumed if request else ()) if text not in assumed]
     lengths = [len(night.truth) for night in nights]
-    endpoints = Endpoints.suited(base.scheme, seconds, lengths, statistics)
+    endpoints = SleepEndpoints.suited(base.scheme, seconds, lengths, statistics)
     material = Material(tuple(nights), base.scheme, seconds, tuple(assumed), endpoints)
     _warn_of_missing_stages(material, base)
     return material

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stageguard.base.arrays import Floats, Labels, Mask, count_true
-from stageguard.fitting.endpoints import Endpoints
+from stageguard.fitting.endpoints import SleepEndpoints
 from stageguard.fitting.material import FitNight
 from stageguard.measures.agreement import cohen_kappas
 
@@ -30,7 +30,7 @@ class OutputScore(NamedTuple):  # a dataclass takes three times as long to make,
         return abs(self.fi - self.fi_expert)
 
 
-def score_night(night: FitNight, outputs: Sequence[Labels], endpoints: Endpoints) -> list[OutputScore]:
+def score_night(night: FitNight, outputs: Sequence[Labels], endpoints: SleepEndpoints) -> list[OutputScore]:
     """Compare outputs with a night's expert over the epochs both scored; of several experts, their consensus.
 
     Fragmentation is that of the expert's sleep period, if the profile measures it; the expert's is counted

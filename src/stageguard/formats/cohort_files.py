@@ -13,7 +13,7 @@ from stageguard.formats.outputs import REVIEW_SENTENCE, table_with_codebook
 from stageguard.measures.architecture import METHOD as ERRORS_METHOD
 from stageguard.measures.architecture import TEST as ERRORS_TEST
 from stageguard.measures.architecture import ArchitectureError
-from stageguard.measures.cohort import CohortTable, MeasuredNight, codebook, cohort_table
+from stageguard.measures.cohort import CohortTable, MeasuredScorings, codebook, cohort_table
 from stageguard.measures.groups import METHOD, GroupDifference
 from stageguard.measures.prediction_powered import METHOD as POWERED_METHOD
 from stageguard.measures.prediction_powered import CohortEstimate
@@ -128,7 +128,7 @@ class Facts:
 class Cohort:
     """All results of `stats`."""
 
-    nights: Sequence[MeasuredNight]
+    nights: Sequence[MeasuredScorings]
     facts: Sequence[Facts]
     table: CohortTable
     options: StatisticsOptions
@@ -241,12 +241,12 @@ def _nights_origin(cohort: Cohort) -> dict[str, Any]:
     }
 
 
-def _by_scoring(night: MeasuredNight, name: str) -> dict[str, Any]:
+def _by_scoring(night: MeasuredScorings, name: str) -> dict[str, Any]:
     return {scoring: getattr(each, name) for scoring, each in night.measures.items() if getattr(each, name)}
 
 
 def _hours(
-    nights: Iterable[MeasuredNight], names: Mapping[str, str]
+    nights: Iterable[MeasuredScorings], names: Mapping[str, str]
 ) -> tuple[dict[str, Any], list[list[Any]]]:
     """Return the codebook of the hours' columns, and one row per night, scoring and hour."""
     hours = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,7 +16,6 @@ from stageguard.night.hypnogram import UNSCORED, Hypnogram
 
 ScoredNight = Decoding | Hypnogram
 TOLERANCE_EPOCHS = 2  # how far off a recovered rare pair may lie
-_BETWEEN = np.array([UNSCORED], dtype=np.int8)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,22 +52,9 @@ def runs_of(mask: Mask) -> Indices:
     return np.flatnonzero(padded[1:] != padded[:-1]).reshape(-1, 2)
 
 
-def stacked(nights: Iterable[Labels]) -> tuple[Labels, Indices]:
-    """Return the labels of nights one after the other, and where each begins, followed by the end.
-
-    An unscored epoch follows each night, so that no epochs of two nights are adjacent.
-    """
-    parts = [part for labels in nights for part in (labels, _BETWEEN)]
-    begins = np.cumsum([0, *(len(part) + 1 for part in parts[::2])])
-    return np.concatenate(parts), begins
-
-
-def stage_counts(nights: Sequence[Labels], n_stages: int) -> Ints:
-    """Return how many epochs of each stage every night has, (n_nights, n_stages)."""
-    labels, begins = stacked(nights)
-    first_cells = np.repeat((n_stages + 1) * np.arange(len(nights)) + 1, np.diff(begins))
-    counts = np.bincount(first_cells + labels, minlength=(n_stages + 1) * len(nights))
-    return counts.reshape(-1, n_stages + 1)[:, 1:]
+def stage_counts(labels: Labels, n_stages: int) -> Ints:
+    """Return how many epochs of each stage there are."""
+    return np.bincount(labels[labels != UNSCORED], minlength=n_stages)
 
 
 def pair_counts(labels: Labels, n_stages: int) -> Ints:

@@ -105,7 +105,7 @@ class CohortNight:
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuredNight:
+class MeasuredScorings:
     """A night of a cohort and its measures by scoring."""
 
     night_id: str
@@ -117,7 +117,7 @@ class MeasuredNight:
     on_expert_epochs: Mapping[str, Measures] = field(default_factory=dict)
 
     @property
-    def compared(self) -> MeasuredNight:
+    def compared(self) -> MeasuredScorings:
         """The night as it compares with its expert: on the epochs that the expert scored."""
         return replace(self, measures={**self.measures, **self.on_expert_epochs})
 
@@ -163,7 +163,7 @@ def measure(
     return Measures(values, reasons, statistics.assumed, hours, lights_at)
 
 
-def measure_night(night: CohortNight, options: StatisticsOptions | None = None) -> MeasuredNight:
+def measure_night(night: CohortNight, options: StatisticsOptions | None = None) -> MeasuredScorings:
     """Measure every scoring of a night in the same way, the stager's and the decoded one in one period."""
     lights = (None, None) if options is None else options.lights
     period = night.period if lights == (None, None) else None
@@ -185,7 +185,9 @@ def measure_night(night: CohortNight, options: StatisticsOptions | None = None) 
             if name in by_scoring:
                 values = {**by_scoring[name].values, **night.estimates.values(name)}
                 by_scoring[name] = replace(by_scoring[name], values=values)
-    return MeasuredNight(night.night_id, measures, night.steered, night.taught, night.epoch_seconds, compared)
+    return MeasuredScorings(
+        night.night_id, measures, night.steered, night.taught, night.epoch_seconds, compared
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -233,7 +235,7 @@ class CohortTable:
         return self.of(name, "after") - self.of(name, "before")
 
 
-def cohort_table(nights: Sequence[MeasuredNight]) -> CohortTable:
+def cohort_table(nights: Sequence[MeasuredScorings]) -> CohortTable:
     """Return the measures of many nights as one table; a measure that a night lacks is NaN."""
     if not nights:
         raise InputError("no night is given, expected at least one.")

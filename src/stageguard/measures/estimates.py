@@ -10,15 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
 
-from stageguard.base.arrays import NAN, Floats, Ints, Labels, Mask
+from stageguard.base.arrays import NAN, Floats, Labels, Mask
 from stageguard.base.errors import InputError
 from stageguard.guard.decoding import Decoding, under_full_clock
-from stageguard.guard.posterior import Posterior, marginals_like, sample_like
+from stageguard.guard.posterior import marginals_like, sample_like
 from stageguard.guard.strength import YIELDING_WEIGHT
 from stageguard.measures.bouts import stage_counts
 from stageguard.measures.statistics import (
@@ -80,41 +79,24 @@ class Expected:
         }
 
 
-def sums_of(night: Decoding, posterior: Posterior, chosen: slice | Mask) -> dict[str, Expected]:
+def sums_of(night: Decoding, posterior: Floats, chosen: slice | Mask) -> dict[str, Expected]:
     """Return minutes over some epochs by each estimator: counted on the stages, or as sums."""
-    n_shown = stage_counts([night.hypnogram.labels[chosen]], night.profile.scheme.n_stages)
-    return _sums_of_all([night], [posterior.probabilities], [chosen], n_shown)[0]
-
-
-def _sums_of_all(
-    nights: Sequence[Decoding],
-    marginals: Sequence[Floats],
-    chosen: Sequence[slice | Mask],
-    n_shown: Ints,
-) -> list[dict[str, Expected]]:
-    """Return `sums_of` for nights of one scheme; `n_shown` counts the epochs of each stage, per night."""
-    scheme = nights[0].profile.scheme
-    sums = np.empty((len(nights), len(OF_MINUTES), scheme.n_stages))
-    sums[:, 0] = n_shown
-    for row, night, posterior, which in zip(sums, nights, marginals, chosen, strict=True):
-        row[1], row[2] = _column_sums(night.night.probabilities[which]), _column_sums(posterior[which])
-    seconds = np.array([each.epoch_seconds for each in nights])
-    minutes = (sums * seconds[:, None, None] / 60.0).tolist()
-    return [
-        {way: Expected.of(each, scheme) for way, each in zip(OF_MINUTES, ways, strict=True)}
-        for ways in minutes
-    ]
+    scheme = night.profile.scheme
+    sums = {
+        "path": stage_counts(night.hypnogram.labels[chosen], scheme.n_stages).astype(np.float64),
+        "probabilities": _column_sums(night.night.probabilities[chosen]),
+        "posterior": _column_sums(posterior[chosen]),
+    }
+    seconds = night.epoch_seconds
+    return {way: Expected.of((sums[way] * seconds / 60.0).tolist(), scheme) for way in OF_MINUTES}
 
 
 def _column_sums(probabilities: Floats) -> Floats:
     """Return the sums over the epochs that have probabilities."""
-    sums: Floats = _ones(len(probabilities)) @ probabilities  # several times faster than sum(axis=0)
+    sums: Floats = np.ones(len(probabilities)) @ probabilities  # several times faster than sum(axis=0)
     if math.isnan(sums[0]):  # a row is NaN throughout
         sums = probabilities[~np.isnan(probabilities).any(axis=1)].sum(axis=0)
     return sums
-
-
-_ones = lru_cache(8)(np.ones)  # nights of a cohort are often of one length
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,44 +227,24 @@ def estimates(
 
 def estimates_of(night: Decoding, options: StatisticsOptions, seed: int = 0) -> Estimates:
     """Return the estimates of a decoded night; see `estimates`."""
-    return estimates_of_all([night], options, seed)[0]
-
-
-def estimates_of_all(
-    nights: Sequence[Decoding], options: StatisticsOptions, seed: int = 0
-) -> list[Estimates]:
-    """Return the estimates of every night; posteriors and the full clock are computed for all at once."""
-    if not nights:
-        return []
-    n_stages = nights[0].profile.scheme.n_stages  # all nights have one scheme
-    windows = [lights_window(each.hypnogram, *options.lights) for each in nights]
-    in_bed = [slice(*window) for window in windows]
-    n_shown = stage_counts(
-        [each.hypnogram.labels[tib] for each, tib in zip(nights, in_bed, strict=True)], n_stages
-    )
-    n_own = stage_counts([each.argmax[tib] for each, tib in zip(nights, in_bed, strict=True)], n_stages)
-    sums = _sums_of_all(nights, marginals_like(nights), in_bed, n_shown)
-    latencies = [
-        _rem_latency(*each, options, seed)
-        for each in zip(nights, under_full_clock(nights), n_own, strict=True)
-    ]
-    return [_estimates(*each, options) for each in zip(nights, windows, sums, latencies, strict=True)]
-
-
-def _estimates(
-    night: Decoding,
-    window: tuple[int, int],
-    sums: Mapping[str, Expected],
-    rem_latency: tuple[float, str],
-    options: StatisticsOptions,
-) -> Estimates:
-    scheme, latency = night.profile.scheme, rem_latency[0]
+    window = lights_window(night.hypnogram, *options.lights)
+    sums = sums_of(night, marginals_like([night])[0], slice(*window))
+    latency, latency_estimator = _rem_latency(night, slice(*window), options, seed)
+    scheme = night.profile.scheme
     chosen = dict(night.profile._once("estimators of minutes", _of_minutes, night.profile))
     minutes = {stage: sums[chosen[f"minutes_{stage}"]].stage_minutes[stage] for stage in scheme.names}
-    best = Expected(minutes, sums[chosen[TST]].tst_minutes)
-    kept = _early_rem_kept(night, options, latency)
-    before, after = sums["probabilities"], sums["posterior"]
-    return Estimates(before, after, best, chosen, scheme.wake, *rem_latency, kept, *window)
+    return Estimates(
+        before=sums["probabilities"],
+        after=sums["posterior"],
+        best=Expected(minutes, sums[chosen[TST]].tst_minutes),
+        estimators=chosen,
+        wake=scheme.wake,
+        rem_latency_minutes=latency,
+        rem_latency_estimator=latency_estimator,
+        early_rem_kept_minutes=_early_rem_kept(night, options, latency),
+        first_epoch=window[0],
+        stop_epoch=window[1],
+    )
 
 
 def _of_minutes(profile: Profile) -> dict[str, str]:
@@ -308,11 +270,10 @@ def rem_latency_of(
     return statistics.rem_latency_minutes if estimator == "path" else statistics.rem_latency_bout_minutes
 
 
-def _rem_latency(
-    night: Decoding, strict: Decoding, n_own: Ints, options: StatisticsOptions, seed: int
-) -> tuple[float, str]:
+def _rem_latency(night: Decoding, in_bed: slice, options: StatisticsOptions, seed: int) -> tuple[float, str]:
     """Return REM latency by the profile's estimator, or the default one; by the path if that finds none."""
-    estimator = night.profile.estimators.get(REM_LATENCY) or _default_of_rem_latency(night, n_own)
+    (strict,) = under_full_clock([night])
+    estimator = night.profile.estimators.get(REM_LATENCY) or default_of_rem_latency(night, in_bed)
     latency = rem_latency_of(night, strict, options, estimator, seed)
     if estimator == "path" or math.isnan(latency):
         return rem_latency_of(night, strict, options, "path", seed), FIRST_EPOCH
@@ -330,16 +291,11 @@ def _early_rem_kept(night: Decoding, options: StatisticsOptions, latency: float)
 
 
 def default_of_rem_latency(night: Decoding, chosen: slice | Mask) -> str:
-    """Return the estimator of REM latency for a profile that names none."""
-    (n_own,) = stage_counts([night.argmax[chosen]], night.profile.scheme.n_stages)
-    return _default_of_rem_latency(night, n_own)
-
-
-def _default_of_rem_latency(night: Decoding, n_own: Ints) -> str:
-    """Return the default estimator; `n_own` counts the stager's epochs of each stage."""
+    """Return the estimator of REM latency for a profile that names none, by the stager's own stages."""
     if night.night.clock is None:
         return "bout"
-    scheme, counts = night.profile.scheme, n_own.tolist()
+    scheme = night.profile.scheme
+    counts = stage_counts(night.argmax[chosen], scheme.n_stages).tolist()
     n_asleep = sum(counts) - (0 if scheme.wake_index is None else counts[scheme.wake_index])
     n_rem = n_asleep if scheme.rem_index is None else counts[scheme.rem_index]
     return "expected" if n_rem < LITTLE_REM * n_asleep else "clock"

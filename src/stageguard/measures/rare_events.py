@@ -16,8 +16,7 @@ from stageguard.base import checks
 from stageguard.base.arrays import NAN, Floats, Indices, Labels, Mask
 from stageguard.base.errors import InputError
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.solver import run_grouped
-from stageguard.measures.bouts import TOLERANCE_EPOCHS, bouts_of, cuts_of, stacked
+from stageguard.measures.bouts import TOLERANCE_EPOCHS, bouts_of, cuts_of
 from stageguard.night.stages import StageScheme
 
 Fate = Literal["kept", "partly removed", "lost", "new"]
@@ -123,51 +122,6 @@ def rare_events(decoding: Decoding, *, within_minutes: float = SOON_MINUTES) -> 
 def early_rem_removed(decoding: Decoding) -> tuple[RareEvent, ...]:
     """Return the stager's early REM that the decoded night has lost, or of which less than half is left."""
     return _described(decoding, _early_removed(decoding))
-
-
-def early_rem_removed_of_all(decodings: Sequence[Decoding]) -> list[int]:
-    """Return the number of `early_rem_removed` of every night."""
-
-    def run(key: tuple[StageScheme, float], nights: list[Decoding]) -> list[int]:
-        return _count_early_removed(nights, key[0], SOON_MINUTES * 60.0 / key[1])
-
-    if not decodings:
-        return []
-    return run_grouped(decodings, [(each.profile.scheme, each.epoch_seconds) for each in decodings], run)
-
-
-def _count_early_removed(nights: Sequence[Decoding], scheme: StageScheme, n_soon: float) -> list[int]:
-    """Count the bouts of early REM of which nights of one scheme have less than half left.
-
-    A bout of which more is left, but not all, may count, too: that depends on the events of the decoded
-    night, so such a night is counted by itself.
-    """
-    rem = scheme.rem_index
-    if rem is None:
-        return [0] * len(nights)
-    before, begins = stacked(each.argmax for each in nights)
-    after, _ = stacked(each.hypnogram.labels for each in nights)
-    edges = np.flatnonzero(np.diff(before == rem, prepend=False))  # each night ends in an unscored epoch
-    starts, ends = edges[::2], edges[1::2]
-    night = np.searchsorted(begins, starts, side="right") - 1
-    is_early = np.zeros(len(starts), dtype=bool)
-    if scheme.wake is not None:
-        asleep = np.flatnonzero((before >= 0) & (before != scheme.wake_index))
-        firsts = (begins[: len(nights)] + [each.period[0] for each in nights])[night]
-        onsets = np.append(asleep, len(before))[np.searchsorted(asleep, firsts)]
-        is_early = (firsts <= starts) & (starts - onsets <= n_soon + 1e-9)
-    is_rare = np.zeros(len(before), dtype=bool)
-    for begin, each in zip(begins.tolist(), nights, strict=False):
-        rare = _is_rem_rare(each)
-        is_rare[begin : begin + len(rare)] = rare
-    is_early |= is_rare[starts]
-    n_rem = np.cumsum(np.append(False, after == rem))
-    n_kept = (n_rem[ends] - n_rem[starts])[is_early]
-    lengths, night = (ends - starts)[is_early], night[is_early]
-    counts: list[int] = np.bincount(night[2 * n_kept < lengths], minlength=len(nights)).tolist()
-    for i in set(night[(n_kept < lengths) & (lengths <= 2 * n_kept)].tolist()):
-        counts[i] = len(_early_removed(nights[i]))
-    return counts
 
 
 def _early_removed(decoding: Decoding) -> list[_Sighting]:

@@ -35,7 +35,14 @@ import numpy as np
 from stageguard.base import checks
 from stageguard.base.arrays import NAN, Indices, Labels, Mask
 from stageguard.base.notebook import ShownInNotebooks
-from stageguard.measures.bouts import ScoredNight, bouts_of, hypnogram_of, runs_of, whole_epochs
+from stageguard.measures.bouts import (
+    ScoredNight,
+    bouts_of,
+    hypnogram_of,
+    runs_of,
+    stage_counts,
+    whole_epochs,
+)
 from stageguard.measures.cycles import cycles_of
 from stageguard.measures.day import DayPart, hours_of, phases_of, zeitgeber_seconds
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
@@ -127,8 +134,7 @@ class SleepStatistics(ShownInNotebooks):
     @property
     def bouts(self) -> Mapping[str, int]:
         """Number of bouts of every stage, including those that lights cut."""
-        stages = bouts_of(self.labels).stages
-        n_bouts = np.bincount(stages[stages != UNSCORED], minlength=self.scheme.n_stages)
+        n_bouts = stage_counts(bouts_of(self.labels).stages, self.scheme.n_stages)
         return dict(zip(self.scheme.names, n_bouts.tolist(), strict=True))
 
     @property
@@ -264,7 +270,7 @@ def sleep_statistics(
     zeitgeber = None if lights_on_phase is None else zeitgeber_seconds(hypnogram, lights_on_phase, first)
     shortest_rem = checks.number(min_first_rem_seconds, "min_first_rem_seconds", low=0.0)
     shortest_rem_epochs = max(1, whole_epochs(shortest_rem, epoch_seconds))
-    stage_epochs = np.bincount(labels[labels != UNSCORED], minlength=scheme.n_stages).tolist()
+    stage_epochs = stage_counts(labels, scheme.n_stages).tolist()
     return SleepStatistics(
         convention=convention,
         scheme=scheme,

@@ -44,7 +44,7 @@ DECODED_ROWS = tuple(key for key, quantity in SHOWN.items() if "decode" in quant
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class BeforeAfter:
     """A measure before and after, and the experts' range if the profile has one."""
 
     key: str
@@ -134,7 +134,7 @@ def _rows(
     options: StatisticsOptions | None,
     *,
     steered: frozenset[Steering],
-) -> list[Row]:
+) -> list[BeforeAfter]:
     """Return the rows of the before/after table; a measure that neither night has is left out."""
     before, after = (measure(night, None, options) for night in nights)
     indicators = [each.measured for each in valid]
@@ -142,7 +142,7 @@ def _rows(
     for key in DECODED_ROWS:
         if key in indicators[0]:
             was, now = (each[key] for each in indicators)
-            row = Row(
+            row = BeforeAfter(
                 key,
                 was.value,
                 now.value,
@@ -156,7 +156,7 @@ def _rows(
             reason = after.reasons.get(key, before.reasons.get(key, ""))
             values = before.values[key], after.values[key]
             was_early, is_early = ("early" * SHOWN[key].is_early(value) for value in values)
-            row = Row(key, *values, before_place=was_early, after_place=is_early, reason=reason)
+            row = BeforeAfter(key, *values, before_place=was_early, after_place=is_early, reason=reason)
         if not (isnan(row.before) and isnan(row.after)):
             rows.append(replace(row, is_steered=SHOWN[key].follows in steered))
     return rows
@@ -191,7 +191,7 @@ def is_early_rem_odd(profile: Profile) -> bool:
     return profile.species == "human"
 
 
-def expected_words(decoding: Decoding, estimates: Estimates, rows: Sequence[Row]) -> str:
+def expected_words(decoding: Decoding, estimates: Estimates, rows: Sequence[BeforeAfter]) -> str:
     """Return minutes that differ much by probabilities, and a REM latency that no row has; else empty."""
     window, scheme = slice(estimates.first_epoch, estimates.stop_epoch), decoding.profile.scheme
     labels = decoding.hypnogram.labels[window].astype(np.intp)
@@ -263,7 +263,7 @@ def _with_unit(quantity: Quantity, value: float) -> str:
     return shown(value, quantity.decimals) + (f" {unit}" if unit in ("%", "min") else "")
 
 
-def range_note(decoding: Decoding, rows: Sequence[Row]) -> str:
+def range_note(decoding: Decoding, rows: Sequence[BeforeAfter]) -> str:
     """Return why a night that satisfies the strength's rule lies outside the experts' range; else empty."""
     rule, strength = decoding.profile.strength, decoding.strength
     place = next((row.after_place for row in rows if row.key == "fragmentation_index"), "")
@@ -277,7 +277,7 @@ def range_note(decoding: Decoding, rows: Sequence[Row]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class NightFacts:
+class RecordingFacts:
     """Facts about a recording, and the profile it is compared with."""
 
     profile_name: str
@@ -287,7 +287,7 @@ class NightFacts:
     epoch_seconds: float
 
     @classmethod
-    def of(cls, night: Hypnogram, profile: Profile) -> NightFacts:
+    def of(cls, night: Hypnogram, profile: Profile) -> RecordingFacts:
         """Return the facts of a scored night."""
         return cls(profile.name, profile.sha256, night.scheme.names, night.n_epochs, night.epoch_seconds)
 
@@ -319,7 +319,7 @@ UNJUDGED = JointScores()
 
 
 @dataclass(frozen=True, slots=True)
-class NightMeasures:
+class RowMeasures:
     """The measures of a night in a cohort's table, far less to compute than a summary."""
 
     joint: JointScores
@@ -342,10 +342,10 @@ def joint_scores(decoding: Decoding) -> JointScores:
     return JointScores(before.value, after.value, after.high)
 
 
-def measures_of(decoding: Decoding, options: StatisticsOptions | None = None) -> NightMeasures:
+def measures_of(decoding: Decoding, options: StatisticsOptions | None = None) -> RowMeasures:
     """Return the measures of a decoding for a cohort's table; `options` include its lights."""
     has_lights = options is not None and options.lights != (None, None)
-    return NightMeasures(
+    return RowMeasures(
         joint=_joint(_validities(decoding, options)) if has_lights else joint_scores(decoding),
         early_rem_removed=early_rem_words(decoding),
         estimates=estimates_of(decoding, options or StatisticsOptions()),
@@ -365,10 +365,10 @@ def _joint(valid: Sequence[Validity]) -> JointScores:
 
 
 @dataclass(frozen=True, slots=True)
-class NightSummary:
+class DecodingSummary:
     """A decoding in numbers and remarks."""
 
-    facts: NightFacts
+    facts: RecordingFacts
     offset_seconds: float
     n_scored: int
     n_changed: int
@@ -376,7 +376,7 @@ class NightSummary:
     n_unscored: int
     joint: JointScores
     verdict: str
-    indicators: tuple[Row, ...]
+    indicators: tuple[BeforeAfter, ...]
     strength: str
     assumptions: tuple[str, ...]
     advice: tuple[str, ...]
@@ -397,9 +397,9 @@ class NightSummary:
         return 100 * self.n_changed / self.n_scored if self.n_scored else 0.0
 
     @property
-    def measures(self) -> NightMeasures:
+    def measures(self) -> RowMeasures:
         """The measures of the night in a cohort's table."""
-        return NightMeasures(self.joint, self.early_rem_removed, self.estimates)
+        return RowMeasures(self.joint, self.early_rem_removed, self.estimates)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types."""
@@ -412,7 +412,7 @@ class NightSummary:
         return self.facts.to_dict() | values
 
 
-def summary_of(decoding: Decoding, options: StatisticsOptions | None = None) -> NightSummary:
+def summary_of(decoding: Decoding, options: StatisticsOptions | None = None) -> DecodingSummary:
     """Return the summary of a decoding; `options` include its lights."""
     hypnogram, profile = decoding.hypnogram, decoding.profile
     nights = hypnogram_before(decoding), hypnogram
@@ -420,8 +420,8 @@ def summary_of(decoding: Decoding, options: StatisticsOptions | None = None) -> 
     valid = _validities(decoding, options)
     rows = _rows(nights, valid, options, steered=decoding.steered)
     estimates = estimates_of(decoding, options or StatisticsOptions())
-    return NightSummary(
-        facts=NightFacts.of(hypnogram, profile),
+    return DecodingSummary(
+        facts=RecordingFacts.of(hypnogram, profile),
         offset_seconds=hypnogram.offset_seconds,
         n_scored=int(np.count_nonzero(decoding.argmax >= 0)),
         n_changed=int(np.count_nonzero(decoding.changed)),

@@ -355,12 +355,12 @@ def _ratio(count: float | None, of: int, if_empty: str, if_none: str = "", scale
 
 def _paper_pairs(pairs: Ints, scheme: StageScheme) -> int | None:
     """Return how many pairs are W to R or R to NREM; None if the stages cannot be merged so."""
-    is_paper = paper_mask(scheme)
+    is_paper = _paper_mask(scheme)
     return None if is_paper is None else int(pairs[is_paper].sum())
 
 
 @lru_cache(maxsize=16)
-def paper_mask(scheme: StageScheme) -> Mask | None:
+def _paper_mask(scheme: StageScheme) -> Mask | None:
     """Return which pairs of stages are W to R or R to NREM; None if the stages cannot be merged so."""
     try:
         merge = scheme.merge_map(WNR3)
@@ -459,7 +459,7 @@ def _joint_score(
         (value, _), rule = values[name], known[name].epoch_rule
         if not isnan(value) and (scale == 1.0 or rule != "single epochs"):
             value = value / scale if rule == "per pair" else value
-            # not sum(): from Python 3.12 on it rounds differently from NumPy in `joint_of_all`
+            # not sum(): from Python 3.12 on it rounds otherwise, and scores must not depend on that
             total += ((known[name].normal(value) - expert.centre) / expert.scale) ** 2
             n_indicators += 1
     if n_indicators == 0:

@@ -13,7 +13,7 @@ import numpy as np
 
 from stageguard.base.arrays import NAN, Floats
 from stageguard.measures.agreement import agreement
-from stageguard.measures.cohort import SCORINGS, CohortNight, CohortTable, MeasuredNight, count_steered
+from stageguard.measures.cohort import SCORINGS, CohortNight, CohortTable, MeasuredScorings, count_steered
 from stageguard.measures.summary import shown_rows, titled
 from stageguard.measures.taught import Taught
 from stageguard.measures.validity import band_at, place_in
@@ -133,7 +133,7 @@ class CohortRow:
 
 def cohort_row(
     night: CohortNight,
-    measured: MeasuredNight,
+    measured: MeasuredScorings,
     *,
     remarks: Iterable[str] = (),
     notes: Iterable[str] = (),

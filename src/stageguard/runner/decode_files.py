@@ -31,7 +31,7 @@ from stageguard.guard.decoding import Decoding
 from stageguard.guard.effect import Effect
 from stageguard.guard.explain import explain
 from stageguard.measures.statistics import StatisticsOptions
-from stageguard.measures.summary import NightFacts, measures_of, summary_of
+from stageguard.measures.summary import RecordingFacts, measures_of, summary_of
 from stageguard.night.moments import Moment
 from stageguard.profile.profile import Profile
 from stageguard.runner.decode_one import DecodeOptions, decode_file, refuse_output, start_of
@@ -166,7 +166,7 @@ def _recorded_night(task: DecodeTask, record: Mapping[str, Any], files: WrittenF
     return DecodedFile(
         ManifestRow.from_sidecar(task.id, task.file, record),
         is_done_before=True,
-        facts=NightFacts(
+        facts=RecordingFacts(
             profile_name=record["profile"]["name"],
             profile_sha256=record["profile"]["sha256"],
             stages=tuple(hypnogram["scheme"]["stages"]),

@@ -19,7 +19,7 @@ from stageguard.base.version import __version__
 from stageguard.formats.outputs import change_row, output_paths
 from stageguard.guard.effect import Effect
 from stageguard.measures.estimates import Estimates
-from stageguard.measures.summary import JointScores, NightFacts, NightMeasures, NightSummary
+from stageguard.measures.summary import DecodingSummary, JointScores, RecordingFacts, RowMeasures
 from stageguard.runner.run import Outcome
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class ManifestRow(NamedTuple):
     expected: Mapping[str, float]  # expected minutes of sleep and of every stage, one column each
 
     @classmethod
-    def of(cls, night_id: str, file: str, decoding: Decoding, measures: NightMeasures) -> ManifestRow:
+    def of(cls, night_id: str, file: str, decoding: Decoding, measures: RowMeasures) -> ManifestRow:
         """Return the row of a night that was decoded now."""
         strength, joint = decoding.strength, measures.joint
         return cls(
@@ -165,12 +165,12 @@ class DecodedNight:
 class DecodedFile(DecodedNight):
     """A night with output files of its own; only nights shown in full have a `summary`."""
 
-    facts: NightFacts
+    facts: RecordingFacts
     n_filled: int
     strength: str
     outputs: Mapping[str, Path]
     effect: Effect | None
-    summary: NightSummary | None = None
+    summary: DecodingSummary | None = None
     changes: tuple[Change, ...] | None = None
 
     @classmethod
@@ -181,13 +181,13 @@ class DecodedFile(DecodedNight):
         outputs: Mapping[str, Path | None],
         notes: Sequence[str],
         changes: Sequence[Change] | None = None,
-        summary: NightSummary | None = None,
+        summary: DecodingSummary | None = None,
     ) -> DecodedFile:
         """Return a night that was decoded in this run."""
         return cls(
             row,
             tuple(notes if summary else dict.fromkeys((*notes, *decoding.assumed))),
-            facts=NightFacts.of(decoding.hypnogram, decoding.profile),
+            facts=RecordingFacts.of(decoding.hypnogram, decoding.profile),
             n_filled=int(np.count_nonzero(decoding.filled)),
             strength=str(decoding.strength),
             outputs={kind: path for kind, path in outputs.items() if path is not None},

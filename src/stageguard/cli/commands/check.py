@@ -36,7 +36,7 @@ from stageguard.cli.table_inputs import with_table_nights
 from stageguard.cli.terminal import console, print_list, table
 from stageguard.measures.day import lights_words
 from stageguard.measures.period import period_for
-from stageguard.measures.summary import NightFacts, looking_like_experts, shown
+from stageguard.measures.summary import RecordingFacts, looking_like_experts, shown
 from stageguard.measures.validity import Indicator, Validity, validity_of
 from stageguard.runner.run import Outcome
 
@@ -82,7 +82,7 @@ def check(
 class CheckedNight:
     """One night compared with the bands of a profile."""
 
-    facts: NightFacts
+    facts: RecordingFacts
     is_argmax: bool
     joint_source: str
     band_sources: tuple[str, ...]
@@ -125,7 +125,7 @@ def check_night(night: Input, options: ReadOptions) -> CheckedNight:
     measured = validity_of(scored, read.profile, period)
     sources = {band.source for name, band in read.profile.bands.items() if name in measured.indicators}
     return CheckedNight(
-        NightFacts.of(scored, read.profile),
+        RecordingFacts.of(scored, read.profile),
         read.after is None,
         "" if read.profile.joint is None else read.profile.joint.source,
         tuple(sorted(sources)),

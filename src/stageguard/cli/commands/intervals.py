@@ -34,7 +34,7 @@ from stageguard.measures.intervals import WITHHELD, shortest_first_rem
 from stageguard.measures.intervals import Method as IntervalMethod
 from stageguard.measures.intervals import intervals as measure_intervals
 from stageguard.measures.statistics import Convention
-from stageguard.measures.summary import NightFacts
+from stageguard.measures.summary import RecordingFacts
 from stageguard.night.moments import Moment
 from stageguard.profile.profile import Profile
 from stageguard.runner.decode_one import DecodeOptions, start_of
@@ -187,7 +187,7 @@ class IntervalRow:
 class NightIntervals:
     """The intervals of one night."""
 
-    facts: NightFacts
+    facts: RecordingFacts
     n_scored_nights: int
     n_scored_subjects: int
     min_first_rem_seconds: float
@@ -229,7 +229,7 @@ def intervals_of(night: Input, request: Request) -> NightIntervals:
         ]
     profile, shortest = decoding.profile, request.min_first_rem_seconds
     return NightIntervals(
-        NightFacts.of(decoding.hypnogram, profile),
+        RecordingFacts.of(decoding.hypnogram, profile),
         max((row.n_scored_nights for row in rows), default=0),
         int(profile.intervals.get("n_subjects", 0)),
         shortest_first_rem(profile) if shortest is None else shortest,

@@ -25,7 +25,7 @@ from stageguard.cli.terminal import console, count, one_line, print_list, table
 from stageguard.formats.posteriors import MEANING, Draws, WrittenPosterior, write_posterior
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.posterior import MOST_DRAWS, Posterior, posteriors_like, sample_like
-from stageguard.measures.summary import NightFacts
+from stageguard.measures.summary import RecordingFacts
 from stageguard.profile.profile import Profile
 from stageguard.runner.decode_one import decode_file
 from stageguard.runner.run import Outcome, check_folder
@@ -95,7 +95,7 @@ def posterior(
 class SmoothedNight:
     """A summary of one night's posterior, and its files."""
 
-    facts: NightFacts
+    facts: RecordingFacts
     offset_seconds: float
     n_without_evidence: int
     log_evidence: float
@@ -131,7 +131,7 @@ def describe_posterior(
     labels, names = decoding.hypnogram.labels, smooth.scheme.names
     outputs = {"csv": written.table, "json": written.sidecar, "draws": written.draws}
     return SmoothedNight(
-        facts=NightFacts.of(decoding.hypnogram, decoding.profile),
+        facts=RecordingFacts.of(decoding.hypnogram, decoding.profile),
         offset_seconds=smooth.offset_seconds,
         n_without_evidence=smooth.n_epochs - len(known),
         log_evidence=smooth.log_evidence,

@@ -42,7 +42,7 @@ from stageguard.cli.terminal import console, print_error, print_json, print_list
 from stageguard.formats.outputs import REPORT_SUFFIX, is_output, output_paths
 from stageguard.formats.raw_night import Event
 from stageguard.measures.statistics import StatisticsOptions
-from stageguard.measures.summary import NightSummary, summary_of
+from stageguard.measures.summary import DecodingSummary, summary_of
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile
 from stageguard.report.night import night_report
@@ -157,7 +157,7 @@ def report(
         _print_night(night, summary, warned, page)
 
 
-def _print_night(night: Path, summary: NightSummary, warned: Sequence[object], page: Path) -> None:
+def _print_night(night: Path, summary: DecodingSummary, warned: Sequence[object], page: Path) -> None:
     out = console()
     print_summary(str(night), summary, out)
     print_list(out, "Warning", warned)

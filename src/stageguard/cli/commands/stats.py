@@ -48,7 +48,7 @@ from stageguard.formats.cohort_files import (
 from stageguard.formats.companions import ListRow, read_column, read_groups
 from stageguard.formats.density import listed
 from stageguard.measures.architecture import Errors, architecture_errors, night_errors
-from stageguard.measures.cohort import MeasuredNight, cohort_table
+from stageguard.measures.cohort import MeasuredScorings, cohort_table
 from stageguard.measures.groups import METHOD, GroupDifference, group_differences
 from stageguard.measures.prediction_powered import METHOD as POWERED_METHOD
 from stageguard.measures.prediction_powered import CohortEstimate, cohort_estimates
@@ -198,7 +198,7 @@ def stats(
 class StatsNight:
     """The measures of one night."""
 
-    measured: MeasuredNight
+    measured: MeasuredScorings
     facts: Facts
     group: ListRow | None
     source: Mapping[str, str]  # its file, expert and lights, for the codebook
