@@ -1,4 +1,4 @@
-"""The table of docs/formats.md, made from the registry. Run this file to write it anew."""
+"""The list of docs/formats.md, made from the registry. Run this file to write it anew."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from stageguard.formats.registry import formats
 PAGE = Path(__file__).parents[1] / "docs" / "formats.md"
 TESTS = Path(__file__).parent / "formats"
 BEGIN, END = "<!-- formats: begin -->", "<!-- formats: end -->"
-HEADER = ("format", "what it is", "", "what it cannot store")
 KINDS = {"density": "P", "hypnogram": "H", "write": "W"}
 NEEDED = (NAMES, EPOCH_LENGTH, OTHER_PROBABILITIES)  # to read a night, if the file lacks them
 
@@ -30,28 +29,28 @@ def proofs() -> dict[str, list[str]]:
     return tests
 
 
-def table() -> str:
-    """One row per file format, then one per kind of object."""
+def listed() -> str:
+    """A line for every file format, then one for every kind of object."""
     rows = [
-        (f"`{form.name}`", f"{form.title} ({', '.join(f'`{s}`' for s in form.suffixes)})", form)
+        (f"`{form.name}`", f"{form.title}, {' '.join(f'`{s}`' for s in form.suffixes)}", form)
         for form in formats()
     ]
     rows += [("in memory", kind.title, kind) for kind in OBJECTS]
-    lines = ["| " + " | ".join(HEADER) + " |", "|---" * len(HEADER) + "|"]
+    lines = []
     for name, title, entry in rows:
-        letters = " ".join(letter for kind, letter in KINDS.items() if entry.does(kind))
+        letters = "".join(letter for kind, letter in KINDS.items() if entry.does(kind))
         lost = [loss for loss in entry.loses if entry.does("write") or loss in NEEDED]
-        cell = "all but the stages" if tuple(lost) == STAGES_ALONE else "; ".join(lost)
-        lines.append(f"| {name} | {title} | {letters} | {cell} |")
+        missing = "all but the stages" if tuple(lost) == STAGES_ALONE else ", ".join(lost)
+        lines.append(f"- {name} ({letters}): {title}" + (f"; without {missing}" if missing else ""))
     return "\n".join(lines)
 
 
-def with_table(text: str) -> str:
-    """The page with the table as it should be."""
+def with_list(text: str) -> str:
+    """The page with the list as it should be."""
     before, rest = text.split(BEGIN)
-    return f"{before}{BEGIN}\n{table()}\n{END}{rest.split(END)[1]}"
+    return f"{before}{BEGIN}\n\n{listed()}\n\n{END}{rest.split(END)[1]}"
 
 
 if __name__ == "__main__":
-    PAGE.write_text(with_table(PAGE.read_text("utf-8")), "utf-8")
+    PAGE.write_text(with_list(PAGE.read_text("utf-8")), "utf-8")
     sys.stdout.write(f"wrote {PAGE.name}\n")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from formats_table import BEGIN, END, PAGE, proofs, with_table
+from formats_table import BEGIN, END, PAGE, proofs, with_list
 from stageguard.base.errors import FileFormatError, InputError
 from stageguard.formats import registry, sniffing
 from stageguard.formats.file_format import ONLY_PROBABILITIES, FileFormat
@@ -67,10 +67,10 @@ def test_names_are_short_and_unique():
 
 
 def test_the_documentation_lists_every_format():
-    """`python tests/formats_table.py` writes the table anew."""
+    """`python tests/formats_table.py` writes the list anew."""
     text = PAGE.read_text("utf-8")
     assert (text.count(BEGIN), text.count(END)) == (1, 1)
-    assert with_table(text) == text
+    assert with_list(text) == text
 
 
 def read(path, options):
