@@ -85,8 +85,7 @@ def fitted_document(fitted: Fitted) -> dict[str, Any]:
     document["not_for"] = _cautions(base, fitted.names.cohort, profile)
     rare = material.counts().rare_pairs()
     index = base.scheme.names.index
-    transitions = material.counts().transitions(training.base.transitions)
-    document["rare"] = [[a, b, _round(transitions[index(a), index(b)], 6)] for a, b, *_ in rare]
+    document["rare"] = [[a, b, training.transitions[index(a)][index(b)]] for a, b, *_ in rare]
     document["tvr_pairs"] = [list(pair) for pair in base.tvr_pairs or [(a, b) for a, b, *_ in rare]]
     document["bands"] = _bands(training)
     document["joint"] = base.to_dict().get("joint") if training.base.ratio == 1.0 else None  # of many cohorts
@@ -116,10 +115,12 @@ def _words(material: Material, names: FitNames, choice: FitChoice | None) -> dic
     }
     if names.cohort is not None:
         words["cohort"] = names.cohort
+        # without shares and biases it may be worse than argmax: then other cohorts get argmax
         elsewhere = choice is not None and not choice.selection.passed(choice.candidate.unweighted)
         words["other_cohorts"] = "argmax" if elsewhere else "unweighted"
     if names.stager is not None:
         words["stager"] = names.stager
+    # fewer nights do not show the range of a stager
     if choice is not None and len(material.nights) >= FEWEST_NIGHTS:
         words["fingerprint"] = _fingerprint(material)
     return words
@@ -191,6 +192,7 @@ def _intervals(fitted: Fitted) -> dict[str, Any]:
         return {}
     rem = material.scheme.rem
     shortest = 0 if rem is None else material.counts().minimum_epochs().get(rem, 0)
+    # where experts keep to longer REM bouts, a shorter one is not lasting
     seconds = max(FIRST_REM_SECONDS, shortest * material.epoch_seconds)
     aside = choice.candidate == ARGMAX
     document = held_out_errors(choice.nested, aside=aside, min_first_rem_seconds=seconds)
@@ -205,6 +207,7 @@ def held_out_errors(held_out: HeldOut, *, aside: bool, min_first_rem_seconds: fl
     """
     material = held_out.nights
     experts = _experts(material)
+    # epochs that the expert left out cannot be wrong
     outputs = [
         replace(expert, labels=np.where(expert.labels == UNSCORED, UNSCORED, decoded).astype(np.int8))
         for expert, decoded in zip(experts, held_out.argmax if aside else held_out.labels, strict=True)
@@ -215,6 +218,7 @@ def held_out_errors(held_out: HeldOut, *, aside: bool, min_first_rem_seconds: fl
         name: sorted(round(value, _DECIMALS) + 0.0 for value in values if not math.isnan(value))
         for name, values in table.items()
     }
+    # by group: the errors of one person must not cover that person's nights
     judged = {name: coverage(values, groups) for name, values in table.items()}
     return {
         "n_nights": len(material.nights),
@@ -256,6 +260,7 @@ def _model_coverage(
 def _bands(training: Training) -> dict[str, Any]:
     """Return the bands counted here, and the base profile's if too few nights have an indicator."""
     base = training.base.profile
+    # bands are per epoch, and those of another epoch length mean something else
     kept = dict(base.bands) if training.base.ratio == 1.0 else {}
     counted = expert_bands([night.hypnograms for night in training.material.nights], base)
     return {
@@ -307,6 +312,7 @@ def _provenance(fitted: Fitted) -> dict[str, Any]:
 def _evidence(choice: FitChoice, training: Training, statistics: list[str]) -> dict[str, Any]:
     """Return the cross-validation behind a choice."""
     gain, error = choice.selection.biases_gain
+    # biases were compared with every rule only if they gained by themselves
     used = any(row.candidate.biases for row in choice.selection.rows)
     evidence: dict[str, Any] = {
         "chosen": choice.candidate.name,

@@ -44,6 +44,7 @@ class SleepEndpoints:
         cls, scheme: StageScheme, epoch_seconds: float, n_epochs: Sequence[int], kind: Kind | None = None
     ) -> SleepEndpoints:
         """Return endpoints of a night, or of a day if epochs are short, recordings long or wake unknown."""
+        # such recordings have no bedtime, so that latencies and efficiency do not exist
         is_long = max(n_epochs) * epoch_seconds >= LONGEST_NIGHT_HOURS * 3600.0
         is_day = is_long or epoch_seconds < SHORT_EPOCH_SECONDS or scheme.wake is None
         return cls(scheme, epoch_seconds, kind or ("day" if is_day else "night"))
@@ -60,6 +61,7 @@ class SleepEndpoints:
         """
         scored = labels != UNSCORED
         begins = scored.copy()
+        # a bout begins where the stage changes, or after a gap
         begins[:, 1:] &= labels[:, 1:] != labels[:, :-1]
         columns: tuple[npt.NDArray[Any], ...]
         if self.kind == "night":
@@ -82,6 +84,7 @@ class SleepEndpoints:
         asleep = scored & ~wake
         n_asleep, n_scored = count_true(asleep), count_true(scored)
         sleeps, epochs = n_asleep > 0, np.arange(n_epochs)
+        # argmax finds the first True; backwards, the last
         onset, stop = asleep.argmax(axis=1), n_epochs - asleep[:, ::-1].argmax(axis=1)
         inside = wake & (epochs >= onset[:, None]) & (epochs < stop[:, None])
         awakes = inside.copy()
@@ -106,11 +109,13 @@ class SleepEndpoints:
         night has no such statistic. If only the output has none, sleep or REM that never comes counts as
         coming at the end, and anything else as 0.
         """
+        # most outputs have the same gaps: the expert is then measured once for all
         same_gaps = both[:1] if (both == both[0]).all() else both
         expected = self.of(np.where(same_gaps, expert, np.int8(UNSCORED)))
         shown = self.of(np.where(both, labels, np.int8(UNSCORED)))
         end = labels.shape[1] * self.epoch_seconds / 60.0
         names = _names_and_units(self.kind, self.scheme.names)
+        # sleep that never comes must cost more than sleep that comes late
         never = np.array([end if name in LATENCIES else 0.0 for name, _ in names])
         step_of = {"min": self.epoch_seconds / 60.0, "%": ONE_PERCENT_STEP}
         steps = np.array([step_of.get(unit, 1.0) for _, unit in names])

@@ -105,8 +105,10 @@ def _choice(
     means = mean_over_subjects(table, subjects)
     if np.isnan(means).all():
         return None
+    # the default comes first, so that it wins a tie
     best = int(np.argmin(means))
     gain, error = paired_error(table[0], table[best], subjects)
+    # of several estimators one is the best by chance
     chosen = ways[best] if gain > error else DEFAULT
     return EstimatorChoice(name, chosen, float(means[0]), float(means[best]), gain, error)
 
@@ -126,6 +128,7 @@ def _errors(
     for ways in estimates.values():
         ways |= {DEFAULT: ways[DEFAULT_OF_MINUTES]}
     if expert.scheme.rem is not None:
+        # all estimators see the epochs that the expert scored, and no others
         labels = np.where(is_scored, night.hypnogram.labels, UNSCORED).astype(np.int8)
         shown = night.replaced(hypnogram=replace(night.hypnogram, labels=labels))
         end = len(labels) * night.epoch_seconds / 60.0  # REM that never comes counts as coming at the end

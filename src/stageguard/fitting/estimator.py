@@ -173,6 +173,7 @@ class SemiMarkovDecoder(_Estimator):
         groups = _groups_of(groups, cuts, len(nights))
         if weight is not None:
             read_material(nights, labels, base, groups=groups)  # refuses nights that do not fit their scoring
+        # a given weight leaves nothing to choose: only the scorings are counted
         chosen_on = nights if weight is None else None
         report = fit_report(chosen_on, labels, base=base, groups=groups, learning_curve=False, **options)
         self.profile_, self.report_ = report.profile, report
@@ -229,6 +230,7 @@ class SemiMarkovDecoder(_Estimator):
             raise InputError(
                 f"sample_weight has shape {weights.shape}, expected one per epoch: {labels.shape}."
             )
+        # unscored epochs are neither right nor wrong
         is_scored = labels >= 0
         total = float(weights[is_scored].sum())
         return float(weights[is_scored & (labels == outputs)].sum()) / total if total else float("nan")
@@ -306,6 +308,7 @@ def _nights_of(
         raise InputError(
             f"X has shape {matrix.shape}, expected (n_epochs, n_stages) or a list of such arrays."
         )
+    # groups per epoch change where a night ends
     if lengths is None and groups is not None and len(groups) == len(matrix):
         lengths = [len(list(run)) for _, run in groupby(groups)]
     if lengths is None:

@@ -129,6 +129,7 @@ def fit_report(
     if stager is not None:
         checks.text(stager, "stager", empty=False)
     names = FitNames(name or f"{profile.name}-fitted", cohort, seed, material.assumed, stager)
+    # without probabilities nothing can be decoded, so that there is nothing to choose among
     if not material.has_probabilities:
         return _counted(material, fit_base, names, n_folds)
     _check_enough(material)
@@ -233,6 +234,7 @@ def _cross_validated(
 ) -> FitReport:
     """Choose, check the choice, and write the profile."""
     folds = split(material, choosing.n_folds, choosing.seed)
+    # with two subjects a fold trains on one, which cannot be split again
     nests = can_nest(folds)
     n_rounds = _n_rounds(material, folds, choosing.n_folds, with_curve=with_curve)
     if progress is not None:
@@ -242,6 +244,7 @@ def _cross_validated(
             progress(FitProgress(min(next(rounds), n_rounds), n_rounds, "cross-validating"))
 
         choosing = replace(choosing, tick=tick)
+    # an outer fold has fewer nights, but must try what all nights allow: the choice itself is checked
     scope = Scope.of(material)
     selection = select(material, choosing)
     nested = held_out(folds, material, replace(choosing, scope=scope)) if nests else None
@@ -249,6 +252,7 @@ def _cross_validated(
     if nested is not None and with_curve:
         curve = learning_curve(folds, material, nested, choosing)
     choice = decide(selection, nested, curve, choosing.criterion)
+    # all nights teach the profile that is returned; the folds only chose it
     training = selection.train(choice.candidate, material)
     names = replace(names, notes=(*names.notes, *_notes(material, scope, selection, training)))
     fitted = Fitted(training, names, choice)
@@ -279,6 +283,7 @@ def _notes(material: Material, scope: Scope, selection: Selection, training: Tra
     if material.endpoints.kind == "day":
         notes.append("minutes and bouts of every stage are weighed, as of recordings around the clock")
     temperature = training.temperature.temperature
+    # a search that ends at its bound has found no optimum
     if not LOWEST_TEMPERATURE * 1.001 < temperature < HIGHEST_TEMPERATURE * 0.999:
         notes.append(f"the temperature {temperature:.3g} is at its bound: the probabilities say little")
     impossible = training.impossible_share
@@ -290,6 +295,7 @@ def _notes(material: Material, scope: Scope, selection: Selection, training: Tra
         )
         _warn(f"{notes[-1]}.")
     kappa = selection.rows[0].kappa
+    # columns in another order are the commonest mistake, and no fit can repair them
     if kappa < LEAST_KAPPA:
         _warn(
             f"kappa of argmax is {kappa:.3f}, expected well above 0. Are the columns in the right order, and "
@@ -325,6 +331,7 @@ def _report(fitted: Fitted) -> FitReport:
 def _counted(material: Material, base: FitBase, names: FitNames, n_folds: int) -> FitReport:
     """Return the report of a fit to hypnograms alone."""
     if len(material.groups) >= FEWEST_SUBJECTS:
+        # tables of bout lengths must predict other people's bouts, which one subject cannot show
         base = base.with_supported_durations(split(material, n_folds, names.seed))
     return _report(Fitted(train(base, material), names))
 
@@ -376,6 +383,7 @@ def decide(
         rest = [row.status for row in selection.rows if row.candidate != ARGMAX]
         counted = (f"{rest.count(status)} {words}" for status, words in _DROPPED.items() if status in rest)
         why = f"of {len(rest)} other candidates {', '.join(counted) or 'none can be judged'}"
+    # more than one standard error below argmax: the way of choosing does harm, whatever it chose
     elif nested is not None and sum(gain := nested.gain()) < 0:
         why = f"on nights held out from the choosing kappa changes by {gain[0]:+.3f} (error {gain[1]:.3f})"
     if why:

@@ -40,6 +40,7 @@ class LearningCurve:
             return None
         enough = last
         for point in reversed(self.points):
+            # from the largest size down: a small size that is good by chance must not count
             if not point.criterion_gain >= ENOUGH_SHARE * last.criterion_gain:
                 break
             enough = point
@@ -96,6 +97,7 @@ def learning_curve(folds: Folds, whole: Material, full: HeldOut, choosing: Choos
 def _part(train: Material, size: int, seed: int) -> Material:
     """Return the nights of some groups; a smaller part lies within a larger one."""
     groups = train.groups
+    # the same order at every size, so that a smaller part lies within a larger one
     order = np.random.default_rng(seed).permutation(len(groups))[:size]
     return train.of_groups(groups[i] for i in order)
 

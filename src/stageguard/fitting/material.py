@@ -154,6 +154,7 @@ def read_material(
             panels[i] = [replace(scoring, offset_seconds=stager.offset_seconds) for scoring in panels[i]]
     scorers = _numbered_scorers(panels)
     digests = [_digest(stager, panel) for stager, panel in zip(stagers, panels, strict=True)]
+    # by content, so that the order of the nights changes nothing; a number tells equal nights apart
     unnamed = [f"{digest} {digests[:i].count(digest)}" for i, digest in enumerate(digests)]
     group_of, subject_of = named or (unnamed, unnamed)
     nights = []
@@ -256,6 +257,7 @@ def _who(
     of_subject = _names(subjects if subjects is not None else groups, "subjects", n_nights)
     home: dict[str, str] = {}
     for subject, group in zip(of_subject, of_group, strict=True):
+        # a subject on both sides of a split would be known from its other night
         if home.setdefault(subject, group) != group:
             raise InputError(
                 f"subject {subject!r} is in groups {home[subject]!r} and {group!r}, expected one group for "
@@ -349,6 +351,7 @@ def _aligned(
             offset_seconds=output.offset_seconds,
         )
     matched = [on_epochs_of(night, scoring) for scoring in panel]
+    # several experts: each counts for transitions and bouts, their consensus for agreement
     expert = consensus(matched) if len(matched) > 1 else matched[0]
     is_scored = expert.labels != UNSCORED
     if not is_scored.any():

@@ -73,6 +73,7 @@ def _rows(material: Material, base: Profile) -> dict[str, dict[str, float]]:
     """Return the matrix by stages; a stage with which no pair begins keeps the base profile's row."""
     pairs: Floats = material.counts().pairs
     totals = pairs.sum(axis=1, keepdims=True)
+    # unsmoothed, as in the paper: what nobody scored is forbidden, and the warning says so
     matrix = np.where(totals > 0, pairs / np.where(totals > 0, totals, 1.0), base.transitions)
     names = base.scheme.names
     rare = {(pair.source, pair.target) for pair in base.rare}

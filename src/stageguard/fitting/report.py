@@ -74,6 +74,7 @@ class FitReport(ShownInNotebooks):
 
     def gains(self) -> dict[str, tuple[float, float]]:
         """Return the gain over argmax on nights the fit did not see: mean over subjects, standard error."""
+        # cross-validated rows are no gain: the best of many looks better than it is
         if self.nested is None or self.criterion is None:
             return {}
         return {"kappa": self.nested.gain(), "criterion": self.nested.gain(self.criterion)}

@@ -39,6 +39,7 @@ def score_night(night: FitNight, outputs: Sequence[Labels], endpoints: SleepEndp
     labels = np.array(outputs)  # (n_outputs, n_epochs)
     both = (night.truth >= 0) & (labels >= 0)
     n_stages = endpoints.scheme.n_stages
+    # one count for all outputs: each has cells of its own
     first_cells = np.arange(len(labels), dtype=np.int32)[:, None] * n_stages**2
     cells = (first_cells + (night.truth * np.int32(n_stages) + labels))[both]
     confusions = np.bincount(cells, minlength=len(labels) * n_stages**2).reshape(-1, n_stages, n_stages)
@@ -144,6 +145,7 @@ def paired_error(first: Floats, second: Floats, subjects: Sequence[str]) -> tupl
 
 def paired_errors(rows: Floats, second: Floats, subjects: Sequence[str]) -> list[tuple[float, float]]:
     """Return the mean difference over subjects, and its standard error, of each candidate to `second`."""
+    # people are the unit: nights of one person go up and down together
     differences = by_subject(rows - second, subjects)
     known = ~np.isnan(differences)
     if known.all():

@@ -134,6 +134,7 @@ def tuned_profile(
     rule = replace(rule, rule="target", stager_fi=fragmentation_aim(float(np.median(indices))))
     decided = " ".join(decision(rule))
     of_stager = "of one stager" if stager is None else f"of {stager}"
+    # what the base says about lifting and yielding is not the stager's, and stays
     kept = {key: value for key, value in plain_table(rule, defaults=False).items() if key in _KEPT}
     strength = {key: getattr(rule, key) for key in _WRITTEN}
     return base.replace(
@@ -162,6 +163,7 @@ def _refuse_repeats(nights: Sequence[Features]) -> None:
     """Refuse a night that is given twice, recognised by features that agree to the last digit."""
     seen: dict[tuple[float, ...], int] = {}
     for i, night in enumerate(nights):
+        # two nights may agree in one number by chance, but not in all of them to the last digit
         exact = (night.fragmentation_index, night.entropy, night.sharpness, *night.shares.tolist())
         first = seen.setdefault(exact, i)
         if first != i and night.fragmentation_index > 0:

@@ -120,6 +120,7 @@ def agreement(
     """
     compared = hypnogram_of(night)
     reference = on_epochs_of(compared, hypnogram_of(expert))
+    # a profile agrees better with the nights it was fitted to than with any other
     warn_of_taught([night], [[reference]])
     scheme = common_scheme(reference.scheme, compared.scheme)
     truth, labels = reference.merge(scheme).labels, compared.merge(scheme).labels
@@ -133,7 +134,9 @@ def agreement(
     both = (truth >= 0) & (labels >= 0)
     n_epochs = int(np.count_nonzero(both))
     confusion = contingency(truth, labels, scheme.n_stages)
+    # results are read-only, and share their arrays
     confusion.flags.writeable = False
+    # F1 is twice the hits over this sum, so that no division by a precision of 0 occurs
     scored = confusion.sum(axis=0) + confusion.sum(axis=1)  # 2 TP + FP + FN
     known = {
         name: float(2 * confusion[label, label] / scored[label])
@@ -147,11 +150,13 @@ def agreement(
     if not n_epochs:
         nothing = ("accuracy", "kappa", "macro_f1", "majority_accuracy")
         reasons |= dict.fromkeys(nothing, "no epoch is scored by both")
+    # agreement by chance is then complete, and nothing is left to exceed it
     elif np.isnan(kappa):
         reasons["kappa"] = "both scored one and the same stage only"
     if not n_rare:
         why = "the expert scored none of the pairs" if rare else "no pairs are named: give pairs=[('W', 'R')]"
         reasons |= {"rare_recall_0": why, "rare_recall_2": why}
+    # what anybody would get who scores one stage all night
     commonest = int(confusion.sum(axis=1).argmax())
     return Agreement(
         scheme=scheme,
@@ -176,6 +181,7 @@ def common_scheme(a: StageScheme, b: StageScheme) -> StageScheme:
     """Return the scheme into which both can be merged."""
     if a == b:
         return a
+    # stages can be merged but not split, so the coarser scheme decides
     fine, coarse = (a, b) if a.n_stages >= b.n_stages else (b, a)
     fine.merge_map(coarse)  # raises an error that names the stage without a counterpart
     return coarse
@@ -214,6 +220,7 @@ def cohen_kappas(confusions: Ints) -> Floats:
     n_epochs = confusions.sum(axis=(1, 2))
     met = (confusions.sum(axis=1) * confusions.sum(axis=2)).sum(axis=1)
     by_chance = met / np.maximum(n_epochs, 1)
+    # where chance explains everything, kappa is 0 / 0
     beyond = np.where(by_chance == n_epochs, NAN, n_epochs - by_chance)
     return np.asarray((np.trace(confusions, axis1=1, axis2=2) - by_chance) / beyond)
 
@@ -225,6 +232,7 @@ def _recalled(truth: Labels, labels: Labels, both: Mask, pairs: list[tuple[int, 
         expected = (truth[:-1] == a) & (truth[1:] == b) & both[:-1] & both[1:]
         there = (labels[:-1] == a) & (labels[1:] == b)
         near = there.copy()
+        # a pair found an epoch or two away was seen, but placed differently
         for shift in range(1, min(TOLERANCE_EPOCHS, len(there) - 1) + 1):
             near[shift:] |= there[:-shift]
             near[:-shift] |= there[shift:]

@@ -111,6 +111,7 @@ def night_errors(
     if there is one, replaces that of the path.
     """
     expert = scorings["expert"]
+    # the length that both could have scored: beyond it no REM can come
     minutes = np.count_nonzero(expert.labels != UNSCORED) * expert.epoch_seconds / 60
     truth = architecture(expert, options)
     if rem_latency_to_report is not None:
@@ -122,6 +123,7 @@ def night_errors(
             if rem_latency_to_report is not None:
                 is_after = name == "after"
                 values[TO_REPORT] = rem_latency_to_report if is_after else values["rem_latency_minutes"]
+            # a night whose REM was removed must not drop out of the mean error of REM latency
             values = {k: never_shown(k, minutes) if isnan(value) else value for k, value in values.items()}
             differences = {key: abs(values[key] - value) for key, value in truth.items()}
             errors[name] = {key: error for key, error in differences.items() if not isnan(error)}
@@ -160,6 +162,7 @@ def architecture_errors(
             continue
         try:
             compared = (paired(before, after) if is_test else estimate(after)) if after else None
+        # without scipy the means are still worth showing
         except MissingExtraError as error:
             compared, missing = estimate(after), str(error)
         gain = improvement_percent(before, after)
@@ -174,5 +177,6 @@ def _by_subject(
     errors: dict[str, list[float]] = {}
     for night, by_scoring in nights.items():
         if quantity in by_scoring.get(scoring, {}):
+            # several nights of one person are not independent
             errors.setdefault(subjects.get(night, night), []).append(by_scoring[scoring][quantity])
     return {subject: float(np.mean(each)) for subject, each in errors.items()}

@@ -61,6 +61,7 @@ def expert_bands(
     scorings = [scoring for panel in panels for scoring in panel]
     if not scorings:
         raise InputError("no scoring is given, expected hypnograms of expert-scored nights.")
+    # a change per epoch is another number at another epoch length
     lengths = sorted({scoring.epoch_seconds for scoring in scorings})
     if len(lengths) > 1:
         raise InputError(
@@ -68,6 +69,7 @@ def expert_bands(
             "Count the bands of each by itself."
         )
     shortest = 3600.0 * SHORTEST_NIGHT_HOURS
+    # short scorings vary too much and would widen every band
     measured = [
         validity(scoring, profile).indicators
         for scoring in scorings
@@ -82,6 +84,7 @@ def expert_bands(
         known = [value for value in values if not np.isnan(value)]
         if len(known) >= FEWEST_SCORINGS:
             ends = [float(f"{value:.{_DIGITS}g}") for value in np.percentile(known, (low, high))]
+            # a band without width would call every other night unusual
             if ends[0] < ends[1]:
                 source = f"{low:g}th to {high:g}th percentile over {counted}"
                 bands[name] = Band(ends[0], ends[1], source, quantity.unit)

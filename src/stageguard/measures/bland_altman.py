@@ -75,6 +75,7 @@ def bland_altman(measured: npt.ArrayLike, reference: npt.ArrayLike) -> BlandAltm
         raise InputError(
             f"got values of the shapes {first.shape} and {second.shape}, expected one number of each night."
         )
+    # a night counts only if both measured it
     known = np.isfinite(first) & np.isfinite(second)
     first, second = first[known], second[known]
     means, differences, n = (first + second) / 2, first - second, len(first)
@@ -83,6 +84,7 @@ def bland_altman(measured: npt.ArrayLike, reference: npt.ArrayLike) -> BlandAltm
         return BlandAltman(means, differences, bias)
     sd, t = float(differences.std(ddof=1)), t_quantile(0.975, n - 1)
     reach, margin = WIDTH * sd, t * sd / math.sqrt(n)
+    # the variance of a limit is that of the bias plus that of the spread
     limit_margin = t * sd * math.sqrt(1 / n + WIDTH**2 / (2 * (n - 1)))
     return BlandAltman(
         means=means,

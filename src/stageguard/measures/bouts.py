@@ -31,6 +31,7 @@ class Bouts:
         """Bouts with a scored epoch of another stage on either side: nothing cut them short."""
         scored = self.stages != UNSCORED
         complete = np.zeros(len(scored), dtype=bool)
+        # the first and the last bout touch the end of the recording, which cut them
         complete[1:-1] = scored[:-2] & scored[1:-1] & scored[2:]
         return complete
 
@@ -64,6 +65,7 @@ def pair_counts(labels: Labels, n_stages: int) -> Ints:
 
 def contingency(first: Labels, second: Labels, n_stages: int) -> Ints:
     """Count epochs by their stage in the first (rows) and in the second (columns), where both are scored."""
+    # an epoch that only one of them scored says nothing about the two
     both = (first >= 0) & (second >= 0)
     cells = first[both].astype(np.int64) * n_stages + second[both]
     return np.bincount(cells, minlength=n_stages * n_stages).reshape(n_stages, n_stages)
@@ -73,6 +75,7 @@ def bout_pair_counts(bouts: Bouts, n_stages: int) -> Ints:
     """Return the `pair_counts` of labels from their bouts, which is faster."""
     pairs = contingency(bouts.stages[:-1], bouts.stages[1:], n_stages)
     scored = bouts.stages != UNSCORED
+    # a bout of n epochs holds n - 1 pairs that stay in its stage
     stays = np.bincount(bouts.stages[scored], bouts.lengths[scored] - 1, n_stages)
     pairs.flat[:: n_stages + 1] += stays.astype(pairs.dtype)
     return pairs

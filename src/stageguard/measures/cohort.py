@@ -65,6 +65,7 @@ class CohortNight:
         other = self.after if self.after is not None else self.before
         expert = self.expert
         if expert is not None and other is not None:
+            # the expert may have scored finer stages, or begun at another epoch
             expert = on_epochs_of(other, expert).merge(other.scheme)
         scorings = {"before": self.before, "after": self.after, "expert": expert}
         return {name: scoring for name, scoring in scorings.items() if scoring is not None}
@@ -76,6 +77,7 @@ class CohortNight:
         expert = scorings.pop("expert", None)
         if expert is None:
             return {}
+        # without this, a stager would be charged with sleep in epochs that nobody checked
         left = expert.labels == UNSCORED
         return {
             name: where_scored(expert, scoring)
@@ -166,6 +168,7 @@ def measure(
 def measure_night(night: CohortNight, options: StatisticsOptions | None = None) -> MeasuredScorings:
     """Measure every scoring of a night in the same way, the stager's and the decoded one in one period."""
     lights = (None, None) if options is None else options.lights
+    # lights that are given now replace the period it was decoded with
     period = night.period if lights == (None, None) else None
     if period is None and night.profile is not None and night.before is not None:
         period = period_for(night.before, night.profile, lights)

@@ -27,9 +27,11 @@ def cycles_of(labels: Labels, scheme: StageScheme, epoch_seconds: float) -> list
     The scheme must have wake and REM.
     """
     is_rem = labels == scheme.rem_index
+    # N1 counts as NREM within a cycle, but does not begin one
     is_nrem = (labels != UNSCORED) & (labels != scheme.wake_index) & ~is_rem
     light = [name == scheme.wake or canonical_name(name) == "N1" for name in scheme.names]
     is_light = np.array([*light, True])[labels]  # the last is found by -1, unscored
+    # REM is not light either: a short REM period that does not divide may begin a cycle
     deeper = np.flatnonzero(~is_light)
     shortest_rem = whole_epochs(SHORTEST_REM_PERIOD_SECONDS, epoch_seconds)
     shortest_nrem = whole_epochs(SHORTEST_NREM_SECONDS, epoch_seconds)

@@ -63,6 +63,7 @@ def lights_words(hypnogram: Hypnogram, lights_off: Moment | None, lights_on: Mom
 
 def zeitgeber_seconds(hypnogram: Hypnogram, lights_on_phase: str, first: int) -> float:
     """Return how long before an epoch the lights of a 12 h : 12 h cycle went on."""
+    # the cycle repeats every day, so the remainder of a day is enough
     clock = clock_seconds(lights_on_phase, "lights_on_phase")
     start = time_of_day(hypnogram, lights_on_phase, "lights_on_phase")
     return (start + first * hypnogram.epoch_seconds - clock) % DAY_SECONDS
@@ -86,6 +87,7 @@ def hours_of(
     """Return stage times per hour: hours after lights on, or of the recording without a light cycle."""
     elapsed = np.arange(len(labels)) * epoch_seconds + (zeitgeber or 0.0)
     hours = (elapsed // 3600.0).astype(np.intp)
+    # hours are counted on without a gap, so that an unscored hour keeps its row
     numbers = range(int(hours[0]), int(hours[-1]) + 1)
     names = [f"hour {n}" if zeitgeber is None else f"ZT {n % 24}" for n in numbers]
     return tuple(_parts(labels, scheme, epoch_seconds, hours - hours[0], names))
@@ -98,6 +100,7 @@ def _parts(
     minutes, width = epoch_seconds / 60.0, scheme.n_stages + 1
     size, shape = len(names) * width, (len(names), width)
     bouts = bouts_of(labels)
+    # a bout belongs to the part it begins in, however far it reaches into the next
     column = part_of[bouts.starts] * width + bouts.stages + 1  # column 0: unscored
     epochs = np.bincount(part_of * width + labels + 1, minlength=size).reshape(shape)
     n_bouts = np.bincount(column, minlength=size).reshape(shape)
@@ -106,6 +109,7 @@ def _parts(
     for name, n_epochs, n, length in zip(names, epochs, n_bouts, lengths, strict=True):
         n_scored = int(n_epochs[1:].sum())
         share = n_epochs[1:] / n_scored if n_scored else np.full(width - 1, NAN)
+        # no bout begins in it: no mean, rather than 0
         mean = np.divide(length[1:], n[1:], out=np.full(width - 1, NAN), where=n[1:] > 0)
         parts.append(
             DayPart(

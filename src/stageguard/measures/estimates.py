@@ -71,6 +71,7 @@ class Expected:
 
     def values(self, wake: str | None) -> dict[str, float]:
         """Return minutes, and shares of expected sleep, by the keys of `stageguard.night.quantities`."""
+        # no share of no sleep
         tst = self.tst_minutes or NAN
         return self.minutes | {
             f"expected_percent_{stage}": 100.0 * each / tst
@@ -275,6 +276,7 @@ def _rem_latency(night: Decoding, in_bed: slice, options: StatisticsOptions, see
     (strict,) = under_full_clock([night])
     estimator = night.profile.estimators.get(REM_LATENCY) or default_of_rem_latency(night, in_bed)
     latency = rem_latency_of(night, strict, options, estimator, seed)
+    # any REM on the path is better than no latency at all
     if estimator == "path" or math.isnan(latency):
         return rem_latency_of(night, strict, options, "path", seed), FIRST_EPOCH
     return latency, ESTIMATORS[estimator]
@@ -286,6 +288,7 @@ def _early_rem_kept(night: Decoding, options: StatisticsOptions, latency: float)
         return NAN
     shown = options.measure(night.hypnogram).rem_latency_minutes
     since_onset = replace(options, convention="aasm").measure(night.hypnogram).rem_latency_minutes
+    # the estimate is later than the hypnogram's early REM: somebody should look at that REM
     is_passed_over = since_onset < EARLY_REM_MINUTES <= since_onset + latency - shown
     return since_onset if is_passed_over else NAN
 
@@ -297,6 +300,7 @@ def default_of_rem_latency(night: Decoding, chosen: slice | Mask) -> str:
     scheme = night.profile.scheme
     counts = stage_counts(night.argmax[chosen], scheme.n_stages).tolist()
     n_asleep = sum(counts) - (0 if scheme.wake_index is None else counts[scheme.wake_index])
+    # without REM in the scheme there is no REM to be short of
     n_rem = n_asleep if scheme.rem_index is None else counts[scheme.rem_index]
     return "expected" if n_rem < LITTLE_REM * n_asleep else "clock"
 
@@ -319,6 +323,7 @@ def _expected_rem_latency(night: Decoding, strict: Decoding, options: Statistics
     if rem is None:
         return NAN
     first, stop = lights_window(night.hypnogram, *options.lights)
+    # epochs without probabilities promise no REM
     expected = np.nan_to_num(marginals_like([strict])[0][first:stop, rem])
     expected[labels[first:stop] == UNSCORED] = 0.0
     n_epochs = EXPECTED_REM_SECONDS / strict.epoch_seconds
@@ -326,6 +331,7 @@ def _expected_rem_latency(night: Decoding, strict: Decoding, options: Statistics
     asleep = np.flatnonzero((labels != UNSCORED) & (labels != scheme.wake_index))
     if len(reached) == 0 or len(asleep) == 0:
         return NAN
+    # the minutes end where the sum is reached, and cannot begin before sleep does
     begin = max(first + int(reached[0]) + 1 - math.ceil(n_epochs), int(asleep[0]))
     nrem = (i for i in range(scheme.n_stages) if i not in (scheme.wake_index, rem))
     labels[labels == rem] = next(nrem, UNSCORED)  # one epoch of REM is left; sleep onset does not move

@@ -66,9 +66,11 @@ def consensus(hypnograms: Sequence[Hypnogram], method: Method = "soft-agreement"
     merged = votes.argmax(axis=1).astype(np.int8)
     most = votes.max(axis=1)
     tied = (votes == most[:, None]).sum(axis=1) > 1
+    # so far nobody decides; the best scorers do below, one after the other
     merged[tied] = UNSCORED
     if method == "soft-agreement":
         epochs = np.arange(len(merged))
+        # a scorer who shares no epoch with the others decides last
         agreements = np.nan_to_num(_soft_agreements(labels, first.scheme.n_stages), nan=-1.0)
         for chosen in labels[np.argsort(-agreements, kind="stable")]:  # of equals, the first in the list
             decides = tied & (merged == UNSCORED) & (chosen >= 0) & (votes[epochs, chosen] == most)
@@ -120,6 +122,7 @@ def disagreeing(kappas: Floats) -> list[int]:
     """
     found = []
     for scorer in range(len(kappas)):
+        # only the pairs without this scorer say how well the others agree
         others = np.arange(len(kappas)) != scorer
         own, theirs = _nanmean(kappas[scorer, others]), _nanmean(kappas[np.ix_(others, others)].ravel())
         if own < theirs - DISAGREES:
@@ -288,6 +291,7 @@ def _compare(night: Hypnogram, panel: Sequence[Hypnogram]) -> AmongExperts:
     n_stages = first.scheme.n_stages
     kappas = _kappas(labels, n_stages)
     accuracies = [_accuracy(scored, labels[-1]) for scored in labels[:-1]]
+    # each scorer is judged by a panel without that scorer, so the stager's panels must lose one, too
     rest = [np.delete(labels[:-1], j, axis=0) for j in range(len(panel))]
     without_one = [_soft_agreement(labels[-1], others, n_stages) for others in rest]
     return AmongExperts(
@@ -336,6 +340,7 @@ def _panel(hypnograms: Any) -> tuple[Labels, Hypnogram]:
     if n < 2:
         raise InputError(f"got {n} scoring{'s' * (n != 1)}, expected two or more of the same night.")
     scorings = [hypnogram_of(scoring) for scoring in hypnograms]
+    # whoever scored fewer stages sets what can be compared
     coarsest = min((scoring.scheme for scoring in scorings), key=lambda scheme: scheme.n_stages)
     merged = [on_epochs_of(scorings[0], scoring).merge(coarsest) for scoring in scorings]
     return np.stack([scoring.labels for scoring in merged]), merged[0]
@@ -350,6 +355,7 @@ def _soft_agreement(chosen: Labels, others: Labels, n_stages: int) -> float:
     """Return one scorer's soft agreement with others, over the epochs that it and any of them scored."""
     votes = _votes(others, n_stages)
     most = votes.max(axis=1)
+    # epochs that none of the others scored cannot be agreed with
     both = (chosen >= 0) & (most > 0)
     if not both.any():
         return float("nan")

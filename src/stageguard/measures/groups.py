@@ -64,15 +64,18 @@ def compare_samples(first: Floats, second: Floats, *, confidence: float = 0.95) 
     sd_first, sd_second = (float(v.std(ddof=1)) if len(v) > 1 else NAN for v in (first, second))
     difference = mean_first - mean_second
     means = Difference(n, m, mean_first, mean_second, sd_first, sd_second, difference)
+    # one value has no spread, so that its mean has no known error
     if min(n, m) < 2:
         return replace(means, reason=f"{n} and {m} values, an interval needs two in each")
     error_first, error_second = sd_first**2 / n, sd_second**2 / m
     error = error_first + error_second
     if error == 0.0:
         return replace(means, reason="no value differs from its group's mean")
+    # Welch and Satterthwaite: the groups may differ in spread
     freedom = error**2 / (error_first**2 / (n - 1) + error_second**2 / (m - 1))
     margin = t_quantile(0.5 + confidence / 2, freedom) * math.sqrt(error)
     pooled = math.sqrt(((n - 1) * sd_first**2 + (m - 1) * sd_second**2) / (n + m - 2))
+    # d over this scale is a t with a noncentrality, whose limits are known
     d, scale = difference / pooled, math.sqrt(1 / n + 1 / m)
     low, high = noncentrality_limits(d / scale, n + m - 2, confidence)
     return replace(
@@ -130,6 +133,7 @@ def subjects_of(
     by_group: dict[str, dict[str, list[int]]] = {}
     group_of: dict[str, str] = {}
     for name, row in rows.items():
+        # a night without a subject counts as a person; the prefix keeps it apart from a subject so named
         if name not in subjects:
             by_group.setdefault(groups[name], {})[f"night {name}"] = [row]
             continue
@@ -158,6 +162,7 @@ _SQRT_HALF = math.sqrt(0.5)
 
 def t_cdf(t: float, freedom: float, noncentrality: float = 0.0) -> float:
     """Return the probability that a t variable is at most `t`."""
+    # T = (Z + delta) / U: the normal probability, averaged over the chi variable U
     scales, weights = _scale_distribution(freedom)
     arguments = (noncentrality - t * scales) * _SQRT_HALF
     normal = [math.erfc(argument) for argument in arguments.tolist()]

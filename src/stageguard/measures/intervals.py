@@ -193,6 +193,7 @@ def intervals(
     level = checks.number(level, "level", low=0.5, high=0.99)
     usual = shortest_first_rem(night.profile)
     shortest = usual if min_first_rem_seconds is None else min_first_rem_seconds
+    # errors of one cohort covered between .37 and .997 of nights elsewhere
     if method == "conformal" and is_foreign(night) and _errors_of(night.profile):
         warnings.warn(StageGuardWarning(_withheld_words(night)), stacklevel=2)
     options = StatisticsOptions(convention, lights_off, lights_on, shortest)
@@ -207,6 +208,7 @@ def intervals(
     else:
         ends = _model([reported(options.measure(draw)) for draw in _draws(night, n, seed)], level)
         covered = _measured_coverage(night, "model_coverage", level)
+        # draws know the stager's doubt, not its bias: no coverage can be promised
         promised, n_nights = NAN, 0
     if convention != "aasm" or lights_off is not None or lights_on is not None:
         covered = {}  # coverage was measured for statistics with the default options
@@ -220,6 +222,7 @@ def _within_the_possible(
 ) -> dict[str, Interval]:
     """Return the intervals by statistic, none beyond 0, 100 % or the length of the night."""
     tib = statistics.tib_minutes
+    # no statistic can exceed the night, and no count its epochs
     highest = {"min": tib, "%": 100.0, "": tib * 60 / statistics.epoch_seconds}
     by_statistic = {}
     for name, value in reported(statistics).items():
@@ -282,6 +285,7 @@ def half_width(errors: Sequence[float], level: float) -> float:
     It is the split-conformal quantile of n absolute errors: the ceil((n + 1) * level)-th smallest.
     """
     known = np.sort(np.abs([error for error in errors if not math.isnan(error)]))
+    # n + 1, for the new night: it takes any rank among the errors with the same chance
     rank = math.ceil((len(known) + 1) * level - 1e-9)
     return float(known[rank - 1]) if rank <= len(known) else math.inf
 
@@ -294,6 +298,7 @@ def coverage(errors: Sequence[float], groups: Sequence[str], level: float = DEFA
     n_covered = n_judged = 0
     values, owners = np.asarray(errors, dtype=float), np.asarray(groups)
     for group in dict.fromkeys(groups):
+        # errors of the same person are alike, and would cover too well
         width = half_width(values[owners != group].tolist(), level)
         for value in values[owners == group]:
             if not math.isnan(value) and math.isfinite(width):
@@ -305,6 +310,7 @@ def coverage(errors: Sequence[float], groups: Sequence[str], level: float = DEFA
 def origin_of(night: Decoding) -> str:
     """Return in words where the profile's errors come from, and where the night does."""
     if night.is_of_other_stager:
+        # not naming the stager is not the same as naming another one
         unsaid = night.stager is None and not night.profile.is_by(None)
         whose = "of a stager that is not said" if unsaid else "not of it"
         return f"{night.profile.stager or 'one stager'}, the night is {whose}"
@@ -377,6 +383,7 @@ def _model(draws: Sequence[Mapping[str, float]], level: float) -> dict[str, Ends
     ends: dict[str, Ends] = {}
     for name, whole, column in zip(draws[0], np.quantile(table, limits, axis=0).T, table.T, strict=True):
         known = column[~np.isnan(column)]
+        # a quantity absent from most draws has no typical value, only a rare one
         if len(known) > len(draws) // 2:
             low, high = whole if len(known) == len(draws) else np.quantile(known, limits)
             ends[name] = float(low), float(high), ""

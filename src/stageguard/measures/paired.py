@@ -45,6 +45,7 @@ def paired(reference: Mapping[str, float], values: Mapping[str, float], n_tests:
     scipy's ``wilcox`` does.
     """
     summary = estimate(values)
+    # only subjects with both numbers can be compared with themselves
     subjects = [name for name in values if name in reference]
     difference = np.array([values[name] - reference[name] for name in subjects])
     difference = difference[difference != 0]
@@ -55,6 +56,7 @@ def paired(reference: Mapping[str, float], values: Mapping[str, float], n_tests:
         stats = library("scipy.stats", "the Wilcoxon test", None)
         p = min(1.0, n_tests * float(stats.wilcoxon(difference).pvalue))
         ranks = stats.rankdata(np.abs(difference))
+        # signed ranks over all ranks: how one-sided the differences are
         effect = float((ranks * np.sign(difference)).sum() / ranks.sum())
     return Estimate(summary.mean, summary.sd, summary.n, p, effect)
 

@@ -22,6 +22,7 @@ def period_for(night: ScoredNight, profile: Profile, lights: Lights = (None, Non
     """Return the epochs of a night that a profile measures; of a decoding those it was decoded by."""
     hypnogram = hypnogram_of(night)
     first, stop = lights_window(hypnogram, *lights)
+    # before and after must be measured in the same epochs, so both take the stager's own sleep period
     if isinstance(night, Decoding) and night.profile.scheme == profile.scheme:
         if profile.measures_sleep_period and night.night.period is not None and lights == (None, None):
             return night.period
@@ -38,5 +39,6 @@ def labels_in(labels: Labels, period: Period, cuts: Sequence[int]) -> Labels:
     first, stop = period
     if first == stop:
         return np.array([UNSCORED], dtype=np.int8)
+    # indices of np.insert refer to the array before any insertion
     inside = [cut - first for cut in cuts if first < cut < stop]
     return np.insert(labels[first:stop], inside, UNSCORED) if inside else labels[first:stop]

@@ -115,6 +115,7 @@ def _freedom(kind: Kind, units: Units) -> float:
     numbers = [each[~np.isnan(each)] for each in units.by_group(units.expert)]
     if kind == "difference":
         parts = [(float(each.var(ddof=1)) / len(each), len(each) - 1) for each in numbers if len(each) > 1]
+        # Welch and Satterthwaite, as for scored nights alone
         spread = sum(variance**2 / n for variance, n in parts)
         return sum(variance for variance, _ in parts) ** 2 / spread if len(parts) == 2 and spread else 0.0
     return len(numbers[0]) - (2.0 if kind == "correlation" else 1.0)
@@ -146,6 +147,7 @@ def fits(kind: Kind, units: Units, counts: Floats, weight: float | None) -> tupl
             )
         )
         if weight is None:
+            # the weight of least variance; below 0 or above 1 it would only fit noise
             best = np.clip(-covariance / spread, 0.0, 1.0)
             weights = np.where(np.isnan(best), 0.0, best)
         else:
@@ -187,6 +189,7 @@ def _correlation(values: Floats, covariate: Floats, counts: Floats) -> tuple[Flo
         scores.append(centred / np.sqrt(np.einsum("ij,ij,ij->i", counts, centred, centred) / n)[:, None])
     x, y = scores
     r = np.clip(np.einsum("ij,ij,ij->i", counts, x, y) / n, -1.0, 1.0)
+    # the derivative of the correlation towards each person, for its standard error
     influence = x * y - 0.5 * r[:, None] * (x**2 + y**2)
     return np.arctanh(r), influence / ((1.0 - r**2) * n)[:, None]
 
@@ -198,6 +201,7 @@ def _covariance(one: Floats, other: Floats, sizes: Sequence[int], counts: Floats
         part = slice(start, start + size)
         a, b, w = one[:, part], other[:, part], counts[:, part]
         start += size
+        # one person in a stratum tells nothing about its spread
         if size > 1:
             sums = np.einsum("ij,ij->i", w, a) * np.einsum("ij,ij->i", w, b)
             total += size / (size - 1) * (np.einsum("ij,ij,ij->i", w, a, b) - sums / size)

@@ -222,6 +222,7 @@ def cohort_estimates(
             if result.kind == "mean":
                 result = _within_the_possible(result, quantity_of(measure))
             estimates.append(CohortEstimate(measure, first, second, covariate, result))
+    # some estimates may lack people, but a table of nothing is an error
     if withheld and len(withheld) == len(estimates):
         raise withheld[0]
     return tuple(sorted(estimates, key=lambda each: KINDS.index(each.result.kind)))
@@ -282,6 +283,7 @@ def _units(
     everyone = dict.fromkeys(automatic, "")
     group_of = everyone if groups is None else {k: v for k, v in groups.items() if k in automatic}
     if covariate is not None:
+        # a person without the covariate cannot be correlated with it
         group_of = {name: "" for name in automatic if not math.isnan(covariate.get(name, NAN))}
     levels = levels_of(automatic, group_of) if groups is not None else [""]
     if len(levels) > 2:
@@ -297,6 +299,7 @@ def _units(
     for level in levels:
         parts: tuple[list[list[int]], list[list[int]]] = ([], [])
         for nights in by_group.get(level, ()):
+            # one scored night makes a scored subject
             parts[not is_scored[nights].any()].append(nights)
         order += [*parts[0], *parts[1]]
         sizes += [len(part) for part in parts]
@@ -325,10 +328,12 @@ def _estimate(
         powered, scored = resampled_intervals(kind, both, units, weight, confidence, n_resamples, rng)
     own = both[0]
     chosen, reason = float(own.weight[0]), ""
+    # a little wider is chance; much wider means that the weight was badly estimated
     too_wide = not powered[2] - powered[1] <= MOST_WIDER * (scored[2] - scored[1])
     if not math.isfinite(scored[2] - scored[1]):
         powered, chosen = scored, 0.0
         reason = f"too few scored subjects have it ({sum(units.known)}), or they hardly differ"
+    # the correction is 0 by construction, and so is what it could add
     elif np.array_equal(units.scored, units.all, equal_nan=True):
         reason = "no night is unscored"
     elif weight is None and too_wide:

@@ -111,6 +111,7 @@ def rare_events(decoding: Decoding, *, within_minutes: float = SOON_MINUTES) -> 
     scheme, cuts = decoding.hypnogram.scheme, cuts_of(decoding)
     before, after = decoding.argmax, decoding.hypnogram.labels
     sightings: list[_Sighting] = []
+    # wake straight to REM is looked for even if the profile finds it common
     wake_to_rem = [(scheme.wake, scheme.rem)] if scheme.wake is not None and scheme.rem is not None else []
     for a, b in dict.fromkeys([*wake_to_rem, *decoding.profile.tvr_pairs]):
         pair = scheme.index(a), scheme.index(b)
@@ -179,6 +180,7 @@ def _described(decoding: Decoding, sightings: Sequence[_Sighting]) -> tuple[Rare
         stage, bout = int((before if in_before else after)[epoch]), slice(epoch, epoch + length)
         nats = _margin(evidence[bout], stage)
         known = nats[~np.isnan(nats)]
+        # after a restart of the clock, the last onset counts
         since = min((epoch - onset for onset in onsets if onset <= epoch), default=NAN)
         events.append(
             RareEvent(
@@ -208,6 +210,7 @@ def _matched(before: list[int], after: list[int]) -> list[tuple[int, bool, bool]
     """Return events and the nights they occur in; the nearest ones of both nights are paired, each once."""
     there = set(after)
     reach = range(-TOLERANCE_EPOCHS, TOLERANCE_EPOCHS + 1)
+    # the nearest first, so that two events close together are not crossed
     near = [(abs(step), i, i + step) for i in before for step in reach if i + step in there]
     kept: dict[int, int] = {}
     taken: set[int] = set()
@@ -223,6 +226,7 @@ def _early_rem(labels: Labels, rem: Indices, scheme: StageScheme, n_soon: float,
     """Return which bouts of REM, by their first epochs, begin soon after the first sleep from `first` on."""
     if scheme.wake is None or scheme.rem is None or not len(rem):
         return []
+    # sleep before the night, such as an evening nap, does not make REM early
     onset = first + next(iter(_first_sleep(labels[first:], scheme)), 0)
     early: list[int] = rem[(first <= rem) & (rem - onset <= n_soon + 1e-9)].tolist()
     return early
@@ -260,5 +264,6 @@ def _bouts_of(labels: Labels, stage: int | None) -> Indices:
 
 def _margin(log_probabilities: Floats, stage: int) -> Floats:
     """Return how far a stage leads over the best other one, per epoch in nats."""
+    # the margin over the runner-up, not the probability: it says how firm the choice was
     others = np.delete(log_probabilities, stage, axis=1)
     return np.asarray(log_probabilities[:, stage] - others.max(axis=1))

@@ -127,6 +127,7 @@ class SleepStatistics(ShownInNotebooks):
     @property
     def stage_percent(self) -> Mapping[str, float]:
         """Percent of TST, for every stage but wake; NaN without sleep."""
+        # shares of no sleep do not exist, rather than being 0
         wake, tst = self.scheme.wake, self.tst_minutes * 60.0 / self.epoch_seconds or NAN
         counted = zip(self.scheme.names, self.stage_epochs, strict=True)
         return {name: 100.0 * n_epochs / tst for name, n_epochs in counted if name != wake}
@@ -198,8 +199,10 @@ class SleepStatistics(ShownInNotebooks):
         """Return why a number with these needs does not exist, the most general reason first."""
         n_epochs = len(self.labels)
         n_unscored = n_epochs - sum(self.stage_epochs)
+        # mice sleep in bouts all day, and a day of a person holds naps: neither has cycles
         if "one night" in needs and not self._is_one_night:
             return "cycles are defined for one night of human sleep"
+        # without a wake stage no epoch is known to be sleep, whatever else is missing
         if self.scheme.wake is None:
             return f"scheme {self.scheme.name!r} does not say which stage is wake"
         if n_epochs == n_unscored:
@@ -207,6 +210,7 @@ class SleepStatistics(ShownInNotebooks):
         if "bedtime" in needs and self.tib_minutes >= _LONGEST_NIGHT_MINUTES:
             hours = self.tib_minutes / 60.0
             return f"a recording of {hours:.1f} h is no single night: give lights off and lights on"
+        # from here on the night is known, and is short of sleep
         if not self.tst_minutes:
             return "no epoch is scored as sleep"
         if "scored half" in needs:
@@ -267,8 +271,10 @@ def sleep_statistics(
     hypnogram = hypnogram_of(night)
     scheme, epoch_seconds = hypnogram.scheme, hypnogram.epoch_seconds
     labels, first, assumed = _time_in_bed(hypnogram, convention, lights_off, lights_on)
+    # counted from TIB, since hours and phases are those of TIB
     zeitgeber = None if lights_on_phase is None else zeitgeber_seconds(hypnogram, lights_on_phase, first)
     shortest_rem = checks.number(min_first_rem_seconds, "min_first_rem_seconds", low=0.0)
+    # 0 s asks for any REM: the shortest bout there is
     shortest_rem_epochs = max(1, whole_epochs(shortest_rem, epoch_seconds))
     stage_epochs = stage_counts(labels, scheme.n_stages).tolist()
     return SleepStatistics(
@@ -315,6 +321,7 @@ def _time_in_bed(
     checks.choice(convention, "convention", CONVENTIONS)
     first, stop = lights_window(hypnogram, lights_off, lights_on)
     labels = hypnogram.labels[first:stop]
+    # Luna trims after lights are known, so that its first epoch may lie later than lights off
     if convention == "luna":
         labels, n_left_out = _epochs_luna_counts(labels, hypnogram.scheme, hypnogram.epoch_seconds)
         first += n_left_out
@@ -362,13 +369,16 @@ def _numbers_of_sleep(
     n_epochs, minutes = len(labels), epoch_seconds / 60.0
     is_scored = labels != UNSCORED
     n_scored = int(np.count_nonzero(is_scored))
+    # YASA gives 0 min of sleep of a night that nobody scored, others give nothing
     if scheme.wake is None or (n_scored == 0 and convention != "yasa"):
         return {}
     is_wake = labels == scheme.wake_index
     is_asleep = is_scored & ~is_wake
     asleep = np.flatnonzero(is_asleep)
     n_asleep = len(asleep)
+    # a recording around the clock does not begin at bedtime, so nothing is counted from its beginning
     has_bedtime = n_epochs * minutes < _LONGEST_NIGHT_MINUTES
+    # otherwise an efficiency would tell how much was scored, not how well somebody slept
     is_scored_enough = convention != "aasm" or n_scored >= (1.0 - MOST_UNSCORED) * n_epochs
     numbers = {"tst_minutes": n_asleep * minutes}
     if is_scored_enough and has_bedtime:
@@ -376,8 +386,10 @@ def _numbers_of_sleep(
     if n_asleep == 0:
         return numbers | ({"spt_minutes": 0.0} if convention == "yasa" else {})
     onset, stop = int(asleep[0]), int(asleep[-1]) + 1
+    # Luna lets an unscored end belong to SPT, since it may be sleep; scored wake does not
     end_of_spt = int(np.flatnonzero(~is_wake)[-1]) + 1 if convention == "luna" else stop
     n_waso, n_awakenings = int(np.count_nonzero(is_wake[onset:stop])), len(runs_of(is_wake[onset:stop]))
+    # wake after an unscored epoch is not known to follow sleep
     n_sleep_to_wake = int(np.count_nonzero(is_asleep[:-1] & is_wake[1:]))
     numbers |= {
         "spt_minutes": (end_of_spt - onset) * minutes,
@@ -391,6 +403,7 @@ def _numbers_of_sleep(
     if has_bedtime:
         numbers |= _sleep_latencies(is_asleep, epoch_seconds)
     if has_bedtime and scheme.rem is not None:
+        # by YASA, SOL is a part of REM latency
         from_epoch = 0 if convention == "yasa" else onset
         is_rem = labels == scheme.rem_index
         numbers |= _rem_latencies(is_rem, from_epoch, epoch_seconds, shortest_rem_epochs)
@@ -413,6 +426,7 @@ def _rem_latencies(
     """Return the latencies of the first REM, and of the first bout that lasts, counted from an epoch."""
     runs = runs_of(is_rem)
     onset, lasting_onset = _onset(runs, 1), _onset(runs, shortest_rem_epochs)
+    # one latency is the other plus a whole number of epochs: they agree where the first bout lasts
     latency = (onset - from_epoch) * (epoch_seconds / 60.0)
     return {
         "rem_latency_minutes": latency,

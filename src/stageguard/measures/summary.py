@@ -99,6 +99,7 @@ def shown_rows(cohort: CohortTable) -> list[Quantity]:
     If nights have epochs of several lengths, what is counted per epoch is shown per hour.
     """
     rows = _shown_rows(cohort)
+    # one epoch length: numbers per epoch compare
     if len(cohort.epoch_lengths) < 2:
         return rows
     return [
@@ -181,6 +182,7 @@ def early_rem_words(decoding: Decoding) -> tuple[str, ...]:
 
 def odds(nats: float) -> str:
     """Return a difference of log-probabilities as odds, as in ``5 : 1``."""
+    # beyond this the odds are only "more than 99 : 1"
     ratio = exp(min(abs(nats), 10.0))
     shown_ratio = "more than 99" if ratio > 99 else f"{ratio:.2g}"
     return f"{shown_ratio} : 1" if nats >= 0 else f"1 : {shown_ratio}"
@@ -215,6 +217,7 @@ def expected_words(decoding: Decoding, estimates: Estimates, rows: Sequence[Befo
     latency = estimates.rem_latency_minutes
     kept = estimates.early_rem_kept_minutes if is_early_rem_odd(decoding.profile) else NAN
     shown_latencies = [row.after for row in rows if row.key.startswith("rem_latency")]
+    # nothing new to say if the table shows the same number
     if not isnan(latency) and (not isnan(kept) or latency not in shown_latencies):
         passes = f"; it passes over REM kept {kept:.3g} min after sleep onset: look at it"
         words.append(
@@ -240,6 +243,7 @@ def aside_words(decoding: Decoding, valid: Validity) -> str:
     """
     if decoding.strength.step not in ("untouched", "hard"):
         return ""
+    # uncommon transitions count by themselves: few of them hardly move the joint score
     if valid.looks_like_experts and valid.indicators["tvr_percent"].place != "above":
         return ""
     outside = [
@@ -344,6 +348,7 @@ def joint_scores(decoding: Decoding) -> JointScores:
 
 def measures_of(decoding: Decoding, options: StatisticsOptions | None = None) -> RowMeasures:
     """Return the measures of a decoding for a cohort's table; `options` include its lights."""
+    # lights move the period, so that it must be found again; otherwise the decoding knows it
     has_lights = options is not None and options.lights != (None, None)
     return RowMeasures(
         joint=_joint(_validities(decoding, options)) if has_lights else joint_scores(decoding),

@@ -42,6 +42,7 @@ def taught_words(taught: Sequence[Taught | None], tests: str = "no p is given") 
     if not known:
         return ""
     nights = f"These {len(taught):,} nights" if len(taught) > 1 else "This night"
+    # some of the nights are a test, but the sum is not
     if len(known) < len(taught):
         nights = f"{len(known):,} of these {len(taught):,} nights"
     names = " and ".join(dict.fromkeys(repr(each.profile) for each in known))

@@ -255,6 +255,7 @@ def validity_of(
     epoch_seconds, names = scored.epoch_seconds, profile.scheme.names
     bouts = bouts_of(labels_in(scored.labels, period, cuts))
     values, rare, n_scored = _counted(bouts, profile, epoch_seconds)
+    # without sleep there is no period, and every indicator is NaN for that one reason
     if period[0] == period[1]:
         values = {name: (value, NO_SLEEP) for name, (value, _) in values.items()}
     minimum = minimum_epochs(profile, epoch_seconds)
@@ -264,11 +265,13 @@ def validity_of(
         for name, quantity in indicators_of(names).items()
     }
     hours_scored = n_scored * epoch_seconds / 3600.0
+    # None, not empty: nothing was compared, which is not the same as nothing lost
     n_short = n_lost = None
     if expert is not None:
         own, theirs = (
             labels_in(each, period, ()) for each in (scored.labels, expert.merge(profile.scheme).labels)
         )
+        # segments are not cut here: an expert's bout goes on across a cut of the recording
         n_short, n_lost = _expert_bouts(profile, own, theirs, minimum)
     return Validity(
         profile=profile.name,
@@ -287,6 +290,7 @@ def joint_of(
     labels: Labels, profile: Profile, epoch_seconds: float, period: Period, cuts: Sequence[int] = ()
 ) -> Indicator:
     """Return only the joint score of a period of labels whose segments begin at `cuts`; see `validity_of`."""
+    # without a joint score nothing needs to be counted
     if profile.joint is None:
         return _absent(NO_JOINT)
     bouts = bouts_of(labels_in(labels, period, cuts))
@@ -314,6 +318,7 @@ def _profile_for(night: ScoredNight, profile: Profile | str | None) -> Profile:
         return Profile.load(profile)
     if isinstance(night, Decoding):
         return night.profile
+    # the error about a missing profile must not hide that the night is no night at all
     hypnogram_of(night)  # raises an error unless the night is a hypnogram
     raise InputError(
         Message(
@@ -377,6 +382,7 @@ def _flips(bouts: Bouts, hours: float) -> Value:
     if not hours:
         return NAN, "no epoch is scored"
     stages, lengths, complete = bouts.stages, bouts.lengths, bouts.complete
+    # a night may be too short for A-B-A; 0 flips would then claim a calm that nobody could see
     if not complete.any():  # then three scored epochs can only lie in one bout, or in two neighbours
         scored = np.where(stages != UNSCORED, lengths, 0)
         if (
@@ -384,6 +390,7 @@ def _flips(bouts: Bouts, hours: float) -> Value:
             and not (scored > 2).any()
         ):
             return NAN, "no three adjacent epochs are scored"
+    # a bout without a scored neighbour on either side may be longer than it looks
     flips = complete[1:-1] & (lengths[1:-1] == 1) & (stages[:-2] == stages[2:])
     return float(np.count_nonzero(flips)) / hours, ""
 
@@ -391,6 +398,7 @@ def _flips(bouts: Bouts, hours: float) -> Value:
 def _bout_values(bouts: Bouts, names: Sequence[str], epoch_seconds: float) -> dict[str, Value]:
     """Return the values that are counted on the complete bouts of each stage."""
     minutes, complete = epoch_seconds / 60.0, bouts.complete
+    # one sort of stage and length together is faster than a sort for every stage
     by_stage = np.sort(bouts.stages[complete] * LONGEST_BOUT + bouts.lengths[complete])  # then by length
     lengths = (by_stage % LONGEST_BOUT).tolist()
     values: dict[str, Value] = {}
@@ -403,6 +411,7 @@ def _bout_values(bouts: Bouts, names: Sequence[str], epoch_seconds: float) -> di
         if n_bouts:
             single = 100.0 * ((end_of_single - start) / n_bouts)
             mean = sum(lengths[start:stop]) / n_bouts * minutes
+            # the two middle ones, which are the same bout if the number is odd
             middle = (lengths[start + n_bouts // 2] + lengths[stop + ~(n_bouts // 2)]) / 2 * minutes
         reason = "" if n_bouts else f"there is no complete bout of {name}"
         values[f"one_epoch_bouts_percent_{name}"] = single, reason
@@ -417,6 +426,7 @@ def _indicator(
     """Return a value with the experts' band at the night's epoch length."""
     name, unit = quantity.key, quantity.unit
     low, high = band_at(quantity, profile, epoch_seconds)
+    # a band exists but means something else at this epoch length: say so instead of dropping it
     if isnan(low) and name in profile.bands:
         reason = reason or (
             f"the band is about single epochs of {profile.epoch_seconds:g} s, not of {epoch_seconds:g} s"
@@ -429,6 +439,7 @@ def band_at(quantity: Quantity, profile: Profile, epoch_seconds: float) -> tuple
     band, scale = profile.bands.get(quantity.key), epoch_seconds / profile.epoch_seconds
     if band is None or (scale != 1.0 and quantity.epoch_rule == "single epochs"):
         return NAN, NAN
+    # a change per pair of epochs is twice as frequent if epochs are twice as long; minutes are minutes
     scale = scale if quantity.epoch_rule == "per pair" else 1.0
     return band.low * scale, band.high * scale
 
@@ -450,6 +461,7 @@ def _joint_score(
     joint, scale = profile.joint, epoch_seconds / profile.epoch_seconds
     if joint is None:
         return _absent(NO_JOINT)
+    # bands were counted on whole nights, and rates of a nap vary far more
     if hours_scored < SHORTEST_NIGHT_HOURS:
         least = f"expected {SHORTEST_NIGHT_HOURS:g} h or more, as of the nights that were counted"
         return _absent(f"{hours_scored:.1f} h are scored, {least}")
@@ -457,6 +469,7 @@ def _joint_score(
     total, n_indicators = 0.0, 0
     for name, expert in joint.indicators.items():
         (value, _), rule = values[name], known[name].epoch_rule
+        # a night without REM is judged by the indicators that it has
         if not isnan(value) and (scale == 1.0 or rule != "single epochs"):
             value = value / scale if rule == "per pair" else value
             # not sum(): from Python 3.12 on it rounds otherwise, and scores must not depend on that
@@ -486,6 +499,7 @@ def _expert_bouts(
     """Return the expert's bouts that the minimum forbids, and those that left no trace in the night."""
     bouts = bouts_of(of_expert)
     short = bouts.complete & (bouts.lengths < minimum[bouts.stages])
+    # matches are added up bout by bout, from each start to the next
     n_kept = np.add.reduceat(labels == of_expert, bouts.starts, dtype=np.intp)
     lost = short & (n_kept == 0)
     return _with_minimum(profile, bouts.stages[short]), _with_minimum(profile, bouts.stages[lost])
