@@ -67,12 +67,12 @@ from stageguard.night.stages import StageScheme as StageScheme
 from stageguard.night.timing import reepoch as reepoch
 from stageguard.pipeline import Staged as Staged
 from stageguard.pipeline import stage as stage
-from stageguard.plots.bands import plot_bands as plot_bands
-from stageguard.plots.bland_altman import plot_bland_altman as plot_bland_altman
 from stageguard.plots.bouts import plot_bouts as plot_bouts
-from stageguard.plots.density import plot_density as plot_density
-from stageguard.plots.hypnogram import plot_hypnogram as plot_hypnogram
-from stageguard.plots.transitions import plot_transitions as plot_transitions
+from stageguard.plots.bouts import plot_transitions as plot_transitions
+from stageguard.plots.experts import plot_bands as plot_bands
+from stageguard.plots.experts import plot_bland_altman as plot_bland_altman
+from stageguard.plots.night import plot_density as plot_density
+from stageguard.plots.night import plot_hypnogram as plot_hypnogram
 from stageguard.profile.profile import Profile as Profile
 from stageguard.profile.profile import profiles as profiles
 from stageguard.report.cohort import cohort_report as cohort_report

@@ -22,8 +22,8 @@ from stageguard.report.svg import (
     GAP,
     GREY,
     PALE,
+    EpochAxis,
     Frame,
-    TimeAxis,
     colour_of,
     document,
     draw_axis,
@@ -74,7 +74,7 @@ class HypnogramPicture:
         return unscored or bool(np.isnan(self.probabilities).any())
 
 
-def draw_night(night: HypnogramPicture, axis: TimeAxis, y: float) -> tuple[list[str], float]:
+def draw_night(night: HypnogramPicture, axis: EpochAxis, y: float) -> tuple[list[str], float]:
     """Return the elements of one stretch, and the y position of their lower end."""
     parts: list[str] = []
     top = y
@@ -109,7 +109,7 @@ def draw_night(night: HypnogramPicture, axis: TimeAxis, y: float) -> tuple[list[
     return parts, y + 24
 
 
-def _panel(panel: HypnogramPanel, axis: TimeAxis, y: float, changed: Mask | None) -> tuple[list[str], float]:
+def _panel(panel: HypnogramPanel, axis: EpochAxis, y: float, changed: Mask | None) -> tuple[list[str], float]:
     frame, bins = axis.frame, lanes.bins_of(axis)
     details = panel.details if bins is None else (*panel.details, f"shares of {bins.words}")
     parts = [text_at(frame.name_left, y + 15, panel.name, font_size=15, font_weight=600)]
@@ -134,7 +134,7 @@ def _panel(panel: HypnogramPanel, axis: TimeAxis, y: float, changed: Mask | None
 
 
 def _bouts(
-    panel: HypnogramPanel, axis: TimeAxis, y: float, height: float, middle: dict[int, float]
+    panel: HypnogramPanel, axis: EpochAxis, y: float, height: float, middle: dict[int, float]
 ) -> Iterator[str]:
     """Draw each bout as a bar in its stage's lane, joined by thin risers; unscored stretches as blocks."""
     risers: list[str] = []
@@ -261,10 +261,10 @@ def _legend(picture: HypnogramPicture, frame: Frame, y: float) -> Iterator[str]:
         x += 128
 
 
-def axis_of(decoding: Decoding, frame: Frame = PAGE_FRAME) -> TimeAxis:
+def axis_of(decoding: Decoding, frame: Frame = PAGE_FRAME) -> EpochAxis:
     """Return the time axis of a whole night."""
     night = decoding.hypnogram
-    return TimeAxis(frame, 0, night.n_epochs, night.epoch_seconds, night.start, night.offset_seconds)
+    return EpochAxis(frame, 0, night.n_epochs, night.epoch_seconds, night.start, night.offset_seconds)
 
 
 def _subtitle(decoding: Decoding) -> str:
@@ -280,7 +280,7 @@ MOST_COLUMNS = 100_000  # of probabilities; with more epochs, several share a co
 LETTERS = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", dtype=np.uint8)
 
 
-def script_data(picture: HypnogramPicture, axis: TimeAxis) -> dict[str, Any]:
+def script_data(picture: HypnogramPicture, axis: EpochAxis) -> dict[str, Any]:
     """Return the script's data of a night: positions of epochs, and for a long recording data to zoom."""
     start = (
         None if axis.start is None else axis.start.hour * 3600 + axis.start.minute * 60 + axis.start.second
@@ -297,7 +297,7 @@ def script_data(picture: HypnogramPicture, axis: TimeAxis) -> dict[str, Any]:
     }
 
 
-def _zoom(picture: HypnogramPicture, axis: TimeAxis) -> dict[str, Any]:
+def _zoom(picture: HypnogramPicture, axis: EpochAxis) -> dict[str, Any]:
     windows = [
         (duration(seconds), round(seconds / axis.epoch_seconds))
         for seconds in WINDOWS

@@ -24,7 +24,7 @@ from stageguard.report.svg import (
     GREY,
     INK,
     PANEL,
-    TimeAxis,
+    EpochAxis,
     colour_of,
     rect,
     runs,
@@ -74,7 +74,7 @@ class Bins:
     seconds: float
 
     @classmethod
-    def of(cls, axis: TimeAxis, most: int = MOST_BINS) -> Bins:
+    def of(cls, axis: EpochAxis, most: int = MOST_BINS) -> Bins:
         """Return bins of a round length, at most ``most``."""
         days = DAY * np.arange(1, 2 + int(axis.seconds / DAY / most))
         wanted = next(length for length in (*BIN_SECONDS, *days.tolist()) if axis.seconds / length <= most)
@@ -115,17 +115,17 @@ def event_lanes(events: Sequence[Event], night: Hypnogram) -> tuple[EventLane, .
     return tuple(lanes)
 
 
-def bins_of(axis: TimeAxis) -> Bins | None:
+def bins_of(axis: EpochAxis) -> Bins | None:
     """Return the bins of a stretch that is too long to draw epoch by epoch, else None."""
     return Bins.of(axis) if axis.stop - axis.first > MOST_EPOCHS_DRAWN else None
 
 
-def lane_name(axis: TimeAxis, y: float, name: str) -> str:
+def lane_name(axis: EpochAxis, y: float, name: str) -> str:
     """Return a name left of the plot."""
     return text_at(axis.frame.left - 8, y, name, font_size=11.5, text_anchor="end", fill=INK)
 
 
-def blocks(flags: Mask, axis: TimeAxis, y: float, height: float) -> str:
+def blocks(flags: Mask, axis: EpochAxis, y: float, height: float) -> str:
     """Return a path with a block for each run of flags, wide enough to be visible."""
     return "".join(
         f"M{axis.x(axis.first + first):.1f} {y:.1f}"
@@ -136,7 +136,7 @@ def blocks(flags: Mask, axis: TimeAxis, y: float, height: float) -> str:
     )
 
 
-def changed_lane(changed: Mask, axis: TimeAxis, y: float) -> tuple[list[str], float]:
+def changed_lane(changed: Mask, axis: EpochAxis, y: float) -> tuple[list[str], float]:
     """Draw changed epochs as black marks, or their share in each bin; return the parts and the height."""
     if (bins := bins_of(axis)) is not None:
         shares = bins.sums(changed) / np.diff(bins.edges)
@@ -148,7 +148,7 @@ def changed_lane(changed: Mask, axis: TimeAxis, y: float) -> tuple[list[str], fl
     return parts, LANE
 
 
-def marks_lane(marks: Sequence[Mark], axis: TimeAxis, y: float) -> tuple[list[str], float]:
+def marks_lane(marks: Sequence[Mark], axis: EpochAxis, y: float) -> tuple[list[str], float]:
     """Draw rare events as marks, or their number in each bin; return the parts and the height."""
     if (bins := bins_of(axis)) is not None:
         counts = bins.counts(np.array([mark.epoch for mark in marks], dtype=np.float64))
@@ -172,7 +172,7 @@ def draw_mark(kind: str, x: float, y: float) -> str:
     )
 
 
-def event_lane(lane: EventLane, axis: TimeAxis, y: float) -> tuple[list[str], float]:
+def event_lane(lane: EventLane, axis: EpochAxis, y: float) -> tuple[list[str], float]:
     """Draw annotations as blocks, or the number that begin in each bin; return the parts and the height."""
     name = shortened(lane.name, 22)
     if (bins := bins_of(axis)) is not None:
@@ -189,7 +189,7 @@ def event_lane(lane: EventLane, axis: TimeAxis, y: float) -> tuple[list[str], fl
     return parts, LANE
 
 
-def _density(name: str, values: Floats, most: str, bins: Bins, axis: TimeAxis, y: float) -> Iterator[str]:
+def _density(name: str, values: Floats, most: str, bins: Bins, axis: EpochAxis, y: float) -> Iterator[str]:
     """Draw the value of each bin as a column; the largest is as high as the lane."""
     yield lane_name(axis, y + 9, name)
     if values.max() == 0:
@@ -201,7 +201,7 @@ def _density(name: str, values: Floats, most: str, bins: Bins, axis: TimeAxis, y
     yield from _stack(roofs, [INK], bins.edges, axis, y, DENSITY_LANE)
 
 
-def cycles_lane(cycles: Sequence[tuple[int, int]], axis: TimeAxis, y: float) -> Iterator[str]:
+def cycles_lane(cycles: Sequence[tuple[int, int]], axis: EpochAxis, y: float) -> Iterator[str]:
     """Draw NREM-REM cycles as brackets with their numbers."""
     yield lane_name(axis, y + 9, "cycles")
     for number, (first, stop) in enumerate(cycles, start=1):
@@ -212,7 +212,7 @@ def cycles_lane(cycles: Sequence[tuple[int, int]], axis: TimeAxis, y: float) -> 
         yield text_at(middle, y + 9, str(number), font_size=11.5, text_anchor="middle")
 
 
-def probability_strip(probabilities: Floats, scheme: StageScheme, axis: TimeAxis, y: float) -> Iterator[str]:
+def probability_strip(probabilities: Floats, scheme: StageScheme, axis: EpochAxis, y: float) -> Iterator[str]:
     """Draw stacked stage probabilities, deepest sleep at the bottom; epochs without evidence are grey."""
     yield text_at(axis.frame.name_left, y + 15, "Probabilities", font_size=15, font_weight=600)
     bins = bins_of(axis)
@@ -224,7 +224,7 @@ def probability_strip(probabilities: Floats, scheme: StageScheme, axis: TimeAxis
 
 
 def share_strip(
-    values: npt.NDArray[Any], known: Mask, scheme: StageScheme, edges: Indices, axis: TimeAxis, y: float
+    values: npt.NDArray[Any], known: Mask, scheme: StageScheme, edges: Indices, axis: EpochAxis, y: float
 ) -> Iterator[str]:
     """Draw the mean share of each stage between edges, stacked; grey where no epoch is known."""
     bins = Bins(edges, 0.0)
@@ -240,7 +240,7 @@ def share_strip(
 
 
 def _stack(
-    roofs: Floats, colours: Sequence[str], edges: Indices, axis: TimeAxis, y: float, height: float
+    roofs: Floats, colours: Sequence[str], edges: Indices, axis: EpochAxis, y: float, height: float
 ) -> Iterator[str]:
     """Draw areas from the bottom up to each column of roofs (0 to 1); lower areas cover higher ones.
 
@@ -263,7 +263,7 @@ def _stack(
     yield "</g>"
 
 
-def quality_strip(lost: Floats, axis: TimeAxis, y: float) -> Iterator[str]:
+def quality_strip(lost: Floats, axis: EpochAxis, y: float) -> Iterator[str]:
     """Draw the lost share of the signal, from none (empty) to all (filled)."""
     yield lane_name(axis, y + 9, "signal lost")
     yield rect(axis.frame.left, y, axis.frame.plot, DENSITY_LANE, PANEL)
@@ -273,7 +273,7 @@ def quality_strip(lost: Floats, axis: TimeAxis, y: float) -> Iterator[str]:
     yield from _stack(means[:, None], [GREY], edges, axis, y, DENSITY_LANE)
 
 
-def lights(moments: Sequence[tuple[float, str]], axis: TimeAxis, top: float, y: float) -> Iterator[str]:
+def lights(moments: Sequence[tuple[float, str]], axis: EpochAxis, top: float, y: float) -> Iterator[str]:
     """Draw lights off and lights on as lines across the whole picture."""
     for epoch, text in moments:
         if axis.first <= epoch <= axis.stop:
@@ -286,7 +286,7 @@ def lights(moments: Sequence[tuple[float, str]], axis: TimeAxis, top: float, y: 
             yield text_at(x + shift, top - 4, text, font_size=11.5, text_anchor=anchor)
 
 
-def light_cycle(zeitgeber: float, axis: TimeAxis, y: float) -> Iterator[str]:
+def light_cycle(zeitgeber: float, axis: EpochAxis, y: float) -> Iterator[str]:
     """Draw the light phase as a light bar and the dark phase as a dark one."""
     yield lane_name(axis, y + 9, "light / dark")
     turns = np.arange(-(-zeitgeber // HALF_DAY), (zeitgeber + axis.stop * axis.epoch_seconds) / HALF_DAY)

@@ -116,7 +116,7 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True)
-class TimeAxis:
+class EpochAxis:
     """A stretch of a night across the plot."""
 
     frame: Frame
@@ -166,7 +166,7 @@ class TimeAxis:
         return next(unit for unit, seconds in UNITS.items() if 2 * self.step >= seconds)
 
 
-def draw_axis(axis: TimeAxis, top: float, y: float) -> Iterator[str]:
+def draw_axis(axis: EpochAxis, top: float, y: float) -> Iterator[str]:
     """Draw the axis at `y`, with a faint line up to `top` at each tick."""
     left, plot = axis.frame.left, axis.frame.plot
     yield f'<path d="M{left:.1f} {y:.1f}h{plot:.1f}" stroke="{INK}" stroke-width="1"/>'

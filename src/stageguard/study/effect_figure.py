@@ -9,7 +9,7 @@ import numpy as np
 
 from stageguard.base.arrays import Floats
 from stageguard.measures.bouts import bouts_of, pair_counts
-from stageguard.plots.transitions import transition_shares
+from stageguard.plots.bouts import transition_shares
 from stageguard.profile.profile import Profile
 from stageguard.study.derived import staged_nights
 from stageguard.study.names import BASE, EXPERT, PAPER, TITLES

@@ -11,8 +11,7 @@ import numpy as np
 from stageguard.base.errors import MissingFileError
 from stageguard.base.extras import library
 from stageguard.measures.bouts import bouts_of, pair_counts
-from stageguard.plots.bouts import draw_survival
-from stageguard.plots.transitions import draw_matrix, transition_shares
+from stageguard.plots.bouts import draw_matrix, draw_survival, transition_shares
 from stageguard.study.derived import staged_nights
 from stageguard.study.effect_figure import effect_figure
 from stageguard.study.names import BASE, CALIBRATED, EXPERT, PAPER, PENALTY, RELEASED, TITLES
