@@ -13,7 +13,7 @@ from stageguard.base.errors import InputError
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Recording, Series, Signal
 from stageguard.signals.actigraphy import (
-    Settings,
+    ActigraphySettings,
     activity_features,
     cole_kripke,
     gaussian_activity,
@@ -24,7 +24,7 @@ from stageguard.signals.actigraphy import (
 from stageguard.signals.activity import find_counts
 from stageguard.signals.features import Recipe
 from stageguard.signals.heart_rate import heart_rate_features, walch_filtered
-from stageguard.signals.windows import Clock, clock_features
+from stageguard.signals.windows import ClockFeatures, clock_features
 
 pytest.importorskip("scipy")
 
@@ -86,7 +86,7 @@ def test_indices_on_minutes_use_the_minutes_themselves():
     made = activity_features(
         find_counts(recording(counts=counts_signal(values))),
         EpochGrid(60, 60),
-        Settings(cap_counts_per_minute=0),
+        ActigraphySettings(cap_counts_per_minute=0),
     )
     at = 30
     np.testing.assert_allclose(made["sadeh_mean"][at], values[at - 5 : at + 6].mean())
@@ -101,7 +101,7 @@ def test_steady_activity_gives_the_same_index_at_any_epoch_length():
         counts = find_counts(
             recording(counts=counts_signal(np.full(3600 // seconds, 2.0 * seconds), seconds))
         )
-        made = activity_features(counts, epochs, Settings())
+        made = activity_features(counts, epochs, ActigraphySettings())
         np.testing.assert_allclose(made["sadeh_mean"], 120.0)
         np.testing.assert_allclose(made["cole_kripke_index"], 0.001 * 665 * 1.2)
         np.testing.assert_allclose(made["activity_log"], np.log(121))
@@ -110,7 +110,7 @@ def test_steady_activity_gives_the_same_index_at_any_epoch_length():
 def test_counts_above_the_cap_do_not_count():
     values = np.full(30, 5000.0)
     made = activity_features(
-        find_counts(recording(counts=counts_signal(values))), EpochGrid(30, 60), Settings()
+        find_counts(recording(counts=counts_signal(values))), EpochGrid(30, 60), ActigraphySettings()
     )
     np.testing.assert_allclose(made["sadeh_mean"], 300)
     assert made["activity_log"][0] == pytest.approx(np.log(5001))
@@ -254,7 +254,7 @@ def test_too_few_heart_rates_are_an_error():
 
 def test_clock_is_lowest_at_five_and_the_proxy_five_hours_in():
     start = datetime(2024, 1, 1, 22, 0)
-    found = clock_features(EpochGrid(960, 30, start), Clock(), "night")
+    found = clock_features(EpochGrid(960, 30, start), ClockFeatures(), "night")
     assert int(found["clock_cosine"].argmin()) == 7 * 120
     assert int(found["elapsed_cosine"].argmin()) == 5 * 120
     assert found["elapsed_cosine"][0] == pytest.approx(-0.258819, abs=1e-6)
@@ -263,10 +263,10 @@ def test_clock_is_lowest_at_five_and_the_proxy_five_hours_in():
 
 
 def test_clock_features_without_a_clock():
-    assert list(clock_features(EpochGrid(3, 30), Clock(), "night")) == ["hours", "elapsed_cosine"]
+    assert list(clock_features(EpochGrid(3, 30), ClockFeatures(), "night")) == ["hours", "elapsed_cosine"]
     with pytest.raises(InputError, match=r"recording 'night' does not say when it began"):
-        clock_features(EpochGrid(3, 30), Clock(time_of_day="always"), "night")
-    assert list(clock_features(EpochGrid(3, 30), Clock(elapsed=False), "night")) == []
+        clock_features(EpochGrid(3, 30), ClockFeatures(time_of_day="always"), "night")
+    assert list(clock_features(EpochGrid(3, 30), ClockFeatures(elapsed=False), "night")) == []
 
 
 # -- whole recordings
@@ -375,7 +375,7 @@ def sleep_accel_nights(data_dir):
 
 def test_time_features_are_those_published_with_sleep_accel(data_dir):
     for _, rows in sleep_accel_nights(data_dir):
-        found = clock_features(EpochGrid(len(rows), 30), Clock(), "night")
+        found = clock_features(EpochGrid(len(rows), 30), ClockFeatures(), "night")
         known = np.isfinite(rows[:, 0])
         np.testing.assert_allclose(found["hours"][known], rows[known, 0], atol=1e-5)
         np.testing.assert_allclose(found["elapsed_cosine"][known], rows[known, 3], atol=1e-5)

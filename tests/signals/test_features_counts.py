@@ -13,7 +13,7 @@ from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Series, Signal
 from stageguard.signals import activity
 from stageguard.signals.activity import (
-    Counts,
+    ActivityCounts,
     actigraph_counts,
     find_acceleration,
     find_counts,
@@ -158,7 +158,7 @@ def test_given_counts_with_time_stamps_keep_their_gaps():
 
 
 def test_a_part_with_data_stands_for_the_whole_from_one_half_on():
-    counts = Counts(np.arange(31.0), np.ones((30, 1)), np.arange(30) < 20)
+    counts = ActivityCounts(np.arange(31.0), np.ones((30, 1)), np.arange(30) < 20)
     counts.counts[~counts.has_data] = 0
     np.testing.assert_allclose(counts.between([0, 10, 12], [30, 30, 30]), [30, 20, np.nan])
 

@@ -19,7 +19,7 @@ from stageguard.night.stages import AASM5, SCHEMES, WNR3
 from stageguard.signals.modalities import MODALITIES
 from stageguard.synthetic import Plan, simulate_cohort, simulate_recording
 from stageguard.synthetic.cohort import module_of
-from stageguard.synthetic.sleepers import Night, Sleeper
+from stageguard.synthetic.sleepers import SimulatedSleep, Sleeper
 
 # Largest difference that writing a number makes, by role.
 ROUNDING = {
@@ -91,7 +91,7 @@ def test_every_stage_and_every_switch_survives_the_files(modality, layout, tmp_p
     labels = np.random.default_rng(3).integers(0, scheme.n_stages, 60)
     truth = Hypnogram(labels, scheme, own.epoch_seconds, datetime(2000, 1, 1, 22))
     name = module_of(own).name_of(1, layout)
-    made = module_of(own).simulate(Night(truth), Sleeper(1, {"ahi": 10.0}), 0, name)
+    made = module_of(own).simulate(SimulatedSleep(truth), Sleeper(1, {"ahi": 10.0}), 0, name)
     module_of(own).write(made, tmp_path, layout)
     options = {} if own.dataset != "sleepbrl" else {"scheme": "aasm5"}
     (recording,) = recordings(own.dataset, tmp_path, **options)

@@ -10,7 +10,7 @@ from stageguard.night.recording import Series, Signal
 from stageguard.night.stages import AASM5, WNR3
 from stageguard.signals.modalities import MODALITIES
 from stageguard.synthetic import body, simulate_recording
-from stageguard.synthetic.events import Event, scatter_events
+from stageguard.synthetic.events import SignalEvent, scatter_events
 from stageguard.synthetic.noise import appearances, drift, shaped_noise
 
 
@@ -176,9 +176,9 @@ def test_apnoeas_come_as_often_as_the_index_says_and_never_awake(made):
 
 def test_an_apnoea_stops_the_airflow_and_lowers_the_saturation():
     from stageguard.synthetic import cardiorespiratory
-    from stageguard.synthetic.sleepers import Night, Sleeper
+    from stageguard.synthetic.sleepers import SimulatedSleep, Sleeper
 
-    night = Night(Hypnogram(np.full(240, 2), AASM5, 30.0))
+    night = SimulatedSleep(Hypnogram(np.full(240, 2), AASM5, 30.0))
     one = cardiorespiratory.simulate(night, Sleeper(1, {"ahi": 25.0}), 3, "x")
     apnoeas = [event for event in one.events if event.kind == body.APNOEA]
     assert len(apnoeas) > 5
@@ -280,7 +280,7 @@ def test_events_stay_inside_short_recordings():
     assert len(events) > 50
     assert all(event.start_seconds >= 0 and event.end_seconds <= 100 for event in events)
     assert max(event.seconds for event in events) == pytest.approx(15)
-    assert Event("x", "", 99.0, 5.0).samples(10, 1000) == slice(990, 1000)
+    assert SignalEvent("x", "", 99.0, 5.0).samples(10, 1000) == slice(990, 1000)
 
 
 @pytest.mark.parametrize("modality", MODALITIES)

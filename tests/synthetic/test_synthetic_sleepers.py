@@ -252,7 +252,7 @@ def test_expected_transitions_are_those_of_stepping_through_the_night():
 def test_draws_follow_the_steps():
     kind = kind_of(MOUSE)
     clock = day_clock(kind, 1, 3.0)
-    flat = chain.Clock(clock.gate[:1], clock.stretch[:1], 10**6)
+    flat = chain.ChainClock(clock.gate[:1], clock.stretch[:1], 10**6)
     labels = chain.draw(np.random.default_rng(1), kind.law, flat, 60_000, kind.begin)
     wanted = chain.expected_transitions(kind.law, flat)
     found = counted(labels, 3)

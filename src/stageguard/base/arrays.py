@@ -21,6 +21,9 @@ SUM_TOLERANCE = 1e-3  # how far from 1 a row of probabilities may sum; `_core/ar
 ROUNDING = 1e-9  # how far below 0 a probability may lie
 CLIP = 1e-12  # smaller probabilities are raised to this before a logarithm is taken
 
+# Range of a product of doubles before it underflows (log 2**1022 = 708), with a margin.
+PRODUCT_RANGE_NATS = 690.0
+
 
 def count_true(mask: Mask) -> Ints32:
     """Count the true values along the last axis, several times as fast as NumPy's sum of booleans."""

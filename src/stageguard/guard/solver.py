@@ -10,15 +10,13 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.arrays import Floats, Indices, Ints32, Labels
+from stageguard.base.arrays import PRODUCT_RANGE_NATS, Floats, Indices, Ints32, Labels
 from stageguard.guard import kernels as kernels_module
 from stageguard.guard.automaton import Tables, compile_automaton, compile_tables, weigh
 from stageguard.guard.clock import ClockRules, RemovedBout
 from stageguard.guard.evidence import LOG_CLIP, Night, calibration_of
 from stageguard.profile.profile import Profile
 
-# Nats that a product of doubles may span before it underflows (log 2**1022 = 708), with a margin.
-_PRODUCT_RANGE_NATS = 690.0
 _RESCALE_EVERY_EPOCHS, _GREEDY_RESCALES_EVERY = 8, 4  # as in _core/structured.hpp and greedy.hpp
 
 # Limits of the compiled sums without an automaton; the reference keeps to them, so that both draw alike.
@@ -181,7 +179,7 @@ class Solver:
         worst = -LOG_CLIP + spread + self._clock_spread + trial.transition_weight * self._largest_score
         if self.is_greedy:
             worst += self.profile.flip_flop.penalty_nats
-        fits = worst * self._reach_epochs <= _PRODUCT_RANGE_NATS
+        fits = worst * self._reach_epochs <= PRODUCT_RANGE_NATS
         if self.is_greedy:
             return "greedy" if fits else "greedy logarithms"
         return "products" if fits else "logarithms"

@@ -185,7 +185,7 @@ def _scheme_document(scheme: StageScheme) -> dict[str, Any]:
 safetensors = library("safetensors", NEEDED_BY, EXTRA)
 codec = library("safetensors.torch", NEEDED_BY, EXTRA)
 
-LAYOUT_VERSION = 1
+MODEL_LAYOUT = 1
 LARGE_BYTES = 2**28  # a larger network is built only if its weights are as large; a changed card asks for any
 WEIGHTS = "model.safetensors"
 CARD = "model.json"
@@ -276,7 +276,7 @@ def save_model(model: TrainedModel, folder: str | Path, *, overwrite: bool = Fal
     tensors = plain_tensors(model.network.state_dict())
     weights: bytes = codec.save(tensors)
     document = {
-        "stageguard_model": LAYOUT_VERSION,
+        "stageguard_model": MODEL_LAYOUT,
         "versions": {
             "stageguard": __version__,
             "torch": torch.__version__,
@@ -408,13 +408,13 @@ def _read_card(path: Path) -> dict[str, Any]:
         raise FileFormatError(
             f"{path.name}: does not describe a network of stageguard. Name the right folder."
         )
-    if type(version) is not int or version != LAYOUT_VERSION:
+    if type(version) is not int or version != MODEL_LAYOUT:
         versions = document.get("versions")
         made_by = versions.get("stageguard") if isinstance(versions, Mapping) else None
         made_by = made_by or "another version"
         raise FileFormatError(
             f"{path.name}: has layout {version!r}, written by stageguard {made_by}; this version "
-            f"({__version__}) reads layout {LAYOUT_VERSION}. Use that version, or train again."
+            f"({__version__}) reads layout {MODEL_LAYOUT}. Use that version, or train again."
         )
     return {key: value for key, value in document.items() if key not in ("stageguard_model", "versions")}
 

@@ -119,7 +119,7 @@ def best_temperature(probabilities: Floats, labels: Ints, weights: Floats) -> fl
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class ValidationScore:
     """Agreement of a network with the expert, over all scored epochs of all recordings."""
 
     kappa: float
@@ -127,7 +127,7 @@ class Score:
     log_loss: float
 
 
-def score_probabilities(probabilities: Floats, labels: Ints, chosen: Ints | None = None) -> Score:
+def score_probabilities(probabilities: Floats, labels: Ints, chosen: Ints | None = None) -> ValidationScore:
     """Score the epochs that have both an expert's stage and probabilities.
 
     `chosen` replaces the most probable stages. If only one stage occurs on both sides, kappa is 0.
@@ -135,12 +135,12 @@ def score_probabilities(probabilities: Floats, labels: Ints, chosen: Ints | None
     keep = (labels >= 0) & ~np.isnan(probabilities[:, 0])
     p, y = probabilities[keep], labels[keep]
     if not len(y):
-        return Score(-1.0, 0.0, float("inf"))
+        return ValidationScore(-1.0, 0.0, float("inf"))
     confusion = np.zeros((p.shape[1], p.shape[1]), dtype=np.int64)
     np.add.at(confusion, (y, p.argmax(axis=1) if chosen is None else chosen[keep]), 1)
     loss = float(-np.log(np.maximum(p[np.arange(len(y)), y], CLIP)).mean())
     kappa = cohen_kappa(confusion)
-    return Score(0.0 if np.isnan(kappa) else kappa, float(np.trace(confusion) / len(y)), loss)
+    return ValidationScore(0.0 if np.isnan(kappa) else kappa, float(np.trace(confusion) / len(y)), loss)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ class Validation:
     decoder: Profile | None = None
     epoch_seconds: float | None = None
 
-    def score(self, network: nn.Module) -> Score:
+    def score(self, network: nn.Module) -> ValidationScore:
         """Score a network at its current weights."""
         probabilities = self._probabilities(network)
         return score_probabilities(probabilities, self._labels(), self._decoded(probabilities))

@@ -22,7 +22,7 @@ from stageguard.base.errors import (
 )
 from stageguard.base.files import checked_file, parse_json, refuse_address, write_together
 from stageguard.nn.checkpoint import CARD, WEIGHTS, codec, first_difference, plain_tensors, safetensors
-from stageguard.nn.inference import Score
+from stageguard.nn.inference import ValidationScore
 from stageguard.nn.options import TrainingOptions
 from stageguard.nn.pytorch import Tensor, nn, torch
 
@@ -33,7 +33,7 @@ BEGIN_ANEW = Message(OVERWRITE, " to begin anew")
 
 
 @dataclass(slots=True)
-class Run:
+class TrainingRun:
     """Everything that changes during training; `save` writes it and `resume` reads it."""
 
     network: nn.Module
@@ -93,7 +93,7 @@ def check_output(folder: Path, *, overwrite: bool) -> None:
                 level.rmdir()
 
 
-def start(network: nn.Module, options: TrainingOptions) -> Run:
+def start(network: nn.Module, options: TrainingOptions) -> TrainingRun:
     """Return a run at its first step."""
     groups, rate = _decay_groups(network, options), options.learning_rate
     assert rate is not None
@@ -104,7 +104,7 @@ def start(network: nn.Module, options: TrainingOptions) -> Run:
         optimizer = torch.optim.AdamW(groups, lr=rate)
     else:
         optimizer = torch.optim.Adam(groups, lr=rate, amsgrad=options.optimiser == "adam-amsgrad")
-    return Run(network, optimizer, plain_tensors(network.state_dict()))
+    return TrainingRun(network, optimizer, plain_tensors(network.state_dict()))
 
 
 def _decay_groups(network: nn.Module, options: TrainingOptions) -> list[dict[str, Any]]:
@@ -127,7 +127,7 @@ def _decay_groups(network: nn.Module, options: TrainingOptions) -> list[dict[str
     ]
 
 
-def remember(run: Run, score: Score) -> None:
+def remember(run: TrainingRun, score: ValidationScore) -> None:
     """Keep the weights if they are the best so far."""
     if score.kappa > run.best_kappa:
         run.best = plain_tensors(run.network.state_dict())
@@ -136,7 +136,9 @@ def remember(run: Run, score: Score) -> None:
         run.n_stale += 1
 
 
-def log(run: Run, means: Mapping[str, float], rate: float, score: Score, seconds: float) -> None:
+def log(
+    run: TrainingRun, means: Mapping[str, float], rate: float, score: ValidationScore, seconds: float
+) -> None:
     """Add a line to the log."""
     validation = {name: round(value, 6) for name, value in asdict(score).items()}
     training = {name: round(value, 6) for name, value in means.items()}
@@ -144,7 +146,7 @@ def log(run: Run, means: Mapping[str, float], rate: float, score: Score, seconds
     run.history.append(entry | {"is_best": run.best_step == run.step, "seconds": round(seconds, 2)})
 
 
-def save(run: Run, location: Location) -> None:
+def save(run: TrainingRun, location: Location) -> None:
     """Write the state of the run and its log, both or neither; a network that it replaces is deleted."""
     tensors: dict[str, Tensor] = {}
     for prefix, named in (("network.", run.network.state_dict()), ("best.", run.best)):
@@ -165,7 +167,7 @@ def save(run: Run, location: Location) -> None:
             (folder / name).unlink(missing_ok=True)
 
 
-def resume(run: Run, location: Location) -> None:
+def resume(run: TrainingRun, location: Location) -> None:
     """Restore the state of an interrupted run, if there is one.
 
     With ``replaces``, it is restored only if it is the same run and was started with ``replaces`` as well.
@@ -200,7 +202,7 @@ def _read(path: Path) -> tuple[Mapping[str, Any], _Numbers, dict[str, Tensor]]:
         raise _unreadable(path.name, error) from None
 
 
-def _restore(run: Run, numbers: _Numbers, tensors: dict[str, Tensor]) -> None:
+def _restore(run: TrainingRun, numbers: _Numbers, tensors: dict[str, Tensor]) -> None:
     """Restore the whole run, or change nothing if the state does not fit."""
 
     def part(prefix: str) -> dict[str, Tensor]:

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from stageguard.base import checks
-from stageguard.base.arrays import Floats, Ints, Mask
+from stageguard.base.arrays import PRODUCT_RANGE_NATS, Floats, Ints, Mask
 from stageguard.base.errors import InputError
 from stageguard.guard import kernels
 from stageguard.guard.automaton import Automaton, compile_automaton, compile_tables, weigh
@@ -26,8 +26,6 @@ from stageguard.profile.profile import Profile, as_profile
 
 # Far above any sum of transition scores, and small enough not to cost their digits.
 _MISMATCH_NATS = 1e6
-# Range of a product of doubles before it underflows (log 2**1022 = 708), with a margin.
-_PRODUCT_RANGE_NATS = 690.0
 
 _NEARLY = 100  # steps of the power method
 
@@ -129,7 +127,7 @@ class Lattice:
         """
         a = self.automaton
         worst = spread + float(np.abs(weight[weight > -np.inf]).max(initial=0.0))
-        kernel = kernels.active if worst * self.reach_epochs <= _PRODUCT_RANGE_NATS else reference
+        kernel = kernels.active if worst * self.reach_epochs <= PRODUCT_RANGE_NATS else reference
         result: tuple[Floats, Floats, Floats] = kernel.forward_backward(
             pieces, np.zeros(len(pieces), dtype=np.int32), a.stage, a.first, a.source, weight,
             a.initial[None], self.final, want_edges, kernels.threads_for(len(pieces)),

@@ -19,11 +19,21 @@ import numpy as np
 from stageguard.base.arrays import Ints
 from stageguard.base.errors import InputError
 from stageguard.nn.checkpoint import FeatureSet, ModelCard, TrainedModel, save_model
-from stageguard.nn.inference import Score, Validation
+from stageguard.nn.inference import Validation, ValidationScore
 from stageguard.nn.losses import StageGuardLoss
 from stageguard.nn.options import TrainingOptions, filled, in_steps, rate_at, recipe_of
 from stageguard.nn.pytorch import Tensor, nn, torch
-from stageguard.nn.run_state import STATE, Location, Run, check_output, log, remember, resume, save, start
+from stageguard.nn.run_state import (
+    STATE,
+    Location,
+    TrainingRun,
+    check_output,
+    log,
+    remember,
+    resume,
+    save,
+    start,
+)
 from stageguard.nn.semi_markov import SemiMarkovLoss
 from stageguard.nn.tables import (
     FeatureTable,
@@ -43,17 +53,17 @@ from stageguard.profile.profile import Profile, as_profile
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class TrainingProgress:
     """Progress of a run: losses after every step; after an evaluation also their means and the score."""
 
     step: int
     n_steps: int
     parts: Mapping[str, float]
-    score: Score | None = None
+    score: ValidationScore | None = None
     means: Mapping[str, float] | None = None  # of the parts since the last evaluation
 
 
-Report = Callable[[Progress], None]
+Report = Callable[[TrainingProgress], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +170,7 @@ def _set_up(
     device: torch.device,
     folder: Path,
     overwrite: bool,
-) -> tuple[ModelCard, Run, _Plan]:
+) -> tuple[ModelCard, TrainingRun, _Plan]:
     """Return the network's card, the run at its first step, and the plan."""
     profile = as_profile(options.profile)
     tables, _ = take_subjects(tables, options.held_out_subjects, "held_out_subjects")
@@ -207,7 +217,7 @@ def _set_up(
     return card, run, _Plan(options, stretches, length, objective, judge, location, device)
 
 
-def _loop(run: Run, plan: _Plan, report: Report | None, shared: Path | None) -> None:
+def _loop(run: TrainingRun, plan: _Plan, report: Report | None, shared: Path | None) -> None:
     """Optimise until steps or patience run out; evaluate, log and save on the way."""
     options, every = plan.options, plan.options.evaluate_every
     assert every is not None and options.patience is not None
@@ -233,10 +243,12 @@ def _loop(run: Run, plan: _Plan, report: Report | None, shared: Path | None) -> 
         if shared is not None and run.step == options.penalty_after:
             save(run, plan.before_penalty(shared))
         if report is not None:
-            report(Progress(run.step, plan.n_steps, parts, score, means))
+            report(TrainingProgress(run.step, plan.n_steps, parts, score, means))
 
 
-def _step(run: Run, plan: _Plan, step: int, windows: list[tuple[int, int]], rate: float) -> dict[str, float]:
+def _step(
+    run: TrainingRun, plan: _Plan, step: int, windows: list[tuple[int, int]], rate: float
+) -> dict[str, float]:
     """Take one optimiser step; return the parts of the loss before the step."""
     options, device = plan.options, plan.device
     torch.manual_seed(options.seed * 1_000_003 + step)

@@ -34,7 +34,7 @@ from stageguard.formats.outputs import (
 
 WHAT_TO_DO = "Start it as it was begun, or name another file (-o)."
 PUT_BACK = "Put the whole log back, or name another file (-o)."
-LAYOUT_VERSION = 2
+JOURNAL_LAYOUT = 2
 REVIEW_SUFFIX = ".review.jsonl"
 FIRST_BYTES = b'{"layout": '
 HEAD = {  # all keys of the first line
@@ -107,7 +107,7 @@ def read_journal(path: Path) -> JournalFile:
             content = parse_json(line)
         except (ValueError, RecursionError):
             content = None
-        if number == 1 and isinstance(content, dict) and content.get("layout") != LAYOUT_VERSION:
+        if number == 1 and isinstance(content, dict) and content.get("layout") != JOURNAL_LAYOUT:
             raise file_error(
                 path, "is no review that this version of stageguard can read. Name another file (-o)."
             )
@@ -205,7 +205,7 @@ class Journal:
 
     def begin(self, head: Mapping[str, Any]) -> None:
         """Write the first line."""
-        self.head = {"layout": LAYOUT_VERSION, "stageguard": __version__} | dict(head) | {"begun": now()}
+        self.head = {"layout": JOURNAL_LAYOUT, "stageguard": __version__} | dict(head) | {"begun": now()}
         self._append(self.head)
 
     def place(self) -> dict[str, Any]:

@@ -152,7 +152,7 @@ def page_file(name: str) -> tuple[bytes, str] | None:
     return read_file(listed[name], "text"), TYPES[listed[name].suffix]
 
 
-class Endpoints:
+class JsonEndpoints:
     """Routes as Starlette endpoints: arguments from the path, the query or the body; answers as JSON."""
 
     def __init__(self) -> None:
@@ -223,7 +223,7 @@ def make_app(session: ReviewSession, end: Callable[[], None]) -> Any:
     """Return the application without access control."""
     applications = library("starlette.applications", WHAT, "review")
     route = library("starlette.routing", WHAT, "review").Route
-    routes, to = Routes(session, end), Endpoints()
+    routes, to = Routes(session, end), JsonEndpoints()
     night_path = "/api/nights/{index:int}"
     return applications.Starlette(
         routes=[

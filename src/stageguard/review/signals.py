@@ -73,7 +73,7 @@ class Filters:
         return filters
 
 
-class Scale(NamedTuple):
+class ChannelScale(NamedTuple):
     """How a channel is drawn: its middle, and the distance from there to the edge of its lane."""
 
     middle: float
@@ -96,7 +96,7 @@ class RecordingSignals:
         pairs = {name: pair for name, (_, pair) in derived.items()}
         self.montages = _montages(recording, self._channels, pairs)
         self._spectrograms: dict[str, dict[str, Any]] = {}
-        self._scales: dict[tuple[str, Filters], Scale] = {}
+        self._scales: dict[tuple[str, Filters], ChannelScale] = {}
         self._lock, self._scale_lock = threading.Lock(), threading.Lock()
 
     def window(
@@ -128,7 +128,7 @@ class RecordingSignals:
             "all_channels": list(self._channels),
         }
 
-    def _scale(self, name: str, filters: Filters) -> Scale:
+    def _scale(self, name: str, filters: Filters) -> ChannelScale:
         """Return the scale of a channel over the whole night, computed once for these filters."""
         key = name, filters
         with self._scale_lock:  # the page asks for several windows at once
@@ -270,7 +270,7 @@ def _samples(signal: Signal, begin: float, n_samples: int) -> Floats:
     return values
 
 
-def _scale_of(signal: Signal, begins: float, seconds: float, filters: Filters) -> Scale:
+def _scale_of(signal: Signal, begins: float, seconds: float, filters: Filters) -> ChannelScale:
     """Return the scale of a channel from pieces all over the night."""
     n_pieces = int(max(1, min(SCALE_PIECES, seconds // SCALE_SECONDS)))
     starts = begins + (np.arange(n_pieces) + 0.5) * seconds / n_pieces - SCALE_SECONDS / 2
@@ -278,11 +278,11 @@ def _scale_of(signal: Signal, begins: float, seconds: float, filters: Filters) -
     pieces = [piece[np.isfinite(piece)] for piece in cut]
     pieces = [piece for piece in pieces if len(piece)]
     if not pieces:
-        return Scale(0.0, 1.0)
+        return ChannelScale(0.0, 1.0)
     middle = float(np.median(np.concatenate(pieces)))
     sizes = [np.percentile(np.abs(piece - middle), MOST_IN_A_PIECE) for piece in pieces]
     scale = float(np.percentile(sizes, MOST_PIECES)) or float(np.max(sizes))
-    return Scale(middle, scale if scale > 0 else 1.0)
+    return ChannelScale(middle, scale if scale > 0 else 1.0)
 
 
 def _filtered(

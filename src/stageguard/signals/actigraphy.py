@@ -12,13 +12,13 @@ from stageguard.base.arrays import Floats, Floats32
 from stageguard.base.errors import InputError
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Recording
-from stageguard.signals.activity import METHODS, Counts, find_acceleration, find_counts, stillness
+from stageguard.signals.activity import METHODS, ActivityCounts, find_acceleration, find_counts, stillness
 from stageguard.signals.features.recipe import Recipe
 from stageguard.signals.heart_rate import FEATURES, READY_MADE, heart_rate_features, read_heart_rate
 from stageguard.signals.quality import Assessed, Stretches, from_epochs, from_stretches, runs_of
 from stageguard.signals.windows import (
     IF_PRESENT,
-    Clock,
+    ClockFeatures,
     Columns,
     assemble,
     clock_features,
@@ -37,7 +37,7 @@ GAUSSIAN_SECONDS, GAUSSIAN_MARGIN_SECONDS = 50.0, 285.0
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ActigraphySettings:
     """Options of a recipe for actigraphy."""
 
     # how to compute counts from raw acceleration; a device's own counts are used unchanged
@@ -52,7 +52,7 @@ class Settings:
     cole_kripke_divisor: float = schema.number(100.0, positive=True)
     heart_rate: str = schema.choice("if present", *IF_PRESENT)
     heart_rate_features: tuple[str, ...] = schema.words(*FEATURES)
-    clock: Clock = schema.table(Clock)
+    clock: ClockFeatures = schema.table(ClockFeatures)
 
     def __post_init__(self) -> None:
         """Check the names of the features."""
@@ -63,9 +63,12 @@ class Settings:
                 checks.choice(name, key, known)
 
 
+SETTINGS = ActigraphySettings  # by which `features.recipe` reads this modality's recipes
+
+
 def extract(recording: Recording, epochs: EpochGrid, recipe: Recipe) -> tuple[Floats32, tuple[str, ...]]:
     """Return features (n_epochs, 1, n_features) and their names; NaN in epochs without counts."""
-    settings: Settings = recipe.settings
+    settings: ActigraphySettings = recipe.settings
     counts = find_counts(recording, settings.counts, settings.axis)
     columns = activity_features(counts, epochs, settings)
     if is_wanted(settings.heart_rate, not {"heart_rate", READY_MADE}.isdisjoint(recording.signals)):
@@ -74,7 +77,7 @@ def extract(recording: Recording, epochs: EpochGrid, recipe: Recipe) -> tuple[Fl
     return assemble(columns, np.isfinite(counts.per_epoch(epochs)), f"recording {recording.id!r}")
 
 
-def activity_features(counts: Counts, epochs: EpochGrid, settings: Settings) -> Columns:
+def activity_features(counts: ActivityCounts, epochs: EpochGrid, settings: ActigraphySettings) -> Columns:
     """Return the features of activity, by name, in the order of the settings' groups."""
     per_minute = counts.per_epoch(epochs) * (60.0 / epochs.epoch_seconds)
     middle = (epochs.edges[:-1] + epochs.edges[1:]) / 2
@@ -189,7 +192,7 @@ def still_times(per_minute: Floats, epoch_seconds: float) -> Columns:
     }
 
 
-def gaussian_activity(counts: Counts, middle: Floats) -> Floats:
+def gaussian_activity(counts: ActivityCounts, middle: Floats) -> Floats:
     """Return counts per 15 s around the times ``middle``, weighted by a 50 s Gaussian (Walch et al. 2019).
 
     Counts of successive 15 s are interpolated to every second; the weights reach 300 s to either side.
@@ -246,7 +249,7 @@ def assess(recording: Recording, epochs: EpochGrid, rules: str) -> Assessed:
     return from_stretches(stretches | _removals(recording, counts), epochs.edges)
 
 
-def _missing(counts: Counts, epochs: EpochGrid) -> tuple[Floats, Floats]:
+def _missing(counts: ActivityCounts, epochs: EpochGrid) -> tuple[Floats, Floats]:
     """Return stretches without data, including those before the first count and after the last."""
     first, end = runs(~counts.has_data)
     starts = np.concatenate([[min(0.0, counts.edges[0])], counts.edges[first], [counts.edges[-1]]])
@@ -254,7 +257,7 @@ def _missing(counts: Counts, epochs: EpochGrid) -> tuple[Floats, Floats]:
     return starts, ends
 
 
-def _stuck(counts: Counts) -> tuple[Floats, Floats]:
+def _stuck(counts: ActivityCounts) -> tuple[Floats, Floats]:
     """Return stretches in which the device repeats the same count above 0."""
     moving = (counts.counts > 0).any(axis=1) & counts.has_data
     same = (counts.counts[1:] == counts.counts[:-1]).all(axis=1) & moving[1:] & moving[:-1]
@@ -264,7 +267,7 @@ def _stuck(counts: Counts) -> tuple[Floats, Floats]:
     return starts[keep], ends[keep]
 
 
-def _removals(recording: Recording, counts: Counts) -> Stretches:
+def _removals(recording: Recording, counts: ActivityCounts) -> Stretches:
     """Return when the device was not worn, judged by movement, temperature and pulse.
 
     Every movement and every pulse ends a stretch: a sleeper has both now and then, a table neither. A stretch
@@ -302,7 +305,7 @@ def _without_pulses(starts: Floats, ends: Floats, pulses: Floats) -> list[tuple[
     return parts
 
 
-def _still_stretches(recording: Recording, counts: Counts) -> tuple[Floats, Floats, float]:
+def _still_stretches(recording: Recording, counts: ActivityCounts) -> tuple[Floats, Floats, float]:
     """Return starts and ends of stretches without movement, and the minutes after which they are suspect."""
     acceleration = find_acceleration(recording)
     if acceleration is not None:

@@ -248,7 +248,7 @@ def _checked(recording: Recording, acceleration: Acceleration) -> Acceleration:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class ActivityCounts:
     """Activity counts in contiguous bins."""
 
     edges: Floats  # (n_bins + 1,) seconds since the recording's start, increasing
@@ -283,7 +283,7 @@ class Counts:
         return np.asarray(np.interp(at, self.edges, seconds))
 
 
-def find_counts(recording: Recording, method: str = "actigraph", axis: str = "vector") -> Counts:
+def find_counts(recording: Recording, method: str = "actigraph", axis: str = "vector") -> ActivityCounts:
     """Return a recording's activity counts: its channel 'counts', else computed from its acceleration."""
     if "counts" in recording.signals:
         return _given(recording, recording.signals["counts"])
@@ -304,10 +304,10 @@ def find_counts(recording: Recording, method: str = "actigraph", axis: str = "ve
             f"acceleration of recording {recording.id!r} has no second with samples after the recording's "
             "start. Check its times: they are seconds since the start."
         )
-    return Counts(edges, counts, has_data)
+    return ActivityCounts(edges, counts, has_data)
 
 
-def _given(recording: Recording, channel: Signal | Series) -> Counts:
+def _given(recording: Recording, channel: Signal | Series) -> ActivityCounts:
     """Return the counts that a device recorded; negative counts are its code for no data."""
     if channel.unit and known_unit(channel.unit) != "counts":
         raise InputError(
@@ -322,7 +322,7 @@ def _given(recording: Recording, channel: Signal | Series) -> Counts:
     has_data = np.isfinite(values) & (values >= 0)
     if not has_data.any():
         raise InputError(f"channel 'counts' of recording {recording.id!r} has no number that is 0 or above.")
-    return Counts(edges, np.where(has_data, values, 0.0)[:, None], has_data)
+    return ActivityCounts(edges, np.where(has_data, values, 0.0)[:, None], has_data)
 
 
 def _binned(recording: Recording, series: Series) -> tuple[Floats, Floats]:

@@ -22,6 +22,7 @@ from stageguard.signals.quality import (
     worst,
 )
 from stageguard.signals.radar_phase import (
+    LEAST_PRESENT,
     Phase,
     Rhythm,
     band_pass,
@@ -34,11 +35,10 @@ from stageguard.signals.windows import Columns
 
 SECOND = 1.0  # movement is detected second by second
 LONGEST_STILL_MINUTES = 30.0
-LEAST_PRESENT = 0.5  # of an epoch
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class BioradarSettings:
     """Options of a recipe for radar."""
 
     rate_hz: float = schema.number(25.0, low=4.0, high=1000.0)  # lowest rate at which the phase is processed
@@ -55,9 +55,12 @@ class Settings:
     movement_minutes: float = schema.number(10.0, low=1.0, high=120.0)
 
 
+SETTINGS = BioradarSettings  # by which `features.recipe` reads this modality's recipes
+
+
 def extract(recording: Recording, epochs: EpochGrid, recipe: Recipe) -> tuple[Floats32, tuple[str, ...]]:
     """Return features (n_epochs, 1, n_features) and their names; NaN in epochs mostly without an echo."""
-    settings = cast(Settings, recipe.settings)
+    settings = cast(BioradarSettings, recipe.settings)
     if settings.rate_hz < 2.5 * settings.heart_band[1]:
         raise InputError(
             f"rate_hz is {settings.rate_hz:g}, too low for a heart_band to {settings.heart_band[1]:g} Hz, "
@@ -72,7 +75,7 @@ def extract(recording: Recording, epochs: EpochGrid, recipe: Recipe) -> tuple[Fl
     return _table(phase, epochs, settings, recording.id)
 
 
-def separate(phase: Phase, still: Mask, settings: Settings) -> tuple[Floats, Floats]:
+def separate(phase: Phase, still: Mask, settings: BioradarSettings) -> tuple[Floats, Floats]:
     """Return breathing and heartbeat in rad; changes of phase during movement are left out."""
     steps = np.diff(phase.values, prepend=phase.values[0])
     calm = np.cumsum(np.where(still & phase.is_present, steps, 0.0))
@@ -105,7 +108,7 @@ def find_movement(phase: Phase, times: float) -> tuple[Mask, Floats]:
 
 
 def _table(
-    phase: Phase, epochs: EpochGrid, settings: Settings, name: str
+    phase: Phase, epochs: EpochGrid, settings: BioradarSettings, name: str
 ) -> tuple[Floats32, tuple[str, ...]]:
     moving, rms = find_movement(phase, settings.movement_times)
     per_second = round(SECOND * phase.rate_hz)
@@ -146,7 +149,7 @@ def _rhythms(
     series: Floats,
     rate_hz: float,
     epochs: EpochGrid,
-    settings: Settings,
+    settings: BioradarSettings,
     band: tuple[float, float],
     name: str,
 ) -> Rhythm:

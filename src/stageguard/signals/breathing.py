@@ -14,6 +14,7 @@ from stageguard.base.extras import library
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Recording
 from stageguard.signals.windows import (
+    BLOCK_WINDOWS,
     IF_PRESENT,
     Columns,
     decimate,
@@ -33,7 +34,6 @@ LEAST_BREATHS = 3
 BREATH_SECONDS = (1.0, 15.0)
 LEAST_PROMINENCE = 0.7  # of a breath, over the usual size of the signal around it
 LEAST_DEPTH = 0.05  # of a breath, over the usual depth of the recording
-BLOCK_WINDOWS = 256
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from stageguard.signals.heart_rate import PLAUSIBLE_BPM, raw_heart_rate
 from stageguard.signals.quality import Assessed, from_epochs, named
 from stageguard.signals.windows import (
     IF_PRESENT,
-    Clock,
+    ClockFeatures,
     Columns,
     assemble,
     clock_features,
@@ -50,13 +50,16 @@ class Oxygen:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class CardiorespiratorySettings:
     """Options of a recipe for heart and breathing."""
 
     heart: Heart = schema.table(Heart)
     breathing: Breathing = schema.table(Breathing)
     spo2: Oxygen = schema.table(Oxygen)
-    clock: Clock = schema.table(Clock)
+    clock: ClockFeatures = schema.table(ClockFeatures)
+
+
+SETTINGS = CardiorespiratorySettings  # by which `features.recipe` reads this modality's recipes
 
 
 def extract(recording: Recording, epochs: EpochGrid, recipe: Recipe) -> tuple[Floats32, tuple[str, ...]]:
@@ -65,7 +68,7 @@ def extract(recording: Recording, epochs: EpochGrid, recipe: Recipe) -> tuple[Fl
     An epoch in which neither heart nor breathing was recorded is NaN throughout. In all others, a feature
     that could not be measured is interpolated from the nearest epochs that have it.
     """
-    settings: Settings = recipe.settings
+    settings: CardiorespiratorySettings = recipe.settings
     columns: Columns = {}
     known = np.zeros(epochs.n_epochs, dtype=np.bool_)
     if is_wanted(settings.heart.use, has_beats(recording)):

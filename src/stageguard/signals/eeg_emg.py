@@ -46,7 +46,7 @@ SMALLEST_POWER = np.finfo(np.float32).tiny  # keeps the log finite
 
 
 @dataclass(frozen=True, slots=True)
-class Spectrogram:
+class SpectrogramFeatures:
     """Power of some channels in frequency bins, frame by frame."""
 
     channels: tuple[str, ...] = schema.words("eeg")  # roles; each role has its own features
@@ -88,7 +88,7 @@ class BandPower:
 
 
 @dataclass(frozen=True, slots=True)
-class Samples:
+class SampleFeatures:
     """The signals themselves at one rate, instead of spectra, for networks that learn their filters."""
 
     channels: tuple[str, ...] = schema.words()  # roles; an empty list means spectra
@@ -98,12 +98,15 @@ class Samples:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class EegEmgSettings:
     """Options of a recipe for EEG and EMG."""
 
-    spectrogram: Spectrogram = schema.table(Spectrogram)
+    spectrogram: SpectrogramFeatures = schema.table(SpectrogramFeatures)
     emg: BandPower = schema.table(BandPower)
-    samples: Samples = schema.table(Samples)
+    samples: SampleFeatures = schema.table(SampleFeatures)
+
+
+SETTINGS = EegEmgSettings  # by which `features.recipe` reads this modality's recipes
 
 
 def extract(recording: Recording, epochs: EpochGrid, recipe: Recipe) -> tuple[Floats32, tuple[str, ...]]:
@@ -112,7 +115,7 @@ def extract(recording: Recording, epochs: EpochGrid, recipe: Recipe) -> tuple[Fl
     EEG features are 10 log10 of the mean power density in a bin (dB re 1 uV2/Hz), EMG features 10 log10 of
     the power within the band (dB re 1 uV2): a factor of 10 in amplitude is always 20 dB.
     """
-    settings = cast(Settings, recipe.settings)
+    settings = cast(EegEmgSettings, recipe.settings)
     if settings.samples.channels:
         roles = settings.samples.channels
         parts = [_samples(steady_signal(recording, role), epochs, settings.samples, role) for role in roles]
@@ -152,7 +155,7 @@ def _joined(recording: Recording, roles: Sequence[str], parts: Sequence[Floats32
 MARGIN_SECONDS = 1.0  # resampled on either side of a block as well, so that no epoch is near an edge
 
 
-def _samples(signal: Signal, epochs: EpochGrid, wanted: Samples, role: str) -> Floats32:
+def _samples(signal: Signal, epochs: EpochGrid, wanted: SampleFeatures, role: str) -> Floats32:
     """Return samples in uV (n_epochs, n_samples, 1) at the recipe's rate; NaN where too many are missing."""
     length, rate = epochs.epoch_seconds, signal.rate_hz
     n_samples = round(wanted.rate_hz * length)
@@ -193,7 +196,7 @@ def _lost_shares(samples: Floats, edges: Ints) -> Floats:
 
 
 def _frames(
-    signal: Signal, epochs: EpochGrid, wanted: Spectrogram, taper: Taper, edges: Edges, role: str
+    signal: Signal, epochs: EpochGrid, wanted: SpectrogramFeatures, taper: Taper, edges: Edges, role: str
 ) -> Floats32:
     """Return log power densities (n_epochs, n_frames, n_bins); NaN where too much of a window is missing."""
     windows = Windows.centred(signal, epochs, wanted.frames, wanted.window_seconds)
@@ -219,7 +222,7 @@ PLAUSIBLE_UV = (0.5, 20_000.0)  # peak to peak within a second, from a quiet cha
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ChannelLimits:
     """Limits of the graded rules for a channel."""
 
     z: float  # a segment is too large beyond this many robust deviations of the log range,
@@ -229,8 +232,8 @@ class Limits:
 
 
 # A tense muscle is up to a hundred times stronger than a slack one, all above 20 Hz: wake, no artefact.
-EEG = Limits(z=4.0, times=3.0, flat=0.02, has_high=True)
-EMG = Limits(z=6.0, times=100.0, flat=0.001, has_high=False)
+EEG = ChannelLimits(z=4.0, times=3.0, flat=0.02, has_high=True)
+EMG = ChannelLimits(z=6.0, times=100.0, flat=0.001, has_high=False)
 
 
 def assess(recording: Recording, epochs: EpochGrid, rules: str) -> Assessed:
@@ -249,7 +252,7 @@ def assess(recording: Recording, epochs: EpochGrid, rules: str) -> Assessed:
     return worst(parts)
 
 
-def _paper(signal: Signal, epochs: EpochGrid, role: str, limits: Limits) -> Assessed:
+def _paper(signal: Signal, epochs: EpochGrid, role: str, limits: ChannelLimits) -> Assessed:
     """Mark amplitudes beyond 3 deviations of this recording, and too much power above 45 Hz."""
     segments = measure_segments(signal, epochs, 1, spectra=limits.has_high, unit="uV")
     _warn_unit(segments, signal, role)
@@ -259,7 +262,7 @@ def _paper(signal: Signal, epochs: EpochGrid, role: str, limits: Limits) -> Asse
     return from_epochs(flags)
 
 
-def _graded(signal: Signal, epochs: EpochGrid, role: str, limits: Limits) -> Assessed:
+def _graded(signal: Signal, epochs: EpochGrid, role: str, limits: ChannelLimits) -> Assessed:
     """Return the share of the epoch's seconds that are missing, flat, clipped, too large or mains hum."""
     length = max(SEGMENT_SECONDS, SEGMENT_SAMPLES / signal.rate_hz)
     per_epoch = max(1, round(epochs.epoch_seconds / length))

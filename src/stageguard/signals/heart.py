@@ -16,6 +16,7 @@ from stageguard.base.units import quantity_of
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Recording, Series, Signal
 from stageguard.signals.windows import (
+    BLOCK_WINDOWS,
     IF_PRESENT,
     Columns,
     read_samples,
@@ -206,7 +207,6 @@ LEAST_BEATS = 20
 LEAST_SHARE = 0.5  # normal intervals must fill this share of a window
 BRIDGE_SECONDS = 5.0  # a longer time without a normal beat is a gap
 LEAST_POWER_MS2 = 1e-3  # keeps the logarithm finite for a heart without variability
-BLOCK_WINDOWS = 256
 DFA_BEATS = np.arange(4, 17)
 MOST_BEATS = 1200  # of a window, for sample entropy: its cost grows with the square
 

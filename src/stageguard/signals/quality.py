@@ -21,7 +21,15 @@ from stageguard.base.lazy import load
 from stageguard.night.epochs import EpochGrid, scored_epoch_seconds
 from stageguard.night.recording import Recording, Signal
 from stageguard.signals.modalities import modality_of
-from stageguard.signals.windows import Windows, covered_share, frequencies, power_spectra, runs, tapers
+from stageguard.signals.windows import (
+    MAD_TO_SD,
+    Windows,
+    covered_share,
+    frequencies,
+    power_spectra,
+    runs,
+    tapers,
+)
 
 Assessed = tuple[Floats, tuple[str, ...]]  # beta (n_epochs,); the reasons, one per epoch, "" where clean
 Stretches = dict[str, tuple[Floats, Floats]]  # bad time by reason: starts and ends in seconds
@@ -31,7 +39,6 @@ HUM_HZ = (50.0, 60.0)
 HUM_HALF_WIDTH_HZ = 1.5
 RAIL_SECONDS = 0.006  # a signal that stays at its extreme value for this long has hit a limit,
 RAIL_RUNS = 2  # if it does so in this many segments; one segment may just hold the highest peak
-MAD_TO_SD = 1.4826
 LEAST_SHARE = 1e-3  # of an epoch; smaller shares are rounding errors
 
 

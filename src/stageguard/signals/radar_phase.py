@@ -221,7 +221,7 @@ def phase_seen(signal: Signal, function: Callable[[Floats], Floats]) -> Signal:
 
 
 FINER = 4  # zero padding: this many spectral lines per line that the window resolves
-LEAST_PRESENT = 0.5  # share of a window that must be present to measure a rate
+LEAST_PRESENT = 0.5  # share of a window, or of an epoch, that must be present to measure a rate in it
 
 
 @dataclass(frozen=True, slots=True)

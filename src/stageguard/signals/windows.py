@@ -20,6 +20,8 @@ from stageguard.night.recording import Recording, Series, Signal
 Columns = dict[str, Floats]  # features by name, each (n_epochs,)
 
 BLOCK_SAMPLES = 2**20  # samples processed at a time: 8 MB
+BLOCK_WINDOWS = 256  # windows processed at a time, which keeps their samples in few megabytes
+MAD_TO_SD = 1.4826  # standard deviations in a median absolute deviation of a normal distribution
 IF_PRESENT = ("if present", "always", "never")
 
 
@@ -321,7 +323,7 @@ LOW_POINT_HOURS = 5.0  # when the body's drive to be awake is lowest
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class ClockFeatures:
     """Which features of time to add."""
 
     elapsed: bool = schema.flag(True)  # hours since the start, and their cosine as in Walch et al. (2019)
@@ -329,7 +331,7 @@ class Clock:
     time_of_day: str = schema.choice("if present", *IF_PRESENT)
 
 
-def clock_features(epochs: EpochGrid, options: Clock, recording: str) -> Columns:
+def clock_features(epochs: EpochGrid, options: ClockFeatures, recording: str) -> Columns:
     """Return features of time by name, each at the start of the epochs.
 
     ``elapsed_cosine`` is Walch's clock proxy: -cos(2 pi (t - 5 h) / 24 h) with t from the first epoch.

@@ -17,7 +17,7 @@ import numpy as np
 from stageguard.base.arrays import Floats
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.nn.tables import FeatureTable, split_subjects
-from stageguard.nn.training import Progress, train
+from stageguard.nn.training import TrainingProgress, train
 from stageguard.study.boosting import fit_boosting
 from stageguard.study.config import BOOSTING, StudyConfig
 from stageguard.study.jobs import Job
@@ -104,7 +104,7 @@ class _StepClock:
         self.last = time.process_time()
         self.shortest = float("inf")
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: TrainingProgress) -> None:
         now = time.process_time()
         self.shortest = min(self.shortest, now - self.last)
         self.last = now

@@ -12,7 +12,7 @@ from stageguard.synthetic.cohort import Plan as Plan
 from stageguard.synthetic.cohort import Subject as Subject
 from stageguard.synthetic.cohort import simulate_cohort as simulate_cohort
 from stageguard.synthetic.cohort import simulate_recording as simulate_recording
-from stageguard.synthetic.events import Event as Event
+from stageguard.synthetic.events import SignalEvent as SignalEvent
 from stageguard.synthetic.events import Simulated as Simulated
 
-__all__ = ["Event", "Plan", "Simulated", "Subject", "simulate_cohort", "simulate_recording"]
+__all__ = ["Plan", "SignalEvent", "Simulated", "Subject", "simulate_cohort", "simulate_recording"]

@@ -9,9 +9,9 @@ import numpy as np
 from stageguard.base.arrays import Floats, Floats32, Mask
 from stageguard.night.recording import Series
 from stageguard.synthetic.body import effort_of, movement, turn_seconds
-from stageguard.synthetic.events import Event, Simulated, scatter_events, simulated, write_rows
+from stageguard.synthetic.events import SignalEvent, Simulated, scatter_events, simulated, write_rows
 from stageguard.synthetic.noise import Scatter, appearances, at_times, drift, levels, shaped_noise, stream
-from stageguard.synthetic.sleepers import LIGHTS_OFF_HOUR, Night, Sleeper
+from stageguard.synthetic.sleepers import LIGHTS_OFF_HOUR, SimulatedSleep, Sleeper
 
 RATE_HZ = 50.0
 HEART_RATE_SECONDS = 5.0  # between two values of a watch that measures continuously
@@ -37,7 +37,7 @@ LINGER = 0.6  # high, because lying still lasts
 EVENTS = (("sensor loss", "", 0.12, (20, 400)), ("device removed", "", 0.05, (600, 2400)))
 
 
-def simulate(night: Night, sleeper: Sleeper, seed: int, name: str) -> Simulated:
+def simulate(night: SimulatedSleep, sleeper: Sleeper, seed: int, name: str) -> Simulated:
     """Return a night recorded by a watch: acceleration in g, heart rate in bpm, steps of the days before."""
     truth, who = night.hypnogram, sleeper.number
     looks = appearances(stream(seed, "looks", who), truth, ALIKE, linger=LINGER)
@@ -105,7 +105,7 @@ def _steps(rng: np.random.Generator) -> Series:
     return Series("steps", times, np.where(walking, rng.poisson(180, len(times)), 0).astype(float), "counts")
 
 
-def _without(series: Series, events: list[Event]) -> Series:
+def _without(series: Series, events: list[SignalEvent]) -> Series:
     """Drop the values during events."""
     keep: Mask = np.ones(len(series.times), dtype=bool)
     for event in events:

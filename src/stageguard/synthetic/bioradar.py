@@ -20,7 +20,7 @@ from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Signal
 from stageguard.synthetic.body import BREATH_HZ, Body, body_of, turn_seconds
 from stageguard.synthetic.events import (
-    Event,
+    SignalEvent,
     Simulated,
     edf_signal,
     scatter_events,
@@ -29,7 +29,7 @@ from stageguard.synthetic.events import (
     write_edf,
 )
 from stageguard.synthetic.noise import drift, moments, stream
-from stageguard.synthetic.sleepers import Night, Sleeper
+from stageguard.synthetic.sleepers import SimulatedSleep, Sleeper
 
 RATE_HZ = 50.0
 CARRIER_HZ = 3.8e9  # middle of the band of SLEEPBRL's radar
@@ -53,7 +53,7 @@ LOSSES = (("sensor loss", "", 0.12, (30, 300)),)
 BURSTS = (("interference", "", 0.15, (5, 40)),)
 
 
-def simulate(night: Night, sleeper: Sleeper, seed: int, name: str) -> Simulated:
+def simulate(night: SimulatedSleep, sleeper: Sleeper, seed: int, name: str) -> Simulated:
     """Return a night recorded by a radar."""
     who = sleeper.number
     body = body_of(night.hypnogram, sleeper, seed, ALIKE)
@@ -98,7 +98,7 @@ def _echo(rng: np.random.Generator, way: Floats) -> tuple[Floats32, Floats32]:
     return i.astype(np.float32), q.astype(np.float32)
 
 
-def _disturb(rng: np.random.Generator, event: Event, i: Floats32, q: Floats32) -> None:
+def _disturb(rng: np.random.Generator, event: SignalEvent, i: Floats32, q: Floats32) -> None:
     samples = event.samples(RATE_HZ, len(i))
     for signal in (i, q):
         if event.kind == "sensor loss":

@@ -12,7 +12,7 @@ import numpy as np
 
 from stageguard.base.arrays import Floats, Floats32, Ints
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.synthetic.events import Event
+from stageguard.synthetic.events import SignalEvent
 from stageguard.synthetic.noise import Scatter, appearances, at_times, drift, levels, moments, stream
 from stageguard.synthetic.sleepers import Sleeper
 
@@ -91,7 +91,9 @@ class Breath:
         return np.asarray(np.sin(turn + 0.35 * np.sin(turn)))
 
 
-def breathe(rng: np.random.Generator, looks: Floats, epoch_seconds: float, apnoeas: list[Event]) -> Breath:
+def breathe(
+    rng: np.random.Generator, looks: Floats, epoch_seconds: float, apnoeas: list[SignalEvent]
+) -> Breath:
     """Return the breathing of a night with apnoeas and hypopnoeas."""
     n = round(len(looks) * epoch_seconds * BREATH_HZ)
     times = moments(n, BREATH_HZ)
@@ -121,7 +123,7 @@ def breathe(rng: np.random.Generator, looks: Floats, epoch_seconds: float, apnoe
     return Breath(phase, np.interp(times, seconds, np.clip(deep, 0.05, 6)), flow, effort, paradox)
 
 
-def draw_apnoeas(rng: np.random.Generator, night: Hypnogram, per_hour: float) -> list[Event]:
+def draw_apnoeas(rng: np.random.Generator, night: Hypnogram, per_hour: float) -> list[SignalEvent]:
     """Return apnoeas and hypopnoeas, ``per_hour`` of sleep; more in REM and fewer in N3."""
     weight = np.array([{"W": 0.0, "N3": 0.3, "R": 1.5}.get(name, 1.0) for name in night.scheme.names])
     per_epoch = weight[night.labels]
@@ -131,7 +133,7 @@ def draw_apnoeas(rng: np.random.Generator, night: Hypnogram, per_hour: float) ->
     share = per_epoch / per_epoch.sum()
     n_events = int(rng.poisson(per_hour * hours))
     starts = np.sort((rng.choice(len(share), n_events, p=share) + rng.random(n_events)) * night.epoch_seconds)
-    made: list[Event] = []
+    made: list[SignalEvent] = []
     for start in starts.tolist():
         begin = max(start, made[-1].end_seconds + 12) if made else start
         length = float(rng.uniform(12, 38))
@@ -139,7 +141,7 @@ def draw_apnoeas(rng: np.random.Generator, night: Hypnogram, per_hour: float) ->
         if epoch >= night.n_epochs or weight[night.labels[int(begin / night.epoch_seconds)]] == 0:
             continue
         kind = APNOEA if rng.random() < 0.35 else HYPOPNOEA
-        made.append(Event(kind, "airflow", begin, length))
+        made.append(SignalEvent(kind, "airflow", begin, length))
     return made
 
 
@@ -169,7 +171,7 @@ def beat_times(
     looks: Floats,
     epoch_seconds: float,
     breath: Breath,
-    apnoeas: list[Event],
+    apnoeas: list[SignalEvent],
     move: Floats,
 ) -> Floats:
     """Return the times of heartbeats in seconds; the rate follows breath, apnoeas and movement."""
@@ -241,7 +243,7 @@ def _add_bump(values: Floats, times: Floats, height: float, centre: float, width
 class Body:
     """A sleeper's apnoeas, breathing, movements and heartbeats in one night."""
 
-    apnoeas: list[Event]  # and hypopnoeas
+    apnoeas: list[SignalEvent]  # and hypopnoeas
     breath: Breath
     move: Floats  # (n_seconds,) size of the movement in every second
     beats: Floats  # (n_beats,) times of heartbeats, in seconds

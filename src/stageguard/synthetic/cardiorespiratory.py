@@ -21,7 +21,7 @@ from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Signal
 from stageguard.synthetic.body import APNOEA, HYPOPNOEA, Breath, body_of, ecg_of
 from stageguard.synthetic.events import (
-    Event,
+    SignalEvent,
     Simulated,
     edf_signal,
     scatter_events,
@@ -30,7 +30,7 @@ from stageguard.synthetic.events import (
     write_edf,
 )
 from stageguard.synthetic.noise import drift, moments, stream
-from stageguard.synthetic.sleepers import Night, Sleeper
+from stageguard.synthetic.sleepers import SimulatedSleep, Sleeper
 
 ECG_HZ = 125.0  # this and the other rates are those of the first visit of SHHS
 BELT_HZ = 10.0
@@ -47,7 +47,7 @@ ALIKE = {
 }
 
 
-class Channel(NamedTuple):
+class ShhsChannel(NamedTuple):
     """A channel as in SHHS."""
 
     label: str
@@ -57,12 +57,12 @@ class Channel(NamedTuple):
 
 
 CHANNELS = {  # by role, in the order of the file
-    "spo2": Channel("SaO2", 1.0, "%", (0.0, 100.0)),
-    "heart_rate": Channel("H.R.", 1.0, "bpm", (0.0, 250.0)),
-    "ecg": Channel("ECG", ECG_HZ, "uV", (-CLIP_MV, CLIP_MV)),
-    "thorax": Channel("THOR RES", BELT_HZ, "", (-1.0, 1.0)),
-    "abdomen": Channel("ABDO RES", BELT_HZ, "", (-1.0, 1.0)),
-    "airflow": Channel("NEW AIR", BELT_HZ, "", (-1.0, 1.0)),
+    "spo2": ShhsChannel("SaO2", 1.0, "%", (0.0, 100.0)),
+    "heart_rate": ShhsChannel("H.R.", 1.0, "bpm", (0.0, 250.0)),
+    "ecg": ShhsChannel("ECG", ECG_HZ, "uV", (-CLIP_MV, CLIP_MV)),
+    "thorax": ShhsChannel("THOR RES", BELT_HZ, "", (-1.0, 1.0)),
+    "abdomen": ShhsChannel("ABDO RES", BELT_HZ, "", (-1.0, 1.0)),
+    "airflow": ShhsChannel("NEW AIR", BELT_HZ, "", (-1.0, 1.0)),
 }
 EVENTS = (  # kind, channel, number per hour, shortest and longest duration in seconds
     ("sensor loss", "ecg", 0.12, (20, 300)),
@@ -75,7 +75,7 @@ DESATURATION = {APNOEA: (4.0, 9.0), HYPOPNOEA: (2.5, 5.5)}  # percent
 DELAY_SECONDS = 18.0  # from the lung to the finger
 
 
-def simulate(night: Night, sleeper: Sleeper, seed: int, name: str) -> Simulated:
+def simulate(night: SimulatedSleep, sleeper: Sleeper, seed: int, name: str) -> Simulated:
     """Return a night recorded at a sleep laboratory, without EEG."""
     seconds, who = night.seconds, sleeper.number
     body = body_of(night.hypnogram, sleeper, seed, ALIKE)
@@ -120,7 +120,7 @@ def _belts(rng: np.random.Generator, breath: Breath, move: Floats) -> dict[str, 
     }
 
 
-def _saturation(rng: np.random.Generator, apnoeas: list[Event], n_seconds: int) -> Floats32:
+def _saturation(rng: np.random.Generator, apnoeas: list[SignalEvent], n_seconds: int) -> Floats32:
     times = np.arange(n_seconds)
     level = rng.uniform(94.5, 97.5) + 0.4 * drift(rng, n_seconds, 600)
     for event in apnoeas:
@@ -184,7 +184,7 @@ def finish(subjects: Sequence[Any], folder: Path, layout: str) -> None:
             table.writerow([subject.subject, 1, age, sex, bmi, ahi, 1])
 
 
-def nsrr_xml(night: Hypnogram, events: Sequence[Event]) -> str:
+def nsrr_xml(night: Hypnogram, events: Sequence[SignalEvent]) -> str:
     """Return stages and respiratory events in the NSRR's XML format."""
     seconds = night.n_epochs * night.epoch_seconds
     start = night.start or datetime(2000, 1, 1)

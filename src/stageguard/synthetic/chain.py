@@ -30,7 +30,7 @@ class BoutLaw:
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class ChainClock:
     """Effects of the time of night or day, slot by slot."""
 
     gate: Floats  # (n_slots, n_stages) multiplies the hazard of entering each stage
@@ -38,7 +38,7 @@ class Clock:
     slot_epochs: int  # length of a slot
 
 
-def step_matrices(law: BoutLaw, clock: Clock) -> Floats:
+def step_matrices(law: BoutLaw, clock: ChainClock) -> Floats:
     """Return the chance of each step from epoch to epoch (n_slots, n_phases * n_stages, n_phases * n_stages).
 
     Stage s is at indices s (brief), n_stages + s (long) and 2 n_stages + s (late).
@@ -61,7 +61,7 @@ def step_matrices(law: BoutLaw, clock: Clock) -> Floats:
     return steps
 
 
-def expected_transitions(law: BoutLaw, clock: Clock, start: Floats | None = None) -> Floats:
+def expected_transitions(law: BoutLaw, clock: ChainClock, start: Floats | None = None) -> Floats:
     """Return the expected number of transitions between stages (n_stages, n_stages), over all slots.
 
     The first epoch has the distribution `start` (n_phases * n_stages,), or by default the stationary one of
@@ -79,7 +79,7 @@ def expected_transitions(law: BoutLaw, clock: Clock, start: Floats | None = None
     return np.asarray(folded)
 
 
-def calibrated(target: Floats, one_epoch: Floats, clock: Clock, start: Floats | None = None) -> BoutLaw:
+def calibrated(target: Floats, one_epoch: Floats, clock: ChainClock, start: Floats | None = None) -> BoutLaw:
     """Find the law whose transitions, under the clock of a whole night or day, match a matrix.
 
     `target` (n_stages, n_stages) is the chance of each next stage. `one_epoch` (n_stages,) is the share of
@@ -111,7 +111,7 @@ def calibrated(target: Floats, one_epoch: Floats, clock: Clock, start: Floats | 
     return law
 
 
-def draw(rng: np.random.Generator, law: BoutLaw, clock: Clock, n_epochs: int, start: Floats) -> Labels:
+def draw(rng: np.random.Generator, law: BoutLaw, clock: ChainClock, n_epochs: int, start: Floats) -> Labels:
     """Draw the stage of each epoch; the clock's last slot holds until the end."""
     cumulated = np.cumsum(step_matrices(law, clock), axis=2)
     cumulated[:, :, -1] = 1.0

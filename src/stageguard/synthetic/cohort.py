@@ -21,7 +21,7 @@ from stageguard.measures.statistics import sleep_statistics
 from stageguard.night.quantities import REPORTED
 from stageguard.profile.profile import Profile
 from stageguard.signals.modalities import Modality, modality_of
-from stageguard.synthetic.events import Event, Simulated
+from stageguard.synthetic.events import SignalEvent, Simulated
 from stageguard.synthetic.sleepers import (
     Sleeper,
     draw_adult,
@@ -108,7 +108,7 @@ class Subject:
     start: datetime | None
     statistics: Mapping[str, float]  # of the true stages, between lights off and lights on
     stage_percent: Mapping[str, float]  # of the whole recording
-    events: tuple[Event, ...] = field(repr=False)  # artefacts, sensor losses, apnoeas
+    events: tuple[SignalEvent, ...] = field(repr=False)  # artefacts, sensor losses, apnoeas
 
 
 def simulate_recording(

@@ -14,9 +14,16 @@ from stageguard.base.extras import to_install
 from stageguard.base.files import SYNTHETIC_WORD
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Signal
-from stageguard.synthetic.events import Event, Simulated, scatter_events, signal_of, simulated, write_rows
+from stageguard.synthetic.events import (
+    SignalEvent,
+    Simulated,
+    scatter_events,
+    signal_of,
+    simulated,
+    write_rows,
+)
 from stageguard.synthetic.noise import Scatter, appearances, levels, shaped_noise, stream
-from stageguard.synthetic.sleepers import Night, Sleeper
+from stageguard.synthetic.sleepers import SimulatedSleep, Sleeper
 
 RATE_HZ = 512.0
 EEG_HOP = 512  # samples: spectra change every second
@@ -53,7 +60,7 @@ MAINS_HZ = 60.0
 MAINS_CHANCE = 0.15  # that an animal's leads pick up mains hum
 
 
-def simulate(night: Night, sleeper: Sleeper, seed: int, name: str) -> Simulated:
+def simulate(night: SimulatedSleep, sleeper: Sleeper, seed: int, name: str) -> Simulated:
     """Return the recording of a mouse, signals in uV at 512 Hz."""
     truth, who = night.hypnogram, sleeper.number
     n_samples = round(night.seconds * RATE_HZ)
@@ -115,7 +122,7 @@ def _per_hop(values: Floats, epoch_seconds: float, hop: int, n_samples: int) -> 
     return np.asarray(values[epochs])
 
 
-def _disturb(rng: np.random.Generator, event: Event, eeg: Floats32, emg: Floats32) -> None:
+def _disturb(rng: np.random.Generator, event: SignalEvent, eeg: Floats32, emg: Floats32) -> None:
     target = eeg if event.channel == "eeg" else emg
     samples = event.samples(RATE_HZ, len(target))
     n = samples.stop - samples.start

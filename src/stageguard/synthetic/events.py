@@ -13,13 +13,13 @@ import numpy.typing as npt
 from stageguard.base.files import SYNTHETIC_WORD
 from stageguard.base.version import __version__
 from stageguard.night.recording import Recording, Series, Signal
-from stageguard.synthetic.sleepers import SCORER, Night, Sleeper
+from stageguard.synthetic.sleepers import SCORER, SimulatedSleep, Sleeper
 
 LARGEST_SHARE = 0.15  # of a recording that one event may take
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class SignalEvent:
     """An artefact, a loss of a sensor or an apnoea."""
 
     kind: str  # such as "sensor loss"
@@ -43,12 +43,16 @@ class Simulated:
     """A simulated recording, and the truth about it."""
 
     recording: Recording  # as read from files, with the truth as its only scoring
-    night: Night  # the truth, in the stages in which it was drawn
-    events: tuple[Event, ...]  # artefacts, sensor losses and apnoeas, in order of time
+    night: SimulatedSleep  # the truth, in the stages in which it was drawn
+    events: tuple[SignalEvent, ...]  # artefacts, sensor losses and apnoeas, in order of time
 
 
 def simulated(
-    name: str, signals: Mapping[str, Signal | Series], night: Night, sleeper: Sleeper, events: list[Event]
+    name: str,
+    signals: Mapping[str, Signal | Series],
+    night: SimulatedSleep,
+    sleeper: Sleeper,
+    events: list[SignalEvent],
 ) -> Simulated:
     """Return the recording of a sleeper with its truth; events are sorted by time."""
     truth = night.hypnogram
@@ -70,13 +74,13 @@ def simulated(
 
 def scatter_events(
     rng: np.random.Generator, seconds: float, kinds: Iterable[tuple[str, str, float, tuple[float, float]]]
-) -> list[Event]:
+) -> list[SignalEvent]:
     """Return events at random times; ``kinds`` are kind, channel, number per hour, range of seconds."""
     made = []
     for kind, channel, per_hour, lengths in kinds:
         for _ in range(int(rng.poisson(per_hour * seconds / 3600))):
             length = min(float(rng.uniform(*lengths)), LARGEST_SHARE * seconds)
-            made.append(Event(kind, channel, float(rng.uniform(0, seconds - length)), length))
+            made.append(SignalEvent(kind, channel, float(rng.uniform(0, seconds - length)), length))
     return made
 
 

@@ -28,7 +28,7 @@ class SimulatedNight:
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
+class BoutPhase:
     """A stretch of sleep: mean bout length per stage, and weights of the next stages."""
 
     mean_bout_seconds: Mapping[str, float]
@@ -36,15 +36,15 @@ class Phase:
 
 
 # Shapes are our choice, set so that fragmentation and stage shares resemble scored adult nights.
-LIGHT = Phase(
+LIGHT = BoutPhase(
     {"W": 60, "N1": 80, "N2": 400},
     {"W": {"N1": 0.8, "N2": 0.2}, "N1": {"N2": 0.85, "W": 0.15}, "N2": {"W": 0.4, "N1": 0.6}},
 )
-DEEP = Phase(
+DEEP = BoutPhase(
     {"W": 40, "N1": 45, "N2": 130, "N3": 480},
     {"W": {"N1": 0.6, "N2": 0.4}, "N1": {"N2": 1}, "N2": {"N3": 0.9, "W": 0.1}, "N3": {"N2": 0.9, "W": 0.1}},
 )
-REM = Phase(
+REM = BoutPhase(
     {"W": 40, "N1": 50, "N2": 60, "R": 480},
     {
         "W": {"N1": 0.7, "R": 0.3},
@@ -53,11 +53,11 @@ REM = Phase(
         "R": {"W": 0.45, "N1": 0.4, "N2": 0.15},
     },
 )
-MOUSE_REST = Phase(
+MOUSE_REST = BoutPhase(
     {"W": 60, "N": 130, "R": 65},
     {"W": {"N": 1}, "N": {"W": 0.8, "R": 0.2}, "R": {"W": 0.94, "N": 0.06}},
 )
-MOUSE_ACTIVE = Phase({"W": 600, "N": 90, "R": 50}, MOUSE_REST.leads_to)
+MOUSE_ACTIVE = BoutPhase({"W": 600, "N": 90, "R": 50}, MOUSE_REST.leads_to)
 
 # Minutes of light, deep and REM sleep in the successive cycles of a night: deep sleep early, REM late.
 CYCLES = ((14, 48, 10), (28, 36, 20), (42, 18, 28), (50, 8, 34), (52, 0, 40))
@@ -154,7 +154,7 @@ def _mouse_bouts(rng: np.random.Generator, seconds: float) -> Bouts:
     return bouts
 
 
-def _run_phase(rng: np.random.Generator, bouts: Bouts, phase: Phase, seconds: float, first: str) -> None:
+def _run_phase(rng: np.random.Generator, bouts: Bouts, phase: BoutPhase, seconds: float, first: str) -> None:
     """Append bouts until the phase's time is used up."""
     stage, used = first, 0.0
     while used < seconds:

@@ -17,7 +17,7 @@ from stageguard.base.schema import parse_toml
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import AASM5, WNR3, StageScheme
 from stageguard.profile.profile import Profile
-from stageguard.synthetic.chain import N_PHASES, BoutLaw, Clock, calibrated, draw, lifted
+from stageguard.synthetic.chain import N_PHASES, BoutLaw, ChainClock, calibrated, draw, lifted
 from stageguard.synthetic.noise import stream
 
 # Groups and their sizes among 25 people, as in the paper's sample of SHHS (table 'Subpopulation analysis').
@@ -240,7 +240,7 @@ def _calibrated(
 
 def night_clock(
     kind: Kind, rng: np.random.Generator | None, hours: float, factors: Mapping[str, float] = NO_FACTORS
-) -> Clock:
+) -> ChainClock:
     """Return the clock of one night, with random cycles or (without a generator) cycles of mean length."""
     cycles = kind.cycles
     assert cycles is not None
@@ -267,7 +267,7 @@ def night_clock(
 
 def day_clock(
     kind: Kind, hours: float, start_hour: float, factors: Mapping[str, float] = NO_FACTORS
-) -> Clock:
+) -> ChainClock:
     """Return the clock of mice under lights that go on at hour 0 and off at hour 12."""
     slot_epochs = max(1, round(900 / kind.epoch_seconds))
     n_slots = max(1, int(np.ceil(hours * 3600 / kind.epoch_seconds / slot_epochs)))
@@ -285,12 +285,12 @@ def day_clock(
 
 def _clock(
     kind: Kind, gate: Floats, stretch: Floats, slot_epochs: int, factors: Mapping[str, float]
-) -> Clock:
+) -> ChainClock:
     """Return a clock with the sleeper's factors on gates and stretches."""
     names = kind.scheme.names
     gate_factors = np.array([factors.get(f"gate {name}", 1.0) for name in names])
     stretch_factors = np.array([factors.get(f"stretch {name}", 1.0) for name in names])
-    return Clock(gate * gate_factors, stretch * stretch_factors, slot_epochs)
+    return ChainClock(gate * gate_factors, stretch * stretch_factors, slot_epochs)
 
 
 def _cycle_of(minutes: Floats, cycles: Cycles, rng: np.random.Generator | None) -> tuple[Floats, Floats]:
@@ -358,7 +358,7 @@ LARGEST_WAKEFUL_SHARE = 0.15  # of a recording, before lights off and after ligh
 
 
 @dataclass(frozen=True, slots=True)
-class Night:
+class SimulatedSleep:
     """The truth about one recording."""
 
     hypnogram: Hypnogram  # with the start of the recording
@@ -373,7 +373,7 @@ class Night:
 
 def draw_night(
     kind: Kind, sleeper: Sleeper, seed: int, hours: float, awake_minutes: tuple[float, float] = (0.0, 0.0)
-) -> Night:
+) -> SimulatedSleep:
     """Return a night; `awake_minutes` are the means before lights off and after lights on."""
     rng = stream(seed, "hypnogram", sleeper.number)
     n_epochs = max(1, int(hours * 3600 / kind.epoch_seconds))
@@ -387,17 +387,19 @@ def draw_night(
     lights_off_hour = LIGHTS_OFF_HOUR + float(np.clip(rng.normal(0, 0.6), -1.5, 1.5))
     start = DATE + timedelta(seconds=round(lights_off_hour * 3600) - evening * kind.epoch_seconds)
     hypnogram = Hypnogram(labels, kind.scheme, kind.epoch_seconds, start, SCORER)
-    return Night(hypnogram, evening * kind.epoch_seconds, (evening + n_dark) * kind.epoch_seconds)
+    return SimulatedSleep(hypnogram, evening * kind.epoch_seconds, (evening + n_dark) * kind.epoch_seconds)
 
 
-def draw_day(kind: Kind, sleeper: Sleeper, seed: int, hours: float, *, start_hour: float = 0.0) -> Night:
+def draw_day(
+    kind: Kind, sleeper: Sleeper, seed: int, hours: float, *, start_hour: float = 0.0
+) -> SimulatedSleep:
     """Return some hours of a mouse; `start_hour` counts from lights on."""
     rng = stream(seed, "hypnogram", sleeper.number)
     n_epochs = max(1, int(hours * 3600 / kind.epoch_seconds))
     clock = day_clock(kind, hours, start_hour, sleeper.factors)
     labels = draw(rng, kind.law, clock, n_epochs, kind.begin)
     start = DATE + timedelta(hours=LIGHTS_ON_PHASE + start_hour)
-    return Night(Hypnogram(labels, kind.scheme, kind.epoch_seconds, start, SCORER))
+    return SimulatedSleep(Hypnogram(labels, kind.scheme, kind.epoch_seconds, start, SCORER))
 
 
 def _wakeful_epochs(rng: np.random.Generator, minutes: float, n_epochs: int, epoch_seconds: float) -> int:

@@ -28,7 +28,7 @@ from stageguard.signals.features.recipe import Recipe
 
 if TYPE_CHECKING:
     from stageguard.nn.checkpoint import ModelCard
-    from stageguard.nn.training import Progress
+    from stageguard.nn.training import TrainingProgress
 
 Config = Annotated[Path, Argument(metavar="CONFIG.toml", help="What to train, and on what.")]
 Output = Annotated[Path | None, output_option("FOLDER", "For the network. Default: what the file says.")]
@@ -97,11 +97,11 @@ def _tables(said: TrainingConfig, profile: Profile, folder: Path, *, quiet: bool
     )
 
 
-def _watcher(move_bar: Callable[..., None] | None, *, quiet: bool) -> Callable[[Progress], None]:
+def _watcher(move_bar: Callable[..., None] | None, *, quiet: bool) -> Callable[[TrainingProgress], None]:
     """Return a function that shows the parts of the loss on a bar, or without a bar a line per evaluation."""
     kappa = ""
 
-    def watch(progress: Progress) -> None:
+    def watch(progress: TrainingProgress) -> None:
         nonlocal kappa
         parts = progress.parts if move_bar or progress.means is None else progress.means
         losses = "  ".join(f"{name} {value:.3f}" for name, value in parts.items())

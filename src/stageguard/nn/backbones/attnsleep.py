@@ -37,7 +37,7 @@ class AttnSleep(Backbone):
         behind = self.width / 2 if self.small else self.width
         n_kept, n_hidden = scaled(30, behind), scaled(120, behind)
         drop = 0.5 if n_frames > 1 else 0.1  # half of a single vector is too much to drop
-        self.fine = _Branch(
+        self.fine = _ResolutionBranch(
             n_frames,
             [n_features, *filters],
             first=(max(3, round(rate / 2)), max(1, round(rate / 16))),
@@ -46,7 +46,7 @@ class AttnSleep(Backbone):
             drop=drop,
             less=1,  # padding 24 for a kernel of 50, as in the authors' code
         )
-        self.coarse = _Branch(
+        self.coarse = _ResolutionBranch(
             n_frames,
             [n_features, *filters],
             first=(max(9, round(rate * 4)), max(1, round(rate / 2))),
@@ -76,7 +76,7 @@ class AttnSleep(Backbone):
         return result.view(*x.shape[:2], self.n_stages)
 
 
-class _Branch(nn.Sequential):
+class _ResolutionBranch(nn.Sequential):
     """One resolution; kernels and pools never exceed the remaining length of the epoch.
 
     All layers are padded by half a kernel. If the first kernel is even, its padding is smaller by `less`.

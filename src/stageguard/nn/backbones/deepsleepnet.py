@@ -29,14 +29,14 @@ class DeepSleepNet(Backbone):
         width, depth = (self.width / 4, self.depth_or(1)) if self.small else (self.width, self.depth_or(2))
         rate = sampling_rate(n_frames, self.epoch_seconds)
         filters = [scaled(64, width), scaled(128, width)]
-        self.fine = _Branch(
+        self.fine = _ConvolutionBranch(
             n_frames,
             [n_features, *filters],
             first=(max(3, round(rate / 2)), max(1, round(rate / 16))),
             pools=(8, 4),
             kernel=8,
         )
-        self.coarse = _Branch(
+        self.coarse = _ConvolutionBranch(
             n_frames,
             [n_features, *filters],
             first=(max(9, round(rate * 4)), max(1, round(rate / 2))),
@@ -67,7 +67,7 @@ class DeepSleepNet(Backbone):
         return result
 
 
-class _Branch(nn.Sequential):
+class _ConvolutionBranch(nn.Sequential):
     """One of the two convolutional networks; kernels and pools never exceed the remaining epoch length."""
 
     def __init__(

@@ -28,6 +28,7 @@ from stageguard.night.stages import WNR3, canonical_name
 from stageguard.signals.features.recipe import Recipe as Recipe
 from stageguard.signals.features.recipe import Scaling, modality_module
 from stageguard.signals.features.recipe import recipes as recipes
+from stageguard.signals.windows import MAD_TO_SD
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -146,7 +147,6 @@ def _absolute(names: tuple[str, ...], recipe: Recipe) -> tuple[str, ...]:
 
 
 MIN_CALIBRATION_EPOCHS = 3  # of each stage, as in AccuSleep
-MAD_TO_SD = 1.4826  # of a normal distribution
 
 
 def scale(

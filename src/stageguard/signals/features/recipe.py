@@ -104,7 +104,7 @@ def recipes() -> list[str]:
 
 
 def modality_module(modality: str) -> Any:
-    """Return the module with a modality's Settings and extract(recording, epochs, recipe)."""
+    """Return the module with a modality's SETTINGS and extract(recording, epochs, recipe)."""
     return import_module(f"stageguard.signals.{modality_of(modality).module}")
 
 
@@ -115,7 +115,7 @@ def _parse(document: Mapping[str, object]) -> dict[str, Any]:
         if key not in document:
             raise InputError(f"key {key!r} is missing from the recipe. Required: {', '.join(_REQUIRED)}.")
     modality = modality_of(document["modality"]).name
-    settings = modality_module(modality).Settings
+    settings = modality_module(modality).SETTINGS
     options = tuple(item.name for item in fields(settings))
     checks.known_keys(map(str, document), f"a recipe for {modality}", (*_WORDS, *options))
     return {
