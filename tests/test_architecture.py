@@ -172,11 +172,8 @@ def public_hints() -> Iterator[tuple[str, object]]:
                     yield f"{name}.{attribute}", method
 
 
-# Hints that name what is imported only when it is used, since it is heavy: matplotlib, or torch.
-HEAVY_HINTS = {
-    *("plot_bands", "plot_bland_altman", "plot_bouts", "plot_density", "plot_hypnogram", "plot_transitions"),
-    *("stage", "build_backbone"),
-}
+# Hints that name what is imported only when it is used, since it needs torch.
+HEAVY_HINTS = {"stage"}
 
 
 def test_type_hints_of_every_public_name_resolve():

@@ -20,7 +20,9 @@ from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.timing import Night, seconds_between
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    from matplotlib.axes import Axes as Axes
+else:
+    Axes = Any  # matplotlib is an extra, and loaded when a figure is drawn
 
 INCHES = 1 / 25.4  # per millimetre
 FULL_WIDTH = 180 * INCHES  # two columns of a paper

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from stageguard.plots.axes import (
     INK,
     SERIES,
     STYLES,
+    Axes,
     ScoringSeries,
     as_nights,
     axes_for,
@@ -27,9 +28,6 @@ from stageguard.plots.axes import (
     tidy,
 )
 from stageguard.profile.profile import Profile
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 KINDS = ("survival", "histogram")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isfinite
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,6 +30,7 @@ from stageguard.plots.axes import (
     MARKS,
     SERIES,
     STYLES,
+    Axes,
     ScoringSeries,
     as_nights,
     axes_for,
@@ -39,9 +39,6 @@ from stageguard.plots.axes import (
     tidy,
 )
 from stageguard.profile.profile import Profile, as_profile
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 BAND = PAGE["band"].light
 REACH = 0.6  # largest distance of a drawn value from the band, as a share of the band's width

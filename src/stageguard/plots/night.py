@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from stageguard.plots.axes import (
     GAP,
     GREY,
     INK,
+    Axes,
     TimeAxis,
     axes_for,
     columns_of,
@@ -29,9 +29,6 @@ from stageguard.plots.axes import (
     steps,
     tidy,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 ROW, NAME, STRIP = 0.17, 1.4, 1.0  # inches per row; height of a lane's name and of its changes, in rows
 TALLEST = 0.42  # half the height of a full column, in rows

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from stageguard.base.arrays import Floats, Labels, Mask
-from stageguard.guard.decoding import without_clock
+from stageguard.guard.decoding import Decoding, without_clock
 from stageguard.measures.bouts import bouts_of, hypnogram_before
 from stageguard.night.colours import PAGE, top_down
+from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import StageScheme
 from stageguard.report import lanes
 from stageguard.report.lanes import MARKS, bins_of, draw_mark
@@ -33,10 +34,6 @@ from stageguard.report.svg import (
     shortened,
     text_at,
 )
-
-if TYPE_CHECKING:
-    from stageguard.guard.decoding import Decoding
-    from stageguard.night.hypnogram import Hypnogram
 
 LANE_HEIGHT = {2: 30.0, 3: 25.0}
 TINT, RISER = PAGE["tint"].light, PAGE["riser"].light

@@ -9,13 +9,15 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from stageguard.base.arrays import Floats, Indices, Mask
+from stageguard.formats.raw_night import Event
 from stageguard.night.colours import PAGE, top_down
+from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import StageScheme
 from stageguard.report.numbers import duration
 from stageguard.report.svg import (
@@ -31,10 +33,6 @@ from stageguard.report.svg import (
     shortened,
     text_at,
 )
-
-if TYPE_CHECKING:
-    from stageguard.formats.raw_night import Event
-    from stageguard.night.hypnogram import Hypnogram
 
 MOST_EPOCHS_DRAWN = 2_000  # one by one: 16 h of 30 s, 2 h of 4 s; longer recordings are drawn in bins
 MOST_BINS = 320

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.hypnogram import Hypnogram
 
 ABSENT = "–"
 

@@ -20,7 +20,6 @@ from stageguard.report.svg import printable
 
 if TYPE_CHECKING:
     import jinja2
-    from markupsafe import Markup
 
 FOLDER = Path(__file__).with_name("templates")
 FILTERS = (numbers.arrowed, numbers.difference, numbers.duration, numbers.shown, numbers.time_of, in_bouts)
@@ -44,7 +43,7 @@ def render_page(template: str, context: Mapping[str, Any], *, styles: str = "", 
     return templates().get_template(template).render({**context, **page})
 
 
-def as_json(data: Any) -> Markup:
+def as_json(data: Any) -> str:
     """Return data as JSON for a page's script; "<" is escaped, so that it cannot end the element."""
     from markupsafe import Markup
 

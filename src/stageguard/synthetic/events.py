@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -85,7 +85,9 @@ def scatter_events(
 
 
 if TYPE_CHECKING:
-    import edfio
+    from edfio import EdfSignal
+else:
+    EdfSignal = Any  # edfio is loaded when a file is written
 
 ROWS = 1 << 16  # rows to format at once
 
@@ -106,7 +108,7 @@ def write_rows(path: Path, rows: npt.NDArray[np.floating], row_format: str, *, h
             file.write((f"{row_format}\n" * len(some)) % tuple(some.ravel().tolist()))
 
 
-def edf_signal(signal: Signal, label: str, limits: tuple[float, float]) -> edfio.EdfSignal:
+def edf_signal(signal: Signal, label: str, limits: tuple[float, float]) -> EdfSignal:
     """Return a channel for EDF, clipped at its limits as by an amplifier; uV are written as mV."""
     import edfio
 
@@ -122,7 +124,7 @@ def edf_signal(signal: Signal, label: str, limits: tuple[float, float]) -> edfio
 
 
 def write_edf(
-    path: Path, recording: Recording, signals: Sequence[edfio.EdfSignal], sex: Literal["F", "M", "X"] = "X"
+    path: Path, recording: Recording, signals: Sequence[EdfSignal], sex: Literal["F", "M", "X"] = "X"
 ) -> None:
     """Write signals as EDF, with a header that calls them synthetic."""
     import edfio

@@ -20,7 +20,9 @@ from stageguard.base.errors import InputError, did_you_mean
 from stageguard.night.stages import MAX_STAGES
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch.nn import Module
+else:
+    Module = Any  # torch is loaded when a network is built
 
 __all__ = ["TrainingRecipe", "backbones", "build_backbone", "training_recipe"]
 
@@ -58,7 +60,7 @@ def build_backbone(
     small: bool = False,
     epoch_seconds: float | None = None,
     **options: Any,
-) -> nn.Module:
+) -> Module:
     """Build a network that takes (batch, epochs, frames, features) to (batch, epochs, stages).
 
     Weights come from torch's global generator: call ``torch.manual_seed`` first to get the same weights
@@ -124,7 +126,7 @@ def _added() -> dict[str, EntryPoint]:
     return {plain_name(entry.name): entry for entry in entry_points(group=GROUP)}
 
 
-def _find(name: str) -> tuple[str, Callable[..., nn.Module]]:
+def _find(name: str) -> tuple[str, Callable[..., Module]]:
     plain = plain_name(checks.text(name, "the name of a backbone"))
     if plain in BUILT_IN:  # first, so that no other package can replace a built-in network
         return plain, getattr(import_module(f"{__name__}.{plain}"), BUILT_IN[plain])
@@ -134,10 +136,10 @@ def _find(name: str) -> tuple[str, Callable[..., nn.Module]]:
     raise InputError(f"there is no backbone {name!r}. Known: {', '.join(known)}.{did_you_mean(plain, known)}")
 
 
-def _loaded(name: str, entry: EntryPoint) -> Callable[..., nn.Module]:
+def _loaded(name: str, entry: EntryPoint) -> Callable[..., Module]:
     """Load the network of another package; the error names the package."""
     try:
-        return cast("Callable[..., nn.Module]", entry.load())
+        return cast("Callable[..., Module]", entry.load())
     except (ImportError, AttributeError) as error:
         package = entry.module.partition(".")[0] if entry.dist is None else entry.dist.name
         raise InputError(
@@ -146,7 +148,7 @@ def _loaded(name: str, entry: EntryPoint) -> Callable[..., nn.Module]:
         ) from None
 
 
-def _check_options(name: str, build: Callable[..., nn.Module], given: dict[str, Any]) -> None:
+def _check_options(name: str, build: Callable[..., Module], given: dict[str, Any]) -> None:
     parameters = inspect.signature(build).parameters
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         return
