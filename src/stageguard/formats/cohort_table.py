@@ -7,7 +7,7 @@ of nights.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.arrays import SUM_TOLERANCE, Floats
+from stageguard.base.arrays import SUM_TOLERANCE
 from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import FileFormatError, Message, StageGuardError, error_message
 from stageguard.base.files import checked_file, file_error, open_text
@@ -249,7 +249,7 @@ def _batched_nights(
     ]  # fmt: skip
     ignored = [name for name in header if name not in wanted and name != id_name]
     remarks = (f"columns ignored: {listed(ignored)}",) if ignored else ()
-    columns_read = _Columns(path, tuple(wanted), options, remarks).with_example(len(stages))
+    columns_read = _Columns(path, tuple(wanted), options, remarks)
     ids, first_row = IdOrder(path), 0
     carried: tuple[str, list[npt.NDArray[Any]]] | None = None
     for batch in _batches(arrow, file, [id_name, *wanted]):
@@ -284,16 +284,6 @@ class _Columns:
     header: tuple[str, ...]
     options: FileOptions
     remarks: tuple[str, ...]
-    example: TableNight | None = None  # read from an identity matrix: how plain rows are read
-
-    def with_example(self, n_stages: int) -> _Columns:
-        """Return a copy with an example, if all columns are stages and numbers are used as they are."""
-        options, n_columns = self.options, len(self.header)
-        if n_columns > n_stages or options.logits or options.log or options.pool_to_seconds is not None:
-            return self
-        example = self._night("", list(np.eye(n_columns)))
-        is_kept = example.density is not None and example.density.probabilities.shape == (n_columns,) * 2
-        return replace(self, example=example) if is_kept else self
 
     def block(
         self, ids: Sequence[str], bounds: Sequence[int], columns: Sequence[npt.NDArray[Any]]
@@ -304,33 +294,8 @@ class _Columns:
     def _nights(
         self, ids: Sequence[str], bounds: Sequence[int], columns: Sequence[npt.NDArray[Any]]
     ) -> list[TableNight]:
-        nights = list(zip(ids, bounds, bounds[1:], strict=False))
-        matrix = self._plain_rows(columns) if ids else None
-        if matrix is None:
-            return [self._night(name, [each[begin:end] for each in columns]) for name, begin, end in nights]
-        assert self.example is not None and self.example.density is not None
-        density, notes = self.example.density, self.example.notes
-        described = [getattr(density, item.name) for item in fields(density)[1:]]
-        return [
-            TableNight(name, Hypnodensity.trusted(matrix[begin:end], *described), notes)
-            for name, begin, end in nights
-        ]
-
-    def _plain_rows(self, columns: Sequence[npt.NDArray[Any]]) -> Floats | None:
-        """Return the rows of all nights if every row already is probabilities, else None.
-
-        Then all nights are read with the same assumptions, and are checked at once.
-        """
-        density = None if self.example is None else self.example.density
-        if density is None or any(values.dtype.kind != "f" for values in columns):
-            return None
-        matrix, off = np.empty((len(columns[0]), len(columns))), np.full(len(columns[0]), -1.0)
-        for stage, column in enumerate(density.probabilities.argmax(axis=0).tolist()):
-            matrix[:, stage] = columns[column]
-            off += columns[column]
-        # rows at the edge of the tolerance, and rows with NaN, are left to the check of single nights
-        is_sum = np.abs(off, out=off).max() <= (1.0 - 1e-6) * SUM_TOLERANCE
-        return matrix if is_sum and min(values.min() for values in columns) >= 0.0 else None
+        nights = zip(ids, bounds, bounds[1:], strict=False)
+        return [self._night(name, [each[begin:end] for each in columns]) for name, begin, end in nights]
 
     def _night(self, name: str, columns: Sequence[npt.NDArray[Any]]) -> TableNight:
         named = list(zip(self.header, columns, strict=True))
