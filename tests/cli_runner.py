@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from stageguard.cli import main
+from stageguard.cli.app import stageguard
+from stageguard.cli.command import EXAMPLES
 from stageguard.synthetic.night import simulate_night
 
 
@@ -35,6 +39,21 @@ class Runner:
         printed = self._capsys.readouterr()
         assert "Traceback" not in printed.err
         return Ran(int(stopped.value.code or 0), printed.out, printed.err)
+
+
+def all_commands() -> dict[str, click.Command]:
+    """Every command, and those below one, by what is typed after `stageguard`."""
+    context = click.Context(stageguard)
+    found = {name: stageguard.get_command(context, name) for name in stageguard.list_commands(context)}
+    for name, command in list(found.items()):
+        if isinstance(command, click.Group):
+            found |= {f"{name} {below}": one for below, one in command.commands.items()}
+    return {name: command for name, command in found.items() if command is not None}
+
+
+def examples_of(command: click.Command) -> list[str]:
+    """The lines that the help of a command shows as examples."""
+    return inspect.cleandoc(command.help or "").partition(EXAMPLES)[2].splitlines()
 
 
 def error_line(ran: Ran) -> str:

@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 import pytest
 
-from cli_runner import Ran, Runner
+from cli_runner import Ran, Runner, all_commands, examples_of
 from stageguard.base.errors import StageGuardWarning
-from stageguard.cli.app import SHORT_HELP, find_command
+from stageguard.cli.app import SHORT_HELP
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -133,10 +133,9 @@ def test_the_page_of_commands_has_an_example_of_every_one():
     assert set(SHORT_HELP) == {words[1] for words in shown_commands(ROOT / "docs" / "commands.md")}
 
 
-@pytest.mark.parametrize("name", SHORT_HELP)
-def test_examples_of_help_are_on_a_page_and_run_there(name):
+@pytest.mark.parametrize("path", all_commands())
+def test_examples_of_help_are_on_a_page_and_run_there(path):
     shown = [words for page in ("commands", "study") for words in shown_commands(ROOT / f"docs/{page}.md")]
-    for path in ([name], *([name, sub] for sub in find_command([name])[0].subcommands)):
-        examples = find_command(path)[0].examples
-        assert examples, path
-        assert [line for line in examples if shlex.split(line, comments=True) not in shown] == []
+    examples = examples_of(all_commands()[path])
+    assert examples
+    assert [line for line in examples if shlex.split(line, comments=True) not in shown] == []

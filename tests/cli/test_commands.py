@@ -200,12 +200,6 @@ def test_version_and_help(run):
         assert "--json" in run(command, "-h").out
 
 
-def test_unknown_commands_exit_2(run):
-    ran = run("decodee")
-    assert ran.code == 2
-    assert "there is no command 'decodee'. Did you mean 'decode'?" in ran.err
-
-
 def test_a_fault_of_ours_is_one_line_too(run, monkeypatch):
     from stageguard.cli.commands import profiles
 
@@ -249,17 +243,18 @@ def test_help_imports_no_command():
     assert "Measure:" in shown  # commands stand under headings
 
 
-def test_decoding_a_night_loads_95_modules_at_most(tmp_path):
+def test_decoding_a_night_loads_no_library_but_numpy_click_and_rich(tmp_path):
     write_night(tmp_path / "night.csv")
     code = (
-        "import sys\nfrom stageguard.cli import main\n"
+        "import sys\nold = set(sys.modules)\nfrom stageguard.cli import main\n"
         f"try:\n    main(['decode', r'{tmp_path / 'night.csv'}', '-p', 'human-psg-5', '-o', r'{tmp_path}'])\n"
         "except SystemExit:\n    pass\n"
-        "print(len([name for name in sys.modules if name.partition('.')[0] == 'stageguard']))"
+        "names = {name.partition('.')[0] for name in set(sys.modules) - old}\n"
+        "print(*(name for name in names - sys.stdlib_module_names if name[:1] != '_'))"
     )
-    n_loaded = int(in_new_process("-c", code).stdout.splitlines()[-1])
+    loaded = set(in_new_process("-c", code).stdout.splitlines()[-1].split())
     assert (tmp_path / "night.hypnogram.tsv").is_file()
-    assert n_loaded <= 95
+    assert loaded == {"stageguard", "numpy", "click", "rich"}
 
 
 @pytest.mark.skipif(os.name == "nt", reason="CPU time of children is POSIX")

@@ -150,8 +150,8 @@ def test_two_nights_of_one_name_do_not_share_a_file(run, nights):
     [
         (["n1.json"], "say which format to write with --to"),
         (["n1.json", "n2.json", "-o", "x.edf"], "is one file, and there may be several nights"),
-        (["n1.json", "--to", "text", "--reepoch", "0"], "--reepoch is '0', expected a number, 0.1 to 3,600."),
-        (["n1.json", "--to", "text", "--merge", "aasm6"], "--merge is 'aasm6', expected one of"),
+        (["n1.json", "--to", "text", "--reepoch", "0"], "--reepoch"),
+        (["n1.json", "--to", "text", "--merge", "aasm6"], "--merge"),
         (["n1.json", "-o", ""], "an empty name"),
     ],
 )

@@ -142,7 +142,6 @@ def test_a_command_without_files_says_what_it_wants(run):
     for command in ("decode", "check", "stats", "compare"):
         ran = run(command, "-p", PROFILE)
         assert ran.code == 2
-        assert "missing argument" in ran.err
         assert "--list" in ran.err
 
 

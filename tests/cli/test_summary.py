@@ -10,8 +10,8 @@ import pytest
 
 import nights
 import stageguard as sg
+from stageguard.cli.console import Console
 from stageguard.cli.present import print_summary
-from stageguard.cli.terminal import console
 from stageguard.guard.strength import STEERING
 from stageguard.measures.summary import DECODED_ROWS, BeforeAfter, odds, summary_of
 
@@ -194,7 +194,7 @@ def test_a_night_that_the_clock_changed_is_not_said_to_be_left_alone():
 
 
 def printed(decoding, capsys) -> list[str]:
-    print_summary("night.csv", summary_of(decoding), console())
+    print_summary("night.csv", summary_of(decoding), Console())
     return capsys.readouterr().out.splitlines()
 
 

@@ -15,14 +15,18 @@ FOLDER_DELETED = "the folder you are in was deleted. Change to one that exists (
 
 
 def _print_error(error: object) -> None:
-    from stageguard.cli.terminal import print_error
+    from stageguard.cli.terminal import (
+        print_error,
+    )
 
     print_error(error)
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     """Print a warning that no command has caught on one line, such as a missing compiled core."""
-    from stageguard.cli.terminal import print_warning
+    from stageguard.cli.terminal import (
+        print_warning,
+    )
 
     print_warning(message)
 

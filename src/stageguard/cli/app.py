@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
+from typing import Any
 
-from stageguard.base.errors import did_you_mean
+import click
+from click.shell_completion import CompletionItem
+
 from stageguard.base.version import __version__
-from stageguard.cli.console import width_of
-from stageguard.cli.parser import HELP, Command, Exit, UsageError, page
+from stageguard.cli.command import Group
 from stageguard.cli.terminal import print_error
 
-# Commands by heading, each with its line in the help: `decode` is the function `decode` of
-# `stageguard.cli.commands.decode`. A module with `SUBCOMMANDS` has commands below its own.
+# Commands by heading, each with its line in the help: `decode` is the command `decode` of
+# `stageguard.cli.commands.decode`.
 COMMANDS = {
     "Guard": {
         "decode": "Turn stage probabilities into plausible hypnograms.",
@@ -55,68 +56,73 @@ COMMANDS = {
     },
 }
 SHORT_HELP = {name: text for commands in COMMANDS.values() for name, text in commands.items()}
-
-
-ABOUT = "Physiologically constrained sleep staging: stage probabilities in, a plausible hypnogram out."
-GENERAL = {"    --version": "Print the version and exit.", "-h, --help": "Show this message and exit."}
-EXAMPLES = ("stageguard demo", "stageguard decode night.csv --profile human-psg-5")
 HELP_WIDTH = 100  # longer lines are hard to read
+
+
+class LazyGroup(Group):
+    """All commands; help and completion of their names import none of them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands."""
+        return list(SHORT_HELP)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command."""
+        if cmd_name not in SHORT_HELP:
+            return None
+        command: click.Command = getattr(import_module(f"stageguard.cli.commands.{cmd_name}"), cmd_name)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that is called; a name that is nearly right is suggested."""
+        name = args[0]
+        if name not in SHORT_HELP and not name.startswith("-") and not ctx.resilient_parsing:
+            raise click.NoSuchCommand(name, possibilities=SHORT_HELP, ctx=ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands under their headings."""
+        for heading, commands in COMMANDS.items():
+            with formatter.section(heading):
+                formatter.write_dl(list(commands.items()))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the names that begin like this."""
+        names = [name for name in SHORT_HELP if name.startswith(incomplete)]
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        return [*(CompletionItem(name, help=SHORT_HELP[name]) for name in names), *options]
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": HELP_WIDTH,
+        "show_default": True,
+    },
+)
+@click.version_option(__version__, message="stageguard %(version)s")
+def stageguard() -> None:
+    """Physiologically constrained sleep staging: stage probabilities in, a plausible hypnogram out.
+
+    Examples
+    --------
+    stageguard demo
+    stageguard decode night.csv --profile human-psg-5
+    """
 
 
 def run(words: Sequence[str]) -> int:
     """Run the command that the words name; return the exit code."""
-    path = "stageguard"
     try:
-        if (wrong := next((word for word in words if "\0" in word), None)) is not None:
-            raise UsageError(f"{wrong!r} holds a zero character, which no path and no option has.")
-        if not words or words[0] in HELP:
-            print(page("stageguard COMMAND [OPTIONS] [ARGUMENTS]", ABOUT, _overview(), EXAMPLES, _width()))
-            return 0 if words else 2
-        if words[0] == "--version":
-            print(f"stageguard {__version__}")
-            return 0
-        path = f"stageguard {words[0]}" if words[0] in SHORT_HELP else path
-        command, rest = find_command(words)
-        path = command.path
-        if asks_for_help(rest):
-            print(command.help(_width()))
-            return 0
-        command.run(rest)
-    except UsageError as error:
-        print_error(f"{error} Help: {path} -h")
+        code: Any = stageguard.main(words, prog_name="stageguard", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message())
         return 2
-    except Exit as done:
-        return done.code
-    return 0
-
-
-def find_command(words: Sequence[str]) -> tuple[Command, Sequence[str]]:
-    """Import the command that the first words name; return it and the remaining words."""
-    name, *rest = words
-    if name not in SHORT_HELP:
-        what = "option" if name.startswith("-") else "command"
-        hint = did_you_mean(name, [*SHORT_HELP, "--version", "--help"])
-        raise UsageError(f"there is no {what} {name!r}.{hint}")
-    module = import_module(f"stageguard.cli.commands.{name}")
-    subcommands: dict[str, Callable[..., None]] = getattr(module, "SUBCOMMANDS", {})
-    if rest and rest[0] in subcommands:
-        return Command(f"stageguard {name} {rest[0]}", subcommands[rest[0]]), rest[1:]
-    if subcommands and rest and not rest[0].startswith("-"):
-        hint = did_you_mean(rest[0], subcommands)
-        raise UsageError(
-            f"there is no command {name} {rest[0]!r}, expected one of {', '.join(subcommands)}.{hint}"
-        )
-    return Command(f"stageguard {name}", getattr(module, name), subcommands), rest
-
-
-def asks_for_help(words: Sequence[str]) -> bool:
-    """Whether the words before any ``--`` ask for help."""
-    return any(word in HELP for word in (words[: words.index("--")] if "--" in words else words))
-
-
-def _overview() -> dict[str, dict[str, str]]:
-    return {"Options": GENERAL} | COMMANDS
-
-
-def _width() -> int:
-    return min(width_of(sys.stdout, HELP_WIDTH), HELP_WIDTH)
+    except click.UsageError as error:
+        path = "stageguard" if error.ctx is None else error.ctx.command_path
+        print_error(f"{error.format_message()} Help: {path} -h")
+        return 2
+    return code or 0

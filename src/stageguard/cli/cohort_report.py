@@ -6,19 +6,28 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Any
 from urllib.parse import quote
+
+from click import UsageError
 
 from stageguard.base.errors import StageGuardError
 from stageguard.base.files import check_places, file_error, write_text_atomic
 from stageguard.cli.cohort_nights import Groups, NightReader, grouping, listed_nights
+from stageguard.cli.command import option, packed
+from stageguard.cli.console import Console
 from stageguard.cli.inputs import MAGIC, Input, Inputs, find_inputs, is_sample_list
-from stageguard.cli.options import DecodingGiven, Jobs, Reading, ScoredReading, text_option
-from stageguard.cli.parser import UsageError
+from stageguard.cli.options import (
+    COUNT,
+    PATH,
+    DecodingGiven,
+    Reading,
+    ScoredReading,
+)
 from stageguard.cli.present import end, print_notes, print_review, run_shown
 from stageguard.cli.scored_files import Experts, ReadOptions
 from stageguard.cli.table_inputs import nights_of, with_table_nights
-from stageguard.cli.terminal import console, print_json, print_list
+from stageguard.cli.terminal import print_json, print_list
 from stageguard.formats.companions import ListRow, read_groups
 from stageguard.formats.outputs import REPORT_SUFFIX, output_paths
 from stageguard.measures.statistics import StatisticsOptions
@@ -28,25 +37,16 @@ from stageguard.report.cohort_rows import CohortRow, cohort_row
 from stageguard.runner.manifest import FAILURE_COLUMNS, FAILURES_TABLE, read_table
 from stageguard.runner.run import Outcome, succeeded
 
-By = Annotated[
-    Path | None,
-    text_option("GROUPS.tsv", "Compare groups: columns id, group (optional: subject, expert)."),
-]
-Reports = Annotated[
-    Path | None,
-    text_option("FOLDER", "Where the nights' own reports are. Default: beside the nights, or the page."),
-]
+OF_COHORT = "Of a cohort"
 
 
 @dataclass(frozen=True, slots=True)
 class CohortGiven:
     """Options for cohorts only."""
 
-    HEADING: ClassVar = "Of a cohort"
-
-    by: By = None
-    reports: Reports = None
-    jobs: Jobs = 1
+    by: Path | None = None
+    reports: Path | None = None
+    jobs: int = 1
 
     def refuse(self, night: Path) -> None:
         """Refuse these options for a single night."""
@@ -54,6 +54,34 @@ class CohortGiven:
         if names or self.jobs != 1:
             option = names[0] if names else "jobs"
             raise UsageError(f"--{option} goes with a cohort, and {night.name} is one night. Leave it out.")
+
+
+cohort_options = packed(
+    "cohort_given",
+    CohortGiven,
+    option(
+        "--by",
+        metavar="GROUPS.tsv",
+        type=PATH,
+        heading=OF_COHORT,
+        help="Compare groups: columns id, group (optional: subject, expert).",
+    ),
+    option(
+        "--reports",
+        metavar="FOLDER",
+        type=PATH,
+        heading=OF_COHORT,
+        help="Where the nights' own reports are. Default: beside the nights, or the page.",
+    ),
+    option(
+        "--jobs",
+        metavar="N",
+        type=COUNT,
+        default=1,
+        heading=OF_COHORT,
+        help="Files, or blocks of a table, at a time; 0 means one per core.",
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +286,7 @@ def _say(
             {"nights": [outcome.to_dict() for outcome in outcomes], "notes": notes, "outputs": written}
         )
     elif page is not None:
-        out = console()
+        out = Console()
         out.print(looking_like_experts(judged), style="bold")
         print_notes(notes, as_json=False)
         print_list(out, "Wrote", [page])

@@ -8,9 +8,14 @@ from typing import Any
 import numpy as np
 
 from stageguard.base.arrays import NAN
-from stageguard.cli.console import Console
+from stageguard.cli.console import Console, Table
 from stageguard.cli.present import length_words
-from stageguard.cli.terminal import count, one_line, print_heading, print_list, table
+from stageguard.cli.terminal import (
+    count,
+    one_line,
+    print_heading,
+    print_list,
+)
 from stageguard.formats.cohort_files import Cohort
 from stageguard.measures.architecture import ERROR_QUANTITIES, STEERED_LIKE
 from stageguard.measures.cohort import CohortTable
@@ -30,7 +35,7 @@ def print_one(cohort: Cohort, out: Console) -> None:
     (night,), (facts,), measures = cohort.nights, cohort.facts, cohort.compared
     out.print(f"{one_line(night.night_id)}: {length_words(facts.n_epochs, facts.epoch_seconds)}")
     titles = [column_titles(measures)[name] for name in measures.columns_of(measures.names[0])]
-    made = table("", *titles, "unit", right=tuple(titles))
+    made = Table("", *titles, "unit", right=tuple(titles))
     for name in measures.names:
         quantity, columns = quantity_of(name), measures.columns_of(name)
         numbers = (_flagged(quantity, float(values[0]), key) for key, values in columns.items())
@@ -71,7 +76,7 @@ def print_nights(cohort: CohortTable, out: Console) -> None:
     """Print one row per night: the main quantities, and how far decoding changed them."""
     rows = [quantity for quantity in shown_rows(cohort) if "night row" in quantity.shown]
     titles = [titled(quantity, quantity.short_heading, cohort) for quantity in rows]
-    made = table("night", *titles, right=tuple(titles))
+    made = Table("night", *titles, right=tuple(titles))
     for number, night in enumerate(cohort.night_ids):
         made.add_row(one_line(night), *(_night_cell(cohort, quantity, number) for quantity in rows))
     out.print(made)
@@ -102,7 +107,7 @@ def print_means(cohort: CohortTable, out: Console) -> None:
         if any(_n_known(cohort.columns_of(quantity.key)[column]) for quantity in rows)
     ]
     titles = [column_titles(cohort)[column] for column in known]
-    made = table("", "nights", *titles, right=("nights", *titles))
+    made = Table("", "nights", *titles, right=("nights", *titles))
     for quantity in rows:
         columns = {name: values for name, values in cohort.columns_of(quantity.key).items() if name in known}
         counts = {_n_known(values) for values in columns.values()} - {0}
@@ -125,7 +130,7 @@ def print_errors(cohort: Cohort, out: Console) -> None:
     has_before = any(row.before for row in errors)
     has_p = any(row.after is not None and not isnan(row.after.p) for row in errors)
     titles = ("before", "after", "improvement (%)", *(("p",) if has_p else ())) if has_before else ("scored",)
-    made = table("", "n", *titles, right=("n", *titles))
+    made = Table("", "n", *titles, right=("n", *titles))
     for row in errors:
         cells = [_spread(row.after)]
         if has_before:

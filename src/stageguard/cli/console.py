@@ -1,147 +1,97 @@
-"""Print text and tables as wide as the terminal, and in colour on a terminal."""
+"""Text and tables on the terminal. Rich lays them out, and is imported when something is printed."""
 
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, TextIO
 
 from stageguard.base.errors import visible
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table as RichTable
+    from rich.text import Text as RichText
 
 PIPE_WIDTH = 110
 LONGEST_WORD = 40  # longest word that a column makes room for; longer ones, such as paths, are broken
 GAP = 3  # spaces between columns
-CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 
 
 class Text:
-    """A text of pieces, each with or without a style: one or more words of `CODES`."""
+    """A text of pieces, each with or without a style such as `bold red`."""
 
     def __init__(self, *pieces: str | tuple[str, str] | Text) -> None:
-        self.pieces: list[tuple[str, str]] = []
+        self._pieces: list[tuple[str, str]] = []
         for piece in pieces:
             if isinstance(piece, Text):
-                self.pieces += piece.pieces
+                self._pieces += piece._pieces
             else:
-                text, style = (piece, "") if isinstance(piece, str) else piece
-                self.pieces.append(("\n".join(map(visible, text.split("\n"))), style))
+                self._pieces.append((piece, "") if isinstance(piece, str) else piece)
 
     def __str__(self) -> str:
-        """Return the text without styles."""
-        return "".join(text for text, _ in self.pieces)
+        """Return the text without styles, and with escapes for what a terminal would obey."""
+        return "".join(_escaped(text) for text, _ in self._pieces)
 
-    def lines(self, width: int, style: str, *, coloured: bool) -> list[tuple[str, int]]:
-        """Return the lines of the text, none wider than `width`, with their widths."""
-        text = str(self)
-        spans = _spans(text, width)
-        if not coloured:
-            return [(text[start:end], cells(text[start:end])) for start, end in spans]
-        return [(self._styled(start, end, style), cells(text[start:end])) for start, end in spans]
+    def to_rich(self, style: str = "") -> RichText:
+        """Return the text for rich."""
+        from rich.text import Text as RichText
 
-    def _styled(self, start: int, end: int, style: str) -> str:
-        shown, begin = "", 0
-        for text, piece_style in self.pieces:
-            part = text[max(start - begin, 0) : max(end - begin, 0)]
-            begin += len(text)
-            codes = ";".join(CODES[word] for word in f"{style} {piece_style}".split())
-            shown += f"\x1b[{codes}m{part}\x1b[0m" if codes and part else part
-        return shown
+        return RichText.assemble(*((_escaped(text), one) for text, one in self._pieces), style=style)
 
 
-def cells(text: str) -> int:
-    """Return how many columns of the terminal a text takes."""
-    if text.isascii():
-        return len(text)
-    from unicodedata import combining, east_asian_width
-
-    return sum(0 if combining(c) else 1 + (east_asian_width(c) in "WF") for c in text)
-
-
-def wrapped(text: str, width: int) -> list[str]:
-    """Return the lines of a text, broken between words."""
-    return [text[start:end] for start, end in _spans(text, width)]
-
-
-def _spans(text: str, width: int) -> list[tuple[int, int]]:
-    """Return where the lines of a text begin and end, without spaces at their ends."""
-    if "\n" not in text and cells(text) <= width:
-        return [(0, len(text.rstrip()))]
-    spans = []
-    for paragraph in re.finditer(r"[^\n]*(?:\n|$)", text):
-        start, room = paragraph.start(), width
-        for word in re.finditer(r"\s*\S+\s*", paragraph.group()):
-            begin, shown = paragraph.start() + word.start(), word.group().rstrip()
-            if cells(shown) > room and begin > start:
-                spans.append((start, begin))
-                start, room = begin, width
-            while cells(shown) > width:  # a word that is longer than a line
-                n_letters = _n_fitting(shown, width)
-                spans.append((start, start + n_letters))
-                start, shown, room = start + n_letters, shown[n_letters:], width
-            room -= cells(shown) + len(word.group()) - len(word.group().rstrip())
-        if start < paragraph.end() or not spans:
-            spans.append((start, paragraph.end()))
-    return [(start, start + len(text[start:end].rstrip())) for start, end in spans]
-
-
-def _n_fitting(word: str, width: int) -> int:
-    """Return how many letters of a word fit, at least one."""
-    n_letters = width
-    while n_letters > 1 and cells(word[:n_letters]) > width:
-        n_letters -= 1
-    return n_letters
+def _escaped(text: str) -> str:
+    return "\n".join(map(visible, text.split("\n")))
 
 
 class Table:
     """A table, `headed` by the names of its columns or not; columns in `right` are numbers."""
 
     def __init__(self, *columns: str, right: Sequence[str] = (), headed: bool = True) -> None:
-        self._columns, self._headed = columns, headed
-        self._right = [column in right for column in columns]
+        self._columns = [Text(name) for name in columns]
+        self._right = [name in right for name in columns]
+        self._headed = headed
         self._rows: list[tuple[list[Text], str]] = []
 
     def add_row(self, *row: str | Text, style: str = "") -> None:
         """Add a row."""
         self._rows.append(([cell if isinstance(cell, Text) else Text(cell) for cell in row], style))
 
-    def lines(self, width: int, *, coloured: bool, rule: str) -> list[str]:
-        """Return the lines of the table, wider than `width` only if the words do not fit."""
-        widths = self._widths(width)
-        body = [self._row(row, style, widths, coloured=coloured) for row, style in self._rows]
-        ruled = rule * (sum(widths) + GAP * (len(widths) - 1))
-        names = [Text(name) for name in self._columns]
-        head = [self._row(names, "bold", widths, coloured=coloured), [ruled]] if self._headed else []
-        return [line for row in (*head, *body) for line in row]
+    def to_rich(self) -> RichTable:
+        """Return the table for rich: no column is narrower than its words."""
+        from rich import box
+        from rich.table import Table as RichTable
 
-    def _row(self, row: Sequence[Text], style: str, widths: Sequence[int], *, coloured: bool) -> list[str]:
-        columns = [
-            cell.lines(width, style, coloured=coloured) for cell, width in zip(row, widths, strict=True)
-        ]
-        made = []
-        for k in range(max(map(len, columns), default=0)):
-            line = ""
-            for column, width, right in zip(columns, widths, self._right, strict=True):
-                text, n_cells = column[k] if k < len(column) else ("", 0)
-                blanks = " " * (width - n_cells)
-                line += (blanks + text if right else text + blanks) + " " * GAP
-            made.append(line.rstrip())
+        made = RichTable(
+            box=box.SIMPLE_HEAD,
+            show_edge=False,
+            pad_edge=False,
+            show_header=self._headed,
+            header_style="bold",
+        )
+        for name, is_right, width in zip(self._columns, self._right, self.least_widths(), strict=True):
+            made.add_column(
+                name.to_rich(),
+                justify="right" if is_right else "left",
+                no_wrap=is_right,
+                overflow="fold",
+                min_width=width,
+            )
+        for row, style in self._rows:
+            made.add_row(*(cell.to_rich() for cell in row), style=style)
         return made
 
-    def _widths(self, width: int) -> list[int]:
-        """Return the widths of the columns; the widest are narrowed until the table fits."""
-        widths, least = [], []
-        for k, (name, right) in enumerate(zip(self._columns, self._right, strict=True)):
+    def least_widths(self) -> list[int]:
+        """Return the length of the longest word of each column; a number keeps its sign and its unit."""
+        from rich.cells import cell_len
+
+        widths = []
+        for k, (name, is_right) in enumerate(zip(self._columns, self._right, strict=True)):
             texts = [str(row[k]) for row, _ in self._rows]
-            # a number is not broken from its sign or its unit
-            words = texts if right else [word for text in texts for word in text.split()]
-            lengths = [*map(cells, words), *map(cells, name.split()), 1]
-            widths.append(max(*map(cells, texts), cells(name), 1) if texts else max(cells(name), 1))
-            least.append(min(max(lengths), LONGEST_WORD))
-        too_much = sum(widths) + GAP * (len(widths) - 1) - width
-        while too_much > 0 and (yielding := [k for k, size in enumerate(widths) if size > least[k]]):
-            widths[max(yielding, key=lambda k: widths[k])] -= 1
-            too_much -= 1
+            words = texts if is_right else [word for text in texts for word in text.split()]
+            longest = max(map(cell_len, [*words, *str(name).split(), " "]))
+            widths.append(min(longest, LONGEST_WORD))
         return widths
 
 
@@ -149,28 +99,34 @@ class Console:
     """Standard output or standard error, as wide as the terminal."""
 
     def __init__(self, *, stderr: bool = False) -> None:
-        self._stream = sys.stderr if stderr else sys.stdout
+        self._stream: TextIO = sys.stderr if stderr else sys.stdout
         self.width = width_of(self._stream)
-        self.is_coloured = is_coloured(self._stream)
 
     def print(
         self, shown: str | Text | Table = "", style: str = "", *, indent: int = 0, whole_line: bool = False
     ) -> None:
         """Print a text or a table; `whole_line` leaves it to the terminal to break the line."""
-        width = sys.maxsize if whole_line else max(self.width - indent, 1)
-        if isinstance(shown, Table):
-            lines = shown.lines(width, coloured=self.is_coloured, rule=self._rule())
-        else:
-            text = shown if isinstance(shown, Text) else Text(shown)
-            lines = [line for line, _ in text.lines(width, style, coloured=self.is_coloured)]
-        self._stream.write("".join(f"{' ' * indent}{line}".rstrip() + "\n" for line in lines))
+        from rich.console import Console as RichConsole
+        from rich.padding import Padding
 
-    def _rule(self) -> str:
-        try:
-            "─".encode(getattr(self._stream, "encoding", None) or "utf-8")
-        except UnicodeEncodeError:
-            return "-"
-        return "─"
+        least = indent + 1
+        if isinstance(shown, Table):
+            widths = shown.least_widths()
+            least += sum(widths) + GAP * (len(widths) - 1)
+        out = RichConsole(
+            file=self._stream,
+            width=max(self.width, least),
+            color_system="auto" if is_coloured(self._stream) else None,
+        )
+        text = Text(shown) if isinstance(shown, str) else shown
+        rich: RenderableType = text.to_rich() if isinstance(text, Table) else text.to_rich(style)
+        if indent and not whole_line:
+            rich = Padding.indent(rich, indent)
+        with out.capture() as captured:
+            out.print(rich, soft_wrap=whole_line)
+        before = " " * indent if whole_line else ""
+        for line in captured.get().splitlines():
+            self._stream.write(f"{before}{line}".rstrip() + "\n")
 
 
 def width_of(stream: object, otherwise: int = PIPE_WIDTH) -> int:
@@ -184,8 +140,6 @@ def width_of(stream: object, otherwise: int = PIPE_WIDTH) -> int:
         return otherwise
 
 
-def is_coloured(stream: object) -> bool:
+def is_coloured(stream: TextIO) -> bool:
     """Whether to print styles: the stream is a terminal that supports them, and NO_COLOR is not set."""
-    is_terminal: bool = stream.isatty()  # type: ignore[attr-defined]
-    can = os.name != "nt" or "WT_SESSION" in os.environ or "TERM" in os.environ
-    return is_terminal and can and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

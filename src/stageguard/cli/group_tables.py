@@ -6,8 +6,12 @@ from collections.abc import Sequence
 from math import isnan
 from textwrap import wrap
 
-from stageguard.cli.console import Console
-from stageguard.cli.terminal import one_line, print_heading, print_list, table
+from stageguard.cli.console import Console, Table
+from stageguard.cli.terminal import (
+    one_line,
+    print_heading,
+    print_list,
+)
 from stageguard.formats.cohort_files import scoring_names
 from stageguard.measures.cohort import CohortTable
 from stageguard.measures.groups import METHOD, GroupDifference
@@ -26,7 +30,7 @@ def print_groups(cohort: CohortTable, differences: Sequence[GroupDifference], ou
         sizes = max(d.result.n_first for d in of_pair), max(d.result.n_second for d in of_pair)
         print_heading(out, one_line(f"{first} (n = {sizes[0]}) minus {second} (n = {sizes[1]})"))
         titles = (one_line(first), one_line(second), "difference [95 % CI]", "Cohen's d [95 % CI]")
-        made = table("", "stages", *titles, right=titles)
+        made = Table("", "stages", *titles, right=titles)
         for quantity in shown_rows(cohort):
             rows = [
                 [names[row.scoring], *_difference_cells(row, max(1, quantity.decimals), sizes)]
@@ -69,7 +73,7 @@ def print_estimates(cohort: CohortTable, estimates: Sequence[CohortEstimate], ou
             out.print(f"{result.reason[:1].upper()}{result.reason[1:]}.")
             continue
         titles = ("estimate [95 % CI]", "scored alone [95 % CI]", "width", "λ")
-        made = table("", *titles, right=titles)
+        made = Table("", *titles, right=titles)
         for quantity in shown_rows(cohort):
             estimate = by_measure[quantity.key]
             result, places = estimate.result, 2 if estimate.covariate else max(1, quantity.decimals)

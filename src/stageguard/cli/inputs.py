@@ -10,12 +10,17 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+from click import UsageError
+
 from stageguard.base.errors import FileFormatError, InputError, StageGuardError, record_fault
 from stageguard.base.files import file_error, real_path, special
 from stageguard.base.lazy import load
 from stageguard.cli.night_files import Wanted, is_night
-from stageguard.cli.options import DecodingGiven, Reading, column_names
-from stageguard.cli.parser import UsageError
+from stageguard.cli.options import (
+    DecodingGiven,
+    Reading,
+    column_names,
+)
 from stageguard.formats.companions import (
     MOMENT_WORDS,
     START_WORDS,
@@ -109,7 +114,7 @@ def natural(path: Path) -> tuple[Any, ...]:
     return tuple((int(part), part) if part.isdecimal() else (0, part.casefold()) for part in parts), str(path)
 
 
-def find_inputs(arguments: Sequence[Path] | None, samples: Path | None, wanted: Wanted) -> Inputs:
+def find_inputs(arguments: Sequence[Path], samples: Path | None, wanted: Wanted) -> Inputs:
     """Return the nights that arguments and a sample list name.
 
     A file is a night, or a sample list if its header says so. A pattern stands for the files it matches, and
@@ -117,7 +122,7 @@ def find_inputs(arguments: Sequence[Path] | None, samples: Path | None, wanted: 
     """
     if not arguments:
         if samples is None:
-            raise UsageError("missing argument FILES: name files, folders, or a list (--list).")
+            raise UsageError("Missing argument FILES: name files, folders, or a list (--list).")
         return Inputs(tuple(read_samples(samples, wanted.kind)))
     wanted.check()
     nights: list[Input] = []
@@ -420,7 +425,7 @@ def options_of(
 
 
 def find_densities(
-    files: Sequence[Path] | None, samples: Path | None, profile: Profile, options: DecodeOptions
+    files: Sequence[Path], samples: Path | None, profile: Profile, options: DecodeOptions
 ) -> Inputs:
     """Return the nights of probabilities to decode with a profile."""
     names = (*profile.scheme.names, *(options.density.stages or ()))

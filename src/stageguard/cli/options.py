@@ -5,126 +5,171 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isnan
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Any, Literal
+
+import click
+from click.shell_completion import CompletionItem
 
 from stageguard.base.errors import InputError
-from stageguard.cli.parser import Argument, Option, UsageError
+from stageguard.base.files import refuse_address
+from stageguard.cli.command import option, packed
 from stageguard.formats.companions import MOMENT_WORDS, parse_moment
 from stageguard.night.moments import Moment
 
-SchemeNames = Literal["aasm5", "wldr4", "wnr3", "ws2"]
+
+class PathType(click.Path):
+    """A file or a folder, which need not exist: the command says what is wrong with it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Return the path; refuse what names no file, such as an address of the web."""
+        text = str(value)
+        if not text.strip():  # as from an unset variable: Path("") would be the current folder
+            self.fail("an empty name, expected a file or a folder.", param, ctx)
+        if "\0" in text:
+            self.fail(f"{text!r} holds a zero character, which no path has.", param, ctx)
+        refuse_address(text)
+        return Path(text)
 
 
-def output_option(metavar: str, help: str) -> Option:
-    """Return the option that says where to write."""
-    return Option("--output", "-o", metavar=metavar, help=help)
+class Number(click.FloatRange):
+    """A number within bounds, which NaN never is."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number."""
+        number = super().convert(value, param, ctx)
+        if isnan(number):
+            self.fail(f"{value!r} is not a number.", param, ctx)
+        return number
 
 
-def profile_option(help: str) -> Option:
-    """Return the option that names a profile."""
-    return Option("--profile", "-p", metavar="NAME", help=help)
+class NumberOrWord(Number):
+    """A number within bounds, or one of some words."""
+
+    def __init__(self, *words: str, min: float, max: float) -> None:
+        super().__init__(min=min, max=max)
+        self._words = words
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        """Return what the help shows for the value."""
+        return f"[{'|'.join(self._words)}|NUMBER]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the word or the number."""
+        return value if value in self._words else super().convert(value, param, ctx)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Return the words that begin like this."""
+        return [CompletionItem(word) for word in self._words if word.startswith(incomplete)]
 
 
-def seconds_option(help: str) -> Option:
-    """Return an option for an epoch length."""
-    return Option(metavar="SECONDS", min=0.1, max=3600, help=help)
+PATH = PathType()
+SECONDS = Number(min=0.1, max=3600)
+COUNT = click.IntRange(min=0)
+SCHEME = click.Choice(["aasm5", "wldr4", "wnr3", "ws2"])
+DEVICE = click.Choice(["auto", "cpu", "cuda"])
 
+HOW_READ = "How files are read"
+WHAT_ELSE = "What else is known of a night"
 
-def text_option(metavar: str, help: str, *names: str) -> Option:
-    """Return an option for a text, or for a value that is read from a text."""
-    return Option(*names, metavar=metavar, help=help)
-
-
-Text = str | None
-File = Path | None
-
-ProfileName = Annotated[str, profile_option("Name (see: stageguard profiles) or a .toml file.")]
-Stages = Annotated[Text, text_option("W,N1,...", "Names of the columns in order. Needed for bare arrays.")]
-EpochSeconds = Annotated[
-    float | None, seconds_option("Epoch length. Default: the file's, else the profile's, else 30.")
-]
-Quality = Annotated[File, text_option("FILE", "Signal quality per epoch, 0 clean to 1 lost (.npy or table).")]
-Pins = Annotated[
-    list[str] | None,
-    text_option("120=R|FILE", "Epochs you are sure of (counted from 1), or a table with epoch and stage."),
-]
-Cohort = Annotated[
-    Text, text_option("NAME", "Who was recorded, e.g. narcolepsy: warns or refuses if need be.")
-]
-Stager = Annotated[
-    Text, text_option("NAME", "Whose probabilities these are, where the profile is tuned or fitted to one.")
-]
-TrainedOn = Annotated[
-    Literal["natural", "balanced"] | None,
-    Option(help="How the stager was trained; unknown counts as balanced."),
-]
-FormatName = Annotated[
-    Text,
-    text_option(
-        "NAME", "Who wrote the probabilities, where content cannot tell: usleep-npy, ...", "--format"
-    ),
-]
-Pool = Annotated[
-    float | None, seconds_option("Average shorter rows of probabilities to epochs of this length.")
-]
-Logits = Annotated[bool, Option("--logits", help="Probability files hold logits.")]
-Log = Annotated[bool, Option("--log", help="Probability files hold log-probabilities.")]
-Normalize = Annotated[
-    bool, Option("--normalize", help="Divide rows that rounding took off a sum of 1, by 0.02 at most.")
-]
-Overwrite = Annotated[bool, Option("--overwrite", help="Replace existing outputs.")]
-AsJson = Annotated[bool, Option("--json", help="Print JSON only.")]
-Jobs = Annotated[
-    int, Option(min=0, metavar="N", help="Files, or blocks of a table, at a time; 0 means one per core.")
-]
-Scheduler = Annotated[
-    Text, text_option("tcp://HOST:PORT|local", "Run on a Dask cluster; its workers see the same folders.")
-]
-DensityFiles = Annotated[
-    list[Path] | None,
-    Argument(
-        "FILES",
-        "Probabilities (CSV, .npy, YASA JSON ...), folders of them, quoted patterns, or a sample list.",
-    ),
-]
-ScoredFiles = Annotated[
-    list[Path] | None,
-    Argument("FILES", "Hypnograms or probabilities, folders of them, quoted patterns, or a sample list."),
-]
-OutputFolder = Annotated[File, output_option("FOLDER", "For the outputs. Default: beside each file.")]
-SampleList = Annotated[
-    File,
-    text_option(
-        "SAMPLES.tsv",
-        "Table of nights: id, probabilities, scoring, edf, start, lights_off, lights_on. With FILES, it "
-        "tells more about them.",
-        "--list",
-    ),
-]
-ScoringFormat = Annotated[
-    Text, text_option("NAME", "Who wrote the scorings, where content cannot tell: numbers-yasa, ...")
-]
-StageColumn = Annotated[
-    Text, text_option("NAME", "Column of the stages in tables of scorings, where its name does not tell.")
-]
-SchemeName = Annotated[
-    SchemeNames | None,
-    Option("--scheme", help="Scheme of the hypnograms; finer stages are merged into it."),
-]
-LightsOff = Annotated[
-    Text, text_option("TIME", "Lights off: 22:30, or seconds since the beginning of the recording.")
-]
-LightsOn = Annotated[Text, text_option("TIME", "Lights on, likewise.")]
-LightsOnPhase = Annotated[
-    Text, text_option("07:00", "For rodents: when the lights go on. Adds light, dark and hours.")
-]
-Start = Annotated[
-    Text, text_option("TIME", "When files begin that do not say so: 22:30, or 2024-05-01T22:30.")
-]
-
-
-Device = Literal["auto", "cpu", "cuda"]
+profile_option = option(
+    "--profile",
+    "-p",
+    metavar="NAME",
+    required=True,
+    help="Name (see: stageguard profiles) or a .toml file.",
+)
+stages_option = option(
+    "--stages",
+    metavar="W,N1,...",
+    heading=HOW_READ,
+    help="Names of the columns in order. Needed for bare arrays.",
+)
+epoch_seconds_option = option(
+    "--epoch-seconds",
+    metavar="SECONDS",
+    type=SECONDS,
+    heading=HOW_READ,
+    help="Epoch length. Default: the file's, else the profile's, else 30.",
+)
+format_option = option(
+    "--format",
+    metavar="NAME",
+    heading=HOW_READ,
+    help="Who wrote the probabilities, where content cannot tell: usleep-npy, ...",
+)
+scheme_option = option(
+    "--scheme",
+    type=SCHEME,
+    heading=HOW_READ,
+    help="Scheme of the hypnograms; finer stages are merged into it.",
+)
+scoring_format_option = option(
+    "--scoring-format",
+    metavar="NAME",
+    heading=HOW_READ,
+    help="Who wrote the scorings, where content cannot tell: numbers-yasa, ...",
+)
+cohort_option = option(
+    "--cohort",
+    metavar="NAME",
+    heading=WHAT_ELSE,
+    help="Who was recorded, e.g. narcolepsy: warns or refuses if need be.",
+)
+stager_option = option(
+    "--stager",
+    metavar="NAME",
+    heading=WHAT_ELSE,
+    help="Whose probabilities these are, where the profile is tuned or fitted to one.",
+)
+overwrite_option = option("--overwrite", is_flag=True, help="Replace existing outputs.")
+json_option = option("--json", "as_json", is_flag=True, help="Print JSON only.")
+jobs_option = option(
+    "--jobs",
+    metavar="N",
+    type=COUNT,
+    default=1,
+    help="Files, or blocks of a table, at a time; 0 means one per core.",
+)
+scheduler_option = option(
+    "--scheduler",
+    metavar="tcp://HOST:PORT|local",
+    help="Run on a Dask cluster; its workers see the same folders.",
+)
+density_files_argument = click.argument(
+    "files",
+    nargs=-1,
+    type=PATH,
+    help="Probabilities (CSV, .npy, YASA JSON ...), folders of them, quoted patterns, or a sample list.",
+)
+scored_files_argument = click.argument(
+    "files",
+    nargs=-1,
+    type=PATH,
+    help="Hypnograms or probabilities, folders of them, quoted patterns, or a sample list.",
+)
+output_folder_option = option(
+    "--output", "-o", metavar="FOLDER", type=PATH, help="For the outputs. Default: beside each file."
+)
+sample_list_option = option(
+    "--list",
+    "samples",
+    metavar="SAMPLES.tsv",
+    type=PATH,
+    help="Table of nights: id, probabilities, scoring, edf, start, lights_off, lights_on. With FILES, it "
+    "tells more about them.",
+)
+lights_on_phase_option = option(
+    "--lights-on-phase",
+    metavar="07:00",
+    help="For rodents: when the lights go on. Adds light, dark and hours.",
+)
+start_option = option(
+    "--start", metavar="TIME", help="When files begin that do not say so: 22:30, or 2024-05-01T22:30."
+)
 
 
 def column_names(stages: str | None) -> tuple[str, ...] | None:
@@ -132,19 +177,19 @@ def column_names(stages: str | None) -> tuple[str, ...] | None:
     return None if stages is None else tuple(part.strip() for part in stages.split(","))
 
 
-def parse_pairs(texts: Sequence[str] | None, option: str, example: str) -> dict[str, str]:
+def parse_pairs(texts: Sequence[str], option: str, example: str) -> dict[str, str]:
     """Return the pairs of ``KEY=VALUE`` options."""
     pairs: dict[str, str] = {}
-    for text in texts or ():
+    for text in texts:
         key, mark, value = (part.strip() for part in text.partition("="))
         if not mark or not key or not value:
-            raise UsageError(f"{option} is {text!r}, expected {example}.")
+            raise click.UsageError(f"{option} is {text!r}, expected {example}.")
         if pairs.setdefault(key, value) != value:
-            raise UsageError(f"{option} says {key!r} twice. Keep one.")
+            raise click.UsageError(f"{option} says {key!r} twice. Keep one.")
     return pairs
 
 
-def parse_dataset_options(texts: Sequence[str] | None, option: str) -> dict[str, str | int | float | bool]:
+def parse_dataset_options(texts: Sequence[str], option: str) -> dict[str, str | int | float | bool]:
     """Return the options of a dataset's reader, with booleans and numbers converted."""
     pairs = parse_pairs(texts, option, "KEY=VALUE, such as scheme=wnr3")
     return {key: _typed(text) for key, text in pairs.items()}
@@ -162,8 +207,8 @@ def _typed(text: str) -> str | int | float | bool:
 class LightsTimes:
     """When lights went off and on."""
 
-    lights_off: LightsOff = None
-    lights_on: LightsOn = None
+    lights_off: str | None = None
+    lights_on: str | None = None
 
     def moments(self) -> tuple[Moment | None, Moment | None]:
         """Return when lights went off and on."""
@@ -177,60 +222,136 @@ def _moment(text: str | None, option: str) -> Moment | None:
         raise InputError(f"{option} is {text!r}, expected {MOMENT_WORDS}.") from None
 
 
+lights_options = packed(
+    "times",
+    LightsTimes,
+    option(
+        "--lights-off",
+        metavar="TIME",
+        help="Lights off: 22:30, or seconds since the beginning of the recording.",
+    ),
+    option("--lights-on", metavar="TIME", help="Lights on, likewise."),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Rows:
     """What rows of probabilities hold: logits, log-probabilities or neither; and their epoch length."""
 
-    HEADING: ClassVar = "How files are read"
-
-    epoch_seconds: EpochSeconds = None
-    logits: Logits = False
-    log: Log = False
+    epoch_seconds: float | None = None
+    logits: bool = False
+    log: bool = False
 
     def __post_init__(self) -> None:
         """Refuse options that contradict each other."""
         if self.logits and self.log:
-            raise UsageError("--logits and --log exclude each other: give the one the files hold.")
+            raise click.UsageError("--logits and --log exclude each other: give the one the files hold.")
+
+
+rows_options = (
+    epoch_seconds_option,
+    option("--logits", is_flag=True, heading=HOW_READ, help="Probability files hold logits."),
+    option("--log", is_flag=True, heading=HOW_READ, help="Probability files hold log-probabilities."),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Reading(Rows):
     """How files of probabilities are read."""
 
-    stages: Stages = None
-    format: FormatName = None
-    pool: Pool = None
-    normalize: Normalize = False
+    stages: str | None = None
+    format: str | None = None
+    pool: float | None = None
+    normalize: bool = False
+
+
+pool_option = option(
+    "--pool",
+    metavar="SECONDS",
+    type=SECONDS,
+    heading=HOW_READ,
+    help="Average shorter rows of probabilities to epochs of this length.",
+)
+normalize_option = option(
+    "--normalize",
+    is_flag=True,
+    heading=HOW_READ,
+    help="Divide rows that rounding took off a sum of 1, by 0.02 at most.",
+)
+_READING = (*rows_options, stages_option, format_option, pool_option, normalize_option)
+reading_options = packed("reading", Reading, *_READING)
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredReading(Reading):
     """How files of hypnograms or probabilities are read."""
 
-    scheme: SchemeName = None
-    scoring_format: ScoringFormat = None
-    column: StageColumn = None
+    scheme: str | None = None
+    scoring_format: str | None = None
+    column: str | None = None
+
+
+scored_reading_options = packed(
+    "reading",
+    ScoredReading,
+    *_READING,
+    scheme_option,
+    scoring_format_option,
+    option(
+        "--column",
+        metavar="NAME",
+        heading=HOW_READ,
+        help="Column of the stages in tables of scorings, where its name does not tell.",
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class DecodingGiven(Reading):
     """How files of probabilities are read, and what else is known for their decoding."""
 
-    HEADING: ClassVar = "What else is known of a night"
-
-    quality: Quality = None
-    pins: Pins = None
-    cohort: Cohort = None
-    stager: Stager = None
-    trained: TrainedOn = None
+    quality: Path | None = None
+    pins: tuple[str, ...] = ()
+    cohort: str | None = None
+    stager: str | None = None
+    trained: Literal["natural", "balanced"] | None = None
 
     @property
     def files(self) -> list[Path]:
         """The existing files that the options name."""
-        paths = [*([] if self.quality is None else [self.quality]), *map(Path, self.pins or ())]
+        paths = [*([] if self.quality is None else [self.quality]), *map(Path, self.pins)]
         return [path for path in paths if path.is_file()]
 
     def check_one_file(self, n_files: int) -> None:
         """Refuse several files with options that belong to one file."""
         if n_files > 1 and (self.quality is not None or self.pins):
-            raise UsageError("--quality and --pins belong to one file: take the files one by one.")
+            raise click.UsageError("--quality and --pins belong to one file: take the files one by one.")
+
+
+decoding_options = packed(
+    "given",
+    DecodingGiven,
+    *_READING,
+    option(
+        "--quality",
+        metavar="FILE",
+        type=PATH,
+        heading=WHAT_ELSE,
+        help="Signal quality per epoch, 0 clean to 1 lost (.npy or table).",
+    ),
+    option(
+        "--pins",
+        metavar="120=R|FILE",
+        multiple=True,
+        heading=WHAT_ELSE,
+        help="Epochs you are sure of (counted from 1), or a table with epoch and stage.",
+    ),
+    cohort_option,
+    stager_option,
+    option(
+        "--trained",
+        type=click.Choice(["natural", "balanced"]),
+        heading=WHAT_ELSE,
+        help="How the stager was trained; unknown counts as balanced.",
+    ),
+)

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from click import UsageError
 
 from stageguard.base.arrays import Floats
 from stageguard.cli.cohort_tables import column_titles
-from stageguard.cli.parser import UsageError
 from stageguard.formats.cohort_files import Cohort
 from stageguard.measures.bland_altman import METHOD_OF_TABLE, bland_altman
 from stageguard.measures.cohort import CohortTable

@@ -9,11 +9,12 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from click import UsageError
+from click.exceptions import Exit
+
 from stageguard.base.lazy import load
-from stageguard.cli.console import Console, Text
-from stageguard.cli.parser import Exit, UsageError
+from stageguard.cli.console import Console, Table, Text
 from stageguard.cli.terminal import (
-    console,
     count,
     in_options,
     one_line,
@@ -21,7 +22,6 @@ from stageguard.cli.terminal import (
     print_heading,
     print_json,
     print_list,
-    table,
 )
 from stageguard.formats.density import FileRemark
 from stageguard.formats.outputs import REVIEW_SENTENCE
@@ -134,7 +134,7 @@ def print_night(
     outcome: Outcome[DecodedFile], out: Console | None = None, more: Sequence[Sequence[str]] = ()
 ) -> None:
     """Print the before/after table of one file, the changes, assumptions, warnings and outputs."""
-    out = out or console()
+    out = out or Console()
     night = outcome.result
     summary = night.summary
     assert summary is not None
@@ -178,7 +178,7 @@ def _first_few(texts: Iterable[str], noun: str, most: int = MOST_NOTES) -> list[
 def print_notes(notes: Sequence[str], *, as_json: bool, heading: str = "Note") -> None:
     """Print remarks on the run; with JSON on stderr, since they belong to no night."""
     if not as_json:
-        print_list(console(), heading, notes)
+        print_list(Console(), heading, notes)
         return
     for note in notes:
         print(f"stageguard: note: {one_line(note)}", file=sys.stderr)
@@ -195,7 +195,7 @@ def print_changes(changes: Sequence[Change], out: Console) -> None:
     from stageguard.guard.explain import in_bouts  # only changes need it
 
     numbers = ("epoch", "p before", "p after", "cost (nats)")
-    shown = table("epoch", "time", "before", "after", "rule", *numbers[1:], right=numbers)
+    shown = Table("epoch", "time", "before", "after", "rule", *numbers[1:], right=numbers)
     for change in changes:
         seconds = change.onset_seconds
         elapsed = f"+{seconds // 3600:.0f}:{seconds // 60 % 60:02.0f}:{seconds % 60:02.0f}"
@@ -233,7 +233,7 @@ def print_summary(
     """Print what changed, as a before/after table with `more` rows and in sentences."""
     print_headline(file, summary.facts, out, "with", summary.lights)
     print_verdict(summary.verdict, out, looks_like_experts=summary.joint.looks_like_experts)
-    shown = table("", "before", "after", "expert range", right=("before", "after"))
+    shown = Table("", "before", "after", "expert range", right=("before", "after"))
     for title, *cells in (*(row.cells() for row in summary.indicators), *more):
         if not summary.is_early_rem_odd:
             cells = [cell.removesuffix(" early") for cell in cells]
@@ -289,9 +289,9 @@ def print_cohort(outcomes: Sequence[Outcome[DecodedFile]], out: Console | None =
     """Print one row per decoded file, and what to look at."""
     if not outcomes:
         return
-    out = out or console()
+    out = out or Console()
     numbers = ("epochs", "changed", "joint score", "FI before", "FI after")
-    shown = table("file", *numbers, "warnings", right=numbers)
+    shown = Table("file", *numbers, "warnings", right=numbers)
     for outcome in outcomes:
         summary = outcome.result.summary
         assert summary is not None
@@ -370,11 +370,11 @@ def print_problems(
         name = Path(outcome.file).name
         problem = one_line(outcome.error).removeprefix(f"{outcome.file}: ").removeprefix(f"{name}: ")
         files.setdefault(problem, []).append(one_line(outcome.file))
-    shown = table("file", "problem")
+    shown = Table("file", "problem")
     for problem, names in list(files.items())[:MOST_PROBLEMS]:
         more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
         shown.add_row(f"{names[0]}{more}", problem)
-    out = console(stderr=True)
+    out = Console(stderr=True)
     what = "nights" if in_one_table or in_tables(failed) else "files"
     print_heading(out, f"{len(failed):,} of {n_files:,} {what} failed")
     out.print(shown)

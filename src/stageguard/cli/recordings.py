@@ -8,49 +8,70 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
+
+import click
+from click import UsageError
 
 from stageguard.base.errors import InputError, OutputExistsError
-from stageguard.cli.options import parse_dataset_options, parse_pairs
-from stageguard.cli.parser import Argument, Option, UsageError
+from stageguard.cli.command import option, packed
+from stageguard.cli.options import (
+    COUNT,
+    PATH,
+    parse_dataset_options,
+    parse_pairs,
+)
 from stageguard.datasets import dataset as described
 from stageguard.formats.recordings.read import SUFFIXES, read_recording_file
 from stageguard.night.recording import Recording
 
-Recordings = Annotated[
-    list[Path],
-    Argument(
-        metavar="RECORDINGS",
-        help="EDF, EDF+ or WFDB (.hea) files or folders of them; with --dataset the dataset's folder.",
-    ),
-]
-Channel = Annotated[
-    list[str] | None,
-    Option("--channel", metavar="ROLE=NAME", help="Which channel is eeg, emg, radar_i, ... Repeat it."),
-]
-DatasetName = Annotated[
-    str | None,
-    Option("--dataset", metavar="NAME", help="Read the folders as this dataset (stageguard data)."),
-]
-DatasetOption = Annotated[
-    list[str] | None,
-    Option("--dataset-option", metavar="KEY=VALUE", help="An option of the dataset's. Repeat it."),
-]
-Scoring = Annotated[
-    Path | None,
-    Option(metavar="FILE", help="Expert scoring of the one recording, where it holds none."),
-]
-Jobs = Annotated[int, Option(min=0, metavar="N", help="Recordings at a time; 0 means one per core.")]
+recordings_argument = click.argument(
+    "recordings",
+    nargs=-1,
+    required=True,
+    type=PATH,
+    help="EDF, EDF+ or WFDB (.hea) files or folders of them; with --dataset the dataset's folder.",
+)
+channel_option = option(
+    "--channel",
+    metavar="ROLE=NAME",
+    multiple=True,
+    help="Which channel is eeg, emg, radar_i, ... Repeat it.",
+)
+dataset_option = option(
+    "--dataset", metavar="NAME", help="Read the folders as this dataset (stageguard data)."
+)
+dataset_option_option = option(
+    "--dataset-option", metavar="KEY=VALUE", multiple=True, help="An option of the dataset's. Repeat it."
+)
+recording_jobs_option = option(
+    "--jobs", metavar="N", type=COUNT, default=1, help="Recordings at a time; 0 means one per core."
+)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordingOptions:
     """Options for reading recordings."""
 
-    channel: Channel = None
-    dataset: DatasetName = None
-    dataset_option: DatasetOption = None
-    scoring: Scoring = None
+    channel: tuple[str, ...] = ()
+    dataset: str | None = None
+    dataset_option: tuple[str, ...] = ()
+    scoring: Path | None = None
+
+
+recording_options = packed(
+    "given",
+    RecordingOptions,
+    channel_option,
+    dataset_option,
+    dataset_option_option,
+    option(
+        "--scoring",
+        metavar="FILE",
+        type=PATH,
+        help="Expert scoring of the one recording, where it holds none.",
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,16 @@ from errno import ENOENT
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from click import UsageError
+
 from stageguard.base.errors import Argument, FileFormatError, InputError, message_of
 from stageguard.base.files import file_error, refuse_special
 from stageguard.base.lazy import load
 from stageguard.cli.inputs import Input, density_options, is_own, night_id
 from stageguard.cli.night_files import Wanted, is_night
-from stageguard.cli.options import ScoredReading
-from stageguard.cli.parser import UsageError
+from stageguard.cli.options import (
+    ScoredReading,
+)
 from stageguard.formats.companions import START_WORDS, parse_start
 from stageguard.formats.file_format import Kind
 from stageguard.formats.hypnogram import HypnogramFile

@@ -20,7 +20,7 @@ from stageguard.base.errors import (
     message_of,
     visible,
 )
-from stageguard.cli.console import Console, Table, Text
+from stageguard.cli.console import Console, Text
 from stageguard.runner.stopping import unstopped
 
 # Options that are not named after their argument.
@@ -143,16 +143,6 @@ class JsonList:
         """Close the list."""
         if self._wanted:
             print("\n]" if self._n_items else "[]", flush=True)
-
-
-def console(*, stderr: bool = False) -> Console:
-    """Return a console on the current standard output or standard error."""
-    return Console(stderr=stderr)
-
-
-def table(*columns: str, right: tuple[str, ...] = (), headed: bool = True) -> Table:
-    """Return an empty table; the columns named in `right` are numbers."""
-    return Table(*columns, right=right, headed=headed)
 
 
 def print_heading(out: Console, heading: str) -> None:

@@ -6,19 +6,22 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isnan
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Any
+
+from click.exceptions import Exit
 
 from stageguard.base.errors import InputError
+from stageguard.cli.command import command, option
 from stageguard.cli.console import Console, Table
 from stageguard.cli.inputs import Input, find_inputs, lights_of
 from stageguard.cli.options import (
-    AsJson,
-    SampleList,
-    ScoredFiles,
     ScoredReading,
-    profile_option,
+    json_option,
+    sample_list_option,
+    scored_files_argument,
+    scored_reading_options,
 )
-from stageguard.cli.parser import Exit, Option
 from stageguard.cli.present import (
     MOST_ROWS,
     PLACE_STYLE,
@@ -33,24 +36,30 @@ from stageguard.cli.present import (
 )
 from stageguard.cli.scored_files import ReadOptions, read_night, read_options
 from stageguard.cli.table_inputs import with_table_nights
-from stageguard.cli.terminal import console, print_list, table
+from stageguard.cli.terminal import (
+    print_list,
+)
 from stageguard.measures.day import lights_words
 from stageguard.measures.period import period_for
 from stageguard.measures.summary import RecordingFacts, looking_like_experts, shown
 from stageguard.measures.validity import Indicator, Validity, validity_of
 from stageguard.runner.run import Outcome
 
-BandsOf = Annotated[str | None, profile_option("Whose bands. Default: the one recorded by decode.")]
-Strict = Annotated[bool, Option("--strict", help="Exit 1 unless every night looks like expert scoring.")]
 
-
+@command
+@scored_files_argument
+@sample_list_option
+@option("--profile", "-p", metavar="NAME", help="Whose bands. Default: the one recorded by decode.")
+@option("--strict", is_flag=True, help="Exit 1 unless every night looks like expert scoring.")
+@scored_reading_options
+@json_option
 def check(
-    files: ScoredFiles = None,
-    samples: SampleList = None,
-    profile: BandsOf = None,
-    strict: Strict = False,
-    reading: ScoredReading = ScoredReading(),  # noqa: B008 - a group of options
-    as_json: AsJson = False,
+    files: tuple[Path, ...],
+    samples: Path | None,
+    profile: str | None,
+    strict: bool,
+    reading: ScoredReading,
+    as_json: bool,
 ) -> None:
     """Check whether hypnograms look like expert scoring.
 
@@ -136,13 +145,13 @@ def check_night(night: Input, options: ReadOptions) -> CheckedNight:
 
 
 def _print_one(outcome: Outcome[CheckedNight]) -> None:
-    out, night = console(), outcome.result
+    out, night = Console(), outcome.result
     print_headline(outcome.file, night.facts, out, "against", night.lights)
     judged = night.validity
     print_verdict(judged.verdict, out, looks_like_experts=judged.looks_like_experts)
     if night.is_argmax:
         out.print("Checked: the most probable stage of each epoch, as the stager gave it.")
-    made = table("indicator", "value", "unit", "expert range", "place", right=("value", "expert range"))
+    made = Table("indicator", "value", "unit", "expert range", "place", right=("value", "expert range"))
     for name, indicator in night.indicators.items():
         decimals = _decimals(indicator)
         low, high = indicator.low, indicator.high
@@ -180,7 +189,7 @@ def _print_outside(night: CheckedNight, out: Console) -> None:
 
 
 def _print_many(done: list[Outcome[CheckedNight]]) -> None:
-    out, nights = console(), [outcome.result for outcome in done]
+    out, nights = Console(), [outcome.result for outcome in done]
     out.print(_counted(nights) if len(done) > MOST_ROWS else _rows(done))
     out.print(looking_like_experts([night.validity.looks_like_experts for night in nights]), style="bold")
     print_warnings(done, out)
@@ -189,7 +198,7 @@ def _print_many(done: list[Outcome[CheckedNight]]) -> None:
 def _rows(done: list[Outcome[CheckedNight]]) -> Table:
     """Return a table with one row per night."""
     numbers = ("joint score", "FI", "TVR (%)", "flips per h", "outside")
-    made = table("night" if in_tables(done) else "file", *numbers, "which", right=numbers)
+    made = Table("night" if in_tables(done) else "file", *numbers, "which", right=numbers)
     for name, outcome in zip(short_names(done), done, strict=True):
         night = outcome.result
         outside = night.validity.outside
@@ -211,7 +220,7 @@ def _rows(done: list[Outcome[CheckedNight]]) -> Table:
 def _counted(nights: list[CheckedNight]) -> Table:
     """Return a table with one row per indicator: how many nights lie below, inside and above its band."""
     places = ("below", "inside", "above")
-    made = table("indicator", *places, "no band or value", right=(*places, "no band or value"))
+    made = Table("indicator", *places, "no band or value", right=(*places, "no band or value"))
     measured = [night.validity.measured for night in nights]
     for key in dict.fromkeys(key for indicators in measured for key in indicators):
         numbers: Counter[str] = Counter(indicators[key].place for indicators in measured if key in indicators)

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
+
+import click
+from click import UsageError
 
 from stageguard.base.errors import InputError
+from stageguard.cli.command import command, option
+from stageguard.cli.console import Console
 from stageguard.cli.inputs import density_options, find_inputs
 from stageguard.cli.night_files import Wanted
 from stageguard.cli.options import (
-    AsJson,
-    Overwrite,
+    PATH,
+    SCHEME,
+    SECONDS,
     Reading,
-    SchemeNames,
-    output_option,
-    seconds_option,
-    text_option,
+    json_option,
+    overwrite_option,
+    reading_options,
 )
-from stageguard.cli.parser import Argument, Option, UsageError
 from stageguard.cli.present import MOST_ROWS, print_read_notes
-from stageguard.cli.terminal import console, count, in_options, print_json, print_list
+from stageguard.cli.terminal import (
+    count,
+    in_options,
+    print_json,
+    print_list,
+)
 from stageguard.formats.convert import save
 from stageguard.formats.read import read_density_file
 from stageguard.night.align import align as cut
@@ -28,35 +37,40 @@ from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.timing import reepoch as change_epochs
 from stageguard.runner.run import collect_warnings
 
-Files = Annotated[list[Path], Argument("FILES", "Probabilities of one night: two or more, or a pattern.")]
-Output = Annotated[Path, output_option("FILE", "File to write: .csv, .npz or .parquet.")]
-Method = Annotated[
-    Literal["mean", "log-pool"],
-    Option(help="The mean, or the geometric mean, which excludes more."),
-]
-Weights = Annotated[
-    str | None, text_option("2,1,...", "One weight per file; only their ratios count. Default: equal.")
-]
-To = Annotated[str | None, text_option("FORMAT", "Format to write. Default: by the output's name.")]
-Merge = Annotated[SchemeNames | None, Option(help="Merge all into a coarser scheme first.")]
-Reepoch = Annotated[float | None, seconds_option("Change all to this epoch length first.")]
-Align = Annotated[
-    bool, Option("--align", help="Cut nights of other lengths or starts to the epochs all have.")
-]
 
-
+@command
+@click.argument(
+    "files", nargs=-1, required=True, type=PATH, help="Probabilities of one night: two or more, or a pattern."
+)
+@option(
+    "--output", "-o", metavar="FILE", type=PATH, required=True, help="File to write: .csv, .npz or .parquet."
+)
+@option(
+    "--method",
+    type=click.Choice(["mean", "log-pool"]),
+    default="mean",
+    help="The mean, or the geometric mean, which excludes more.",
+)
+@option("--weights", metavar="2,1,...", help="One weight per file; only their ratios count. Default: equal.")
+@option("--to", metavar="FORMAT", help="Format to write. Default: by the output's name.")
+@reading_options
+@option("--merge", type=SCHEME, help="Merge all into a coarser scheme first.")
+@option("--reepoch", metavar="SECONDS", type=SECONDS, help="Change all to this epoch length first.")
+@option("--align", is_flag=True, help="Cut nights of other lengths or starts to the epochs all have.")
+@overwrite_option
+@json_option
 def combine(
-    files: Files,
-    output: Output,
-    method: Method = "mean",
-    weights: Weights = None,
-    to: To = None,
-    reading: Reading = Reading(),  # noqa: B008 - a group of options
-    merge: Merge = None,
-    reepoch: Reepoch = None,
-    align: Align = False,
-    overwrite: Overwrite = False,
-    as_json: AsJson = False,
+    files: tuple[Path, ...],
+    output: Path,
+    method: Literal["mean", "log-pool"],
+    weights: str | None,
+    to: str | None,
+    reading: Reading,
+    merge: str | None,
+    reepoch: float | None,
+    align: bool,
+    overwrite: bool,
+    as_json: bool,
 ) -> None:
     """Combine the probabilities of several stagers or channels into one file that every command reads.
 
@@ -103,7 +117,7 @@ def combine(
         }
         print_json(report)
         return
-    out = console()
+    out = Console()
     first = ", ".join(f"{weight:g}" for weight in shares[:MOST_ROWS]) + ", ..." * (len(shares) > MOST_ROWS)
     out.print(
         f"Combined {len(paths)} files ({method}, weights {first if len(set(shares)) > 1 else 'equal'}): "

@@ -7,22 +7,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isnan
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Any, cast
 
+import click
 import numpy as np
+from click import UsageError
 
 from stageguard.base.arrays import NAN
 from stageguard.base.errors import InputError, StageGuardWarning
-from stageguard.cli.console import Console
+from stageguard.cli.command import command, option
+from stageguard.cli.console import Console, Table
 from stageguard.cli.inputs import Input, find_inputs, is_sample_list, scoring_of
 from stageguard.cli.options import (
-    AsJson,
-    SampleList,
+    PATH,
+    SECONDS,
     ScoredReading,
-    profile_option,
-    seconds_option,
+    json_option,
+    sample_list_option,
+    scored_reading_options,
 )
-from stageguard.cli.parser import Argument, Option, UsageError
 from stageguard.cli.present import MOST_ROWS, print_warnings, run_and_show, short_names
 from stageguard.cli.scored_files import (
     Experts,
@@ -34,13 +37,11 @@ from stageguard.cli.scored_files import (
 )
 from stageguard.cli.table_inputs import with_table_nights
 from stageguard.cli.terminal import (
-    console,
     in_options,
     naming_nights,
     one_line,
     print_heading,
     print_list,
-    table,
 )
 from stageguard.measures.agreement import Agreement, agreement, merged_pairs
 from stageguard.measures.summary import shown
@@ -51,37 +52,45 @@ from stageguard.night.stages import StageScheme
 from stageguard.profile.profile import Profile
 from stageguard.runner.run import Outcome, collect_warnings
 
-Expert = Annotated[
-    Path | None,
-    Argument("EXPERT", "The expert's hypnogram, or a folder with one for each night. Left out with --list."),
-]
-Others = Annotated[
-    list[Path] | None,
-    Argument(
-        "OTHER",
-        "What to compare with it: hypnograms or probabilities, folders of them, or quoted patterns.",
-    ),
-]
-Align = Annotated[
-    bool,
-    Option("--align", help="Compare the epochs both have, by clock or offset, at the expert's epoch length."),
-]
-ExpertEpochSeconds = Annotated[
-    float | None,
-    seconds_option("Epoch length of the expert's file, where it does not say it and differs from the other."),
-]
-PairsOf = Annotated[str | None, profile_option("Whose uncommon transitions to look for.")]
 
-
+@command
+@click.argument(
+    "expert",
+    required=False,
+    type=PATH,
+    help="The expert's hypnogram, or a folder with one for each night. Left out with --list.",
+)
+@click.argument(
+    "others",
+    metavar="OTHER",
+    nargs=-1,
+    type=PATH,
+    help="What to compare with it: hypnograms or probabilities, folders of them, or quoted patterns.",
+)
+@sample_list_option
+@option("--profile", "-p", metavar="NAME", help="Whose uncommon transitions to look for.")
+@option(
+    "--align",
+    is_flag=True,
+    help="Compare the epochs both have, by clock or offset, at the expert's epoch length.",
+)
+@option(
+    "--expert-epoch-seconds",
+    metavar="SECONDS",
+    type=SECONDS,
+    help="Epoch length of the expert's file, where it does not say it and differs from the other.",
+)
+@scored_reading_options
+@json_option
 def compare(
-    expert: Expert = None,
-    others: Others = None,
-    samples: SampleList = None,
-    profile: PairsOf = None,
-    align: Align = False,
-    expert_epoch_seconds: ExpertEpochSeconds = None,
-    reading: ScoredReading = ScoredReading(),  # noqa: B008 - a group of options
-    as_json: AsJson = False,
+    expert: Path | None,
+    others: tuple[Path, ...],
+    samples: Path | None,
+    profile: str | None,
+    align: bool,
+    expert_epoch_seconds: float | None,
+    reading: ScoredReading,
+    as_json: bool,
 ) -> None:
     """Compare hypnograms with an expert's: accuracy, kappa, F1, confusion, uncommon transitions found.
 
@@ -95,7 +104,7 @@ def compare(
     """
     options = read_options(reading, profile=profile)
     options = replace(options, expert_epoch_seconds=expert_epoch_seconds)
-    files = [*([] if expert is None else [expert]), *(others or ())]
+    files = [*([] if expert is None else [expert]), *others]
     if samples is None and files and is_sample_list(files[0]):
         samples, files = files[0], files[1:]
     if samples is None and len(files) < 2:
@@ -202,7 +211,7 @@ def print_comparison(outcomes: Sequence[Outcome[ComparedNight]]) -> None:
         for kind, result in outcome.result.agreement.items()
     ]
     agreements = [one.agreement for one in scorings]
-    out = console()
+    out = Console()
     experts = list(dict.fromkeys(outcome.result.expert for outcome in outcomes))
     whose = one_line(experts[0]) if len(experts) == 1 else f"{len(experts)} expert scorings"
     if words := taught_words([outcome.result.taught for outcome in outcomes], NO_TEST):
@@ -226,7 +235,7 @@ def print_comparison(outcomes: Sequence[Outcome[ComparedNight]]) -> None:
         print_heading(out, "Mean ± standard deviation over the files")
         _print_measures(columns, {"Files": [f"{len(each)}" for each in columns.values()]}, out)
     _print_notes(outcomes, agreements, out)
-    print_warnings(outcomes, console())
+    print_warnings(outcomes, Console())
 
 
 def _print_measures(
@@ -237,7 +246,7 @@ def _print_measures(
     names_majority: bool = False,
 ) -> None:
     """Print a column per scoring, or per kind of scoring with means over files."""
-    made = table("", *columns, right=tuple(columns))
+    made = Table("", *columns, right=tuple(columns))
     for title, cells in counts.items():
         made.add_row(title, *cells)
     for key, (title, _) in MAIN.items():
@@ -258,7 +267,7 @@ def _print_measures(
 def _print_confusion(name: str, own: Agreement, out: Console) -> None:
     stages = own.scheme.names
     print_heading(out, f"Epochs: expert (rows) by {name} (columns)")
-    made = table("", *stages, "recall", right=(*stages, "recall"))
+    made = Table("", *stages, "recall", right=(*stages, "recall"))
     for index, (stage, row) in enumerate(zip(stages, own.confusion.tolist(), strict=True)):
         total = sum(row)
         made.add_row(stage, *(f"{n:,}" for n in row), shown(row[index] / total if total else NAN, 3))
@@ -268,7 +277,7 @@ def _print_confusion(name: str, own: Agreement, out: Console) -> None:
 def _print_rows(scorings: Sequence[Scoring], out: Console) -> None:
     """Print one row per scoring."""
     titles = ("epochs", *(short for _, short in MAIN.values()), "rare ± 0", "rare ± 2")
-    made = table("file", "stages", *titles, right=titles)
+    made = Table("file", "stages", *titles, right=titles)
     last = ""
     for one in scorings:
         cells = [shown(getattr(one.agreement, key), 3) for key in MAIN]

@@ -5,38 +5,37 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
+import click
 import numpy as np
+from click import UsageError
 
 from stageguard.base.arrays import NAN, Floats
 from stageguard.base.errors import InputError, StageGuardError
 from stageguard.base.files import real_path, write_text_atomic
 from stageguard.cli.cohort_nights import listed_nights
-from stageguard.cli.console import Console
+from stageguard.cli.command import command, option
+from stageguard.cli.console import Console, Table
 from stageguard.cli.inputs import Input, find_inputs
 from stageguard.cli.options import (
-    AsJson,
-    EpochSeconds,
-    Overwrite,
-    SchemeName,
+    PATH,
     ScoredReading,
-    ScoringFormat,
-    output_option,
-    text_option,
+    epoch_seconds_option,
+    json_option,
+    overwrite_option,
+    scheme_option,
+    scoring_format_option,
 )
-from stageguard.cli.parser import Argument, Option, UsageError
 from stageguard.cli.present import print_notes, run_and_show
 from stageguard.cli.scored_files import Experts, ReadOptions, read_options, read_scored
 from stageguard.cli.terminal import (
-    console,
     count,
     error_text,
     naming_nights,
     one_line,
     print_json,
     print_list,
-    table,
 )
 from stageguard.formats.density import listed
 from stageguard.measures.experts import (
@@ -53,37 +52,50 @@ from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.matching import on_epochs_of
 from stageguard.runner.run import Outcome
 
-Scorings = Annotated[
-    list[Path],
-    Argument(
-        "SCORINGS",
-        "Two or more experts' hypnograms of one night, a folder of them, or a quoted pattern; or a folder "
-        "for each expert, with many nights.",
-    ),
-]
-Method = Annotated[
-    Literal["soft-agreement", "majority"],
-    Option(help="Ties go to the scorer most agree with, or by majority stay unscored."),
-]
-Night = Annotated[
-    Path | None,
-    text_option("FILE", "A stager's hypnogram or probabilities, to place among them; or a folder of nights."),
-]
-Output = Annotated[
-    Path | None, output_option("FILE.tsv", "Where to write the consensus; a folder for many nights.")
-]
 
-
+@command
+@click.argument(
+    "scorings",
+    nargs=-1,
+    required=True,
+    type=PATH,
+    help="Two or more experts' hypnograms of one night, a folder of them, or a quoted pattern; "
+    "or a folder for each expert, with many nights.",
+)
+@option(
+    "--night",
+    metavar="FILE",
+    type=PATH,
+    help="A stager's hypnogram or probabilities, to place among them; or a folder of nights.",
+)
+@option(
+    "--method",
+    type=click.Choice(["soft-agreement", "majority"]),
+    default="soft-agreement",
+    help="Ties go to the scorer most agree with, or by majority stay unscored.",
+)
+@option(
+    "--output",
+    "-o",
+    metavar="FILE.tsv",
+    type=PATH,
+    help="Where to write the consensus; a folder for many nights.",
+)
+@scheme_option
+@epoch_seconds_option
+@scoring_format_option
+@overwrite_option
+@json_option
 def consensus(
-    scorings: Scorings,
-    night: Night = None,
-    method: Method = "soft-agreement",
-    output: Output = None,
-    scheme: SchemeName = None,
-    epoch_seconds: EpochSeconds = None,
-    scoring_format: ScoringFormat = None,
-    overwrite: Overwrite = False,
-    as_json: AsJson = False,
+    scorings: tuple[Path, ...],
+    night: Path | None,
+    method: Literal["soft-agreement", "majority"],
+    output: Path | None,
+    scheme: str | None,
+    epoch_seconds: float | None,
+    scoring_format: str | None,
+    overwrite: bool,
+    as_json: bool,
 ) -> None:
     """Merge several experts' scorings of one night or of many, and show how far each agrees with the others.
 
@@ -112,7 +124,7 @@ def consensus(
     if as_json:
         print_json(merged.to_dict())
     else:
-        out = console()
+        out = Console()
         out.print(f"Consensus of {len(merged.files)} scorers ({method}): {merged.facts}")
         _print_scorers([merged], list(map(str, merged.files)), out)
         print_list(out, "Stager", [] if merged.stager is None else [merged.stager])
@@ -188,7 +200,7 @@ class _Merger:
 
 
 def _many_nights(
-    folders: list[Path], night: Path | None, output: Path | None, merger: _Merger, *, as_json: bool
+    folders: Sequence[Path], night: Path | None, output: Path | None, merger: _Merger, *, as_json: bool
 ) -> None:
     """Merge the nights that two or more folders hold, matched by their names."""
     if night is not None and not night.is_dir():
@@ -214,7 +226,7 @@ def _many_nights(
         return merger.merge(files, by_stager, None if output is None else output / f"{task.id}.tsv")
 
     def show(outcomes: Sequence[Outcome[MergedNight]]) -> None:
-        out = console()
+        out = Console()
         out.print(f"Consensus of {len(folders)} scorers ({merger.method}) on {count(len(outcomes), 'night')}")
         _print_scorers([outcome.result for outcome in outcomes], [str(folder) for folder in folders], out)
         print_list(out, "Wrote", [] if output is None else [output])
@@ -244,7 +256,7 @@ def _print_scorers(nights: Sequence[MergedNight], scorers: Sequence[str], out: C
             ("stager's accuracy", [each.accuracy for each in placed]),
         ):
             columns[title] = [mean_known([row[i] for row in values]) for i in range(len(scorers))]
-    made = table("scorer", *columns, right=tuple(columns))
+    made = Table("scorer", *columns, right=tuple(columns))
     for i, scorer in enumerate(scorers):
         made.add_row(one_line(scorer), *(shown(values[i], 3) for values in columns.values()))
     out.print(made)
@@ -277,7 +289,7 @@ def _read(path: Path, options: ReadOptions) -> Hypnogram:
         raise InputError(error_text(error, path)) from None
 
 
-def _refuse_repeats(scorings: list[Path]) -> None:
+def _refuse_repeats(scorings: Sequence[Path]) -> None:
     """Refuse a file that is named twice: one scorer would have two votes."""
     seen: dict[Path, Path] = {}
     for path in scorings:

@@ -4,26 +4,33 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
+import click
+from click import UsageError
+
+from stageguard.cli.command import command, option, packed
+from stageguard.cli.console import Console, Table
 from stageguard.cli.inputs import Input, Inputs, find_inputs
 from stageguard.cli.night_files import Wanted
 from stageguard.cli.options import (
-    AsJson,
-    Overwrite,
+    HOW_READ,
+    PATH,
+    SCHEME,
+    SECONDS,
     Reading,
-    SampleList,
-    SchemeName,
-    SchemeNames,
     column_names,
-    output_option,
-    seconds_option,
-    text_option,
+    json_option,
+    normalize_option,
+    overwrite_option,
+    pool_option,
+    rows_options,
+    sample_list_option,
+    scheme_option,
+    stages_option,
 )
-from stageguard.cli.parser import Argument, Option, UsageError
 from stageguard.cli.present import (
     MOST_NOTES,
     MOST_ROWS,
@@ -33,7 +40,12 @@ from stageguard.cli.present import (
     print_warnings,
     run_shown,
 )
-from stageguard.cli.terminal import console, count, one_line, print_json, print_list, table
+from stageguard.cli.terminal import (
+    count,
+    one_line,
+    print_json,
+    print_list,
+)
 from stageguard.formats.companions import SOME_DAY
 from stageguard.formats.convert import ListedFile, Written
 from stageguard.formats.convert import convert as convert_night
@@ -41,55 +53,67 @@ from stageguard.formats.registry import formats, named
 from stageguard.runner.decode_one import start_of
 from stageguard.runner.run import Outcome, check_folder, succeeded
 
-Sources = Annotated[
-    list[Path] | None,
-    Argument(
-        "SOURCES", "Hypnograms or probabilities of any format, folders, quoted patterns, or a sample list."
+source_options = packed(
+    "reading",
+    Reading,
+    *rows_options,
+    stages_option,
+    option(
+        "--format",
+        metavar="NAME",
+        heading=HOW_READ,
+        help="Format of the sources, where content cannot tell.",
     ),
-]
-Output = Annotated[
-    Path | None,
-    output_option(
-        "TARGET",
-        "File or folder. Several nights go into a folder, or into one .parquet. Default: beside each.",
-    ),
-]
-To = Annotated[
-    str | None, text_option("FORMAT", "Format to write (docs/formats.md). Default: by the target's name.")
-]
-Merge = Annotated[SchemeNames | None, Option(help="Merge stages into a coarser scheme on the way.")]
-Reepoch = Annotated[
-    float | None, seconds_option("Write epochs of this length; the sources' own is --epoch-seconds.")
-]
-AnnotationsFrom = Annotated[
-    Path | None,
-    text_option(
-        "FILE", "Add arousals, apnoeas and other annotations of this EDF+, XML, .annot or events.tsv."
-    ),
-]
+    pool_option,
+    normalize_option,
+)
 
 
-@dataclass(frozen=True, slots=True)
-class SourceReading(Reading):
-    """How sources are read, hypnograms among them."""
-
-    format: Annotated[
-        str | None, text_option("NAME", "Format of the sources, where content cannot tell.", "--format")
-    ] = None
-
-
+@command
+@click.argument(
+    "sources",
+    nargs=-1,
+    type=PATH,
+    help="Hypnograms or probabilities of any format, folders, quoted patterns, or a sample list.",
+)
+@option(
+    "--output",
+    "-o",
+    metavar="TARGET",
+    type=PATH,
+    help="File or folder. Several nights go into a folder, or into one .parquet. Default: beside each.",
+)
+@sample_list_option
+@option("--to", metavar="FORMAT", help="Format to write (docs/formats.md). Default: by the target's name.")
+@source_options
+@scheme_option
+@option("--merge", type=SCHEME, help="Merge stages into a coarser scheme on the way.")
+@option(
+    "--reepoch",
+    metavar="SECONDS",
+    type=SECONDS,
+    help="Write epochs of this length; the sources' own is --epoch-seconds.",
+)
+@option(
+    "--annotations-from",
+    metavar="FILE",
+    type=PATH,
+    help="Add arousals, apnoeas and other annotations of this EDF+, XML, .annot or events.tsv.",
+)
+@overwrite_option
+@json_option
 def convert(
-    sources: Sources = None,
-    output: Output = None,
-    samples: SampleList = None,
-    to: To = None,
-    reading: SourceReading = SourceReading(),  # noqa: B008 - a group of options
-    scheme: SchemeName = None,
-    merge: Merge = None,
-    reepoch: Reepoch = None,
-    annotations_from: AnnotationsFrom = None,
-    overwrite: Overwrite = False,
-    as_json: AsJson = False,
+    sources: tuple[Path, ...],
+    output: Path | None,
+    samples: Path | None,
+    to: str | None,
+    reading: Reading,
+    scheme: str | None,
+    merge: str | None,
+    reepoch: float | None,
+    annotations_from: Path | None,
+    overwrite: bool,
+    as_json: bool,
 ) -> None:
     """Convert hypnograms and probabilities from any tool's format to another's.
 
@@ -212,14 +236,14 @@ def _described(outcome: Outcome[Written], together: Sequence[Input]) -> dict[str
 def _print(done: list[Outcome[Written]], together: Sequence[Input]) -> None:
     if not done:
         return
-    out = console()
+    out = Console()
     if len(done) == 1:
         written = done[0].result
         many = f", {count(len(together), 'night')}" if together else ""
         print_list(out, "Wrote", [f"{', '.join(map(str, written.files))} ({written.format}{many})"])
         print_list(out, "Lost", [_lost(written)])
     else:
-        shown = table("file", "written")
+        shown = Table("file", "written")
         for outcome in done[:MOST_ROWS]:
             shown.add_row(one_line(Path(outcome.file).name), one_line(outcome.result.files[0]))
         out.print(shown)

@@ -3,71 +3,81 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from stageguard.cli.console import Console, Text
-from stageguard.cli.options import AsJson, parse_dataset_options, text_option
-from stageguard.cli.parser import Argument, Exit, Option
-from stageguard.cli.progress import Bar, size_words
-from stageguard.cli.terminal import console, count, one_line, print_heading, print_json, table
+import click
+from click.exceptions import Exit
+
+from stageguard.cli.command import group, option
+from stageguard.cli.console import Console, Table, Text
+from stageguard.cli.options import (
+    PATH,
+    json_option,
+    parse_dataset_options,
+)
+from stageguard.cli.progress import (
+    progress_bar,
+    size_words,
+)
+from stageguard.cli.terminal import (
+    count,
+    one_line,
+    print_heading,
+    print_json,
+)
 from stageguard.datasets import Dataset, RemoteFile, dataset, dataset_names
 from stageguard.datasets.local_copy import Check, Got, list_remote
 from stageguard.datasets.local_copy import check as check_copy
 from stageguard.datasets.local_copy import get as fetch
 
-Name = Annotated[str, Argument(metavar="NAME", help="Name of a dataset: see stageguard data list.")]
-Folder = Annotated[Path, Argument(metavar="FOLDER", help="Where the local copy is.")]
-Target = Annotated[Path, Argument(metavar="FOLDER", help="Where to put it.")]
-Said = Annotated[
-    list[str] | None,
-    text_option("KEY=VALUE", "An option of the dataset's reader: see data show.", "--option"),
-]
-Only = Annotated[
-    list[str] | None,
-    text_option("PATTERN", "Only files that match, such as 'labels/*'. Repeatable.", "--only"),
-]
-JustList = Annotated[bool, Option("--list", help="List the files and their sizes, and fetch nothing.")]
-Overwrite = Annotated[bool, Option("--overwrite", help="Replace files that differ from those published.")]
-NoUnpack = Annotated[bool, Option("--no-unpack", help="Keep archives as they are.")]
-Deep = Annotated[bool, Option("--deep", help="Read every sample, not only the ends of each signal.")]
-NoDigests = Annotated[bool, Option("--no-digests", help="Do not compare with published digests.")]
+name_argument = click.argument("name", help="Name of a dataset: see stageguard data list.")
 
 
-def data(as_json: AsJson = False) -> None:
+@group
+@json_option
+def data(as_json: bool) -> None:
     """List the datasets, check a local copy, or fetch an open one.
 
     Examples
     --------
     stageguard data
     """
-    list_datasets(as_json)
+    _list(as_json=as_json)
 
 
-def list_datasets(as_json: AsJson = False) -> None:
+@data.command("list")
+@json_option
+def list_datasets(as_json: bool) -> None:
     """List the datasets that can be read in their native layouts.
 
     Examples
     --------
     stageguard data list
     """
+    _list(as_json=as_json)
+
+
+def _list(*, as_json: bool) -> None:
     known = [dataset(name) for name in dataset_names()]
     if as_json:
         print_json([facts(entry) for entry in known])
         return
-    shown = table("name", "modality", "recordings", "access", "what it is", right=("recordings",))
+    shown = Table("name", "modality", "recordings", "access", "what it is", right=("recordings",))
     for entry in known:
         number = "" if entry.n_recordings is None else f"{entry.n_recordings:,}"
         shown.add_row(entry.name, entry.modality, number, entry.access, entry.title)
-    out = console()
+    out = Console()
     out.print(shown)
     out.print("More about one, and how to get it: stageguard data show NAME")
 
 
-def show(name: Name, as_json: AsJson = False) -> None:
+@data.command("show")
+@name_argument
+@json_option
+def show(name: str, as_json: bool) -> None:
     """Show what a dataset is, who may have it, and how it is read.
 
     Examples
@@ -78,9 +88,9 @@ def show(name: Name, as_json: AsJson = False) -> None:
     if as_json:
         print_json(facts(named))
         return
-    out = console()
+    out = Console()
     out.print(Text((named.name, "bold"), f"  {named.title}"))
-    shown = table("", "", headed=False)
+    shown = Table("", "", headed=False)
     for label, text in lines(named).items():
         if text:
             shown.add_row(label, one_line(text))
@@ -91,13 +101,21 @@ def show(name: Name, as_json: AsJson = False) -> None:
             out.print(one_line(f"{key}: {text}"), indent=2)
 
 
+@data.command("check")
+@name_argument
+@click.argument("folder", type=PATH, help="Where the local copy is.")
+@option(
+    "--option",
+    "said",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="An option of the dataset's reader: see data show.",
+)
+@option("--deep", is_flag=True, help="Read every sample, not only the ends of each signal.")
+@option("--no-digests", is_flag=True, help="Do not compare with published digests.")
+@json_option
 def check(
-    name: Name,
-    folder: Folder,
-    said: Said = None,
-    deep: Deep = False,
-    no_digests: NoDigests = False,
-    as_json: AsJson = False,
+    name: str, folder: Path, said: tuple[str, ...], deep: bool, no_digests: bool, as_json: bool
 ) -> None:
     """Check a local copy: what it holds, whether files are as published, and what cannot be read.
 
@@ -107,7 +125,12 @@ def check(
     --------
     stageguard data check sleep-accel wrists
     """
-    with _steps(quiet=as_json) as step:
+    with progress_bar("Checking", quiet=as_json) as move_bar:
+
+        def step(name: str, number: int, total: int) -> None:
+            if move_bar is not None:
+                move_bar(total=total, completed=number, description=one_line(name)[:80])
+
         result = check_copy(
             dataset(name),
             folder,
@@ -119,19 +142,29 @@ def check(
     if as_json:
         print_json(report(result))
     else:
-        print_check(result, console())
+        print_check(result, Console())
     if not result.is_fine:
         raise Exit(1)
 
 
+@data.command("get")
+@name_argument
+@click.argument("folder", type=PATH, help="Where to put it.")
+@option(
+    "--only", metavar="PATTERN", multiple=True, help="Only files that match, such as 'labels/*'. Repeatable."
+)
+@option("--list", "just_list", is_flag=True, help="List the files and their sizes, and fetch nothing.")
+@option("--overwrite", is_flag=True, help="Replace files that differ from those published.")
+@option("--no-unpack", is_flag=True, help="Keep archives as they are.")
+@json_option
 def get(
-    name: Name,
-    folder: Target,
-    only: Only = None,
-    just_list: JustList = False,
-    overwrite: Overwrite = False,
-    no_unpack: NoUnpack = False,
-    as_json: AsJson = False,
+    name: str,
+    folder: Path,
+    only: tuple[str, ...],
+    just_list: bool,
+    overwrite: bool,
+    no_unpack: bool,
+    as_json: bool,
 ) -> None:
     """Fetch an open dataset. Interrupted files are resumed; files that are already there are kept.
 
@@ -140,15 +173,16 @@ def get(
     stageguard data get sleep-accel sleep-accel --only 'labels/*'
     """
     source = dataset(name)
-    files = list_remote(source, tuple(only or ()))
+    files = list_remote(source, only)
     if just_list:
         if as_json:
             print_json([{"path": file.path, "size": file.size, "url": file.url} for file in files])
         else:
-            print_files(files, console())
+            print_files(files, Console())
         return
     got: list[Got] = []
-    with Transfers(len(files), quiet=as_json) as transfers:
+    with progress_bar("Fetching", quiet=as_json, in_bytes=True) as move_bar:
+        transfers = Transfers(len(files), move_bar, quiet=as_json)
         for result in fetch(
             source, folder, overwrite=overwrite, unpack=not no_unpack, files=files, on_progress=transfers
         ):
@@ -160,7 +194,7 @@ def get(
         ]
         print_json({"dataset": source.name, "folder": str(folder), "files": rows})
     else:
-        print_got(source, folder, got, console())
+        print_got(source, folder, got, Console())
     if any(result.state == "failed" for result in got):
         raise Exit(1)
 
@@ -197,57 +231,25 @@ def lines(dataset: Dataset) -> dict[str, str]:
     }
 
 
-@contextmanager
-def _steps(*, quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
-    """Yield a function that shows on one line of the terminal which recording is being checked."""
-
-    def show(text: str) -> None:
-        if not quiet and sys.stderr.isatty():
-            print(f"\r\x1b[2K{text}", end="", file=sys.stderr, flush=True)
-
-    try:
-        yield lambda name, number, total: show(f"{number + 1} of {total}: {one_line(name)[:80]}")
-    finally:
-        show("")
-
-
 class Transfers:
-    """Progress of fetching files: a bar per file on a terminal, a line per file elsewhere."""
+    """Progress of fetching files: a bar on a terminal, a line per file elsewhere."""
 
-    def __init__(self, n_files: int, *, quiet: bool) -> None:
-        self._n_files, self._n_done, self._quiet = n_files, 0, quiet
-        self._is_watched = not quiet and sys.stderr.isatty()
-        self._bar: Bar | None = None
-
-    def __enter__(self) -> Transfers:
-        """Return this object; nothing is shown yet."""
-        return self
+    def __init__(self, n_files: int, move_bar: Callable[..., None] | None, *, quiet: bool) -> None:
+        self._n_files, self._n_done = n_files, 0
+        self._move_bar, self._is_printed = move_bar, not quiet and move_bar is None
 
     def __call__(self, file: RemoteFile, have: int, total: int | None) -> None:
         """Show how much of a file has been fetched."""
-        if not self._is_watched:
-            return
-        if self._bar is None:
+        if self._move_bar is not None:
             text = f"{self._n_done + 1} of {self._n_files}  {one_line(file.path)[-50:]}"
-            self._bar = Bar(text, size_words)
-        self._bar.update(completed=have, total=total)
+            self._move_bar(completed=have, total=total, description=text)
 
     def done(self, got: Got) -> None:
         """Show the outcome of a file."""
         self._n_done += 1
-        self._clear()
-        if not self._is_watched and not self._quiet:
+        if self._is_printed:
             text = f"{self._n_done} of {self._n_files}: {one_line(got.file.path)} ({got.state})"
             print(text, file=sys.stderr)
-
-    def __exit__(self, *_: object) -> None:
-        """Clear the terminal."""
-        self._clear()
-
-    def _clear(self) -> None:
-        if self._bar is not None:
-            self._bar.clear()
-            self._bar = None
 
 
 def report(result: Check) -> dict[str, Any]:
@@ -329,12 +331,9 @@ def _print_rows(
     out: Console, rows: Sequence[Sequence[str]], *columns: str, right: tuple[str, ...] = ()
 ) -> None:
     """Print the first rows of a table, and how many more there are."""
-    shown = table(*columns, right=right)
+    shown = Table(*columns, right=right)
     for row in rows[:MOST_ROWS]:
         shown.add_row(*map(one_line, row))
     out.print(shown)
     if len(rows) > MOST_ROWS:
         out.print(f"... and {len(rows) - MOST_ROWS:,} more: --json lists all.")
-
-
-SUBCOMMANDS = {"list": list_datasets, "show": show, "check": check, "get": get}

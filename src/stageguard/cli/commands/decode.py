@@ -6,30 +6,34 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from click import UsageError
+from click.exceptions import Exit
 
 from stageguard.base.arrays import NAN
 from stageguard.base.errors import InputError
 from stageguard.base.files import read_text, write_text_atomic
 from stageguard.base.lazy import load
-from stageguard.cli.console import Console
+from stageguard.cli.command import command, option
+from stageguard.cli.console import Console, Table
 from stageguard.cli.inputs import Inputs, decode_options, find_densities, options_of
 from stageguard.cli.options import (
-    AsJson,
     DecodingGiven,
-    DensityFiles,
-    Jobs,
     LightsTimes,
-    OutputFolder,
-    Overwrite,
-    ProfileName,
-    SampleList,
-    Scheduler,
-    text_option,
+    NumberOrWord,
+    decoding_options,
+    density_files_argument,
+    jobs_option,
+    json_option,
+    lights_options,
+    output_folder_option,
+    overwrite_option,
+    profile_option,
+    sample_list_option,
+    scheduler_option,
 )
-from stageguard.cli.parser import Exit, Option, UsageError
 from stageguard.cli.present import (
     MOST_NOTES,
     MOST_ROWS,
@@ -46,12 +50,10 @@ from stageguard.cli.present import (
 )
 from stageguard.cli.terminal import (
     JsonList,
-    console,
     count,
     one_line,
     print_error,
     print_list,
-    table,
 )
 from stageguard.formats.cohort_table import has_ids
 from stageguard.formats.density import listed
@@ -86,43 +88,50 @@ OTHER_FILES = frozenset(
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-Svg = Annotated[bool, Option("--svg", help="Also draw each night as an SVG picture.")]
-Explain = Annotated[
-    bool, Option("--explain", help="Also write which epochs changed, why, and what keeping them costs.")
-]
-Only = Annotated[
-    list[str] | None, text_option("ID", "Decode this night of a folder, list or table alone; repeatable.")
-]
-HowStrongly = Annotated[
-    float | Literal["off", "tune"] | None,
-    Option(
-        "--strength",
-        min=0,
-        max=1000,
-        help="How strongly to guard. NUMBER: transition weight, in place of the profile's own or its rule. "
-        "off: the stager's own choice, apart from --pins, --quality and gaps. tune: as the profile tuned to "
-        "the stager on these nights, if ten or more, says.",
-    ),
-]
-Tune = Annotated[bool, Option("--tune", help="The same as --strength tune.")]
 
-
+@command
+@profile_option
+@density_files_argument
+@sample_list_option
+@decoding_options
+@lights_options
+@output_folder_option
+@option("--svg", is_flag=True, help="Also draw each night as an SVG picture.")
+@option("--explain", is_flag=True, help="Also write which epochs changed, why, and what keeping them costs.")
+@option(
+    "--strength",
+    type=NumberOrWord("off", "tune", min=0, max=1000),
+    help="How strongly to guard. NUMBER: transition weight, in place of the profile's own or "
+    "its rule. off: the stager's own choice, apart from --pins, --quality and gaps. tune: "
+    "as the profile tuned to the stager on these nights, if ten or more, says.",
+)
+@option("--tune", is_flag=True, help="The same as --strength tune.")
+@option(
+    "--only",
+    metavar="ID",
+    multiple=True,
+    help="Decode this night of a folder, list or table alone; repeatable.",
+)
+@overwrite_option
+@jobs_option
+@scheduler_option
+@json_option
 def decode(
-    profile: ProfileName,
-    files: DensityFiles = None,
-    samples: SampleList = None,
-    given: DecodingGiven = DecodingGiven(),  # noqa: B008 - a group of options
-    times: LightsTimes = LightsTimes(),  # noqa: B008 - a group of options
-    output: OutputFolder = None,
-    svg: Svg = False,
-    explain: Explain = False,
-    strength: HowStrongly = None,
-    tune: Tune = False,
-    only: Only = None,
-    overwrite: Overwrite = False,
-    jobs: Jobs = 1,
-    scheduler: Scheduler = None,
-    as_json: AsJson = False,
+    profile: str,
+    files: tuple[Path, ...],
+    samples: Path | None,
+    given: DecodingGiven,
+    times: LightsTimes,
+    output: Path | None,
+    svg: bool,
+    explain: bool,
+    strength: float | Literal["off", "tune"] | None,
+    tune: bool,
+    only: tuple[str, ...],
+    overwrite: bool,
+    jobs: int,
+    scheduler: str | None,
+    as_json: bool,
 ) -> None:
     """Turn stage probabilities into physiologically plausible hypnograms.
 
@@ -156,12 +165,11 @@ def decode(
         }
         too_much = [option for option, is_given in single.items() if is_given]
         path = _table_to_decode(files, samples, given, profile, too_much)
-        chosen = tuple(only or ())
         task = TableTask(
             *(path, output, loaded, options),
             overwrite=overwrite,
             explain=explain,
-            only=chosen,
+            only=only,
             say=one_line,
         )
         with executor_on(scheduler) as executor:
@@ -205,7 +213,7 @@ def decode(
     _end(manifest, as_json=as_json)
 
 
-def _is_file_name(output: Path, files: Sequence[Path] | None) -> bool:
+def _is_file_name(output: Path, files: Sequence[Path]) -> bool:
     """Whether --output names the file of one night; refuse a file of a kind that is not written."""
     suffix = output.suffix.lower()
     if output.is_dir() or not suffix:
@@ -331,14 +339,14 @@ def _run(source: FileSource, jobs: int, executor: Executor | None, *, as_json: b
 
 
 def _table_to_decode(
-    files: Sequence[Path] | None,
+    files: Sequence[Path],
     samples: Path | None,
     given: DecodingGiven,
     profile: str,
     too_much: Sequence[str],
 ) -> Path:
     """Return the table of many nights; refuse options for files of one night."""
-    if samples is not None or files is None or len(files) != 1 or files[0].is_dir():
+    if samples is not None or len(files) != 1 or files[0].is_dir():
         raise InputError(
             "--output names a table, expected one table with the column id to decode. Name a folder."
         )
@@ -374,7 +382,7 @@ def _run_table(source: Source, jobs: int, executor: Executor | None, *, as_json:
 
 def _print(manifest: Manifest, *, in_one_table: bool = False) -> None:
     """Print one night in full, a row for each of a few nights, or a summary of very many."""
-    out = console()
+    out = Console()
     if manifest.n_nights > 1 or in_one_table:
         if manifest.n_decoded <= MOST_ROWS and not in_one_table:
             print_cohort(manifest.first, out)
@@ -409,7 +417,7 @@ def _print_common(manifest: Manifest, out: Console) -> None:
         ("FI after", ".3f"): [row.fi_after for row in rows],
     }
     titles = ("5th percentile", "median", "95th percentile")
-    shown = table("over all nights", *titles, right=titles)
+    shown = Table("over all nights", *titles, right=titles)
     for (title, form), values in numbers.items():
         known = np.array(values, dtype=np.float64)
         known = known[~np.isnan(known)]

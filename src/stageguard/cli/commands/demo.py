@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
 
 from stageguard.base.files import write_together
-from stageguard.cli.options import AsJson, text_option
-from stageguard.cli.parser import Option
+from stageguard.cli.command import command, option
+from stageguard.cli.console import Console
+from stageguard.cli.options import PATH, json_option
 from stageguard.cli.present import print_night
-from stageguard.cli.terminal import console, print_json
+from stageguard.cli.terminal import (
+    print_json,
+)
 from stageguard.formats.outputs import write_decoding
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.summary import summary_of
@@ -41,13 +43,18 @@ Check the output:    stageguard verify synthetic-night.hypnogram.tsv
 """
 
 
-Output = Annotated[Path, text_option("FOLDER", "Folder for the outputs.", "--output", "-o")]
-OverwriteOther = Annotated[bool, Option("--overwrite", help="Write into a folder that no demo made.")]
-
-
-def demo(
-    output: Output = Path("stageguard-demo"), overwrite: OverwriteOther = False, as_json: AsJson = False
-) -> None:
+@command
+@option(
+    "--output",
+    "-o",
+    metavar="FOLDER",
+    type=PATH,
+    default=Path("stageguard-demo"),
+    help="Folder for the outputs.",
+)
+@option("--overwrite", is_flag=True, help="Write into a folder that no demo made.")
+@json_option
+def demo(output: Path, overwrite: bool, as_json: bool) -> None:
     """Decode a synthetic night and show what changed.
 
     The files of an earlier demo are replaced; other files only with --overwrite.
@@ -67,7 +74,7 @@ def demo(
         agreement = {"before": before, "after": after}
         print_json(outcome.to_dict() | {"synthetic": True, "agreement_with_truth_percent": agreement})
         return
-    out = console()
+    out = Console()
     out.print("A synthetic night: a made-up sleeper, and a stager that looks at each epoch alone.")
     print_night(outcome, out, [("Agreement with the true stages (%)", f"{before:.1f}", f"{after:.1f}", "")])
     if again:

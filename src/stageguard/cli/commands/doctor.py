@@ -11,12 +11,18 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from timeit import repeat
 
+from click.exceptions import Exit
+
 from stageguard.base.errors import ProfileError, StageGuardError
 from stageguard.base.extras import to_install
 from stageguard.base.version import __version__
-from stageguard.cli.options import AsJson
-from stageguard.cli.parser import Exit
-from stageguard.cli.terminal import console, print_json, print_list, table
+from stageguard.cli.command import command
+from stageguard.cli.console import Console, Table
+from stageguard.cli.options import json_option
+from stageguard.cli.terminal import (
+    print_json,
+    print_list,
+)
 from stageguard.guard.decode import decode
 from stageguard.guard.kernels import TO_COMPILE
 from stageguard.profile.profile import Profile, profiles
@@ -37,7 +43,9 @@ class Finding:
     advice: str = ""
 
 
-def doctor(as_json: AsJson = False) -> None:
+@command
+@json_option
+def doctor(as_json: bool) -> None:
     """Say what is installed, what is missing and how to get it, and decode a test night.
 
     Examples
@@ -49,10 +57,10 @@ def doctor(as_json: AsJson = False) -> None:
     if as_json:
         print_json({"ok": ok, "findings": [asdict(finding) for finding in findings]})
     else:
-        shown = table("", "what", "found")
+        shown = Table("", "what", "found")
         for finding in findings:
             shown.add_row("ok" if finding.ok else "!!", finding.name, finding.state)
-        out = console()
+        out = Console()
         out.print(shown)
         # Not in the table, where a command would be broken into lines and could not be copied.
         todo = [f"{finding.name}: {finding.advice}" for finding in findings if finding.advice]
@@ -85,6 +93,8 @@ def _version(name: str) -> str | None:
 # What each library is for; the base installation includes all of them.
 LIBRARIES = {
     "numpy": "arrays",
+    "click": "the command line",
+    "rich": "tables and progress bars",
     "jinja2": "the HTML report",
     "defusedxml": "scorings in XML",
     "edfio": "EDF and EDF+",

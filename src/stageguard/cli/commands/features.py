@@ -7,14 +7,29 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
+
+import click
+from click import UsageError
 
 from stageguard.base.errors import InputError, did_you_mean
-from stageguard.cli.options import AsJson, Overwrite, Scheduler, output_option, seconds_option, text_option
-from stageguard.cli.parser import Option, UsageError
+from stageguard.cli.command import command, option
+from stageguard.cli.console import Console, Table
+from stageguard.cli.options import PATH, SECONDS, json_option, overwrite_option, scheduler_option
 from stageguard.cli.present import run_and_show
-from stageguard.cli.recordings import Jobs, RecordingOptions, Recordings, Source, find_sources
-from stageguard.cli.terminal import console, count, one_line, print_list, table
+from stageguard.cli.recordings import (
+    RecordingOptions,
+    Source,
+    find_sources,
+    recording_jobs_option,
+    recording_options,
+    recordings_argument,
+)
+from stageguard.cli.terminal import (
+    count,
+    one_line,
+    print_list,
+)
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_hypnogram_file
 from stageguard.measures.experts import consensus
@@ -26,43 +41,55 @@ from stageguard.signals.features import write_features
 from stageguard.signals.features.recipe import Recipe, recipes
 
 
-def _print_recipes() -> None:
-    shown = table("recipe", "modality", "epoch", "what", right=("epoch",))
+def _print_recipes(ctx: click.Context, _: click.Parameter, is_asked: bool) -> None:
+    if not is_asked or ctx.resilient_parsing:
+        return
+    shown = Table("recipe", "modality", "epoch", "what", right=("epoch",))
     for recipe in map(Recipe.load, recipes()):
         shown.add_row(recipe.name, recipe.modality, f"{recipe.epoch_seconds:g} s", recipe.summary)
-    console().print(shown)
+    Console().print(shown)
+    ctx.exit()
 
 
-RecipeName = Annotated[str, text_option("NAME", "Name (see --recipes) or a .toml file.", "--recipe", "-r")]
-ListRecipes = Annotated[
-    bool,
-    Option("--recipes", at_once=_print_recipes, help="List built-in recipes and exit."),
-]
-Output = Annotated[Path, output_option("FOLDER", "For the feature tables.")]
-EpochSeconds = Annotated[float | None, seconds_option("Epoch length. Default: the recipe's.")]
-Calibration = Annotated[
-    Path | None, text_option("FILE", "Stages of some epochs of the one recording, to scale its features by.")
-]
-Scorer = Annotated[
-    str | None, text_option("NAME", "Whose stages to write. Default: the only one's, or the consensus.")
-]
-FormatOption = Annotated[Literal["npz", "tsv"], Option("--format", help="TSV where an epoch is one frame.")]
-
-
+@command
+@recordings_argument
+@option("--recipe", "-r", metavar="NAME", required=True, help="Name (see --recipes) or a .toml file.")
+@option("--output", "-o", metavar="FOLDER", type=PATH, required=True, help="For the feature tables.")
+@option(
+    "--recipes",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_recipes,
+    help="List built-in recipes and exit.",
+)
+@option("--epoch-seconds", metavar="SECONDS", type=SECONDS, help="Epoch length. Default: the recipe's.")
+@recording_options
+@option("--scorer", metavar="NAME", help="Whose stages to write. Default: the only one's, or the consensus.")
+@option(
+    "--calibration",
+    metavar="FILE",
+    type=PATH,
+    help="Stages of some epochs of the one recording, to scale its features by.",
+)
+@option("--format", type=click.Choice(["npz", "tsv"]), default="npz", help="TSV where an epoch is one frame.")
+@overwrite_option
+@recording_jobs_option
+@scheduler_option
+@json_option
 def features(
-    recordings: Recordings,
-    recipe: RecipeName,
-    output: Output,
-    recipes: ListRecipes = False,
-    epoch_seconds: EpochSeconds = None,
-    given: RecordingOptions = RecordingOptions(),  # noqa: B008 - a group of options
-    scorer: Scorer = None,
-    calibration: Calibration = None,
-    format: FormatOption = "npz",
-    overwrite: Overwrite = False,
-    jobs: Jobs = 1,
-    scheduler: Scheduler = None,
-    as_json: AsJson = False,
+    recordings: tuple[Path, ...],
+    recipe: str,
+    output: Path,
+    epoch_seconds: float | None,
+    given: RecordingOptions,
+    scorer: str | None,
+    calibration: Path | None,
+    format: Literal["npz", "tsv"],
+    overwrite: bool,
+    jobs: int,
+    scheduler: str | None,
+    as_json: bool,
 ) -> None:
     """Turn recordings into feature tables, with stages if they are scored.
 
@@ -177,14 +204,14 @@ def _scoring(
 
 
 def _show(done: Sequence[Outcome[ExtractedRecording]]) -> None:
-    out, first = console(), done[0].result
+    out, first = Console(), done[0].result
     out.print(
         f"Recipe {first.recipe['name']} ({first.recipe['sha256'][:12]}): "
         f"{count(first.n_features, 'feature')}, "
         f"{count(first.n_frames, 'frame')} per epoch of {first.epoch_seconds:g} s, scaling {first.scaling}"
     )
     numbers = ("epochs", "no signal", "scored", "seconds")
-    shown = table("recording", "subject", *numbers, right=numbers)
+    shown = Table("recording", "subject", *numbers, right=numbers)
     for outcome in done:
         made = outcome.result
         name = one_line(made.recording) + (" (synthetic)" if made.is_synthetic else "")

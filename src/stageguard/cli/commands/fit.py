@@ -7,38 +7,43 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
+
+import click
+from click import UsageError
 
 from stageguard.base.errors import InputError, Message, OutputExistsError
 from stageguard.base.files import check_apart
 from stageguard.base.lazy import load
-from stageguard.cli.console import Console
+from stageguard.cli.command import command, option, packed
+from stageguard.cli.console import Console, Table
 from stageguard.cli.inputs import Input, Inputs, find_inputs, scoring_of
 from stageguard.cli.options import (
-    AsJson,
-    Overwrite,
+    COUNT,
+    PATH,
+    Number,
     Reading,
-    SampleList,
-    Scheduler,
     ScoredReading,
-    ScoringFormat,
-    output_option,
-    text_option,
+    json_option,
+    overwrite_option,
+    reading_options,
+    sample_list_option,
+    scheduler_option,
+    scoring_format_option,
 )
-from stageguard.cli.parser import Argument, Option, UsageError
 from stageguard.cli.present import end, executor_on, print_notes, run_shown
-from stageguard.cli.progress import progress_bar
+from stageguard.cli.progress import (
+    progress_bar,
+)
 from stageguard.cli.scored_files import Experts, ReadOptions, read_expert, read_options, read_scoring
 from stageguard.cli.table_inputs import with_table_nights
 from stageguard.cli.terminal import (
-    console,
     count,
     naming_nights,
     one_line,
     print_heading,
     print_json,
     print_list,
-    table,
 )
 from stageguard.fitting.fit import FitProgress, fit_report
 from stageguard.fitting.judging import JudgedCandidate
@@ -59,84 +64,109 @@ from stageguard.runner.run import Outcome, collect_warnings, succeeded
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-Files = Annotated[
-    list[Path] | None,
-    Argument(
-        "FILES", "The stager's probabilities, or experts' hypnograms alone; folders, quoted patterns, a list."
-    ),
-]
-Base = Annotated[str, text_option("NAME", "Profile to start from: a name or a .toml file.", "--base", "-b")]
-Output = Annotated[Path, output_option("FILE.toml", "The fitted profile.")]
-Expert = Annotated[
-    list[Path] | None,
-    text_option("FOLDER", "Experts' hypnograms by night. Once for each of several experts."),
-]
-Reviewed = Annotated[
-    Path | None, text_option("FOLDER", "Nights that were reviewed to the end (see: stageguard review).")
-]
-Subjects = Annotated[
-    Path | None, text_option("TABLE", "Whose each night is: columns id and subject; group and expert may be.")
-]
-CohortName = Annotated[
-    str | None, text_option("NAME", "Whom the nights are of: used on no other.", "--cohort")
-]
-StagerName = Annotated[
-    str | None, text_option("NAME", "The stager, with version and channels: used on no other.", "--stager")
-]
-KeepAccuracy = Annotated[
-    bool, Option("--keep-accuracy", help="Also drop whatever falls below argmax's accuracy.")
-]
-FragmentationWeight = Annotated[
-    float, Option(min=0.0, metavar="NUMBER", help="Kappa that a unit of distance in FI is worth.")
-]
-StatisticsWeight = Annotated[
-    float, Option(min=0.0, metavar="NUMBER", help="Kappa that argmax's errors of statistics are worth.")
-]
-Reported = Annotated[
-    str | None, text_option("night|day", "What is reported. Default: by the recordings.", "--statistics")
-]
-Folds = Annotated[int, Option("--folds", min=2, metavar="N", help="Folds of cross-validation.")]
-Seed = Annotated[int, Option(min=0, metavar="N", help="Same seed, same profile.")]
-Curve = Annotated[
-    bool, Option("--learning-curve/--no-learning-curve", help="Find how many nights are enough.")
-]
-TransitionsOnly = Annotated[
-    bool, Option("--transitions-only", help="Count transitions, keep every rule of the base profile.")
-]
-All = Annotated[bool, Option("--all", help="Show every candidate, not the best of each kind.")]
-
 
 @dataclass(frozen=True, slots=True)
 class Choice:
     """How to choose the profile: arguments of `fit_report`."""
 
-    cohort: CohortName = None
-    stager: StagerName = None
-    keep_accuracy: KeepAccuracy = False
-    fragmentation_weight: FragmentationWeight = 2.0
-    statistics_weight: StatisticsWeight = 0.3
-    statistics: Reported = None
-    n_folds: Folds = 5
-    seed: Seed = 0
-    learning_curve: Curve = True
+    cohort: str | None = None
+    stager: str | None = None
+    keep_accuracy: bool = False
+    fragmentation_weight: float = 2.0
+    statistics_weight: float = 0.3
+    statistics: str | None = None
+    n_folds: int = 5
+    seed: int = 0
+    learning_curve: bool = True
 
 
+choice_options = packed(
+    "choice",
+    Choice,
+    option("--cohort", metavar="NAME", help="Whom the nights are of: used on no other."),
+    option("--stager", metavar="NAME", help="The stager, with version and channels: used on no other."),
+    option("--keep-accuracy", is_flag=True, help="Also drop whatever falls below argmax's accuracy."),
+    option(
+        "--fragmentation-weight",
+        metavar="NUMBER",
+        type=Number(min=0.0),
+        default=2.0,
+        help="Kappa that a unit of distance in FI is worth.",
+    ),
+    option(
+        "--statistics-weight",
+        metavar="NUMBER",
+        type=Number(min=0.0),
+        default=0.3,
+        help="Kappa that argmax's errors of statistics are worth.",
+    ),
+    option("--statistics", metavar="night|day", help="What is reported. Default: by the recordings."),
+    option(
+        "--folds",
+        "n_folds",
+        metavar="N",
+        type=click.IntRange(min=2),
+        default=5,
+        help="Folds of cross-validation.",
+    ),
+    option("--seed", metavar="N", type=COUNT, default=0, help="Same seed, same profile."),
+    option("--learning-curve/--no-learning-curve", default=True, help="Find how many nights are enough."),
+)
+
+
+@command
+@option("--base", "-b", metavar="NAME", required=True, help="Profile to start from: a name or a .toml file.")
+@option("--output", "-o", metavar="FILE.toml", type=PATH, required=True, help="The fitted profile.")
+@click.argument(
+    "files",
+    nargs=-1,
+    type=PATH,
+    help="The stager's probabilities, or experts' hypnograms alone; folders, quoted patterns, a list.",
+)
+@sample_list_option
+@option(
+    "--expert",
+    metavar="FOLDER",
+    type=PATH,
+    multiple=True,
+    help="Experts' hypnograms by night. Once for each of several experts.",
+)
+@option(
+    "--reviewed",
+    metavar="FOLDER",
+    type=PATH,
+    help="Nights that were reviewed to the end (see: stageguard review).",
+)
+@option(
+    "--subjects",
+    metavar="TABLE",
+    type=PATH,
+    help="Whose each night is: columns id and subject; group and expert may be.",
+)
+@option("--transitions-only", is_flag=True, help="Count transitions, keep every rule of the base profile.")
+@choice_options
+@reading_options
+@scoring_format_option
+@overwrite_option
+@option("--all", "show_all", is_flag=True, help="Show every candidate, not the best of each kind.")
+@scheduler_option
+@json_option
 def fit(
-    base: Base,
-    output: Output,
-    files: Files = None,
-    samples: SampleList = None,
-    expert: Expert = None,
-    reviewed: Reviewed = None,
-    subjects: Subjects = None,
-    transitions_only: TransitionsOnly = False,
-    choice: Choice = Choice(),  # noqa: B008 - a group of options
-    reading: Reading = Reading(),  # noqa: B008 - a group of options
-    scoring_format: ScoringFormat = None,
-    overwrite: Overwrite = False,
-    show_all: All = False,
-    scheduler: Scheduler = None,
-    as_json: AsJson = False,
+    base: str,
+    output: Path,
+    files: tuple[Path, ...],
+    samples: Path | None,
+    expert: tuple[Path, ...],
+    reviewed: Path | None,
+    subjects: Path | None,
+    transitions_only: bool,
+    choice: Choice,
+    reading: Reading,
+    scoring_format: str | None,
+    overwrite: bool,
+    show_all: bool,
+    scheduler: str | None,
+    as_json: bool,
 ) -> None:
     """Fit a profile to nights that a stager and an expert scored.
 
@@ -345,13 +375,13 @@ def _print_counted(
         content = {"profile": profile.to_dict(), "sha256": profile.sha256, "base": base.name, "files": files}
         print_json(content | {"warnings": list(warned), "read": list(notes), "output": str(output)})
         return
-    out = console()
+    out = Console()
     out.print(
         f"{one_line(profile.name)}: transitions of {count(made['n_nights'], 'scored night')}, "
         f"{made['n_scored_epochs']:,} scored epochs; every rule is {one_line(base.name)}'s"
     )
     columns = [f"to {name}" for name in names]
-    shown_rows = table("from", *columns, "pairs", "before", right=(*columns, "pairs"))
+    shown_rows = Table("from", *columns, "pairs", "before", right=(*columns, "pairs"))
     for name, row, before in zip(names, profile.transitions, base.transitions, strict=True):
         pairs = f"{made['pairs_counted_from'][name]:,.0f}"
         replaced = " ".join(f"{share:.4f}" for share in before)
@@ -369,7 +399,7 @@ def print_fit(
     report: FitReport, output: Path, notes: Sequence[str], warned: Sequence[str], *, show_all: bool
 ) -> None:
     """Print the report of a fit."""
-    out = console()
+    out = Console()
     nights = f"{count(report.n_nights, 'scored night')} of {count(report.n_subjects, 'subject')}"
     out.print(
         f"{one_line(report.profile.name)}: {nights}, {report.n_scored_epochs:,} scored epochs, on "
@@ -395,7 +425,7 @@ def _print_candidates(report: FitReport, out: Console, *, show_all: bool) -> Non
     print_heading(
         out, "Candidates, cross-validated over subjects" + (", the best of each kind" if hidden else "")
     )
-    made = table("candidate", *NUMBERS, "", right=NUMBERS)
+    made = Table("candidate", *NUMBERS, "", right=NUMBERS)
     for row in rows:
         values = (row.kappa, row.accuracy, row.fi, row.fi_distance, row.error, row.criterion)
         status = "" if row.status == "kept" else row.status
@@ -463,7 +493,7 @@ def _print_curve(report: FitReport, out: Console) -> None:
         return
     print_heading(out, "How many scored nights are enough")
     numbers = ("subjects", "nights", "kappa gained", "criterion gained", "standard error")
-    made = table(*numbers, right=numbers)
+    made = Table(*numbers, right=numbers)
     for point in curve.points:
         gains = (point.kappa_gain, point.criterion_gain)
         made.add_row(
@@ -485,7 +515,7 @@ def _print_intervals(report: FitReport, out: Console) -> None:
         return
     print_heading(out, f"{DEFAULT_LEVEL:.0%} intervals, from errors on {held['n_nights']} nights held out")
     numbers = ("plus or minus", "covered", "covered by draws")
-    made = table("statistic", *numbers, right=numbers)
+    made = Table("statistic", *numbers, right=numbers)
     for name, width in known.items():
         shares = (held.get(kind, {}).get(name) for kind in ("coverage", "model_coverage"))
         cells = ("n/a" if share is None else f"{share:.0%}" for share in shares)

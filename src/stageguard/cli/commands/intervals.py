@@ -7,27 +7,36 @@ from dataclasses import asdict, astuple, dataclass, fields, replace
 from datetime import datetime
 from math import isnan
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal, get_args
+
+import click
+from click import UsageError
 
 from stageguard.base.errors import InputError
 from stageguard.base.files import CELL_WORDS, write_together
-from stageguard.cli.console import Console
+from stageguard.cli.command import command, option
+from stageguard.cli.console import Console, Table
 from stageguard.cli.inputs import Input, decode_options, find_densities, find_inputs, lights_of, options_of
 from stageguard.cli.night_files import Wanted
 from stageguard.cli.options import (
-    AsJson,
+    PATH,
     DecodingGiven,
     LightsTimes,
-    Overwrite,
-    SampleList,
-    Start,
-    output_option,
-    profile_option,
+    Number,
+    decoding_options,
+    json_option,
+    lights_options,
+    overwrite_option,
+    sample_list_option,
+    start_option,
 )
-from stageguard.cli.parser import Argument, Option, UsageError
 from stageguard.cli.present import finish, print_headline, print_read, print_review, run_shown
 from stageguard.cli.scored_files import decode_night, read_start
-from stageguard.cli.terminal import console, count, one_line, print_list, table
+from stageguard.cli.terminal import (
+    count,
+    one_line,
+    print_list,
+)
 from stageguard.formats.outputs import table_with_codebook
 from stageguard.measures.day import lights_words
 from stageguard.measures.intervals import WITHHELD, shortest_first_rem
@@ -40,45 +49,65 @@ from stageguard.profile.profile import Profile
 from stageguard.runner.decode_one import DecodeOptions, start_of
 from stageguard.runner.run import Outcome, succeeded
 
-Files = Annotated[
-    list[Path] | None,
-    Argument(
-        "FILES",
-        "Probabilities with --profile, or outputs of decode; folders, quoted patterns, a sample list.",
-    ),
-]
-FittedProfile = Annotated[str | None, profile_option("A profile that fit made; an output records its own.")]
-Method = Annotated[
-    Literal["conformal", "model", "both"],
-    Option(help="From errors on scored nights (conformal) or from draws (model)."),
-]
-Level = Annotated[float, Option(min=0.5, max=0.99, metavar="SHARE", help="Coverage wanted, 0.5 to 0.99.")]
-NumberOfDraws = Annotated[int, Option("--draws", min=10, metavar="N", help="For model intervals.")]
-Seed = Annotated[int, Option(min=0, metavar="N", help="Of the draws.")]
-ByConvention = Annotated[Convention, Option(help="Whose definitions; coverage was measured by AASM's.")]
-MinFirstRem = Annotated[
-    float | None,
-    Option(min=0.0, metavar="SECONDS", help="First REM bout that lasts. Default: the profile's, else 120."),
-]
-Output = Annotated[Path | None, output_option("FILE.tsv", "One row per night, statistic and kind.")]
 
-
+@command
+@click.argument(
+    "files",
+    nargs=-1,
+    type=PATH,
+    help="Probabilities with --profile, or outputs of decode; folders, quoted patterns, a sample list.",
+)
+@option("--profile", "-p", metavar="NAME", help="A profile that fit made; an output records its own.")
+@sample_list_option
+@option(
+    "--method",
+    type=click.Choice(["conformal", "model", "both"]),
+    default="conformal",
+    help="From errors on scored nights (conformal) or from draws (model).",
+)
+@option(
+    "--level",
+    metavar="SHARE",
+    type=Number(min=0.5, max=0.99),
+    default=0.9,
+    help="Coverage wanted, 0.5 to 0.99.",
+)
+@option("--draws", metavar="N", type=click.IntRange(min=10), default=200, help="For model intervals.")
+@option("--seed", metavar="N", type=click.IntRange(min=0), default=0, help="Of the draws.")
+@lights_options
+@start_option
+@option(
+    "--convention",
+    type=click.Choice(get_args(Convention)),
+    default="aasm",
+    help="Whose definitions; coverage was measured by AASM's.",
+)
+@option(
+    "--min-first-rem-seconds",
+    metavar="SECONDS",
+    type=Number(min=0.0),
+    help="First REM bout that lasts. Default: the profile's, else 120.",
+)
+@decoding_options
+@option("--output", "-o", metavar="FILE.tsv", type=PATH, help="One row per night, statistic and kind.")
+@overwrite_option
+@json_option
 def intervals(
-    files: Files = None,
-    profile: FittedProfile = None,
-    samples: SampleList = None,
-    method: Method = "conformal",
-    level: Level = 0.9,
-    draws: NumberOfDraws = 200,
-    seed: Seed = 0,
-    times: LightsTimes = LightsTimes(),  # noqa: B008 - a group of options
-    start: Start = None,
-    convention: ByConvention = "aasm",
-    min_first_rem_seconds: MinFirstRem = None,
-    given: DecodingGiven = DecodingGiven(),  # noqa: B008 - a group of options
-    output: Output = None,
-    overwrite: Overwrite = False,
-    as_json: AsJson = False,
+    files: tuple[Path, ...],
+    profile: str | None,
+    samples: Path | None,
+    method: Literal["conformal", "model", "both"],
+    level: float,
+    draws: int,
+    seed: int,
+    times: LightsTimes,
+    start: str | None,
+    convention: Convention,
+    min_first_rem_seconds: float | None,
+    given: DecodingGiven,
+    output: Path | None,
+    overwrite: bool,
+    as_json: bool,
 ) -> None:
     """Compute intervals for total sleep time, latencies, stage minutes, bouts and other statistics.
 
@@ -278,7 +307,7 @@ def print_intervals(
     outcomes: Sequence[Outcome[NightIntervals]], request: Request, output: Path | None
 ) -> None:
     """Print a table per night; if several nights were written to a file, only its name."""
-    out = console()
+    out = Console()
     if output is None or len(outcomes) == 1:
         for outcome in outcomes:
             print_headline(outcome.file, outcome.result.facts, out, "with", outcome.result.lights)
@@ -312,7 +341,7 @@ def _warnings(outcomes: Sequence[Outcome[NightIntervals]]) -> list[str]:
 def _print_night(night: NightIntervals, out: Console) -> None:
     """Print one row per statistic and kind, with name and value only in a statistic's first row."""
     numbers = ("value", "low", "high", "covered")
-    shown = table("statistic", "value", "low", "high", "kind", "covered", "", right=numbers)
+    shown = Table("statistic", "value", "low", "high", "kind", "covered", "", right=numbers)
     by_name: dict[str, list[IntervalRow]] = {}
     for row in night.intervals:
         by_name.setdefault(row.statistic, []).append(row)

@@ -5,23 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
+import click
 import numpy as np
 
+from stageguard.cli.command import command, option
+from stageguard.cli.console import Console, Table
 from stageguard.cli.inputs import Input, decode_options, find_densities, options_of
 from stageguard.cli.options import (
-    AsJson,
     DecodingGiven,
-    DensityFiles,
-    OutputFolder,
-    Overwrite,
-    ProfileName,
-    SampleList,
+    decoding_options,
+    density_files_argument,
+    json_option,
+    output_folder_option,
+    overwrite_option,
+    profile_option,
+    sample_list_option,
 )
-from stageguard.cli.parser import Option
 from stageguard.cli.present import print_headline, print_read, print_review, run_and_show, short_names
-from stageguard.cli.terminal import console, count, one_line, print_list, table
+from stageguard.cli.terminal import (
+    count,
+    one_line,
+    print_list,
+)
 from stageguard.formats.posteriors import MEANING, Draws, WrittenPosterior, write_posterior
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.posterior import MOST_DRAWS, Posterior, posteriors_like, sample_like
@@ -32,23 +39,32 @@ from stageguard.runner.run import Outcome, check_folder
 
 UNSURE_BELOW = 0.9  # epochs whose most probable stage is less probable than this deserve a look
 
-NumberOfDraws = Annotated[
-    int | None,
-    Option("--draws", min=1, max=MOST_DRAWS, metavar="N", help="Also draw N whole nights: NAME.draws.npz."),
-]
-Seed = Annotated[int, Option(min=0, metavar="N", help="Same seed, same draws.")]
 
-
+@command
+@profile_option
+@density_files_argument
+@sample_list_option
+@option(
+    "--draws",
+    metavar="N",
+    type=click.IntRange(min=1, max=MOST_DRAWS),
+    help="Also draw N whole nights: NAME.draws.npz.",
+)
+@option("--seed", metavar="N", type=click.IntRange(min=0), default=0, help="Same seed, same draws.")
+@decoding_options
+@output_folder_option
+@overwrite_option
+@json_option
 def posterior(
-    profile: ProfileName,
-    files: DensityFiles = None,
-    samples: SampleList = None,
-    draws: NumberOfDraws = None,
-    seed: Seed = 0,
-    given: DecodingGiven = DecodingGiven(),  # noqa: B008 - a group of options
-    output: OutputFolder = None,
-    overwrite: Overwrite = False,
-    as_json: AsJson = False,
+    profile: str,
+    files: tuple[Path, ...],
+    samples: Path | None,
+    draws: int | None,
+    seed: int,
+    given: DecodingGiven,
+    output: Path | None,
+    overwrite: bool,
+    as_json: bool,
 ) -> None:
     """Compute how probable each stage of each epoch is, given the whole night and the profile.
 
@@ -152,14 +168,14 @@ def describe_posterior(
 
 
 def _print_one(outcome: Outcome[SmoothedNight]) -> None:
-    out, night = console(), outcome.result
+    out, night = Console(), outcome.result
     print_headline(outcome.file, night.facts, out, "under")
-    shown = table("", "value", right=("value",), headed=False)
+    shown = Table("", "value", right=("value",), headed=False)
     for title, cell in _rows(night):
         shown.add_row(title, cell)
     out.print(shown)
     numbers = ("expected min", "decoded min")
-    minutes = table("stage", *numbers, right=numbers)
+    minutes = Table("stage", *numbers, right=numbers)
     for name in night.facts.stages:
         cells = (night.expected_minutes[name], night.decoded_minutes[name])
         minutes.add_row(one_line(name), *(f"{cell:,.1f}" for cell in cells))
@@ -191,7 +207,7 @@ def _rows(night: SmoothedNight) -> list[tuple[str, str]]:
 def _print_many(outcomes: list[Outcome[SmoothedNight]]) -> None:
     below = f"below {UNSURE_BELOW:g}"
     numbers = ("epochs", "log-evidence", "entropy (bits)", below)
-    shown = table("file", *numbers, "warnings", right=numbers)
+    shown = Table("file", *numbers, "warnings", right=numbers)
     for name, outcome in zip(short_names(outcomes), outcomes, strict=True):
         night = outcome.result
         shown.add_row(
@@ -202,7 +218,7 @@ def _print_many(outcomes: list[Outcome[SmoothedNight]]) -> None:
             f"{night.n_unsure:,}",
             "; ".join(map(one_line, outcome.warnings)),
         )
-    out = console()
+    out = Console()
     out.print(shown)
     folders = sorted({str(outcome.result.outputs["csv"].parent) for outcome in outcomes})
     out.print(f"Wrote {len(outcomes)} posteriors to {', '.join(folders)}")

@@ -7,25 +7,26 @@ from dataclasses import asdict, dataclass, field
 from functools import lru_cache, partial
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+from click import UsageError
 
 from stageguard.base.errors import InputError, OutputExistsError
 from stageguard.base.files import file_sha256
+from stageguard.cli.command import command, option
 from stageguard.cli.options import (
-    AsJson,
-    Cohort,
-    Device,
-    Overwrite,
-    Scheduler,
-    output_option,
+    DEVICE,
+    PATH,
+    cohort_option,
+    json_option,
+    overwrite_option,
     parse_dataset_options,
     parse_pairs,
-    profile_option,
-    text_option,
+    scheduler_option,
 )
-from stageguard.cli.parser import Argument, Option, UsageError
 from stageguard.cli.present import print_cohort, print_night, run_and_show
-from stageguard.cli.recordings import Channel, DatasetName, DatasetOption
+from stageguard.cli.recordings import channel_option, dataset_option, dataset_option_option
 from stageguard.datasets import entries
 from stageguard.formats.outgoing import Outgoing
 from stageguard.formats.outputs import output_paths, write_decoding
@@ -46,49 +47,51 @@ if TYPE_CHECKING:
 
 DENSITY_SUFFIX = ".hypnodensity.csv"
 
-Model = Annotated[Path, Argument(metavar="MODEL", help="The folder `train` wrote.")]
-Recordings = Annotated[
-    list[Path],
-    Argument(
-        metavar="RECORDINGS",
-        help="Recordings (EDF, WFDB), feature tables (CSV, TSV, .npz), or folders of them.",
-    ),
-]
-Output = Annotated[Path, output_option("FOLDER", "For the outputs.")]
-Decoder = Annotated[str | None, profile_option("Decode with this one, not the model's own.")]
-Rules = Annotated[
-    str | None,
-    text_option(
-        "graded|kdd2026|none",
-        "How to judge signals. Default: graded, with a kdd2026 profile kdd2026.",
-        "--quality",
-    ),
-]
-Softened = Annotated[
-    bool | None,
-    Option(
-        "--temperature/--no-temperature",
-        help="Whether to soften as training found best. Default: yes, with a kdd2026 profile no.",
-    ),
-]
-ComputeOn = Annotated[Device, Option("--device", help="Where to compute.")]
 
-
+@command
+@click.argument("model", type=PATH, help="The folder `train` wrote.")
+@click.argument(
+    "recordings",
+    nargs=-1,
+    required=True,
+    type=PATH,
+    help="Recordings (EDF, WFDB), feature tables (CSV, TSV, .npz), or folders of them.",
+)
+@option("--output", "-o", metavar="FOLDER", type=PATH, required=True, help="For the outputs.")
+@option("--profile", "-p", metavar="NAME", help="Decode with this one, not the model's own.")
+@cohort_option
+@dataset_option
+@dataset_option_option
+@channel_option
+@option(
+    "--quality",
+    metavar="graded|kdd2026|none",
+    help="How to judge signals. Default: graded, with a kdd2026 profile kdd2026.",
+)
+@option(
+    "--temperature/--no-temperature",
+    default=None,
+    help="Whether to soften as training found best. Default: yes, with a kdd2026 profile no.",
+)
+@option("--device", type=DEVICE, default="auto", help="Where to compute.")
+@overwrite_option
+@scheduler_option
+@json_option
 def predict(
-    model: Model,
-    recordings: Recordings,
-    output: Output,
-    profile: Decoder = None,
-    cohort: Cohort = None,
-    dataset: DatasetName = None,
-    dataset_option: DatasetOption = None,
-    channel: Channel = None,
-    quality: Rules = None,
-    temperature: Softened = None,
-    device: ComputeOn = "auto",
-    overwrite: Overwrite = False,
-    scheduler: Scheduler = None,
-    as_json: AsJson = False,
+    model: Path,
+    recordings: tuple[Path, ...],
+    output: Path,
+    profile: str | None,
+    cohort: str | None,
+    dataset: str | None,
+    dataset_option: tuple[str, ...],
+    channel: tuple[str, ...],
+    quality: str | None,
+    temperature: bool | None,
+    device: str,
+    overwrite: bool,
+    scheduler: str | None,
+    as_json: bool,
 ) -> None:
     """Stage recordings with a trained network, then decode.
 

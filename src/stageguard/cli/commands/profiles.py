@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from math import ceil
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from stageguard.cli.console import Console, Text
-from stageguard.cli.options import AsJson
-from stageguard.cli.parser import Argument
-from stageguard.cli.terminal import console, count, one_line, print_heading, print_json, table
+import click
+
+from stageguard.cli.command import group
+from stageguard.cli.console import Console, Table, Text
+from stageguard.cli.options import json_option
+from stageguard.cli.terminal import (
+    count,
+    one_line,
+    print_heading,
+    print_json,
+)
 from stageguard.profile.profile import FOLDER, Profile
 from stageguard.profile.profile import profiles as names
 
-Name = Annotated[str, Argument(metavar="NAME", help="Name of a built-in profile, or path of a .toml file.")]
+name_argument = click.argument("name", help="Name of a built-in profile, or path of a .toml file.")
+
 
 STAY = {"self": "log of the self-transition", "free": "free"}
 ENDS = {
@@ -22,38 +30,49 @@ ENDS = {
 }
 
 
-def profiles(as_json: AsJson = False) -> None:
+@group
+@json_option
+def profiles(as_json: bool) -> None:
     """List the built-in profiles, or show one.
 
     Examples
     --------
     stageguard profiles
     """
-    list_profiles(as_json)
+    _list(as_json=as_json)
 
 
-def list_profiles(as_json: AsJson = False) -> None:
+@profiles.command("list")
+@json_option
+def list_profiles(as_json: bool) -> None:
     """List the built-in profiles.
 
     Examples
     --------
     stageguard profiles list
     """
+    _list(as_json=as_json)
+
+
+def _list(*, as_json: bool) -> None:
     loaded = [Profile.load(name) for name in names()]
     if as_json:
         print_json([_headline(profile) for profile in loaded])
         return
-    shown = table("name", "stages", "epoch", "summary")
+    shown = Table("name", "stages", "epoch", "summary")
     for profile in loaded:
         shown.add_row(
             profile.name, " ".join(profile.scheme.names), f"{profile.epoch_seconds:g} s", profile.summary
         )
-    out = console()
+    out = Console()
     out.print(shown)
     out.print("More about one: stageguard profiles show NAME")
 
 
-def show(name: Name, as_json: AsJson = False) -> None:
+@profiles.command("show")
+@name_argument
+@json_option
+def show(name: str, as_json: bool) -> None:
     """Show everything a profile assumes, and whom it is not for.
 
     Examples
@@ -64,10 +83,10 @@ def show(name: Name, as_json: AsJson = False) -> None:
     if as_json:
         print_json({**_headline(profile), "definition": profile.to_dict()})
         return
-    out = console()
+    out = Console()
     _print_words(profile, out)
     print_heading(out, "Rules")
-    shown = table("rule", "value")
+    shown = Table("rule", "value")
     for rule, value in _rules(profile).items():
         shown.add_row(rule, one_line(value))
     out.print(shown)
@@ -83,7 +102,10 @@ def show(name: Name, as_json: AsJson = False) -> None:
         _print_nested(profile.provenance, out, 0)
 
 
-def path(name: Name, as_json: AsJson = False) -> None:
+@profiles.command("path")
+@name_argument
+@json_option
+def path(name: str, as_json: bool) -> None:
     """Print the path of a profile's file, to copy it and make it your own.
 
     Examples
@@ -118,7 +140,7 @@ def _print_words(profile: Profile, out: Console) -> None:
     if not profile.not_for:
         return
     print_heading(out, "Whom it is not for")
-    shown = table("--cohort", "decode", "why")
+    shown = Table("--cohort", "decode", "why")
     for caution in profile.not_for:
         action = "refuses" if caution.action == "refuse" else "warns"
         shown.add_row(one_line(caution.cohort), action, one_line(caution.reason))
@@ -167,7 +189,7 @@ def _strength(profile: Profile) -> str:
 def _print_transitions(profile: Profile, out: Console) -> None:
     names = tuple(one_line(name) for name in profile.scheme.names)
     print_heading(out, f"Transition probabilities per epoch of {profile.epoch_seconds:g} s")
-    shown = table("from \\ to", *names, right=names)
+    shown = Table("from \\ to", *names, right=names)
     for name, row in zip(names, profile.transitions, strict=True):
         shown.add_row(name, *(_probability(value) for value in row))
     out.print(shown)
@@ -187,7 +209,7 @@ def _print_bands(profile: Profile, out: Console) -> None:
     one_source = len(sources) == 1 and all(sources)
     print_heading(out, "Expert ranges" + (f": {one_line(sources.pop())}" if one_source else ""))
     columns = ("indicator", "low", "high", "unit") + (() if one_source else ("source",))
-    shown = table(*columns, right=("low", "high"))
+    shown = Table(*columns, right=("low", "high"))
     for name, band in profile.bands.items():
         row = (name, f"{band.low:.4g}", f"{band.high:.4g}", band.unit, band.source)
         shown.add_row(*map(one_line, row[: len(columns)]))
@@ -210,10 +232,7 @@ def _print_nested(mapping: Any, out: Console, depth: int) -> None:
 def _rows_table(columns: Any, rows: Any) -> Any:
     """Return a table from a profile's provenance, such as the candidates of a fit."""
     names = [one_line(column) for column in columns]
-    shown = table(*names, right=tuple(names[1:]))
+    shown = Table(*names, right=tuple(names[1:]))
     for row in rows:
         shown.add_row(*(one_line(f"{cell:.4g}" if isinstance(cell, float) else cell) for cell in row))
     return shown
-
-
-SUBCOMMANDS = {"list": list_profiles, "show": show, "path": path}

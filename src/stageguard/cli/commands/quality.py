@@ -10,17 +10,30 @@ from itertools import pairwise
 from math import ceil
 from operator import attrgetter
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
+
+import click
 
 from stageguard.base.errors import InputError
 from stageguard.base.files import write_together
 from stageguard.base.version import __version__
-from stageguard.cli.console import Text
-from stageguard.cli.options import AsJson, Overwrite, output_option, seconds_option
-from stageguard.cli.parser import Option
+from stageguard.cli.command import command, option
+from stageguard.cli.console import Console, Table, Text
+from stageguard.cli.options import PATH, SECONDS, json_option, overwrite_option
 from stageguard.cli.present import length_words, run_and_show
-from stageguard.cli.recordings import Jobs, RecordingOptions, Recordings, Source, find_sources
-from stageguard.cli.terminal import console, count, one_line, print_list, table
+from stageguard.cli.recordings import (
+    RecordingOptions,
+    Source,
+    find_sources,
+    recording_jobs_option,
+    recording_options,
+    recordings_argument,
+)
+from stageguard.cli.terminal import (
+    count,
+    one_line,
+    print_list,
+)
 from stageguard.formats.outputs import table_with_codebook
 from stageguard.night.recording import Recording
 from stageguard.runner.run import Outcome
@@ -31,36 +44,41 @@ TSV_SUFFIX = ".quality.tsv"
 JSON_SUFFIX = ".quality.json"
 
 
-ModalityOption = Annotated[
-    str | None,
-    Option(
-        "--modality",
-        "-m",
-        choices=MODALITIES,
-        help="What was recorded. Default: what the channels or dataset say.",
-    ),
-]
-RulesOption = Annotated[
-    Literal["kdd2026", "graded"],
-    Option("--rules", help="The paper's thresholds, or the share of each epoch that is bad."),
-]
-EpochSeconds = Annotated[
-    float | None,
-    seconds_option("Epoch length. Default: the scoring's, else 30; EEG without a scoring must say it."),
-]
-Output = Annotated[Path | None, output_option("FOLDER", "For the tables. Default: beside each file.")]
-
-
+@command
+@recordings_argument
+@option(
+    "--modality",
+    "-m",
+    type=click.Choice(MODALITIES),
+    help="What was recorded. Default: what the channels or dataset say.",
+)
+@option(
+    "--rules",
+    type=click.Choice(["kdd2026", "graded"]),
+    default="kdd2026",
+    help="The paper's thresholds, or the share of each epoch that is bad.",
+)
+@option(
+    "--epoch-seconds",
+    metavar="SECONDS",
+    type=SECONDS,
+    help="Epoch length. Default: the scoring's, else 30; EEG without a scoring must say it.",
+)
+@recording_options
+@option("--output", "-o", metavar="FOLDER", type=PATH, help="For the tables. Default: beside each file.")
+@overwrite_option
+@recording_jobs_option
+@json_option
 def quality(
-    recordings: Recordings,
-    modality: ModalityOption = None,
-    rules: RulesOption = "kdd2026",
-    epoch_seconds: EpochSeconds = None,
-    given: RecordingOptions = RecordingOptions(),  # noqa: B008 - a group of options
-    output: Output = None,
-    overwrite: Overwrite = False,
-    jobs: Jobs = 1,
-    as_json: AsJson = False,
+    recordings: tuple[Path, ...],
+    modality: str | None,
+    rules: Literal["kdd2026", "graded"],
+    epoch_seconds: float | None,
+    given: RecordingOptions,
+    output: Path | None,
+    overwrite: bool,
+    jobs: int,
+    as_json: bool,
 ) -> None:
     """Assess how far each epoch of a recording can be trusted, and say why not.
 
@@ -231,7 +249,7 @@ def _time(seconds: float, begin: datetime | None) -> str:
 
 def _show_one(outcome: Outcome[AssessedRecording]) -> None:
     """Print the strip chart of one recording, the reasons, and where the table is."""
-    out, made = console(), outcome.result
+    out, made = Console(), outcome.result
     quality = made.quality
     n_epochs, seconds = quality.n_epochs, quality.epoch_seconds
     synthetic = " (synthetic)" if made.is_synthetic else ""
@@ -248,7 +266,7 @@ def _show_one(outcome: Outcome[AssessedRecording]) -> None:
         f"beta {quality.beta.mean():.3f}."
     )
     if reasons := quality.counts():
-        shown = table("reason", "epochs", "share", "first at", right=("epochs", "share", "first at"))
+        shown = Table("reason", "epochs", "share", "first at", right=("epochs", "share", "first at"))
         for reason, n in reasons.items():
             first = _time(made.first[reason] * seconds, made.start)
             shown.add_row(reason, f"{n:,}", f"{100 * n / n_epochs:.1f} %", first)
@@ -260,8 +278,8 @@ def _show_one(outcome: Outcome[AssessedRecording]) -> None:
 
 def _show_many(done: Sequence[Outcome[AssessedRecording]]) -> None:
     """Print one row per recording."""
-    out, numbers = console(), ("epochs", "clean", "mean beta")
-    shown = table("recording", *numbers, "mostly", "course", right=numbers)
+    out, numbers = Console(), ("epochs", "clean", "mean beta")
+    shown = Table("recording", *numbers, "mostly", "course", right=numbers)
     for made in (outcome.result for outcome in done):
         shown.add_row(
             one_line(made.quality.recording) + (" (synthetic)" if made.is_synthetic else ""),

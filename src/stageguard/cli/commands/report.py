@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+
+import click
+from click import UsageError
+from click.exceptions import Exit
 
 from stageguard.base.errors import StageGuardError
 from stageguard.base.files import write_text_atomic
@@ -13,22 +16,24 @@ from stageguard.cli.cohort_report import (
     CohortGiven,
     CohortRequest,
     cohort_at,
+    cohort_options,
     report_cohort,
     scored_reading,
 )
+from stageguard.cli.command import command, option
+from stageguard.cli.console import Console
 from stageguard.cli.inputs import Input, decode_options, lights_of, night_id, options_of
 from stageguard.cli.options import (
-    AsJson,
+    PATH,
     DecodingGiven,
-    LightsOnPhase,
     LightsTimes,
-    Overwrite,
-    ScoringFormat,
-    output_option,
-    profile_option,
-    text_option,
+    decoding_options,
+    json_option,
+    lights_on_phase_option,
+    lights_options,
+    overwrite_option,
+    scoring_format_option,
 )
-from stageguard.cli.parser import Argument, Exit, UsageError
 from stageguard.cli.present import print_review, print_summary
 from stageguard.cli.scored_files import (
     ReadOptions,
@@ -38,7 +43,11 @@ from stageguard.cli.scored_files import (
     read_options,
     read_start,
 )
-from stageguard.cli.terminal import console, print_error, print_json, print_list
+from stageguard.cli.terminal import (
+    print_error,
+    print_json,
+    print_list,
+)
 from stageguard.formats.outputs import REPORT_SUFFIX, is_output, output_paths
 from stageguard.formats.raw_night import Event
 from stageguard.measures.statistics import StatisticsOptions
@@ -48,47 +57,55 @@ from stageguard.profile.profile import Profile
 from stageguard.report.night import night_report
 from stageguard.runner.run import collect_warnings
 
-Night = Annotated[
-    Path,
-    Argument(
-        "NIGHT",
-        "Probabilities, or a .hypnogram.tsv with its probabilities beside it; or a cohort: a folder, a "
-        "quoted pattern, a sample list, a table of many nights.",
-    ),
-]
-Source = Annotated[
-    Path | None,
-    text_option(
-        "FILE", "The probabilities of a .hypnogram.tsv. Default: the recorded name beside it.", "--input"
-    ),
-]
-Output = Annotated[
-    Path | None, output_option("NIGHT.html", "The page. Default: NIGHT.report.html beside it.")
-]
-ProfileName = Annotated[str | None, profile_option("Needed for probabilities; an output records its own.")]
-ExpertFile = Annotated[
-    Path | None,
-    text_option("FILE", "An expert's hypnogram, and what else it marks; of a cohort a folder or a table."),
-]
-Title = Annotated[str | None, text_option("TEXT", "Headline. Default: the file's name.")]
-Start = Annotated[str | None, text_option("TIME", "When the recording began: 2024-05-01T22:30.")]
 
-
+@command
+@click.argument(
+    "night",
+    type=PATH,
+    help="Probabilities, or a .hypnogram.tsv with its probabilities beside it; or a cohort: a "
+    "folder, a quoted pattern, a sample list, a table of many nights.",
+)
+@option(
+    "--output", "-o", metavar="NIGHT.html", type=PATH, help="The page. Default: NIGHT.report.html beside it."
+)
+@option("--profile", "-p", metavar="NAME", help="Needed for probabilities; an output records its own.")
+@option(
+    "--input",
+    "source",
+    metavar="FILE",
+    type=PATH,
+    help="The probabilities of a .hypnogram.tsv. Default: the recorded name beside it.",
+)
+@option(
+    "--expert",
+    metavar="FILE",
+    type=PATH,
+    help="An expert's hypnogram, and what else it marks; of a cohort a folder or a table.",
+)
+@option("--title", metavar="TEXT", help="Headline. Default: the file's name.")
+@lights_options
+@lights_on_phase_option
+@option("--start", metavar="TIME", help="When the recording began: 2024-05-01T22:30.")
+@decoding_options
+@cohort_options
+@scoring_format_option
+@overwrite_option
+@json_option
 def report(
-    night: Night,
-    output: Output = None,
-    profile: ProfileName = None,
-    source: Source = None,
-    expert: ExpertFile = None,
-    title: Title = None,
-    times: LightsTimes = LightsTimes(),  # noqa: B008 - a group of options
-    lights_on_phase: LightsOnPhase = None,
-    start: Start = None,
-    given: DecodingGiven = DecodingGiven(),  # noqa: B008 - a group of options
-    cohort: CohortGiven = CohortGiven(),  # noqa: B008 - a group of options
-    scoring_format: ScoringFormat = None,
-    overwrite: Overwrite = False,
-    as_json: AsJson = False,
+    night: Path,
+    output: Path | None,
+    profile: str | None,
+    source: Path | None,
+    expert: Path | None,
+    title: str | None,
+    times: LightsTimes,
+    lights_on_phase: str | None,
+    start: str | None,
+    given: DecodingGiven,
+    cohort_given: CohortGiven,
+    scoring_format: str | None,
+    overwrite: bool,
+    as_json: bool,
 ) -> None:
     """Write one night, or a cohort, as one HTML file: pictures, measures against experts, statistics.
 
@@ -109,10 +126,10 @@ def report(
         reading = read_options(
             scored_reading(given, scoring_format), profile=profile, start=start, decode=profile is not None
         )
-        request = CohortRequest(night, table, reading, measuring, expert, cohort, title)
+        request = CohortRequest(night, table, reading, measuring, expert, cohort_given, title)
         report_cohort(request, output, overwrite=overwrite, as_json=as_json)
         return
-    cohort.refuse(night)
+    cohort_given.refuse(night)
     off, on = times.moments()
     options = decode_options(given)
     if not is_decoded:
@@ -158,7 +175,7 @@ def report(
 
 
 def _print_night(night: Path, summary: DecodingSummary, warned: Sequence[object], page: Path) -> None:
-    out = console()
+    out = Console()
     print_summary(str(night), summary, out)
     print_list(out, "Warning", warned)
     print_list(out, "Wrote", [page])

@@ -5,49 +5,37 @@ from __future__ import annotations
 import getpass
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 from webbrowser import open_new_tab
 
+import click
+from click import UsageError
+from click.exceptions import Exit
+
 from stageguard.base.errors import InputError
+from stageguard.cli.command import command, option
+from stageguard.cli.console import Console
 from stageguard.cli.inputs import decode_options, find_densities, options_of
 from stageguard.cli.options import (
+    PATH,
     DecodingGiven,
     LightsTimes,
-    ScoringFormat,
-    output_option,
-    profile_option,
-    text_option,
+    decoding_options,
+    lights_options,
+    scoring_format_option,
 )
-from stageguard.cli.parser import Argument, Exit, Option, UsageError
 from stageguard.cli.scored_files import read_start
-from stageguard.cli.terminal import console, count, print_error, print_list
+from stageguard.cli.terminal import (
+    count,
+    print_error,
+    print_list,
+)
 from stageguard.formats.outputs import TSV_SUFFIX
 from stageguard.profile.profile import Profile
 from stageguard.review.opening import ReviewRequest
 from stageguard.review.server import ReviewServer
 from stageguard.review.session import ReviewSession
-
-Nights = Annotated[
-    list[Path],
-    Argument("NIGHT", "Probabilities with --profile, or .hypnogram.tsv files; a folder of either."),
-]
-ProfileName = Annotated[str | None, profile_option("Needed for probabilities; an output records its own.")]
-Edf = Annotated[Path | None, text_option("FILE", "The recording of the night, to see its signals.")]
-Scoring = Annotated[Path | None, text_option("FILE", "An expert's scoring of the night, to see beside it.")]
-Scorer = Annotated[str | None, text_option("NAME", "Who reviews. Default: the name of this account.")]
-Blind = Annotated[bool, Option("--blind", help="Hide stager and guard until the night is scored.")]
-Output = Annotated[
-    Path | None,
-    output_option("FILE|FOLDER", "Where the review is kept. Default: NIGHT.SCORER.review.jsonl beside it."),
-]
-Port = Annotated[int, Option(min=0, max=65535, metavar="N", help="Port on this computer; 0: any free one.")]
-NoOpen = Annotated[bool, Option("--no-open", help="Do not open a browser.")]
-Start = Annotated[str | None, text_option("TIME", "When the recording began: 2024-05-01T22:30.")]
-Elsewhere = Annotated[
-    str | None, text_option("ADDRESS", "Refused: says how to review from another computer.", "--host")
-]
-Remote = Annotated[bool, Option("--remote", help="Refused likewise.")]
 
 TUNNEL = (
     "the page is served to this computer alone, for it shows people's nights. From another one, open a "
@@ -57,22 +45,57 @@ TUNNEL = (
 TUNNEL_PORT = 8642
 
 
+@command
+@click.argument(
+    "nights",
+    metavar="NIGHT",
+    nargs=-1,
+    required=True,
+    type=PATH,
+    help="Probabilities with --profile, or .hypnogram.tsv files; a folder of either.",
+)
+@option("--profile", "-p", metavar="NAME", help="Needed for probabilities; an output records its own.")
+@option("--edf", metavar="FILE", type=PATH, help="The recording of the night, to see its signals.")
+@option("--scoring", metavar="FILE", type=PATH, help="An expert's scoring of the night, to see beside it.")
+@option("--scorer", metavar="NAME", help="Who reviews. Default: the name of this account.")
+@option("--blind", is_flag=True, help="Hide stager and guard until the night is scored.")
+@option(
+    "--output",
+    "-o",
+    metavar="FILE|FOLDER",
+    type=PATH,
+    help="Where the review is kept. Default: NIGHT.SCORER.review.jsonl beside it.",
+)
+@option(
+    "--port",
+    metavar="N",
+    type=click.IntRange(min=0, max=65535),
+    default=0,
+    help="Port on this computer; 0: any free one.",
+)
+@option("--no-open", is_flag=True, help="Do not open a browser.")
+@option("--host", metavar="ADDRESS", help="Refused: says how to review from another computer.")
+@option("--remote", is_flag=True, help="Refused likewise.")
+@lights_options
+@option("--start", metavar="TIME", help="When the recording began: 2024-05-01T22:30.")
+@decoding_options
+@scoring_format_option
 def review(
-    nights: Nights,
-    profile: ProfileName = None,
-    edf: Edf = None,
-    scoring: Scoring = None,
-    scorer: Scorer = None,
-    blind: Blind = False,
-    output: Output = None,
-    port: Port = 0,
-    no_open: NoOpen = False,
-    host: Elsewhere = None,
-    remote: Remote = False,
-    times: LightsTimes = LightsTimes(),  # noqa: B008 - a group of options
-    start: Start = None,
-    given: DecodingGiven = DecodingGiven(),  # noqa: B008 - a group of options
-    scoring_format: ScoringFormat = None,
+    nights: tuple[Path, ...],
+    profile: str | None,
+    edf: Path | None,
+    scoring: Path | None,
+    scorer: str | None,
+    blind: bool,
+    output: Path | None,
+    port: int,
+    no_open: bool,
+    host: str | None,
+    remote: bool,
+    times: LightsTimes,
+    start: str | None,
+    given: DecodingGiven,
+    scoring_format: str | None,
 ) -> None:
     """Review nights in the browser: set epochs, and the night is decoded around them at once.
 
@@ -128,7 +151,7 @@ def _serve(session: ReviewSession, port: int, *, opens: bool) -> None:
     if session.requests[readable[0]].edf is not None:
         session.signals(readable[0])  # refuses the recording of another night before anything is shown
     server = ReviewServer(session, port)
-    out = console()
+    out = Console()
     resumed = first.journal.found
     out.print(f"Review of {count(len(readable), 'night')} by {session.scorer}: {server.url}", whole_line=True)
     if resumed.actions:
@@ -144,7 +167,7 @@ def _serve(session: ReviewSession, port: int, *, opens: bool) -> None:
     out.print("Closed.")
 
 
-def _nights(given: list[Path], profile: str | None, reading: DecodingGiven) -> list[Path]:
+def _nights(given: Sequence[Path], profile: str | None, reading: DecodingGiven) -> list[Path]:
     """Return the files to review: probabilities with a profile, else outputs of `decode`."""
     if profile is not None:
         options = decode_options(reading)

@@ -5,41 +5,64 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from stageguard.cli.options import AsJson, Overwrite, output_option, text_option
-from stageguard.cli.parser import Option
-from stageguard.cli.progress import progress
-from stageguard.cli.terminal import console, count, print_json, table
+import click
+
+from stageguard.cli.command import command, option
+from stageguard.cli.console import Console, Table
+from stageguard.cli.options import PATH, json_option, overwrite_option
+from stageguard.cli.progress import (
+    progress,
+)
+from stageguard.cli.terminal import (
+    count,
+    print_json,
+)
 from stageguard.runner.processes import run_all
 from stageguard.signals.modalities import MODALITIES
 from stageguard.synthetic.cohort import Plan, Subject, simulate_cohort
 
-ModalityName = Annotated[str, Option("--modality", "-m", choices=MODALITIES, help="What is recorded.")]
-Output = Annotated[Path, output_option("FOLDER", "For the cohort; a new or empty folder.")]
-Subjects = Annotated[int, Option("--subjects", "-n", metavar="N", help="How many, up to 999.")]
-Hours = Annotated[
-    float | None, text_option("H", "Length of each recording. Default: 4 for mice, 8 for people.")
-]
-Seed = Annotated[int, Option(metavar="S", help="Same seed, same cohort, to the byte.")]
-VariantName = Annotated[Literal["adult", "narcolepsy", "infant"], Option("--variant", help="Whose sleep.")]
-Layout = Annotated[
-    str | None, text_option("KIND", "Files of eeg-emg: mat, parquet, csv; of bioradar: npz, edf.")
-]
-Jobs = Annotated[int, Option(min=0, metavar="N", help="Subjects at a time; 0 means one per core.")]
 
-
+@command
+@option("--modality", "-m", type=click.Choice(MODALITIES), required=True, help="What is recorded.")
+@option(
+    "--output",
+    "-o",
+    metavar="FOLDER",
+    type=PATH,
+    required=True,
+    help="For the cohort; a new or empty folder.",
+)
+@option("--subjects", "-n", metavar="N", type=int, default=4, help="How many, up to 999.")
+@option(
+    "--hours", metavar="H", type=float, help="Length of each recording. Default: 4 for mice, 8 for people."
+)
+@option("--seed", metavar="S", type=int, default=0, help="Same seed, same cohort, to the byte.")
+@option(
+    "--variant", type=click.Choice(["adult", "narcolepsy", "infant"]), default="adult", help="Whose sleep."
+)
+@option("--layout", metavar="KIND", help="Files of eeg-emg: mat, parquet, csv; of bioradar: npz, edf.")
+@overwrite_option
+@option(
+    "--jobs",
+    metavar="N",
+    type=click.IntRange(min=0),
+    default=1,
+    help="Subjects at a time; 0 means one per core.",
+)
+@json_option
 def simulate(
-    modality: ModalityName,
-    output: Output,
-    subjects: Subjects = 4,
-    hours: Hours = None,
-    seed: Seed = 0,
-    variant: VariantName = "adult",
-    layout: Layout = None,
-    overwrite: Overwrite = False,
-    jobs: Jobs = 1,
-    as_json: AsJson = False,
+    modality: str,
+    output: Path,
+    subjects: int,
+    hours: float | None,
+    seed: int,
+    variant: Literal["adult", "narcolepsy", "infant"],
+    layout: str | None,
+    overwrite: bool,
+    jobs: int,
+    as_json: bool,
 ) -> None:
     """Write a made-up cohort with a known truth, in the layout of a real dataset.
 
@@ -74,7 +97,7 @@ def simulate(
 
 
 def _print(plan: Plan, made: Sequence[Subject], folder: Path) -> None:
-    out = console()
+    out = Console()
     noun = "mouse" if plan.recorded.is_mouse else "subject"
     who = f"{len(made)} mice" if noun == "mouse" and len(made) != 1 else count(len(made), noun)
     out.print(
@@ -84,7 +107,7 @@ def _print(plan: Plan, made: Sequence[Subject], folder: Path) -> None:
     stages = tuple(made[0].stage_percent)
     numbers = (*(f"{name} %" for name in stages), "events")
     facts = [name for name in ("age", "osa", "sex") if name in made[0].covariates]
-    shown = table("subject", *facts, *numbers, right=("age", *numbers))
+    shown = Table("subject", *facts, *numbers, right=("age", *numbers))
     for subject in made:
         values = (subject.covariates[name] for name in facts)
         cells = [f"{value:g}" if isinstance(value, float) else value for value in values]

@@ -6,37 +6,47 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isnan
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any, get_args
+
+import click
+from click import UsageError
 
 from stageguard.base.arrays import NAN
 from stageguard.base.errors import InputError, Message, message_of
 from stageguard.base.files import check_places, real_path, write_text_atomic
 from stageguard.cli.cohort_nights import Groups, NightOfCohort, NightReader, grouping, listed_nights
 from stageguard.cli.cohort_tables import print_errors, print_means, print_nights, print_one
+from stageguard.cli.command import command, option
+from stageguard.cli.console import Console
 from stageguard.cli.group_tables import print_estimates, print_groups
 from stageguard.cli.inputs import Input, find_inputs
 from stageguard.cli.options import (
-    AsJson,
-    LightsOnPhase,
+    PATH,
     LightsTimes,
-    Overwrite,
-    SampleList,
-    ScoredFiles,
+    Number,
     ScoredReading,
-    Start,
-    output_option,
-    profile_option,
-    text_option,
+    json_option,
+    lights_on_phase_option,
+    lights_options,
+    overwrite_option,
+    sample_list_option,
+    scored_files_argument,
+    scored_reading_options,
+    start_option,
 )
 from stageguard.cli.paper_table import check_suffix, paper_text
-from stageguard.cli.parser import Option, UsageError
 from stageguard.cli.present import MOST_ROWS, end, run_shown
 from stageguard.cli.scored_files import (
     Experts,
     read_options,
 )
 from stageguard.cli.table_inputs import with_table_nights
-from stageguard.cli.terminal import console, count, one_line, print_json, print_list
+from stageguard.cli.terminal import (
+    count,
+    one_line,
+    print_json,
+    print_list,
+)
 from stageguard.formats.cohort_files import (
     Cohort,
     Facts,
@@ -52,7 +62,7 @@ from stageguard.measures.cohort import MeasuredScorings, cohort_table
 from stageguard.measures.groups import METHOD, GroupDifference, group_differences
 from stageguard.measures.prediction_powered import METHOD as POWERED_METHOD
 from stageguard.measures.prediction_powered import CohortEstimate, cohort_estimates
-from stageguard.measures.statistics import FIRST_REM_SECONDS, Convention, StatisticsOptions
+from stageguard.measures.statistics import Convention, StatisticsOptions
 from stageguard.measures.summary import mixed_epochs_words
 from stageguard.night.quantities import steered_words
 from stageguard.runner.run import Outcome, succeeded
@@ -65,63 +75,86 @@ PARTLY_WORDS = (
     "expected minutes, rows of single nights, groups and estimates are of whole nights"
 )
 
-Output = Annotated[
-    Path | None, output_option("COHORT.tsv", "Write one row per night, and a codebook beside it.")
-]
-PaperTable = Annotated[
-    Path | None,
-    text_option(
-        "FILE.md|.tex|.tsv",
-        "Write mean ± SD, and with experts bias and limits of agreement, as Markdown, LaTeX or TSV.",
-        "--table",
-    ),
-]
-DecodeWith = Annotated[str | None, profile_option("Decode probabilities with it; count its transitions.")]
-ByConvention = Annotated[Convention, Option(help="Whose definitions, where they differ.")]
-MinFirstRem = Annotated[
-    float,
-    Option(
-        metavar="SECONDS",
-        min=0,
-        help="How long the first REM bout lasts that ends REM latency to a lasting bout.",
-    ),
-]
-By = Annotated[
-    Path | None,
-    text_option("GROUPS.tsv", "Compare groups: columns id, group (optional: subject, expert)."),
-]
-ExpertsIn = Annotated[
-    Path | None,
-    text_option("FOLDER", "Expert hypnograms, named like the nights, or a table; or a file for one night."),
-]
-ScoredIn = Annotated[
-    Path | None,
-    text_option("FOLDER", "Expert hypnograms of some nights, or a table: estimates for all of them."),
-]
-Correlate = Annotated[
-    list[str] | None,
-    text_option("COLUMN", "With --scored: correlations with a number in the table of --by, such as age."),
-]
 
-
+@command
+@scored_files_argument
+@sample_list_option
+@option(
+    "--output",
+    "-o",
+    metavar="COHORT.tsv",
+    type=PATH,
+    help="Write one row per night, and a codebook beside it.",
+)
+@option(
+    "--table",
+    "paper",
+    metavar="FILE.md|.tex|.tsv",
+    type=PATH,
+    help="Write mean ± SD, and with experts bias and limits of agreement, as Markdown, LaTeX or TSV.",
+)
+@option("--profile", "-p", metavar="NAME", help="Decode probabilities with it; count its transitions.")
+@option(
+    "--convention",
+    type=click.Choice(get_args(Convention)),
+    default="aasm",
+    help="Whose definitions, where they differ.",
+)
+@lights_options
+@lights_on_phase_option
+@option(
+    "--min-first-rem-seconds",
+    metavar="SECONDS",
+    type=Number(min=0),
+    default=120.0,
+    help="How long the first REM bout lasts that ends REM latency to a lasting bout.",
+)
+@start_option
+@option(
+    "--by",
+    metavar="GROUPS.tsv",
+    type=PATH,
+    help="Compare groups: columns id, group (optional: subject, expert).",
+)
+@option(
+    "--expert",
+    metavar="FOLDER",
+    type=PATH,
+    help="Expert hypnograms, named like the nights, or a table; or a file for one night.",
+)
+@option(
+    "--scored",
+    metavar="FOLDER",
+    type=PATH,
+    help="Expert hypnograms of some nights, or a table: estimates for all of them.",
+)
+@option(
+    "--correlate",
+    metavar="COLUMN",
+    multiple=True,
+    help="With --scored: correlations with a number in the table of --by, such as age.",
+)
+@scored_reading_options
+@overwrite_option
+@json_option
 def stats(
-    files: ScoredFiles = None,
-    samples: SampleList = None,
-    output: Output = None,
-    paper: PaperTable = None,
-    profile: DecodeWith = None,
-    convention: ByConvention = "aasm",
-    times: LightsTimes = LightsTimes(),  # noqa: B008 - a group of options
-    lights_on_phase: LightsOnPhase = None,
-    min_first_rem_seconds: MinFirstRem = FIRST_REM_SECONDS,
-    start: Start = None,
-    by: By = None,
-    expert: ExpertsIn = None,
-    scored: ScoredIn = None,
-    correlate: Correlate = None,
-    reading: ScoredReading = ScoredReading(),  # noqa: B008 - a group of options
-    overwrite: Overwrite = False,
-    as_json: AsJson = False,
+    files: tuple[Path, ...],
+    samples: Path | None,
+    output: Path | None,
+    paper: Path | None,
+    profile: str | None,
+    convention: Convention,
+    times: LightsTimes,
+    lights_on_phase: str | None,
+    min_first_rem_seconds: float,
+    start: str | None,
+    by: Path | None,
+    expert: Path | None,
+    scored: Path | None,
+    correlate: tuple[str, ...],
+    reading: ScoredReading,
+    overwrite: bool,
+    as_json: bool,
 ) -> None:
     """Compute sleep statistics of one night or many, before and after decoding.
 
@@ -140,7 +173,7 @@ def stats(
         check_places([paper], overwrite=overwrite)  # before minutes of work
         if output is not None and real_path(paper) == real_path(output):
             raise UsageError("--table and --output name one file, expected two.")
-    covariates = _covariates(by, expert, scored, correlate or ())
+    covariates = _covariates(by, expert, scored, correlate)
     expert = expert or scored
     options = read_options(
         reading,
@@ -432,7 +465,7 @@ def print_stats(result: CohortResult) -> None:
     cohort = result.cohort
     if cohort is None:
         return
-    out = console()
+    out = Console()
     if cohort.taught:
         out.print(cohort.taught, style="bold")
     if len(cohort.nights) == 1:

@@ -12,47 +12,35 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
+from click import UsageError
 
 from stageguard.base.arrays import Floats
 from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import InputError, OutputError, StageGuardError, StageGuardWarning, message_of
 from stageguard.base.files import checked_file, read_file, write_together
+from stageguard.cli.command import command, option, packed
 from stageguard.cli.options import (
-    Cohort,
-    ProfileName,
+    PATH,
+    Number,
     Rows,
-    Stager,
-    Stages,
+    cohort_option,
     column_names,
-    text_option,
+    profile_option,
+    rows_options,
+    stager_option,
+    stages_option,
 )
-from stageguard.cli.parser import Option, UsageError
-from stageguard.cli.terminal import count, one_line, print_warning
+from stageguard.cli.terminal import (
+    count,
+    one_line,
+    print_warning,
+)
 from stageguard.guard.stream import StreamingDecoder
 from stageguard.profile.profile import Profile
 from stageguard.runner.stopping import STOPS, Stopped
-
-MaxLag = Annotated[
-    float | None,
-    Option(
-        "--max-lag-seconds", min=0.0, metavar="SECONDS", help="Longest wait for a stage. Default: no limit."
-    ),
-]
-Weight = Annotated[
-    float | None,
-    Option(
-        "--transition-weight",
-        min=0.0,
-        metavar="NUMBER",
-        help="Strength, for profiles that set it per night: what decode chose on earlier nights. Leaves "
-        "out the profile's clock.",
-    ),
-]
-State = Annotated[Path | None, text_option("FILE", "Go on from it if it exists; the state is kept in it.")]
-Finish = Annotated[bool, Option("--finish", help="With --state: the recording ends with this input.")]
 
 LONGEST_LINE = 65_536  # bytes: an epoch has a handful of numbers
 DELIMITERS = (";", "\t", ",")
@@ -66,18 +54,46 @@ _SIGNALS = (*STOPS, *([signal.SIGALRM] if hasattr(signal, "SIGALRM") else []))
 class DecoderOptions(Rows):
     """Options of a decoder besides its profile and its columns."""
 
-    max_lag_seconds: MaxLag = None
-    cohort: Cohort = None
-    stager: Stager = None
+    max_lag_seconds: float | None = None
+    cohort: str | None = None
+    stager: str | None = None
 
 
+decoder_options = packed(
+    "options",
+    DecoderOptions,
+    *rows_options,
+    option(
+        "--max-lag-seconds",
+        metavar="SECONDS",
+        type=Number(min=0.0),
+        help="Longest wait for a stage. Default: no limit.",
+    ),
+    cohort_option,
+    stager_option,
+)
+
+
+@command
+@profile_option
+@option(
+    "--transition-weight",
+    metavar="NUMBER",
+    type=Number(min=0.0),
+    help="Strength, for profiles that set it per night: what decode chose on earlier nights. "
+    "Leaves out the profile's clock.",
+)
+@option("--state", metavar="FILE", type=PATH, help="Go on from it if it exists; the state is kept in it.")
+@option("--finish", is_flag=True, help="With --state: the recording ends with this input.")
+@stages_option
+@decoder_options
 def stream(
-    profile: ProfileName,
-    transition_weight: Weight = None,
-    state: State = None,
-    finish: Finish = False,
-    stages: Stages = None,
-    options: DecoderOptions = DecoderOptions(),  # noqa: B008 - a group of options
+    profile: str,
+    transition_weight: float | None,
+    state: Path | None,
+    finish: bool,
+    stages: str | None,
+    options: DecoderOptions,
 ) -> None:
     """Decode while the recording runs: a row of probabilities per epoch on stdin, stages on stdout.
 

@@ -3,35 +3,38 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
+
+import click
+from click import UsageError
+from click.exceptions import Exit
 
 from stageguard.base.errors import InputError
-from stageguard.cli.options import AsJson, Overwrite, output_option, text_option
-from stageguard.cli.parser import Argument, Exit, Option, UsageError
-from stageguard.cli.progress import progress_bar
-from stageguard.cli.terminal import console, count, print_error, print_json, print_warning
+from stageguard.cli.command import group, option
+from stageguard.cli.console import Console
+from stageguard.cli.options import PATH, Number, json_option, overwrite_option
+from stageguard.cli.progress import (
+    progress_bar,
+)
+from stageguard.cli.terminal import (
+    count,
+    print_error,
+    print_json,
+    print_warning,
+)
 from stageguard.runner.stopping import Stopped, stoppable
 
-Config = Annotated[Path, Argument("STUDY.toml", "What to run, such as studies/mouse-sim.toml.")]
-Folder = Annotated[Path, Argument("FOLDER", "What `study run` wrote.")]
-Output = Annotated[Path, output_option("FOLDER", "New, or that of an earlier run, which goes on.")]
-Smoke = Annotated[bool, Option("--smoke", help="The small version, to see that everything works.")]
-GuardAgain = Annotated[bool, Option("--guard-again", help="Guard all stored predictions again.")]
-Jobs = Annotated[int, Option(min=0, metavar="N", help="Folds at a time, a core each; 0 means one per core.")]
-Scheduler = Annotated[
-    str | None, text_option("tcp://HOST:PORT|local", "Run on a Dask cluster; its workers see FOLDER.")
-]
-Timeout = Annotated[
-    float | None, Option(min=0.01, metavar="MINUTES", help="Longest wait for a fold of a cluster.")
-]
-Names = Annotated[
-    list[str] | None, text_option("NAME", "Which ones; repeatable. Default: all.", "--name", "-n")
-]
-Night = Annotated[str | None, text_option("RECORDING", "Whose hypnogram is drawn. Default: the first.")]
-Publish = Annotated[Path | None, text_option("FOLDER", "Write there what may be shown without the nights.")]
-TableFormat = Annotated[Literal["md", "tex", "csv"], Option("--format", help="Of what is printed.")]
+folder_argument = click.argument("folder", type=PATH, help="What `study run` wrote.")
+name_option = option(
+    "--name", "-n", metavar="NAME", multiple=True, help="Which ones; repeatable. Default: all."
+)
+form_option = option(
+    "--format", "form", type=click.Choice(["md", "tex", "csv"]), default="md", help="Of what is printed."
+)
+night_option = option("--night", metavar="RECORDING", help="Whose hypnogram is drawn. Default: the first.")
 
 
+@group
 def study() -> None:
     """Train and test networks fold by fold, and show the results.
 
@@ -39,10 +42,13 @@ def study() -> None:
     --------
     stageguard study run mice.toml --output mice
     """
-    raise UsageError(f"say what to do: {', '.join(SUBCOMMANDS)}.")
+    raise UsageError(f"say what to do: {', '.join(study.commands)}.")
 
 
-def status(folder: Folder, as_json: AsJson = False) -> None:
+@study.command("status")
+@folder_argument
+@json_option
+def status(folder: Path, as_json: bool) -> None:
     """Show how far a study has come.
 
     Examples
@@ -64,23 +70,48 @@ def status(folder: Folder, as_json: AsJson = False) -> None:
     if as_json:
         print_json(facts)
         return
-    out = console()
+    out = Console()
     smoke = " (smoke version)" if facts["smoke"] else ""
     out.print(f"{facts['study']}{smoke}: {results.progress} done, {len(results.failures)} failed")
     for failure in results.failures:
         out.print(failure["error"])
 
 
+@study.command("run")
+@click.argument(
+    "config", metavar="STUDY.toml", type=PATH, help="What to run, such as studies/mouse-sim.toml."
+)
+@option(
+    "--output",
+    "-o",
+    metavar="FOLDER",
+    type=PATH,
+    required=True,
+    help="New, or that of an earlier run, which goes on.",
+)
+@option("--smoke", is_flag=True, help="The small version, to see that everything works.")
+@option(
+    "--jobs",
+    metavar="N",
+    type=click.IntRange(min=0),
+    default=1,
+    help="Folds at a time, a core each; 0 means one per core.",
+)
+@option("--scheduler", metavar="tcp://HOST:PORT|local", help="Run on a Dask cluster; its workers see FOLDER.")
+@option("--timeout", metavar="MINUTES", type=Number(min=0.01), help="Longest wait for a fold of a cluster.")
+@overwrite_option
+@option("--guard-again", is_flag=True, help="Guard all stored predictions again.")
+@json_option
 def run(
-    config: Config,
-    output: Output,
-    smoke: Smoke = False,
-    jobs: Jobs = 1,
-    scheduler: Scheduler = None,
-    timeout: Timeout = None,
-    overwrite: Overwrite = False,
-    guard_again: GuardAgain = False,
-    as_json: AsJson = False,
+    config: Path,
+    output: Path,
+    smoke: bool,
+    jobs: int,
+    scheduler: str | None,
+    timeout: float | None,
+    overwrite: bool,
+    guard_again: bool,
+    as_json: bool,
 ) -> None:
     """Train, predict, guard and measure every fold, then write all tables and figures.
 
@@ -126,13 +157,17 @@ def run(
         failed = [failure["error"] for failure in results.failures]
         print_json({"report": str(page), "done": len(results.records), "failed": failed})
     else:
-        console().print(f"{results.progress} done. Tables and figures: {page}")
+        Console().print(f"{results.progress} done. Tables and figures: {page}")
     if results.failures:
         print_error(f"{count(len(results.failures), 'job')} failed: {results.failures[0]['error']}")
         raise Exit(1)
 
 
-def table(folder: Folder, name: Names = None, form: TableFormat = "md") -> None:
+@study.command("table")
+@folder_argument
+@name_option
+@form_option
+def table(folder: Path, name: tuple[str, ...], form: Literal["md", "tex", "csv"]) -> None:
     """Print tables of stored results, in Markdown, LaTeX or CSV.
 
     Examples
@@ -154,13 +189,18 @@ def table(folder: Folder, name: Names = None, form: TableFormat = "md") -> None:
         print(TABLES[each](results).text(form))
 
 
-def compare(
-    folders: Annotated[
-        list[Path], Argument("FOLDER...", "What `study run` or `study report --publish` wrote.")
-    ],
-    output: Annotated[Path | None, output_option("FOLDER", "Write the tables there in all formats.")] = None,
-    form: TableFormat = "md",
-) -> None:
+@study.command("compare")
+@click.argument(
+    "folders",
+    metavar="FOLDER...",
+    nargs=-1,
+    required=True,
+    type=PATH,
+    help="What `study run` or `study report --publish` wrote.",
+)
+@option("--output", "-o", metavar="FOLDER", type=PATH, help="Write the tables there in all formats.")
+@form_option
+def compare(folders: tuple[Path, ...], output: Path | None, form: Literal["md", "tex", "csv"]) -> None:
     """Print tables over several studies: the main comparison side by side, errors of sleep architecture.
 
     Examples
@@ -177,18 +217,24 @@ def compare(
     tables = {table.name: table for table in across_tables(studies)}
     if output is not None:
         for path in write_tables(tables, output):
-            console().print(f"Wrote {path}")
+            Console().print(f"Wrote {path}")
         return
     for table in tables.values():
         print(table.text(form))
 
 
+@study.command("figure")
+@folder_argument
+@option("--output", "-o", metavar="FOLDER", type=PATH, help="Default: FOLDER/figures.")
+@name_option
+@night_option
+@option("--format", "form", type=click.Choice(["png", "pdf", "svg"]), default="png", help="Of the files.")
 def figure(
-    folder: Folder,
-    output: Annotated[Path | None, output_option("FOLDER", "Default: FOLDER/figures.")] = None,
-    name: Names = None,
-    night: Night = None,
-    form: Annotated[Literal["png", "pdf", "svg"], Option("--format", help="Of the files.")] = "png",
+    folder: Path,
+    output: Path | None,
+    name: tuple[str, ...],
+    night: str | None,
+    form: Literal["png", "pdf", "svg"],
 ) -> None:
     """Draw figures of stored results.
 
@@ -199,11 +245,15 @@ def figure(
     from stageguard.study.report import write_figures
     from stageguard.study.store import read_results
 
-    for path in write_figures(read_results(folder), name or (), (form,), night, output):
-        console().print(f"Wrote {path}")
+    for path in write_figures(read_results(folder), name, (form,), night, output):
+        Console().print(f"Wrote {path}")
 
 
-def report(folder: Folder, night: Night = None, publish: Publish = None) -> None:
+@study.command("report")
+@folder_argument
+@night_option
+@option("--publish", metavar="FOLDER", type=PATH, help="Write there what may be shown without the nights.")
+def report(folder: Path, night: str | None, publish: Path | None) -> None:
     """Write all tables and figures, and one page that shows them.
 
     Examples
@@ -216,14 +266,4 @@ def report(folder: Folder, night: Night = None, publish: Publish = None) -> None
 
     results = read_results(folder)
     page = reports.publish(results, publish, night) if publish else reports.write_report(results, night)
-    console().print(f"Wrote {page}")
-
-
-SUBCOMMANDS = {
-    "run": run,
-    "status": status,
-    "table": table,
-    "compare": compare,
-    "figure": figure,
-    "report": report,
-}
+    Console().print(f"Wrote {page}")

@@ -6,13 +6,17 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from stageguard.cli.options import AsJson, Device, Overwrite, output_option
-from stageguard.cli.parser import Argument, Option
-from stageguard.cli.progress import progress_bar
+import click
+
+from stageguard.cli.command import command, option
+from stageguard.cli.console import Console
+from stageguard.cli.options import DEVICE, PATH, json_option, overwrite_option
+from stageguard.cli.progress import (
+    progress_bar,
+)
 from stageguard.cli.terminal import (
-    console,
     error_text,
     print_error,
     print_json,
@@ -30,21 +34,16 @@ if TYPE_CHECKING:
     from stageguard.nn.checkpoint import ModelCard
     from stageguard.nn.training import TrainingProgress
 
-Config = Annotated[Path, Argument(metavar="CONFIG.toml", help="What to train, and on what.")]
-Output = Annotated[Path | None, output_option("FOLDER", "For the network. Default: what the file says.")]
-Small = Annotated[bool, Option("--small", help="The size for a computer without a GPU.")]
-ComputeOn = Annotated[
-    Device | None, Option("--device", help="Where to compute. Default: what the file says.")
-]
 
-
+@command
+@click.argument("config", metavar="CONFIG.toml", type=PATH, help="What to train, and on what.")
+@option("--output", "-o", metavar="FOLDER", type=PATH, help="For the network. Default: what the file says.")
+@option("--small", is_flag=True, help="The size for a computer without a GPU.")
+@option("--device", type=DEVICE, help="Where to compute. Default: what the file says.")
+@overwrite_option
+@json_option
 def train(
-    config: Config,
-    output: Output = None,
-    small: Small = False,
-    device: ComputeOn = None,
-    overwrite: Overwrite = False,
-    as_json: AsJson = False,
+    config: Path, output: Path | None, small: bool, device: str | None, overwrite: bool, as_json: bool
 ) -> None:
     """Train a staging network on feature tables, or on the recordings of a dataset.
 
@@ -122,7 +121,7 @@ def _print(card: ModelCard, folder: Path, remarks: Sequence[str], *, as_json: bo
         report = {key: value for key, value in training.items() if key != "options"}
         print_json(report | {"output": str(folder), "temperature": card.temperature, "warnings": remarks})
         return
-    out = console()
+    out = Console()
     out.print(
         f"Trained {training['options']['backbone']} on {training['n_training_recordings']} of "
         f"{training['n_recordings']} recordings, {training['n_training_subjects']} of "

@@ -4,48 +4,60 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+
+from click import UsageError
 
 from stageguard.base.errors import InputError, Message, OutputExistsError
 from stageguard.base.files import check_apart
+from stageguard.cli.command import command, option
+from stageguard.cli.console import Console
 from stageguard.cli.inputs import Inputs, density_options, find_densities
 from stageguard.cli.options import (
-    AsJson,
-    DensityFiles,
-    Jobs,
-    Overwrite,
+    PATH,
     Reading,
-    SampleList,
-    output_option,
-    text_option,
+    density_files_argument,
+    jobs_option,
+    json_option,
+    overwrite_option,
+    reading_options,
+    sample_list_option,
 )
-from stageguard.cli.parser import UsageError
 from stageguard.cli.present import end, print_notes, run_shown
 from stageguard.cli.table_inputs import with_table_nights
-from stageguard.cli.terminal import console, count, naming_nights, one_line, print_json, print_list
+from stageguard.cli.terminal import (
+    count,
+    naming_nights,
+    one_line,
+    print_json,
+    print_list,
+)
 from stageguard.fitting.tune import FEWEST_NIGHTS, check_base, decision, tuned_profile
 from stageguard.profile.profile import Profile
 from stageguard.runner.decode_one import DecodeOptions
 from stageguard.runner.run import succeeded
 from stageguard.runner.tune_files import TuneTask, measure_task
 
-Base = Annotated[str, text_option("NAME", "Profile to tune: a name or a .toml file.", "--base", "-b")]
-Output = Annotated[Path, output_option("FILE.toml", "The tuned profile.")]
-StagerName = Annotated[
-    str | None, text_option("NAME", "The stager, with version and channels: used on no other.", "--stager")
-]
 
-
+@command
+@option("--base", "-b", metavar="NAME", required=True, help="Profile to tune: a name or a .toml file.")
+@option("--output", "-o", metavar="FILE.toml", type=PATH, required=True, help="The tuned profile.")
+@density_files_argument
+@sample_list_option
+@option("--stager", metavar="NAME", help="The stager, with version and channels: used on no other.")
+@reading_options
+@overwrite_option
+@jobs_option
+@json_option
 def tune(
-    base: Base,
-    output: Output,
-    files: DensityFiles = None,
-    samples: SampleList = None,
-    stager: StagerName = None,
-    reading: Reading = Reading(),  # noqa: B008 - a group of options
-    overwrite: Overwrite = False,
-    jobs: Jobs = 1,
-    as_json: AsJson = False,
+    base: str,
+    output: Path,
+    files: tuple[Path, ...],
+    samples: Path | None,
+    stager: str | None,
+    reading: Reading,
+    overwrite: bool,
+    jobs: int,
+    as_json: bool,
 ) -> None:
     """Tune a profile to a stager, from ten or more of its unscored nights.
 
@@ -79,7 +91,7 @@ def tune(
         content = {"profile": tuned.to_dict(), "output": str(output)}
         print_json(content | {"files": [outcome.to_dict() for outcome in outcomes]})
     else:
-        out = console()
+        out = Console()
         out.print(
             f"{one_line(tuned.name)}: {count(len(nights), 'unscored night')}, on {one_line(profile.name)}"
         )

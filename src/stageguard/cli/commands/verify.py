@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+
+import click
+from click.exceptions import Exit
 
 from stageguard.base.version import __version__
-from stageguard.cli.options import AsJson
-from stageguard.cli.parser import Argument, Exit, Option
-from stageguard.cli.terminal import console, one_line, print_json, table
+from stageguard.cli.command import command, option
+from stageguard.cli.console import Console, Table
+from stageguard.cli.options import PATH, json_option
+from stageguard.cli.terminal import (
+    one_line,
+    print_json,
+)
 from stageguard.runner.verify import verify_output
 
 
-def verify(
-    output: Annotated[
-        Path, Argument(metavar="OUTPUT", help="A .hypnogram.tsv, its .json, or a table that decode wrote.")
-    ],
-    source: Annotated[
-        Path | None,
-        Option("--input", metavar="FILE", help="The probabilities. Default: the recorded file."),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
+@command
+@click.argument("output", type=PATH, help="A .hypnogram.tsv, its .json, or a table that decode wrote.")
+@option("--input", "source", metavar="FILE", type=PATH, help="The probabilities. Default: the recorded file.")
+@json_option
+def verify(output: Path, source: Path | None, as_json: bool) -> None:
     """Check an output by decoding its input again with its profile.
 
     Examples
@@ -32,10 +33,10 @@ def verify(
     if as_json:
         print_json(verification.to_dict())
     else:
-        shown = table("", "check", "finding")
+        shown = Table("", "check", "finding")
         for check in verification.checks:
             shown.add_row("ok" if check.ok else "DIFFERS", check.name, one_line(check.finding))
-        out = console()
+        out = Console()
         out.print(shown)
         if verification.unchecked:
             fields = ", ".join(verification.unchecked)

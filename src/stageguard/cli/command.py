@@ -1,0 +1,120 @@
+"""Declare commands: those of click, with options under headings and examples as they are typed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import wraps
+from inspect import cleandoc, signature
+from typing import Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+EXAMPLES = "Examples\n--------\n"  # the section of a command's docstring
+OPTIONS = "Options"
+
+
+class Option(click.Option):
+    """An option that stands under a heading of the help."""
+
+    def __init__(self, *names: Any, heading: str = OPTIONS, **settings: Any) -> None:
+        super().__init__(*names, **settings)
+        self.heading = heading
+
+    def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> tuple[Any, ParameterSource]:
+        """Return the value; refuse an option in its place, or `--output --overwrite` would be a folder."""
+        value, source = super().consume_value(ctx, opts)
+        names = {name for one in ctx.command.get_params(ctx) for name in (*one.opts, *one.secondary_opts)}
+        for text in value if self.multiple and source is ParameterSource.COMMANDLINE else [value]:
+            if isinstance(text, str) and text.startswith("-") and text in names:
+                raise click.BadOptionUsage(
+                    self.opts[0], f"Option {self.opts[0]!r} requires an argument.", ctx
+                )
+        return value, source
+
+
+class Command(click.Command):
+    """A command whose docstring ends with examples, and whose options may stand under several headings."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Call the function; what it says about wrong usage names this command."""
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx
+            raise
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the description, and examples without breaking their lines."""
+        about, _, examples = cleandoc(self.help or "").partition(EXAMPLES)
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(about.strip())
+        if examples:
+            with formatter.section("Examples"):
+                formatter.write("".join(f"  {line}\n" for line in examples.splitlines()))
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, those without a heading of their own first."""
+        sections: dict[str, list[tuple[str, str]]] = {OPTIONS: []}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None and not isinstance(parameter, click.Argument):
+                sections.setdefault(getattr(parameter, "heading", OPTIONS), []).append(record)
+        for heading, records in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(records)
+
+
+class Group(Command, click.Group):
+    """A command with commands below it."""
+
+    command_class = Command
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options and the commands."""
+        super().format_options(ctx, formatter)
+        self.format_commands(ctx, formatter)
+
+
+def command(function: Callable[..., None]) -> Command:
+    """Declare a command, named after its function."""
+    return click.command(cls=Command)(function)
+
+
+def group(function: Callable[..., None]) -> Group:
+    """Declare a command with commands below it; the function is called without one of them."""
+
+    @wraps(function)
+    def call(**values: Any) -> None:
+        if click.get_current_context().invoked_subcommand is None:
+            function(**values)
+
+    return click.group(cls=Group, invoke_without_command=True)(call)
+
+
+def option(*names: str, **settings: Any) -> Callable[[Function], Function]:
+    """Declare an option: `click.option`, with a `heading` if it is not to stand under Options."""
+    return click.option(*names, cls=Option, **settings)
+
+
+def packed(
+    name: str, build: Callable[..., Any], *options: Callable[[Any], Any]
+) -> Callable[[Function], Function]:
+    """Declare options that belong together, and pass what `build` makes of their values as one argument."""
+    keys = list(signature(build).parameters)
+
+    def declare(function: Function) -> Function:
+        @wraps(function)
+        def call(**values: Any) -> Any:
+            value = build(**{key: values.pop(key) for key in keys})
+            return function(**values, **{name: value})
+
+        declared: Any = call
+        for one in reversed(options):
+            declared = one(declared)
+        return declared  # type: ignore[no-any-return]
+
+    return declare
