@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("nbclient", reason="notebooks are run by the extra docs")
 pytest.importorskip("torch", reason="a notebook trains a network")
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "docs" / "notebooks").glob("*.ipynb"))
+SLOW = {"wrap-a-network", "tune-and-fit"}  # one trains a network, one fits
 RUN = """
 import sys
 import nbclient, nbformat
@@ -24,7 +25,11 @@ def test_there_are_four():
     assert len(NOTEBOOKS) == 4
 
 
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "notebook",
+    [pytest.param(path, marks=[pytest.mark.slow] if path.stem in SLOW else []) for path in NOTEBOOKS],
+    ids=lambda path: path.stem,
+)
 def test_a_notebook_runs(notebook, tmp_path):
     command = [sys.executable, "-c", RUN, str(notebook)]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -137,6 +137,7 @@ def test_stage_is_what_predict_does(place, run, tmp_path):
     assert sg.stage(entry.read(), place / "model", quality="none").quality is None
 
 
+@pytest.mark.slow
 def test_quality_reaches_the_decoder(place, run, tmp_path):
     said = ("predict", place / "model", place / "cohort", "--dataset", "sleepbrl")
     run(*said, "-o", tmp_path / "with")

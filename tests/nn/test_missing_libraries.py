@@ -58,6 +58,7 @@ print(len(backbones()), training_recipe("usleep").steps)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("library", "modules"),
     [

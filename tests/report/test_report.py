@@ -302,6 +302,7 @@ def test_minimum_bouts_count_what_they_cost_the_expert():
     assert told in page.text
 
 
+@pytest.mark.slow
 def test_a_report_of_a_very_long_recording_ends_and_stays_small_enough_to_open():
     rng, n_epochs = np.random.default_rng(0), 100_000
     stages = np.repeat(rng.integers(5, size=n_epochs // 50), 50)

@@ -141,6 +141,7 @@ def here_and_there(run, address, folder, command, *arguments):
     return written
 
 
+@pytest.mark.slow
 def test_features_and_hypnograms_of_a_cluster_are_those_made_here(address, tmp_path, capsys):
     torch = pytest.importorskip("torch")
     from stageguard.nn.training import train
