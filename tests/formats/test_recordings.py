@@ -11,7 +11,7 @@ import pytest
 import stageguard as sg
 from recording_files import START, channel, nsrr_xml, profusion_xml, runs, write_edf, write_edf_hypnogram
 from stageguard.base.errors import FileFormatError, InputError, StageGuardWarning
-from stageguard.formats.recordings.read import Scoring, crop_recording, lay_over, read_recording_file
+from stageguard.formats.recordings.read import PlacedScoring, crop_recording, lay_over, read_recording_file
 from stageguard.formats.recordings.roles import guess_roles
 from stageguard.night.recording import Recording, Series, Signal
 from stageguard.night.stages import AASM5
@@ -313,7 +313,7 @@ def test_scorings_on_different_grids_are_refused():
     night = sg.Hypnogram(np.zeros(6, dtype=int), AASM5, 30.0)
     recording = Recording("a", "a", {"eeg": signal})
     with pytest.raises(FileFormatError, match=r"begin at different places within an epoch \(x 0 s, y 10 s\)"):
-        lay_over(recording, {"x": Scoring(night), "y": Scoring(night, 10.0)})
+        lay_over(recording, {"x": PlacedScoring(night), "y": PlacedScoring(night, 10.0)})
 
 
 def test_a_part_of_a_recording():

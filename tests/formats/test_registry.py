@@ -13,8 +13,9 @@ import pytest
 from formats_table import BEGIN, END, PAGE, proofs, with_list
 from stageguard.base.errors import FileFormatError, InputError
 from stageguard.formats import registry, sniffing
-from stageguard.formats.file_format import ONLY_PROBABILITIES, FileFormat
+from stageguard.formats.file_format import FileFormat
 from stageguard.formats.objects import OBJECTS
+from stageguard.formats.raw_night import ONLY_PROBABILITIES, Reader
 from stageguard.formats.registry import detect, formats, named
 
 KINDS = ("density", "hypnogram", "write")
@@ -79,7 +80,12 @@ def read(path, options):
 
 def form(name: str, magic: bytes, suffixes: tuple[str, ...] = (), **more: object) -> FileFormat:
     return FileFormat(
-        name, f"file of {name}", suffixes, sniffing.begins_with(magic), ONLY_PROBABILITIES, read, **more
+        name,
+        f"file of {name}",
+        suffixes,
+        sniffing.begins_with(magic),
+        Reader(ONLY_PROBABILITIES, read),
+        **more,
     )  # type: ignore[arg-type]
 
 

@@ -255,7 +255,7 @@ class Present:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class CopyCheck:
     """The result of checking a local copy."""
 
     dataset: Dataset  # the dataset that the folder should contain
@@ -297,8 +297,8 @@ def check(
     digests: bool = True,
     on_step: OnStep | None = None,
     **options: Any,
-) -> Check:
-    """Check a local copy, with digests if a SHA256SUMS.txt or the ledger of `get` lists them.
+) -> CopyCheck:
+    """CopyCheck a local copy, with digests if a SHA256SUMS.txt or the ledger of `get` lists them.
 
     ``depth`` is how much of each signal is read: nothing, its first and last second, or everything.
     ``on_step`` is called for each file and recording with its name, its number, and the total number.
@@ -333,7 +333,7 @@ def check(
             raise
         except (StageGuardError, OSError) as error:
             problems.append(Problem(entry.id, "unreadable", " ".join(str(error).split())))
-    result = Check(dataset, root, len(entries), tuple(present), tuple(problems))
+    result = CopyCheck(dataset, root, len(entries), tuple(present), tuple(problems))
     return _compare(result, digests, on_step)
 
 
@@ -363,7 +363,7 @@ def _present(recording: Recording) -> Present:
     return Present(recording.id, recording.subject, hours, channels, scored, recording.is_synthetic)
 
 
-def _compare(result: Check, digests: bool, on_step: OnStep | None) -> Check:
+def _compare(result: CopyCheck, digests: bool, on_step: OnStep | None) -> CopyCheck:
     """Compare files with the published sizes and digests that the folder lists."""
     published, problems = _published_files(result.folder)
     here = {path: file for path, file in published.items() if (result.folder / path).is_file()}

@@ -224,7 +224,7 @@ def open_radar_file(path: Path) -> RadarFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Channel:
+class ChannelSource:
     """Where a role's samples are; the file itself must contain a fact that is None."""
 
     name: str = schema.text()
@@ -234,10 +234,12 @@ class Channel:
     part: str | None = schema.declare(None, partial(checks.choice, options=("real", "imag")))
 
 
-def _channels(value: object, where: str) -> dict[str, Channel]:
+def _channels(value: object, where: str) -> dict[str, ChannelSource]:
     """Return channels by role; a text stands for a channel with that name."""
     return {
-        role: Channel(channel) if isinstance(channel, str) else schema.read_table(Channel, channel, at)
+        role: ChannelSource(channel)
+        if isinstance(channel, str)
+        else schema.read_table(ChannelSource, channel, at)
         for role, channel in checks.mapping(value, where).items()
         for at in (f"channel {role}",)
     }
@@ -271,7 +273,7 @@ class RecordingTable:
     id: str | None = schema.text(None)
     scoring: str | Mapping[str, str] | None = schema.declare(None, _scoring_source)
     start: datetime | None = schema.declare(None, _start)
-    channels: Mapping[str, Channel] | None = schema.declare(None, _channels)
+    channels: Mapping[str, ChannelSource] | None = schema.declare(None, _channels)
     stages: Mapping[str, str] | None = schema.declare(None, _stage_names)
     covariates: Mapping[str, Any] | None = schema.declare(None, checks.mapping)
     epoch_seconds: float | None = schema.declare(None, _seconds)
@@ -288,7 +290,7 @@ class MappingFile:
     scheme: StageScheme | None = schema.declare(
         None, lambda value, where: as_scheme(checks.text(value, where))
     )
-    channels: Mapping[str, Channel] | None = schema.declare(None, _channels)
+    channels: Mapping[str, ChannelSource] | None = schema.declare(None, _channels)
     stages: Mapping[str, str] | None = schema.declare(None, _stage_names)
     covariates: Mapping[str, Any] | None = schema.declare(None, checks.mapping)
 
@@ -300,7 +302,7 @@ class Mapped:
     path: Path
     id: str
     subject: str | None = None
-    channels: Mapping[str, Channel] = field(default_factory=dict)
+    channels: Mapping[str, ChannelSource] = field(default_factory=dict)
     scoring: str | Path | None = None  # an array in the recording's file, or a separate file
     stages: Mapping[str, str] = field(default_factory=dict)  # code -> name
     scheme: StageScheme | None = None
@@ -374,18 +376,18 @@ def _subject(file: RadarFile, mapped: Mapped) -> str:
     return str(stated.item()) if stated is not None else mapped.subject or mapped.id
 
 
-def _standard_channels(file: RadarFile) -> dict[str, Channel]:
+def _standard_channels(file: RadarFile) -> dict[str, ChannelSource]:
     present = set(file.names())
     channels = {}
     for role, known in _STANDARD.items():
         name, column, part = next((each for each in known if each[0] in present), ("", None, None))
         if name:
             is_matrix = len(file.shape(name)) > 1
-            channels[role] = Channel(name, column=column if is_matrix else None, part=part)
+            channels[role] = ChannelSource(name, column=column if is_matrix else None, part=part)
     return channels
 
 
-def _signal(file: RadarFile, role: str, channel: Channel) -> Signal:
+def _signal(file: RadarFile, role: str, channel: ChannelSource) -> Signal:
     names = file.names()
     if channel.name not in names:
         raise dataset_error(

@@ -27,7 +27,7 @@ from stageguard.datasets.samples import dataset_error
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_hypnogram_file
 from stageguard.formats.recordings.edf import read_edf_recording
-from stageguard.formats.recordings.read import Scoring, build_recording, lay_over
+from stageguard.formats.recordings.read import PlacedScoring, build_recording, lay_over
 from stageguard.formats.tables.delimited import read_delimited
 from stageguard.night.recording import Recording
 from stageguard.night.stages import AASM5
@@ -107,7 +107,7 @@ def read_visit(path: Path, scoring: Path | None, person: Participant, visit: int
     if scoring is None:
         return recording
     scored = read_hypnogram_file(scoring, FileOptions(default_scheme=AASM5))
-    named = {"expert": Scoring(scored.hypnogram, scored.hypnogram.offset_seconds)}
+    named = {"expert": PlacedScoring(scored.hypnogram, scored.hypnogram.offset_seconds)}
     return lay_over(recording, named, trailing=True)[0]
 
 

@@ -33,7 +33,7 @@ _PERSON = re.compile(r"\b(Female|Male)_(\d{1,3})yr\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Night:
+class StudyRow:
     """Facts of a study's table about one night."""
 
     lights_off: float | None = None  # seconds of the day
@@ -71,12 +71,12 @@ def find(
             continue
         hypnograms = tuple(sorted(scorings.get(key, ())))
         missing = () if hypnograms else (f"{key}?-Hypnogram.edf",)
-        read = partial(read_night, path, hypnograms, nights.get(key[:6], Night()), around_sleep_minutes)
+        read = partial(read_night, path, hypnograms, nights.get(key[:6], StudyRow()), around_sleep_minutes)
         yield Entry(key[:6], subject, (path, *hypnograms), read, missing)
 
 
 def read_night(
-    path: Path, scorings: Sequence[Path], night: Night, around_sleep_minutes: float | None = None
+    path: Path, scorings: Sequence[Path], night: StudyRow, around_sleep_minutes: float | None = None
 ) -> Recording:
     """Read one night; scorers are named by the letter in their files' names."""
     key = path.name[:6].upper()
@@ -118,12 +118,12 @@ def around_sleep(recording: Recording, minutes: float) -> Recording:
     return crop_recording(recording, max(first - margin, 0.0), min(end + margin, recording.seconds))
 
 
-def read_tables(folder: Path, lights: bool | None = None) -> dict[str, Night]:
+def read_tables(folder: Path, lights: bool | None = None) -> dict[str, StudyRow]:
     """Return nights by the first six letters of their files, from SC-subjects and ST-subjects (.csv or .xls).
 
     The .xls files need the library xlrd. Without it they are skipped, or an error if `lights` is True.
     """
-    nights: dict[str, Night] = {}
+    nights: dict[str, StudyRow] = {}
     if lights is False:
         return nights
     for name, parse in (("SC-subjects", _cassette), ("ST-subjects", _telemetry)):
@@ -135,7 +135,7 @@ def read_tables(folder: Path, lights: bool | None = None) -> dict[str, Night]:
     return nights
 
 
-def _cassette(path: Path, rows: Sequence[Sequence[object]]) -> dict[str, Night]:
+def _cassette(path: Path, rows: Sequence[Sequence[object]]) -> dict[str, StudyRow]:
     """Return nights of the cassette study. Columns: subject, night, age, sex (F=1), LightsOff."""
     nights = {}
     header = [str(cell).strip().casefold() for cell in rows[0]] if rows else []
@@ -147,11 +147,11 @@ def _cassette(path: Path, rows: Sequence[Sequence[object]]) -> dict[str, Night]:
         cells = dict(zip(header, row, strict=False))
         subject, night = _whole(cells["subject"]), _whole(cells["night"])
         if subject is not None and night is not None:
-            nights[f"SC4{subject:02d}{night}"] = Night(_clock(cells["lightsoff"]))
+            nights[f"SC4{subject:02d}{night}"] = StudyRow(_clock(cells["lightsoff"]))
     return nights
 
 
-def _telemetry(path: Path, rows: Sequence[Sequence[object]]) -> dict[str, Night]:
+def _telemetry(path: Path, rows: Sequence[Sequence[object]]) -> dict[str, StudyRow]:
     """Return nights of the telemetry study.
 
     Two header rows, then: Nr, Age, M1/F2, night nr and lights off with placebo, the same with temazepam.
@@ -162,7 +162,7 @@ def _telemetry(path: Path, rows: Sequence[Sequence[object]]) -> dict[str, Night]
         for drug, column in (("placebo", 3), ("temazepam", 5)):
             night = None if subject is None else _whole(row[column])
             if night is not None:
-                nights[f"ST7{subject:02d}{night}"] = Night(_clock(row[column + 1]), {"drug": drug})
+                nights[f"ST7{subject:02d}{night}"] = StudyRow(_clock(row[column + 1]), {"drug": drug})
     return nights
 
 

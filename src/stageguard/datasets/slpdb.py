@@ -17,7 +17,7 @@ import numpy as np
 from stageguard.base.errors import EpochNumber, InputError, Message, StageGuardWarning
 from stageguard.base.files import file_error
 from stageguard.datasets import Entry
-from stageguard.formats.recordings.read import Scoring, build_recording, lay_over
+from stageguard.formats.recordings.read import PlacedScoring, build_recording, lay_over
 from stageguard.formats.recordings.wfdb import (
     read_wfdb_annotations,
     read_wfdb_beats,
@@ -86,7 +86,7 @@ def read_record(path: Path) -> Recording:
     stages = path.with_suffix(".st")
     if stages.is_file():
         night = read_stages(stages, header.rate_hz)
-        recording, _ = lay_over(recording, {"expert": Scoring(night)}, trailing=True)
+        recording, _ = lay_over(recording, {"expert": PlacedScoring(night)}, trailing=True)
     return recording
 
 

@@ -34,7 +34,7 @@ from stageguard.formats.events import by_onset, with_events_of, with_plain_event
 from stageguard.formats.file_format import FileFormat
 from stageguard.formats.losses import lost_events, lost_in
 from stageguard.formats.outgoing import Outgoing, outgoing_of_night
-from stageguard.formats.raw_night import FileOptions
+from stageguard.formats.raw_night import BOTH, FileOptions
 from stageguard.formats.read import (
     ParsedFile,
     density_options,
@@ -398,9 +398,9 @@ def _holds_stages(path: Path, options: FileOptions) -> bool:
     """Whether the stages of a file are meant, rather than its probabilities."""
     name = options.format
     by_name = next((form for form in registry.formats() if form.name == name), None)
-    if name is not None and (by_name is None or not by_name.kinds):
+    if name is not None and (by_name is None):
         registry.named(name, "density")  # raises an error that lists the formats
-    if by_name is not None and len(by_name.kinds) == 1:
+    if by_name is not None and by_name.reader.parts != BOTH:
         return by_name.does("hypnogram")
     return is_hypnogram(path, options.scheme)
 

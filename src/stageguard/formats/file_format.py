@@ -8,14 +8,10 @@ from pathlib import Path
 from typing import Literal
 
 from stageguard.formats.outgoing import Content, Outgoing
-from stageguard.formats.raw_night import Reader
+from stageguard.formats.raw_night import FileOptions, RawNight, Reader
 from stageguard.formats.sniffing import Sniff
 
 Kind = Literal["density", "hypnogram", "write"]
-
-ONLY_STAGES: frozenset[Kind] = frozenset({"hypnogram"})
-ONLY_PROBABILITIES: frozenset[Kind] = frozenset({"density"})
-BOTH: frozenset[Kind] = ONLY_STAGES | ONLY_PROBABILITIES
 
 # What formats cannot carry.
 PROBABILITIES = "probabilities"
@@ -51,8 +47,7 @@ class FileFormat:
     title: str  # for messages and the documentation
     suffixes: tuple[str, ...]  # usual suffixes, in lower case
     sniff: Sniff  # whether a file may have this format, by its first bytes and its path
-    kinds: frozenset[Kind]  # what `read` returns
-    read: Reader
+    reader: Reader
     write: Callable[[Outgoing, Path], Content] | None = None
     loses: tuple[str, ...] = ()  # what a file of this format cannot carry
     is_general: bool = False  # used if no particular format recognises the content
@@ -77,7 +72,11 @@ class FileFormat:
 
     def does(self, kind: Kind) -> bool:
         """Whether the format can be read as this kind, or written."""
-        return self.write is not None if kind == "write" else kind in self.kinds
+        return self.write is not None if kind == "write" else kind in self.reader.parts
+
+    def read(self, path: Path, options: FileOptions) -> RawNight:
+        """Return what a file of this format holds."""
+        return self.reader.read(path, options)
 
     def may_be(self, kind: Kind, head: bytes, path: Path) -> bool:
         """Whether a file that begins with `head` may have this format, to be read as this kind."""

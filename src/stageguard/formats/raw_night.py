@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import numpy.typing as npt
 
@@ -137,14 +138,27 @@ class RawNight:
     left_columns: Callable[[], Iterable[str]] = _nothing  # of a table, which hold something that is not read
 
 
-Reader = Callable[[Path, FileOptions], RawNight]
+Part = Literal["density", "hypnogram"]
+ONLY_STAGES: frozenset[Part] = frozenset({"hypnogram"})
+ONLY_PROBABILITIES: frozenset[Part] = frozenset({"density"})
+BOTH: frozenset[Part] = ONLY_STAGES | ONLY_PROBABILITIES
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """The function that reads a format, and the parts of a night that it returns."""
+
+    parts: frozenset[Part]
+    read: Callable[[Path, FileOptions], RawNight]
 
 
 def of_stages(read: Callable[[Path, FileOptions], RawHypnogram]) -> Reader:
     """Return the reader of a format that holds only stages."""
-    return lambda path, options: RawNight(stages=partial(read, path, options))
+    return Reader(ONLY_STAGES, lambda path, options: RawNight(stages=partial(read, path, options)))
 
 
 def of_probabilities(read: Callable[[Path, FileOptions], RawDensity]) -> Reader:
     """Return the reader of a format that holds only probabilities."""
-    return lambda path, options: RawNight(probabilities=partial(read, path, options))
+    return Reader(
+        ONLY_PROBABILITIES, lambda path, options: RawNight(probabilities=partial(read, path, options))
+    )

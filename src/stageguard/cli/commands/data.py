@@ -29,7 +29,7 @@ from stageguard.cli.terminal import (
     print_json,
 )
 from stageguard.datasets import Dataset, RemoteFile, dataset, dataset_names
-from stageguard.datasets.local_copy import Check, Got, list_remote
+from stageguard.datasets.local_copy import CopyCheck, Got, list_remote
 from stageguard.datasets.local_copy import check as check_copy
 from stageguard.datasets.local_copy import get as fetch
 
@@ -117,7 +117,7 @@ def show(name: str, as_json: bool) -> None:
 def check(
     name: str, folder: Path, said: tuple[str, ...], deep: bool, no_digests: bool, as_json: bool
 ) -> None:
-    """Check a local copy: what it holds, whether files are as published, and what cannot be read.
+    """CopyCheck a local copy: what it holds, whether files are as published, and what cannot be read.
 
     Exits with 1 if something is wrong with a file. An incomplete copy is fine.
 
@@ -252,7 +252,7 @@ class Transfers:
             print(text, file=sys.stderr)
 
 
-def report(result: Check) -> dict[str, Any]:
+def report(result: CopyCheck) -> dict[str, Any]:
     """Return the findings of a check, for JSON."""
     return {
         "dataset": result.dataset.name,
@@ -272,7 +272,7 @@ def report(result: Check) -> dict[str, Any]:
     }
 
 
-def print_check(result: Check, out: Console) -> None:
+def print_check(result: CopyCheck, out: Console) -> None:
     """Print the findings of a check."""
     expected = result.dataset.n_recordings
     of_all = f" of {expected:,}" if expected is not None else ""
@@ -324,7 +324,7 @@ def print_got(dataset: Dataset, folder: Path, got: Sequence[Got], out: Console) 
     out.print(f"Licence: {dataset.licence or 'none stated'}.")
     if dataset.citation:
         out.print(f"Cite: {dataset.citation}")
-    out.print(f"Check it: stageguard data check {dataset.name} {folder}")
+    out.print(f"CopyCheck it: stageguard data check {dataset.name} {folder}")
 
 
 def _print_rows(

@@ -266,7 +266,7 @@ def _day(year: int, month: int, day: int) -> datetime | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RecordRun:
     """Consecutive records without a gap."""
 
     first_record: int
@@ -280,7 +280,7 @@ class EdfChannel:
 
     header: EdfHeader = field(repr=False)
     signal: EdfSignal
-    runs: tuple[Run, ...] = field(repr=False)
+    runs: tuple[RecordRun, ...] = field(repr=False)
     factor: float  # value = digital x factor + offset
     offset: float
 
@@ -317,7 +317,7 @@ class EdfChannel:
                     record += len(raw)
         return values
 
-    def _begin(self, run: Run) -> int:
+    def _begin(self, run: RecordRun) -> int:
         """Return the sample at which a run begins."""
         return round(run.start_seconds * self.rate_hz)
 
@@ -374,9 +374,9 @@ def read_edf_recording(path: Path) -> RawRecording:
     )
 
 
-def find_runs(header: EdfHeader) -> tuple[float, tuple[Run, ...], tuple[str, ...]]:
+def find_runs(header: EdfHeader) -> tuple[float, tuple[RecordRun, ...], tuple[str, ...]]:
     """Return when the first record begins, the runs of records without gaps, and remarks on gaps."""
-    whole = (Run(0, header.n_records, 0.0),)
+    whole = (RecordRun(0, header.n_records, 0.0),)
     if not header.is_plus or not any(signal.is_annotation for signal in header.signals):
         return 0.0, whole, ()
     with open_file(header.path, "a recording", buffering=0) as file:
@@ -397,9 +397,9 @@ def find_runs(header: EdfHeader) -> tuple[float, tuple[Run, ...], tuple[str, ...
     return first, runs, (note,) if n_gaps else ()
 
 
-def _runs(header: EdfHeader, onsets: list[float | None], first: float) -> tuple[Run, ...]:
+def _runs(header: EdfHeader, onsets: list[float | None], first: float) -> tuple[RecordRun, ...]:
     """Join records without gaps between them; refuse a record without a time, or that goes back in time."""
-    runs: list[Run] = []
+    runs: list[RecordRun] = []
     end = 0.0
     for record, onset in enumerate(onsets):
         if onset is None:
@@ -415,7 +415,7 @@ def _runs(header: EdfHeader, onsets: list[float | None], first: float) -> tuple[
             runs[-1] = replace(runs[-1], n_records=runs[-1].n_records + 1)
             end += header.record_seconds
         else:
-            runs.append(Run(record, 1, begin))
+            runs.append(RecordRun(record, 1, begin))
             end = begin + header.record_seconds
     return tuple(runs)
 

@@ -279,13 +279,13 @@ def _scorings(
     raw: RawRecording,
     recording: Recording,
     scoring: ScoringLike | Mapping[str, ScoringLike] | None,
-) -> tuple[dict[str, Scoring], tuple[str, ...]]:
+) -> tuple[dict[str, PlacedScoring], tuple[str, ...]]:
     """Return scorings by scorer, each with the time at which it begins, and remarks."""
     if scoring is None:
         given: Mapping[str, ScoringLike] = {EMBEDDED: path} if raw.has_scoring else {}
     else:
         given = scoring if isinstance(scoring, Mapping) else {EXPERT: scoring}
-    scorings: dict[str, Scoring] = {}
+    scorings: dict[str, PlacedScoring] = {}
     notes: tuple[str, ...] = ()
     for name, each in given.items():
         if isinstance(each, Hypnogram):
@@ -301,7 +301,7 @@ def _scorings(
             begins = _seconds_after(night, recording, label) if apart else night.offset_seconds
         if begins:
             notes += (f"{label} begins {begins:g} s after the recording, by their clocks",)
-        scorings[name] = Scoring(night, begins)
+        scorings[name] = PlacedScoring(night, begins)
     return scorings, notes
 
 
@@ -318,7 +318,7 @@ def _seconds_after(night: Hypnogram, recording: Recording, label: str) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Scoring:
+class PlacedScoring:
     """A hypnogram and when it begins, in seconds since the recording's start (negative: before it)."""
 
     hypnogram: Hypnogram
@@ -326,7 +326,7 @@ class Scoring:
 
 
 def lay_over(
-    recording: Recording, scorings: Mapping[str, Scoring], *, trailing: bool = False
+    recording: Recording, scorings: Mapping[str, PlacedScoring], *, trailing: bool = False
 ) -> tuple[Recording, tuple[str, ...]]:
     """Return the recording with these scorings by scorer, and what was done to make them fit.
 
@@ -415,7 +415,7 @@ def crop_recording(recording: Recording, first_seconds: float, end_seconds: floa
     )
 
 
-def _cut(scoring: Scoring) -> float:
+def _cut(scoring: PlacedScoring) -> float:
     """Return the seconds from the recording's start to the first boundary between epochs."""
     epoch = scoring.hypnogram.epoch_seconds
     cut = scoring.begins % epoch

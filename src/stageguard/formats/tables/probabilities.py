@@ -15,7 +15,7 @@ from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import did_you_mean
 from stageguard.base.files import file_error
 from stageguard.formats.density import listed
-from stageguard.formats.file_format import ONLY_PROBABILITIES, START, FileFormat
+from stageguard.formats.file_format import START, FileFormat
 from stageguard.formats.raw_night import FileOptions, RawDensity, Where, of_probabilities
 from stageguard.formats.sniffing import is_text
 from stageguard.formats.tables.delimited import (
@@ -64,7 +64,7 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class DensityTable:
     """The numbers of the stages, the cells they come from, and the columns that time the rows."""
 
     values: Floats
@@ -95,7 +95,7 @@ def read_table(
     return density_of_table(table, options, fills_lead=fills_lead)
 
 
-def density_of_table(table: Table, options: FileOptions, *, fills_lead: bool = True) -> RawDensity:
+def density_of_table(table: DensityTable, options: FileOptions, *, fills_lead: bool = True) -> RawDensity:
     """Return the probabilities of a table's rows, timed by its columns."""
     path, lines = table.text.path, table.text.lines
     times = row_times(path, [*table.index.columns, *table.times], table.index.meanings)
@@ -143,7 +143,7 @@ def load_table(
     *,
     epoch_column: str | None = None,
     expected: Sequence[str] = (),
-) -> Table:
+) -> DensityTable:
     """Return the table in a file's text.
 
     `epoch_column`, if named, alone times the rows; `expected` columns need no remark.
@@ -165,7 +165,7 @@ def table_of(
     epoch_column: str | None = None,
     expected: Sequence[str] = (),
     remarks: tuple[str, ...] = (),
-) -> Table:
+) -> DensityTable:
     """Return the numbers of the rows of one night; see `load_table`."""
     values, has_commas = _stage_values(cells, layout)
     for column, name in enumerate(layout.header):
@@ -180,7 +180,7 @@ def table_of(
         *((f"columns ignored: {listed(ignored)}",) if ignored else ()),
         *(("decimal commas were read as points",) if has_commas else ()),
     )
-    return Table(values, layout.names, cells, times, index, notes, tuple(unknown))
+    return DensityTable(values, layout.names, cells, times, index, notes, tuple(unknown))
 
 
 def _stage_values(cells: TextTable, layout: Layout) -> tuple[Floats, bool]:
@@ -412,7 +412,6 @@ FORMATS = (
         "a CSV or TSV table",
         (".csv", ".tsv", ".txt"),
         is_text,
-        ONLY_PROBABILITIES,
         of_probabilities(read_table),
         loses=(START,),
         is_general=True,

@@ -23,10 +23,8 @@ from stageguard.base.files import damaged_file, file_error, open_file, read_file
 from stageguard.formats.density import MOST_EPOCHS, check_usual, listed
 from stageguard.formats.file_format import (
     ANNOTATIONS,
-    BOTH,
     LEAD,
     NUMBERS_ALONE,
-    ONLY_STAGES,
     OTHER_PROBABILITIES,
     SCORER,
     STAGES_ALONE,
@@ -36,7 +34,7 @@ from stageguard.formats.file_format import (
 from stageguard.formats.hdf5 import opened_hdf5, values_of
 from stageguard.formats.hypnogram import NUMBERINGS, numbered_stages
 from stageguard.formats.outgoing import Content, Outgoing, stage_words
-from stageguard.formats.raw_night import FileOptions, RawHypnogram, RawNight, of_stages
+from stageguard.formats.raw_night import BOTH, FileOptions, RawHypnogram, RawNight, Reader, of_stages
 from stageguard.formats.sniffing import begins_with, first_row, has_columns
 from stageguard.formats.stager_arrays import ACCUSLEEPY, read_confidences
 from stageguard.formats.tables.delimited import read_rows
@@ -206,10 +204,12 @@ FORMATS = (
         (".csv",),
         lambda head, path: COLUMN in first_row(head),
         sniff_hypnogram=has_columns(COLUMN),
-        kinds=BOTH,
-        read=lambda path, options: RawNight(
-            stages=partial(read_csv, path, options),
-            probabilities=partial(read_confidences, path, options, tool=ACCUSLEEPY),
+        reader=Reader(
+            BOTH,
+            lambda path, options: RawNight(
+                stages=partial(read_csv, path, options),
+                probabilities=partial(read_confidences, path, options, tool=ACCUSLEEPY),
+            ),
         ),
         write=write_csv,
         loses=(OTHER_PROBABILITIES, *NUMBERS_ALONE, LEAD, SCORER, ANNOTATIONS),
@@ -220,8 +220,7 @@ FORMATS = (
         "AccuSleep labels (.mat)",
         (".mat",),
         begins_with(b"MATLAB "),
-        kinds=ONLY_STAGES,
-        read=of_stages(read_mat),
+        reader=of_stages(read_mat),
         loses=STAGES_ALONE,
     ),
 )

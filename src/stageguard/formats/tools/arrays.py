@@ -17,7 +17,7 @@ import numpy.typing as npt
 from stageguard.base.errors import Argument, FileFormatError, InputError
 from stageguard.base.files import damaged_file, file_error, open_file, read_file
 from stageguard.formats.density import listed
-from stageguard.formats.file_format import ANNOTATIONS, NUMBERS_ALONE, ONLY_PROBABILITIES, SCORER, FileFormat
+from stageguard.formats.file_format import ANNOTATIONS, NUMBERS_ALONE, SCORER, FileFormat
 from stageguard.formats.outgoing import Content, Outgoing
 from stageguard.formats.raw_night import FileOptions, RawDensity, of_probabilities
 from stageguard.formats.sniffing import begins_with, never
@@ -264,8 +264,7 @@ FORMATS = (
         "a NumPy array (.npy)",
         (".npy",),
         begins_with(b"\x93NUMPY"),
-        kinds=ONLY_PROBABILITIES,
-        read=of_probabilities(read_npy),
+        reader=of_probabilities(read_npy),
         loses=NUMBERS_ALONE,
     ),
     FileFormat(
@@ -273,8 +272,7 @@ FORMATS = (
         "a ZIP archive (.npz)",
         (".npz",),
         begins_with(b"PK\x03\x04", b"PK\x05\x06"),
-        kinds=ONLY_PROBABILITIES,
-        read=of_probabilities(read_npz),
+        reader=of_probabilities(read_npz),
         write=write_npz,
         loses=("stages", SCORER, ANNOTATIONS),
         writes_probabilities_alone=True,
@@ -286,8 +284,7 @@ FORMATS = (
             tool.title,
             (".npy", ".npz"),
             never,
-            kinds=ONLY_PROBABILITIES,
-            read=of_probabilities(read_tool_array),
+            reader=of_probabilities(read_tool_array),
             loses=NUMBERS_ALONE,
         )
         for name, tool in TOOLS.items()

@@ -19,7 +19,6 @@ from stageguard.formats.annotations import are_taken_by_text, first_column, row_
 from stageguard.formats.density import listed
 from stageguard.formats.file_format import (
     BIDS_ENDINGS,
-    ONLY_STAGES,
     OTHER_PROBABILITIES,
     PROBABILITIES,
     START,
@@ -27,7 +26,7 @@ from stageguard.formats.file_format import (
 )
 from stageguard.formats.hypnogram import BOAS, STAGE_COLUMNS, UNSCORED_WORDS, is_stage, names_of
 from stageguard.formats.outgoing import Content, Outgoing, number, plain_text, stage_texts, stage_words
-from stageguard.formats.raw_night import Event, FileOptions, RawHypnogram, RawNight
+from stageguard.formats.raw_night import ONLY_STAGES, Event, FileOptions, RawHypnogram, RawNight, Reader
 from stageguard.formats.sniffing import has_columns
 from stageguard.formats.tables.delimited import TextTable, as_number, cell_error, read_rows
 from stageguard.formats.tools.text import unread_columns
@@ -273,8 +272,7 @@ FORMATS = (
         "BIDS events",
         BIDS_ENDINGS,
         _is_bids,
-        kinds=ONLY_STAGES,
-        read=read_bids_events,
+        reader=Reader(ONLY_STAGES, read_bids_events),
         write=write_bids_events,
         loses=(OTHER_PROBABILITIES, "start time, unless stageguard wrote it"),
         has_events=True,
@@ -285,8 +283,7 @@ FORMATS = (
         "events of the Bitbrain Open Access Sleep dataset",
         BIDS_ENDINGS[:1],
         _is_boas,
-        kinds=ONLY_STAGES,
-        read=read_boas_events,
+        reader=Reader(ONLY_STAGES, read_boas_events),
         loses=(PROBABILITIES, START),
     ),
 )

@@ -14,7 +14,6 @@ from stageguard.base.files import damaged_file, file_error
 from stageguard.formats.density import MOST_EPOCHS, listed
 from stageguard.formats.file_format import (
     EPOCH_LENGTH,
-    ONLY_STAGES,
     PROBABILITIES,
     SCORER,
     STAGES_ALONE,
@@ -77,8 +76,7 @@ FORMATS = (
         "Dreem scorer's JSON list",
         (".json",),
         is_number_list,
-        kinds=ONLY_STAGES,
-        read=of_stages(read_json),
+        reader=of_stages(read_json),
         loses=STAGES_ALONE,
     ),
     FileFormat(
@@ -86,8 +84,7 @@ FORMATS = (
         "Dreem night (.h5)",
         (".h5", ".hdf5"),
         begins_with(b"\x89HDF\r\n\x1a\n"),
-        kinds=ONLY_STAGES,
-        read=of_stages(read_h5),
+        reader=of_stages(read_h5),
         loses=(PROBABILITIES, EPOCH_LENGTH, SCORER),
     ),
 )

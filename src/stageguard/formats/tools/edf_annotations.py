@@ -24,9 +24,9 @@ from stageguard.formats.annotations import (
     stage_annotations,
     stages_among,
 )
-from stageguard.formats.file_format import ONLY_STAGES, PROBABILITIES, SCORER, START, FileFormat
+from stageguard.formats.file_format import PROBABILITIES, SCORER, START, FileFormat
 from stageguard.formats.outgoing import Content, Outgoing, number, plain_text, timed_texts
-from stageguard.formats.raw_night import Event, FileOptions, RawHypnogram, RawNight
+from stageguard.formats.raw_night import ONLY_STAGES, Event, FileOptions, RawHypnogram, RawNight, Reader
 from stageguard.formats.recordings.edf import (
     NO_DATE,
     EdfHeader,
@@ -236,8 +236,7 @@ FORMATS = (
         "EDF+ annotations",
         (".edf",),
         begins_with(b"0       "),
-        kinds=ONLY_STAGES,
-        read=read_edf_night,
+        reader=Reader(ONLY_STAGES, read_edf_night),
         write=write_edf,
         loses=(PROBABILITIES, SCORER),
         may_be_recording=True,
@@ -249,8 +248,7 @@ FORMATS = (
         "CSV of annotations for EDFbrowser",
         (".csv",),
         _is_edfbrowser,
-        kinds=ONLY_STAGES,
-        read=read_edfbrowser_csv,
+        reader=Reader(ONLY_STAGES, read_edfbrowser_csv),
         write=write_edfbrowser_csv,
         loses=(PROBABILITIES, START, SCORER),
         has_events=True,

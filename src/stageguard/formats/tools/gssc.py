@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 
 from stageguard.base.files import file_error
-from stageguard.formats.file_format import BOTH, EPOCH_LENGTH, SCORER, START, FileFormat
-from stageguard.formats.raw_night import FileOptions, RawDensity, RawNight
+from stageguard.formats.file_format import EPOCH_LENGTH, SCORER, START, FileFormat
+from stageguard.formats.raw_night import BOTH, FileOptions, RawDensity, RawNight, Reader
 from stageguard.formats.sniffing import first_cells, first_lines, has_columns, read_head, whole_lines
 from stageguard.formats.tables.delimited import lines_of, read_text
 from stageguard.formats.tables.probabilities import density_of_table, load_table
@@ -66,8 +66,7 @@ FORMATS = (
         (".csv",),
         lambda head, path: _header(head) is not None,
         sniff_hypnogram=_is_hypnogram,
-        kinds=BOTH,
-        read=read_gssc_csv,
+        reader=Reader(BOTH, read_gssc_csv),
         loses=(START, EPOCH_LENGTH, SCORER),
         holds_both=True,
         has_final_stages=_has_stages_alone,

@@ -18,8 +18,6 @@ from stageguard.base.files import file_error
 from stageguard.formats.annotations import staged_rows, stages_among
 from stageguard.formats.density import listed
 from stageguard.formats.file_format import (
-    ONLY_PROBABILITIES,
-    ONLY_STAGES,
     PROBABILITIES,
     SCORER,
     STAGES_ALONE,
@@ -29,11 +27,13 @@ from stageguard.formats.file_format import (
 from stageguard.formats.hypnogram import UNSCORED_WORDS
 from stageguard.formats.outgoing import Content, Outgoing, number, plain_text, stage_words
 from stageguard.formats.raw_night import (
+    ONLY_STAGES,
     Event,
     FileOptions,
     RawDensity,
     RawHypnogram,
     RawNight,
+    Reader,
     Where,
     of_probabilities,
     of_stages,
@@ -84,7 +84,7 @@ class Moment(NamedTuple):
     seconds: float
 
 
-class Intervals(NamedTuple):
+class AnnotIntervals(NamedTuple):
     """The intervals of an `.annot`: their cells, onsets and durations, the time of second 0, and remarks."""
 
     rows: list[tuple[str, ...]]
@@ -103,7 +103,7 @@ def read_annot(path: Path, options: FileOptions) -> RawNight:
     return RawNight(stages=partial(_stages, path, intervals, options), events=partial(_events, intervals))
 
 
-def _stages(path: Path, intervals: Intervals, options: FileOptions) -> RawHypnogram:
+def _stages(path: Path, intervals: AnnotIntervals, options: FileOptions) -> RawHypnogram:
     annotations = [
         Event(*time, _plain(row[1] if is_stage_class(row[0]) and len(row) > 3 else row[0]))
         for row, time in zip(intervals.rows, intervals.times, strict=True)
@@ -125,7 +125,7 @@ def _stages(path: Path, intervals: Intervals, options: FileOptions) -> RawHypnog
     return replace(raw, notes=raw.notes + intervals.notes)
 
 
-def _read_intervals(path: Path) -> Intervals:
+def _read_intervals(path: Path) -> AnnotIntervals:
     lines, rows = [], []
     header: tuple[str, ...] = COLUMNS
     for line, text in enumerate(text_lines(path), start=1):
@@ -157,7 +157,7 @@ def _read_intervals(path: Path) -> Intervals:
         (begin, following[begin] - begin if seconds is None and begin in following else seconds)
         for begin, seconds in times
     ]
-    return Intervals(rows, ended, start, notes)
+    return AnnotIntervals(rows, ended, start, notes)
 
 
 def write_eannot(night: Outgoing, path: Path) -> Content:
@@ -278,7 +278,7 @@ def _moment(path: Path, line: int, text: str) -> Moment:
     return Moment("dates", (day - datetime.min).total_seconds() + of_day)
 
 
-def _events(intervals: Intervals) -> Iterable[Event]:
+def _events(intervals: AnnotIntervals) -> Iterable[Event]:
     """Yield annotations other than stages."""
     for row, (onset, seconds) in zip(intervals.rows, intervals.times, strict=True):
         is_stage = is_stage_class(row[0]) or canonical_name(row[0]) is not None
@@ -455,8 +455,7 @@ FORMATS = (
         "Luna .annot",
         (".annot",),
         _is_annot,
-        kinds=ONLY_STAGES,
-        read=read_annot,
+        reader=Reader(ONLY_STAGES, read_annot),
         write=write_annot,
         loses=(PROBABILITIES, "start time, unless its times are dates", SCORER),
         has_events=True,
@@ -467,8 +466,7 @@ FORMATS = (
         "Luna .eannot",
         (".eannot",),
         holds_words(WORDS, ".eannot"),
-        kinds=ONLY_STAGES,
-        read=of_stages(lambda path, options: read_stage_lines(path, UNSCORED)),
+        reader=of_stages(lambda path, options: read_stage_lines(path, UNSCORED)),
         write=write_eannot,
         loses=STAGES_ALONE,
         is_plain=True,
@@ -478,8 +476,9 @@ FORMATS = (
         "table of Luna's command STAGE",
         (".txt", ".tsv", ".csv"),
         has_columns(*STAGE_COLUMNS),
-        kinds=ONLY_STAGES,
-        read=of_stages(lambda path, options: from_stage_rows(path, read_rows(path, STAGE_COLUMNS), options)),
+        reader=of_stages(
+            lambda path, options: from_stage_rows(path, read_rows(path, STAGE_COLUMNS), options)
+        ),
         loses=(PROBABILITIES, START, SCORER),
     ),
     FileFormat(
@@ -487,8 +486,7 @@ FORMATS = (
         "Luna's POPS or SOAP table per epoch",
         (".txt", ".tsv", ".csv"),
         lambda head, path: is_pops(header_cells(head)),
-        kinds=ONLY_PROBABILITIES,
-        read=of_probabilities(read_luna_pops),
+        reader=of_probabilities(read_luna_pops),
         loses=(START, "excluded epochs at the end"),
     ),
     FileFormat(
@@ -496,8 +494,7 @@ FORMATS = (
         "EDF with Luna's channels of posteriors",
         (".edf",),
         _is_edf,
-        kinds=ONLY_PROBABILITIES,
-        read=of_probabilities(read_luna_edf),
+        reader=of_probabilities(read_luna_edf),
         loses=("digits of probabilities behind 16 bits",),
     ),
 )

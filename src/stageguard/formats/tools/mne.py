@@ -21,10 +21,18 @@ from stageguard.base.errors import Argument, StageGuardWarning
 from stageguard.base.extras import library
 from stageguard.base.files import damaged_file, file_error, read_file
 from stageguard.formats.annotations import are_taken_by_text, events_among, stages_among
-from stageguard.formats.file_format import MNE_ENDINGS, ONLY_STAGES, PROBABILITIES, SCORER, FileFormat
+from stageguard.formats.file_format import MNE_ENDINGS, PROBABILITIES, SCORER, FileFormat
 from stageguard.formats.hypnogram import NUMBERINGS, names_of
 from stageguard.formats.outgoing import Content, Outgoing, outgoing_of_night, stage_texts, timed_texts
-from stageguard.formats.raw_night import Event, FileOptions, RawHypnogram, RawNight, Reader, of_stages
+from stageguard.formats.raw_night import (
+    ONLY_STAGES,
+    Event,
+    FileOptions,
+    RawHypnogram,
+    RawNight,
+    Reader,
+    of_stages,
+)
 from stageguard.formats.sniffing import begins_with, never, whole_lines
 from stageguard.formats.tables.delimited import as_moment, as_number, read_rows, split_line, text_lines
 from stageguard.guard.decoding import Decoding
@@ -284,7 +292,7 @@ def read_fif(path: Path, options: FileOptions) -> RawNight:
 
 
 def _reader(read: Callable[[Path], Annotated]) -> Reader:
-    return lambda path, options: _night(path, *read(path), options)
+    return Reader(ONLY_STAGES, lambda path, options: _night(path, *read(path), options))
 
 
 FORMATS = (
@@ -293,8 +301,7 @@ FORMATS = (
         "annotations of MNE (-annot.fif)",
         (".fif",),
         begins_with(FIF_HEAD),
-        kinds=ONLY_STAGES,
-        read=read_fif,
+        reader=Reader(ONLY_STAGES, read_fif),
         write=write_fif,
         loses=(PROBABILITIES, SCORER),
         usual_suffix=MNE_ENDINGS[0],
@@ -306,8 +313,7 @@ FORMATS = (
         "annotations of GSSC (-annot.fif)",
         (".fif",),
         never,
-        kinds=ONLY_STAGES,
-        read=of_stages(read_gssc_fif),
+        reader=of_stages(read_gssc_fif),
         loses=(PROBABILITIES, SCORER),
     ),
     FileFormat(
@@ -315,8 +321,7 @@ FORMATS = (
         "annotations of MNE as text",
         (".txt",),
         _is_text,
-        kinds=ONLY_STAGES,
-        read=_reader(read_text_annotations),
+        reader=_reader(read_text_annotations),
         loses=(PROBABILITIES, SCORER),
         has_events=True,
     ),
@@ -325,8 +330,7 @@ FORMATS = (
         "annotations of MNE as CSV",
         (".csv",),
         _is_csv,
-        kinds=ONLY_STAGES,
-        read=_reader(read_csv_annotations),
+        reader=_reader(read_csv_annotations),
         loses=(PROBABILITIES, SCORER),
         has_events=True,
     ),

@@ -22,9 +22,9 @@ from stageguard.base.errors import EpochNumber, StageGuardWarning
 from stageguard.base.files import file_error
 from stageguard.formats import xml
 from stageguard.formats.annotations import raw_of, stage_epochs
-from stageguard.formats.file_format import LEAD, ONLY_STAGES, PROBABILITIES, SCORER, START, FileFormat
+from stageguard.formats.file_format import LEAD, PROBABILITIES, SCORER, START, FileFormat
 from stageguard.formats.outgoing import Content, Outgoing, number, stage_words
-from stageguard.formats.raw_night import Event, FileOptions, RawHypnogram, RawNight
+from stageguard.formats.raw_night import ONLY_STAGES, Event, FileOptions, RawHypnogram, RawNight, Reader
 from stageguard.formats.sniffing import has_xml_root
 from stageguard.formats.tables.delimited import as_number
 from stageguard.formats.xml import children, text_of
@@ -265,8 +265,7 @@ FORMATS = (
         "NSRR XML",
         (".xml",),
         has_xml_root(ROOT),
-        kinds=ONLY_STAGES,
-        read=read_nsrr_xml,
+        reader=Reader(ONLY_STAGES, read_nsrr_xml),
         write=write_nsrr_xml,
         loses=(PROBABILITIES, SCORER),
         has_events=True,
@@ -276,8 +275,7 @@ FORMATS = (
         "Compumedics Profusion XML",
         (".xml",),
         has_xml_root(PROFUSION_ROOT),
-        kinds=ONLY_STAGES,
-        read=read_profusion_xml,
+        reader=Reader(ONLY_STAGES, read_profusion_xml),
         write=write_profusion_xml,
         loses=(PROBABILITIES, START, LEAD, SCORER),
         has_events=True,

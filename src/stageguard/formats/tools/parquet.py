@@ -15,11 +15,11 @@ from stageguard.base.errors import Argument, InputError, Message, MissingExtraEr
 from stageguard.base.extras import library, to_install
 from stageguard.base.files import checked_file, damaged_file, file_error, read_file
 from stageguard.formats.density import MOST_EPOCHS, listed
-from stageguard.formats.file_format import ANNOTATIONS, BOTH, FileFormat
+from stageguard.formats.file_format import ANNOTATIONS, FileFormat
 from stageguard.formats.hypnogram import stage_column
 from stageguard.formats.outgoing import Content, Outgoing
 from stageguard.formats.outputs import OWN_HEAD
-from stageguard.formats.raw_night import FileOptions, RawDensity, RawHypnogram, RawNight
+from stageguard.formats.raw_night import BOTH, FileOptions, RawDensity, RawHypnogram, RawNight, Reader
 from stageguard.formats.sniffing import begins_with
 from stageguard.formats.tables.delimited import MOST_COLUMNS, NAMELESS
 from stageguard.formats.tables.frames import arrow_columns, density_of_columns, stage_table
@@ -251,8 +251,7 @@ FORMATS = (
         "a Parquet table",
         (".parquet", ".pq"),
         begins_with(b"PAR1"),
-        kinds=BOTH,
-        read=read_parquet,
+        reader=Reader(BOTH, read_parquet),
         write=lambda night, path: write_cohort([night], path),
         loses=("start time, unless stageguard wrote it", ANNOTATIONS),
         holds_both=True,

@@ -16,8 +16,6 @@ from stageguard.base.extras import library
 from stageguard.base.files import file_error
 from stageguard.formats.file_format import (
     ANNOTATIONS,
-    BOTH,
-    ONLY_STAGES,
     OTHER_PROBABILITIES,
     SCORER,
     FileFormat,
@@ -32,7 +30,15 @@ from stageguard.formats.outputs import (
     output_paths,
     output_texts,
 )
-from stageguard.formats.raw_night import FileOptions, RawDensity, RawHypnogram, RawNight
+from stageguard.formats.raw_night import (
+    BOTH,
+    ONLY_STAGES,
+    FileOptions,
+    RawDensity,
+    RawHypnogram,
+    RawNight,
+    Reader,
+)
 from stageguard.formats.sniffing import first_row
 from stageguard.formats.tables.delimited import TextTable, as_moment, lines_of, read_text, rows_of, text_lines
 from stageguard.formats.tables.probabilities import density_of_table, load_table
@@ -179,8 +185,7 @@ STAGE_TABLE = FileFormat(
     (".csv",),
     _has_probabilities,
     sniff_hypnogram=lambda head, path: first_row(head)[: len(OWN_HEAD)] == OWN_HEAD,
-    kinds=BOTH,
-    read=read_stage_table,
+    reader=Reader(BOTH, read_stage_table),
     write=write_stage_table,
     loses=(SCORER, ANNOTATIONS),
     holds_both=True,
@@ -193,8 +198,7 @@ FORMATS = (
         "a hypnogram written by stageguard",
         (TSV_SUFFIX,),
         is_own_table,
-        kinds=ONLY_STAGES,
-        read=read_own_tsv,
+        reader=Reader(ONLY_STAGES, read_own_tsv),
         write=write_own_tsv,
         loses=(OTHER_PROBABILITIES, ANNOTATIONS),
         holds_decoding=True,

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from stageguard.base.files import file_error
-from stageguard.formats.file_format import NUMBERS_ALONE, ONLY_PROBABILITIES, FileFormat
+from stageguard.formats.file_format import NUMBERS_ALONE, FileFormat
 from stageguard.formats.raw_night import FileOptions, RawDensity, of_probabilities
 from stageguard.formats.sniffing import all_numbers, first_lines
 from stageguard.formats.tables.delimited import is_number, read_text
@@ -61,8 +61,7 @@ FORMATS = (
         "a hypnodensity of Stanford STAGES",
         SUFFIXES,
         _is_stanford,
-        kinds=ONLY_PROBABILITIES,
-        read=of_probabilities(read_stanford_stages),
+        reader=of_probabilities(read_stanford_stages),
         loses=NUMBERS_ALONE,
     ),
 )

@@ -16,7 +16,7 @@ from stageguard.base.errors import Argument, FileFormatError, ProfileError, reco
 from stageguard.base.files import file_error
 from stageguard.formats.annotations import COARSE, LONGEST_GUESS, staged_rows, stages_among
 from stageguard.formats.density import listed
-from stageguard.formats.file_format import ONLY_STAGES, STAGES_ALONE, FileFormat
+from stageguard.formats.file_format import STAGES_ALONE, FileFormat
 from stageguard.formats.hypnogram import (
     DIGITS,
     NPY,
@@ -38,7 +38,15 @@ from stageguard.formats.outputs import (
     output_paths,
     read_whole_sidecar,
 )
-from stageguard.formats.raw_night import Event, FileOptions, RawHypnogram, RawNight, Recorded
+from stageguard.formats.raw_night import (
+    ONLY_STAGES,
+    Event,
+    FileOptions,
+    RawHypnogram,
+    RawNight,
+    Reader,
+    Recorded,
+)
 from stageguard.formats.shared_profile import recorded_profile
 from stageguard.formats.sniffing import Sniff, integers, is_number_list, is_text, read_head
 from stageguard.formats.tables.delimited import (
@@ -478,8 +486,7 @@ FORMATS = (
             f"stage numbers of {numbering.whose}",
             (".txt", ".csv", ".npy"),
             _holds(numbering.codes),
-            kinds=ONLY_STAGES,
-            read=partial(read_numbers, numbering=name),
+            reader=Reader(ONLY_STAGES, partial(read_numbers, numbering=name)),
             loses=STAGES_ALONE,
             has_numbers=True,
         )
@@ -490,8 +497,7 @@ FORMATS = (
         "text or a table with one stage per epoch",
         (".txt", ".csv", ".tsv"),
         is_text,
-        kinds=ONLY_STAGES,
-        read=read_text_night,
+        reader=Reader(ONLY_STAGES, read_text_night),
         write=write_text,
         loses=STAGES_ALONE,
         is_general=True,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from stageguard.base.files import file_error
 from stageguard.formats.annotations import staged_rows
-from stageguard.formats.file_format import ONLY_STAGES, PROBABILITIES, SCORER, START, FileFormat
+from stageguard.formats.file_format import PROBABILITIES, SCORER, START, FileFormat
 from stageguard.formats.hypnogram import NUMBERINGS, UNSCORED_WORDS, names_of, stage_numbers
 from stageguard.formats.raw_night import FileOptions, RawHypnogram, of_stages
 from stageguard.formats.sniffing import integers, whole_lines
@@ -114,8 +114,7 @@ FORMATS = (
         "Visbrain text of stages and end times",
         (".txt", ".csv"),
         _is_times,
-        kinds=ONLY_STAGES,
-        read=of_stages(read_times),
+        reader=of_stages(read_times),
         loses=_LOSES,
     ),
     FileFormat(
@@ -123,8 +122,7 @@ FORMATS = (
         "Visbrain text of numbers with its description",
         (".txt",),
         lambda head, path: integers(head) is not None and description(path).is_file(),
-        kinds=ONLY_STAGES,
-        read=of_stages(read_samples),
+        reader=of_stages(read_samples),
         loses=_LOSES,
     ),
     FileFormat(
@@ -132,8 +130,7 @@ FORMATS = (
         "Elan .hyp",
         (".hyp",),
         _is_elan,
-        kinds=ONLY_STAGES,
-        read=of_stages(read_elan),
+        reader=of_stages(read_elan),
         loses=_LOSES,
         is_plain=True,
     ),

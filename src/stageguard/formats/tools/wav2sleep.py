@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from stageguard.formats.file_format import ONLY_STAGES, PROBABILITIES, SCORER, START, FileFormat
+from stageguard.formats.file_format import PROBABILITIES, SCORER, START, FileFormat
 from stageguard.formats.raw_night import FileOptions, RawHypnogram, of_stages
 from stageguard.formats.sniffing import has_columns
 from stageguard.formats.tables.delimited import read_rows
@@ -39,8 +39,7 @@ FORMATS = (
         "predictions of wav2sleep",
         (SUFFIX,),
         _is_wav2sleep,
-        kinds=ONLY_STAGES,
-        read=of_stages(read_wav2sleep),
+        reader=of_stages(read_wav2sleep),
         loses=(PROBABILITIES, f"{START}, unless its times are dates", SCORER),
     ),
 )

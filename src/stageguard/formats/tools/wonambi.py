@@ -11,8 +11,16 @@ from xml.etree.ElementTree import Element
 from stageguard.base.files import file_error
 from stageguard.formats.annotations import staged_rows
 from stageguard.formats.density import listed
-from stageguard.formats.file_format import ONLY_STAGES, PROBABILITIES, SCORER, START, FileFormat
-from stageguard.formats.raw_night import Event, FileOptions, RawHypnogram, RawNight, of_stages
+from stageguard.formats.file_format import PROBABILITIES, SCORER, START, FileFormat
+from stageguard.formats.raw_night import (
+    ONLY_STAGES,
+    Event,
+    FileOptions,
+    RawHypnogram,
+    RawNight,
+    Reader,
+    of_stages,
+)
 from stageguard.formats.sniffing import has_columns, has_xml_root
 from stageguard.formats.tables.delimited import as_number, read_rows
 from stageguard.formats.xml import children, read_xml, text_of
@@ -93,8 +101,7 @@ FORMATS = (
         "wonambi XML",
         (".xml",),
         has_xml_root("annotations"),
-        kinds=ONLY_STAGES,
-        read=read_wonambi_xml,
+        reader=Reader(ONLY_STAGES, read_wonambi_xml),
         loses=(PROBABILITIES,),
         has_events=True,
     ),
@@ -103,8 +110,7 @@ FORMATS = (
         "CSV exported from wonambi",
         (".csv",),
         has_columns(*COLUMNS),
-        kinds=ONLY_STAGES,
-        read=of_stages(read_wonambi_csv),
+        reader=of_stages(read_wonambi_csv),
         loses=(PROBABILITIES, START, SCORER),
     ),
 )

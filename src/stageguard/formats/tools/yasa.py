@@ -28,11 +28,8 @@ from stageguard.formats.annotations import staged_rows
 from stageguard.formats.density import listed
 from stageguard.formats.file_format import (
     ANNOTATIONS,
-    BOTH,
     EPOCH_LENGTH,
     LEAD,
-    ONLY_PROBABILITIES,
-    ONLY_STAGES,
     OTHER_PROBABILITIES,
     PROBABILITIES,
     START,
@@ -48,10 +45,12 @@ from stageguard.formats.outgoing import (
     standard_scheme,
 )
 from stageguard.formats.raw_night import (
+    BOTH,
     FileOptions,
     RawDensity,
     RawHypnogram,
     RawNight,
+    Reader,
     Where,
     of_probabilities,
     of_stages,
@@ -349,8 +348,7 @@ FORMATS = (
         (".json",),
         _is_json,
         sniff_hypnogram=_is_json_of_stages,
-        kinds=BOTH,
-        read=read_yasa_json,
+        reader=Reader(BOTH, read_yasa_json),
         write=write_yasa_json,
         loses=("digits of probabilities behind the sixth", LEAD, ANNOTATIONS),
         holds_both=True,
@@ -361,8 +359,7 @@ FORMATS = (
         "stage and confidence as YASA's examples write them",
         (".csv", ".tsv", ".txt"),
         _is_confidence,
-        kinds=ONLY_PROBABILITIES,
-        read=of_probabilities(partial(read_confidences, tool=YASA)),
+        reader=of_probabilities(partial(read_confidences, tool=YASA)),
         loses=(OTHER_PROBABILITIES, EPOCH_LENGTH, START),
     ),
     FileFormat(
@@ -370,8 +367,7 @@ FORMATS = (
         "events of YASA",
         (".csv", ".tsv"),
         has_columns(*COLUMNS),
-        kinds=ONLY_STAGES,
-        read=of_stages(lambda path, options: from_events(path, read_rows(path, COLUMNS), options)),
+        reader=of_stages(lambda path, options: from_events(path, read_rows(path, COLUMNS), options)),
         loses=(PROBABILITIES, START),
     ),
 )
