@@ -17,7 +17,7 @@ from stageguard.fitting.material import read_material
 from stageguard.fitting.scoring import score_night
 from stageguard.fitting.training import FitBase, train
 from stageguard.guard.evidence import log_probabilities
-from stageguard.guard.inputs import GuardOptions
+from stageguard.guard.options import GuardOptions
 from stageguard.night.period import period_of
 from stageguard.night.stages import AASM5, WNR3, WS2, StageScheme
 from stageguard.profile.parts import Calibration

@@ -168,8 +168,7 @@ def test_results_do_not_follow_the_arrays_of_a_list(backend):
     assert all(np.array_equal(one.density.probabilities, p) for one, p in zip(results, kept, strict=True))
 
 
-def test_results_do_not_follow_arrays_that_share_a_block_or_lie_between_them(backend, monkeypatch):
-    monkeypatch.setattr("stageguard.guard.evidence.BLOCK_NUMBERS", 300)  # a block ends between nights
+def test_results_of_a_list_do_not_follow_arrays_that_are_written_to(backend):
     nights = [night(seed=seed)[: 1 + 13 * seed] for seed in range(6)]
     kept = [probabilities.copy() for probabilities in nights]
     nights[2] = nights[2].copy()

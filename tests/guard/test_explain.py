@@ -16,8 +16,7 @@ from small import mapping_of, profile_of
 from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.guard.evidence import runs
 from stageguard.guard.explain import PathScorer, explain
-from stageguard.guard.search import chosen_trial
-from stageguard.guard.solver import Job, solver_for
+from stageguard.guard.solver import solver_for
 
 CASES = [
     {"ends": "censored", "stay": "self", "flip": None, "durations": False, "minimum": False},
@@ -92,21 +91,22 @@ def short_wake(p_wake=0.6):
 
 def explained_one_by_one(result):
     """Margins and gains of each change by definition: a decoding of the whole night for every one."""
-    trial = chosen_trial(result.profile, result.night, result.strength)
+    setting = result.setting
+    assert setting == result.strength.setting(result.profile, result.night)
     solver, night = solver_for(result.profile, result.epoch_seconds), result.night
-    score = PathScorer(result.profile, result.epoch_seconds, trial.transition_weight)
+    score = PathScorer(result.profile, result.epoch_seconds, setting.transition_weight)
     hybrid = np.where(result.changed, night.argmax, result.hypnogram.labels)
     kept, gained = [], []
     for start, stop in night.spans:
         for first, end in runs(result.changed[start:stop]):
             first, end = start + first, start + end
-            known = night.evidence(None if trial.log_weight is None else np.array(trial.log_weight))
+            known = night.evidence(setting.stage_nats)
             pins = {t: int(night.argmax[t]) for t in range(first, end)}
             own = replace(night, quality=None, filled=None, clock=None, pins=pins, _base=known)
-            kept.append(solver.solve([Job(own, trial._replace(log_weight=None))])[0].score)
+            kept.append(solver.try_path(own, setting._replace(stage_nats=None)).score)
             before = score(hybrid[start:stop])
             hybrid[first:end] = result.hypnogram.labels[first:end]
-            gained.append(0.0 if trial.is_free else score(hybrid[start:stop]) - before)
+            gained.append(0.0 if setting.is_free else score(hybrid[start:stop]) - before)
     return kept, gained
 
 

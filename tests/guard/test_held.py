@@ -9,7 +9,7 @@ import stageguard as sg
 from nights import decode
 from stageguard.base.errors import PinError
 from stageguard.guard.decode import decode_held
-from stageguard.guard.inputs import GuardOptions
+from stageguard.guard.options import GuardOptions
 
 
 def nights_of(profile: sg.Profile, rng: np.random.Generator):

@@ -12,7 +12,7 @@ import pytest
 import stageguard as sg
 from small import night, profile_of, refusal
 from stageguard.base.errors import InputError, PinError, ProfileError, StageGuardWarning
-from stageguard.guard.inputs import GuardOptions
+from stageguard.guard.options import GuardOptions
 
 
 @pytest.mark.parametrize(

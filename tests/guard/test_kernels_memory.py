@@ -20,22 +20,23 @@ def bound(n_megabytes):
     resource.setrlimit(resource.RLIMIT_AS, (taken + (n_megabytes << 20),) * 2)
 """
 OUT_OF_MEMORY = """
-minimum, table = np.full(2, int(sys.argv[2]), dtype=np.int32), np.zeros(int(sys.argv[3]), dtype=np.int32)
-piece = np.full((2_000_000, 2), 0.5)
-pieces, stay, change = [piece] * len(table), np.zeros((1, 2)), np.zeros((1, 4))
-streams = np.ones((len(table), 1), dtype=np.uint64)
-ones = np.ones((len(table), 2))
+minimum, rows = np.full(2, int(sys.argv[2]), dtype=np.int32), np.full((2_000_000, 2), 0.5)
+stay, change, ones = np.zeros((1, 2)), np.zeros((1, 4)), np.ones(2)
+streams = np.ones(4, dtype=np.uint64)
 bouts = np.ones((1, 2)), np.ones((1, 4)), minimum, True  # of products
-flat, regions = np.zeros(len(piece) * len(table), dtype=np.int8), np.array([[0, 5, 9]])
+flat, regions = np.zeros(len(rows), dtype=np.int8), np.array([[5, 9]])
 automaton = [np.arange(2, dtype=np.int32), np.array([0, 1, 2], dtype=np.int32), np.arange(2, dtype=np.int32),
-             np.zeros((1, 2)), np.zeros((1, 2)), np.zeros((1, 2))]
+             np.zeros(2), np.zeros(2), np.zeros(2)]
+whole = [(0, len(rows))]
 calls = {
-    "structured": lambda k: k.structured(pieces, False, table, ones, stay, change, minimum, True, 2),
-    "greedy": lambda k: k.greedy(pieces, False, table, ones, stay, change, minimum, True, 1.0, 3, 2),
-    "automaton": lambda k: k.automaton(pieces, table, *automaton, 2),
-    "smooth": lambda k: k.smooth(pieces, True, 1e-12, table, ones, *bouts, 2),
-    "draw": lambda k: k.draw(pieces, True, 1e-12, table, ones, *bouts, streams, 2),
-    "keep_automaton": lambda k: k.keep_automaton(pieces, flat, regions, table, *automaton, 2),
+    "path": lambda k: k.path(rows, whole, False, ones, stay, change, minimum, True),
+    "curve": lambda k: k.curve(rows, whole, True, ones, *bouts),
+    "greedy": lambda k: k.greedy(rows, False, ones, stay, change, minimum, True, 1.0, 3),
+    "automaton": lambda k: k.automaton(rows, *automaton),
+    "smooth": lambda k: k.smooth(rows, 1e-12, ones, *bouts),
+    "draw": lambda k: k.draw(rows, 1e-12, ones, *bouts, streams, 1),
+    "draw on threads": lambda k: k.draw(rows, 1e-12, ones, *bouts, streams, 4),
+    "keep_automaton": lambda k: k.keep_automaton(rows, flat, regions, *automaton),
 }
 bound(15)
 try:
@@ -60,20 +61,12 @@ def _needs_the_core_and_its_limits():
     pytest.importorskip("stageguard.guard.kernels._core._native", reason="the reference starts no threads")
 
 
-@pytest.mark.parametrize("n_pieces", [1, 2, 4])
-@pytest.mark.parametrize("kernel", ["structured", "greedy", "automaton", "smooth", "draw", "keep_automaton"])
-def test_out_of_memory_is_an_error_on_one_thread_and_on_several(kernel, n_pieces):
-    assert run(OUT_OF_MEMORY, kernel, "2", str(n_pieces)).strip() == "MemoryError"
-
-
-def test_a_batch_without_room_for_a_second_thread_is_decoded_all_the_same():
-    program = """
-x = np.full((50, 5), 0.2)
-sg.decode([x] * 8, "human-psg-5")
-bound(1)
-print(len(sg.decode([x] * 8, "human-psg-5")))
-"""
-    assert run(program).strip() == "8"
+@pytest.mark.parametrize(
+    "kernel",
+    ["path", "curve", "greedy", "automaton", "smooth", "draw", "draw on threads", "keep_automaton"],
+)
+def test_out_of_memory_is_an_error_on_one_thread_and_on_several(kernel):
+    assert run(OUT_OF_MEMORY, kernel, "2").strip() == "MemoryError"
 
 
 def test_the_greedy_kernel_takes_memory_for_the_epochs_and_not_for_the_minimum_bout():

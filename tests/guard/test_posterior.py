@@ -191,13 +191,12 @@ def test_a_path_that_products_lose_is_noticed():
         pytest.skip("logarithms lose nothing")
     solver = solver_for(no_way_back(), 30.0)
     probabilities = np.repeat([[1.0, 0.0], [0.0, 1.0]], [60, 200], axis=0)
-    table, weight = np.zeros(2, dtype=np.int32), np.ones((2, 2))
-    bouts = solver.bouts([1.0], products=True)
+    rules = (1e-12, np.ones(2), *solver.bouts((1.0,), products=True))
     harmless = random_probabilities(np.random.default_rng(5), 50, 2)
-    rules = ([probabilities, harmless], True, 1e-12, table, weight, *bouts)
-    assert kernels.active.smooth(*rules, 1)[2].tolist() == [False, True]
-    streams = np.zeros((2, 1), dtype=np.uint64)
-    assert kernels.active.draw(*rules, streams, 1)[2].tolist() == [False, True]
+    streams = np.zeros(1, dtype=np.uint64)
+    for rows, is_certain in ((probabilities, False), (harmless, True)):
+        assert kernels.active.smooth(rows, *rules)[2] is is_certain
+        assert kernels.active.draw(rows, *rules, streams, 1)[2] is is_certain
 
 
 @pytest.mark.parametrize("kind", ["minimum", "durations", "flip-flop"])
@@ -300,17 +299,6 @@ def test_nights_of_a_list_are_summed_as_if_alone(backend):
         assert found == alone
         assert np.array_equal(found.probabilities, alone.probabilities, equal_nan=True)
     assert sg.posterior([], profile) == []
-
-
-def test_the_result_does_not_depend_on_threads():
-    rng = np.random.default_rng(9)
-    solver = solver_for(sg.Profile.from_dict(plain(3, min_bout_seconds={"N": 90.0})), 30.0)
-    pieces = [random_probabilities(rng, n, 3) for n in (5, 60, 1, 33)]
-    bouts = solver.bouts([1.0], products=True)
-    rules = (True, 1e-12, np.zeros(4, dtype=np.int32), np.ones((4, 3)), *bouts)
-    runs = [kernels.active.smooth(pieces, *rules, n_threads) for n_threads in (1, 3)]
-    for one, other in zip(*runs, strict=True):
-        assert np.array_equal(one, other)
 
 
 def test_a_density_keeps_its_names_and_times(backend):

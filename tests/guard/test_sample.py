@@ -156,7 +156,7 @@ def test_draws_do_not_depend_on_threads(backend, kind, monkeypatch):
     profile = sg.Profile.from_dict(plain(3, **KINDS[kind]))
     results = []
     for n_threads in (1, 2, 7):
-        monkeypatch.setattr(kernels, "threads_for", lambda n_pieces, wanted=None, n=n_threads: n)
+        monkeypatch.setattr(kernels, "threads_for", lambda n_items, n=n_threads: n)
         results.append(
             [sg.sample(probabilities[0], profile, n=11), *sg.sample(probabilities, profile, n=11, seed=4)]
         )
@@ -176,11 +176,11 @@ def test_both_implementations_draw_the_same_nights():
     rng = np.random.default_rng(66)
     solver = solver_for(sg.Profile.from_dict(plain(3, min_bout_seconds={"N": 240.0, "R": 60.0})), 30.0)
     probabilities = random_probabilities(rng, 80, 3)
-    streams = rng.integers(0, 2**63, size=(1, 50), dtype=np.uint64)
+    streams = rng.integers(0, 2**63, size=50, dtype=np.uint64)
     found = []
     for module in (kernels.active, reference):
-        rules = (np.zeros(1, dtype=np.int32), np.ones((1, 3)), *solver.bouts([1.0], products=True))
-        found.append(module.draw([probabilities], True, 1e-12, *rules, streams, 1))
+        rules = (np.ones(3), *solver.bouts((1.0,), products=True))
+        found.append(module.draw(probabilities, 1e-12, *rules, streams, 1))
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
 

@@ -17,10 +17,8 @@ import stageguard as sg
 from nights import decode, one_hot, plain, random_mapping, random_probabilities
 from small import refusal
 from stageguard.base.errors import InputError, ProfileError
-from stageguard.guard import kernels
 from stageguard.guard import snapshot as snapshot_module
 from stageguard.guard.automaton import compile_automaton, weigh
-from stageguard.guard.kernels import reference
 
 NAN = [np.nan] * 3
 
@@ -212,37 +210,31 @@ def test_no_stage_is_given_out_before_there_is_evidence(backend):
 
 @pytest.mark.parametrize("lag", [None, 120.0])
 def test_memory_does_not_grow(lag):
-    if kernels.active is reference:
-        pytest.skip("the compiled core is not installed")
     profile = sg.Profile.from_dict(plain(3, min_bout_seconds={"N": 90.0}, epoch_seconds=30.0))
     rows = random_probabilities(np.random.default_rng(72), 500, 3)
     decoder = sg.StreamingDecoder(profile, max_lag_seconds=lag)
-    kept, sizes = [], []
-    for _ in range(40):
+    sizes = []
+    for _ in range(6):
         for row in rows:
             decoder.push(row)
-        kept.append(decoder._stream.n_kept)
-        sizes.append(len(decoder.snapshot()))
-    assert kept[-1] == kept[0] < 200
+        sizes.append(len(decoder.snapshot()))  # the bouts of all paths that may still win are in it
     assert max(sizes) < sizes[0] + 1000
-    assert decoder.n_epochs == 20_000
+    assert decoder.n_epochs == 3000
 
 
 def test_undecided_paths_do_not_slow_a_limited_stream_or_fill_its_memory():
-    if kernels.active is reference:
-        pytest.skip("the compiled core is not installed")
     # two worlds without a bridge between them: paths never meet, and only the limit decides
     rows = {"W": {"W": 0.8, "N": 0.2}, "N": {"W": 0.2, "N": 0.8}, "R": {"R": 1.0}}
     profile = sg.Profile.from_dict(plain(3, transitions=rows))
-    night = np.tile([[0.4, 0.1, 0.5], [0.1, 0.4, 0.5]], (1000, 1))
+    night = np.tile([[0.4, 0.1, 0.5], [0.1, 0.4, 0.5]], (200, 1))
     free, limited = sg.StreamingDecoder(profile), sg.StreamingDecoder(profile, max_lag_seconds=300)
     for row in night:
         free.push(row)
         limited.push(row)
         assert limited.n_pending <= 10
     assert free.n_committed == 0
-    assert limited.n_committed == 2000
-    assert limited._stream.n_kept < 100
+    assert limited.n_committed == 400
+    assert len(limited.snapshot()) < len(free.snapshot())
     assert list(free.finish()) == decode(night, profile).stages.tolist()
 
 
@@ -452,24 +444,6 @@ def test_a_snapshot_goes_on_where_it_was_taken(backend, seed, lag):
         assert decoder.snapshot() == snapshot
         given_out += decoder.push(row, beta)
     assert given_out + list(copy.deepcopy(decoder).finish()) == expected
-
-
-def test_a_snapshot_serves_both_kernels():
-    if kernels.active is reference:
-        pytest.skip("the compiled core is not installed")
-    compiled = kernels.active
-    mapping, rows, quality = random_night(3)
-    mapping.pop("durations", None)
-    decoder, given_out = sg.StreamingDecoder(sg.Profile.from_dict(mapping)), []
-    try:
-        for i, (row, beta) in enumerate(zip(rows, quality, strict=True)):
-            kernels.active = (compiled, reference)[i % 2]
-            decoder = sg.StreamingDecoder.restore(decoder.snapshot())
-            given_out += decoder.push(row, beta)
-        given_out += decoder.finish()
-    finally:
-        kernels.active = compiled
-    assert given_out == decode(rows, decoder.profile, quality=quality).stages.tolist()
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ import stageguard as sg
 from documents import FULL, MINIMAL, fields_of, profile_of
 from stageguard.base.errors import CohortError, InputError, ProfileError
 from stageguard.night.stages import WNR3
-from stageguard.profile.profile import Band, Calibration, Caution, FlipFlop, Profile, RarePair, StrengthRule
+from stageguard.profile.profile import Band, Calibration, Caution, FlipFlop, Profile, RarePair
+from stageguard.profile.rules.band import BandRule
 
 # ---- what a document means
 
@@ -37,7 +38,7 @@ def test_every_key_arrives():
     assert (profile.stay, profile.ends) == ("free", "paper")
     assert (profile.transition_weight, profile.strength) == (
         None,
-        StrengthRule("band", 0.056, 0.5, 3.0, lift=False),
+        BandRule(0.056, 0.5, 3.0, lift=False),
     )
     assert profile.prior == (0.2, 0.6, 0.2)
     assert profile.rare == (RarePair("W", "R", 0.01), RarePair("R", "N", 0.1))

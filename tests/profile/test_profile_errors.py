@@ -24,7 +24,7 @@ FREE = "expected text, a number, true, false, a list or a table. Write it as tex
 UNIT = "expected a number from 0 to 1."
 INF, NAN = float("inf"), float("nan")
 EITHER = "exclude each other. Keep one of them."
-BAND_ONLY = "is given, but only rule = 'target' or 'band' has it. Drop it."
+BAND_ONLY = "is given, but only rule = 'band' or 'target' has it. Drop it."
 REMOVED = object()
 
 
@@ -278,7 +278,7 @@ def test_flip_flop_window_is_a_whole_number_in_range(value):
         ("stay", "expected 'self' or 'free'."),
         ("ends", "expected 'censored' or 'paper'."),
         ("scheme", "expected 'aasm5' or 'wldr4' or 'wnr3' or 'ws2'."),
-        (("strength", "rule"), "expected 'target' or 'band' or 'match'."),
+        (("strength", "rule"), "expected 'band' or 'match' or 'target'."),
         (("flip_flop", "method"), "expected 'greedy' or 'exact'."),
     ],
 )

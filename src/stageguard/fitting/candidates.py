@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from stageguard.fitting.material import Material
-from stageguard.guard.search import TRANSITION_WEIGHTS
+from stageguard.profile.rules.rule import TRANSITION_WEIGHTS
 
 Rule = Literal["argmax", "target", "band", "fixed", "minimum", "durations", "match"]
 

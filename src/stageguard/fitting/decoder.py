@@ -1,4 +1,4 @@
-"""Decode the nights of a fit under many candidates: calibrated once, and solved once per trial."""
+"""Decode the nights of a fit under many candidates: calibrated once, and solved once per setting."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import numpy as np
 from stageguard.base.arrays import CLIP, Floats, Labels
 from stageguard.fitting.material import FitNight
 from stageguard.guard import inputs
-from stageguard.guard.evidence import Night
-from stageguard.guard.search import run_searches
-from stageguard.guard.solver import Job, Path, Solver, Trial
+from stageguard.guard.decoding import decode_under
+from stageguard.guard.evidence import Night, Spans
+from stageguard.guard.options import DEFAULTS
+from stageguard.guard.solver import Path, Solver
 from stageguard.profile.profile import Profile
+from stageguard.profile.rules.rule import Nats, Point, Setting
 
 
 class Tempered:
@@ -40,36 +42,52 @@ class Tempered:
     def _checked(self, weights: Floats) -> list[Night]:
         rows = weights / (weights @ np.ones(weights.shape[1]))[:, None]
         np.maximum(rows, CLIP, out=rows)
-        seconds = self.bare.epoch_seconds
-        given = [inputs.NightInput(rows[start:stop], seconds) for start, stop in pairwise(self.edges)]
-        nights = inputs.check_nights(given, self.bare, is_batch=True, wants_paths=False)
-        for each, night in zip(given, nights, strict=True):
-            inputs.set_period(each, self.bare, night)
-        return nights
+        rows.flags.writeable = False  # so that nights need not be copied
+        return [
+            inputs.night_of(rows[start:stop], self.bare, DEFAULTS) for start, stop in pairwise(self.edges)
+        ]
 
 
 class KeepingSolver(Solver):
-    """A solver for profiles that differ only in strength; it solves no night twice under one trial."""
+    """A solver for profiles that differ only in strength; it solves no night twice at one setting."""
 
-    def solve(self, jobs: Sequence[Job]) -> list[Path]:
-        """Return the best path of every job, in order."""
-        late = [job for job in jobs if (self, job.trial) not in job.night.paths]
+    def __init__(self, profile: Profile, epoch_seconds: float) -> None:
+        super().__init__(profile, epoch_seconds)
+        self._points: dict[tuple[int, Spans, Nats, float], Point] = {}
+        self._paths: dict[tuple[int, Spans, Setting], Path] = {}
+        self._kept: dict[int, Floats] = {}  # so that no other night gets the identity of a kept one
+
+    def curve(self, night: Night, weights: tuple[float, ...], nats: Nats, spans: Spans) -> list[Point]:
+        """Return stretches of a night at several transition weights."""
+        keys = [(self._identity(night), tuple(spans), nats, weight) for weight in weights]
+        late = [key for key in keys if key not in self._points]
         if late:
-            for (night, trial), path in zip(late, super().solve(late), strict=True):
-                night.paths[self, trial] = path
-        return [night.paths[self, trial] for night, trial in jobs]
+            points = super().curve(night, tuple(key[-1] for key in late), nats, spans)
+            self._points.update(zip(late, points, strict=True))
+        return [self._points[key] for key in keys]
+
+    def try_path(self, night: Night, setting: Setting, spans: Spans | None = None) -> Path:
+        """Return the best path of a night, or of some stretches of it."""
+        if night.clock is not None:  # which is another one under every candidate
+            return super().try_path(night, setting, spans)
+        key = (self._identity(night), tuple(night.spans if spans is None else spans), setting)
+        if key not in self._paths:
+            self._paths[key] = super().try_path(night, setting, spans)
+        return self._paths[key]
+
+    def _identity(self, night: Night) -> int:
+        self._kept[id(night.probabilities)] = night.probabilities
+        return id(night.probabilities)
 
 
 def decode_prepared(profile: Profile, solver: Solver, nights: Sequence[Night]) -> list[Labels]:
     """Return each night's labels under a profile, -1 in gaps."""
-    return [path.labels for _, path, _ in run_searches(profile, solver, nights, natural=False)]
+    return [decode_under(profile, night, solver).path.labels for night in nights]
 
 
 def decode_weights(solver: Solver, nights: Sequence[Night], weights: Sequence[float]) -> list[list[Labels]]:
     """Return the labels of every night at each of several fixed transition weights."""
-    # one night's weights follow each other: kernels solve several of them at once
-    paths = solver.solve([Job(night, Trial(weight)) for night in nights for weight in weights])
-    return [[path.labels for path in paths[i :: len(weights)]] for i in range(len(weights))]
+    return [[solver.path(night, Setting(weight)).labels for night in nights] for weight in weights]
 
 
 def decode_biased(
@@ -77,8 +95,7 @@ def decode_biased(
 ) -> list[Labels]:
     """Return each night's labels with stage biases in nats."""
     given = tuple(biases) if any(biases) else None
-    if profile.transition_weight is None or not solver.is_free(Trial(profile.transition_weight)):
+    if profile.transition_weight is None or not solver.is_free(Setting(profile.transition_weight)):
         return decode_prepared(profile, solver, tempered.nights(given))
     # if every epoch is decided by itself, biased evidence need not be renormalised first
-    paths = solver.solve([Job(night, Trial(0.0, given)) for night in tempered.nights()])
-    return [path.labels for path in paths]
+    return [solver.path(night, Setting(0.0, given)).labels for night in tempered.nights()]

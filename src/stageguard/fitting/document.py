@@ -18,7 +18,6 @@ from stageguard.fitting.judging import COLUMNS, Criterion
 from stageguard.fitting.learning_curve import LearningCurve
 from stageguard.fitting.material import Material
 from stageguard.fitting.training import Training
-from stageguard.fitting.tune import FEWEST_NIGHTS, fragmentation_aim
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.evidence import best_stages
 from stageguard.measures.bands import expert_bands
@@ -26,8 +25,10 @@ from stageguard.measures.intervals import DEFAULT_LEVEL, coverage, errors, inter
 from stageguard.measures.statistics import FIRST_REM_SECONDS, sleep_statistics
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.profile.fingerprint import Features, Fingerprint
-from stageguard.profile.parts import StrengthRule, words_of
+from stageguard.profile.parts import words_of
 from stageguard.profile.profile import Profile
+from stageguard.profile.rules.band import BandRule
+from stageguard.profile.rules.target import FEWEST_NIGHTS, TargetRule
 
 MODEL_DRAWS = 100
 _DIGITS = 4
@@ -168,10 +169,12 @@ def _effect_words(profile: Profile) -> str:
     target = strength.fi_target
     if strength.rule == "match":
         return f"brings every night near the fragmentation index {target:.4g}."
-    if strength.rule == "target":
+    if isinstance(strength, TargetRule):
         above = f"above {strength.act_above * target:.4g} whose evidence yields"
         return f"smooths a night with a fragmentation index {above} down to {target:.4g}."
-    return f"smooths a night with a fragmentation index above {strength.cap * target:.4g} down to it."
+    if isinstance(strength, BandRule):
+        return f"smooths a night with a fragmentation index above {strength.cap * target:.4g} down to it."
+    return f"sets the strength {strength.describe()}."
 
 
 def _base_strength(training: Training) -> dict[str, Any]:
@@ -180,9 +183,7 @@ def _base_strength(training: Training) -> dict[str, Any]:
     rule = base.profile.strength
     if rule is None:
         return {"strength": None, "transition_weight": base.profile.transition_weight}
-    aim, cap = fragmentation_aim(training.fi_target), training.cap if rule.rule == "band" else rule.cap
-    counted = StrengthRule(rule.rule, aim, base.floor, cap, act_above=rule.act_above, soft=rule.soft)
-    return {"strength": counted}
+    return {"strength": rule.recounted(training.counted)}
 
 
 def _intervals(fitted: Fitted) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from stageguard.fitting.cross_validation import HeldOut
 from stageguard.fitting.scoring import mean_over_subjects, paired_error
 from stageguard.guard.decode import decode
 from stageguard.guard.decoding import Decoding, under_full_clock
-from stageguard.guard.posterior import Posterior, posteriors_like
+from stageguard.guard.posterior import Posterior, posterior_like
 from stageguard.measures.estimates import default_of_rem_latency, rem_latency_of, sums_of
 from stageguard.measures.statistics import StatisticsOptions, sleep_statistics
 from stageguard.night.hypnodensity import Hypnodensity
@@ -87,7 +87,7 @@ def choose_estimators(held_out: HeldOut, decoded: Sequence[Decoding]) -> tuple[E
         for night in held_out.nights.nights
     ]
     seeds = [night.seed for night in held_out.nights.nights]
-    posteriors = posteriors_like(decoded)
+    posteriors = [posterior_like(each) for each in decoded]
     errors = [_errors(*each) for each in zip(decoded, posteriors, scored, seeds, strict=True)]
     return tuple(
         choice
@@ -132,7 +132,7 @@ def _errors(
         labels = np.where(is_scored, night.hypnogram.labels, UNSCORED).astype(np.int8)
         shown = night.replaced(hypnogram=replace(night.hypnogram, labels=labels))
         end = len(labels) * night.epoch_seconds / 60.0  # REM that never comes counts as coming at the end
-        (strict,), options = under_full_clock([shown]), StatisticsOptions()
+        strict, options = under_full_clock(shown), StatisticsOptions()
         latencies = {way: rem_latency_of(shown, strict, options, way, seed) for way in OF_REM_LATENCY}
         latencies = {way: end if math.isnan(value) else value for way, value in latencies.items()}
         estimates[REM_LATENCY] = latencies | {DEFAULT: latencies[default_of_rem_latency(night, is_scored)]}

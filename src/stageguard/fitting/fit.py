@@ -41,7 +41,7 @@ from stageguard.fitting.learning_curve import LearningCurve, learning_curve, siz
 from stageguard.fitting.material import Material, read_material
 from stageguard.fitting.report import FitReport
 from stageguard.fitting.training import FitBase, Training, train
-from stageguard.guard import inputs
+from stageguard.guard.options import GuardOptions
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile, as_profile
@@ -111,7 +111,7 @@ def fit_report(
         )
     if executor is not None and not callable(getattr(executor, "map", None)):
         raise InputError(f"executor is {checks.shown(executor)}, expected a concurrent.futures.Executor.")
-    options = inputs.GuardOptions(stages=stages, epoch_seconds=epoch_seconds, logits=logits, log=log)
+    options = GuardOptions(stages=stages, epoch_seconds=epoch_seconds, logits=logits, log=log)
     if statistics is not None:
         checks.choice(statistics, "statistics", ("night", "day"))
     material = read_material(

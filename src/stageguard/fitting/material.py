@@ -27,7 +27,8 @@ from stageguard.base.errors import (
 from stageguard.fitting.counts import CohortCounts, ScoringCounts, count_night
 from stageguard.fitting.endpoints import Kind, SleepEndpoints
 from stageguard.guard import inputs
-from stageguard.guard.evidence import best_stages, fragmentation_index
+from stageguard.guard.evidence import Night, best_stages, fragmentation_index
+from stageguard.guard.options import DEFAULTS, GuardOptions, per_night
 from stageguard.measures.experts import consensus
 from stageguard.night.hypnodensity import Hypnodensity, check_probabilities
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
@@ -123,7 +124,7 @@ def read_material(
     hypnograms: Sequence[Any],
     base: Profile,
     *,
-    options: inputs.GuardOptions = inputs.NOTHING_SAID,
+    options: GuardOptions = DEFAULTS,
     groups: Sequence[Hashable] | None = None,
     subjects: Sequence[Hashable] | None = None,
     statistics: Kind | None = None,
@@ -143,14 +144,14 @@ def read_material(
     if named is None:
         assumed.append("groups are not given: every night is taken as a subject of its own")
     panels = [_panel(scoring, i, base, options) for i, scoring in enumerate(hypnograms)]
-    stagers: list[inputs.NightInput | None] = [None] * n_nights
+    stagers: list[Night | None] = [None] * n_nights
     for i, density in enumerate(() if densities is None else densities):
         stager = _read(density, i, base, options)
         stagers[i] = stager
         if not isinstance(density, Hypnodensity):  # an array has the epochs of its scoring
             stager.offset_seconds = panels[i][0].offset_seconds
         if not isinstance(_first(hypnograms[i]), Hypnogram):  # labels have the epochs of their density
-            _refuse_other_number(i, panels[i], len(stager.matrix))
+            _refuse_other_number(i, panels[i], len(stager.probabilities))
             panels[i] = [replace(scoring, offset_seconds=stager.offset_seconds) for scoring in panels[i]]
     scorers = _numbered_scorers(panels)
     digests = [_digest(stager, panel) for stager, panel in zip(stagers, panels, strict=True)]
@@ -164,15 +165,15 @@ def read_material(
         scorings = tuple(scoring.labels for scoring in panel)
         length = panel[0].epoch_seconds
         periods = [base.period_in(labels, length) for labels in scorings]
-        argmax = truth if output is None else best_stages(output.matrix, None, None)
+        argmax = truth if output is None else best_stages(output.probabilities, None, None)
         stager_period = base.period_in(argmax, length)
         nights.append(
             FitNight(
                 number=i,
                 subject=subject_of[i],
                 group=group_of[i],
-                matrix=None if output is None else output.matrix,
-                logs=None if output is None else _logs(output.matrix),
+                matrix=None if output is None else output.probabilities,
+                logs=None if output is None else _logs(output.probabilities),
                 stager_fi=np.nan if output is None else fragmentation_index(argmax, [stager_period]),
                 stager_period=stager_period,
                 expert_period=base.period_in(truth, length),
@@ -233,7 +234,7 @@ def _logs(matrix: Floats) -> Floats:
     return logs
 
 
-def _digest(stager: inputs.NightInput | None, panel: Sequence[Hypnogram]) -> str:
+def _digest(stager: Night | None, panel: Sequence[Hypnogram]) -> str:
     """Return a fingerprint of one night's probabilities and scorings.
 
     The ninth digit is the last that counts: processors differ in the last bits of what they compute, and
@@ -241,7 +242,7 @@ def _digest(stager: inputs.NightInput | None, panel: Sequence[Hypnogram]) -> str
     """
     digest = hashlib.sha256()
     if stager is not None:
-        digest.update(np.ascontiguousarray(stager.matrix.round(9), dtype="<f8").tobytes())
+        digest.update(np.ascontiguousarray(stager.probabilities.round(9), dtype="<f8").tobytes())
     for scoring in panel:
         digest.update(np.ascontiguousarray(scoring.labels).tobytes())
     return digest.hexdigest()
@@ -271,7 +272,7 @@ def _names(values: Any, what: str, n_nights: int) -> list[str]:
     """Return names without blanks around them; 3 and 3.0 are the same name."""
     names = []
     values = values.tolist() if hasattr(values, "tolist") else values
-    for i, name in enumerate(inputs.per_night(values, n_nights, what)):
+    for i, name in enumerate(per_night(values, n_nights, what)):
         if isinstance(name, float | np.floating) and float(name).is_integer():
             name = int(name)
         names.append(str(name).strip())
@@ -283,7 +284,7 @@ def _names(values: Any, what: str, n_nights: int) -> list[str]:
     return names
 
 
-def _panel(given: Any, i: int, base: Profile, options: inputs.GuardOptions) -> list[Hypnogram]:
+def _panel(given: Any, i: int, base: Profile, options: GuardOptions) -> list[Hypnogram]:
     """Return the scorings of one night as hypnograms in the base profile's stages."""
     several = isinstance(given, list | tuple) and len(given) > 0 and checks.n_dimensions(given[0]) != 0
     panel = []
@@ -305,7 +306,7 @@ def _first(scorings: Any) -> Any:
     return scorings[0] if isinstance(scorings, list | tuple) and len(scorings) else scorings
 
 
-def _refuse_other_epochs(night: Hypnodensity | Hypnogram, options: inputs.GuardOptions, what: str) -> None:
+def _refuse_other_epochs(night: Hypnodensity | Hypnogram, options: GuardOptions, what: str) -> None:
     """Refuse an option `epoch_seconds`, meant for bare arrays, that contradicts the night's own."""
     if options.epoch_seconds is None:
         return
@@ -317,13 +318,13 @@ def _refuse_other_epochs(night: Hypnodensity | Hypnogram, options: inputs.GuardO
         )
 
 
-def _read(density: Any, i: int, base: Profile, options: inputs.GuardOptions) -> inputs.NightInput:
+def _read(density: Any, i: int, base: Profile, options: GuardOptions) -> Night:
     with _errors_name_night(i):
         if isinstance(density, Hypnodensity):
             _refuse_other_epochs(density, options, "density")
             options = replace(options, epoch_seconds=None)  # it is meant for bare labels
         stager = inputs.read_night(density, base, options)
-        check_probabilities(stager.matrix, base.scheme.names)
+        check_probabilities(stager.probabilities, base.scheme.names)
     return stager
 
 
@@ -338,13 +339,13 @@ def _refuse_other_number(number: int, panel: Sequence[Hypnogram], n_rows: int) -
 
 
 def _aligned(
-    output: inputs.NightInput | None, panel: Sequence[Hypnogram]
+    output: Night | None, panel: Sequence[Hypnogram]
 ) -> tuple[list[Hypnogram], Labels, datetime | None]:
     """Return the experts' scorings on the stager's epochs, their consensus, and when the night began."""
     night = panel[0]
     if output is not None:
         night = Hypnogram(
-            np.where(np.isnan(output.matrix[:, 0]), UNSCORED, 0).astype(np.int8),
+            np.where(np.isnan(output.probabilities[:, 0]), UNSCORED, 0).astype(np.int8),
             night.scheme,
             output.epoch_seconds,
             start=output.start,
@@ -356,7 +357,7 @@ def _aligned(
     is_scored = expert.labels != UNSCORED
     if not is_scored.any():
         raise InputError("no epoch is scored, expected an expert's stages. Leave the night out.")
-    if output is not None and not np.any(is_scored & ~np.isnan(output.matrix[:, 0])):
+    if output is not None and not np.any(is_scored & ~np.isnan(output.probabilities[:, 0])):
         raise InputError("no epoch has both a stage and probabilities, expected some. Leave the night out.")
     return matched, expert.labels, expert.start
 

@@ -15,11 +15,14 @@ from stageguard.fitting.candidates import FEWEST_MATCH_NIGHTS, Candidate, Rule
 from stageguard.fitting.counts import supported_durations
 from stageguard.fitting.decoder import KeepingSolver, Tempered, decode_prepared
 from stageguard.fitting.material import Material
-from stageguard.fitting.tune import FEWEST_NIGHTS, fragmentation_aim
+from stageguard.fitting.tune import fragmentation_aim
 from stageguard.guard.automaton import rescale_transitions
 from stageguard.night.stages import StageScheme
-from stageguard.profile.parts import Calibration, StrengthRule
+from stageguard.profile.parts import Calibration
 from stageguard.profile.profile import Profile
+from stageguard.profile.rules import RULES
+from stageguard.profile.rules.band import BandRule
+from stageguard.profile.rules.rule import Counted
 
 # How many times the experts' fragmentation `band` allows. If that was counted on other people, it is the base
 # profile's cap: patients may well be twice as fragmented. On enough nights of the cohort itself, it is this.
@@ -38,7 +41,7 @@ class FitBase:
         rule = profile.strength
         self.fi_target = None if rule is None else min(rule.fi_target * self.ratio, 1.0)
         # only a band says how wide it is; the keys of other rules have their defaults
-        band = rule if rule is not None and rule.rule == "band" else StrengthRule("band", 1.0)
+        band = rule if isinstance(rule, BandRule) else BandRule(1.0)
         self.floor, self.cap = band.floor, band.cap
         # stages and transitions, and no rule at all
         self.bare = Profile.from_dict(
@@ -89,6 +92,12 @@ class Training:
     def n_nights(self) -> int:
         """Number of training nights."""
         return len(self.material.nights)
+
+    @property
+    def counted(self) -> Counted:
+        """What strength rules are fitted by."""
+        aims = fragmentation_aim(self.fi_mean), fragmentation_aim(self.fi_target)
+        return Counted(self.n_nights, *aims, self.stager_fi, self.base.floor, self.cap)
 
     @property
     def scheme(self) -> StageScheme:
@@ -214,23 +223,9 @@ def _durations(candidate: Candidate, training: Training) -> dict[str, Any]:
     return _fixed(candidate, training) | {"durations": training.durations}
 
 
-def _target(candidate: Candidate, training: Training) -> dict[str, Any]:
-    # with fewer nights, a fragmented sleeper may pass for a flickering stager
-    stager_fi = training.stager_fi if training.n_nights >= FEWEST_NIGHTS else None
-    aim = fragmentation_aim(training.fi_target)
-    return {"strength": StrengthRule("target", aim, lift=False, act_above=OWN_CAP, stager_fi=stager_fi)}
-
-
-def _band(candidate: Candidate, training: Training) -> dict[str, Any]:
-    aim, floor, cap = fragmentation_aim(training.fi_target), training.base.floor, training.cap
-    return {"strength": StrengthRule("band", aim, floor=floor, cap=cap, lift=candidate.lift)}
-
-
-def _match(candidate: Candidate, training: Training) -> dict[str, Any]:
-    strength = StrengthRule("match", fragmentation_aim(training.fi_mean))
-    if training.stager_fi is not None:
-        strength = replace(strength, stager_fi=training.stager_fi, exponent=candidate.exponent)
-    values: dict[str, Any] = {"strength": strength}
+def _strength(candidate: Candidate, training: Training) -> dict[str, Any]:
+    varied = {"exponent": candidate.exponent} if candidate.rule == "match" else {"lift": candidate.lift}
+    values: dict[str, Any] = {"strength": RULES[candidate.rule].fitted(training.counted, **varied)}
     if candidate.prior_exponent:
         values |= {"prior": rounded(training.shares), "prior_exponent": candidate.prior_exponent}
     rem = training.scheme.rem
@@ -242,10 +237,10 @@ def _match(candidate: Candidate, training: Training) -> dict[str, Any]:
 # The values of a profile, by field, that make it act by a rule.
 _VALUES: dict[Rule, Callable[[Candidate, Training], dict[str, Any]]] = {
     "argmax": _fixed,
-    "target": _target,
-    "band": _band,
+    "target": _strength,
+    "band": _strength,
     "fixed": _fixed,
     "minimum": _minimum_bouts,
     "durations": _durations,
-    "match": _match,
+    "match": _strength,
 }

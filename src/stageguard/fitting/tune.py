@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -13,11 +12,12 @@ from stageguard.base.schema import plain_table
 from stageguard.base.version import __version__
 from stageguard.guard import inputs
 from stageguard.guard.evidence import features_of
+from stageguard.guard.options import DEFAULTS, GuardOptions
 from stageguard.profile.fingerprint import Features, Fingerprint
-from stageguard.profile.parts import StrengthRule
 from stageguard.profile.profile import Profile
+from stageguard.profile.rules.rule import StrengthRule
+from stageguard.profile.rules.target import FEWEST_NIGHTS, TargetRule
 
-FEWEST_NIGHTS = 10  # medians of fewer hide which stager flickers: batches of five did harm on real nights
 _LOWEST_FI, _HIGHEST_FI = 1e-4, 1.0  # a night of a single stage has 0, and rules divide by the median
 _KEPT = ("floor", "lift", "soft")  # keys of the base's rule that stay, unless they are defaults
 _WRITTEN = ("rule", "fi_target", "act_above", "stager_fi", "exponent")
@@ -80,7 +80,7 @@ def tune(
             f"densities: got {checks.shown(densities)}, expected a list of {FEWEST_NIGHTS} nights or more."
         )
     check_base(base)
-    options = inputs.GuardOptions(stages=stages, epoch_seconds=epoch_seconds, logits=logits, log=log)
+    options = GuardOptions(stages=stages, epoch_seconds=epoch_seconds, logits=logits, log=log)
     nights = []
     for i, density in enumerate(densities):
         try:
@@ -105,14 +105,10 @@ def check_base(base: Profile) -> StrengthRule:
     return base.strength
 
 
-def measure(
-    density: inputs.OneNight, base: Profile, options: inputs.GuardOptions = inputs.NOTHING_SAID
-) -> Features:
+def measure(density: inputs.OneNight, base: Profile, options: GuardOptions = DEFAULTS) -> Features:
     """Return the features of a night, by which stagers are compared."""
-    given = inputs.read_night(density, base, options)
-    (night,) = inputs.check_nights([given], base, is_batch=False)
-    inputs.set_period(given, base, night)
-    return features_of(night, given.epoch_seconds / base.epoch_seconds)
+    night = inputs.night_of(density, base, options)
+    return features_of(night, night.epoch_seconds / base.epoch_seconds)
 
 
 def tuned_profile(
@@ -131,7 +127,7 @@ def tuned_profile(
     for text, what in ((stager, "stager"), (name, "name")):
         if text is not None:
             checks.text(text, what, empty=False)
-    rule = replace(rule, rule="target", stager_fi=fragmentation_aim(float(np.median(indices))))
+    rule = TargetRule.tuned(rule, fragmentation_aim(float(np.median(indices))))
     decided = " ".join(decision(rule))
     of_stager = "of one stager" if stager is None else f"of {stager}"
     # what the base says about lifting and yielding is not the stager's, and stays
@@ -172,9 +168,9 @@ def _refuse_repeats(nights: Sequence[Features]) -> None:
             )
 
 
-def decision(rule: StrengthRule) -> tuple[str, str]:
+def decision(rule: StrengthRule | None) -> tuple[str, str]:
     """Return whether a tuned profile's stager flickers, and what is done about it, in a sentence each."""
-    assert rule.stager_fi is not None
+    assert isinstance(rule, TargetRule) and rule.stager_fi is not None
     flickers = "flickers" if rule.says_flicker else "does not flicker"
     above = "above" if rule.says_flicker else "not above"
     finding = (

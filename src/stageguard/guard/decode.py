@@ -5,10 +5,9 @@ from __future__ import annotations
 import warnings
 from bisect import bisect_left
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
-from typing import Any, NamedTuple, Unpack, overload
-
-import numpy as np
+from typing import Any, Unpack, overload
 
 from stageguard.base import checks
 from stageguard.base.errors import (
@@ -21,38 +20,32 @@ from stageguard.base.errors import (
     StageGuardWarning,
     message_of,
 )
-from stageguard.guard import inputs
 from stageguard.guard.decoding import (
     MANY_CHANGES,
     Decoding,
+    decode_timed,
+    decode_under,
     many_changes_advice,
     many_changes_words,
     removed_words,
 )
 from stageguard.guard.evidence import Night, calibration_of
-from stageguard.guard.inputs import (
-    BatchKeywords,
-    GuardOptions,
-    NightInput,
-    NightKeywords,
-    OneNight,
-    takes_options,
-)
-from stageguard.guard.search import Solved, chosen_trial, overruled_pins, run_searches, solve_timed
-from stageguard.guard.solver import NO_PATH, Job, NoPathError, Passes, Path, run_grouped, solver_for
-from stageguard.guard.strength import Strength
+from stageguard.guard.inputs import OneNight, is_batch, is_of_other_stager, night_of, set_period
+from stageguard.guard.options import GuardOptions, OptionKeywords, takes_options
+from stageguard.guard.solver import NO_PATH, NoPathError, solver_for
+from stageguard.guard.strength import Passes, Strength, overruled_pins
 from stageguard.profile.profile import Profile, as_profile
 
 
 @overload
 def decode(
-    density: OneNight | Sequence[Sequence[float]], profile: Profile | str, **options: Unpack[NightKeywords]
+    density: OneNight | Sequence[Sequence[float]], profile: Profile | str, **options: Unpack[OptionKeywords]
 ) -> Decoding: ...
 
 
 @overload
 def decode(
-    density: Sequence[OneNight], profile: Profile | str, **options: Unpack[BatchKeywords]
+    density: Sequence[OneNight], profile: Profile | str, **options: Unpack[OptionKeywords]
 ) -> list[Decoding]: ...
 
 
@@ -69,7 +62,7 @@ def decode(density: Any, profile: Profile | str, *, options: GuardOptions) -> De
     density : Hypnodensity, array (n_epochs, n_stages), or a list of either
         Stage probabilities. A bare array is read in the profile's stage order and epoch length unless
         `stages` and `epoch_seconds` say otherwise. A table (pandas, polars, xarray, dict of columns) or a
-        `yasa.Hypnogram` is matched by the names of its columns. A list gives a list, decoded in parallel.
+        `yasa.Hypnogram` is matched by the names of its columns. A list gives a list.
     profile : Profile or str
         A profile, the name of a built-in one, or the path of a TOML file.
     stages : sequence of str, optional
@@ -130,26 +123,21 @@ def decode(density: Any, profile: Profile | str, *, options: GuardOptions) -> De
     return results if batch else results[0]
 
 
-class Asked(NamedTuple):
-    """The checked input of a call of `decode`, `posterior` or `sample`."""
-
-    profile: Profile  # for the cohort
-    profiles: list[Profile]  # of each night: another one if the stager is not the profile's
-    given: list[NightInput]
-    nights: list[Night]
-    is_batch: bool
-
-
 def decode_all(density: Any, profile: Profile | str, options: GuardOptions) -> tuple[list[Decoding], bool]:
     """Decode the input of a call; also return whether it is a list of nights."""
-    asked = read_all(density, profile, options, stacklevel=6)
-    return decode_asked(asked, options), asked.is_batch
+    profile = profile_for(profile, options, stacklevel=6)
+    nights, several = read_all(density, profile, options)
+    results: list[Decoding] = []
+    for i, night in enumerate(nights):
+        try:
+            results.append(decode_night(night, profile))
+        except StageGuardError as error:
+            raise (numbered(error, i) if several else error) from None
+    return results, several
 
 
-def read_all(
-    density: Any, profile: Profile | str, options: GuardOptions, *, stacklevel: int, wants_paths: bool = True
-) -> Asked:
-    """Read and check the input of a call."""
+def profile_for(profile: Profile | str, options: GuardOptions, *, stacklevel: int) -> Profile:
+    """Return the profile at a call's strength and for its cohort; warn or refuse if it is not made for it."""
     profile = as_profile(profile).at_strength(options.strength)
     if options.stager is not None:
         checks.text(options.stager, "stager", empty=False)
@@ -158,49 +146,49 @@ def read_all(
     if options.cohort is not None or profile.cohort is not None:
         check_cohort(profile, options.cohort, stacklevel=stacklevel)
         profile = profile.for_cohort(options.cohort)
-    batch = inputs.is_batch(density)
-    items = list(density) if batch else [density]
-    if not items:
-        return Asked(profile, [], [], [], batch)
-    all_options = options.of_each_night(len(items)) if batch else [options]
-    given: list[NightInput] = []
-    try:
-        for night, night_options in zip(items, all_options, strict=True):
-            given.append(inputs.read_night(night, profile, night_options))
-    except StageGuardError as error:
-        message = message_of(error)
-        raise type(error)(f"night {len(given)}: " + message if batch else message) from None
-    nights = inputs.check_nights(given, profile, is_batch=batch, wants_paths=wants_paths)
-    for request, checked in zip(given, nights, strict=True):
-        inputs.set_period(request, profile, checked)
-    caution = None if options.cohort is None else profile.caution_for(options.cohort)
+    return profile
+
+
+def read_all(density: Any, profile: Profile, options: GuardOptions) -> tuple[list[Night], bool]:
+    """Return the checked nights of a call, and whether it is a list of nights."""
+    if not is_batch(density):
+        return [_of_cohort(night_of(density, profile, options), profile)], False
+    nights: list[Night] = []
+    items = list(density)
+    for night, own in zip(items, options.of_each_night(len(items)), strict=True):
+        try:
+            nights.append(_of_cohort(night_of(night, profile, own), profile))
+        except StageGuardError as error:
+            raise numbered(error, len(nights)) from None
+    return nights, True
+
+
+def _of_cohort(night: Night, profile: Profile) -> Night:
+    """Note whether the profile's clock runs for the cohort of a night."""
+    cohort = night.options.cohort
+    caution = None if cohort is None else profile.caution_for(cohort)
     if caution is not None and not caution.clock:
-        for night in given:
-            night.assumed.append(f"the clock does not run for {options.cohort!r}")
-    profiles = [profile] * len(given)
-    if profile.stager is not None or profile.fingerprint is not None:
-        profiles = [_for_stager(profile, *pair) for pair in zip(given, nights, strict=True)]
-    return Asked(profile, profiles, given, nights, batch)
+        night.assumed.append(f"the clock does not run for {cohort!r}")
+    return night
 
 
-def decode_asked(asked: Asked, options: GuardOptions) -> list[Decoding]:
-    """Decode checked nights, unless they were decoded while they were checked."""
-    profile, profiles, given, nights, _ = asked
-    solved: Sequence[tuple[Night, Path, Strength | None]]
-    solved = [(night, night.opening, None) for night in nights if night.opening is not None]
-    if len(solved) < len(nights):
-        solved = _search(asked, options)
-    return [
-        Decoding(
-            used,
-            request,
-            used is not profile,
-            night,
-            path,
-            {} if strength is None else {"strength": strength},
-        )
-        for used, request, (night, path, strength) in zip(profiles, given, solved, strict=True)
-    ]
+def numbered(error: StageGuardError, number: int) -> StageGuardError:
+    """Return an error that names the night of a list."""
+    named = type(error)(f"night {number}: " + message_of(error))
+    if isinstance(error, PinError) and isinstance(named, PinError):
+        named.pins = error.pins
+    return named
+
+
+def decode_night(night: Night, profile: Profile) -> Decoding:
+    """Decode one checked night at the strength that the profile, or its rule, sets for it."""
+    used = for_stager(profile, night)
+    try:
+        return decode_under(used, night, is_of_other_stager=used is not profile)
+    except NoPathError as failure:
+        if used.strength is not None:  # it failed in the sleep period alone, or in the night cut there
+            failure.night = night.cut_at_period()
+        raise _explain_no_path(failure) from None
 
 
 def decode_held(density: OneNight, profile: Profile | str, options: GuardOptions, held: Strength) -> Decoding:
@@ -209,57 +197,41 @@ def decode_held(density: OneNight, profile: Profile | str, options: GuardOptions
     `held` is the strength of a decoding of the same night, perhaps with other pins. Under it, a pin changes
     only what follows from the pin itself, and not how strongly the rest of the night is constrained.
     """
-    asked = read_all(density, profile, options, stacklevel=5, wants_paths=False)
-    (used,), (given,), (night,) = asked.profiles, asked.given, asked.nights
-    solver = solver_for(used, given.epoch_seconds)
+    profile = profile_for(profile, options, stacklevel=5)
+    (night,), _ = read_all(density, profile, options)
+    used = for_stager(profile, night)
+    solver = solver_for(used, night.epoch_seconds)
     if used.strength is not None:
         night = night.cut_at_period()
     if solver.clock is not None:
         night = night.counted_from(held.clock_onsets, solver.clock)
+    setting = held.setting(used, night)
     try:
-        ((night, path),) = solve_timed(solver, {0: Job(night, chosen_trial(used, night, held))}).values()
+        night, path = decode_timed(solver, night, setting)
     except NoPathError as failure:
-        raise _explain_no_path(failure, "") from None
-    removed = () if night.clock is None else night.clock.removed(path.labels, given.epoch_seconds)
-    path.passes = Passes(held.clock_onsets, held.clock_passes, held.clock_settled, removed)
+        raise _explain_no_path(failure) from None
+    removed = () if night.clock is None else night.clock.removed(path.labels, night.epoch_seconds)
+    passes = Passes(held.clock_onsets, held.clock_passes, held.clock_settled, removed)
     strength = replace(
         held,
         fi_after=night.fragmentation_index(path.labels),
         clock_overruled=overruled_pins(night),
         clock_removed=removed,
     )
-    return Decoding(used, given, used is not asked.profile, night, path, {"strength": strength})
+    held_night = Decoding(used, night, used is not profile, path, setting, None, passes)
+    return held_night.replaced(strength=strength)
 
 
-def _search(asked: Asked, options: GuardOptions) -> list[Solved]:
-    """Find every night's strength, and its path at that strength."""
-    profile, profiles, given, nights, batch = asked
-
-    def solve(key: tuple[bool, float], chosen: list[Night]) -> list[Solved]:
-        is_own, seconds = key
-        used = profile if is_own else profile.for_other_stager()
-        return run_searches(used, solver_for(used, seconds), chosen, options.trained == "natural")
-
-    try:
-        keys = [(used is profile, night.epoch_seconds) for used, night in zip(profiles, given, strict=True)]
-        return run_grouped(nights, keys, solve)
-    except NoPathError as failure:
-        tried = failure.job.night.probabilities  # of the night, or of its sleep period
-        index = next(i for i, night in enumerate(nights) if np.shares_memory(night.probabilities, tried))
-        if profile.strength is not None:  # it failed in the sleep period alone, or in the night cut there
-            failure.job = Job(nights[index].cut_at_period(), failure.job.trial)
-        raise _explain_no_path(failure, f"night {index}: " if batch else "") from None
-
-
-def _for_stager(profile: Profile, given: NightInput, night: Night) -> Profile:
+def for_stager(profile: Profile, night: Night) -> Profile:
     """Return the profile that a night is decoded with: another one if its stager is not the profile's."""
-    if not inputs.is_of_other_stager(profile, given, night):
+    if profile.stager is None and profile.fingerprint is None:
+        return profile
+    if not is_of_other_stager(profile, night):
         return profile
     other = profile.for_other_stager()
-    night.opening = None
     if night.calibration is not None:
         night.calibration, night._base = calibration_of(other), None
-        inputs.set_period(given, other, night)
+        set_period(night, other)
     return other
 
 
@@ -279,17 +251,18 @@ def check_cohort(profile: Profile, cohort: str | None, *, stacklevel: int) -> No
     warnings.warn(message, StageGuardWarning, stacklevel=stacklevel)
 
 
-def _explain_no_path(failure: NoPathError, which: str) -> InputError:
+def _explain_no_path(failure: NoPathError) -> InputError:
     """Return the error that names the pins that cannot hold together, or blames the profile."""
-    night, solver = failure.job.night, failure.solver
+    night, solver = failure.night, failure.solver
     pins = list(night.pins.items())
 
     def conflicts(subset: Sequence[tuple[int, int]]) -> bool:
-        job = Job(replace(night, pins=dict(subset)), failure.job.trial)
-        return solver.solve([job])[0].score == -np.inf
+        tried = copy(night)
+        tried.pins = dict(subset)
+        return solver.try_path(tried, failure.setting).score == float("-inf")
 
     if conflicts([]):
-        return InputError(which + NO_PATH)
+        return InputError(NO_PATH)
     # more pins never allow more paths, so bisection finds the shortest conflicting stretch
     last = bisect_left(range(len(pins)), True, key=lambda i: conflicts(pins[: i + 1]))
     first = last - bisect_left(range(last + 1), True, key=lambda n: conflicts(pins[last - n : last + 1]))
@@ -298,7 +271,7 @@ def _explain_no_path(failure: NoPathError, which: str) -> InputError:
     listed = [part for epoch, name in blamed for part in (", ", EpochNumber(epoch), f" ({name})")][1:]
     error = PinError(
         Message(
-            *(f"{which}the pins at epochs ", *listed, " cannot all hold under the profile's minimum bouts "),
+            *("the pins at epochs ", *listed, " cannot all hold under the profile's minimum bouts "),
             "and forbidden transitions. Remove one of them, or shorten min_bout_seconds.",
         )
     )

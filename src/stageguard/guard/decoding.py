@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from math import isnan
 from typing import Any
 
@@ -18,17 +18,17 @@ from stageguard.base.files import write_text_atomic
 from stageguard.base.lazy import load
 from stageguard.base.version import __version__
 from stageguard.guard import kernels
-from stageguard.guard.clock import ClockRules, RemovedBout
+from stageguard.guard.clock import MOST_PASSES, RemovedBout
 from stageguard.guard.evidence import Night
-from stageguard.guard.inputs import NightInput, assumptions
-from stageguard.guard.search import chosen_trial, fixed_strength, run_searches, solve_timed
-from stageguard.guard.solver import Job, Path, solver_for
-from stageguard.guard.strength import Strength, steered_by
+from stageguard.guard.inputs import assumptions
+from stageguard.guard.solver import Path, Solver, fixed_setting, solver_for
+from stageguard.guard.strength import NightCurve, Passes, Strength, fixed_strength, steered_by, strength_of
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.night import ExportableStages
 from stageguard.night.quantities import Steering
 from stageguard.profile.profile import Profile
+from stageguard.profile.rules.rule import UNTOUCHED, Choice, Setting
 
 CITATION = (
     "Wang J, Wang Y, Wu H, Gao J, Xu S, Zou D. StageGuard: Physiologically Constrained Sleep Staging. "
@@ -104,20 +104,22 @@ class Decoding(ExportableStages):
     """
 
     profile: Profile
-    given: NightInput
+    night: Night  # with the clock it was decoded with
     is_of_other_stager: bool
-    night: Night
     path: Path
-    _made: dict[str, Any]  # cache of what is computed on first use
+    setting: Setting
+    choice: Choice | None  # of the profile's rule; None: the strength is fixed, or was held
+    passes: Passes | None  # how the clock ran; None without one
+    _made: dict[str, Any] = field(default_factory=dict)  # cache of what is computed on first use
 
     @property
     def hypnogram(self) -> Hypnogram:
         """The decoded stages."""
         hypnogram: Hypnogram | None = self._made.get("hypnogram")
         if hypnogram is None:
-            given, profile = self.given, self.profile
+            night, profile = self.night, self.profile
             scorer = f"StageGuard {profile.name}"
-            described = (profile.scheme, given.epoch_seconds, given.start, scorer, (), given.offset_seconds)
+            described = (profile.scheme, night.epoch_seconds, night.start, scorer, (), night.offset_seconds)
             hypnogram = self._made["hypnogram"] = Hypnogram.trusted(self.path.labels, *described)
         return hypnogram
 
@@ -126,38 +128,44 @@ class Decoding(ExportableStages):
         """How strongly the profile acted, and why."""
         strength: Strength | None = self._made.get("strength")
         if strength is None:
-            strength = fixed_strength(self.profile, self.night, self.path, self.given.options.strength)
+            if self.choice is None:
+                strength = fixed_strength(self.profile, self.night, self.path, self.passes)
+            else:
+                strength = strength_of(self.choice, self.night, self.path, self.passes)
             self._made["strength"] = strength
         return strength
 
     def replaced(self, **made: Hypnogram | Strength) -> Decoding:
-        """Return the same night with another `hypnogram` or `strength`."""
-        return replace(self, _made=self._made | made)
+        """Return the same night with another `hypnogram` or `strength`, at which it is drawn from, too."""
+        strength, setting = made.get("strength"), self.setting
+        if isinstance(strength, Strength):
+            setting = strength.setting(self.profile, self.night)
+        return replace(self, setting=setting, _made=self._made | made)
 
     @property
     def assumed(self) -> tuple[str, ...]:
         """What had to be assumed about the input."""
-        return assumptions(self.profile, self.given)
+        return assumptions(self.profile, self.night)
 
     @property
     def cohort(self) -> str | None:
         """Who was recorded, as the caller passed it."""
-        return self.given.options.cohort
+        return self.night.options.cohort
 
     @property
     def stager(self) -> str | None:
         """Which stager gave the probabilities, as the caller passed it."""
-        return self.given.options.stager
+        return self.night.options.stager
 
     @property
     def trained(self) -> str | None:
         """How the stager was trained, as the caller passed it."""
-        return self.given.options.trained
+        return self.night.options.trained
 
     @property
     def source(self) -> str | None:
         """Where the probabilities came from."""
-        return self.given.source
+        return self.night.source
 
     def __repr__(self) -> str:
         """Return length, changes and profile on one line."""
@@ -175,7 +183,7 @@ class Decoding(ExportableStages):
     @property
     def epoch_seconds(self) -> float:
         """Epoch length."""
-        return self.given.epoch_seconds
+        return self.night.epoch_seconds
 
     @property
     def score(self) -> float:
@@ -183,9 +191,8 @@ class Decoding(ExportableStages):
         if self.path.score is not None:
             return self.path.score
         # Only a path without transition scores comes without a score: it is the evidence along the labels.
-        added = chosen_trial(self.profile, self.night, self.strength).log_weight
         rows, labels = np.flatnonzero(self.hypnogram.labels >= 0), self.hypnogram.labels
-        return float(self.night.evidence(added)[rows, labels[rows]].sum())
+        return float(self.night.evidence(self.setting.stage_nats)[rows, labels[rows]].sum())
 
     @property
     def argmax(self) -> Labels:
@@ -204,16 +211,13 @@ class Decoding(ExportableStages):
     @property
     def changed_share(self) -> float:
         """Share of the stager's epochs that were changed."""
-        if self.path.n_changed is not None:  # counted with the path: then the stager gave every epoch a stage
-            return self.path.n_changed / len(self.path.labels)
         n_scored = int(np.count_nonzero(self.night.argmax >= 0))
         return int(np.count_nonzero(self.changed)) / max(1, n_scored)
 
     @property
     def many_changes(self) -> float:
         """The share of changed epochs beyond which a person should look at this night before using it."""
-        strength: Strength | None = self._made.get("strength")  # None: fixed, and not computed yet
-        flickers = strength is not None and (strength.rule, strength.step) == ("target", "lowered")
+        flickers = (self.strength.rule, self.strength.step) == ("target", "lowered")
         return MANY_OF_A_FLICKERING_NIGHT if flickers else MANY_CHANGES
 
     @property
@@ -246,7 +250,7 @@ class Decoding(ExportableStages):
     @property
     def removed_bouts(self) -> tuple[RemovedBout, ...]:
         """Bouts of early REM that the stager saw and of which three minutes or more are gone."""
-        return () if self.path.passes is None else self.path.passes.removed
+        return () if self.passes is None else self.passes.removed
 
     @property
     def other_causes(self) -> tuple[str, ...]:
@@ -262,15 +266,14 @@ class Decoding(ExportableStages):
     def advice(self) -> tuple[str, ...]:
         """Return which option the caller could add, and what it would change, if anything."""
         rule = self.profile.strength
-        if rule is None or not rule.lifts or rule.lift is not None or self.trained is not None:
+        if rule is None or not rule.asks_training or self.trained is not None:
             return ()
         strength, n_changed = self.strength, 0
         if strength.fi_before < rule.fi_target * self.epoch_seconds / self.profile.epoch_seconds:
-            solver = solver_for(self.profile, self.epoch_seconds)
-            untimed = self.night.timed(None)
-            ((_, path, lifted),) = run_searches(self.profile, solver, [untimed], natural=True)
-            assert lifted is not None
-            strength, n_changed = lifted, int(np.count_nonzero(path.labels != self.hypnogram.labels))
+            night = self.night.timed(None)
+            lifted = decode_under(self.profile, night.with_options(trained="natural"))
+            strength = lifted.strength
+            n_changed = int(np.count_nonzero(lifted.path.labels != self.hypnogram.labels))
         if not n_changed:
             return ()
         return (
@@ -292,8 +295,7 @@ class Decoding(ExportableStages):
         """Whether the profile itself, by a fixed rule, leaves every epoch as the stager decided it."""
         if self.strength.rule != "fixed" or self.strength.prior_exponent:
             return False
-        trial = chosen_trial(self.profile, self.night, self.strength)
-        return solver_for(self.profile, self.epoch_seconds).is_free(trial)
+        return solver_for(self.profile, self.epoch_seconds).is_free(self.setting)
 
     @property
     def steered(self) -> frozenset[Steering]:
@@ -322,38 +324,79 @@ class Decoding(ExportableStages):
                 "trained": self.trained,
                 "epoch_seconds": self.epoch_seconds,
             }
-            | ({} if (strength := self.given.options.strength) is None else {"strength": strength}),
+            | ({} if (strength := self.night.options.strength) is None else {"strength": strength}),
         }
+
+
+def decode_under(
+    profile: Profile, night: Night, solver: Solver | None = None, *, is_of_other_stager: bool = False
+) -> Decoding:
+    """Decode a checked night at the strength that the profile, or its rule, sets for it.
+
+    Profiles that differ only in strength may share a `solver`.
+    """
+    solver = solver_for(profile, night.epoch_seconds) if solver is None else solver
+    choice, setting = None, fixed_setting(profile)
+    if setting is None:
+        assert profile.strength is not None
+        choice = profile.strength.choose(NightCurve(profile, solver, night))
+        setting = choice.setting
+        if setting != UNTOUCHED:
+            night = night.cut_at_period()
+    night, path, passes = decode_at(solver, night, setting)
+    return Decoding(profile, night, is_of_other_stager, path, setting, choice, passes)
+
+
+def decode_at(solver: Solver, night: Night, setting: Setting) -> tuple[Night, Path, Passes | None]:
+    """Decode a night at one setting; with a clock, again until sleep onset no longer moves.
+
+    Returns the night with its clock, too. Without the clock, the night says where sleep begins.
+    """
+    if setting == UNTOUCHED and night.is_plain:
+        path = Path(night.own_choice(), None)
+    else:
+        path = solver.path(night, setting)
+    rules = solver.clock
+    if rules is None or not night.has_clock:
+        return night, path, None
+    onsets = rules.onsets(path.labels, *night.clock_epochs)
+    for n_passes in range(1, MOST_PASSES + 1):
+        timed, path = decode_timed(solver, night.counted_from(onsets, rules), setting)
+        found = rules.onsets(path.labels, *night.clock_epochs)
+        if found == onsets or n_passes == MOST_PASSES:
+            break
+        onsets = found
+    removed = timed.clock.removed(path.labels, solver.epoch_seconds) if timed.clock else ()
+    return timed, path, Passes(timed.clock.onsets if timed.clock else (), n_passes, found == onsets, removed)
+
+
+def decode_timed(solver: Solver, night: Night, setting: Setting) -> tuple[Night, Path]:
+    """Decode a night with its clock, which gives way where it would leave a hole in a bout.
+
+    Every round releases epochs that were held back before, so that there is an end.
+    """
+    while True:
+        path = solver.path(night, setting)
+        holes = night.clock.holes(path.labels) if night.clock is not None else ()
+        if not holes:
+            return night, path
+        assert night.clock is not None
+        night = night.timed(night.clock.with_released(holes))
 
 
 def without_clock(decoding: Decoding) -> Labels:
     """Return the labels of a night at its strength if its clock did not run."""
-    night = decoding.night.timed(None)
     solver = solver_for(decoding.profile, decoding.epoch_seconds)
-    (path,) = solver.solve_feasible([Job(night, chosen_trial(decoding.profile, night, decoding.strength))])
-    return path.labels
+    return solver.path(decoding.night.timed(None), decoding.setting).labels
 
 
-def under_full_clock(decodings: Sequence[Decoding]) -> list[Decoding]:
-    """Decode each night again at its strength, with its clock at weight 1.
-
-    A night without a clock is returned unchanged.
-    """
-    results = list(decodings)
-    jobs: dict[int, Job] = {}
-    in_full: dict[int, ClockRules] = {}  # by the id of the profile's rules, which nights share
-    for i, result in enumerate(decodings):
-        clock = result.night.clock
-        if clock is not None:
-            if id(clock.rules) not in in_full:
-                in_full[id(clock.rules)] = clock.rules.in_full()
-            night = result.night.timed(clock.under(in_full[id(clock.rules)]))
-            jobs[i] = Job(night, chosen_trial(result.profile, night, result.strength))
-    solvers = {i: solver_for(decodings[i].profile, decodings[i].epoch_seconds) for i in jobs}
-    for solver in dict.fromkeys(solvers.values()):
-        own = {i: job for i, job in jobs.items() if solvers[i] is solver}
-        for i, (night, path) in solve_timed(solver, own).items():
-            result = decodings[i]
-            made = {"strength": result.strength}
-            results[i] = Decoding(result.profile, result.given, result.is_of_other_stager, night, path, made)
-    return results
+def under_full_clock(decoding: Decoding) -> Decoding:
+    """Decode a night again at its strength, with its clock at weight 1, if it has one."""
+    clock = decoding.night.clock
+    if clock is None:
+        return decoding
+    solver = solver_for(decoding.profile, decoding.epoch_seconds)
+    full = decoding.night.timed(clock.under(clock.rules.in_full()))
+    night, path = decode_timed(solver, full, decoding.setting)
+    strength = decoding.strength
+    return replace(decoding, night=night, path=path, passes=None, _made={"strength": strength})

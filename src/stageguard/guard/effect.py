@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from stageguard.guard.search import chosen_trial
-
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding
 
@@ -94,8 +92,7 @@ def changes_by_cause(decoding: Decoding) -> dict[str, int]:
     """Return how many changed epochs each cause made; causes without one are left out."""
     left = decoding.changed
     night, output = decoding.night, decoding.hypnogram.labels
-    added = chosen_trial(decoding.profile, night, decoding.strength).log_weight
-    timeless = replace(night, clock=None)
+    added, timeless = decoding.setting.stage_nats, night.timed(None)
     counts: dict[str, int] = {}
     for cause in CAUSES:
         if not left.any():

@@ -7,7 +7,9 @@ without evidence are bridged, long ones are cut out.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import reduce
 from itertools import pairwise
 from typing import Any
@@ -19,6 +21,7 @@ from stageguard.base import checks
 from stageguard.base.arrays import CLIP, Floats, Labels, Mask
 from stageguard.base.errors import EpochNumber, InputError, Message, PinError, did_you_mean
 from stageguard.guard.clock import ClockRules, NightClock
+from stageguard.guard.options import DEFAULTS, GuardOptions
 from stageguard.night.period import Period, runs
 from stageguard.night.stages import StageScheme
 from stageguard.profile.fingerprint import Features
@@ -28,50 +31,22 @@ from stageguard.profile.profile import Profile
 LOG_CLIP = float(np.log(CLIP))
 LONGEST_BRIDGE_SECONDS = 300.0
 
-
-BLOCK_NUMBERS = 1 << 21  # 16 MB: blocks from 4 MB on get large pages, and one night keeps a whole block alive
-
-
-def rooms_for(matrices: Sequence[Floats]) -> list[Floats | None]:
-    """Return memory for copies of matrices that the caller may still write to; None for read-only ones.
-
-    Results must not change when the caller's array does. Nights share blocks, whose pages cost a third of
-    what those of single arrays do.
-    """
-    shapes = [matrix.shape if matrix.flags.writeable else None for matrix in matrices]
-    n_left = sum(shape[0] for shape in shapes if shape is not None)
-    rooms: list[Floats | None] = []
-    begin = end = 0  # rows that are left of the block
-    for shape in shapes:
-        if shape is None:
-            rooms.append(None)
-            continue
-        n_epochs, n_stages = shape
-        if begin + n_epochs > end:
-            begin, end = 0, max(n_epochs, min(n_left, BLOCK_NUMBERS // n_stages))
-            block = np.empty((end, n_stages))
-        rooms.append(block[begin : begin + n_epochs])
-        begin, n_left = begin + n_epochs, n_left - n_epochs
-    return rooms
-
-
-def apart(matrix: Floats) -> Floats:
-    """Return the matrix, or a copy of a read-only view whose memory may be written to elsewhere."""
-    if matrix.flags.writeable or matrix.flags.owndata:  # writable ones are copied when they are checked
-        return matrix
-    base = matrix.base
-    if type(base) is np.ndarray and base.flags.owndata and not base.flags.writeable:
-        return matrix
-    return checks.frozen_array(matrix, np.float64)
+Spans = Sequence[tuple[int, int]]  # [first, end) of each stretch that is decoded by itself
 
 
 @dataclass(slots=True)
 class Night:
-    """One recording as the solver sees it: probabilities, options about single epochs, and cuts."""
+    """One recording on its way through the guard: probabilities, what the caller said of it, and cuts."""
 
-    probabilities: Floats  # (n_epochs, n_stages), checked; NaN rows where there is no evidence
+    probabilities: Floats  # (n_epochs, n_stages) in the profile's order; NaN rows where there is no evidence
     argmax: Labels  # (n_epochs,) the stager's own choice, -1 on NaN rows
-    spans: tuple[tuple[int, int], ...]  # [start, stop) of each stretch decoded by itself
+    epoch_seconds: float
+    options: GuardOptions = DEFAULTS
+    start: datetime | None = None
+    source: str | None = None
+    offset_seconds: float = 0.0  # from the beginning of the recording to the first epoch
+    assumed: list[str] = field(default_factory=list)
+    spans: tuple[tuple[int, int], ...] = ()  # [start, stop) of each stretch decoded by itself
     calibration: Calibration | None = None
     filled: Mask | None = None  # (n_epochs,) NaN rows that are bridged
     quality: Floats | None = None  # (n_epochs,) 0 clean, 1 lost
@@ -82,11 +57,7 @@ class Night:
     lights_off: int = 0  # the clock does not run before it
     lights_on: int | None = None  # the epoch, if it is given: the sleep period ends before it
     has_clock: bool = True  # False in a recording around the clock, which has no known night
-    opening: Any = None  # the path found during the checks, if the night is plain and the profile fixed
-    paths: dict[Any, Any] = field(default_factory=dict)  # cache, by solver and trial
-    _base: Floats | None = None
-    _asleep: Night | None = None  # caches of `asleep` and `cut_at_period`
-    _cut: Night | None = None
+    _base: Floats | None = None  # cache of `calibrated`
 
     def counted_from(self, onsets: tuple[int, ...], rules: ClockRules) -> Night:
         """Return the same night with a clock that counts from these epochs; without onsets, with none."""
@@ -101,32 +72,26 @@ class Night:
 
     def timed(self, clock: NightClock | None) -> Night:
         """Return the same night with this clock."""
-        return self._with(self.spans, clock, self.filled)
-
-    def asleep(self) -> Night:
-        """Return the sleep period as a night of its own, which the rules measure."""
-        if self.period is None or self.period[0] == self.period[1]:
+        if clock is self.clock:
             return self
-        if self._asleep is None:
-            first, stop = self.period
-            spans = tuple(
-                (max(begin, first) - first, min(end, stop) - first)
-                for begin, end in self.spans
-                if begin < stop and first < end
-            )
-            self._asleep = Night(self.probabilities[first:stop], self.argmax[first:stop], spans)
-            if not self.is_plain_but_for_clock or self.segments:
-                self._describe_part(self._asleep, first, stop)
-        return self._asleep
+        night = copy(self)
+        night.clock = clock
+        return night
 
-    def _describe_part(self, part: Night, first: int, stop: int) -> None:
-        """Add to a part of the night what options and calibration say of its epochs."""
-        part.calibration = self.calibration
-        part.filled = None if self.filled is None else self.filled[first:stop]
-        part.quality = None if self.quality is None else self.quality[first:stop]
-        part.pins = {epoch - first: stage for epoch, stage in self.pins.items() if first <= epoch < stop}
-        part.segments = tuple(epoch - first for epoch in self.segments if first < epoch < stop)
-        part._base = None if self._base is None else self._base[first:stop]
+    def with_options(self, **changes: Any) -> Night:
+        """Return the same night with other options."""
+        night = copy(self)
+        night.options = replace(self.options, **changes)
+        return night
+
+    def spans_asleep(self) -> Spans:
+        """Return the stretches of the sleep period, which the rules measure."""
+        if self.period is None or self.period[0] == self.period[1]:
+            return self.spans
+        first, stop = self.period
+        return tuple(
+            (max(begin, first), min(end, stop)) for begin, end in self.spans if begin < stop and first < end
+        )
 
     def cut_at_period(self) -> Night:
         """Return the night cut at the ends of its sleep period, so that nothing outside counts inside.
@@ -135,35 +100,24 @@ class Night:
         """
         if self.period is None or self.period[0] == self.period[1]:
             return self
-        if self._cut is None:
-            first, stop = self.period
-            pieces = (
-                (max(begin, low), min(end, high))
-                for begin, end in self.spans
-                for low, high in ((0, first), (first, stop), (stop, len(self.argmax)))
-            )
-            spans, filled = tuple(piece for piece in pieces if piece[0] < piece[1]), self.filled
-            if filled is not None:
-                spans = tuple(span for span in spans if self._has_evidence(*span))
-                decoded = np.zeros_like(filled)
-                for span in spans:
-                    decoded[slice(*span)] = True
-                filled = filled & decoded
-            self._cut = self._with(spans, self.clock, filled)
-        return self._cut
+        first, stop = self.period
+        pieces = (
+            (max(begin, low), min(end, high))
+            for begin, end in self.spans
+            for low, high in ((0, first), (first, stop), (stop, len(self.argmax)))
+        )
+        night = copy(self)
+        night.spans = tuple(piece for piece in pieces if piece[0] < piece[1])
+        if self.filled is not None:
+            night.spans = tuple(span for span in night.spans if self._has_evidence(*span))
+            decoded = np.zeros_like(self.filled)
+            for span in night.spans:
+                decoded[slice(*span)] = True
+            night.filled = self.filled & decoded
+        return night
 
     def _has_evidence(self, begin: int, end: int) -> bool:
         return bool((self.argmax[begin:end] >= 0).any()) or any(begin <= epoch < end for epoch in self.pins)
-
-    def _with(
-        self, spans: tuple[tuple[int, int], ...], clock: NightClock | None, filled: Mask | None
-    ) -> Night:
-        return Night(
-            *(self.probabilities, self.argmax, spans, self.calibration, filled, self.quality),
-            *(self.pins, clock, self.period, self.segments, self.lights_off, self.lights_on),
-            *(self.has_clock, self.opening),
-            _base=self._base,
-        )
 
     @property
     def measured(self) -> Period:
@@ -195,11 +149,6 @@ class Night:
     def is_plain_but_for_clock(self) -> bool:
         """Whether the evidence is the probabilities, times the factors of the clock if there is one."""
         return self.calibration is None and self.quality is None and self.filled is None and not self.pins
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether every epoch is decoded, and all of them together."""
-        return len(self.spans) == 1 and self.spans[0] == (0, len(self.argmax))
 
     @property
     def is_complete(self) -> bool:
@@ -246,15 +195,6 @@ class Night:
             timed = (labels >= 0) & self.clock.nats.any(axis=1)
             labels[timed] = self.evidence(log_weight)[timed].argmax(axis=1)
         return labels
-
-    def likelihoods(self, log_weight: Sequence[float] | None) -> Floats:
-        """Return the exponential of `evidence` of a night that is plain but for its clock."""
-        rows = clipped_rows(self.probabilities)
-        if log_weight is not None:
-            rows *= np.exp(np.array(log_weight))
-        if self.clock is not None:
-            rows[: len(self.clock.factors)] *= self.clock.factors
-        return rows
 
     def evidence(self, log_weight: Sequence[float] | None) -> Floats:
         """Return log-evidence, `log_weight` (minus the weighted log prior) added: (n_epochs, n_stages)."""

@@ -16,10 +16,10 @@ from stageguard.base.errors import InputError
 from stageguard.guard.automaton import Durations, compile_tables, weigh
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.evidence import Night
-from stageguard.guard.search import chosen_trial
-from stageguard.guard.solver import Job, Solver, Trial, solver_for
+from stageguard.guard.solver import Solver, solver_for
 from stageguard.night.period import runs
 from stageguard.profile.profile import Profile
+from stageguard.profile.rules.rule import Setting
 
 Rule = Literal[
     "pin",
@@ -147,13 +147,12 @@ def explain(result: Decoding) -> tuple[Change, ...]:
     regions = _regions(result)
     if not regions:
         return ()
-    trial = chosen_trial(result.profile, result.night, result.strength)
     night, names = result.night, result.profile.scheme.names
-    rules = _deciding_rules(result, trial, regions)
+    rules = _deciding_rules(result, regions)
     solver = solver_for(result.profile, result.epoch_seconds)
-    kept = solver.keep(Job(night, trial), night.argmax, regions).tolist()
-    evidence = _evidence_given_up(result, trial)
-    prior = _prior_gained(result, trial, regions)
+    kept = solver.keep(night, result.setting, night.argmax, regions).tolist()
+    evidence = _evidence_given_up(result)
+    prior = _prior_gained(result, regions)
     clocks = _clock_readings(result, regions)
     changes = []
     for i, (first, end) in enumerate(regions):
@@ -201,9 +200,9 @@ def _without_pins(night: Night) -> Night:
     return replace(night, pins={}) if night.pins else night
 
 
-def _evidence_given_up(result: Decoding, trial: Trial) -> Floats:
+def _evidence_given_up(result: Decoding) -> Floats:
     """Return evidence of the stager's choice minus that of the output, per epoch (0 if nothing changed)."""
-    scores = _without_pins(result.night).evidence(trial.log_weight)
+    scores = _without_pins(result.night).evidence(result.setting.stage_nats)
     given_up = np.zeros(len(scores))
     rows = np.flatnonzero(result.changed)
     before, after = result.night.argmax[rows], result.hypnogram.labels[rows]
@@ -227,11 +226,11 @@ def _clock_readings(result: Decoding, regions: Sequence[tuple[int, int]]) -> lis
     return readings
 
 
-def _prior_gained(result: Decoding, trial: Trial, regions: Sequence[tuple[int, int]]) -> list[float]:
+def _prior_gained(result: Decoding, regions: Sequence[tuple[int, int]]) -> list[float]:
     """Return what each change, made in order of time, adds to the path's score besides evidence."""
-    if trial.is_free:
+    if result.setting.is_free:
         return [0.0] * len(regions)
-    score = PathScorer(result.profile, result.epoch_seconds, trial.transition_weight)
+    score = PathScorer(result.profile, result.epoch_seconds, result.setting.transition_weight)
     output = result.hypnogram.labels
     hybrid = np.where(result.changed, result.night.argmax, output)  # the stager's path, gaps bridged
     starts = [start for start, _ in result.night.spans]
@@ -260,25 +259,25 @@ def _bout_starts(labels: Labels) -> Indices:
     return starts
 
 
-def _deciding_rules(result: Decoding, trial: Trial, regions: Sequence[tuple[int, int]]) -> list[Rule]:
+def _deciding_rules(result: Decoding, regions: Sequence[tuple[int, int]]) -> list[Rule]:
     """Return for each region the rule that decided it.
 
     That is the rule without which the stager's choice would have stood. If several rules would each have
     overruled it, it is the first one that does so alone.
     """
-    argmax, output = result.night.argmax, result.hypnogram.labels
+    argmax, output, nats = result.night.argmax, result.hypnogram.labels, result.setting.stage_nats
     pinned = np.zeros(len(argmax), dtype=bool)
     pinned[list(result.night.pins)] = True
     agreeing: list[tuple[Rule, Mask]] = []
-    timeless = replace(result.night, clock=None)
+    timeless = result.night.timed(None)
     if result.night.calibration is not None:
         agreeing.append(("calibration", timeless.choices() == output))
-    if trial.log_weight is not None:
-        agreeing.append(("prior", timeless.choices(trial.log_weight) == output))
+    if nats is not None:
+        agreeing.append(("prior", timeless.choices(nats) == output))
     if result.night.clock is not None:
-        agreeing.append(("clock", result.night.choices(trial.log_weight) == output))
-    without = [(rule, labels == argmax) for rule, labels in _solve(_ablations(result, trial))]
-    alone = [(rule, labels == output) for rule, labels in _solve(_single_rules(result, trial))]
+        agreeing.append(("clock", result.night.choices(nats) == output))
+    without = [(rule, labels == argmax) for rule, labels in _labels_of(_ablations(result))]
+    alone = [(rule, labels == output) for rule, labels in _labels_of(_single_rules(result))]
     decided: list[Rule] = []
     for first, end in regions:
         here = slice(first, end)
@@ -300,45 +299,47 @@ def _most(variants: Sequence[tuple[Rule, Mask]], here: slice) -> Rule | None:
     return variants[-rule][0] if share > 0.5 else None
 
 
-def _solve(variants: Iterator[tuple[Rule, Solver, Job]]) -> list[tuple[Rule, Labels]]:
-    return [(rule, solver.solve([job])[0].labels) for rule, solver, job in variants]
+Variant = tuple[Rule, Solver, Night, Setting]  # a night decoded otherwise, and the rule that this shows
 
 
-def _ablations(result: Decoding, trial: Trial) -> Iterator[tuple[Rule, Solver, Job]]:
+def _labels_of(variants: Iterator[Variant]) -> list[tuple[Rule, Labels]]:
+    return [(rule, solver.try_path(night, setting).labels) for rule, solver, night, setting in variants]
+
+
+def _ablations(result: Decoding) -> Iterator[Variant]:
     """Yield the night without each rule that acts on it, the most specific rule first."""
-    profile, night, seconds = result.profile, result.night, result.epoch_seconds
+    profile, night, seconds, setting = result.profile, result.night, result.epoch_seconds, result.setting
     solver = solver_for(profile, seconds)
     if night.pins:
-        yield "pin", solver, Job(_without_pins(night), trial)
+        yield "pin", solver, _without_pins(night), setting
     if night.quality is not None:
-        yield "quality", solver, Job(replace(night, quality=None), trial)
+        yield "quality", solver, replace(night, quality=None), setting
     if night.clock is not None:
-        yield "clock", solver, Job(replace(night, clock=None), trial)
-    if not trial.is_free:
-        job = Job(night, trial)
+        yield "clock", solver, night.timed(None), setting
+    if not setting.is_free:
         if profile.min_bout_seconds:
-            yield "minimum bout", solver_for(_without(profile, "min_bout_seconds"), seconds), job
+            yield "minimum bout", solver_for(_without(profile, "min_bout_seconds"), seconds), night, setting
         if profile.flip_flop.penalty_nats:
-            yield "flip-flop", solver_for(_without(profile, "flip_flop"), seconds), job
-        yield "transition", solver, Job(night, trial._replace(transition_weight=0.0))
-    if trial.log_weight is not None:
-        yield "prior", solver, Job(night, trial._replace(log_weight=None))
+            yield "flip-flop", solver_for(_without(profile, "flip_flop"), seconds), night, setting
+        yield "transition", solver, night, setting._replace(transition_weight=0.0)
+    if setting.stage_nats is not None:
+        yield "prior", solver, night, setting._replace(stage_nats=None)
     if night.calibration is not None:
-        yield "calibration", solver, Job(replace(night, calibration=None, _base=None), trial)
+        yield "calibration", solver, replace(night, calibration=None, _base=None), setting
 
 
-def _single_rules(result: Decoding, trial: Trial) -> Iterator[tuple[Rule, Solver, Job]]:
+def _single_rules(result: Decoding) -> Iterator[Variant]:
     """Yield the night under transitions alone, minimum bouts alone, and the flip-flop window alone."""
-    profile, seconds = result.profile, result.epoch_seconds
-    if result.night.clock is not None:
-        yield "clock", solver_for(profile, seconds), Job(result.night, trial._replace(is_free=True))
-    if trial.is_free:
+    profile, night, seconds, setting = result.profile, result.night, result.epoch_seconds, result.setting
+    if night.clock is not None:
+        yield "clock", solver_for(profile, seconds), night, setting._replace(is_free=True)
+    if setting.is_free:
         return
-    jobs = Job(result.night, trial), Job(result.night, trial._replace(transition_weight=0.0))
+    at_zero = setting._replace(transition_weight=0.0)
     flip, minimum = _without(profile, "flip_flop"), _without(profile, "min_bout_seconds")
-    yield "transition", solver_for(_without(flip, "min_bout_seconds"), seconds), jobs[0]
-    yield "minimum bout", solver_for(flip, seconds), jobs[1]
-    yield "flip-flop", solver_for(minimum, seconds), jobs[1]
+    yield "transition", solver_for(_without(flip, "min_bout_seconds"), seconds), night, setting
+    yield "minimum bout", solver_for(flip, seconds), night, at_zero
+    yield "flip-flop", solver_for(minimum, seconds), night, at_zero
 
 
 def _without(profile: Profile, key: str) -> Profile:

@@ -3,52 +3,31 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, islice
-from typing import Any, Literal, NamedTuple, Unpack, overload
+from typing import Any, Unpack, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from stageguard.base import checks
-from stageguard.base.arrays import CLIP, Floats, Labels, Mask
-from stageguard.base.errors import InputError, StageGuardWarning
+from stageguard.base.arrays import CLIP, Floats, Labels
+from stageguard.base.errors import InputError, StageGuardError, StageGuardWarning
 from stageguard.guard import kernels as kernels_module
-from stageguard.guard.decode import decode_all, decode_asked, read_all
+from stageguard.guard.decode import decode_all, decode_night, for_stager, numbered, profile_for, read_all
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.evidence import Night
-from stageguard.guard.inputs import (
-    BatchKeywords,
-    GuardOptions,
-    NightInput,
-    NightKeywords,
-    OneNight,
-    assumptions,
-    per_night,
-    takes_options,
-)
-from stageguard.guard.search import chosen_trial
-from stageguard.guard.solver import (
-    Job,
-    Solver,
-    Trial,
-    fixed_trial,
-    run_grouped,
-    solver_for,
-    stage_weights,
-    table_rows,
-)
-from stageguard.guard.strength import Strength
+from stageguard.guard.inputs import OneNight, assumptions
+from stageguard.guard.options import GuardOptions, OptionKeywords, per_night, takes_options
+from stageguard.guard.solver import Solver, fixed_setting, solver_for
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.profile.profile import Profile
+from stageguard.profile.rules.rule import Setting
 
 MOST_DRAWS = 10_000_000
 EXACT_WINDOW = "the flip-flop window is exact: the profile's greedy one exists for decode alone"
 
-Verb = Literal["smooth", "draw"]
-Route = Literal["free", "automaton", "automaton logarithms", "probabilities", "likelihoods", "logarithms"]
-Streams = npt.NDArray[np.uint64]
+Streams = npt.NDArray[np.uint64]  # (n_draws,)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -94,13 +73,13 @@ class Posterior(Hypnodensity):
 
 @overload
 def posterior(
-    density: OneNight | Sequence[Sequence[float]], profile: Profile | str, **options: Unpack[NightKeywords]
+    density: OneNight | Sequence[Sequence[float]], profile: Profile | str, **options: Unpack[OptionKeywords]
 ) -> Posterior: ...
 
 
 @overload
 def posterior(
-    density: Sequence[OneNight], profile: Profile | str, **options: Unpack[BatchKeywords]
+    density: Sequence[OneNight], profile: Profile | str, **options: Unpack[OptionKeywords]
 ) -> list[Posterior]: ...
 
 
@@ -137,22 +116,20 @@ def posterior(density: Any, profile: Profile | str, *, options: GuardOptions) ->
     >>> smooth.probabilities.round(2).tolist()
     [[0.96, 0.04], [0.89, 0.11], [0.85, 0.15]]
     """
-    asked = read_all(density, profile, options, stacklevel=5, wants_paths=False)
-    # With a fixed strength and without a clock, no path is needed.
-    fixed = [
-        _Asked(profile, given, night, trial, None)
-        for profile, given, night in zip(asked.profiles, asked.given, asked.nights, strict=True)
-        if (trial := fixed_trial(profile)) is not None and profile.clock is None
-    ]
-    posteriors = _smooth(fixed) if len(fixed) == len(asked.nights) else None
-    if posteriors is None or any(found.log_evidence == -np.inf for found in posteriors):  # decode says why
-        posteriors = _smooth([_asked(result) for result in decode_asked(asked, options)])
-    return posteriors if asked.is_batch else posteriors[0]
+    used = profile_for(profile, options, stacklevel=5)
+    nights, several = read_all(density, used, options)
+    posteriors: list[Posterior] = []
+    for i, night in enumerate(nights):
+        try:
+            posteriors.append(_posterior_under(used, night))
+        except StageGuardError as error:
+            raise (numbered(error, i) if several else error) from None
+    return posteriors if several else posteriors[0]
 
 
 @overload
 def sample(
-    density: OneNight, profile: Profile | str, *, n: int, seed: int = 0, **options: Unpack[NightKeywords]
+    density: OneNight, profile: Profile | str, *, n: int, seed: int = 0, **options: Unpack[OptionKeywords]
 ) -> Labels: ...
 
 
@@ -163,7 +140,7 @@ def sample(
     *,
     n: int,
     seed: int | Sequence[int] = 0,
-    **options: Unpack[BatchKeywords],
+    **options: Unpack[OptionKeywords],
 ) -> list[Labels]: ...
 
 
@@ -213,89 +190,47 @@ def sample(
     seeds = _seeds(seed, len(results), batch)
     if any(result.profile.flip_flop.is_greedy for result in results):
         warnings.warn(f"sample: {EXACT_WINDOW}.", StageGuardWarning, stacklevel=3)
-    drawn = _draw(results, n_draws, seeds)
+    drawn = [_draw(result, n_draws, own) for result, own in zip(results, seeds, strict=True)]
     return drawn if batch else drawn[0]
 
 
 def sample_like(result: Decoding, *, n: int, seed: int = 0) -> Labels:
     """Draw `n` nights (n, n_epochs) at the strength a night was decoded with; see `sample`."""
-    return _draw([result], _count(n), _seeds(seed, 1, False))[0]
+    return _draw(result, _count(n), _seeds(seed, 1, False)[0])
 
 
-def posteriors_like(results: Sequence[Decoding]) -> list[Posterior]:
-    """Return the posterior of every night at the strength it was decoded with; see `posterior`."""
-    return _smooth([_asked(result) for result in results])
+def posterior_like(result: Decoding) -> Posterior:
+    """Return the posterior of a night at the strength it was decoded with; see `posterior`."""
+    return _posterior(result.profile, result.night, result.setting, result)
 
 
-def marginals_like(results: Sequence[Decoding]) -> list[Floats]:
-    """Return only the probabilities of `posteriors_like`."""
-    asked = [_asked(result) for result in results]
-    return [marginals for marginals, _ in _marginals(asked, wants_sums=False)]
+def marginals_like(result: Decoding) -> Floats:
+    """Return only the probabilities of `posterior_like`."""
+    solver = solver_for(result.profile, result.epoch_seconds)
+    return _smooth(solver, result.night, result.setting)[0]
 
 
-class _Asked(NamedTuple):
-    """A night whose paths are summed, and the strength of the profile."""
-
-    profile: Profile
-    given: NightInput
-    night: Night
-    trial: Trial
-    strength: Strength | None  # None: fixed by the profile
-
-
-def _asked(result: Decoding) -> _Asked:
-    trial = chosen_trial(result.profile, result.night, result.strength)
-    return _Asked(result.profile, result.given, result.night, trial, result.strength)
+def _posterior_under(profile: Profile, night: Night) -> Posterior:
+    """Return the posterior of a checked night at the strength that `decode` chooses for it."""
+    used = for_stager(profile, night)
+    setting = fixed_setting(used)
+    if setting is not None and used.clock is None:  # then no path is needed
+        found = _posterior(used, night, setting, None)
+        if found.log_evidence > -np.inf:
+            return found
+    return posterior_like(decode_night(night, profile))  # which says why, if there is no path
 
 
-def _smooth(asked: Sequence[_Asked]) -> list[Posterior]:
-    summed = _marginals(asked)
-    return [_posterior(each, *found) for each, found in zip(asked, summed, strict=True)]
-
-
-def _marginals(asked: Sequence[_Asked], *, wants_sums: bool = True) -> Iterator[tuple[Floats, float]]:
-    """Yield each night's marginals, NaN in gaps, and its log-sum, which is only valid with `wants_sums`."""
-    no_streams = [np.empty((len(each.night.spans), 0), dtype=np.uint64) for each in asked]
-    summed = _sum_paths("smooth", asked, no_streams, wants_sums=wants_sums)
-    for each, (arrays, log_sum) in zip(asked, summed, strict=True):
-        night, marginals = each.night, arrays[0]
-        if len(marginals) != len(night.probabilities):
-            marginals = np.full(night.probabilities.shape, np.nan)
-            for (start, stop), rows in zip(night.spans, arrays, strict=True):
-                marginals[start:stop] = rows
-        yield marginals, log_sum
-
-
-def _draw(results: Sequence[Decoding], n_draws: int, seeds: Sequence[int]) -> list[Labels]:
-    """Return labels (n_draws, n_epochs) of every night, -1 in gaps; each stretch has its own streams."""
-    streams = [
-        np.stack([_streams(seed, stretch, n_draws) for stretch in range(len(result.night.spans))])
-        for result, seed in zip(results, seeds, strict=True)
-    ]
-    draws = []
-    asked = [_asked(result) for result in results]
-    drawn = _sum_paths("draw", asked, streams, wants_sums=False)
-    for result, (arrays, _) in zip(results, drawn, strict=True):
-        labels, n_epochs = arrays[0], result.hypnogram.n_epochs
-        if labels.shape[1] != n_epochs:
-            labels = np.full((n_draws, n_epochs), -1, dtype=np.int8)
-            for (start, stop), drawn in zip(result.night.spans, arrays, strict=True):
-                labels[:, start:stop] = drawn
-        draws.append(labels)
-    return draws
-
-
-def _posterior(asked: _Asked, marginals: Floats, log_sum: float) -> Posterior:
-    profile, given, _, trial, strength = asked
-    assumed, exponent = assumptions(profile, given), profile.prior_exponent
+def _posterior(profile: Profile, night: Night, setting: Setting, decoding: Decoding | None) -> Posterior:
+    assumed, exponent = assumptions(profile, night), profile.prior_exponent
     if profile.flip_flop.is_greedy:
         assumed = (*assumed, EXACT_WINDOW)
-    if strength is not None:
-        exponent = strength.prior_exponent
-        if strength.rule != "fixed":
-            assumed = (*assumed, f"the strength is what decode chooses on this night: {strength}")
-    night = (profile.scheme, given.epoch_seconds, given.start, given.source, assumed, given.offset_seconds)
-    return Posterior.trusted(marginals, *night, log_sum, trial.transition_weight, exponent, profile)
+    if decoding is not None and profile.strength is not None:
+        exponent = decoding.strength.prior_exponent
+        assumed = (*assumed, f"the strength is what decode chooses on this night: {decoding.strength}")
+    marginals, log_sum = _smooth(solver_for(profile, night.epoch_seconds), night, setting)
+    about = (profile.scheme, night.epoch_seconds, night.start, night.source, assumed, night.offset_seconds)
+    return Posterior.trusted(marginals, *about, log_sum, setting.transition_weight, exponent, profile)
 
 
 def _count(n: object) -> int:
@@ -319,137 +254,107 @@ def _seeds(seed: Any, n_nights: int, batch: bool) -> list[int]:
     return [int(number) for number in seeds]
 
 
-class _Pieces(NamedTuple):
-    """Stretches of several nights that one kernel takes together."""
+class Evidence:
+    """A night's evidence as the sums over paths take it, stretch by stretch."""
 
-    matrices: list[Floats]
-    jobs: list[Job]  # the job of each stretch
-    shift: list[float]  # nats to add to each log-sum, 0 if it is not wanted
-    streams: Streams  # (n_pieces, n_draws)
+    def __init__(self, solver: Solver, night: Night, setting: Setting) -> None:
+        self.solver, self.night, self.setting = solver, night, setting
+        self.is_plain = night.is_plain_but_for_clock and solver.sums_bouts and not solver.is_free(setting)
+        self._logs: Floats | None = None
+
+    @property
+    def logs(self) -> Floats:
+        """Log-evidence, (n_epochs, n_stages)."""
+        if self._logs is None:
+            self._logs = self.night.evidence(self.setting.stage_nats)
+        return self._logs
+
+    def likelihoods(self, first: int, end: int) -> tuple[Floats, float]:
+        """Return the rows of a stretch divided by their largest, and the nats that this took from a sum."""
+        logs = self.logs[first:end]
+        top = logs.max(axis=1, keepdims=True)
+        rows = np.exp(logs - top)
+        return rows, float(top.sum() + np.log(rows.sum(axis=1)).sum())
+
+    def rules(self, first: int, end: int) -> tuple[Floats, float, tuple[Any, ...], Floats | None]:
+        """Return rows, shift, further arguments and clock of the sums over minimum bouts of a stretch."""
+        weight = np.ones(self.solver.n_stages)
+        bouts = self.solver.bouts((self.setting.transition_weight,), products=True)
+        if not self.is_plain:
+            rows, shift = self.likelihoods(first, end)
+            return rows, shift, (0.0, weight, *bouts), None
+        if self.setting.stage_nats is not None:
+            weight = np.exp(np.array(self.setting.stage_nats))
+        clock = None if self.night.clock is None else self.night.clock.factors[first:end]
+        return self.night.probabilities[first:end], 0.0, (CLIP, weight, *bouts), clock
 
 
-def _sum_paths(
-    verb: Verb, asked: Sequence[_Asked], streams: Sequence[Streams], *, wants_sums: bool
-) -> list[tuple[list[Any], float]]:
-    """Return each night's arrays, one per stretch, and its log-sum, at the strength it was decoded with."""
-
-    def run(
-        key: tuple[Solver, Route], members: list[tuple[Job, Streams]]
-    ) -> Iterator[tuple[list[Any], float]]:
-        solver, route = key
-        together = members[0][1] if len(members) == 1 else np.concatenate([s for _, s in members])
-        pieces = _gather([job for job, _ in members], route, together, wants_sums=wants_sums)
-        arrays, log_sums = map(iter, _sum(solver, verb, route, pieces))
-        for job, _ in members:
-            n = len(job.night.spans)
-            yield list(islice(arrays, n)), float(sum(islice(log_sums, n)))
-
-    jobs = [Job(each.night, each.trial) for each in asked]
-    solvers = [solver_for(each.profile, each.given.epoch_seconds) for each in asked]
-    keys = [(solver, _route(solver, job)) for solver, job in zip(solvers, jobs, strict=True)]
-    return run_grouped(list(zip(jobs, streams, strict=True)), keys, run)
+def _smooth(solver: Solver, night: Night, setting: Setting) -> tuple[Floats, float]:
+    """Return a night's marginals, NaN in gaps, and its log-sum over all paths."""
+    evidence = Evidence(solver, night, setting)
+    parts, total = [], 0.0
+    for first, end in night.spans:
+        marginals, log_sum = _smooth_stretch(evidence, first, end)
+        parts.append(marginals)
+        total += log_sum
+    if len(parts) == 1 and len(parts[0]) == len(night.probabilities):
+        return parts[0], total
+    whole = np.full(night.probabilities.shape, np.nan)
+    for (first, end), marginals in zip(night.spans, parts, strict=True):
+        whole[first:end] = marginals
+    return whole, total
 
 
-def _route(solver: Solver, job: Job) -> Route:
-    if solver.is_free(job.trial):
-        return "free"
+def _smooth_stretch(evidence: Evidence, first: int, end: int) -> tuple[Floats, float]:
+    solver, active = evidence.solver, kernels_module.active
+    if solver.is_free(evidence.setting):
+        rows, shift = evidence.likelihoods(first, end)
+        return rows / rows.sum(axis=1, keepdims=True), shift
+    if solver.sums_bouts:
+        rows, shift, rules, clock = evidence.rules(first, end)
+        marginals, log_sum, is_certified = active.smooth(rows, *rules, clock)
+        if is_certified:
+            return marginals, log_sum + shift
+    logs, automaton = evidence.logs[first:end], solver.automaton_tables(evidence.setting)
     if not solver.sums_bouts:
-        return "automaton"
-    if kernels_module.is_reference():
-        return "logarithms"  # the only numbers it computes with
-    return "probabilities" if job.night.is_plain else "likelihoods"
+        marginals, log_sum, is_certified = active.smooth_automaton(logs, True, *automaton)
+        if is_certified:
+            return marginals, log_sum
+    marginals, log_sum, _ = active.smooth_automaton(logs, False, *automaton)  # what underflows as a product
+    return marginals, log_sum
 
 
-def _sum(solver: Solver, verb: Verb, route: Route, pieces: _Pieces) -> tuple[list[Any], list[float]]:
-    """Return each piece's array and log-sum; pieces whose products underflow are summed as logarithms."""
-    if route == "free":
-        return _free(verb, pieces)
-    arrays, log_sums, certified = _call(solver, verb, route, pieces)
-    doubtful = [i for i, is_certain in enumerate(certified.tolist()) if not is_certain]
-    if doubtful:
-        logs = pieces.matrices
-        if route != "automaton":
-            jobs = list({id(job): job for job in pieces.jobs}.values())
-            logs = _gather(jobs, "logarithms", pieces.streams, wants_sums=False).matrices
-        chosen, jobs = [logs[i] for i in doubtful], [pieces.jobs[i] for i in doubtful]
-        again = _Pieces(chosen, jobs, [0.0] * len(chosen), pieces.streams[doubtful])
-        exact_arrays, exact_sums, _ = _call(solver, verb, "automaton logarithms", again)
-        for i, array, log_sum in zip(doubtful, exact_arrays, exact_sums, strict=True):
-            arrays[i], log_sums[i], pieces.shift[i] = array, log_sum, 0.0
-    return arrays, [total + shift for total, shift in zip(log_sums, pieces.shift, strict=True)]
+def _draw(result: Decoding, n_draws: int, seed: int) -> Labels:
+    """Return labels (n_draws, n_epochs) of a night, -1 in gaps; each stretch has its own streams."""
+    night = result.night
+    evidence = Evidence(solver_for(result.profile, result.epoch_seconds), night, result.setting)
+    labels = np.full((n_draws, len(night.argmax)), -1, dtype=np.int8)
+    for stretch, (first, end) in enumerate(night.spans):
+        labels[:, first:end] = _draw_stretch(evidence, first, end, _streams(seed, stretch, n_draws))
+    return labels
 
 
-def _call(solver: Solver, verb: Verb, route: Route, pieces: _Pieces) -> tuple[list[Any], list[float], Mask]:
-    """Run one kernel and cut its result into one array per piece."""
-    kernels, n_pieces, n_draws = kernels_module.active, len(pieces.matrices), pieces.streams.shape[1]
-    table, transition_weights = table_rows(pieces.jobs)
-    rules: tuple[Any, ...]
-    if route.startswith("automaton"):
-        kernel = kernels.smooth_automaton if verb == "smooth" else kernels.draw_automaton
-        rules = (route == "automaton", table, *solver.automaton_tables(transition_weights))
-    else:
-        kernel = kernels.smooth if verb == "smooth" else kernels.draw
-        products, clip = route != "logarithms", CLIP if route == "probabilities" else 0.0
-        weight = stage_weights(pieces.jobs, solver.n_stages)
-        if route != "probabilities":  # the weight is in the evidence already
-            weight = kernels_module.no_weight(solver.n_stages)
-        bouts = solver.bouts(transition_weights, products=products)
-        rules = (products, clip, table, weight, *bouts)
-    if verb == "smooth":
-        totals, flat, certified = kernel(pieces.matrices, *rules, kernels_module.threads_for(n_pieces))
-        return _cut(flat, [len(matrix) for matrix in pieces.matrices]), totals.tolist(), certified
-    threads = kernels_module.threads_for(n_pieces * n_draws)
-    flat, totals, certified = kernel(pieces.matrices, *rules, pieces.streams, threads)
-    return _cut_draws(flat, pieces), totals.tolist(), certified
+def _draw_stretch(evidence: Evidence, first: int, end: int, streams: Streams) -> Labels:
+    solver, active, threads = evidence.solver, kernels_module.active, kernels_module.threads_for(len(streams))
+    drawn: Labels
+    if solver.is_free(evidence.setting):
+        drawn = active.draw_each(evidence.likelihoods(first, end)[0], streams, threads)
+        return drawn
+    if solver.sums_bouts:
+        rows, _, rules, clock = evidence.rules(first, end)
+        drawn, _, is_certified = active.draw(rows, *rules, streams, threads, clock)
+        if is_certified:
+            return drawn
+    logs, automaton = evidence.logs[first:end], solver.automaton_tables(evidence.setting)
+    if not solver.sums_bouts:
+        drawn, _, is_certified = active.draw_automaton(logs, True, *automaton, streams, threads)
+        if is_certified:
+            return drawn
+    drawn, _, _ = active.draw_automaton(logs, False, *automaton, streams, threads)
+    return drawn
 
 
 def _streams(seed: int, stretch: int, n_draws: int) -> Streams:
     """Return one random stream per draw; the first streams do not depend on `n_draws`."""
     words = np.random.SeedSequence(seed, spawn_key=(stretch,)).generate_state(n_draws, np.uint64)
     return words.astype(np.uint64, copy=False)
-
-
-def _gather(jobs: Sequence[Job], route: Route, streams: Streams, *, wants_sums: bool) -> _Pieces:
-    """Return the jobs' stretches in the form that a route takes."""
-    pieces = _Pieces([], [], [], streams)
-    for job in jobs:
-        night = job.night
-        is_timed = route == "likelihoods" and night.is_plain_but_for_clock  # it needs no logarithms
-        if is_timed:
-            whole = night.likelihoods(job.trial.log_weight)
-        else:
-            whole = night.probabilities if route == "probabilities" else night.evidence(job.trial.log_weight)
-        for start, stop in night.spans:
-            matrix, shift = whole[start:stop], 0.0
-            if is_timed:
-                if wants_sums:
-                    shift = float(np.log(matrix @ np.ones(matrix.shape[1])).sum())
-            elif route in ("likelihoods", "free"):
-                top = matrix.max(axis=1, keepdims=True)
-                matrix = np.exp(matrix - top)
-                if wants_sums:
-                    shift = float(top.sum() + np.log(matrix.sum(axis=1)).sum())
-            pieces.matrices.append(matrix)
-            pieces.jobs.append(job)
-            pieces.shift.append(shift)
-    return pieces
-
-
-def _free(verb: Verb, pieces: _Pieces) -> tuple[list[Any], list[float]]:
-    """Sum or draw where every epoch is independent of the others."""
-    if verb == "smooth":
-        return [rows / rows.sum(axis=1, keepdims=True) for rows in pieces.matrices], pieces.shift
-    threads = kernels_module.threads_for(pieces.streams.size)
-    flat = kernels_module.active.draw_each(pieces.matrices, pieces.streams, threads)
-    return _cut_draws(flat, pieces), pieces.shift
-
-
-def _cut_draws(flat: Labels, pieces: _Pieces) -> list[Any]:
-    n_draws = pieces.streams.shape[1]
-    lengths = [n_draws * len(matrix) for matrix in pieces.matrices]
-    return [drawn.reshape(n_draws, -1) for drawn in _cut(flat, lengths)]
-
-
-def _cut(flat: npt.NDArray[Any], lengths: Sequence[int]) -> list[Any]:
-    """Return consecutive parts of these lengths."""
-    return [flat[end - n : end] for n, end in zip(lengths, accumulate(lengths), strict=True)]

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base import checks
-from stageguard.base.arrays import CLIP, ROUNDING, SUM_TOLERANCE, Floats
+from stageguard.base.arrays import Floats, Ints32
 from stageguard.base.errors import (
     Argument,
     EpochNumber,
@@ -23,18 +23,20 @@ from stageguard.base.errors import (
     StageGuardError,
     message_of,
 )
-from stageguard.guard import inputs, kernels
+from stageguard.guard import inputs
 from stageguard.guard import snapshot as snapshot_module
 from stageguard.guard.automaton import compile_automaton, weigh
 from stageguard.guard.decode import check_cohort
 from stageguard.guard.evidence import LONGEST_BRIDGE_SECONDS, best_stages
-from stageguard.guard.inputs import GuardOptions
-from stageguard.guard.kernels.reference_stream import BAD_ROW
+from stageguard.guard.kernels.reference_sums import Automaton
+from stageguard.guard.options import GuardOptions
 from stageguard.guard.posterior import EXACT_WINDOW
-from stageguard.guard.solver import NO_PATH, Trial, fixed_log_weight, solver_for
+from stageguard.guard.solver import NO_PATH, prior_nats, solver_for
+from stageguard.guard.stream_paths import BAD_ROW, StreamPaths
 from stageguard.night.hypnodensity import explain_bad_probabilities
 from stageguard.night.stages import UNSCORED_NAME
 from stageguard.profile.profile import Profile, as_profile
+from stageguard.profile.rules.rule import Setting
 
 _FLOAT64 = np.dtype(np.float64)
 _ENDLESS_EPOCHS = 1e15  # 30 million years of milliseconds
@@ -142,10 +144,10 @@ class StreamingDecoder:
         self._automaton = compile_automaton(self.profile, self.epoch_seconds)
         self._names = (*self.profile.scheme.names, UNSCORED_NAME)  # label -1 is the last
         self._is_plain = stages is None and not logits and not log
-        self._log_weight = fixed_log_weight(self.profile)
+        self._log_weight = prior_nats(self.profile)
         self._stream = self._new_stream()
-        trial = Trial(self.profile.transition_weight, self._log_weight)
-        self._is_free = solver_for(self.profile, self.epoch_seconds).is_free(trial)
+        setting = Setting(self.profile.transition_weight, self._log_weight)
+        self._is_free = solver_for(self.profile, self.epoch_seconds).is_free(setting)
         self._choices: deque[int] = deque()  # of pending epochs, if each is decided by itself
         self._push: Callable[[Floats, float], tuple[int, ...] | int] = self._stream.push
 
@@ -279,12 +281,11 @@ class StreamingDecoder:
             f"{self.n_committed} out>"
         )
 
-    def _new_stream(self) -> Any:
+    def _new_stream(self) -> StreamPaths:
         calibration, nothing = self.profile.calibration, (0.0,) * self.profile.scheme.n_stages
         is_calibrated = calibration.temperature != 1.0 or bool(calibration.biases)
-        return kernels.active.Stream(
-            *self._arrays(),
-            *(CLIP, SUM_TOLERANCE, ROUNDING),
+        return StreamPaths(
+            Automaton(*self._arrays()),
             calibration.temperature if is_calibrated else 0.0,
             np.array(calibration.biases or nothing),
             np.array(self._log_weight or nothing),
@@ -292,7 +293,7 @@ class StreamingDecoder:
             self._limits.most_bridged,
         )
 
-    def _arrays(self) -> tuple[npt.NDArray[Any], ...]:
+    def _arrays(self) -> tuple[Ints32, Ints32, Ints32, Floats, Floats, Floats]:
         """Return the automaton's arrays at the profile's transition weight."""
         a, tau = self._automaton, self.profile.transition_weight or 0.0
         return a.stage, a.first, a.source, weigh(a.scaled, tau) + a.fixed, a.initial, weigh(a.final, tau)
@@ -332,7 +333,7 @@ class StreamingDecoder:
             given = inputs.read_night(array[None], self.profile, self._options)
         except InputError as error:
             raise self._of_epoch(error) from None
-        converted: Floats = given.matrix[0]
+        converted: Floats = given.probabilities[0]
         return converted
 
     def _of_epoch(self, error: InputError) -> InputError:

@@ -18,7 +18,6 @@ from stageguard.base.arrays import NAN, Floats, Labels, Mask
 from stageguard.base.errors import InputError
 from stageguard.guard.decoding import Decoding, under_full_clock
 from stageguard.guard.posterior import marginals_like, sample_like
-from stageguard.guard.strength import YIELDING_WEIGHT
 from stageguard.measures.bouts import stage_counts
 from stageguard.measures.statistics import (
     FIRST_REM_SECONDS,
@@ -39,6 +38,7 @@ from stageguard.profile.estimators import (
     estimators_of,
 )
 from stageguard.profile.profile import Profile
+from stageguard.profile.rules.target import YIELDING_WEIGHT
 
 FIRST_EPOCH = "first REM epoch"  # REM latency on the path
 
@@ -229,7 +229,7 @@ def estimates(
 def estimates_of(night: Decoding, options: StatisticsOptions, seed: int = 0) -> Estimates:
     """Return the estimates of a decoded night; see `estimates`."""
     window = lights_window(night.hypnogram, *options.lights)
-    sums = sums_of(night, marginals_like([night])[0], slice(*window))
+    sums = sums_of(night, marginals_like(night), slice(*window))
     latency, latency_estimator = _rem_latency(night, slice(*window), options, seed)
     scheme = night.profile.scheme
     chosen = dict(night.profile._once("estimators of minutes", _of_minutes, night.profile))
@@ -273,7 +273,7 @@ def rem_latency_of(
 
 def _rem_latency(night: Decoding, in_bed: slice, options: StatisticsOptions, seed: int) -> tuple[float, str]:
     """Return REM latency by the profile's estimator, or the default one; by the path if that finds none."""
-    (strict,) = under_full_clock([night])
+    strict = under_full_clock(night)
     estimator = night.profile.estimators.get(REM_LATENCY) or default_of_rem_latency(night, in_bed)
     latency = rem_latency_of(night, strict, options, estimator, seed)
     # any REM on the path is better than no latency at all
@@ -324,7 +324,7 @@ def _expected_rem_latency(night: Decoding, strict: Decoding, options: Statistics
         return NAN
     first, stop = lights_window(night.hypnogram, *options.lights)
     # epochs without probabilities promise no REM
-    expected = np.nan_to_num(marginals_like([strict])[0][first:stop, rem])
+    expected = np.nan_to_num(marginals_like(strict)[first:stop, rem])
     expected[labels[first:stop] == UNSCORED] = 0.0
     n_epochs = EXPECTED_REM_SECONDS / strict.epoch_seconds
     reached = np.flatnonzero(expected.cumsum() >= n_epochs)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding
     from stageguard.night.hypnogram import Hypnogram
     from stageguard.profile.profile import Profile
-
+from stageguard.profile.rules.band import BandRule
 
 # Quantities in tables of the command line: the joint score, indicators, statistics.
 SHOWN = {quantity.key: quantity for quantity in (JOINT, *INDICATORS, *NIGHT, ALL_BOUTS) if quantity.shown}
@@ -271,7 +271,7 @@ def range_note(decoding: Decoding, rows: Sequence[BeforeAfter]) -> str:
     """Return why a night that satisfies the strength's rule lies outside the experts' range; else empty."""
     rule, strength = decoding.profile.strength, decoding.strength
     place = next((row.after_place for row in rows if row.key == "fragmentation_index"), "")
-    if rule is None or strength.rule != "band" or place not in ("above", "below"):
+    if not isinstance(rule, BandRule) or place not in ("above", "below"):
         return ""
     if not strength.fi_low <= strength.fi_after <= strength.fi_high:
         return ""

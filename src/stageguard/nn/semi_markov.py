@@ -19,7 +19,7 @@ from stageguard.base.errors import InputError
 from stageguard.guard import kernels
 from stageguard.guard.automaton import Automaton, compile_automaton, compile_tables, weigh
 from stageguard.guard.kernels import reference
-from stageguard.guard.solver import fixed_log_weight
+from stageguard.guard.solver import prior_nats
 from stageguard.nn.losses import Batch, SequenceLoss, explain_not_finite
 from stageguard.nn.pytorch import Tensor, nn, torch, warn
 from stageguard.profile.profile import Profile, as_profile
@@ -104,10 +104,9 @@ class Lattice:
         a = self.automaton
         costs = np.full((len(labels), len(self.scores)), -_MISMATCH_NATS)
         costs[np.arange(len(labels)), labels] = 0.0
-        nearest, scores, _ = kernels.active.automaton(
-            np.split(costs, first[1:]), np.zeros(len(first), dtype=np.int32), a.stage, a.first, a.source,
-            weight, a.initial[None], self.final, kernels.threads_for(len(first)),
-        )  # fmt: skip
+        rules = (a.stage, a.first, a.source, weight[0], a.initial, self.final[0])
+        paths = [kernels.active.automaton(piece, *rules) for piece in np.split(costs, first[1:])]
+        scores = [score for _, score in paths]
         if min(scores) == -np.inf:
             n_epochs = np.diff([*first, len(labels)])[np.argmin(scores)]
             raise InputError(
@@ -115,7 +114,7 @@ class Lattice:
                 "minimum bouts. Give every transition that may occur a probability above 0, or shorten "
                 "min_bout_seconds."
             )
-        return nearest != labels, np.array(scores)
+        return np.concatenate([path for path, _ in paths]) != labels, np.array(scores)
 
     def sums(
         self, pieces: list[Floats], weight: Floats, spread: float, want_edges: bool
@@ -361,7 +360,7 @@ class SemiMarkovLoss(SequenceLoss[SemiMarkovParts]):
 
     def _evidence(self, logits: Tensor) -> Tensor:
         """Return the decoder's evidence, up to a constant per epoch that does not change the loss."""
-        calibration, prior = self.profile.calibration, fixed_log_weight(self.profile)
+        calibration, prior = self.profile.calibration, prior_nats(self.profile)
         evidence = logits.double()
         if calibration.temperature != 1.0:
             evidence = evidence / calibration.temperature

@@ -14,7 +14,7 @@ from stageguard.base.arrays import Floats
 from stageguard.base.errors import InputError
 from stageguard.guard.decode import decode
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.inputs import Pins, Training
+from stageguard.guard.options import Pins, Training
 from stageguard.nn.inference import evaluating, window_probabilities
 from stageguard.nn.losses import StageGuardLoss
 from stageguard.nn.pytorch import Tensor, nn, torch

@@ -42,72 +42,6 @@ class Caution:
 
 
 @dataclass(frozen=True, slots=True)
-class StrengthRule:
-    """How the transition weight is set per recording.
-
-    ``fi_target`` is the experts' fragmentation index at the profile's epoch length. ``target`` lowers a night
-    to it if the night is more than ``act_above`` times as fragmented and its evidence yields: a transition
-    weight of 0.3 leaves less than ``soft`` of its index. With ``stager_fi``, the median index of a stager's
-    nights as `tune` measures it, the stager is judged instead of the night, and a night is lowered to
-    ``fi_target`` times the ``exponent``-th power of its own index divided by that median. ``band`` lowers a
-    night above ``cap`` times ``fi_target`` to that bound. Both lift minority stages of a night below
-    ``floor`` times ``fi_target``, and ``target`` up to ``fi_target`` if argmax starves these stages; ``lift``
-    says whether, and None leaves it to how the stager was trained. ``match`` comes as near as it can to
-    ``fi_target``, or with ``stager_fi`` to what ``target`` aims at.
-    """
-
-    rule: Literal["target", "band", "match"] = schema.choice(schema.REQUIRED, "target", "band", "match")
-    fi_target: float = schema.number(positive=True, high=1)
-    floor: float = schema.number(0.5, low=0, high=1)
-    cap: float = schema.number(2.0, low=1, high=inf)
-    lift: bool | None = schema.flag(None)
-    act_above: float = schema.number(1.5, low=1, high=inf)
-    soft: float = schema.number(0.6, low=0, high=inf)
-    stager_fi: float | None = schema.number(None, positive=True, high=1)
-    exponent: float = schema.number(0.5, low=0, high=1)
-
-    @property
-    def lifts(self) -> bool:
-        """Whether the rule may lift minority stages."""
-        return self.rule != "match"
-
-    @property
-    def says_flicker(self) -> bool:
-        """Whether the rule was tuned to a stager that flickers."""
-        return self.stager_fi is not None and self.stager_fi > self.act_above * self.fi_target
-
-    def describe(self) -> str:
-        """Say in one line what it does to a recording."""
-        experts = f"the experts' fragmentation index {self.fi_target:g}"
-        if self.rule == "band":
-            low, high = self.floor * self.fi_target, self.cap * self.fi_target
-            return (
-                f"per recording, the least that brings the fragmentation index into {low:.3f} to {high:.3f} "
-                f"({self.floor:g} to {self.cap:g} times the experts' {self.fi_target:g})"
-            )
-        if self.rule == "match":
-            return f"per recording, nearest to {experts}"
-        if self.stager_fi is None:
-            above = f"{self.act_above * self.fi_target:.3f}"
-            return f"per recording, to {experts} where it is above {above} and the evidence yields"
-        if not self.says_flicker:
-            return f"no smoothing: the stager's median fragmentation index {self.stager_fi:g} is not high"
-        return (
-            f"per recording, towards {experts}, as far off as the recording is from the stager's median "
-            f"{self.stager_fi:g}, to the power of {self.exponent:g}"
-        )
-
-
-# the rules that have a key of `StrengthRule`, for keys that not all rules have
-_RULES_WITH = {
-    **dict.fromkeys(("floor", "lift"), ("target", "band")),
-    "cap": ("band",),
-    **dict.fromkeys(("act_above", "soft"), ("target",)),
-    **dict.fromkeys(("stager_fi", "exponent"), ("target", "match")),
-}
-
-
-@dataclass(frozen=True, slots=True)
 class RarePair:
     """A switch that is discouraged, and the probability that replaces the counted one."""
 
@@ -238,16 +172,6 @@ def is_standard(scheme: StageScheme) -> bool:
 def by_check(check: Callable[..., Any], *arguments: Any, **options: Any) -> Reader:
     """Return a reader that uses a check which needs no scheme."""
     return lambda value, where, scheme: check(value, where, *arguments, **options)
-
-
-def read_strength(value: object, where: str, scheme: StageScheme) -> StrengthRule:
-    """Return the rule that sets the weight per recording."""
-    rule = schema.read_table(StrengthRule, value, where)
-    for name, rules in _RULES_WITH.items():
-        if name in checks.mapping(value, where) and rule.rule not in rules:
-            having = " or ".join(map(repr, rules))
-            raise InputError(f"{where}.{name} is given, but only rule = {having} has it. Drop it.")
-    return rule
 
 
 def read_clock(value: object, where: str, scheme: StageScheme) -> Clock:

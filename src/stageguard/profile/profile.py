@@ -26,9 +26,9 @@ from stageguard.profile.parts import (
     FlipFlop,
     Joint,
     RarePair,
-    StrengthRule,
     words_of,
 )
+from stageguard.profile.rules.rule import StrengthRule
 from stageguard.profile.schema import KEYS, check_keys, check_together, document_of, parse_profile
 from stageguard.profile.taught import mark_of
 
@@ -354,7 +354,7 @@ class Profile(Document, ShownInNotebooks):
         """
 
         def make() -> Profile:
-            strength = self.strength and replace(self.strength, stager_fi=None)
+            strength = self.strength and self.strength.for_other_stager()
             return self._without_shares(calibration=Calibration(), strength=strength)
 
         return self._once("other stager", make)

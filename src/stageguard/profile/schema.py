@@ -15,6 +15,7 @@ from stageguard.night.stages import StageScheme
 from stageguard.profile import parts
 from stageguard.profile.estimators import read_estimators
 from stageguard.profile.fingerprint import read_fingerprint
+from stageguard.profile.rules import read_rule, write_rule
 from stageguard.profile.taught import read_marks
 
 Writer = Callable[[Any, StageScheme], Any]
@@ -217,8 +218,9 @@ _TABLE = (
     Key(
         "strength",
         "instead of `transition_weight`: a rule that sets it per recording, see below",
-        parts.read_strength,
+        parts.by_check(read_rule),
         shown="none",
+        write=lambda rule, _: write_rule(rule),
     ),
     Key(
         "prior_exponent",

@@ -11,7 +11,6 @@ from typing import Any
 
 from stageguard.base.version import __version__
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.strength import YIELDING_WEIGHT
 from stageguard.measures.estimates import (
     EXPECTED_REM_SECONDS,
     LITTLE_REM,
@@ -21,6 +20,9 @@ from stageguard.measures.estimates import (
 from stageguard.measures.statistics import FIRST_REM_SECONDS
 from stageguard.profile.estimators import REM_LATENCY
 from stageguard.profile.profile import Profile
+from stageguard.profile.rules.band import BandRule
+from stageguard.profile.rules.match import MatchRule
+from stageguard.profile.rules.target import YIELDING_WEIGHT, TargetRule
 from stageguard.report.numbers import and_list, count
 
 FI = "fragmentation index (stage changes per pair of adjacent scored epochs)"
@@ -116,12 +118,14 @@ def strength_rule(profile: Profile, *, lifts: bool) -> Iterator[str]:
         return
     experts = f"the mean of expert scorings, {rule.fi_target:g}"
     smooth = "by the smallest transition weight that does so"
-    if rule.rule == "match":
+    if isinstance(rule, MatchRule):
         yield (f"The transition weight of each night was the one whose {FI} came nearest to {experts}.")
-    elif rule.rule == "band":
+    elif isinstance(rule, BandRule):
         yield (
             f"Nights with a {FI} above {rule.cap:g} times {experts}, were smoothed to that limit {smooth}."
         )
+    elif not isinstance(rule, TargetRule):
+        yield f"The strength was set {rule.describe()}."
     elif rule.stager_fi is None:
         yield (
             f"Nights with a {FI} above {rule.act_above:g} times {experts}, were smoothed "
@@ -144,7 +148,7 @@ def strength_rule(profile: Profile, *, lifts: bool) -> Iterator[str]:
             f"{rule.act_above:g} times "
             f"{experts}; its nights were not smoothed."
         )
-    if lifts and rule.lifts:
+    if lifts and isinstance(rule, BandRule | TargetRule):
         yield (
             f"In nights with an index below {rule.floor:g} times this mean, minority stages were weighted up."
         )

@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 
 from stageguard.base.errors import EpochNumber, Message
-from stageguard.guard.strength import YIELDING_WEIGHT, Strength
+from stageguard.guard.strength import Strength
 from stageguard.profile.profile import OFF
+from stageguard.profile.rules.target import YIELDING_WEIGHT
 
 
 def reason(strength: Strength) -> str:

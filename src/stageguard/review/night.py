@@ -19,8 +19,8 @@ from stageguard.guard.automaton import minimum_epochs
 from stageguard.guard.decode import decode_all, decode_held
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.explain import in_bouts
-from stageguard.guard.inputs import GuardOptions
-from stageguard.guard.posterior import Posterior, posteriors_like
+from stageguard.guard.options import GuardOptions
+from stageguard.guard.posterior import Posterior, posterior_like
 from stageguard.guard.strength import Strength
 from stageguard.measures.statistics import SleepStatistics, StatisticsOptions
 from stageguard.night.hypnodensity import Hypnodensity
@@ -149,7 +149,7 @@ class GuardResult:
     @cached_property
     def posterior(self) -> Posterior | None:
         """The probability of each stage under the profile."""
-        return None if self.decoding is None else posteriors_like([self.decoding])[0]
+        return None if self.decoding is None else posterior_like(self.decoding)
 
 
 def guard(night: NightUnderReview, state: ReviewState) -> GuardResult:

@@ -28,7 +28,7 @@ from stageguard.formats.outputs import (
 )
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import night_name, read_density_file, read_hypnogram_file
-from stageguard.guard.inputs import GuardOptions
+from stageguard.guard.options import GuardOptions
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.matching import on_epochs_of

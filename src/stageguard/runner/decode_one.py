@@ -19,7 +19,7 @@ from stageguard.formats.read import read_density_file
 from stageguard.formats.registry import is_own_table
 from stageguard.guard.decode import decode, decode_held
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.inputs import Training
+from stageguard.guard.options import Training
 from stageguard.night.moments import Moment
 from stageguard.night.stages import SCHEMES
 from stageguard.night.timing import with_start
@@ -128,7 +128,7 @@ def decode_file(
         strength=options.strength,
     )
     if is_held:
-        again = replace(decoding.given.options, pins=options.pins)
+        again = replace(decoding.night.options, pins=options.pins)
         decoding = decode_held(density, profile, again, decoding.strength)
     return decoding, read.notes
 

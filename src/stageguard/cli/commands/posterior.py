@@ -31,7 +31,7 @@ from stageguard.cli.terminal import (
 )
 from stageguard.formats.posteriors import MEANING, Draws, WrittenPosterior, write_posterior
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.posterior import MOST_DRAWS, Posterior, posteriors_like, sample_like
+from stageguard.guard.posterior import MOST_DRAWS, Posterior, posterior_like, sample_like
 from stageguard.measures.summary import RecordingFacts
 from stageguard.profile.profile import Profile
 from stageguard.runner.decode_one import decode_file
@@ -82,7 +82,7 @@ def posterior(
 
     def write(night: Input) -> SmoothedNight:
         decoding, notes = decode_file(night.path, loaded, options)
-        (smooth,) = posteriors_like([decoding])
+        smooth = posterior_like(decoding)
         drawn = None if draws is None else Draws(sample_like(decoding, n=draws, seed=seed), seed)
         written = write_posterior(
             smooth,

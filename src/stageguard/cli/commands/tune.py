@@ -31,8 +31,9 @@ from stageguard.cli.terminal import (
     print_json,
     print_list,
 )
-from stageguard.fitting.tune import FEWEST_NIGHTS, check_base, decision, tuned_profile
+from stageguard.fitting.tune import check_base, decision, tuned_profile
 from stageguard.profile.profile import Profile
+from stageguard.profile.rules.target import FEWEST_NIGHTS
 from stageguard.runner.decode_one import DecodeOptions
 from stageguard.runner.run import succeeded
 from stageguard.runner.tune_files import TuneTask, measure_task

@@ -1,20 +1,20 @@
 """Sums over all paths and draws from them in plain NumPy: the twin of the compiled ones.
 
-Scores are logarithms throughout, so that nothing can underflow: `certified` is always true here. A bout that
+Scores are logarithms throughout, so that nothing underflows that was not 0 as a product before. A bout that
 is too young to end has no choice, so its score is that of its beginning plus the evidence since.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.arrays import Floats, Indices, Ints32, Labels, Mask
+from stageguard.base.arrays import Floats, Indices, Ints32, Labels
 
-Streams = npt.NDArray[np.uint64]  # (n_pieces, n_draws)
+Streams = npt.NDArray[np.uint64]  # (n_draws,)
 
 
 def uniforms(seed: int) -> Iterator[float]:
@@ -27,13 +27,8 @@ def uniforms(seed: int) -> Iterator[float]:
         yield ((z ^ (z >> 31)) >> 11) * 2.0**-53
 
 
-def each(rows: npt.NDArray[Any], pieces: Sequence[Floats]) -> npt.NDArray[Any]:
-    """Return a row for each piece; a single row is repeated for all."""
-    return rows if len(rows) == len(pieces) else np.repeat(rows, len(pieces), axis=0)
-
-
 class Bouts(NamedTuple):
-    """Log-evidence of a piece, and its rules in nats."""
+    """Log-evidence of a stretch, and its rules in nats."""
 
     evidence: Floats  # (n_epochs, n_stages)
     stay: Floats  # (n_stages,)
@@ -42,29 +37,29 @@ class Bouts(NamedTuple):
     censored: bool
 
     @classmethod
-    def of_pieces(
+    def of(
         cls,
-        pieces: Sequence[Floats],
+        rows: Floats,
         products: bool,
         clip: float,
-        table: Ints32,
         weight: Floats,
         stay: Floats,
         change: Floats,
         minimum: Ints32,
         censored: bool,
-    ) -> Iterator[Bouts]:
-        """Yield each piece with its rules, as logarithms."""
-        n_stages, table, weight = len(minimum), each(table, pieces), each(weight, pieces)
-        for i, piece in enumerate(pieces):
-            evidence, log_stay = piece, stay[table[i]]
-            log_change = change[table[i]].reshape(n_stages, n_stages).copy()
-            if products:
-                rows = piece / piece.sum(axis=1, keepdims=True)
-                evidence = np.log(np.maximum(rows, clip)) + np.log(weight[i])
-                log_stay, log_change = np.log(log_stay), np.log(log_change)
-            np.fill_diagonal(log_change, -np.inf)
-            yield cls(evidence, log_stay, log_change, minimum, censored)
+        clock: Floats | None = None,
+    ) -> Bouts:
+        """Return a stretch with its rules as logarithms; tables have one row."""
+        n_stages = len(minimum)
+        evidence, log_stay, log_change = rows, stay[0], change[0].reshape(n_stages, n_stages).copy()
+        if products:
+            shares = rows / rows.sum(axis=1, keepdims=True)
+            evidence = np.log(np.maximum(shares, clip)) + np.log(weight)
+            log_stay, log_change = np.log(log_stay), np.log(log_change)
+            if clock is not None:
+                evidence[: len(clock)] += np.log(clock[: len(evidence)])
+        np.fill_diagonal(log_change, -np.inf)
+        return cls(evidence, log_stay, log_change, minimum, censored)
 
     def stretch(self, begin: int, end: int, s: int) -> float:
         """Return the score of a bout of stage s over [begin, end): its evidence and stays."""
@@ -120,40 +115,54 @@ def _backward(b: Bouts) -> tuple[Floats, Floats]:
     return after, begun
 
 
-def smooth(pieces: Sequence[Floats], *arguments: Any) -> tuple[Floats, Floats, Mask]:
-    """Return log-sums per piece and marginals per epoch, for minimum bouts and a transition matrix."""
-    *rules, _ = arguments
-    totals, marginals = [], []
+def smooth(
+    rows: Floats,
+    clip: float,
+    weight: Floats,
+    stay: Floats,
+    change: Floats,
+    minimum: Ints32,
+    censored: bool,
+    clock: Floats | None = None,
+) -> tuple[Floats, float, bool]:
+    """Return marginals (n_epochs, n_stages) and the log-sum, for minimum bouts and a transition matrix."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        for b in Bouts.of_pieces(pieces, *rules):
-            forward = _forward(b)
-            after, begun = _backward(b)
-            chances = np.exp(forward.mature + after - forward.total)  # (n_epochs, n_stages)
-            beginning = np.exp(forward.begin + begun - forward.total)  # (n_epochs, n_stages)
-            n_epochs = len(b.evidence)
-            for s, m in enumerate(b.minimum):
-                for since in range(min(int(m) - 1, n_epochs)):  # too young to end
-                    chances[since:, s] += beginning[: n_epochs - since, s]
-            totals.append(forward.total)
-            marginals.append(chances / chances.sum(axis=1, keepdims=True))
-    return np.array(totals), np.concatenate(marginals), np.ones(len(pieces), dtype=bool)
+        b = Bouts.of(rows, True, clip, weight, stay, change, minimum, censored, clock)
+        forward = _forward(b)
+        after, begun = _backward(b)
+        chances = np.exp(forward.mature + after - forward.total)  # (n_epochs, n_stages)
+        beginning = np.exp(forward.begin + begun - forward.total)  # (n_epochs, n_stages)
+        n_epochs = len(rows)
+        for s, m in enumerate(minimum):
+            for since in range(min(int(m) - 1, n_epochs)):  # too young to end
+                chances[since:, s] += beginning[: n_epochs - since, s]
+        # without a path, a switch may have been too costly for a double
+        return chances / chances.sum(axis=1, keepdims=True), forward.total, forward.total > -np.inf
 
 
-def draw(pieces: Sequence[Floats], *arguments: Any) -> tuple[Labels, Floats, Mask]:
-    """Draw paths; return labels and log-sums. Arguments are those of `smooth`, then streams and threads."""
-    *rules, streams, _ = arguments
-    labels, totals = [], []
+def draw(
+    rows: Floats,
+    clip: float,
+    weight: Floats,
+    stay: Floats,
+    change: Floats,
+    minimum: Ints32,
+    censored: bool,
+    streams: Streams,
+    n_threads: int,
+    clock: Floats | None = None,
+) -> tuple[Labels, float, bool]:
+    """Draw paths; return labels (n_draws, n_epochs) and the log-sum."""
+    drawn = np.zeros((len(streams), len(rows)), dtype=np.int8)
     with np.errstate(divide="ignore", invalid="ignore"):
-        for b, seeds in zip(Bouts.of_pieces(pieces, *rules), streams, strict=True):
-            forward = _forward(b)
-            totals.append(forward.total)
-            if forward.total == -np.inf:
-                labels.append(np.zeros(len(seeds) * len(b.evidence), dtype=np.int8))
-                continue
+        b = Bouts.of(rows, True, clip, weight, stay, change, minimum, censored, clock)
+        forward = _forward(b)
+        if forward.total > -np.inf:
             # (n_epochs - 1, n_stages) chance that a mature bout was there an epoch before
             stays = np.exp(forward.mature[:-1] + b.stay + b.evidence[1:] - forward.mature[1:])
-            labels += [_draw_bouts(b, forward, stays, uniforms(seed)) for seed in seeds.tolist()]
-    return np.concatenate(labels), np.array(totals), np.ones(len(pieces), dtype=bool)
+            for i, seed in enumerate(streams.tolist()):
+                drawn[i] = _draw_bouts(b, forward, stays, uniforms(seed))
+    return drawn, forward.total, forward.total > -np.inf
 
 
 def _draw_bouts(b: Bouts, forward: Forward, stays: Floats, random: Iterator[float]) -> Labels:
@@ -187,115 +196,137 @@ def _pick(chances: Floats, aim: float) -> int:
     return index if index < len(chances) else int(np.flatnonzero(chances)[-1])
 
 
-def draw_each(pieces: Sequence[Floats], streams: Streams, n_threads: int = 1) -> Labels:
-    """Draw every epoch by itself, from likelihoods: labels (n_draws, n_epochs) of each piece, flat."""
-    labels = []
-    for piece, seeds in zip(pieces, streams, strict=True):
-        reached = np.cumsum(piece, axis=1)  # (n_epochs, n_stages)
-        reached /= reached[:, -1:]
-        for seed in seeds.tolist():
-            aims = np.fromiter(uniforms(seed), dtype=np.float64, count=len(piece))
-            labels.append((aims[:, None] >= reached[:, :-1]).sum(axis=1).astype(np.int8))
-    return np.concatenate(labels)
+def draw_each(rows: Floats, streams: Streams, n_threads: int) -> Labels:
+    """Draw every epoch by itself, from likelihoods: labels (n_draws, n_epochs)."""
+    reached = np.cumsum(rows, axis=1)  # (n_epochs, n_stages)
+    reached /= reached[:, -1:]
+    drawn = np.empty((len(streams), len(rows)), dtype=np.int8)
+    for i, seed in enumerate(streams.tolist()):
+        aims = np.fromiter(uniforms(seed), dtype=np.float64, count=len(rows))
+        drawn[i] = (aims[:, None] >= reached[:, :-1]).sum(axis=1)
+    return drawn
 
 
 class Automaton(NamedTuple):
-    """The arrays of an automaton; weights have a row per table."""
+    """The arrays of an automaton."""
 
     stage: Ints32  # (n_states,)
     first: Ints32  # (n_states + 1,)
     source: Ints32  # (n_edges,)
-    weight: Floats  # (n_tables, n_edges)
-    initial: Floats  # (n_tables, n_states)
-    final_weight: Floats  # (n_tables, n_states)
+    weight: Floats  # (n_edges,)
+    initial: Floats  # (n_states,)
+    final_weight: Floats  # (n_states,)
 
     @property
     def target(self) -> Indices:
         """The state that each edge leads to, (n_edges,)."""
         return np.repeat(np.arange(len(self.stage)), np.diff(self.first))
 
-    def forward(self, evidence: Floats, row: int) -> Floats:
+    def forward(self, evidence: Floats) -> Floats:
         """Return the log-sum over all paths that lead to each state in each epoch."""
         alpha, target = np.full(evidence.shape, -np.inf), self.target  # (n_epochs, n_states), (n_edges,)
-        alpha[0] = self.initial[row] + evidence[0]
+        alpha[0] = self.initial + evidence[0]
         for t in range(1, len(evidence)):
-            np.logaddexp.at(alpha[t], target, alpha[t - 1, self.source] + self.weight[row])
+            np.logaddexp.at(alpha[t], target, alpha[t - 1, self.source] + self.weight)
             alpha[t] += evidence[t]
         return alpha
 
-
-def forward_backward(
-    pieces: Sequence[Floats], table: Ints32, *arguments: Any
-) -> tuple[Floats, Floats, Floats]:
-    """Sum over all paths: log-partition per piece, stage marginals per epoch, expected uses of each edge."""
-    *rules, want_edges, _ = arguments
-    a = Automaton(*rules)
-    source, target = a.source, a.target
-    log_partitions, marginals = [], []
-    counts = np.zeros((len(pieces), len(source)))
-    for i, (piece, row) in enumerate(zip(pieces, each(table, pieces), strict=True)):
-        evidence, edge_weight = piece[:, a.stage], a.weight[row]  # (n_epochs, n_states), (n_edges,)
-        alpha = a.forward(evidence, row)
+    def sums(self, rows: Floats, counts: Floats | None = None) -> tuple[Floats, float]:
+        """Return stage marginals and the log-sum of a stretch; add the expected uses of edges to `counts`."""
+        source, target = self.source, self.target
+        evidence = rows[:, self.stage]  # (n_epochs, n_states)
+        alpha = self.forward(evidence)
         beta = np.full(evidence.shape, -np.inf)  # (n_epochs, n_states)
-        beta[-1] = a.final_weight[row]
+        beta[-1] = self.final_weight
         for t in range(len(evidence) - 1, 0, -1):
-            np.logaddexp.at(beta[t - 1], source, edge_weight + (evidence[t] + beta[t])[target])
-        total = np.logaddexp.reduce(alpha[-1] + beta[-1])
-        log_partitions.append(total)
+            np.logaddexp.at(beta[t - 1], source, self.weight + (evidence[t] + beta[t])[target])
+        total = float(np.logaddexp.reduce(alpha[-1] + beta[-1]))
         # (n_epochs, n_states)
         states = np.exp(alpha + beta - total) if total > -np.inf else np.full(evidence.shape, np.nan)
-        of_stages = [states[:, a.stage == s].sum(axis=1) for s in range(piece.shape[1])]
-        marginals.append(np.stack(of_stages, axis=1))
-        if want_edges and total > -np.inf:
+        marginals = np.stack([states[:, self.stage == s].sum(axis=1) for s in range(rows.shape[1])], axis=1)
+        if counts is not None and total > -np.inf:
             for t in range(1, len(evidence)):
                 following = (evidence[t] + beta[t])[target]  # (n_edges,)
-                counts[i] += np.exp(alpha[t - 1, source] + edge_weight + following - total)
-    return np.array(log_partitions), np.concatenate(marginals), counts
+                counts += np.exp(alpha[t - 1, source] + self.weight + following - total)
+        return marginals, total
+
+
+def forward_backward(
+    pieces: Sequence[Floats],
+    table: Ints32,
+    stage: Ints32,
+    first: Ints32,
+    source: Ints32,
+    weight: Floats,
+    initial: Floats,
+    final_weight: Floats,
+    want_edges: bool,
+    n_threads: int,
+) -> tuple[Floats, Floats, Floats]:
+    """Sum over the paths of several pieces: log-sums, stage marginals, expected uses of each edge."""
+    log_sums, marginals = [], []
+    counts = np.zeros((len(pieces), len(source)))
+    for piece, row, own in zip(pieces, table.tolist(), counts, strict=True):
+        a = Automaton(stage, first, source, weight[row], initial[row], final_weight[row])
+        found, total = a.sums(piece, own if want_edges else None)
+        log_sums.append(total)
+        marginals.append(found)
+    return np.array(log_sums), np.concatenate(marginals), counts
 
 
 def smooth_automaton(
-    pieces: Sequence[Floats], products: bool, table: Ints32, *arguments: Any
-) -> tuple[Floats, Floats, Mask]:
-    """Return log-sums per piece and marginals per epoch; `products` matters to the compiled twin only."""
-    *rules, n_threads = arguments
-    totals, marginals, _ = forward_backward(pieces, table, *rules, False, n_threads)
+    rows: Floats,
+    products: bool,
+    stage: Ints32,
+    first: Ints32,
+    source: Ints32,
+    weight: Floats,
+    initial: Floats,
+    final_weight: Floats,
+) -> tuple[Floats, float, bool]:
+    """Return marginals and the log-sum of log-evidence; `products` matters to the compiled twin only."""
+    marginals, total = Automaton(stage, first, source, weight, initial, final_weight).sums(rows)
     marginals /= marginals.sum(axis=1, keepdims=True)
-    return totals, marginals, np.ones(len(pieces), dtype=bool)
+    return marginals, total, True
 
 
 def draw_automaton(
-    pieces: Sequence[Floats], products: bool, table: Ints32, *arguments: Any
-) -> tuple[Labels, Floats, Mask]:
-    """Draw paths; return labels and log-sums. Arguments: `smooth_automaton`'s, then streams and threads."""
-    *rules, streams, _ = arguments
-    a = Automaton(*rules)
-    labels, totals = [], []
-    for piece, row, seeds in zip(pieces, each(table, pieces), streams, strict=True):
-        random = [uniforms(seed) for seed in seeds.tolist()]
-        alpha = a.forward(piece[:, a.stage], row)  # (n_epochs, n_states)
-        ending = alpha[-1] + a.final_weight[row]  # (n_states,)
-        totals.append(np.logaddexp.reduce(ending))
-        drawn = np.zeros((len(random), len(piece)), dtype=np.int8)
-        labels.append(drawn.reshape(-1))
-        if totals[-1] == -np.inf:
-            continue
-        chances = np.exp(ending - totals[-1])
+    rows: Floats,
+    products: bool,
+    stage: Ints32,
+    first: Ints32,
+    source: Ints32,
+    weight: Floats,
+    initial: Floats,
+    final_weight: Floats,
+    streams: Streams,
+    n_threads: int,
+) -> tuple[Labels, float, bool]:
+    """Draw paths of log-evidence; return labels (n_draws, n_epochs) and the log-sum."""
+    a = Automaton(stage, first, source, weight, initial, final_weight)
+    random = [uniforms(seed) for seed in streams.tolist()]
+    alpha = a.forward(rows[:, stage])  # (n_epochs, n_states)
+    ending = alpha[-1] + final_weight  # (n_states,)
+    total = float(np.logaddexp.reduce(ending))
+    drawn = np.zeros((len(random), len(rows)), dtype=np.int8)
+    if total > -np.inf:
+        chances = np.exp(ending - total)
         states = [_pick(chances, next(numbers)) for numbers in random]
-        for t in range(len(piece) - 1, 0, -1):
-            drawn[:, t] = a.stage[states]
-            states = _draw_sources(a, row, alpha[t - 1], states, random)
-        drawn[:, 0] = a.stage[states]
-    return np.concatenate(labels), np.array(totals), np.ones(len(pieces), dtype=bool)
+        for t in range(len(rows) - 1, 0, -1):
+            drawn[:, t] = stage[states]
+            states = _draw_sources(a, alpha[t - 1], states, random)
+        drawn[:, 0] = stage[states]
+    return drawn, total, True
 
 
 def _draw_sources(
-    a: Automaton, row: int, alpha: Floats, states: list[int], random: Sequence[Iterator[float]]
+    a: Automaton, alpha: Floats, states: list[int], random: Sequence[Iterator[float]]
 ) -> list[int]:
     """Draw the state before each state; a state with one incoming edge takes no random number."""
     chances: dict[int, Floats] = {}
     for state in set(states):
         edges = slice(a.first[state], a.first[state + 1])
-        ways = alpha[a.source[edges]] + a.weight[row, edges]  # (edges into the state,)
+        ways = alpha[a.source[edges]] + a.weight[edges]  # (edges into the state,)
         chances[state] = np.exp(ways - np.logaddexp.reduce(ways))
     sources = []
     for state, numbers in zip(states, random, strict=True):

@@ -1,4 +1,4 @@
-// What is worked out over an automaton besides its best path (automaton_viterbi.hpp), for any number of stages.
+// What is worked out over an automaton, for any number of stages.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,9 @@
 #include "rules.hpp"
 
 namespace stageguard {
+
+// The labels of the best path, and its score.
+double decode_automaton(const Automaton& a, Workspace& work, const double* evidence, std::int64_t n_epochs, std::int8_t* labels);
 
 // The best score of each path that is pinned to given labels in one region, and of the path without pins in `base`. Regions
 // lie in order of time and do not overlap.

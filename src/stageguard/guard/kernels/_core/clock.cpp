@@ -21,9 +21,8 @@ Onsets sleep_onsets(const std::int8_t* labels, std::int64_t start, std::int64_t 
     return onsets;
 }
 
-std::int64_t clock_factors(const ClockRules& clock, const Onsets& onsets, std::int64_t start, std::int64_t stop, Scratch<double>& out) {
-    const std::int64_t k = clock.n_stages, n_timed = std::min(stop, onsets.back() + clock.n_rows);
-    double* factors = out.need(n_timed * k);
+void clock_factors(const ClockRules& clock, const Onsets& onsets, std::int64_t start, std::int64_t stop, double* factors, std::int64_t n_timed) {
+    const std::int64_t k = clock.n_stages;
     std::fill_n(factors, n_timed * k, 1.0);
     for (std::int64_t t = start; t < onsets[0]; ++t)
         for (std::int64_t s = 0; s < k; ++s)
@@ -32,7 +31,6 @@ std::int64_t clock_factors(const ClockRules& clock, const Onsets& onsets, std::i
         const std::int64_t end = i + 1 < onsets.size() ? onsets[i + 1] : stop;
         std::copy_n(clock.rows, std::min(end - onsets[i], clock.n_rows) * k, factors + onsets[i] * k);
     }
-    return n_timed;
 }
 
 }  // namespace stageguard

@@ -4,8 +4,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "rules.hpp"
-
 namespace stageguard {
 
 struct ClockRules {
@@ -19,7 +17,7 @@ using Onsets = std::vector<std::int64_t>;
 // The first epoch of sleep in [start, stop), and of sleep after each unbroken wake that restarts the clock.
 Onsets sleep_onsets(const std::int8_t* labels, std::int64_t start, std::int64_t stop, int wake, double restart_epochs);
 
-// Factors (n_timed, n_stages) of the first epochs; returns n_timed.
-std::int64_t clock_factors(const ClockRules& clock, const Onsets& onsets, std::int64_t start, std::int64_t stop, Scratch<double>& out);
+// Factors (n_timed, n_stages) of the first epochs, up to the last row after the last onset.
+void clock_factors(const ClockRules& clock, const Onsets& onsets, std::int64_t start, std::int64_t stop, double* factors, std::int64_t n_timed);
 
 }  // namespace stageguard

@@ -46,15 +46,15 @@ class Greedy {
             }
     }
 
-    Outcome run(Workspace& work, const double* evidence, std::int8_t* labels) {
-        origin_ = work.lanes.need(n_epochs_ * K);
+    double run(Workspace& work, const double* evidence, std::int8_t* labels) {
+        origin_ = work.origin.need(n_epochs_ * K);
         stayed_ = work.stayed.need(n_epochs_);
         const Rows rows(*this);
         const P weight = P::load(rules_.weight);
         begin(A::evidence(P::load(evidence), weight));
         for (std::int64_t t = 1; t < n_epochs_; ++t) {
             step(rows, A::evidence(P::load(evidence + t * K), weight), t);
-            if (A::rescales && t % kGreedyRescaleEvery == 0 && !rescale()) return {kImpossibleScore, 0};
+            if (A::rescales && t % kGreedyRescaleEvery == 0 && !rescale()) return kImpossibleScore;
         }
         return backtrace(labels);
     }
@@ -121,7 +121,7 @@ class Greedy {
         Cohort *const merged = bouts_.data(), *const next = merged + next_, *oldest = next - n_young();
         const P entering = enter_best(rows, t, merged, oldest, next);
         const P old = A::combine(P::stored(merged->score), rows.stay), fresh = A::combine(P::stored(oldest->score), rows.stay);
-        if (stayed_) stayed_[t] = static_cast<std::uint8_t>(at_least(old, fresh));
+        if (stayed_) stayed_[t] = at_least(old, fresh);
         A::combine(larger(old, fresh), row).store(merged->score);
         const P grown = A::combine(rows.stay, row);
         while (++oldest < next) A::combine(P::stored(oldest->score), grown).store(oldest->score);
@@ -176,7 +176,7 @@ class Greedy {
         return true;
     }
 
-    Outcome backtrace(std::int8_t* labels) {
+    double backtrace(std::int8_t* labels) {
         double best = A::impossible;
         int s = -1;
         std::int64_t start = -1;
@@ -185,12 +185,12 @@ class Greedy {
             for (std::int64_t age = n_young(); age >= 1; --age)
                 if (young(age).score[stage] > best) best = young(age).score[stage], s = stage, start = n_epochs_ - age;
         }
-        if (s < 0) return {kImpossibleScore, 0};
+        if (s < 0) return kImpossibleScore;
         std::int64_t end = n_epochs_ - 1;
         if (start < 0) start = merged_start(end, s);
-        for (std::int64_t switches = 0;; ++switches) {
+        for (;;) {
             std::memset(labels + start, s, static_cast<std::size_t>(end - start + 1));
-            if (start == 0) return {A::log_score(best, exponent_), switches};
+            if (start == 0) return A::log_score(best, exponent_);
             const std::uint32_t survivor = origin_[start * K + s];
             end = start - 1;
             s = static_cast<int>(survivor % kAge);
@@ -262,11 +262,11 @@ class Greedy {
     double only_[K][kStride] = {};  // [stage] added to a moment: that of this stage, and never of any other
     std::uint32_t unused_[K];  // of scores alone
     std::uint32_t* origin_ = nullptr;  // (T, K) which survivor a bout that begins here continues; none while scores alone are asked for
-    std::uint8_t* stayed_ = nullptr;  // (T,)
+    std::uint32_t* stayed_ = nullptr;  // (T,)
 };
 
 template <int K, class A>
-Outcome run_greedy(const BoutRules& rules, const FlipFlop& flip_flop, Workspace& work, const double* evidence,
+double run_greedy(const BoutRules& rules, const FlipFlop& flip_flop, Workspace& work, const double* evidence,
                    std::int64_t n_epochs, std::int8_t* labels) {
     return filled<K, A>(rules, evidence, n_epochs, [&](const BoutRules& all, const double* rows) {
         return Greedy<K, A>(all, flip_flop, n_epochs).run(work, rows, labels);

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "rules.hpp"
+
 #if defined(__AVX2__)
 #include <immintrin.h>
 #endif
@@ -217,9 +219,11 @@ inline unsigned at_least(AvxPack<K> a, AvxPack<K> b) {
 // Up to three stages fit in scalar registers, where a recurrence has less latency.
 template <int K>
 using Pack = std::conditional_t<(K > 3), AvxPack<K>, PlainPack<K>>;
+using Lanes = AvxPack<kLanes>;
 #else
 template <int K>
 using Pack = PlainPack<K>;
+using Lanes = PlainPack<kLanes>;
 #endif
 
 }  // namespace STAGEGUARD_VARIANT

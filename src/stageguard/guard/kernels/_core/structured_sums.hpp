@@ -14,7 +14,7 @@
 namespace stageguard {
 namespace STAGEGUARD_VARIANT {
 
-// K stages; every minimum is at most M epochs; scores are products. As in structured.hpp, a bout too young to end waits in a
+// K stages; every minimum is at most M epochs; scores are products. As in bouts.hpp, a bout too young to end waits in a
 // register of M-1 slots, on the way forth and on the way back.
 //
 // A young bout has no choice until it matures, so its probability is that of having begun: marginals need the mature
@@ -56,11 +56,12 @@ class StructuredSums {
   private:
     // This epoch's evidence. It is not divided by the row's sum, which would wait for a division: what the sums multiply to
     // is kept beside the scores.
-    P row(const double* p, P weight, double* sums) const {
-        const P given = P::load(p);
+    P row(const double* rows, std::int64_t t, P weight, double* sums) const {
+        const P given = P::load(rows + t * K);
         const double sum = given.sum();
         if (sums) *sums *= sum;
-        return larger(given, P::all(rules_.clip * sum)) * weight;
+        const P share = larger(given, P::all(rules_.clip * sum)) * weight;
+        return t < rules_.n_timed ? share * P::load(rules_.clock + t * K) : share;
     }
 
     // `stays` (T, stride) is for draws, else null.
@@ -75,13 +76,13 @@ class StructuredSums {
         double sums = 1.0;
         exponent_ = sums_exponent_ = 0;
 
-        const P first = row(evidence, weight, &sums);
+        const P first = row(evidence, 0, weight, &sums);
         P v = rules_.censored ? first : choose<K>(at_once, first, none);
         for (int slot = 0; slot < kSlots; ++slot)
             young[slot] = rules_.censored || M == 1 ? none : choose<K>(enters_at[slot], first, none);
         v.store(mature);
         for (std::int64_t t = 1; t < n_epochs; ++t) {
-            const P e = row(evidence + t * K, weight, &sums);
+            const P e = row(evidence, t, weight, &sums);
             const P enter = entering(v, mature + (t - 1) * kStride, change);
             const P old = v * stay;
             P fresh = enter;  // what matures now, before this epoch's evidence
@@ -162,7 +163,7 @@ class StructuredSums {
         for (int slot = 0; slot < kSlots; ++slot) young[slot] = after, pending[slot] = P::all(0.0);
         double farthest = 0.0;
         for (std::int64_t t = n_epochs - 1;; --t) {
-            P e = row(evidence + t * K, weight, nullptr);
+            P e = row(evidence, t, weight, nullptr);
             if (t % kEvery == 0 && t > 0) e = e * P::all(scales[t / kEvery]);
             const P now = e * after;  // this epoch and what follows it, in a bout that is mature
             P begun = now;            // the same in a bout that begins here

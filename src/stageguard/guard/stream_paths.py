@@ -1,4 +1,4 @@
-"""Viterbi one epoch at a time in plain Python: the twin of the compiled stream.
+"""Viterbi one epoch at a time: the paths that may still win, and what they agree on.
 
 Every surviving path is a chain of bouts; paths share the bouts of their common past. An epoch is given out as
 soon as all paths agree on it, or at the lag limit: then the best path so far decides, and paths that differ
@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.arrays import Floats, Ints, Ints32, Mask
+from stageguard.base.arrays import CLIP, ROUNDING, SUM_TOLERANCE, Floats, Ints, Ints32, Mask
+from stageguard.guard.kernels.reference_sums import Automaton
 
 BAD_ROW, NO_PATH = 1, 2  # why a row was refused; the stream is unchanged then
 _FAR_BELOW = -1048576.0  # below this, where doubles lose digits, scores are shifted back to 0
@@ -30,30 +31,22 @@ class Bout:
     parent: Bout | None
 
 
-class Stream:
-    """The best path, given out as it becomes certain; see `_core/stream.hpp`."""
+class StreamPaths:
+    """The best path through an automaton, given out as it becomes certain."""
 
     def __init__(
         self,
-        stage: Ints32,
-        first: Ints32,
-        source: Ints32,
-        weight: Floats,
-        initial: Floats,
-        final_weight: Floats,
-        clip: float,
-        sum_tolerance: float,
-        rounding: float,
+        automaton: Automaton,
         temperature: float,
         biases: Floats,
         added: Floats,
         max_lag: int,
         most_bridged: int,
     ) -> None:
-        self.stage, self.first, self.source = stage, first, source
-        self.weight, self.initial, self.final = weight, initial, final_weight
-        self.clip, self.sum_tolerance, self.rounding = clip, sum_tolerance, rounding
-        self.temperature, self.biases, self.added = temperature, biases, added
+        a = automaton
+        self.stage, self.first, self.source, self.target = a.stage, a.first, a.source, a.target
+        self.weight, self.initial, self.final = a.weight, a.initial, a.final_weight
+        self.temperature, self.biases, self.added = temperature, biases, added  # temperature 0: none
         self.max_lag, self.most_bridged = max_lag, most_bridged
         self.uniform = np.full(len(added), -math.log(len(added)))
         self.goes_on = self._endless()
@@ -83,7 +76,7 @@ class Stream:
             return BAD_ROW
         if np.isnan(row).all():
             return self._push_missing()
-        if not (row >= -self.rounding).all() or not abs(row.sum() - 1.0) <= self.sum_tolerance:
+        if not (row >= -ROUNDING).all() or not abs(row.sum() - 1.0) <= SUM_TOLERANCE:
             return BAD_ROW
         if self.n_missing and not self._is_possible(self.n_missing + 1, ends=False):
             return NO_PATH
@@ -129,19 +122,18 @@ class Stream:
             if self.temperature > 0:
                 scores = np.log(np.maximum(row, 0.0)) / self.temperature + self.biases
                 top = scores.max()
-                scores = np.maximum(scores - (top + np.log(np.exp(scores - top).sum())), np.log(self.clip))
+                scores = np.maximum(scores - (top + np.log(np.exp(scores - top).sum())), np.log(CLIP))
             else:
-                scores = np.log(np.maximum(row / row.sum(), self.clip))
+                scores = np.log(np.maximum(row / row.sum(), CLIP))
         blended: Floats = (1.0 - quality) * (scores + self.added) + quality * self.uniform
         return blended
 
     def _is_possible(self, n_steps: int, *, ends: bool) -> bool:
         """Whether some path can go on for `n_steps` epochs and, if `ends`, end there."""
         alive = (self.scores if self.is_running else self.initial) > -np.inf  # (n_states,)
-        target = np.repeat(np.arange(len(self.stage)), np.diff(self.first))  # (n_edges,)
         for _ in range(n_steps if self.is_running else n_steps - 1):
             following = np.zeros_like(alive)
-            following[target[alive[self.source] & (self.weight > -np.inf)]] = True
+            following[self.target[alive[self.source] & (self.weight > -np.inf)]] = True
             alive = following
         return bool((alive & (self.final > -np.inf)).any() if ends else alive.any())
 
@@ -237,9 +229,8 @@ class Stream:
     def _endless(self) -> Mask:
         """Return the states from which some path can go on for ever."""
         lasting = np.ones(len(self.stage), dtype=bool)  # (n_states,)
-        target = np.repeat(np.arange(len(self.stage)), np.diff(self.first))  # (n_edges,)
         while True:
-            ways = lasting[target] & (self.weight > -np.inf)  # (n_edges,)
+            ways = lasting[self.target] & (self.weight > -np.inf)  # (n_edges,)
             still = np.zeros_like(lasting)
             still[self.source[ways]] = True
             if np.array_equal(still, lasting):

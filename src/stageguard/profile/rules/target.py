@@ -1,0 +1,160 @@
+"""The rule `target`: bring flickering nights to the experts' fragmentation, but not fragmented sleepers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from math import inf
+from typing import Any, ClassVar
+
+from stageguard.base import schema
+from stageguard.profile.rules.rule import (
+    TRANSITION_WEIGHTS,
+    UNTOUCHED,
+    Choice,
+    Counted,
+    Curve,
+    Nats,
+    Setting,
+    StrengthRule,
+)
+from stageguard.profile.rules.search import aim_for, calm, lift, lifting_of
+
+YIELDING_WEIGHT = 0.3  # the transition weight at which soft evidence gives way
+BALANCING_ROUNDS = 4  # chosen on the stagers of studies/guard-on-real-data
+NEAR = 0.9  # of the aim: below it, a night's weight is refined
+WEIGHTS_BETWEEN = 3  # that the refinement tries, between the weight and the next smaller one
+FEWEST_NIGHTS = 10  # medians of fewer hide which stager flickers: batches of five did harm on real nights
+ACT_ABOVE_OWN = 1.5  # times the experts' fragmentation, which a fit has counted on the cohort itself
+_LEAST_SHARE = 0.01  # of the night: less REM than that is noise
+
+
+@dataclass(frozen=True, slots=True)
+class TargetRule(StrengthRule):
+    """Lower a night to ``fi_target`` if it is much more fragmented and its evidence yields.
+
+    That is, if it is more than ``act_above`` times as fragmented, and a transition weight of 0.3 leaves less
+    than ``soft`` of its index. With ``stager_fi``, the median index of a stager's nights as `tune` measures
+    it, the stager is judged instead of the night, and a night is lowered to ``fi_target`` times the
+    ``exponent``-th power of its own index divided by that median. Minority stages of a night below ``floor``
+    times ``fi_target`` are lifted, and up to ``fi_target`` if argmax starves these stages; ``lift`` says
+    whether, and None leaves it to how the stager was trained.
+    """
+
+    rule: ClassVar[str] = "target"
+    lifts: ClassVar[bool] = True
+
+    floor: float = schema.number(0.5, low=0, high=1)
+    lift: bool | None = schema.flag(None)
+    act_above: float = schema.number(1.5, low=1, high=inf)
+    soft: float = schema.number(0.6, low=0, high=inf)
+    stager_fi: float | None = schema.number(None, positive=True, high=1)
+    exponent: float = schema.number(0.5, low=0, high=1)
+
+    def choose(self, curve: Curve) -> Choice:
+        """Return the setting for a night, and why."""
+        target = self.fi_target * curve.ratio
+        high = self.act_above * target
+        aim, stager_fi = aim_for(curve, self.fi_target, self.stager_fi, self.exponent)
+        lifting = lifting_of(self.lift, curve)
+        choice = Choice(
+            "target",
+            UNTOUCHED,
+            "untouched",
+            curve.fi,
+            curve.fi,
+            fi_low=self.floor * target,
+            fi_high=high,
+            fi_aim=aim,
+            stager_fi=stager_fi,
+            lifting=lifting,
+        )
+        flickers = curve.fi > high if self.stager_fi is None else stager_fi > high and curve.fi > aim
+        if flickers:
+            return self._lower(curve, choice)
+        return lift(curve, choice, target) if curve.fi < target and lifting == "tried" else choice
+
+    def _lower(self, curve: Curve, choice: Choice) -> Choice:
+        (yielded,) = curve.at((YIELDING_WEIGHT,))
+        choice = choice._replace(fi_yielded=yielded.fi)
+        if self.stager_fi is None and yielded.fi >= self.soft * curve.fi:
+            return choice._replace(step="hard")
+        nats = _balance(curve, yielded.counts)
+        weight, fi = calm(curve, choice.fi_aim, nats, curve.fi)
+        weight, fi = _land(curve, choice.fi_aim, nats, weight, fi)
+        return choice._replace(setting=Setting(weight, nats), step="lowered", fi_after=fi)
+
+    @property
+    def asks_training(self) -> bool:
+        """Whether it lifts minority stages only for stagers trained on natural class frequencies."""
+        return self.lift is None
+
+    @property
+    def says_flicker(self) -> bool:
+        """Whether the rule was tuned to a stager that flickers."""
+        return self.stager_fi is not None and self.stager_fi > self.act_above * self.fi_target
+
+    def describe(self) -> str:
+        """Say in one line what it does to a recording."""
+        experts = f"the experts' fragmentation index {self.fi_target:g}"
+        if self.stager_fi is None:
+            above = f"{self.act_above * self.fi_target:.3f}"
+            return f"per recording, to {experts} where it is above {above} and the evidence yields"
+        if not self.says_flicker:
+            return f"no smoothing: the stager's median fragmentation index {self.stager_fi:g} is not high"
+        return (
+            f"per recording, towards {experts}, as far off as the recording is from the stager's median "
+            f"{self.stager_fi:g}, to the power of {self.exponent:g}"
+        )
+
+    @classmethod
+    def fitted(cls, counted: Counted, **variant: Any) -> TargetRule:
+        """Return the rule that a fit tries; with few nights, a sleeper may pass for a flickering stager."""
+        stager_fi = counted.stager_fi if counted.n_nights >= FEWEST_NIGHTS else None
+        return cls(counted.fi_target, act_above=ACT_ABOVE_OWN, stager_fi=stager_fi, **variant)
+
+    def recounted(self, counted: Counted) -> TargetRule:
+        """Return the rule with the fragmentation of other nights as its aim."""
+        return TargetRule(counted.fi_target, act_above=self.act_above, soft=self.soft)
+
+    def for_other_stager(self) -> TargetRule:
+        """Return the rule without what it knows of one stager."""
+        return replace(self, stager_fi=None)
+
+    @classmethod
+    def tuned(cls, base: StrengthRule, stager_fi: float) -> TargetRule:
+        """Return the rule for a stager with this median index, with the parameters of a base rule."""
+        shared = {item.name: getattr(base, item.name) for item in fields(cls) if hasattr(base, item.name)}
+        return cls(**shared | {"stager_fi": stager_fi})
+
+
+def _balance(curve: Curve, counts: Sequence[int]) -> Nats:
+    """Return the nats per stage that give REM the total time that the probabilities expect.
+
+    Smoothing removes a stage that is seldom the likeliest, however much of the night the probabilities give
+    it: `counts` are of the night at the yielding weight. Each round goes half of the way, since a whole step
+    overshoots. Wake is not balanced: that did harm on real nights.
+    """
+    if curve.rem is None:
+        return None
+    expected, added = float(curve.expected()[curve.rem]), 0.0
+    for n_rounds in range(1, BALANCING_ROUNDS + 1):
+        share = counts[curve.rem] / sum(counts)
+        added += 0.5 * math.log((expected + _LEAST_SHARE) / (share + _LEAST_SHARE))
+        nats = tuple(added if stage == curve.rem else 0.0 for stage in range(len(counts)))
+        if n_rounds < BALANCING_ROUNDS:
+            ((_, counts),) = curve.at((YIELDING_WEIGHT,), nats)
+    return nats
+
+
+def _land(curve: Curve, aim: float, nats: Nats, weight: float, fi: float) -> tuple[float, float]:
+    """Return the weight that lands nearest to the aim: this one or, if it lands well below, a weaker one."""
+    if not fi < NEAR * aim or weight == 0.0:
+        return weight, fi
+    below = TRANSITION_WEIGHTS[TRANSITION_WEIGHTS.index(weight) - 1]
+    parts = (i / (WEIGHTS_BETWEEN + 1) for i in range(1, WEIGHTS_BETWEEN + 1))
+    weights = tuple(below + (weight - below) * part for part in parts)
+    points = curve.at(weights, nats)
+    tried = [*zip(weights, (point.fi for point in points), strict=True), (weight, fi)]
+    return min(tried, key=lambda pair: abs(pair[1] - aim))
