@@ -39,7 +39,7 @@ TASKS = {
     "Train a network": """Guarded StageGuardLoss LossParts TransitionPenalty SemiMarkovLoss SemiMarkovParts
         build_backbone backbones training_recipe TrainingRecipe load_model TrainedModel""",
     "Datasets": "dataset_names dataset Dataset entries Entry recordings",
-    "Simulate": "simulate_night simulate_recording simulate_cohort Simulated Subject Plan Event",
+    "Simulate": "simulate_night simulate_recording simulate_cohort Simulated Subject Plan SignalEvent",
     "Errors": """StageGuardError StageGuardWarning InputError PinError CohortError ProfileError
         FileFormatError MissingFileError MissingExtraError OutputError OutputExistsError""",
 }
