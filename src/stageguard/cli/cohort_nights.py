@@ -18,7 +18,7 @@ Groups = Mapping[str, ListRow]
 
 
 @dataclass(frozen=True, slots=True)
-class NightOfCohort:
+class MeasuredInput:
     """One night as it was read, and its measures."""
 
     scored: ScoredFile
@@ -35,7 +35,7 @@ class NightOfCohort:
 
 
 @dataclass(frozen=True, slots=True)
-class NightReader:
+class CohortReader:
     """Reads and measures nights."""
 
     reading: ReadOptions
@@ -43,7 +43,7 @@ class NightReader:
     groups: Groups
     experts: Experts
 
-    def read(self, night: Input) -> NightOfCohort:
+    def read(self, night: Input) -> MeasuredInput:
         """Read one night with its expert, and measure every scoring of it."""
         scored = read_night(night, self.reading)
         group = self.groups.get(night.id) or self.groups.get(night.path.name)
@@ -64,7 +64,7 @@ class NightReader:
         notes = [*scored.notes, *lights.notes]
         if estimates is None and scored.recorded.estimates is not None:
             notes.append("expected minutes were recorded for other lights or definitions, and are left out")
-        return NightOfCohort(scored, scorings, measured, measuring, group, tuple(notes))
+        return MeasuredInput(scored, scorings, measured, measuring, group, tuple(notes))
 
 
 def grouping(

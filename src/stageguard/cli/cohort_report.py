@@ -13,7 +13,7 @@ from click import UsageError
 
 from stageguard.base.errors import StageGuardError
 from stageguard.base.files import check_places, file_error, write_text_atomic
-from stageguard.cli.cohort_nights import Groups, NightReader, grouping, listed_nights
+from stageguard.cli.cohort_nights import CohortReader, Groups, grouping, listed_nights
 from stageguard.cli.command import option, packed
 from stageguard.cli.console import Console
 from stageguard.cli.inputs import MAGIC, Input, Inputs, find_inputs, is_sample_list
@@ -85,7 +85,7 @@ cohort_options = packed(
 
 
 @dataclass(frozen=True, slots=True)
-class ReportedNight:
+class ReportedRow:
     """A night's row, and its row in the table of groups."""
 
     row: CohortRow
@@ -110,12 +110,12 @@ class ReportedNight:
 class RowMaker:
     """Makes rows of nights; can be sent to another process."""
 
-    reader: NightReader
+    reader: CohortReader
 
-    def make(self, night: Input) -> ReportedNight:
+    def make(self, night: Input) -> ReportedRow:
         """Read and measure one night."""
         read = self.reader.read(night)
-        return ReportedNight(cohort_row(read.scorings, read.measured, notes=read.notes), read.group)
+        return ReportedRow(cohort_row(read.scorings, read.measured, notes=read.notes), read.group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class CohortRequest:
     given: CohortGiven
     title: str | None
 
-    def reader(self) -> NightReader:
+    def reader(self) -> CohortReader:
         """Return the reader of the nights."""
         groups = {} if self.given.by is None else read_groups(self.given.by)
         named = {name: row.expert for name, row in groups.items() if row.expert is not None}
@@ -139,7 +139,7 @@ class CohortRequest:
             raise UsageError(
                 "--expert names one night's scoring: name a folder, or a table with the columns id and stage."
             )
-        return NightReader(self.reading, self.measuring, groups, experts)
+        return CohortReader(self.reading, self.measuring, groups, experts)
 
     def inputs(self) -> Inputs:
         """Return the nights; a second night of the same name fails."""
@@ -217,12 +217,12 @@ def _named_once(nights: Sequence[Input]) -> list[Input]:
     return named
 
 
-def _with_warnings(outcome: Outcome[ReportedNight]) -> CohortRow:
+def _with_warnings(outcome: Outcome[ReportedRow]) -> CohortRow:
     row = outcome.result.row
     return replace(row, remarks=(*row.remarks, *map(str, outcome.warnings))) if outcome.warnings else row
 
 
-def _failure(outcome: Outcome[ReportedNight]) -> Failure:
+def _failure(outcome: Outcome[ReportedRow]) -> Failure:
     name = Path(outcome.file).name
     reason = str(outcome.error).removeprefix(f"{outcome.file}: ").removeprefix(f"{name}: ")
     return Failure(outcome.id, reason, outcome.file)
@@ -276,7 +276,7 @@ def _links(names: Sequence[str], source: Path, page: Path, reports: Path | None)
 
 
 def _say(
-    outcomes: Sequence[Outcome[ReportedNight]], page: Path | None, notes: Sequence[str], *, as_json: bool
+    outcomes: Sequence[Outcome[ReportedRow]], page: Path | None, notes: Sequence[str], *, as_json: bool
 ) -> None:
     done = succeeded(outcomes)
     judged = [outcome.result.row.looks_like_experts(outcome.result.row.final) for outcome in done]

@@ -14,13 +14,12 @@ from click import UsageError
 
 from stageguard.base.errors import Argument, FileFormatError, InputError, message_of
 from stageguard.base.files import file_error, refuse_special
-from stageguard.base.lazy import load
 from stageguard.cli.inputs import Input, density_options, is_own, night_id
 from stageguard.cli.night_files import Wanted, is_night
-from stageguard.cli.options import (
-    ScoredReading,
-)
+from stageguard.cli.options import ScoredReading
+from stageguard.cli.table_inputs import nights_of
 from stageguard.formats.companions import START_WORDS, parse_start
+from stageguard.formats.events import read_events
 from stageguard.formats.file_format import Kind
 from stageguard.formats.hypnogram import HypnogramFile
 from stageguard.formats.outputs import TSV_SUFFIX, is_output
@@ -272,7 +271,7 @@ class Experts:
         if not source.exists():
             raise FileNotFoundError(ENOENT, os.strerror(ENOENT), str(source))
         if not source.is_dir():
-            of_table = load("cli.table_inputs:nights_of")(source)
+            of_table = nights_of(source)
             self._folder = {name: [path] for name, path in of_table.items()}
             self._is_table = bool(of_table)
             self._file = None if of_table else source
@@ -356,8 +355,7 @@ def read_annotations(path: Path, format: str | None) -> tuple[Event, ...]:
     """Return the annotations in an expert's file that are not stages, such as arousals."""
     if path.name.endswith(TSV_SUFFIX):  # outputs of `decode` hold only stages
         return ()
-    events: tuple[Event, ...] = load("formats.events:read_events")(path, format)
-    return events
+    return read_events(path, format)
 
 
 def decode_night(

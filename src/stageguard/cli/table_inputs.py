@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from stageguard.base.lazy import load
 from stageguard.cli.inputs import Input, Inputs
+from stageguard.formats.cohort_split import split_table
 from stageguard.formats.outputs import TSV_SUFFIX
 
 _kept: list[TemporaryDirectory[str]] = []  # removed when this process ends
@@ -33,7 +33,7 @@ def nights_of(path: Path) -> dict[str, Path]:
     folder = TemporaryDirectory(prefix="stageguard-")
     files: dict[str, Path] = {}
     try:
-        files = load("formats.cohort_split:split_table")(path, Path(folder.name))
+        files = split_table(path, Path(folder.name))
     except UnicodeDecodeError:  # not text: reading it as a night will raise the error
         return {}
     finally:

@@ -15,7 +15,6 @@ from click.exceptions import Exit
 from stageguard.base.arrays import NAN
 from stageguard.base.errors import InputError
 from stageguard.base.files import read_text, write_text_atomic
-from stageguard.base.lazy import load
 from stageguard.cli.command import command, option
 from stageguard.cli.console import Console, Table
 from stageguard.cli.inputs import Inputs, decode_options, find_densities, options_of
@@ -48,6 +47,7 @@ from stageguard.cli.present import (
     print_review,
     some_nights,
 )
+from stageguard.cli.progress import progress_bar
 from stageguard.cli.terminal import (
     JsonList,
     count,
@@ -173,7 +173,12 @@ def decode(
             say=one_line,
         )
         with executor_on(scheduler) as executor:
-            manifest = _run_table(table_source(task), jobs, executor, as_json=as_json)
+            manifest = _run(table_source(task), jobs, executor, as_json=as_json)
+        with JsonList(wanted=as_json) as printed:
+            for row in manifest.nights:
+                printed.add({"ok": True} | row.to_dict())
+            for outcome in manifest.failures:
+                printed.add(outcome.to_dict())
         _end(manifest, as_json=as_json, in_one_table=True)
         return
     inputs = _chosen(find_densities(files, samples, loaded, options), only)
@@ -185,7 +190,9 @@ def decode(
     notes, written = list(inputs.notes), list[Path]()
     if is_tuned:
         base = loaded
-        loaded, remarks = load("cli.commands.tune:tuned_on")(inputs, base, options, jobs, quiet=as_json)
+        from stageguard.cli.commands.tune import tuned_on  # loads what fits profiles
+
+        loaded, remarks = tuned_on(inputs, base, options, jobs, quiet=as_json)
         notes += remarks
         if folder is not None and loaded != base:
             written.append(keep_tuned(loaded, folder, overwrite=overwrite))
@@ -204,8 +211,10 @@ def decode(
     if output is not None and is_one_file:
         tasks = [replace(task, output=output, shares_profile=False) for task in tasks]
     tables = output if inputs.is_cohort and not is_one_file else None
-    with executor_on(scheduler) as executor:
-        manifest = _run(FileSource(tasks, tables, one_line), jobs, executor, as_json=as_json)
+    source = FileSource(tasks, tables, one_line)
+    with executor_on(scheduler) as executor, JsonList(wanted=as_json) as printed:
+        show = (lambda outcome: printed.add(outcome.to_dict())) if as_json else None
+        manifest = _run(source, jobs, executor, n_nights=len(tasks), as_json=as_json, show=show)
     if tables is not None:
         _write_methods(manifest, loaded, options, tables)
     manifest.written += written
@@ -275,12 +284,13 @@ def _write_methods(manifest: Manifest, profile: Profile, options: DecodeOptions,
         return
     used = profile.at_strength(options.strength).for_cohort(options.cohort)
     is_shifted = bool(used.calibration.biases)  # then the table's index is of the shifted stages
-    make, write = (load(f"report.methods:{name}") for name in ("CohortFact", "cohort_methods"))
+    from stageguard.report.methods import CohortFact, cohort_methods  # only cohorts need it
+
     facts = [
-        make(used, seconds, effect, (NAN, NAN) if is_shifted else (row.fi_before, row.fi_after))
+        CohortFact(used, seconds, effect, (NAN, NAN) if is_shifted else (row.fi_before, row.fi_after))
         for row, seconds, effect in manifest.effects
     ]
-    write_text_atomic(path, write(facts, stager=options.stager) + "\n", overwrite=True)
+    write_text_atomic(path, cohort_methods(facts, stager=options.stager) + "\n", overwrite=True)
     manifest.written.append(path)
 
 
@@ -320,22 +330,29 @@ def _chosen(inputs: Inputs, only: Sequence[str] | None) -> Inputs:
     return replace(inputs, nights=tuple(night for night in inputs.nights if night.id in only))
 
 
-def _run(source: FileSource, jobs: int, executor: Executor | None, *, as_json: bool) -> Manifest:
-    """Decode in order, with a progress bar on a terminal; of most nights only a row is kept in memory."""
-    n_files = len(source.tasks)
-    bar = load("cli.progress:progress_bar")("Decoding", quiet=as_json or n_files < 2)
-    with JsonList(wanted=as_json) as printed, bar as move:
+def _run(
+    source: Source,
+    jobs: int,
+    executor: Executor | None,
+    *,
+    n_nights: int | None = None,
+    as_json: bool,
+    show: Callable[[Outcome[DecodedNight]], None] | None = None,
+) -> Manifest:
+    """Decode in order, with a progress bar on a terminal; how many nights a table has is not known before."""
+    is_quiet = as_json or (n_nights is not None and n_nights < 2)
+    with progress_bar("Decoding", quiet=is_quiet) as move:
         n_done = 0
 
-        def show(outcome: Outcome[DecodedNight]) -> None:
+        def on_outcome(outcome: Outcome[DecodedNight]) -> None:
             nonlocal n_done
             n_done += 1
-            if as_json:
-                printed.add(outcome.to_dict())
+            if show is not None:
+                show(outcome)
             if move is not None:
-                move(total=n_files, completed=n_done)
+                move(total=n_nights, completed=n_done)
 
-        return decode_cohort(source, jobs=jobs, executor=executor, on_outcome=show)
+        return decode_cohort(source, jobs=jobs, executor=executor, on_outcome=on_outcome)
 
 
 def _table_to_decode(
@@ -358,26 +375,6 @@ def _table_to_decode(
         )  # fmt: skip
         raise InputError(f"{too_much[0]} does not go with a table as --output. {what_to_do}")
     return files[0]
-
-
-def _run_table(source: Source, jobs: int, executor: Executor | None, *, as_json: bool) -> Manifest:
-    """Decode a cohort's table, with a progress bar on a terminal."""
-    with load("cli.progress:progress_bar")("Decoding", quiet=as_json) as move:
-        n_done = 0
-
-        def show(_: Outcome[DecodedNight]) -> None:
-            nonlocal n_done
-            n_done += 1
-            if move is not None:
-                move(completed=n_done)
-
-        manifest = decode_cohort(source, jobs=jobs, executor=executor, on_outcome=show)
-    with JsonList(wanted=as_json) as printed:
-        for row in manifest.nights:
-            printed.add({"ok": True} | row.to_dict())
-        for outcome in manifest.failures:
-            printed.add(outcome.to_dict())
-    return manifest
 
 
 def _print(manifest: Manifest, *, in_one_table: bool = False) -> None:

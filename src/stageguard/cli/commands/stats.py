@@ -14,7 +14,7 @@ from click import UsageError
 from stageguard.base.arrays import NAN
 from stageguard.base.errors import InputError, Message, message_of
 from stageguard.base.files import check_places, real_path, write_text_atomic
-from stageguard.cli.cohort_nights import Groups, NightOfCohort, NightReader, grouping, listed_nights
+from stageguard.cli.cohort_nights import CohortReader, Groups, MeasuredInput, grouping, listed_nights
 from stageguard.cli.cohort_tables import print_errors, print_means, print_nights, print_one
 from stageguard.cli.command import command, option
 from stageguard.cli.console import Console
@@ -191,7 +191,7 @@ def stats(
         raise UsageError(
             f"{option} names one night's scoring: name a folder, or a table with the columns id and stage."
         )
-    measurer = _Measurer(NightReader(options, measuring, groups, experts))
+    measurer = _Measurer(CohortReader(options, measuring, groups, experts))
     outcomes = run_shown(measurer.measure, inputs.nights, "Measuring", quiet=as_json)
     result = CohortResult(outcomes, notes=list(inputs.notes))
     nights = [outcome.result for outcome in succeeded(outcomes)]
@@ -312,7 +312,7 @@ class CohortResult:
 class _Measurer:
     """Measures files one by one."""
 
-    reader: NightReader
+    reader: CohortReader
     files: dict[str, str] = field(default_factory=dict)  # of the nights measured so far
 
     def measure(self, night: Input) -> StatsNight:
@@ -335,7 +335,7 @@ class _Measurer:
         return StatsNight(read.measured, _facts(read), read.group, source, read.notes, errors)
 
 
-def _facts(read: NightOfCohort) -> Facts:
+def _facts(read: MeasuredInput) -> Facts:
     scored, group, estimates = read.scored, read.group, read.estimates
     kept = NAN if estimates is None else estimates.early_rem_kept_minutes
     return Facts(
