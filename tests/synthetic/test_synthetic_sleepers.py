@@ -225,7 +225,7 @@ def test_lifted_matrices_merge_into_the_coarse_one():
     fine = rng.dirichlet(np.ones(5), size=5) * 0.2 + 0.8 * np.eye(5)
     coarse = np.array([[0.8, 0.15, 0.05], [0.05, 0.93, 0.02], [0.03, 0.07, 0.9]])
     merge = AASM5.merge_map(WNR3)
-    bent = chain.lifted(fine, coarse, merge)
+    bent = chain.lift_matrix(fine, coarse, merge)
     np.testing.assert_allclose(bent.sum(axis=1), 1)
     rest = np.linalg.matrix_power(bent, 5000)[0]
     into = np.eye(3)[merge]

@@ -131,12 +131,12 @@ def runs(*default: tuple[float, float, float]) -> Any:
 
 def bands(default: Mapping[str, tuple[float, float]]) -> Any:
     """Declare named pairs of frequencies in Hz."""
-    return _named(default, _band, "name = [lower, upper]")
+    return _named_field(default, _band, "name = [lower, upper]")
 
 
 def shares(default: Mapping[str, float]) -> Any:
     """Declare named shares of a whole; they are used relative to their sum."""
-    return _named(default, partial(checks.number, positive=True), "stage = share")
+    return _named_field(default, partial(checks.number, positive=True), "stage = share")
 
 
 def table(of: type) -> Any:
@@ -223,7 +223,7 @@ def _run(value: object, where: str) -> tuple[float, float, float]:
     return low, high, width
 
 
-def _named(default: Mapping[str, Any], check_item: Check, entries: str) -> Any:
+def _named_field(default: Mapping[str, Any], check_item: Check, entries: str) -> Any:
     def check(value: object, where: str) -> Mapping[str, Any]:
         if not isinstance(value, Mapping) or not value:
             raise InputError(f"{where} is {checks.shown(value)}, expected a table of {entries}.")

@@ -118,7 +118,7 @@ def _cell(text: str, epoch: int, name: str) -> float:
 
 
 def _read_archive(path: Path, choose: Choice | None) -> _Content:
-    arrays = _unpacked(path)
+    arrays = _unpack(path)
     values, listed = arrays["features"], arrays["names"]
     if listed.ndim != 1:
         raise InputError(f"array 'names' has shape {listed.shape}, expected a list of names.")
@@ -140,7 +140,7 @@ def _read_archive(path: Path, choose: Choice | None) -> _Content:
     return _Content(names, values, about)
 
 
-def _unpacked(path: Path) -> dict[str, npt.NDArray[Any]]:
+def _unpack(path: Path) -> dict[str, npt.NDArray[Any]]:
     """Return the known arrays of an archive; features and names are required."""
     try:
         with open_file(path, "an array") as file:

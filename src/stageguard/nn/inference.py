@@ -159,7 +159,7 @@ class Validation:
     def score(self, network: nn.Module) -> ValidationScore:
         """Score a network at its current weights."""
         probabilities = self._probabilities(network)
-        return score_probabilities(probabilities, self._labels(), self._decoded(probabilities))
+        return score_probabilities(probabilities, self._labels(), self._decode_windows(probabilities))
 
     def temperature(self, network: nn.Module, stage_weights: Tensor) -> float:
         """Return the network's best temperature, with stages weighted as in training."""
@@ -172,7 +172,7 @@ class Validation:
             [table_probabilities(network, table, scale, n, length=length) for table in self.tables]
         )
 
-    def _decoded(self, probabilities: Floats) -> Ints | None:
+    def _decode_windows(self, probabilities: Floats) -> Ints | None:
         if self.decoder is None:
             return None
         nights = np.split(probabilities, np.cumsum([table.n_epochs for table in self.tables])[:-1])

@@ -301,7 +301,7 @@ class TransitionPenalty(nn.Module):
         mask = check_mask(mask, logits)
         segment_ids = check_segment_ids(segment_ids, logits)
         scores = stages_first(logits, mask)
-        penalty = self._of(scores, mask, segment_ids)
+        penalty = self._loss_of(scores, mask, segment_ids)
         # without pairs the penalty is 0 whatever the logits are, so check the probabilities instead
         seen = penalty if self._has_pairs(scores) else scores.softmax(0).sum()
         if not math.isfinite(seen.item()):
@@ -311,7 +311,7 @@ class TransitionPenalty(nn.Module):
     def _has_pairs(self, scores: Tensor) -> bool:
         return bool(self.profile.rare) and scores.shape[-1] > 1
 
-    def _of(self, scores: Tensor, mask: Tensor | None, segment_ids: Tensor | None) -> Tensor:
+    def _loss_of(self, scores: Tensor, mask: Tensor | None, segment_ids: Tensor | None) -> Tensor:
         """Return the penalty of checked logits (stages, batch, epochs)."""
         if not self._has_pairs(scores):
             return scores[..., :0].sum()
@@ -391,7 +391,7 @@ class StageGuardLoss(SequenceLoss[LossParts]):
             ignore_index=UNSCORED,
             label_smoothing=self.label_smoothing,
         )
-        penalty = self.penalty._of(scores, batch.mask, batch.segment_ids)
+        penalty = self.penalty._loss_of(scores, batch.mask, batch.segment_ids)
         total = cross_entropy + self.weight * penalty
         if not math.isfinite(total.item()):
             raise explain_not_finite(total.item(), batch.logits, batch.mask, self.profile.scheme)

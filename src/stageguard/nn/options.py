@@ -194,11 +194,11 @@ def recipe_of(options: TrainingOptions) -> TrainingRecipe:
 
 def filled(options: TrainingOptions, recipe: TrainingRecipe) -> TrainingOptions:
     """Return the options with the recipe's values for those that do not depend on the data."""
-    options = _filled(options, {name: getattr(recipe, name) for name in _OF_RECIPE})
-    options = _filled(options, {"clip": recipe.gradient_clip or 0.0})
+    options = _fill_defaults(options, {name: getattr(recipe, name) for name in _OF_RECIPE})
+    options = _fill_defaults(options, {"clip": recipe.gradient_clip or 0.0})
     is_stepwise = options.schedule in ("decay", "drop")
     if options.optimiser == "sgd":
-        options = _filled(options, {"momentum": recipe.momentum})
+        options = _fill_defaults(options, {"momentum": recipe.momentum})
     elif options.momentum:
         raise _idle(options, "momentum", "optimiser", "'sgd'")
     for name in ("schedule_factor", "schedule_steps"):
@@ -232,10 +232,10 @@ def in_steps(options: TrainingOptions, recipe: TrainingRecipe, n_round: int) -> 
     if options.schedule in ("decay", "drop"):
         counted["schedule_factor"] = recipe.schedule_factor
         counted["schedule_steps"] = recipe.schedule_rounds * n_round
-    return _filled(options, counted)
+    return _fill_defaults(options, counted)
 
 
-def _filled(options: TrainingOptions, values: dict[str, Any]) -> TrainingOptions:
+def _fill_defaults(options: TrainingOptions, values: dict[str, Any]) -> TrainingOptions:
     return replace(options, **{k: v for k, v in values.items() if getattr(options, k) is None})
 
 

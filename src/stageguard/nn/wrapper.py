@@ -102,7 +102,7 @@ class Guarded(nn.Module):
                 f"the network returned shape {tuple(rows.shape)} for {n_sequences * x.shape[1]} epochs, "
                 "expected one row per epoch. Leave out per_epoch for a network that sees sequences."
             )
-        return self._as_logits(self._arranged(rows, n_sequences))
+        return self._as_logits(self._arrange(rows, n_sequences))
 
     def loss(
         self,
@@ -219,7 +219,7 @@ class Guarded(nn.Module):
             f"of {expected[0]} sequences: expected {expected}.{hint}"
         )
 
-    def _arranged(self, output: Tensor, n_sequences: int) -> Tensor:
+    def _arrange(self, output: Tensor, n_sequences: int) -> Tensor:
         """Return the network's output as (batch, epochs, stages)."""
         names = self.profile.scheme.names
         n_stages, shape = len(names), tuple(output.shape)

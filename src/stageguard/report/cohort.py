@@ -100,9 +100,9 @@ def cohort_report(
     """
     bands_from = None if profile is None else as_profile(profile)
     by_night: dict[str, Any] = {"experts": experts, "groups": groups, "subjects": subjects, "links": links}
-    for what, given in by_night.items():
-        if given is not None and not isinstance(given, Mapping):
-            raise InputError(f"{what} are {checks.shown(given)}, expected a dict by the name of the night.")
+    for what, mapping in by_night.items():
+        if mapping is not None and not isinstance(mapping, Mapping):
+            raise InputError(f"{what} are {checks.shown(mapping)}, expected a dict by the name of the night.")
     given_nights: Any = nights
     if isinstance(given_nights, str | bytes) or not isinstance(given_nights, Iterable):
         raise InputError(f"nights are {checks.shown(nights)}, expected a dict by the name of the night.")
@@ -112,14 +112,16 @@ def cohort_report(
         try:
             if name in rows:
                 raise InputError(f"two nights are named {name!r}, expected a name of its own for each.")
-            rows[name] = _measured(name, night, bands_from, (experts or {}).get(name))
+            rows[name] = _measure_row(name, night, bands_from, (experts or {}).get(name))
         except InputError as error:
             failures.append(Failure(name, str(error)))
     about = About(title, groups or {}, subjects or {}, links or {}, failures)
     return cohort_page(list(rows.values()), about)
 
 
-def _measured(name: str, night: ScoredNight, profile: Profile | None, expert: Hypnogram | None) -> CohortRow:
+def _measure_row(
+    name: str, night: ScoredNight, profile: Profile | None, expert: Hypnogram | None
+) -> CohortRow:
     if not isinstance(name, str):
         raise InputError(f"a night is named {name!r}, expected a text.")
     before = hypnogram_before(night) if isinstance(night, Decoding) else None
@@ -163,7 +165,7 @@ def cohort_page(rows: Sequence[CohortRow], about: About) -> str:
         "n_failures": len(about.failures),
         "spreads": spreads_of(rows),
         "compared": agreement_of_statistics(table_of(rows, on_expert_epochs=True)),
-        "agreement_method": f"{_taught(rows)} {METHOD_OF_PLOTS}".strip(),
+        "agreement_method": f"{_taught_words(rows)} {METHOD_OF_PLOTS}".strip(),
         "forests": forests,
         "n_pairs_left": n_pairs_left,
         "groups_method": GROUPS_METHOD,
@@ -176,12 +178,12 @@ def cohort_page(rows: Sequence[CohortRow], about: About) -> str:
 
 def _methods(rows: Sequence[CohortRow], about: About) -> str:
     """Return the Methods paragraph of the decoded nights, or an empty text."""
-    known = [(row.id, row.methods) for row in rows if row.methods is not None]
-    if not known:
+    decoded = [(row.id, row.methods) for row in rows if row.methods is not None]
+    if not decoded:
         return ""
-    subjects = {about.subjects[name] for name, _ in known if name in about.subjects}
-    n_subjects = len(subjects) if all(name in about.subjects for name, _ in known) else None
-    return cohort_methods([fact for _, fact in known], n_subjects)
+    subjects = {about.subjects[name] for name, _ in decoded if name in about.subjects}
+    n_subjects = len(subjects) if all(name in about.subjects for name, _ in decoded) else None
+    return cohort_methods([fact for _, fact in decoded], n_subjects)
 
 
 def _facts(rows: Sequence[CohortRow], groups: Mapping[str, str]) -> Iterator[str]:
@@ -199,7 +201,7 @@ def _facts(rows: Sequence[CohortRow], groups: Mapping[str, str]) -> Iterator[str
 
 def _summary(rows: Sequence[CohortRow], about: About) -> Iterator[str]:
     """Yield sentences on nights that taught their profile, on nights before decoding, remarks, failures."""
-    if words := _taught(rows):
+    if words := _taught_words(rows):
         yield words
     before = [row.looks_like_experts("before") for row in rows if "before" in row.values]
     if any(one is not None for one in before):
@@ -213,7 +215,7 @@ def _summary(rows: Sequence[CohortRow], about: About) -> Iterator[str]:
         yield f"{count(n_failed, 'night')} failed and {listed} listed below the table."
 
 
-def _taught(rows: Sequence[CohortRow]) -> str:
+def _taught_words(rows: Sequence[CohortRow]) -> str:
     """Return the first line of the comparison with experts, if nights taught their profile; else empty."""
     return taught_words([row.taught for row in rows if "expert" in row.values], NO_TEST)
 
@@ -226,11 +228,11 @@ def _tiles(rows: Sequence[CohortRow]) -> Iterator[tuple[str, str, str]]:
         for scoring, each in judged.items()
         if any(one is not None for one in each)
     }
-    yield "Look like expert scoring", _change(shares, 0, " %"), "of the nights that can be judged"
+    yield "Look like expert scoring", _change_text(shares, 0, " %"), "of the nights that can be judged"
     joint = {scoring: _median([row.value(JOINT.key, scoring) for row in rows]) for scoring in judged}
     limits = {row.scale.threshold for row in rows} - {None}
     under = f"most expert nights are under {limits.pop():.2f}" if len(limits) == 1 else JOINT.unit
-    yield "Joint score, median", _change(joint, 2), under
+    yield "Joint score, median", _change_text(joint, 2), under
     changed = np.array([row.changed_percent for row in rows])
     changed = changed[~np.isnan(changed)]
     if len(changed):
@@ -239,15 +241,19 @@ def _tiles(rows: Sequence[CohortRow]) -> Iterator[tuple[str, str, str]]:
     kappa = {scoring: _median([row.kappa.get(scoring, float("nan")) for row in rows]) for scoring in judged}
     if not all(isnan(value) for value in kappa.values()):
         n_scored = sum(bool(row.kappa) for row in rows)
-        yield "κ with the expert, median", _change(kappa, 2), f"{count(n_scored, 'night')} with an expert"
+        yield (
+            "κ with the expert, median",
+            _change_text(kappa, 2),
+            f"{count(n_scored, 'night')} with an expert",
+        )
 
 
 def _median(values: Sequence[float]) -> float:
-    known = [value for value in values if not isnan(value)]
-    return float(np.median(known)) if known else float("nan")
+    numbers = [value for value in values if not isnan(value)]
+    return float(np.median(numbers)) if numbers else float("nan")
 
 
-def _change(by_scoring: Mapping[str, float], decimals: int, unit: str = "") -> str:
+def _change_text(by_scoring: Mapping[str, float], decimals: int, unit: str = "") -> str:
     """Return a number before and after as text; missing numbers are left out."""
     known = [
         by_scoring[name] for name in ("before", "after") if not isnan(by_scoring.get(name, float("nan")))

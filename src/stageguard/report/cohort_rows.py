@@ -51,9 +51,9 @@ class BandScale:
             (key, *band_at(quantity, profile, seconds))
             for key, quantity in indicators_of(profile.scheme.names).items()
         )
-        known = tuple(band for band in bands if not isnan(band[1]))
+        with_limits = tuple(band for band in bands if not isnan(band[1]))
         threshold = None if profile.joint is None else profile.joint.threshold
-        return cls(profile.name, profile.sha256, final.scheme, seconds, known, threshold)
+        return cls(profile.name, profile.sha256, final.scheme, seconds, with_limits, threshold)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -142,7 +142,9 @@ def cohort_row(
     scorings = night.scorings
     kinds = {name: scorings[name] for name in ("before", "after") if name in scorings}
     final = scorings[next(name for name in (*FINAL, "expert") if name in scorings)]
-    names = _interned(tuple(dict.fromkeys(key for each in measured.measures.values() for key in each.values)))
+    names = _share_names(
+        tuple(dict.fromkeys(key for each in measured.measures.values() for key in each.values))
+    )
     values, compared = (
         {
             scoring: np.array([each.values.get(name, NAN) for name in names])
@@ -157,7 +159,7 @@ def cohort_row(
     assumed = dict.fromkeys(text for each in measured.measures.values() for text in each.assumed)
     return CohortRow(
         id=night.night_id,
-        scale=_interned_scale(BandScale.of(night, final)),
+        scale=_share_scale(BandScale.of(night, final)),
         n_epochs=final.n_epochs,
         n_scored=int(np.count_nonzero((night.before or final).labels >= 0)),
         n_changed=night.n_changed,
@@ -170,7 +172,7 @@ def cohort_row(
         taught=measured.taught,
         on_expert_epochs=compared,
         methods=_methods_of(night, values, names, final.epoch_seconds, bool(measured.lights)),
-        remarks=(*_early(chosen.values, night), *remarks),
+        remarks=(*_early_rem_remarks(chosen.values, night), *remarks),
         notes=tuple(filter(None, (*notes, measured.lights, *assumed))),
     )
 
@@ -190,26 +192,26 @@ def _methods_of(
     return CohortFact(night.profile, epoch_seconds, night.effect, (before, after), is_between_lights)
 
 
-def _early(values: Mapping[str, float], night: CohortNight) -> Iterable[str]:
+def _early_rem_remarks(values: Mapping[str, float], night: CohortNight) -> Iterable[str]:
     """Yield remarks on REM soon after sleep onset."""
     latency = quantity_of("rem_latency_minutes")
     minutes = values.get(latency.key, NAN)
     if latency.is_early(minutes):
         yield f"early: REM {minutes:g} min after sleep onset; a false epoch, or a finding: look at it"
-    kept = NAN if night.estimates is None else night.estimates.early_rem_kept_minutes
-    if not isnan(kept):
-        passed = f"passes over REM kept {kept:g} min after sleep onset"
+    kept_minutes = NAN if night.estimates is None else night.estimates.early_rem_kept_minutes
+    if not isnan(kept_minutes):
+        passed = f"passes over REM kept {kept_minutes:g} min after sleep onset"
         yield f"the best estimate of REM latency {passed}: look at it"
 
 
 @lru_cache(maxsize=256)
-def _interned(names: tuple[str, ...]) -> tuple[str, ...]:
+def _share_names(names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the first of equal tuples, so that thousands of nights share one object."""
     return names
 
 
 @lru_cache(maxsize=256)
-def _interned_scale(scale: BandScale) -> BandScale:
+def _share_scale(scale: BandScale) -> BandScale:
     return scale
 
 
@@ -296,7 +298,7 @@ def page_data(
         "scale": [place_of[row.scale] for row in rows],
         "spark": [row.hypnogram for row in rows],
         "hours": [round(row.hours, 2) for row in rows],
-        "changed": _rounded((row.changed_percent for row in rows), 1 + SPARE_DIGITS),
+        "changed": _round_all((row.changed_percent for row in rows), 1 + SPARE_DIGITS),
         "alike": [{True: 1, False: 0, None: -1}[row.looks_like_experts(row.final)] for row in rows],
         "judged": [len(row.places) for row in rows],
         "outside": [_outside(row) for row in rows],
@@ -348,10 +350,10 @@ def _numbers(
 ) -> list[float | None]:
     digits = column.decimals + SPARE_DIGITS
     if column.key == "kappa":
-        return _rounded((row.kappa.get(scoring, float("nan")) for row in rows), digits)
+        return _round_all((row.kappa.get(scoring, float("nan")) for row in rows), digits)
     values: Floats = table.of(column.key, scoring)
-    return _rounded(values.tolist(), digits)
+    return _round_all(values.tolist(), digits)
 
 
-def _rounded(values: Iterable[float], digits: int) -> list[float | None]:
+def _round_all(values: Iterable[float], digits: int) -> list[float | None]:
     return [None if isnan(value) else round(value, digits) for value in values]

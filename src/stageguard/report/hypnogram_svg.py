@@ -115,9 +115,9 @@ def _panel(panel: HypnogramPanel, axis: EpochAxis, y: float, changed: Mask | Non
         for number, detail in enumerate(details)
     ]
     if bins is not None:
-        known = panel.labels >= 0
+        has_evidence = panel.labels >= 0
         shares = panel.labels[:, None] == np.arange(panel.scheme.n_stages)
-        parts += lanes.share_strip(shares, known, panel.scheme, bins.edges, axis, y)
+        parts += lanes.share_strip(shares, has_evidence, panel.scheme, bins.edges, axis, y)
         return parts, lanes.STRIP_HEIGHT
     height = LANE_HEIGHT.get(panel.scheme.n_stages, 19.0) * panel.scheme.n_stages
     step = height / panel.scheme.n_stages
@@ -302,8 +302,8 @@ def _zoom(picture: HypnogramPicture, axis: EpochAxis) -> dict[str, Any]:
     ] or [(f"{USUAL:,} epochs", USUAL)]
     chosen = max(n for _, n in windows if n <= USUAL or (n == windows[0][1]))
     order = top_down(picture.scheme)[::-1]
-    known = ~np.isnan(picture.probabilities[:, 0])
-    roofs = np.cumsum(np.where(known[:, None], picture.probabilities, 0.0)[:, order], axis=1)
+    has_evidence = ~np.isnan(picture.probabilities[:, 0])
+    roofs = np.cumsum(np.where(has_evidence[:, None], picture.probabilities, 0.0)[:, order], axis=1)
     return {
         "windows": windows,
         "chosen": chosen,

@@ -75,8 +75,10 @@ class Bins:
     def of(cls, axis: EpochAxis, most: int = MOST_BINS) -> Bins:
         """Return bins of a round length, at most ``most``."""
         days = DAY * np.arange(1, 2 + int(axis.seconds / DAY / most))
-        wanted = next(length for length in (*BIN_SECONDS, *days.tolist()) if axis.seconds / length <= most)
-        n_epochs = max(1, round(wanted / axis.epoch_seconds))
+        bin_seconds = next(
+            length for length in (*BIN_SECONDS, *days.tolist()) if axis.seconds / length <= most
+        )
+        n_epochs = max(1, round(bin_seconds / axis.epoch_seconds))
         edges = np.append(np.arange(axis.first, axis.stop, n_epochs), axis.stop)
         return cls(edges, n_epochs * axis.epoch_seconds)
 
@@ -217,16 +219,23 @@ def probability_strip(probabilities: Floats, scheme: StageScheme, axis: EpochAxi
     source = "of the stager" if bins is None else f"mean of {bins.words}"
     yield text_at(axis.frame.name_left, y + 32, source, font_size=11, fill=GREY)
     edges = np.arange(axis.first, axis.stop + 1) if bins is None else bins.edges
-    known = ~np.isnan(probabilities[:, 0])
-    yield from share_strip(np.where(known[:, None], probabilities, 0.0), known, scheme, edges, axis, y)
+    has_evidence = ~np.isnan(probabilities[:, 0])
+    yield from share_strip(
+        np.where(has_evidence[:, None], probabilities, 0.0), has_evidence, scheme, edges, axis, y
+    )
 
 
 def share_strip(
-    values: npt.NDArray[Any], known: Mask, scheme: StageScheme, edges: Indices, axis: EpochAxis, y: float
+    values: npt.NDArray[Any],
+    has_evidence: Mask,
+    scheme: StageScheme,
+    edges: Indices,
+    axis: EpochAxis,
+    y: float,
 ) -> Iterator[str]:
     """Draw the mean share of each stage between edges, stacked; grey where no epoch is known."""
     bins = Bins(edges, 0.0)
-    counts = bins.sums(known)
+    counts = bins.sums(has_evidence)
     shares = bins.sums(values) / np.maximum(counts, 1)[:, None]
     for start, end, has_some in runs(counts > 0):
         if not has_some:

@@ -71,7 +71,11 @@ def night_methods(decoding: Decoding, lights: tuple[Moment | None, Moment | None
         if decoding.strength.step in SMOOTHED:
             parts += path_rules(profile, seconds)
         parts += clock_evidence(profile, ran=decoding.night.clock is not None)
-    parts += [*_about_epochs(decoding), *_left_out(decoding), changes([Effect.of(decoding)], [profile])]
+    parts += [
+        *_epoch_sentences(decoding),
+        *_left_out_sentences(decoding),
+        changes([Effect.of(decoding)], [profile]),
+    ]
     parts += _night_period(decoding, lights)
     before, after = fragmentation(decoding, lights)
     if not math.isnan(before):
@@ -114,7 +118,7 @@ def _night_strength(decoding: Decoding) -> Iterator[str]:
             "fragmented sleeper."
         )
     else:
-        yield from _lifted(decoding, strength)
+        yield from _lifting_sentences(decoding, strength)
         if strength.step != "raised":
             yield f"This night was smoothed with a {weight}."
     rem = sum(strength.balance_nats)  # of REM alone
@@ -126,7 +130,7 @@ def _night_strength(decoding: Decoding) -> Iterator[str]:
         )
 
 
-def _lifted(decoding: Decoding, strength: Strength) -> Iterator[str]:
+def _lifting_sentences(decoding: Decoding, strength: Strength) -> Iterator[str]:
     if strength.prior_exponent:
         yield (
             "In this night minority stages were weighted up: the evidence for each stage was divided "
@@ -143,7 +147,7 @@ def _why_untouched(strength: Strength) -> str:
     return ": its fragmentation is within the limits" if math.isnan(strength.stager_fi) else ""
 
 
-def _about_epochs(decoding: Decoding) -> Iterator[str]:
+def _epoch_sentences(decoding: Decoding) -> Iterator[str]:
     """Say which epochs were treated apart: pinned, filled, of poor signal, unscored."""
     night = decoding.night
     if decoding.trained is not None:
@@ -189,7 +193,7 @@ def _night_period(decoding: Decoding, lights: tuple[Moment | None, Moment | None
         yield f"It was looked for {and_list(bounds)}."
 
 
-def _left_out(decoding: Decoding) -> Iterator[str]:
+def _left_out_sentences(decoding: Decoding) -> Iterator[str]:
     """Say what of the profile is not for this night's cohort or stager, and the caution for its cohort."""
     profile, steps_aside = decoding.profile, decoding.profile.other_cohorts == "argmax"
     if not profile.is_of(decoding.cohort):
@@ -244,8 +248,10 @@ def _rules_bouts(profile: Profile) -> bool:
 
 def median_range(values: np.ndarray[Any, np.dtype[np.float64]], form: str) -> str:
     """Return the median and the range of some numbers, or the one number that all of them are."""
-    known = values[~np.isnan(values)]
-    low, middle, high = (format(float(value), form) for value in (known.min(), np.median(known), known.max()))
+    values = values[~np.isnan(values)]
+    low, middle, high = (
+        format(float(value), form) for value in (values.min(), np.median(values), values.max())
+    )
     return middle if low == high else f"{middle} (median; range {low} to {high})"
 
 

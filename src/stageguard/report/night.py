@@ -249,15 +249,15 @@ def _tables(
 
 def _versions(decoding: Decoding) -> Iterator[tuple[str, str]]:
     """Yield versions, options and hashes, which are needed to reproduce the night."""
-    made = decoding.provenance()
-    yield "StageGuard", f"{made['stageguard']}, {made['core']} core"
-    yield "NumPy, Python", f"{made['numpy']}, {made['python']}"
-    for name, value in made["options"].items():
+    provenance = decoding.provenance()
+    yield "StageGuard", f"{provenance['stageguard']}, {provenance['core']} core"
+    yield "NumPy, Python", f"{provenance['numpy']}, {provenance['python']}"
+    for name, value in provenance["options"].items():
         if value is not None:
             yield name.replace("_", " "), f"{value:g}" if isinstance(value, float) else str(value)
     if decoding.source:
         yield "source", decoding.source
-    yield "SHA-256 of the profile", made["profile_sha256"]
+    yield "SHA-256 of the profile", provenance["profile_sha256"]
     probabilities = np.ascontiguousarray(decoding.density.probabilities, "<f8").tobytes()
     yield "SHA-256 of the probabilities (float64)", hashlib.sha256(probabilities).hexdigest()
     labels = np.ascontiguousarray(decoding.hypnogram.labels).tobytes()

@@ -41,7 +41,7 @@ def html_of(thing: Any) -> str:
 def _hypnogram(night: Hypnogram) -> Iterator[str]:
     yield f"Hypnogram, {_length(night)}"
     yield _svg([("", night)])
-    yield _table([("Stages", _stage_times(night)), *_described(night, night.scorer)])
+    yield _table([("Stages", _stage_times(night)), *_source_rows(night, night.scorer)])
 
 
 def _density(night: Hypnodensity) -> Iterator[str]:
@@ -49,7 +49,7 @@ def _density(night: Hypnodensity) -> Iterator[str]:
     yield _areas(night)
     empty = int(np.count_nonzero(np.isnan(night.probabilities[:, 0])))
     missing = [("Without evidence", f"{empty:,} epochs")] if empty else []
-    yield _table([*missing, *_described(night, night.source)])
+    yield _table([*missing, *_source_rows(night, night.source)])
 
 
 def _decoding(night: Decoding) -> Iterator[str]:
@@ -62,13 +62,13 @@ def _decoding(night: Decoding) -> Iterator[str]:
             ("Changed", f"{n_changed:,} epochs ({100 * night.changed_share:.1f} %)"),
             ("Strength", str(night.strength)),
             ("The night", validity(night).verdict),
-            *_compared(sleep_statistics(before), sleep_statistics(after)),
-            *_described(after, night.source),
+            *_statistic_rows(sleep_statistics(before), sleep_statistics(after)),
+            *_source_rows(after, night.source),
         ]
     )
 
 
-def _compared(before: SleepStatistics, after: SleepStatistics) -> Iterator[tuple[str, str]]:
+def _statistic_rows(before: SleepStatistics, after: SleepStatistics) -> Iterator[tuple[str, str]]:
     for quantity in NIGHT:
         if "decode" in quantity.shown:
             values = [float(getattr(each, quantity.key)) for each in (before, after)]
@@ -145,7 +145,7 @@ def _length(night: Hypnogram | Hypnodensity) -> str:
     return f"{epochs} ({duration(night.n_epochs * night.epoch_seconds)})"
 
 
-def _described(night: Hypnogram | Hypnodensity, by: str | None) -> Iterator[tuple[str, str]]:
+def _source_rows(night: Hypnogram | Hypnodensity, by: str | None) -> Iterator[tuple[str, str]]:
     if night.start is not None:
         yield "Start", f"{night.start:%Y-%m-%d %H:%M:%S}"
     if by:
@@ -211,9 +211,11 @@ def _shares(night: Hypnogram, rows: Mapping[int, float]) -> Iterator[str]:
 
 def _areas(night: Hypnodensity) -> str:
     """Draw stacked probabilities, deep sleep at the bottom; each area extends behind the next."""
-    known = ~np.isnan(night.probabilities[:, 0])
-    share = _columns(known.astype(np.float64))
-    means = _columns(np.where(known[:, None], night.probabilities, 0.0)) / np.maximum(share, 1e-9)[:, None]
+    has_evidence = ~np.isnan(night.probabilities[:, 0])
+    share = _columns(has_evidence.astype(np.float64))
+    means = (
+        _columns(np.where(has_evidence[:, None], night.probabilities, 0.0)) / np.maximum(share, 1e-9)[:, None]
+    )
     order, height = top_down(night.scheme), 5 * ROW
     tops = np.cumsum(means[:, order[::-1]], axis=1)[:, ::-1]  # of the top stage first
     parts = []

@@ -57,25 +57,25 @@ def opening(profile: Profile, seconds: float, stager: str | None) -> str:
 
 def origin(profile: Profile) -> Iterator[str]:
     """Say on which nights the profile was fitted, tuned or counted."""
-    known: Mapping[str, Any] = profile.provenance
-    nights = _nights(known)
-    base = known.get("base")
+    provenance: Mapping[str, Any] = profile.provenance
+    nights = _nights(provenance)
+    base = provenance.get("base")
     start = f", starting from {base['name']}" if isinstance(base, Mapping) and "name" in base else ""
-    rows = known.get("cross_validation", {})
-    if "cross_validation" in known:
+    rows = provenance.get("cross_validation", {})
+    if "cross_validation" in provenance:
         candidates = (
             f" of {len(rows['rows'])} candidates" if isinstance(rows, Mapping) and "rows" in rows else ""
         )
-        chosen = f" ({known['chosen']})" if "chosen" in known else ""
+        chosen = f" ({provenance['chosen']})" if "chosen" in provenance else ""
         yield (
             f"The profile had been fitted to {nights or 'scored nights'}{start}; its settings{chosen} "
             "were chosen by "
             f"cross-validation{candidates}."
         )
-    elif "flickers" in known:
+    elif "flickers" in provenance:
         yield f"The profile had been tuned to {nights or 'nights'} without scorings{start}."
     elif nights:
-        scorings = known.get("n_scorings")
+        scorings = provenance.get("n_scorings")
         of = f"{count(scorings, 'expert scoring')} of " if isinstance(scorings, int) else ""
         yield f"Its numbers had been counted on {of}{nights}{start}."
     if profile.cohort is not None:
@@ -84,8 +84,8 @@ def origin(profile: Profile) -> Iterator[str]:
         yield f"It belongs to the stager “{profile.stager}”."
 
 
-def _nights(known: Mapping[str, Any]) -> str:
-    n_nights, n_subjects = known.get("n_nights"), known.get("n_subjects")
+def _nights(provenance: Mapping[str, Any]) -> str:
+    n_nights, n_subjects = provenance.get("n_nights"), provenance.get("n_subjects")
     if not isinstance(n_nights, int):
         return ""
     people = "" if not isinstance(n_subjects, int) else f" of {n_subjects:,} sleeper{'s' * (n_subjects != 1)}"
@@ -98,15 +98,15 @@ def weights(profile: Profile) -> Iterator[str]:
     if calibration.temperature != 1.0:
         yield f"Log-probabilities were divided by a temperature of {calibration.temperature:.3g}."
     if calibration.biases:
-        yield f"Stage biases were added to them: {_by_stage(names, calibration.biases, '+.3g')} nats."
+        yield f"Stage biases were added to them: {_stage_values(names, calibration.biases, '+.3g')} nats."
     if profile.prior_exponent and profile.prior is not None:
         yield (
             "The evidence for each stage was divided by the stage's share "
-            f"({_by_stage(names, profile.prior, '.3g')}) to the power of {profile.prior_exponent:.3g}."
+            f"({_stage_values(names, profile.prior, '.3g')}) to the power of {profile.prior_exponent:.3g}."
         )
 
 
-def _by_stage(names: Sequence[str], values: Sequence[float], form: str) -> str:
+def _stage_values(names: Sequence[str], values: Sequence[float], form: str) -> str:
     pairs = zip(names, values, strict=True)
     return ", ".join(f"{name} {format(value, form).replace('-', '−')}" for name, value in pairs)
 

@@ -55,7 +55,7 @@ def _untouched_in_short(strength: Strength) -> str:
         tried = ", and lifting minority stages does not help" * (strength.lifting == "tried")
         return f"Not smoothed: less fragmented ({strength.fi_before:.3f}) than experts score{tried}."
     if not math.isnan(strength.stager_fi):
-        return _untouched(strength, "")
+        return _untouched_sentence(strength, "")
     return f"Not smoothed: as fragmented ({strength.fi_before:.3f}) as experts score."
 
 
@@ -96,7 +96,7 @@ def _strength_sentence(strength: Strength) -> str:
         return f"{tau.capitalize()} comes nearest to {target}; {change}."
     band = f"the rule allows ({strength.fi_low:.3f} to {strength.fi_high:.3f})"
     if strength.step == "untouched":
-        return _untouched(strength, band)
+        return _untouched_sentence(strength, band)
     if strength.step == "hard":
         return (
             f"More fragmented ({strength.fi_before:.3f}) than {band}, but smoothing barely lowers it "
@@ -123,7 +123,7 @@ def _strength_sentence(strength: Strength) -> str:
     return f"{raised}, then {tau} smooths it; {change}{reached}."
 
 
-def _untouched(strength: Strength, band: str) -> str:
+def _untouched_sentence(strength: Strength, band: str) -> str:
     if math.isnan(strength.fi_before):
         return "Too few epochs to measure fragmentation: no rule of the profile acts."
     if strength.fi_before < strength.fi_low:

@@ -54,7 +54,7 @@ def summary(decoding: Decoding, measured: ReportMeasures) -> Iterator[str]:
     if measured.taught:
         yield measured.taught
     yield verdict(decoding, measured)
-    yield f"{_why(decoding)} {_how_much(decoding)}"
+    yield f"{_reason(decoding)} {_how_much(decoding)}"
     yield from unscored_words(decoding)
     if rows := [row for row in indicator_rows(measured) if row.has_band]:
         yield bands_sentence(rows)
@@ -91,7 +91,7 @@ def _how_much(decoding: Decoding) -> str:
     )
 
 
-def _why(decoding: Decoding) -> str:
+def _reason(decoding: Decoding) -> str:
     strength, rule, name = decoding.strength, decoding.profile.strength, noun(decoding)
     if rule is None:
         return "This profile acts on every night alike, whatever its fragmentation."
@@ -281,7 +281,7 @@ def change_groups(
     is_listed = set(map(id, listed))
     groups: dict[str, list[Change]] = {}
     for change in changes:
-        groups.setdefault(_by(change, scheme), []).append(change)
+        groups.setdefault(_rule_words(change, scheme), []).append(change)
     return tuple(
         ChangeGroup(
             by,
@@ -293,7 +293,7 @@ def change_groups(
     )
 
 
-def _by(change: Change, scheme: StageScheme) -> str:
+def _rule_words(change: Change, scheme: StageScheme) -> str:
     if change.rule != "clock":
         return BY[change.rule]
     stage = change.before[0]

@@ -79,7 +79,7 @@ class AccessControl:
         if refusal is not None:
             await _answer(send, refusal.status, {"error": refusal.text})
             return
-        await self._app(scope, _replayed(body, receive), _with_headers(send))
+        await self._app(scope, _replay_body(body, receive), _add_headers(send))
 
     def _refusal(self, scope: Scope) -> Refusal | None:
         """Return why a request is refused regardless of its token, or None."""
@@ -132,7 +132,7 @@ async def _body(receive: Receive) -> tuple[bytes, Refusal | None]:
             return data, None
 
 
-def _replayed(body: bytes, receive: Receive) -> Receive:
+def _replay_body(body: bytes, receive: Receive) -> Receive:
     """Return a source of messages that first repeats a body that was already read."""
     is_sent = False
 
@@ -146,7 +146,7 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-def _with_headers(send: Send) -> Send:
+def _add_headers(send: Send) -> Send:
     async def add(message: Message) -> None:
         if message["type"] == "http.response.start":
             ours = {name.lower().encode(): text.encode() for name, text in HEADERS.items()}
@@ -161,7 +161,7 @@ async def _answer(send: Send, status: int, content: object) -> None:
     body = json.dumps(content).encode()
     headers = {"Content-Type": "application/json", "Content-Length": str(len(body))}
     pairs = [(name.lower().encode(), text.encode()) for name, text in headers.items()]
-    send = _with_headers(send)
+    send = _add_headers(send)
     await send({"type": "http.response.start", "status": status, "headers": pairs})
     await send({"type": "http.response.body", "body": body})
 

@@ -111,7 +111,7 @@ def read_journal(path: Path) -> JournalFile:
             raise file_error(
                 path, "is no review that this version of stageguard can read. Name another file (-o)."
             )
-        if not isinstance(content, dict) or not _has(content, HEAD if number == 1 else RECORD):
+        if not isinstance(content, dict) or not _has_keys(content, HEAD if number == 1 else RECORD):
             raise file_error(path, f"line {number} is no record of a review: the file was edited or damaged.")
         _check_values(path, number, content)
         sealed = SEAL.search(line)
@@ -167,7 +167,7 @@ def sealed_line(record: Mapping[str, Any]) -> tuple[bytes, str]:
     return content[:-1] + f', "sha256": "{line_hash}"}}\n'.encode(), line_hash
 
 
-def _has(content: Mapping[str, Any], kinds: Mapping[str, Any]) -> bool:
+def _has_keys(content: Mapping[str, Any], kinds: Mapping[str, Any]) -> bool:
     """Whether an object has keys of these types."""
     return all(key in content and isinstance(content[key], kinds[key]) for key in kinds)
 
@@ -274,21 +274,21 @@ def _differences(head: Mapping[str, Any], expected: Mapping[str, Any]) -> Iterat
         ("with another quality (--quality)", head.get("quality"), expected["quality"]),
         ("with other pins (--pins)", head.get("pins"), expected["pins"]),
     )
-    for words, was, wanted in facts:
-        if was != wanted:
+    for words, was, now_is in facts:
+        if was != now_is:
             yield words
     options = head.get("options")
     was_options = options if isinstance(options, dict) else {}
     for key in sorted(was_options.keys() | expected["options"].keys()):
-        was, wanted = was_options.get(key), expected["options"].get(key)
-        if was != wanted:
-            yield f"with {key} {_shown(was)}, not {_shown(wanted)}"
+        was, now_is = was_options.get(key), expected["options"].get(key)
+        if was != now_is:
+            yield f"with {key} {_option_text(was)}, not {_option_text(now_is)}"
     for key in ("probabilities", "quality_sha256"):  # read from the same file in another way
         if head.get(key) != expected[key]:
             yield f"of other {key.removesuffix('_sha256')} values"
 
 
-def _shown(value: object) -> str:
+def _option_text(value: object) -> str:
     return "not given" if value is None else f"{value!r:.60}"
 
 

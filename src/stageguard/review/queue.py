@@ -107,7 +107,7 @@ def queue_of(night: NightUnderReview, state: ReviewState, result: GuardResult) -
     reasons = np.where(unseen, reasons, 0)
     by_stager = 1.0 - night.density.probabilities[rows, chosen]  # NaN where there is no evidence
     doubt = np.fmax(errors, by_stager)
-    others = _others(night, labels, posterior.probabilities)
+    others = _second_choices(night, labels, posterior.probabilities)
     stretches = _stretches(night, labels, first, reasons, doubt, others)
     left = errors * unseen
     in_queue = reasons > 0
@@ -141,7 +141,7 @@ def _reasons(night: NightUnderReview, changes: Sequence[Change], errors: Floats)
     return reasons
 
 
-def _others(night: NightUnderReview, labels: Labels, posterior: Floats) -> Labels:
+def _second_choices(night: NightUnderReview, labels: Labels, posterior: Floats) -> Labels:
     """Return the most probable other stage: the stager's if it was overruled, else the posterior's."""
     left = np.nan_to_num(posterior).copy()
     scored = labels != UNSCORED
@@ -191,12 +191,12 @@ def largest_move(before: SleepStatistics, after: SleepStatistics) -> tuple[float
         for stage, minutes in before.stage_minutes.items()
     }
     moves |= {quantity_of(key).title: (getattr(before, key), getattr(after, key)) for key in MOVED}
-    sizes = {name: _apart(*pair) for name, pair in moves.items()}
+    sizes = {name: _difference(*pair) for name, pair in moves.items()}
     name = max(sizes, key=lambda name: sizes[name])
     return sizes[name], name
 
 
-def _apart(one: float, other: float) -> float:
+def _difference(one: float, other: float) -> float:
     if isnan(one) or isnan(other):
         return 0.0 if isnan(one) and isnan(other) else abs(other if isnan(one) else one)
     return abs(other - one)

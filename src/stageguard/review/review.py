@@ -83,13 +83,13 @@ class Review:
             self.journal.close(remove=True)
             raise
 
-    def act(self, said: object, revision: object) -> Revision:
+    def act(self, document: object, revision: object) -> Revision:
         """Perform an action if the night is still what the scorer saw: first the journal, then the state."""
         with self._lock:
             night, before = self.night, self.now
             if revision != before.state.revision or isinstance(revision, bool):
                 raise StaleError("the night was changed in another window: look again, then repeat it.")
-            action = parse_action(said, night.scheme, night.n_epochs, night.profile_names)
+            action = parse_action(document, night.scheme, night.n_epochs, night.profile_names)
             when = now()
             try:
                 after = next_revision(night, before, action, self.scorer, when)
@@ -188,5 +188,5 @@ class Review:
 
 def journal_path(folder: Path, name: str, scorer: str) -> Path:
     """Return the path of the journal of a night and a scorer."""
-    kept = "".join(c if c.isalnum() or c in "-_." else "_" for c in scorer).strip(".") or "scorer"
-    return folder / f"{name}.{kept[:60]}{REVIEW_SUFFIX}"
+    file_name = "".join(c if c.isalnum() or c in "-_." else "_" for c in scorer).strip(".") or "scorer"
+    return folder / f"{name}.{file_name[:60]}{REVIEW_SUFFIX}"

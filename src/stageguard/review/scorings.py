@@ -70,10 +70,10 @@ def second_scorer(review: Review, at: Revision, *, is_complete: bool) -> dict[st
     Of several other scorers, it is the one who has decided most epochs. Kappa is over the epochs that both
     have decided: the others have the guard's stages in both reviews.
     """
-    others = list(_others(review))
+    others = list(_other_results(review))
     if not others:
         return None
-    other = max(others, key=lambda kept: len(kept.at.state.pins))
+    other = max(others, key=lambda result: len(result.at.state.pins))
     night, states = review.night, (other.at.state, at.state)
     both, least = len(states[0].pins.keys() & states[1].pins.keys()), least_epochs(night.n_epochs)
     kappa = float("nan")
@@ -112,31 +112,31 @@ def blind_agreement(review: Review, at: Revision) -> dict[str, Any] | None:
     return told | {"kappa": {name: None if isnan(kappa) else kappa for name, kappa in kappas.items()}}
 
 
-def _others(review: Review) -> Iterator[JournalResult]:
+def _other_results(review: Review) -> Iterator[JournalResult]:
     """Yield the results of other scorers' journals in the same folder; a changed journal is read again."""
     own_path, head = review.journal.path, review.journal.head
     for path in sorted(own_path.parent.glob(f"*{REVIEW_SUFFIX}")):
         if path.name == own_path.name or not path.name.startswith(f"{review.night.name}."):
             continue
         try:
-            kept = _kept(review, path, head)
+            result = _cached_result(review, path, head)
         except (StageGuardError, OSError, *MALFORMED):  # just being written, or not a review
             continue
-        if kept is not None:
-            yield kept
+        if result is not None:
+            yield result
 
 
-def _kept(review: Review, path: Path, head: Any) -> JournalResult | None:
+def _cached_result(review: Review, path: Path, head: Any) -> JournalResult | None:
     facts = path.stat()
     key = path, facts.st_size, facts.st_mtime_ns
-    known = review.others.get(path)
-    if known is None or known[0] != key:
+    cached = review.others.get(path)
+    if cached is None or cached[0] != key:
         journal = read_journal(path)
         keys = ("night", "probabilities", "quality", "options")
         is_same = bool(journal.head) and all(journal.head.get(key) == head[key] for key in keys)
-        known = review.others[path] = (key, journal_result(review.night, journal) if is_same else None)
-    kept: JournalResult | None = known[1]
-    return kept
+        cached = review.others[path] = (key, journal_result(review.night, journal) if is_same else None)
+    result: JournalResult | None = cached[1]
+    return result
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -170,18 +170,18 @@ def read_reviewed(paths: Sequence[Path]) -> FinishedReviews:
     for path in paths:
         journal = read_journal(path)
         check_exports(journal)
-        kept = _reopened(journal)
-        how = _how_complete(kept, path)
-        nights.append(kept.night)
-        experts.append(kept.stages)
+        result = _reopen(journal)
+        how = _how_complete(result, path)
+        nights.append(result.night)
+        experts.append(result.stages)
         reviews.append(
             {
-                "night": kept.night.name,
-                "scorer": kept.scorer,
+                "night": result.night.name,
+                "scorer": result.scorer,
                 "how": how,
-                "epochs_set": len(kept.at.state.pins) - kept.at.state.n_agreed,
-                "epochs_agreed_with": kept.at.state.n_agreed,
-                "epochs": kept.night.n_epochs,
+                "epochs_set": len(result.at.state.pins) - result.at.state.n_agreed,
+                "epochs_agreed_with": result.at.state.n_agreed,
+                "epochs": result.night.n_epochs,
             }
         )
     first = nights[0].density
@@ -199,13 +199,13 @@ def with_reviews(profile: Profile, reviews: Sequence[Mapping[str, Any]]) -> Prof
     return profile.replace(provenance=before | {"reviews": [dict(review) for review in reviews]})
 
 
-def _how_complete(kept: JournalResult, path: Path) -> str:
+def _how_complete(result: JournalResult, path: Path) -> str:
     """Return how a night was reviewed to the end; refuse an unfinished review."""
-    state, n_epochs = kept.at.state, kept.night.n_epochs
+    state, n_epochs = result.at.state, result.night.n_epochs
     n_set = len(state.pins)
     if n_set == n_epochs:
         return "every epoch scored blind" if state.is_blind or state.is_revealed else "every epoch scored"
-    found = queue_of(kept.night, state, kept.at.result)
+    found = queue_of(result.night, state, result.at.result)
     if state.is_blind or found.expected_errors is None:
         raise file_error(
             path, f"{n_epochs - n_set:,} of {n_epochs:,} epochs are not scored. Finish it first."
@@ -219,7 +219,7 @@ def _how_complete(kept: JournalResult, path: Path) -> str:
     return "queue finished"
 
 
-def _reopened(journal: JournalFile) -> JournalResult:
+def _reopen(journal: JournalFile) -> JournalResult:
     """Read the night of a journal again, with the recorded options."""
     head = journal.head
     if not head:

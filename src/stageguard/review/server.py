@@ -52,17 +52,17 @@ class Routes:
         saved = {"file": str(review.journal.path), "when": review.journal.when}
         return 200, {"revision": review.now.state.revision, "saved": saved}
 
-    def signals(self, index: int, said: Mapping[str, list[str]]) -> Answer:
+    def signals(self, index: int, query: Mapping[str, list[str]]) -> Answer:
         """Return the signals of some epochs."""
-        single = _single(said, ("first", "count", "montage", "low", "high", "notch"))
+        single = _single(query, ("first", "count", "montage", "low", "high", "notch"))
         first, count = (_whole(single.get(name), name) for name in ("first", "count"))
         signals = self.session.signals(index)
-        names, montage = said.get("channels", []), single.get("montage", "")
-        return 200, signals.window(first, count, names, montage, Filters.parsed(single))
+        names, montage = query.get("channels", []), single.get("montage", "")
+        return 200, signals.window(first, count, names, montage, Filters.parse(single))
 
-    def spectrogram(self, index: int, said: Mapping[str, list[str]]) -> Answer:
+    def spectrogram(self, index: int, query: Mapping[str, list[str]]) -> Answer:
         """Return the spectrogram of the night."""
-        return 200, self.session.signals(index).spectrogram(_single(said, ("channel",)).get("channel"))
+        return 200, self.session.signals(index).spectrogram(_single(query, ("channel",)).get("channel"))
 
     def explain(self, index: int, epoch: int) -> Answer:
         """Return why an epoch has its stage."""
@@ -71,11 +71,11 @@ class Routes:
             raise UnknownIndexError(f"there is no epoch {epoch}, expected 0 to {review.night.n_epochs - 1}.")
         return 200, wire.explanation(review, epoch)
 
-    def act(self, index: int, said: Any) -> Answer:
+    def act(self, index: int, body: Any) -> Answer:
         """Perform an action of the scorer."""
         review = self.session.review(index)
         try:
-            at = review.act(said.get("action"), said.get("revision"))
+            at = review.act(body.get("action"), body.get("revision"))
         except StaleError as error:
             return 409, {"error": str(error), "state": wire.whole_state(review, index)}
         except ConflictError as error:
@@ -83,14 +83,14 @@ class Routes:
             state = {"index": index} | wire.moving_part(review, review.now)
             return 422, {"error": conflict["text"], "conflict": conflict, "state": state}
         answer = {"index": index} | wire.moving_part(review, at)
-        return 200, answer | (wire.fixed_part(review, at) if said["action"].get("do") == "reveal" else {})
+        return 200, answer | (wire.fixed_part(review, at) if body["action"].get("do") == "reveal" else {})
 
-    def export(self, index: int, said: Any) -> Answer:
+    def export(self, index: int, body: Any) -> Answer:
         """Write a night in a format."""
-        written = self.session.review(index).export(said.get("format"))
+        written = self.session.review(index).export(body.get("format"))
         return 200, {"file": str(written.path), "lost": list(map(str, written.lost))}
 
-    def close(self, said: Any) -> Answer:
+    def close(self, body: Any) -> Answer:
         """End the server after this answer."""
         self._end()
         return 200, {"closed": True}
@@ -116,12 +116,12 @@ def answer_of(route: Callable[..., Answer], *arguments: Any) -> Answer:
         return 400, {"error": str(error_message(error))}
 
 
-def _single(said: Mapping[str, list[str]], names: Sequence[str]) -> dict[str, str]:
+def _single(query: Mapping[str, list[str]], names: Sequence[str]) -> dict[str, str]:
     """Return single values of a query; refuse a name that occurs twice."""
-    twice = [name for name in names if len(said.get(name, ())) > 1]
+    twice = [name for name in names if len(query.get(name, ())) > 1]
     if twice:
         raise InputError(f"{twice[0]} is given twice, expected it once.")
-    return {name: said[name][0] for name in names if name in said}
+    return {name: query[name][0] for name in names if name in query}
 
 
 def _whole(text: str | None, name: str) -> int:
@@ -159,7 +159,7 @@ class JsonEndpoints:
         self._responses = library("starlette.responses", WHAT, "review")
         self._concurrency = library("starlette.concurrency", WHAT, "review")
 
-    def sent(self, answer: Answer) -> Any:
+    def respond(self, answer: Answer) -> Any:
         """Return an answer as a JSON response."""
         status, content = answer
         text = json.dumps(content, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
@@ -169,7 +169,7 @@ class JsonEndpoints:
         """Return an endpoint with arguments from the path; Starlette runs it in a thread."""
 
         def endpoint(request: Any) -> Any:
-            return self.sent(answer_of(method, *(request.path_params[name] for name in names)))
+            return self.respond(answer_of(method, *(request.path_params[name] for name in names)))
 
         return endpoint
 
@@ -180,7 +180,7 @@ class JsonEndpoints:
             query: dict[str, list[str]] = {}
             for name, value in request.query_params.multi_items():
                 query.setdefault(name, []).append(value)
-            return self.sent(answer_of(method, request.path_params["index"], query))
+            return self.respond(answer_of(method, request.path_params["index"], query))
 
         return endpoint
 
@@ -193,9 +193,9 @@ class JsonEndpoints:
             except (ValueError, RecursionError):
                 body = None
             if not isinstance(body, dict):
-                return self.sent((400, {"error": "the body is no JSON object."}))
+                return self.respond((400, {"error": "the body is no JSON object."}))
             where = [request.path_params[name] for name in names]
-            return self.sent(await self._concurrency.run_in_threadpool(answer_of, method, *where, body))
+            return self.respond(await self._concurrency.run_in_threadpool(answer_of, method, *where, body))
 
         return endpoint
 
@@ -203,7 +203,7 @@ class JsonEndpoints:
         """Answer with a file of the page."""
         file = page_file(request.path_params.get("name", "index.html"))
         if file is None:
-            return self.sent((404, {"error": "there is no such file."}))
+            return self.respond((404, {"error": "there is no such file."}))
         return self._responses.Response(file[0], media_type=file[1])
 
     def colours(self, request: Any) -> Any:
@@ -212,11 +212,11 @@ class JsonEndpoints:
 
     def unknown(self, request: Any, error: Any) -> Any:
         """Answer a request for an unknown address or method."""
-        return self.sent((error.status_code, {"error": str(error.detail)}))
+        return self.respond((error.status_code, {"error": str(error.detail)}))
 
     def fault(self, request: Any, error: Exception) -> Any:
         """Answer a request that failed because of a bug in this package."""
-        return self.sent((500, {"error": f"unexpected {type(error).__name__}: a fault of stageguard's."}))
+        return self.respond((500, {"error": f"unexpected {type(error).__name__}: a fault of stageguard's."}))
 
 
 def make_app(session: ReviewSession, end: Callable[[], None]) -> Any:
@@ -251,7 +251,7 @@ class ReviewServer:
     def __init__(self, session: ReviewSession, port: int = 0) -> None:
         uvicorn = library("uvicorn", WHAT, "review")
         self.session = session
-        self._socket = _bound(port)
+        self._socket = _open_socket(port)
         self.port: int = self._socket.getsockname()[1]
         self.token = secrets.token_urlsafe(32)
         app = AccessControl(make_app(session, self.end), self.token, self.port)
@@ -303,17 +303,17 @@ class ReviewServer:
                 signal.signal(number, handler)
 
 
-def _bound(port: int) -> socket.socket:
+def _open_socket(port: int) -> socket.socket:
     """Return a socket on the local address; port 0 means any free port."""
     # IPPROTO_TCP explicitly: otherwise asyncio keeps Nagle's algorithm, which delays answers by 40 ms
-    made = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        made.bind((HOST, port))
-        made.listen()  # a browser that connects before the server runs waits instead of being refused
+        bound.bind((HOST, port))
+        bound.listen()  # a browser that connects before the server runs waits instead of being refused
     except OSError as error:
-        made.close()
+        bound.close()
         raise OutputError(
             f"port {port} cannot be used: {error.strerror or error}. Leave --port out."
         ) from None
-    return made
+    return bound

@@ -27,7 +27,7 @@ from stageguard.formats.recordings.edf import NO_DATE
 from stageguard.formats.recordings.read import Combination, begins_after, read_recording
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Recording, Signal
-from stageguard.review.wire import encoded
+from stageguard.review.wire import encode_array
 
 MOST_EPOCHS = 64  # in a window
 MOST_CHANNELS = 32
@@ -64,9 +64,9 @@ class Filters:
     notch: float | None = None
 
     @classmethod
-    def parsed(cls, said: Mapping[str, str]) -> Filters:
+    def parse(cls, query: Mapping[str, str]) -> Filters:
         """Return filters from the texts of a query."""
-        values = {name: _hertz(said[name], name) for name in ("low", "high", "notch") if said.get(name)}
+        values = {name: _hertz(query[name], name) for name in ("low", "high", "notch") if query.get(name)}
         filters = cls(**values)
         if filters.low is not None and filters.high is not None and filters.low >= filters.high:
             raise InputError(f"low is {filters.low:g} Hz, expected less than high, {filters.high:g} Hz.")
@@ -87,11 +87,11 @@ class RecordingSignals:
         library("scipy.signal", "filters", "review")  # loaded now, as it takes a second
         recording = read_recording(path)
         self._epoch_seconds, self._n_epochs = night.epoch_seconds, night.n_epochs
-        self._begins = _begins(path, recording, night)
+        self._begins = _offset_seconds(path, recording, night)
         channels = _channels(recording)
         if not channels:
             raise file_error(path, "has no channel that is sampled at a steady rate. Name another recording.")
-        derived = _derived(channels)
+        derived = _derive_channels(channels)
         self._channels = channels | {name: signal for name, (signal, _) in derived.items()}
         pairs = {name: pair for name, (_, pair) in derived.items()}
         self.montages = _montages(recording, self._channels, pairs)
@@ -119,7 +119,7 @@ class RecordingSignals:
                     "unit": signal.unit,
                     "rate": signal.rate_hz,
                     **self._scale(name, filters)._asdict(),
-                    "values": encoded(_filtered(signal, begin, seconds, filters).astype("<f4")),
+                    "values": encode_array(_read_filtered(signal, begin, seconds, filters).astype("<f4")),
                 }
                 for name, signal in chosen.items()
             ],
@@ -152,7 +152,7 @@ class RecordingSignals:
                     "columns": powers.shape[1],
                     "rows": powers.shape[0],
                     "hz": [LOWEST_HZ, HIGHEST_HZ],
-                    "values": encoded(_as_bytes(powers)),
+                    "values": encode_array(_as_bytes(powers)),
                     "channel": name,
                     "all_channels": list(self._channels),
                 }
@@ -164,13 +164,13 @@ class RecordingSignals:
         if not names:
             montage = montage or SLEEP
             if montage not in self.montages:
-                known = ", ".join(self.montages)
-                raise InputError(f"montage is {checks.shown(montage)}, expected one of {known}.")
+                names_text = ", ".join(self.montages)
+                raise InputError(f"montage is {checks.shown(montage)}, expected one of {names_text}.")
             names = self.montages[montage][:MOST_CHANNELS]
         unknown = [name for name in names if name not in self._channels]
         if unknown:
-            known = ", ".join(self._channels)
-            raise InputError(f"there is no channel {checks.shown(unknown[0])}, expected one of {known}.")
+            names_text = ", ".join(self._channels)
+            raise InputError(f"there is no channel {checks.shown(unknown[0])}, expected one of {names_text}.")
         return {name: self._channels[name] for name in names}
 
 
@@ -182,7 +182,7 @@ def _hertz(text: str, name: str) -> float:
     return checks.number(value, name, low=0.01, high=10_000.0)
 
 
-def _begins(path: Path, recording: Recording, night: Hypnogram) -> float:
+def _offset_seconds(path: Path, recording: Recording, night: Hypnogram) -> float:
     """Return seconds from the recording's start to the first epoch; refuse the recording of another night."""
     epoch, seconds = night.epoch_seconds, night.n_epochs * night.epoch_seconds
     has_clocks = night.start is not None and recording.start not in (None, NO_DATE)
@@ -216,10 +216,10 @@ def _channels(recording: Recording) -> dict[str, Signal]:
     return channels
 
 
-def _derived(channels: Mapping[str, Signal]) -> dict[str, tuple[Signal, tuple[str, str]]]:
+def _derive_channels(channels: Mapping[str, Signal]) -> dict[str, tuple[Signal, tuple[str, str]]]:
     """Return differences of electrodes that were recorded separately, each with its two channels."""
     by_site = {_site(name): name for name in reversed(list(channels))}
-    made: dict[str, tuple[Signal, tuple[str, str]]] = {}
+    derived: dict[str, tuple[Signal, tuple[str, str]]] = {}
     for site, references in DERIVED.items():
         other = next((by_site[name] for name in references if name in by_site), None)
         if site not in by_site or other is None:
@@ -232,8 +232,8 @@ def _derived(channels: Mapping[str, Signal]) -> dict[str, tuple[Signal, tuple[st
         )
         if alike and name not in channels:
             samples = Combination(first.samples, second=second.samples)
-            made[name] = Signal(name, samples, first.rate_hz, first.unit), pair
-    return made
+            derived[name] = Signal(name, samples, first.rate_hz, first.unit), pair
+    return derived
 
 
 def _site(name: str) -> str:
@@ -274,7 +274,7 @@ def _scale_of(signal: Signal, begins: float, seconds: float, filters: Filters) -
     """Return the scale of a channel from pieces all over the night."""
     n_pieces = int(max(1, min(SCALE_PIECES, seconds // SCALE_SECONDS)))
     starts = begins + (np.arange(n_pieces) + 0.5) * seconds / n_pieces - SCALE_SECONDS / 2
-    cut = [_filtered(signal, at, SCALE_SECONDS, filters, SCALE_MARGIN_SECONDS) for at in starts.tolist()]
+    cut = [_read_filtered(signal, at, SCALE_SECONDS, filters, SCALE_MARGIN_SECONDS) for at in starts.tolist()]
     pieces = [piece[np.isfinite(piece)] for piece in cut]
     pieces = [piece for piece in pieces if len(piece)]
     if not pieces:
@@ -285,7 +285,7 @@ def _scale_of(signal: Signal, begins: float, seconds: float, filters: Filters) -
     return ChannelScale(middle, scale if scale > 0 else 1.0)
 
 
-def _filtered(
+def _read_filtered(
     signal: Signal, begin: float, seconds: float, filters: Filters, margin_seconds: float = MARGIN_SECONDS
 ) -> Floats:
     """Return the samples of a window, filtered with a margin on either side."""
@@ -299,8 +299,8 @@ def _filtered(
     if missing.all():
         return values[margin : margin + n_samples]
     if missing.any():  # a filter would spread NaN over the window
-        known = np.flatnonzero(~missing)
-        values[missing] = np.interp(np.flatnonzero(missing), known, values[known])
+        present = np.flatnonzero(~missing)
+        values[missing] = np.interp(np.flatnonzero(missing), present, values[present])
     scipy_signal = library("scipy.signal", "filters", "review")
     smooth = scipy_signal.sosfiltfilt(sections, values - values.mean())
     if filters.low is None:
@@ -345,18 +345,18 @@ def _powers(signal: Signal, begins: float, seconds: float, n_columns: int) -> Fl
         pieces = block[(starts - low)[..., None] + np.arange(size)]  # (columns, windows, samples)
         pieces = (pieces - pieces.mean(axis=-1, keepdims=True)) * window
         power = np.abs(np.fft.rfft(pieces, axis=-1)[..., rows]) ** 2
-        known = np.isfinite(power[..., 0])
-        total = np.where(known[..., None], power, 0.0).sum(axis=1)
-        mean = total / np.maximum(known.sum(axis=1), 1)[:, None]
-        mean[~known.any(axis=1)] = np.nan
+        is_whole = np.isfinite(power[..., 0])  # (columns, windows)
+        total = np.where(is_whole[..., None], power, 0.0).sum(axis=1)
+        mean = total / np.maximum(is_whole.sum(axis=1), 1)[:, None]
+        mean[~is_whole.any(axis=1)] = np.nan
         powers[: mean.shape[1], columns] = np.log10(mean[:, :n_rows].T + 1e-12)
     return powers
 
 
 def _as_bytes(powers: Floats) -> npt.NDArray[np.uint8]:
-    known = powers[np.isfinite(powers)]
-    if not len(known):
+    finite = powers[np.isfinite(powers)]
+    if not len(finite):
         return np.zeros(powers.shape, dtype=np.uint8)
-    low, high = np.percentile(known, PERCENTILES)
+    low, high = np.percentile(finite, PERCENTILES)
     scaled = 255.0 * (np.nan_to_num(powers, nan=low) - low) / max(high - low, 1e-9)
     return np.asarray(np.clip(np.rint(scaled), 0, 255), dtype=np.uint8)

@@ -138,27 +138,27 @@ class Action:
         return record
 
 
-def parse_action(said: object, scheme: StageScheme, n_epochs: int, profiles: Iterable[str]) -> Action:
+def parse_action(document: object, scheme: StageScheme, n_epochs: int, profiles: Iterable[str]) -> Action:
     """Return an action from JSON that comes from outside; refuse anything unknown."""
-    if not isinstance(said, Mapping):
-        raise InputError(f"the action is {checks.shown(said)}, expected an object with the key 'do'.")
-    do = said.get("do")
+    if not isinstance(document, Mapping):
+        raise InputError(f"the action is {checks.shown(document)}, expected an object with the key 'do'.")
+    do = document.get("do")
     if do not in ACTIONS:
         raise InputError(f"the action is {checks.shown(do)}, expected one of {', '.join(ACTIONS)}.")
     if do in ON_EPOCHS:
-        return _on_epochs(said, do, scheme, n_epochs)
+        return _parse_epochs_action(document, do, scheme, n_epochs)
     if do == "several":
-        return _several(said.get("actions"), scheme, n_epochs, profiles)
+        return _parse_several(document.get("actions"), scheme, n_epochs, profiles)
     if do == "profile":
-        return Action(do, value=checks.choice(said.get("name"), "the profile", tuple(profiles)))
+        return Action(do, value=checks.choice(document.get("name"), "the profile", tuple(profiles)))
     if do == "strength":
-        return Action(do, value=_strength(said.get("value")))
+        return Action(do, value=_strength(document.get("value")))
     if do == "clock":
-        return Action(do, value=_one_of(said.get("value"), "clock", (None, True, False)))
+        return Action(do, value=_one_of(document.get("value"), "clock", (None, True, False)))
     if do == "blind":
-        return Action(do, value=_one_of(said.get("value"), "blind", (True, False)))
+        return Action(do, value=_one_of(document.get("value"), "blind", (True, False)))
     if do == "reveal":
-        return Action(do, value=_one_of(said.get("anyway", False), "anyway", (True, False)))
+        return Action(do, value=_one_of(document.get("anyway", False), "anyway", (True, False)))
     return Action(do)
 
 
@@ -178,11 +178,11 @@ def act(state: ReviewState, action: Action, who: str, n_epochs: int, when: str =
         shown = replace(state, is_blind=False, is_revealed=True, first_pins=state.pins)
         return replace(shown, revision=revision)
     if action.do in ("undo", "redo"):
-        return replace(_back_or_forth(state, action.do), revision=revision)
+        return replace(_undo_or_redo(state, action.do), revision=revision)
     if action.do in ("agree", "choose_strength") and state.is_blind:
         raise InputError("the guard is hidden, so that nothing can be said about it: score the epoch.")
     step = _step(state, action, who, when)
-    return replace(_applied(state, step), done=(*state.done, step), undone=(), revision=revision)
+    return replace(_apply(state, step), done=(*state.done, step), undone=(), revision=revision)
 
 
 def _step(state: ReviewState, action: Action, who: str, when: str) -> Step:
@@ -192,7 +192,7 @@ def _step(state: ReviewState, action: Action, who: str, when: str) -> Step:
         together = Step(action.do)
         for each in action.actions:
             step = _step(state, each, who, when)
-            state, together = _applied(state, step), _joined(together, step)
+            state, together = _apply(state, step), _join_steps(together, step)
         return together
     if action.do == "set":
         pin = Pin(action.stage, who, action.why, when)
@@ -215,7 +215,7 @@ def _step(state: ReviewState, action: Action, who: str, when: str) -> Step:
     return Step(action.do, settings=(state.settings, replace(state.settings, **change)))
 
 
-def _joined(one: Step, other: Step) -> Step:
+def _join_steps(one: Step, other: Step) -> Step:
     """Return two consecutive steps as one."""
     pins = dict(one.pins)
     for epoch, (before, after) in other.pins.items():
@@ -226,7 +226,7 @@ def _joined(one: Step, other: Step) -> Step:
     return replace(one, pins=pins, settings=settings)
 
 
-def _applied(state: ReviewState, step: Step, *, backwards: bool = False) -> ReviewState:
+def _apply(state: ReviewState, step: Step, *, backwards: bool = False) -> ReviewState:
     side = 0 if backwards else 1
     pins, settings = state.pins, state.settings
     if step.pins:
@@ -243,38 +243,40 @@ def _applied(state: ReviewState, step: Step, *, backwards: bool = False) -> Revi
     return replace(state, pins=pins, settings=settings)
 
 
-def _back_or_forth(state: ReviewState, do: str) -> ReviewState:
+def _undo_or_redo(state: ReviewState, do: str) -> ReviewState:
     steps: Sequence[Step] = state.done if do == "undo" else state.undone
     if not steps:
         raise InputError(f"there is nothing to {do}.")
     step = steps[-1]
-    moved = _applied(state, step, backwards=do == "undo")
+    moved = _apply(state, step, backwards=do == "undo")
     if do == "undo":
         return replace(moved, done=state.done[:-1], undone=(*state.undone, step))
     return replace(moved, done=(*state.done, step), undone=state.undone[:-1])
 
 
-def _on_epochs(said: Mapping[str, Any], do: str, scheme: StageScheme, n_epochs: int) -> Action:
+def _parse_epochs_action(document: Mapping[str, Any], do: str, scheme: StageScheme, n_epochs: int) -> Action:
     """Return an action on a stretch of epochs."""
-    first, last = (_epoch(said, key, n_epochs) for key in ("first", "last"))
+    first, last = (_epoch(document, key, n_epochs) for key in ("first", "last"))
     if last < first:
         raise InputError(f"the action is from epoch {first} to {last}, expected an end after it.")
     if do == "set":
-        return Action(do, first, last, _stage(said.get("stage"), scheme), _reason(said.get("why", "")))
+        return Action(
+            do, first, last, _stage(document.get("stage"), scheme), _reason(document.get("why", ""))
+        )
     if do == "clear":
         return Action(do, first, last)
-    stages, n = said.get("stages"), last - first + 1
+    stages, n = document.get("stages"), last - first + 1
     if not isinstance(stages, list) or len(stages) != n:
         raise InputError(f"stages is {checks.shown(stages)}, expected a list of {n}: one per epoch.")
     return Action(do, first, last, stages=tuple(_stage(stage, scheme) for stage in stages))
 
 
-def _several(said: object, scheme: StageScheme, n_epochs: int, profiles: Iterable[str]) -> Action:
-    if not isinstance(said, list) or not 1 <= len(said) <= MOST_TOGETHER:
-        raise InputError(f"actions is {checks.shown(said)}, expected a list of 1 to {MOST_TOGETHER}.")
+def _parse_several(document: object, scheme: StageScheme, n_epochs: int, profiles: Iterable[str]) -> Action:
+    if not isinstance(document, list) or not 1 <= len(document) <= MOST_TOGETHER:
+        raise InputError(f"actions is {checks.shown(document)}, expected a list of 1 to {MOST_TOGETHER}.")
     known = tuple(profiles)
     actions = []
-    for item in said:
+    for item in document:
         action = parse_action(item, scheme, n_epochs, known)
         if action.do not in TOGETHER:
             raise InputError(f"the action {action.do!r} stands alone, expected {', '.join(TOGETHER)}.")
@@ -282,8 +284,8 @@ def _several(said: object, scheme: StageScheme, n_epochs: int, profiles: Iterabl
     return Action("several", actions=tuple(actions))
 
 
-def _epoch(said: Mapping[str, Any], key: str, n_epochs: int) -> int:
-    value = said.get(key, said.get("epoch"))
+def _epoch(document: Mapping[str, Any], key: str, n_epochs: int) -> int:
+    value = document.get(key, document.get("epoch"))
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < n_epochs:
         shown = checks.shown(value)
         raise InputError(f"{key} is {shown}, expected the index of an epoch, 0 to {n_epochs - 1}.")

@@ -36,7 +36,7 @@ KEYS = {"W": "w", "N1": "1", "N2": "2", "N3": "3", "R": "r", "N": "s", "S": "s",
 FULL = {"W": "Wake", "R": "REM", "N": "NREM", "S": "Sleep", "Light": "Light sleep", "Deep": "Deep sleep"}
 
 
-def encoded(array: npt.NDArray[Any]) -> str:
+def encode_array(array: npt.NDArray[Any]) -> str:
     """Return the little-endian bytes of an array in base64."""
     return base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
 
@@ -44,7 +44,7 @@ def encoded(array: npt.NDArray[Any]) -> str:
 def shares(probabilities: Floats) -> str:
     """Return probabilities as bytes: 200 for probability 1, 255 without evidence."""
     steps = np.where(np.isnan(probabilities), NO_EVIDENCE, np.rint(probabilities * STEPS))
-    return encoded(np.clip(steps, 0, NO_EVIDENCE).astype(np.uint8))
+    return encode_array(np.clip(steps, 0, NO_EVIDENCE).astype(np.uint8))
 
 
 def stages_of(scheme: StageScheme) -> list[dict[str, Any]]:
@@ -77,8 +77,8 @@ def fixed_part(review: Review, at: Revision) -> dict[str, Any]:
     first, stop = lights_window(night.hypnogram(night.argmax), off, on)
     lost = night.options.quality  # 0 clean to 1 lost
     hidden: dict[str, Any] = {
-        "stager": encoded(night.argmax),
-        "expert": None if night.expert is None else encoded(night.expert.labels),
+        "stager": encode_array(night.argmax),
+        "expert": None if night.expert is None else encode_array(night.expert.labels),
         "probabilities": shares(density.probabilities),
     }
     return {
@@ -90,7 +90,9 @@ def fixed_part(review: Review, at: Revision) -> dict[str, Any]:
         "lights_on": None if on is None else stop,
         "stages": stages_of(night.scheme),
         # the page shows what is left of the signal, in per cent
-        "quality": None if lost is None else encoded(np.rint(100 * (1 - np.asarray(lost))).astype(np.uint8)),
+        "quality": None
+        if lost is None
+        else encode_array(np.rint(100 * (1 - np.asarray(lost))).astype(np.uint8)),
         **(dict.fromkeys(hidden) if blind else hidden),
     }
 
@@ -101,8 +103,8 @@ def moving_part(review: Review, at: Revision) -> dict[str, Any]:
     answer: dict[str, Any] = {
         "name": night.name,
         "revision": state.revision,
-        "pinned": encoded(pinned_labels(night, state)),
-        "agreed": encoded(_agreed(night.n_epochs, state)),
+        "pinned": encode_array(pinned_labels(night, state)),
+        "agreed": encode_array(_agreement_flags(night.n_epochs, state)),
         "settings": {
             "profile": state.settings.profile,
             "strength": state.settings.strength,
@@ -128,13 +130,13 @@ def moving_part(review: Review, at: Revision) -> dict[str, Any]:
     if at.result.conflict is not None:
         answer["conflict"] = {"text": str(at.result.conflict), "pins": [], "relax": []}
         answer["conflict"]["pins"] = [epoch for epoch, _ in at.result.conflict.pins]
-    answer["guard"] = encoded(at.result.labels)
+    answer["guard"] = encode_array(at.result.labels)
     blank = np.full(night.density.probabilities.shape, np.nan)
     answer["posterior"] = shares(blank if posterior is None else posterior.probabilities)
     return answer | {"cycles": _cycles(review, at)} | measures_part(night, state, at.result)
 
 
-def _agreed(n_epochs: int, state: ReviewState) -> npt.NDArray[np.int8]:
+def _agreement_flags(n_epochs: int, state: ReviewState) -> npt.NDArray[np.int8]:
     """Return 1 where the scorer agreed, 0 in all other epochs."""
     agreed = np.zeros(n_epochs, dtype=np.int8)
     agreed[[epoch for epoch, pin in state.pins.items() if pin.is_agreed]] = 1
@@ -191,13 +193,13 @@ def _queue_state(review: Review, at: Revision, queue: Queue) -> dict[str, Any]:
         ],
         "left": len(queue.stretches),
         "done": at.state.n_stretches_done,
-        "expected_errors": _rounded(queue.expected_errors),
-        "expected_errors_if_done": _rounded(queue.expected_errors_if_done),
+        "expected_errors": _round(queue.expected_errors),
+        "expected_errors_if_done": _round(queue.expected_errors_if_done),
         "note": queue.note,
     }
 
 
-def _rounded(value: float | None) -> float | None:
+def _round(value: float | None) -> float | None:
     return None if value is None else round(value, 2)
 
 

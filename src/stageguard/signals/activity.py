@@ -125,7 +125,7 @@ def find_acceleration(recording: Recording) -> Acceleration | None:
                 f"acceleration of recording {recording.id!r} has one sample, expected many per second."
             )
         rate_hz = 1.0 / max(float(np.median(np.diff(series.times))), 1e-6)
-        return _checked(recording, Acceleration(series, series.unit, rate_hz))
+        return _check_values(recording, Acceleration(series, series.unit, rate_hz))
     roles = [f"acceleration_{axis}" for axis in AXES]
     channels = [recording.signals.get(role) for role in roles]
     axes = tuple(channel for channel in channels if isinstance(channel, Signal))
@@ -136,7 +136,7 @@ def find_acceleration(recording: Recording) -> Acceleration | None:
             f"acceleration of recording {recording.id!r} is not complete: expected a series of three columns "
             f"'acceleration', or signals {', '.join(roles)} of one rate, length and unit. Map all three."
         )
-    return _checked(recording, Acceleration(axes, axes[0].unit, axes[0].rate_hz))
+    return _check_values(recording, Acceleration(axes, axes[0].unit, axes[0].rate_hz))
 
 
 def actigraph_counts(acceleration: Acceleration) -> tuple[Floats, Mask]:
@@ -230,7 +230,7 @@ def _counts_of_seconds(at_30_hz: Floats) -> Floats:
     return np.asarray(tenths.sum(axis=1), dtype=np.float64)
 
 
-def _checked(recording: Recording, acceleration: Acceleration) -> Acceleration:
+def _check_values(recording: Recording, acceleration: Acceleration) -> Acceleration:
     """Refuse acceleration that is sampled too slowly, or whose unit is wrong."""
     if acceleration.rate_hz < 0.99 * LEAST_RATE_HZ:  # 0.99 because time stamps are rounded
         raise InputError(
@@ -262,7 +262,7 @@ class ActivityCounts:
         length; with data in less than half of it, it is NaN. Three axes give the length of their vector.
         """
         begin, stop = np.asarray(first, dtype=np.float64), np.asarray(end, dtype=np.float64)
-        seconds = self._covered(stop) - self._covered(begin)
+        seconds = self._covered_bins(stop) - self._covered_bins(begin)
         squares = np.zeros(begin.shape)
         for axis in range(self.counts.shape[1]):
             total = np.append(0.0, np.cumsum(self.counts[:, axis]))
@@ -277,7 +277,7 @@ class ActivityCounts:
         """Return the counts of each epoch, NaN where they are not known."""
         return self.between(epochs.edges[:-1], epochs.edges[1:])
 
-    def _covered(self, at: Floats) -> Floats:
+    def _covered_bins(self, at: Floats) -> Floats:
         """Return the number of seconds with data before each of some times."""
         seconds = np.append(0.0, np.cumsum(np.where(self.has_data, np.diff(self.edges), 0.0)))
         return np.asarray(np.interp(at, self.edges, seconds))
@@ -286,7 +286,7 @@ class ActivityCounts:
 def find_counts(recording: Recording, method: str = "actigraph", axis: str = "vector") -> ActivityCounts:
     """Return a recording's activity counts: its channel 'counts', else computed from its acceleration."""
     if "counts" in recording.signals:
-        return _given(recording, recording.signals["counts"])
+        return _device_counts(recording, recording.signals["counts"])
     acceleration = find_acceleration(recording)
     if acceleration is None:
         recording.channel("counts")  # raises: the error lists the channels and how to map them
@@ -307,7 +307,7 @@ def find_counts(recording: Recording, method: str = "actigraph", axis: str = "ve
     return ActivityCounts(edges, counts, has_data)
 
 
-def _given(recording: Recording, channel: Signal | Series) -> ActivityCounts:
+def _device_counts(recording: Recording, channel: Signal | Series) -> ActivityCounts:
     """Return the counts that a device recorded; negative counts are its code for no data."""
     if channel.unit and known_unit(channel.unit) != "counts":
         raise InputError(
@@ -318,14 +318,14 @@ def _given(recording: Recording, channel: Signal | Series) -> ActivityCounts:
         values = channel.read()
         edges = np.arange(len(values) + 1) / channel.rate_hz
     else:
-        edges, values = _binned(recording, channel)
+        edges, values = _bin_counts(recording, channel)
     has_data = np.isfinite(values) & (values >= 0)
     if not has_data.any():
         raise InputError(f"channel 'counts' of recording {recording.id!r} has no number that is 0 or above.")
     return ActivityCounts(edges, np.where(has_data, values, 0.0)[:, None], has_data)
 
 
-def _binned(recording: Recording, series: Series) -> tuple[Floats, Floats]:
+def _bin_counts(recording: Recording, series: Series) -> tuple[Floats, Floats]:
     """Return edges and counts of a series; each value belongs to the time after its stamp.
 
     A bin ends at the next stamp. If that comes more than half a step late, the bin lasts one usual step and a

@@ -214,10 +214,10 @@ FLAT = 0.001  # of the usual range
 
 def assess(recording: Recording, epochs: EpochGrid, rules: str) -> Assessed:
     """Return beta and reasons per epoch: the worst of I and Q, or of the phase where that was recorded."""
-    judge = _paper if rules == "kdd2026" else _graded
+    judge = _paper if rules == "kdd2026" else _grade_phase
     channels = radar_channels(recording)
     if "radar_phase" in channels:
-        channels["radar_phase"] = phase_seen(channels["radar_phase"], _unwrapped)
+        channels["radar_phase"] = phase_seen(channels["radar_phase"], _unwrap)
     return worst([judge(signal, epochs, role) for role, signal in channels.items()])
 
 
@@ -232,7 +232,7 @@ def _paper(signal: Signal, epochs: EpochGrid, role: str) -> Assessed:
     )
 
 
-def _graded(signal: Signal, epochs: EpochGrid, role: str) -> Assessed:
+def _grade_phase(signal: Signal, epochs: EpochGrid, role: str) -> Assessed:
     """Return the share of the epoch that is missing, flat, clipped or too large, in segments of 5 s."""
     per_epoch = max(1, round(epochs.epoch_seconds / SEGMENT_SECONDS))
     segments = measure_segments(signal, epochs, per_epoch, spectra=False)
@@ -241,7 +241,7 @@ def _graded(signal: Signal, epochs: EpochGrid, role: str) -> Assessed:
     return from_segments(segments.flags(role, GRADED_Z, GRADED_TIMES, FLAT))
 
 
-def _unwrapped(angles: Floats) -> Floats:
+def _unwrap(angles: Floats) -> Floats:
     """Return angles without jumps of a full turn; missing angles are skipped."""
     present = np.isfinite(angles)
     angles[present] = np.unwrap(angles[present])

@@ -216,13 +216,13 @@ def assess(recording: Recording, epochs: EpochGrid, rules: str) -> Assessed:
     heart = _from_beats(recording) if has_beats(recording) else _from_rates(recording)
     present = [role for role in BELTS if role in recording.signals]
     belts = {role: read_belt(recording, role, Breathing().band) for role in present}
-    return _paper(heart, belts, epochs) if rules == "kdd2026" else _graded(heart, belts, epochs)
+    return _paper(heart, belts, epochs) if rules == "kdd2026" else _grade(heart, belts, epochs)
 
 
 def _paper(heart: HeartRates, belts: Mapping[str, Belt], epochs: EpochGrid) -> Assessed:
     """Judge each epoch by its mean heart rate and by missing segments: clean or lost."""
     edges = epochs.edges
-    seconds, beats = _within(heart, edges)
+    seconds, beats = _share_within(heart, edges)
     rate = np.divide(beats, seconds, out=np.full(epochs.n_epochs, np.nan), where=seconds > 1e-6)
     least = min(LEAST_OVERLAP_SECONDS / epochs.epoch_seconds, 1.0)
     flags = {
@@ -235,7 +235,7 @@ def _paper(heart: HeartRates, belts: Mapping[str, Belt], epochs: EpochGrid) -> A
     return from_epochs(flags)
 
 
-def _graded(heart: HeartRates, belts: Mapping[str, Belt], epochs: EpochGrid) -> Assessed:
+def _grade(heart: HeartRates, belts: Mapping[str, Belt], epochs: EpochGrid) -> Assessed:
     """Return the share without a plausible beat, or half of the share without breathing if that is larger."""
     edges = epochs.edges
     odd = heart.is_implausible
@@ -257,7 +257,7 @@ def _graded(heart: HeartRates, belts: Mapping[str, Belt], epochs: EpochGrid) -> 
     return named(beta, shares)
 
 
-def _within(heart: HeartRates, edges: Floats) -> tuple[Floats, Floats]:
+def _share_within(heart: HeartRates, edges: Floats) -> tuple[Floats, Floats]:
     """Return the seconds of each epoch that have a heart rate, and 60 times the beats in them."""
     points = np.stack([heart.starts, heart.ends], axis=1).ravel()
     if not len(points):

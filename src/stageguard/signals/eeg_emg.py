@@ -119,7 +119,7 @@ def extract(recording: Recording, epochs: EpochGrid, recipe: Recipe) -> tuple[Fl
     if settings.samples.channels:
         roles = settings.samples.channels
         parts = [_samples(steady_signal(recording, role), epochs, settings.samples, role) for role in roles]
-        return _joined(recording, roles, parts), tuple(roles)
+        return _join_features(recording, roles, parts), tuple(roles)
     wanted, emg = settings.spectrogram, settings.emg
     parts = []
     names: list[str] = []
@@ -134,10 +134,10 @@ def extract(recording: Recording, epochs: EpochGrid, recipe: Recipe) -> tuple[Fl
         parts.append(np.repeat(power, emg.repeat, axis=2))
         name = f"{role}_{low:g}-{high:g}hz_power"
         names += [name] if emg.repeat == 1 else [f"{name}_{row + 1}" for row in range(emg.repeat)]
-    return _joined(recording, (*wanted.channels, *emg.channels), parts), tuple(names)
+    return _join_features(recording, (*wanted.channels, *emg.channels), parts), tuple(names)
 
 
-def _joined(recording: Recording, roles: Sequence[str], parts: Sequence[Floats32]) -> Floats32:
+def _join_features(recording: Recording, roles: Sequence[str], parts: Sequence[Floats32]) -> Floats32:
     """Return the features of all channels side by side; an epoch that lacks one channel is NaN."""
     for role, part in zip(roles, parts, strict=True):
         if np.isnan(part).any(axis=(1, 2)).all():
@@ -238,7 +238,7 @@ EMG = ChannelLimits(z=6.0, times=100.0, flat=0.001, has_high=False)
 
 def assess(recording: Recording, epochs: EpochGrid, rules: str) -> Assessed:
     """Return beta and reasons per epoch: the worse of the EEG and, if recorded, the EMG."""
-    judge = _paper if rules == "kdd2026" else _graded
+    judge = _paper if rules == "kdd2026" else _grade_channel
     parts = []
     for role, limits in (("eeg", EEG), ("emg", EMG)):
         if role == "eeg" or role in recording.signals:
@@ -262,7 +262,7 @@ def _paper(signal: Signal, epochs: EpochGrid, role: str, limits: ChannelLimits) 
     return from_epochs(flags)
 
 
-def _graded(signal: Signal, epochs: EpochGrid, role: str, limits: ChannelLimits) -> Assessed:
+def _grade_channel(signal: Signal, epochs: EpochGrid, role: str, limits: ChannelLimits) -> Assessed:
     """Return the share of the epoch's seconds that are missing, flat, clipped, too large or mains hum."""
     length = max(SEGMENT_SECONDS, SEGMENT_SAMPLES / signal.rate_hz)
     per_epoch = max(1, round(epochs.epoch_seconds / length))

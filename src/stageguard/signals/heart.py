@@ -74,7 +74,7 @@ def has_beats(recording: Recording) -> bool:
 def find_beats(recording: Recording) -> Beats:
     """Return a recording's heartbeats: its channel 'beats', else those `sleepecg` finds in its ECG."""
     if "beats" in recording.signals:
-        return _given(recording, recording.signals["beats"])
+        return _given_beats(recording, recording.signals["beats"])
     if "ecg" not in recording.signals:
         known = ", ".join(recording.signals) or "none"
         raise InputError(
@@ -92,7 +92,7 @@ def find_beats(recording: Recording) -> Beats:
             f"channel 'ecg' ({signal.name}) has {signal.rate_hz:g} samples per second, expected more than "
             f"{LEAST_RATE_HZ:g} to find heartbeats. Map a faster one, or beat times as 'beats'."
         )
-    times, lost = _detected(signal)
+    times, lost = _detect_beats(signal)
     intervals = np.append(np.nan, np.diff(times)) if len(times) else np.zeros(0)
     for first, end in lost:  # no interval may span a lost stretch
         after = int(np.searchsorted(times, (first + end) / 2))
@@ -101,7 +101,7 @@ def find_beats(recording: Recording) -> Beats:
     return Beats(times, intervals)
 
 
-def _given(recording: Recording, channel: Signal | Series) -> Beats:
+def _given_beats(recording: Recording, channel: Signal | Series) -> Beats:
     """Return the beats of the channel 'beats'; intervals that it lacks are the steps between its times."""
     if not isinstance(channel, Series):
         raise InputError(
@@ -123,7 +123,7 @@ def _given(recording: Recording, channel: Signal | Series) -> Beats:
     return Beats(channel.times, intervals)
 
 
-def _detected(signal: Signal) -> tuple[Floats, list[tuple[float, float]]]:
+def _detect_beats(signal: Signal) -> tuple[Floats, list[tuple[float, float]]]:
     """Return the times of beats that `sleepecg` finds block by block, and stretches without a signal."""
     sleepecg = library("sleepecg", "heartbeats from an ECG")
     beats: list[Floats] = []
@@ -143,7 +143,7 @@ def _detected(signal: Signal) -> tuple[Floats, list[tuple[float, float]]]:
                 continue
             piece = np.ascontiguousarray(samples[a:b])
             peaks = np.asarray(sleepecg.detect_heartbeats(piece, signal.rate_hz))
-            peaks = (_refined(piece, peaks, signal.rate_hz) + (a + begin)) / signal.rate_hz
+            peaks = (_refine_peaks(piece, peaks, signal.rate_hz) + (a + begin)) / signal.rate_hz
             beats.append(peaks[(peaks >= first / signal.rate_hz) & (peaks < end / signal.rate_hz)])
     times = np.sort(np.concatenate(beats)) if beats else np.zeros(0)
     # where two blocks meet, both may find the same beat
@@ -167,7 +167,7 @@ def _usable(samples: Floats, rate_hz: float) -> Mask:
     return usable
 
 
-def _refined(samples: Floats, peaks: npt.NDArray[np.integer], rate_hz: float) -> Floats:
+def _refine_peaks(samples: Floats, peaks: npt.NDArray[np.integer], rate_hz: float) -> Floats:
     """Return the positions of the R waves' peaks near the detected beats, to a fraction of a sample.
 
     Whether R waves point up or down is decided for all of them together, so that no beat is placed at R and

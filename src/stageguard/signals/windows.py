@@ -139,7 +139,7 @@ def decimate(signal: Signal, rate_hz: float, unit: str | None = None) -> tuple[F
         begin, stop = first * factor - reach, (end - 1) * factor + reach + 1
         samples = np.full(stop - begin, np.nan)
         samples[max(0, -begin) :] = read_samples(signal, max(0, begin), stop, unit)
-        made[first:end] = _weighted(samples, taps, factor)
+        made[first:end] = _weight_windows(samples, taps, factor)
     return made, signal.rate_hz / factor
 
 
@@ -151,7 +151,7 @@ def low_pass_taps(cutoff: float, n_taps: int) -> Floats:
     return np.asarray(taps / taps.sum())
 
 
-def _weighted(samples: Floats, taps: Floats, factor: int) -> Floats:
+def _weight_windows(samples: Floats, taps: Floats, factor: int) -> Floats:
     """Return every factor-th weighted mean of the present samples; NaN where at least half are missing."""
     present = np.isfinite(samples)
     views = np.lib.stride_tricks.sliding_window_view
@@ -259,7 +259,7 @@ def power_spectra(
     equal samples only, has no power and is missing as a whole. With ``end``, only the first ``end``
     frequencies are kept.
     """
-    lost, centred = _centred(windows)
+    lost, centred = _centre(windows)
     n_frequencies = windows.shape[-1] // 2 + 1
     end = n_frequencies if end is None else min(end, n_frequencies)
     power = np.zeros((*windows.shape[:-1], end), dtype=np.float32)
@@ -277,7 +277,7 @@ def power_spectra(
     return power, lost
 
 
-def _centred(windows: Floats) -> tuple[Floats, Floats32]:
+def _centre(windows: Floats) -> tuple[Floats, Floats32]:
     """Return the share of missing samples per window, and the windows minus their mean, 0 where missing."""
     total = windows.sum(axis=-1)
     if np.isfinite(total).all():

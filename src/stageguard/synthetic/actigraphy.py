@@ -9,7 +9,13 @@ import numpy as np
 from stageguard.base.arrays import Floats, Floats32, Mask
 from stageguard.night.recording import Series
 from stageguard.synthetic.body import effort_of, movement, turn_seconds
-from stageguard.synthetic.events import SignalEvent, Simulated, scatter_events, simulated, write_rows
+from stageguard.synthetic.events import (
+    SignalEvent,
+    Simulated,
+    scatter_events,
+    simulated_recording,
+    write_rows,
+)
 from stageguard.synthetic.noise import Scatter, appearances, at_times, drift, levels, shaped_noise, stream
 from stageguard.synthetic.sleepers import LIGHTS_OFF_HOUR, SimulatedSleep, Sleeper
 
@@ -50,11 +56,11 @@ def simulate(night: SimulatedSleep, sleeper: Sleeper, seed: int, name: str) -> S
     acceleration = _acceleration(stream(seed, "acceleration", who), move, night.seconds)
     heart = _heart_rate(stream(seed, "heart", who), looks, truth.epoch_seconds, move)
     signals = {
-        "acceleration": _without(acceleration, lost),
-        "heart_rate": _without(heart, events),
+        "acceleration": _remove_spans(acceleration, lost),
+        "heart_rate": _remove_spans(heart, events),
         "steps": _steps(stream(seed, "steps", who)),
     }
-    return simulated(name, signals, night, sleeper, events)
+    return simulated_recording(name, signals, night, sleeper, events)
 
 
 def _acceleration(rng: np.random.Generator, move: Floats, seconds: float) -> Series:
@@ -105,7 +111,7 @@ def _steps(rng: np.random.Generator) -> Series:
     return Series("steps", times, np.where(walking, rng.poisson(180, len(times)), 0).astype(float), "counts")
 
 
-def _without(series: Series, events: list[SignalEvent]) -> Series:
+def _remove_spans(series: Series, events: list[SignalEvent]) -> Series:
     """Drop the values during events."""
     keep: Mask = np.ones(len(series.times), dtype=bool)
     for event in events:

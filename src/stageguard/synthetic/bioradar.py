@@ -25,7 +25,7 @@ from stageguard.synthetic.events import (
     edf_signal,
     scatter_events,
     signal_of,
-    simulated,
+    simulated_recording,
     write_edf,
 )
 from stageguard.synthetic.noise import drift, moments, stream
@@ -64,7 +64,7 @@ def simulate(night: SimulatedSleep, sleeper: Sleeper, seed: int, name: str) -> S
     for event in events:
         _disturb(stream(seed, f"noise {event.start_seconds}", who), event, i, q)
     signals = {"radar_i": Signal("radar_i", i, RATE_HZ), "radar_q": Signal("radar_q", q, RATE_HZ)}
-    return simulated(name, signals, night, sleeper, events + body.apnoeas)
+    return simulated_recording(name, signals, night, sleeper, events + body.apnoeas)
 
 
 def _way(rng: np.random.Generator, body: Body, n: int) -> Floats:

@@ -179,7 +179,7 @@ def beat_times(
     mean = levels(rng, looks, BEATS_PER_MINUTE, RATE_SPREAD, epoch_seconds)
     swing = np.maximum(levels(rng, looks, BREATH_SWING, BREATH_SPREAD, epoch_seconds), 0.2)
     slow = np.maximum(levels(rng, looks, SLOW_SWING, SLOW_SPREAD, epoch_seconds), 0.3)
-    rate = _eased(at_times(mean, epoch_seconds, times)) + at_times(swing, epoch_seconds, times) * breath.wave
+    rate = _ease(at_times(mean, epoch_seconds, times)) + at_times(swing, epoch_seconds, times) * breath.wave
     rate += at_times(slow, epoch_seconds, times) * _slow_wave(rng, times)
     for event in apnoeas:
         _add_bump(rate, times, -4.0, event.start_seconds + event.seconds / 2, event.seconds / 3)
@@ -224,7 +224,7 @@ def _slow_wave(rng: np.random.Generator, times: Floats) -> Floats:
     return np.asarray(np.interp(times, seconds, made / made.std()))
 
 
-def _eased(values: Floats) -> Floats:
+def _ease(values: Floats) -> Floats:
     """Smooth the steps between levels over 8 s."""
     width = round(8 * BREATH_HZ)
     padded = np.pad(values, width, mode="edge")

@@ -26,7 +26,7 @@ from stageguard.synthetic.events import (
     edf_signal,
     scatter_events,
     signal_of,
-    simulated,
+    simulated_recording,
     write_edf,
 )
 from stageguard.synthetic.noise import drift, moments, stream
@@ -98,7 +98,7 @@ def simulate(night: SimulatedSleep, sleeper: Sleeper, seed: int, name: str) -> S
     for role, values in channels.items():
         label, rate_hz, unit, _ = CHANNELS[role]
         signals[role] = Signal(label, values, rate_hz, unit)
-    return simulated(name, signals, night, sleeper, events + body.apnoeas)
+    return simulated_recording(name, signals, night, sleeper, events + body.apnoeas)
 
 
 def _belts(rng: np.random.Generator, breath: Breath, move: Floats) -> dict[str, Floats32]:

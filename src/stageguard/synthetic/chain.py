@@ -79,7 +79,9 @@ def expected_transitions(law: BoutLaw, clock: ChainClock, start: Floats | None =
     return np.asarray(folded)
 
 
-def calibrated(target: Floats, one_epoch: Floats, clock: ChainClock, start: Floats | None = None) -> BoutLaw:
+def calibrate_law(
+    target: Floats, one_epoch: Floats, clock: ChainClock, start: Floats | None = None
+) -> BoutLaw:
     """Find the law whose transitions, under the clock of a whole night or day, match a matrix.
 
     `target` (n_stages, n_stages) is the chance of each next stage. `one_epoch` (n_stages,) is the share of
@@ -127,7 +129,7 @@ def draw(rng: np.random.Generator, law: BoutLaw, clock: ChainClock, n_epochs: in
     return (np.array(states) % len(law.exits)).astype(np.int8)
 
 
-def lifted(fine: Floats, coarse: Floats, merge: Indices) -> Floats:
+def lift_matrix(fine: Floats, coarse: Floats, merge: Indices) -> Floats:
     """Change a matrix of fine stages (n, n) so that, merged by `merge` (n,), it equals a coarse one (m, m).
 
     Transitions within a group, and the shares of another group's fine stages among transitions into it, are

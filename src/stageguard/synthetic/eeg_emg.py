@@ -19,7 +19,7 @@ from stageguard.synthetic.events import (
     Simulated,
     scatter_events,
     signal_of,
-    simulated,
+    simulated_recording,
     write_rows,
 )
 from stageguard.synthetic.noise import Scatter, appearances, levels, shaped_noise, stream
@@ -76,7 +76,7 @@ def simulate(night: SimulatedSleep, sleeper: Sleeper, seed: int, name: str) -> S
     for event in events:
         _disturb(rng, event, eeg, emg)
     signals = {"eeg": Signal("EEG", eeg, RATE_HZ, "uV"), "emg": Signal("EMG", emg, RATE_HZ, "uV")}
-    return simulated(name, signals, night, sleeper, events)
+    return simulated_recording(name, signals, night, sleeper, events)
 
 
 def eeg_templates(frequencies: Floats) -> Floats:

@@ -47,7 +47,7 @@ class Simulated:
     events: tuple[SignalEvent, ...]  # artefacts, sensor losses and apnoeas, in order of time
 
 
-def simulated(
+def simulated_recording(
     name: str,
     signals: Mapping[str, Signal | Series],
     night: SimulatedSleep,

@@ -17,7 +17,7 @@ from stageguard.base.schema import parse_toml
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import AASM5, WNR3, StageScheme
 from stageguard.profile.profile import Profile
-from stageguard.synthetic.chain import N_PHASES, BoutLaw, ChainClock, calibrated, draw, lifted
+from stageguard.synthetic.chain import N_PHASES, BoutLaw, ChainClock, calibrate_law, draw, lift_matrix
 from stageguard.synthetic.noise import stream
 
 # Groups and their sizes among 25 people, as in the paper's sample of SHHS (table 'Subpopulation analysis').
@@ -217,25 +217,25 @@ def kind_of(profile_name: str, variant: str = "adult") -> Kind:
     """Return sleepers whose mean transitions over a night, or a mouse's day, are those of a profile."""
     profile = Profile.load(profile_name)
     if profile.scheme == WNR3 and profile.species == "mouse":
-        kind = _calibrated(WNR3, profile.epoch_seconds, _matrix(profile), _one_epoch(profile), None)
-        return _urged(kind, NARCOLEPTIC_MOUSE_EXITS, None) if variant == "narcolepsy" else kind
+        kind = _calibrate_kind(WNR3, profile.epoch_seconds, _matrix(profile), _one_epoch(profile), None)
+        return _urge_transitions(kind, NARCOLEPTIC_MOUSE_EXITS, None) if variant == "narcolepsy" else kind
     if variant == "infant":
-        return _calibrated(AASM5, profile.epoch_seconds, *_infant_bouts(), INFANT_CYCLES)
+        return _calibrate_kind(AASM5, profile.epoch_seconds, *_infant_bouts(), INFANT_CYCLES)
     fine = Profile.load(FINE_PROFILE)
-    target = lifted(_matrix(fine), _matrix(profile), AASM5.merge_map(profile.scheme).astype(np.intp))
-    kind = _calibrated(AASM5, profile.epoch_seconds, target, _one_epoch(fine), ADULT_CYCLES)
-    return _urged(kind, NARCOLEPSY_EXITS, NARCOLEPSY_CYCLES) if variant == "narcolepsy" else kind
+    target = lift_matrix(_matrix(fine), _matrix(profile), AASM5.merge_map(profile.scheme).astype(np.intp))
+    kind = _calibrate_kind(AASM5, profile.epoch_seconds, target, _one_epoch(fine), ADULT_CYCLES)
+    return _urge_transitions(kind, NARCOLEPSY_EXITS, NARCOLEPSY_CYCLES) if variant == "narcolepsy" else kind
 
 
-def _calibrated(
+def _calibrate_kind(
     scheme: StageScheme, epoch_seconds: float, target: Floats, one_epoch: Floats, cycles: Cycles | None
 ) -> Kind:
     """Return sleepers whose transitions are `target` over the nominal night, or over a day without cycles."""
     kind = Kind(scheme, epoch_seconds, BoutLaw(one_epoch, one_epoch, target), cycles)
     if cycles is None:
-        return replace(kind, law=calibrated(target, one_epoch, day_clock(kind, 24, 0.0)))
+        return replace(kind, law=calibrate_law(target, one_epoch, day_clock(kind, 24, 0.0)))
     clock = night_clock(kind, None, NIGHT_HOURS)
-    return replace(kind, law=calibrated(target, one_epoch, clock, kind.begin))
+    return replace(kind, law=calibrate_law(target, one_epoch, clock, kind.begin))
 
 
 def night_clock(
@@ -254,12 +254,12 @@ def night_clock(
     onset = cycles.onset_rem * (middles < ONSET_REM_MINUTES)
     early = np.where(number <= 0, factors.get("early R", 1.0), 1.0)
     stretch[number < 0, AASM5.index("W")] = ONSET_STRETCH
-    gate[:, deep] = 0.10 + _by_cycle(cycles.deep, number) * _bump(moment, cycles.deep_centre, 0.20)
+    gate[:, deep] = 0.10 + _values_by_cycle(cycles.deep, number) * _bump(moment, cycles.deep_centre, 0.20)
     gate[:, rem] = (
-        0.02 + onset + _by_cycle(cycles.rem, number) * _bump(moment, cycles.rem_centre, 0.11)
+        0.02 + onset + _values_by_cycle(cycles.rem, number) * _bump(moment, cycles.rem_centre, 0.11)
     ) * early
-    stretch[:, deep] = _by_cycle(cycles.deep_stretch, number)
-    stretch[:, rem] = _by_cycle(cycles.rem_stretch, number) * (
+    stretch[:, deep] = _values_by_cycle(cycles.deep_stretch, number)
+    stretch[:, rem] = _values_by_cycle(cycles.rem_stretch, number) * (
         0.4 + onset + _bump(moment, cycles.rem_centre, 0.14)
     )
     return _clock(kind, gate, stretch, slot_epochs, factors)
@@ -308,7 +308,7 @@ def _cycle_of(minutes: Floats, cycles: Cycles, rng: np.random.Generator | None) 
     return number.astype(np.float64), moment
 
 
-def _by_cycle(values: tuple[float, ...], number: Floats) -> Floats:
+def _values_by_cycle(values: tuple[float, ...], number: Floats) -> Floats:
     return np.asarray(np.array(values)[np.clip(number, 0, len(values) - 1).astype(int)])
 
 
@@ -329,7 +329,7 @@ def _infant_bouts() -> tuple[Floats, Floats]:
     return target, one_epoch
 
 
-def _urged(kind: Kind, factors: Mapping[tuple[str, str], float], cycles: Cycles | None) -> Kind:
+def _urge_transitions(kind: Kind, factors: Mapping[tuple[str, str], float], cycles: Cycles | None) -> Kind:
     """Return sleepers with factors on the hazards of some transitions; hazards compete with each other."""
     law, pull = kind.law, kind.law.exits.copy()
     for (source, goal), factor in factors.items():

@@ -46,7 +46,7 @@ MOST_INPUTS = 1_000_000_000  # frames, or features: the sizes of layers stay cou
 
 def backbones() -> list[str]:
     """Return the names that `build_backbone` knows, sorted: six built in, and those of other packages."""
-    return sorted({*BUILT_IN, *_added()})
+    return sorted({*BUILT_IN, *_added_backbones()})
 
 
 def build_backbone(
@@ -121,7 +121,7 @@ def build_backbone(
     return network
 
 
-def _added() -> dict[str, EntryPoint]:
+def _added_backbones() -> dict[str, EntryPoint]:
     """Return the entry points of other packages by plain name."""
     return {plain_name(entry.name): entry for entry in entry_points(group=GROUP)}
 
@@ -130,13 +130,13 @@ def _find(name: str) -> tuple[str, Callable[..., Module]]:
     plain = plain_name(checks.text(name, "the name of a backbone"))
     if plain in BUILT_IN:  # first, so that no other package can replace a built-in network
         return plain, getattr(import_module(f"{__name__}.{plain}"), BUILT_IN[plain])
-    if (entry := _added().get(plain)) is not None:
-        return plain, _loaded(plain, entry)
+    if (entry := _added_backbones().get(plain)) is not None:
+        return plain, _load_entry(plain, entry)
     known = backbones()
     raise InputError(f"there is no backbone {name!r}. Known: {', '.join(known)}.{did_you_mean(plain, known)}")
 
 
-def _loaded(name: str, entry: EntryPoint) -> Callable[..., Module]:
+def _load_entry(name: str, entry: EntryPoint) -> Callable[..., Module]:
     """Load the network of another package; the error names the package."""
     try:
         return cast("Callable[..., Module]", entry.load())

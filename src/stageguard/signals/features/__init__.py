@@ -165,7 +165,7 @@ def scale(
         centre, spread = robust_moments(values[has_signal])
         done = "robust"
     else:
-        centre, spread = _calibrated(values, has_signal, scaling, epochs, calibration)
+        centre, spread = _calibrate(values, has_signal, scaling, epochs, calibration)
         done = "mixture"
     kept = [names.index(name) for name in absolute]
     centre[kept], spread[kept] = 0.0, 1.0
@@ -205,7 +205,7 @@ def mixture_moments(
     return centre, np.where(spread > 1e-9 * np.maximum(1.0, np.abs(centre)), spread, 1.0)
 
 
-def _calibrated(
+def _calibrate(
     values: Floats32,
     has_signal: Mask,
     scaling: Scaling,
