@@ -17,6 +17,7 @@ import numpy as np
 import stageguard as sg
 from stageguard.guard import kernels
 from stageguard.guard.solver import Solver, solver_for
+from stageguard.profile.rules.rule import Setting
 
 RESULTS = Path(__file__).parent / "results"
 SHORTEST_SAMPLE_SECONDS = 0.01  # well above the clock's own resolution
@@ -101,27 +102,24 @@ def night_of(n_epochs: int, n_stages: int, seed: int = 0) -> np.ndarray:
     return weights / weights.sum(axis=1, keepdims=True)
 
 
-def structured_kernel(
-    profile: sg.Profile, pieces: Sequence[np.ndarray], *, threads: int = 1
-) -> Callable[[], tuple[Any, ...]]:
-    """The compiled decoder alone on probabilities, its tables made beforehand: (labels, scores, switches)."""
+def path_kernel(profile: sg.Profile, nights: Sequence[np.ndarray]) -> Callable[[], list[tuple[Any, ...]]]:
+    """The compiled decoder alone on probabilities, its tables made beforehand: (labels, score) per night."""
     solver: Solver = solver_for(profile, profile.epoch_seconds)
     assert solver.is_structured
-    n = len(pieces)
-    stay, change = np.exp(solver.tables.stay[None]), np.exp(solver.tables.change.reshape(1, -1))
-    table, weight = np.zeros(n, dtype=np.int32), np.ones((n, solver.n_stages))
-    minimum, censored = solver.tables.minimum_epochs, profile.ends == "censored"
-    kernel = kernels.active.structured
-    return lambda: kernel(list(pieces), True, table, weight, stay, change, minimum, censored, threads)
+    rules = (True, np.ones(solver.n_stages), *solver.bouts((1.0,), products=True))
+    kernel, pairs = kernels.active.path, [(night, [(0, len(night))]) for night in nights]
+    return lambda: [kernel(night, spans, *rules) for night, spans in pairs]
 
 
-def automaton_kernel(profile: sg.Profile, evidence: Sequence[np.ndarray]) -> Callable[[], tuple[Any, ...]]:
-    """The generic kernel alone on log-evidence, one thread: (labels, scores, switches)."""
-    a = profile.automaton()
-    table, weight = np.zeros(len(evidence), dtype=np.int32), (a.scaled + a.fixed)[None]
-    tables = (table, a.stage, a.first, a.source, weight, a.initial[None], a.final[None])
-    kernel = kernels.active.automaton
-    return lambda: kernel(list(evidence), *tables, 1)
+def automaton_kernel(profile: sg.Profile, evidence: np.ndarray) -> Callable[[], tuple[Any, ...]]:
+    """The generic kernel alone on log-evidence: (labels, score)."""
+    tables = automaton_tables(profile)
+    return lambda: kernels.active.automaton(evidence, *tables)
+
+
+def automaton_tables(profile: sg.Profile) -> tuple[np.ndarray, ...]:
+    """The arrays of a profile's automaton, as kernels take them."""
+    return solver_for(profile, profile.epoch_seconds).automaton_tables(Setting(1.0))
 
 
 def machine() -> dict[str, Any]:

@@ -32,9 +32,9 @@ from _common import (
     Row,
     automaton_kernel,
     night_of,
+    path_kernel,
     profile_of,
     report,
-    structured_kernel,
 )
 
 import stageguard as sg
@@ -64,18 +64,16 @@ def subjects() -> dict[str, Subject]:
     n = 5_000
     for minimum in (MOUSE["minimum"], HUMAN["minimum"]):
         k, shown = len(minimum), ",".join(map(str, minimum))
-        night, weight = night_of(n, k), np.ones((1, k))
+        night, weight = night_of(n, k), np.ones(k)
         bouts, free, flips = (
             profile_of(minimum),
             profile_of((1,) * k),
             profile_of(minimum, flip_flop=FLIP_FLOP),
         )
         found |= {
-            f"structured, K = {k}, m = {shown}": Subject(structured_kernel(bouts, [night]), n, 300),
-            f"structured, K = {k}, no minimum": Subject(structured_kernel(free, [night]), n, 300),
-            f"exact flip-flop, K = {k}, m = {shown}": Subject(
-                automaton_kernel(flips, [np.log(night)]), n, 20
-            ),
+            f"path, K = {k}, m = {shown}": Subject(path_kernel(bouts, [night]), n, 300),
+            f"path, K = {k}, no minimum": Subject(path_kernel(free, [night]), n, 300),
+            f"exact flip-flop, K = {k}, m = {shown}": Subject(automaton_kernel(flips, np.log(night)), n, 20),
             f"greedy flip-flop, K = {k}, m = {shown}": Subject(_greedy(bouts, night), n, 100),
             f"argmax and checks, K = {k}": Subject(_argmax(night, weight), n, 600),
         }
@@ -98,26 +96,25 @@ def subjects() -> dict[str, Subject]:
         lambda: sg.decode(mouse, paper), 1, 50
     )
     found["whole sg.posterior of 1,000 epochs, K = 5"] = Subject(lambda: sg.posterior(whole, profile), 1, 100)
-    found["structured, K = 3, no minimum, four weights at once"] = Subject(_trials(mouse), n, 100)
+    found["curve, K = 3, no minimum, four weights at once"] = Subject(_four_weights(mouse), n, 100)
     return found
 
 
 def _argmax(night: np.ndarray, weight: np.ndarray) -> Callable[[], object]:
-    return lambda: kernels.active.argmax([night], weight, 1)
+    return lambda: kernels.active.argmax(night, weight)
 
 
-def _trials(night: np.ndarray) -> Callable[[], object]:
+def _four_weights(night: np.ndarray) -> Callable[[], object]:
     solver = solver_for(profile_of((1,) * night.shape[1]), 30.0)
-    rules = (np.arange(4, dtype=np.int32), np.ones((1, solver.n_stages)))
-    bouts = solver.bouts([0.03, 0.06, 0.1, 0.15], products=True)
-    return lambda: kernels.active.structured([night] * 4, True, *rules, *bouts, 1)
+    rules = (True, np.ones(solver.n_stages), *solver.bouts((0.03, 0.06, 0.1, 0.15), products=True))
+    return lambda: kernels.active.curve(night, [(0, len(night))], *rules)
 
 
 def _greedy(profile: sg.Profile, night: np.ndarray) -> Callable[[], object]:
-    solver, table = solver_for(profile, profile.epoch_seconds), np.zeros(1, dtype=np.int32)
-    rules = (table, np.ones((1, solver.n_stages)), *solver.bouts([1.0], products=True))
+    solver = solver_for(profile, profile.epoch_seconds)
+    rules = (np.ones(solver.n_stages), *solver.bouts((1.0,), products=True))
     flip_flop = (FLIP_FLOP["penalty_nats"], FLIP_FLOP["window_epochs"])
-    return lambda: kernels.active.greedy([night], True, *rules, *flip_flop, 1)
+    return lambda: kernels.active.greedy(night, True, *rules, *flip_flop)
 
 
 def drive(chosen: str) -> None:

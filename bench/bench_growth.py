@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-from _common import RESULTS, Row, night_of, profile_of, race, report, structured_kernel
+from _common import RESULTS, Row, night_of, path_kernel, profile_of, race, report
 
 import stageguard as sg
 
@@ -24,7 +24,7 @@ def over_lengths() -> dict[str, Curve]:
     nights = {n: night_of(n, 3) for n in LENGTHS}
     return _curves(
         {
-            "kernel": {n: structured_kernel(profile, [night]) for n, night in nights.items()},
+            "kernel": {n: path_kernel(profile, [night]) for n, night in nights.items()},
             "sg.decode": {n: lambda p=night: sg.decode(p, profile) for n, night in nights.items()},
         }
     )
@@ -35,7 +35,7 @@ def over_stages(n_epochs: int = 20_000) -> dict[str, Curve]:
     nights = {k: night_of(n_epochs, k) for k in STAGES}
     return _curves(
         {
-            "kernel": {k: structured_kernel(profiles[k], [nights[k]]) for k in STAGES},
+            "kernel": {k: path_kernel(profiles[k], [nights[k]]) for k in STAGES},
             "sg.decode": {k: lambda k=k: sg.decode(nights[k], profiles[k]) for k in STAGES},
         }
     )
@@ -46,7 +46,7 @@ def over_nights(n_epochs: int = 1_000) -> dict[str, Curve]:
     stack = night_of(max(NIGHTS) * n_epochs, 5).reshape(-1, n_epochs, 5)
     return _curves(
         {
-            "kernel": {n: structured_kernel(profile, stack[:n]) for n in NIGHTS},
+            "kernel": {n: path_kernel(profile, stack[:n]) for n in NIGHTS},
             "sg.decode": {n: lambda n=n: sg.decode(list(stack[:n]), profile) for n in NIGHTS},
         }
     )

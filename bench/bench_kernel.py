@@ -16,12 +16,13 @@ from _common import (
     MOUSE,
     Row,
     automaton_kernel,
+    automaton_tables,
     nanoseconds,
     night_of,
+    path_kernel,
     profile_of,
     race,
     report,
-    structured_kernel,
 )
 
 import stageguard as sg
@@ -39,7 +40,7 @@ def kernel_alone() -> list[Row]:
         for bouts in (minimum, (1,) * len(minimum)):
             shown = ",".join(map(str, bouts)) if max(bouts) > 1 else "none"
             name = f"kernel, T = {n_epochs:,}, K = {len(bouts)}, minimum bouts {shown}"
-            runners[name] = structured_kernel(profile_of(bouts), [night_of(n_epochs, len(bouts))])
+            runners[name] = path_kernel(profile_of(bouts), [night_of(n_epochs, len(bouts))])
             sizes[name], goals[name] = n_epochs, goal
     best = race(runners, rounds=40)
     return [Row(name, nanoseconds(s, sizes[name]), "ns/epoch", goals[name]) for name, s in best.items()]
@@ -51,9 +52,9 @@ def exact_flip_flop() -> list[Row]:
     for size, goal in ((MOUSE, 200.0), (HUMAN, 1000.0)):
         n_epochs, minimum = size["n_epochs"], size["minimum"]
         profile = profile_of(minimum, flip_flop=FLIP_FLOP)
-        kernel = automaton_kernel(profile, [np.log(night_of(n_epochs, len(minimum)))])
+        kernel = automaton_kernel(profile, np.log(night_of(n_epochs, len(minimum))))
         seconds = race({"": kernel}, rounds=15)[""]
-        shown, n_states = ",".join(map(str, minimum)), profile.automaton().n_states
+        shown, n_states = ",".join(map(str, minimum)), len(automaton_tables(profile)[0])
         what = f"exact flip-flop, T = {n_epochs:,}, K = {len(minimum)}, m = {shown} ({n_states} states)"
         rows.append(Row(what, nanoseconds(seconds, n_epochs), "ns/epoch", goal))
     return rows
@@ -92,8 +93,8 @@ def many_nights() -> list[Row]:
     with_bouts, without = profile_of(minimum), profile_of((1,) * len(minimum))
     runners = {
         "sum": stack.sum,
-        "kernel on one thread, minimum bouts 2,2,3,3,2": structured_kernel(with_bouts, stack),
-        "kernel on one thread, no minimum bouts": structured_kernel(without, stack),
+        "kernel on one thread, minimum bouts 2,2,3,3,2": path_kernel(with_bouts, stack),
+        "kernel on one thread, no minimum bouts": path_kernel(without, stack),
         "sg.decode(list), human-psg-5 (target, clock)": lambda: sg.decode(list(stack), "human-psg-5"),
     }
     best = race(runners, rounds=5)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from _common import HUMAN, MOUSE, Row, nanoseconds, night_of, profile_of, race, report, structured_kernel
+from _common import HUMAN, MOUSE, Row, nanoseconds, night_of, path_kernel, profile_of, race, report
 
 import stageguard as sg
 from stageguard.guard.automaton import compile_tables
@@ -161,7 +161,7 @@ def assert_same_optimum(chain: Chain, evidence: np.ndarray, ours: sg.Decoding, p
 def one_night(n_epochs: int, minimum: Sequence[int]) -> list[Row]:
     profile = profile_of(minimum)
     night = night_of(n_epochs, len(minimum))
-    own = {"kernel": structured_kernel(profile, [night]), "sg.decode": lambda: sg.decode(night, profile)}
+    own = {"kernel": path_kernel(profile, [night]), "sg.decode": lambda: sg.decode(night, profile)}
     ours = own["sg.decode"]()
     labels, scores, _ = own["kernel"]()
     assert np.array_equal(labels, ours.hypnogram.labels)
@@ -206,7 +206,7 @@ def many_nights(n_nights: int = 200) -> list[Row]:
     chain = chain_of(profile)
     evidence = [chain.evidence(night) for night in nights]
     runners = {
-        "kernel": structured_kernel(profile, nights),
+        "kernel": path_kernel(profile, nights),
         "sg.decode": lambda: sg.decode(nights, profile),
         "pytorch-crf": pytorch_crf(chain, evidence),
     }

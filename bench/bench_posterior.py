@@ -13,7 +13,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from _common import FLIP_FLOP, HUMAN, MOUSE, Row, nanoseconds, night_of, profile_of, race, report
+from _common import (
+    FLIP_FLOP,
+    HUMAN,
+    MOUSE,
+    Row,
+    automaton_tables,
+    nanoseconds,
+    night_of,
+    profile_of,
+    race,
+    report,
+)
 from bench_peers import PUBLISHED_AGES, Chain, chain_of
 
 import stageguard as sg
@@ -27,35 +38,32 @@ N_PUSHES = 5_000
 
 
 def smooth_kernel(profile: sg.Profile, night: np.ndarray) -> Callable[[], tuple[Any, ...]]:
-    """The compiled sums alone on probabilities, one thread: (log_sums, marginals, certified)."""
+    """The compiled sums alone on probabilities, one thread: (marginals, log-sum, certified)."""
     rules = _rules(profile)
-    return lambda: kernels_module.active.smooth([night], *rules, 1)
+    return lambda: kernels_module.active.smooth(night, *rules)
 
 
 def draw_kernel(profile: sg.Profile, night: np.ndarray) -> Callable[[], tuple[Any, ...]]:
-    """The compiled draws alone, one thread, the sums before them included: (labels, log_sums, certified)."""
+    """The compiled draws alone, one thread, the sums before them included: (labels, log-sum, certified)."""
     rules = _rules(profile)
-    streams = np.random.SeedSequence(0).generate_state(N_DRAWS, np.uint64)[None]
-    return lambda: kernels_module.active.draw([night], *rules, streams, 1)
+    streams = np.random.SeedSequence(0).generate_state(N_DRAWS, np.uint64)
+    return lambda: kernels_module.active.draw(night, *rules, streams, 1)
 
 
 def _rules(profile: sg.Profile) -> tuple[Any, ...]:
     solver = solver_for(profile, profile.epoch_seconds)
     assert solver.sums_bouts
-    table, weight = np.zeros(1, dtype=np.int32), np.ones((1, solver.n_stages))
-    return True, CLIP, table, weight, *solver.bouts([1.0], products=True)
+    return CLIP, np.ones(solver.n_stages), *solver.bouts((1.0,), products=True)
 
 
 def automaton_kernels(profile: sg.Profile, night: np.ndarray) -> dict[str, Callable[[], object]]:
     """The generic sums and draws on log-evidence, one thread."""
-    a, evidence = profile.automaton(), np.log(night)
-    tables = (a.stage, a.first, a.source, (a.scaled + a.fixed)[None], a.initial[None], a.final[None])
-    table = np.zeros(1, dtype=np.int32)
-    streams = np.random.SeedSequence(0).generate_state(N_DRAWS, np.uint64)[None]
+    tables, evidence = automaton_tables(profile), np.log(night)
+    streams = np.random.SeedSequence(0).generate_state(N_DRAWS, np.uint64)
     kernels = kernels_module.active
     return {
-        "smooth": lambda: kernels.smooth_automaton([evidence], True, table, *tables, 1),
-        "draw": lambda: kernels.draw_automaton([evidence], True, table, *tables, streams, 1),
+        "smooth": lambda: kernels.smooth_automaton(evidence, True, *tables),
+        "draw": lambda: kernels.draw_automaton(evidence, True, *tables, streams, 1),
     }
 
 
@@ -127,9 +135,8 @@ def exact_flip_flop() -> list[Row]:
         n_epochs, minimum = size["n_epochs"], size["minimum"]
         profile = profile_of(minimum, flip_flop=FLIP_FLOP)
         best = race(automaton_kernels(profile, night_of(n_epochs, len(minimum))), rounds=5)
-        what = (
-            f"exact flip-flop, T = {n_epochs:,}, K = {len(minimum)} ({profile.automaton().n_states} states)"
-        )
+        n_states = len(automaton_tables(profile)[0])
+        what = f"exact flip-flop, T = {n_epochs:,}, K = {len(minimum)} ({n_states} states)"
         rows.append(Row(f"{what}: forward–backward", nanoseconds(best["smooth"], n_epochs), "ns/epoch"))
         per_epoch = nanoseconds(best["draw"], n_epochs * N_DRAWS)
         rows.append(Row(f"{what}: draws", per_epoch, "ns/epoch and draw"))

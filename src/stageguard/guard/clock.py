@@ -196,10 +196,12 @@ class NightClock:
     def removed(self, labels: Labels, epoch_seconds: float) -> tuple[RemovedBout, ...]:
         """Return the bouts of the stager that the clock held back and of which a path lost three minutes."""
         minutes, found = epoch_seconds / 60.0, []
-        for stage, start, stop in self._lost(labels):
+        lost = self._lost(labels)
+        unspared = self.unspared if lost else self.rules.rows
+        for stage, start, stop in lost:
             own, is_stage = self.own[start:stop] == stage, labels[start:stop] == stage
             n_removed = int(np.count_nonzero(own & ~is_stage))
-            is_held = (self.unspared[start:stop, stage] < 1.0).any()
+            is_held = (unspared[start:stop, stage] < 1.0).any()
             if is_held and n_removed * minutes >= NOTABLE_MINUTES - 1e-9:
                 since = self.epochs_since_onset(start)
                 after = math.nan if since is None else since * minutes

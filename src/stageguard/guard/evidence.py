@@ -59,6 +59,13 @@ class Night:
     has_clock: bool = True  # False in a recording around the clock, which has no known night
     _base: Floats | None = None  # cache of `calibrated`
 
+    def __copy__(self) -> Night:
+        """Return a copy that shares all arrays; `copy.copy` by itself takes five times as long."""
+        night = object.__new__(Night)
+        for name in Night.__slots__:  # type: ignore[attr-defined]
+            setattr(night, name, getattr(self, name))
+        return night
+
     def counted_from(self, onsets: tuple[int, ...], rules: ClockRules) -> Night:
         """Return the same night with a clock that counts from these epochs; without onsets, with none."""
         if not onsets:

@@ -1,0 +1,111 @@
+"""Strength rules as plain functions of a curve: no night, no kernel."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from stageguard.profile.profile import Profile
+from stageguard.profile.rules import RULES, read_rule, write_rule
+from stageguard.profile.rules.band import BandRule
+from stageguard.profile.rules.match import MatchRule
+from stageguard.profile.rules.rule import TRANSITION_WEIGHTS, UNTOUCHED, Point, Setting
+from stageguard.profile.rules.target import YIELDING_WEIGHT, TargetRule
+
+
+class DrawnCurve:
+    """A night whose fragmentation falls by `softness` per unit of weight, whatever is added to its stages."""
+
+    ratio, rem, is_natural, is_free_at_zero, prior_exponent, prior_nats = 1.0, 2, False, True, 0.0, None
+
+    def __init__(self, fi, softness, **facts):
+        self.fi, self.softness, self.asked = fi, softness, []
+        vars(self).update(facts)
+
+    def at(self, weights, nats=None):
+        self.asked += weights
+        return [Point(self.fi * math.exp(-self.softness * weight), [40, 40, 20]) for weight in weights]
+
+    def free(self, nats):
+        return Point(min(1.0, self.fi + 0.01 * float(np.ptp(nats))), [40, 40, 20])
+
+    def own_counts(self):
+        return [60, 40, 0]
+
+    def expected(self):
+        return np.array([0.4, 0.4, 0.2])
+
+
+RULE = {name: rule(0.1) for name, rule in RULES.items()}
+
+
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("fi", [0.02, 0.09, 0.12, 0.3, 0.6])
+@pytest.mark.parametrize("softness", [0.01, 3.0])
+def test_every_rule_reports_the_night_at_the_weight_that_it_chose(name, fi, softness):
+    curve = DrawnCurve(fi, softness)
+    choice = RULE[name].choose(curve)
+    assert (choice.rule, choice.fi_before) == (name, fi)
+    weight = choice.setting.transition_weight
+    assert choice.fi_after == pytest.approx(fi * math.exp(-softness * weight))
+    assert weight == 0.0 or weight in curve.asked
+    assert RULE[name].describe()
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_no_rule_acts_without_sleep(name):
+    assert RULE[name].choose(DrawnCurve(math.nan, 1.0)).setting == UNTOUCHED
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_every_rule_reads_back_from_its_table(name):
+    table = write_rule(RULE[name])
+    assert table["rule"] == name
+    assert read_rule(table, "strength") == RULE[name]
+    profile = Profile.load("human-psg-5").replace(strength=table)
+    assert profile.strength == RULE[name]
+    assert profile.to_dict()["strength"] == table
+
+
+def test_band_takes_the_smallest_weight_that_reaches_its_cap():
+    choice = BandRule(0.1, cap=2.0).choose(DrawnCurve(0.6, 3.0))
+    smaller = [w for w in TRANSITION_WEIGHTS if 0.6 * math.exp(-3.0 * w) <= 0.2]
+    assert choice.setting == Setting(smaller[0])
+    assert choice.step == "lowered"
+
+
+def test_target_leaves_a_night_alone_whose_evidence_does_not_yield():
+    curve = DrawnCurve(0.6, 0.01)
+    choice = TargetRule(0.1).choose(curve)
+    assert (choice.step, choice.setting, curve.asked) == ("hard", UNTOUCHED, [YIELDING_WEIGHT])
+    assert choice.fi_yielded == pytest.approx(0.6 * math.exp(-0.003))
+
+
+def test_target_lands_nearest_to_its_aim_between_two_weights():
+    choice = TargetRule(0.1).choose(DrawnCurve(0.6, 8.0))
+    assert choice.setting.transition_weight not in TRANSITION_WEIGHTS
+    assert abs(choice.fi_after - 0.1) < 0.02
+
+
+def test_a_tuned_target_judges_the_stager():
+    flickers, calm = TargetRule(0.1, stager_fi=0.3), TargetRule(0.1, stager_fi=0.12)
+    assert flickers.choose(DrawnCurve(0.3, 3.0)).step == "lowered"
+    assert calm.choose(DrawnCurve(0.3, 3.0)).step == "untouched"
+    assert flickers.for_other_stager().stager_fi is None
+
+
+def test_match_comes_nearest_from_either_side():
+    choice = MatchRule(0.1).choose(DrawnCurve(0.6, 3.0))
+    distances = {w: abs(0.6 * math.exp(-3.0 * w) - 0.1) for w in TRANSITION_WEIGHTS}
+    assert choice.setting.transition_weight == min(distances, key=distances.get)
+
+
+@pytest.mark.parametrize(
+    ("is_natural", "lift", "lifting"), [(True, None, "tried"), (False, None, "unasked"), (True, False, "off")]
+)
+def test_stages_are_lifted_only_where_that_is_known_to_help(is_natural, lift, lifting):
+    choice = BandRule(0.2, lift=lift).choose(DrawnCurve(0.05, 1.0, is_natural=is_natural))
+    assert choice.lifting == lifting
+    assert (choice.step == "raised") == (lifting == "tried")
