@@ -62,7 +62,7 @@ class Night:
     def __copy__(self) -> Night:
         """Return a copy that shares all arrays; `copy.copy` by itself takes five times as long."""
         night = object.__new__(Night)
-        for name in Night.__slots__:  # type: ignore[attr-defined]
+        for name in Night.__slots__:
             setattr(night, name, getattr(self, name))
         return night
 
