@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -16,17 +16,21 @@ from stageguard.base.files import check_places, file_error, write_text_atomic
 from stageguard.cli.cohort_nights import CohortReader, Groups, grouping, listed_nights
 from stageguard.cli.command import option, packed
 from stageguard.cli.console import Console
-from stageguard.cli.inputs import MAGIC, Input, Inputs, find_inputs, is_sample_list
+from stageguard.cli.inputs import (
+    MAGIC,
+    Input,
+    Inputs,
+    find_inputs,
+    is_sample_list,
+    nights_of,
+    with_table_nights,
+)
 from stageguard.cli.options import (
     COUNT,
     PATH,
-    DecodingGiven,
-    Reading,
-    ScoredReading,
 )
 from stageguard.cli.present import end, print_notes, print_review, run_shown
 from stageguard.cli.scored_files import Experts, ReadOptions
-from stageguard.cli.table_inputs import nights_of, with_table_nights
 from stageguard.cli.terminal import print_json, print_list
 from stageguard.formats.companions import ListRow, read_groups
 from stageguard.formats.outputs import REPORT_SUFFIX, output_paths
@@ -34,6 +38,7 @@ from stageguard.measures.statistics import StatisticsOptions
 from stageguard.measures.summary import looking_like_experts
 from stageguard.report.cohort import About, Failure, cohort_page
 from stageguard.report.cohort_rows import CohortRow, cohort_row
+from stageguard.runner.decode_one import DecodeOptions
 from stageguard.runner.manifest import FAILURE_COLUMNS, FAILURES_TABLE, read_table
 from stageguard.runner.run import Outcome, succeeded
 
@@ -159,12 +164,13 @@ def cohort_at(path: Path) -> dict[str, Path] | None:
     return {} if path.is_dir() or is_sample_list(path) else nights_of(path) or None
 
 
-def scored_reading(given: DecodingGiven, scoring_format: str | None) -> ScoredReading:
+def cohort_reading(
+    options: DecodeOptions, quality: Path | None, pins: Sequence[str], scoring_format: str | None
+) -> ReadOptions:
     """Return how to read the files of a cohort; refuse options that belong to one night."""
-    shared = {each.name: getattr(given, each.name) for each in fields(Reading)}
-    if given != DecodingGiven(**shared):
+    if quality is not None or pins or options != DecodeOptions(options.density):
         raise UsageError("--quality, --pins, --cohort, --stager and --trained go with one night's decoding.")
-    return ScoredReading(**shared, scoring_format=scoring_format)
+    return ReadOptions(density=options.density, scoring_format=scoring_format)
 
 
 def report_cohort(request: CohortRequest, output: Path | None, *, overwrite: bool, as_json: bool) -> None:

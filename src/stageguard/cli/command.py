@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from inspect import cleandoc, signature
+from inspect import cleandoc
 from typing import Any, TypeVar
 
 import click
@@ -104,7 +104,7 @@ def packed(
     name: str, build: Callable[..., Any], *options: Callable[[Any], Any]
 ) -> Callable[[Function], Function]:
     """Declare options that belong together, and pass what `build` makes of their values as one argument."""
-    keys = list(signature(build).parameters)
+    keys = [one.name for one in _parameters(options)]
 
     def declare(function: Function) -> Function:
         @wraps(function)
@@ -118,3 +118,15 @@ def packed(
         return declared  # type: ignore[no-any-return]
 
     return declare
+
+
+def _parameters(options: Sequence[Callable[[Any], Any]]) -> list[click.Parameter]:
+    """Return what options declare."""
+
+    def declared() -> None:
+        """Stand in for a command."""
+
+    for one in options:
+        one(declared)
+    parameters: list[click.Parameter] = getattr(declared, "__click_params__")  # noqa: B009 - set by click
+    return parameters

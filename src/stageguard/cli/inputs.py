@@ -8,19 +8,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from click import UsageError
 
 from stageguard.base.errors import FileFormatError, InputError, StageGuardError, record_fault
 from stageguard.base.files import file_error, real_path, special
-from stageguard.base.lazy import load
 from stageguard.cli.night_files import Wanted, is_night
 from stageguard.cli.options import (
-    DecodingGiven,
-    Reading,
-    column_names,
+    check_one_file,
 )
+from stageguard.formats.cohort_split import split_table
 from stageguard.formats.companions import (
     MOMENT_WORDS,
     START_WORDS,
@@ -41,8 +40,10 @@ from stageguard.formats.outputs import (
     output_paths,
     read_sidecar,
 )
+from stageguard.formats.quality_table import read_quality
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import is_hypnogram, night_name, read_density_file, read_hypnogram_file
+from stageguard.formats.shared_profile import PROFILE_DIGITS
 from stageguard.formats.sniffing import UTF16_MARKS, read_head
 from stageguard.night.moments import Moment
 from stageguard.profile.profile import Profile
@@ -52,6 +53,7 @@ from stageguard.runner.run import file_key
 
 OWN_SUFFIXES = (TSV_SUFFIX, JSON_SUFFIX, SVG_SUFFIX, CHANGES_SUFFIX, ".html", *POSTERIOR_SUFFIXES)
 MAGIC = re.compile(r"[*?\[]")
+_table_folders: list[TemporaryDirectory[str]] = []  # removed when this process ends
 NOUNS = {"density": "probabilities", "hypnogram": "hypnograms or probabilities"}
 
 
@@ -217,8 +219,7 @@ def is_own(path: Path, kind: Kind = "hypnogram") -> bool:
         return True
     if path.suffix != ".toml":
         return False
-    digits = load("formats.shared_profile:PROFILE_DIGITS")
-    return re.fullmatch(rf"profile-[0-9a-f]{{{digits}}}\.toml", path.name) is not None
+    return re.fullmatch(rf"profile-[0-9a-f]{{{PROFILE_DIGITS}}}\.toml", path.name) is not None
 
 
 def _in_folder(folder: Path, wanted: Wanted) -> tuple[list[Path], list[str]]:
@@ -380,38 +381,19 @@ def _recorded_lights(path: Path) -> dict[str, Moment]:
         raise file_error(sidecar, record_fault(error)) from None
 
 
-def density_options(reading: Reading) -> FileOptions:
-    """Return how to read files of probabilities."""
-    return FileOptions(
-        stages=column_names(reading.stages),
-        epoch_seconds=reading.epoch_seconds,
-        logits=reading.logits,
-        log=reading.log,
-        format=reading.format,
-        pool_to_seconds=reading.pool,
-        normalize=reading.normalize,
-    )
-
-
-def decode_options(given: DecodingGiven) -> DecodeOptions:
-    """Return the options of decoding without the quality, which `options_of` matches with its night."""
-    return DecodeOptions(
-        density_options(given),
-        pins=parse_pins(given.pins) if given.pins else None,
-        cohort=given.cohort,
-        stager=given.stager,
-        trained=given.trained,
-    )
-
-
-def options_of(
-    nights: Sequence[Path], given: DecodingGiven, profile: Profile | None, options: DecodeOptions
+def with_companions(
+    options: DecodeOptions,
+    nights: Sequence[Path],
+    quality: Path | None,
+    pins: Sequence[str],
+    profile: Profile | None,
 ) -> DecodeOptions:
-    """Return options with the quality of the one night they are for; refuse --quality for several nights."""
-    given.check_one_file(len(nights))
-    if given.quality is None:
+    """Return options with the pins and the quality of the one night they are for."""
+    check_one_file(len(nights), quality, pins)
+    options = replace(options, pins=parse_pins(pins) if pins else None)
+    if quality is None:
         return options
-    table = load("formats.quality_table:read_quality")(given.quality)
+    table = read_quality(quality)
     unmatched = replace(options, quality=table.values)
     if profile is None:  # an output of `decode`, for which the caller refuses options
         return unmatched
@@ -430,3 +412,33 @@ def find_densities(
     """Return the nights of probabilities to decode with a profile."""
     names = (*profile.scheme.names, *(options.density.stages or ()))
     return find_inputs(files, samples, Wanted("density", options.density.format, names))
+
+
+def with_table_nights(inputs: Inputs) -> Inputs:
+    """Replace every table that has the column id by its nights."""
+    nights: list[Input] = []
+    for night in inputs.nights:
+        files = {} if night.error is not None else nights_of(night.path)
+        nights += [replace(night, path=path, id=name, table=night.path) for name, path in files.items()] or [
+            night
+        ]
+    return replace(inputs, nights=tuple(nights), is_cohort=inputs.is_cohort or len(nights) > 1)
+
+
+def nights_of(path: Path) -> dict[str, Path]:
+    """Return a temporary file for each night of a table, by id; none for any other file."""
+    is_table = re.search(r"\.(csv|tsv|parquet|pq)$", path.name.lower()) and not path.name.endswith(TSV_SUFFIX)
+    if not is_table or not path.is_file():
+        return {}
+    folder = TemporaryDirectory(prefix="stageguard-")
+    files: dict[str, Path] = {}
+    try:
+        files = split_table(path, Path(folder.name))
+    except UnicodeDecodeError:  # not text: reading it as a night will raise the error
+        return {}
+    finally:
+        if not files:
+            folder.cleanup()
+    if files:
+        _table_folders.append(folder)
+    return files

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, get_args
 
 import click
 from click.shell_completion import CompletionItem
@@ -16,7 +15,10 @@ from stageguard.base.errors import InputError
 from stageguard.base.files import refuse_address
 from stageguard.cli.command import option, packed
 from stageguard.formats.companions import MOMENT_WORDS, parse_moment
+from stageguard.formats.raw_night import FileOptions
+from stageguard.guard.options import Training
 from stageguard.night.moments import Moment
+from stageguard.runner.decode_one import DecodeOptions
 
 
 class PathType(click.Path):
@@ -203,16 +205,8 @@ def _typed(text: str) -> str | int | float | bool:
     return float(text) if re.fullmatch(r"-?\d{1,9}\.\d{1,9}", text) else text
 
 
-@dataclass(frozen=True, slots=True)
-class LightsTimes:
-    """When lights went off and on."""
-
-    lights_off: str | None = None
-    lights_on: str | None = None
-
-    def moments(self) -> tuple[Moment | None, Moment | None]:
-        """Return when lights went off and on."""
-        return _moment(self.lights_off, "--lights-off"), _moment(self.lights_on, "--lights-on")
+def _lights(lights_off: str | None, lights_on: str | None) -> tuple[Moment | None, Moment | None]:
+    return _moment(lights_off, "--lights-off"), _moment(lights_on, "--lights-on")
 
 
 def _moment(text: str | None, option: str) -> Moment | None:
@@ -223,8 +217,8 @@ def _moment(text: str | None, option: str) -> Moment | None:
 
 
 lights_options = packed(
-    "times",
-    LightsTimes,
+    "lights",
+    _lights,
     option(
         "--lights-off",
         metavar="TIME",
@@ -234,37 +228,36 @@ lights_options = packed(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """What rows of probabilities hold: logits, log-probabilities or neither; and their epoch length."""
-
-    epoch_seconds: float | None = None
-    logits: bool = False
-    log: bool = False
-
-    def __post_init__(self) -> None:
-        """Refuse options that contradict each other."""
-        if self.logits and self.log:
-            raise click.UsageError("--logits and --log exclude each other: give the one the files hold.")
+def refuse_two_scales(*, logits: bool, log: bool) -> None:
+    """Refuse options that contradict each other."""
+    if logits and log:
+        raise click.UsageError("--logits and --log exclude each other: give the one the files hold.")
 
 
-rows_options = (
-    epoch_seconds_option,
-    option("--logits", is_flag=True, heading=HOW_READ, help="Probability files hold logits."),
-    option("--log", is_flag=True, heading=HOW_READ, help="Probability files hold log-probabilities."),
-)
+def file_options(
+    epoch_seconds: float | None,
+    logits: bool,
+    log: bool,
+    stages: str | None,
+    format: str | None,
+    pool: float | None,
+    normalize: bool,
+) -> FileOptions:
+    """Return how files are read."""
+    refuse_two_scales(logits=logits, log=log)
+    return FileOptions(
+        stages=column_names(stages),
+        epoch_seconds=epoch_seconds,
+        logits=logits,
+        log=log,
+        format=format,
+        pool_to_seconds=pool,
+        normalize=normalize,
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class Reading(Rows):
-    """How files of probabilities are read."""
-
-    stages: str | None = None
-    format: str | None = None
-    pool: float | None = None
-    normalize: bool = False
-
-
+logits_option = option("--logits", is_flag=True, heading=HOW_READ, help="Probability files hold logits.")
+log_option = option("--log", is_flag=True, heading=HOW_READ, help="Probability files hold log-probabilities.")
 pool_option = option(
     "--pool",
     metavar="SECONDS",
@@ -278,80 +271,55 @@ normalize_option = option(
     heading=HOW_READ,
     help="Divide rows that rounding took off a sum of 1, by 0.02 at most.",
 )
-_READING = (*rows_options, stages_option, format_option, pool_option, normalize_option)
-reading_options = packed("reading", Reading, *_READING)
-
-
-@dataclass(frozen=True, slots=True)
-class ScoredReading(Reading):
-    """How files of hypnograms or probabilities are read."""
-
-    scheme: str | None = None
-    scoring_format: str | None = None
-    column: str | None = None
-
-
-scored_reading_options = packed(
-    "reading",
-    ScoredReading,
-    *_READING,
-    scheme_option,
-    scoring_format_option,
-    option(
-        "--column",
-        metavar="NAME",
-        heading=HOW_READ,
-        help="Column of the stages in tables of scorings, where its name does not tell.",
-    ),
+READING = (
+    *(epoch_seconds_option, logits_option, log_option, stages_option),
+    *(format_option, pool_option, normalize_option),
 )
+reading_options = packed("reading", file_options, *READING)
 
 
-@dataclass(frozen=True, slots=True)
-class DecodingGiven(Reading):
-    """How files of probabilities are read, and what else is known for their decoding."""
-
-    quality: Path | None = None
-    pins: tuple[str, ...] = ()
-    cohort: str | None = None
-    stager: str | None = None
-    trained: Literal["natural", "balanced"] | None = None
-
-    @property
-    def files(self) -> list[Path]:
-        """The existing files that the options name."""
-        paths = [*([] if self.quality is None else [self.quality]), *map(Path, self.pins)]
-        return [path for path in paths if path.is_file()]
-
-    def check_one_file(self, n_files: int) -> None:
-        """Refuse several files with options that belong to one file."""
-        if n_files > 1 and (self.quality is not None or self.pins):
-            raise click.UsageError("--quality and --pins belong to one file: take the files one by one.")
+def _decode_options(
+    cohort: str | None, stager: str | None, trained: Training | None, **reading: Any
+) -> DecodeOptions:
+    return DecodeOptions(file_options(**reading), cohort=cohort, stager=stager, trained=trained)
 
 
 decoding_options = packed(
-    "given",
-    DecodingGiven,
-    *_READING,
-    option(
-        "--quality",
-        metavar="FILE",
-        type=PATH,
-        heading=WHAT_ELSE,
-        help="Signal quality per epoch, 0 clean to 1 lost (.npy or table).",
-    ),
-    option(
-        "--pins",
-        metavar="120=R|FILE",
-        multiple=True,
-        heading=WHAT_ELSE,
-        help="Epochs you are sure of (counted from 1), or a table with epoch and stage.",
-    ),
+    "options",
+    _decode_options,
+    *READING,
     cohort_option,
     stager_option,
     option(
         "--trained",
-        type=click.Choice(["natural", "balanced"]),
+        type=click.Choice(get_args(Training)),
         heading=WHAT_ELSE,
         help="How the stager was trained; unknown counts as balanced.",
     ),
 )
+quality_option = option(
+    "--quality",
+    metavar="FILE",
+    type=PATH,
+    heading=WHAT_ELSE,
+    help="Signal quality per epoch, 0 clean to 1 lost (.npy or table).",
+)
+pins_option = option(
+    "--pins",
+    metavar="120=R|FILE",
+    multiple=True,
+    heading=WHAT_ELSE,
+    help="Epochs you are sure of (counted from 1), or a table with epoch and stage.",
+)
+
+
+def check_one_file(n_files: int, quality: Path | None, pins: Sequence[str]) -> None:
+    """Refuse several files with options that belong to one file."""
+    if n_files > 1 and (quality is not None or pins):
+        raise click.UsageError("--quality and --pins belong to one file: take the files one by one.")
+
+
+def files_named(quality: Path | None, pins: Sequence[str]) -> list[Path]:
+    """Return the existing files that these options name."""
+    paths = [*([] if quality is None else [quality]), *map(Path, pins)]
+    return [path for path in paths if path.is_file()]

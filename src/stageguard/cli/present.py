@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from click import UsageError
 from click.exceptions import Exit
 
-from stageguard.base.lazy import load
 from stageguard.cli.console import Console, Table, Text
+from stageguard.cli.progress import progress
 from stageguard.cli.terminal import (
     count,
     in_options,
@@ -27,8 +28,9 @@ from stageguard.formats.density import FileRemark
 from stageguard.formats.outputs import REVIEW_SENTENCE
 from stageguard.guard.inputs import UNSAID_TRAINING
 from stageguard.measures.cohort import count_steered
-from stageguard.measures.summary import DecodingSummary, RecordingFacts, looking_like_experts
+from stageguard.measures.summary import BeforeAfter, DecodingSummary, RecordingFacts, looking_like_experts
 from stageguard.night.quantities import EARLY_WORDS, JOINT, steered_words
+from stageguard.runner.executors import executor_for
 from stageguard.runner.manifest import MOST_IN_FULL, DecodedFile
 from stageguard.runner.run import Outcome, TaskType, Value, run_files, succeeded
 
@@ -61,25 +63,14 @@ def run_shown(
         results = run_files(
             work, tasks, output_of=output_of, jobs=jobs, executor=executor, fatal=(UsageError,)
         )
-        return list(with_bar(results, what, len(tasks), quiet=quiet))
-
-
-def with_bar(
-    outcomes: Iterable[Outcome[Value]], what: str, n_files: int, *, quiet: bool
-) -> Iterable[Outcome[Value]]:
-    """Return outcomes that move a progress bar as they come, if there are several files."""
-    if n_files < 2:
-        return outcomes
-    moving: Iterable[Outcome[Value]] = load("cli.progress:progress")(outcomes, what, n_files, quiet=quiet)
-    return moving
+        return list(progress(results, what, len(tasks), quiet=quiet))
 
 
 def executor_on(scheduler: str | None) -> AbstractContextManager[Executor | None]:
     """Return an executor on a Dask cluster, or None without a scheduler, as a context manager."""
     if scheduler is None:
         return nullcontext()
-    on_cluster: AbstractContextManager[Executor] = load("runner.executors:executor_for")(scheduler)
-    return on_cluster
+    return executor_for(scheduler)
 
 
 def run_and_show(
@@ -234,10 +225,12 @@ def print_summary(
     print_headline(file, summary.facts, out, "with", summary.lights)
     print_verdict(summary.verdict, out, looks_like_experts=summary.joint.looks_like_experts)
     shown = Table("", "before", "after", "expert range", right=("before", "after"))
-    for title, *cells in (*(row.cells() for row in summary.indicators), *more):
-        if not summary.is_early_rem_odd:
-            cells = [cell.removesuffix(" early") for cell in cells]
-        shown.add_row(title, *(marked(cell) for cell in cells))
+    for row in summary.indicators:
+        told = row if summary.is_early_rem_odd else _without_early(row)
+        title, before, after, band = told.cells()
+        shown.add_row(title, placed(before, told.before_place), placed(after, told.after_place), band)
+    for cells in more:
+        shown.add_row(*cells)
     changed = f"{summary.n_changed:,} ({summary.changed_percent:.1f} %)"
     shown.add_row("Epochs changed", "", changed, "")
     if summary.n_filled:
@@ -275,9 +268,15 @@ def print_verdict(verdict: str, out: Console, *, looks_like_experts: bool | None
     out.print(f"The night {verdict}.", style=f"bold {colour}")
 
 
-def marked(cell: str) -> Text:
-    """Return a cell in the colour of its last word, such as above or below."""
-    return Text((cell, PLACE_STYLE.get(cell.rpartition(" ")[2], "")))
+def _without_early(row: BeforeAfter) -> BeforeAfter:
+    """Return a row that does not call a latency early."""
+    before, after = ("" if place == "early" else place for place in (row.before_place, row.after_place))
+    return replace(row, before_place=before, after_place=after)
+
+
+def placed(cell: str, place: str) -> Text:
+    """Return a cell in the colour of its place: below, inside or above the experts' range, or early."""
+    return Text((cell, PLACE_STYLE.get(place, "")))
 
 
 def print_review(out: Console) -> None:
@@ -295,17 +294,16 @@ def print_cohort(outcomes: Sequence[Outcome[DecodedFile]], out: Console | None =
     for outcome in outcomes:
         summary = outcome.result.summary
         assert summary is not None
-        cells = {row.key: row.cells() for row in summary.indicators}
-        absent = ["", "n/a", "n/a", ""]  # in a night without sleep
-        _, before, after, _ = cells.get("fragmentation_index", absent)
-        joint = cells.get(JOINT.key, absent)[2]
+        rows = {row.key: row for row in summary.indicators}
+        joint = _before_and_after(rows.get(JOINT.key))[1]
+        before, after = _before_and_after(rows.get("fragmentation_index"))
         shown.add_row(
             one_line(outcome.file),
             f"{summary.facts.n_epochs:,}",
             f"{summary.changed_percent:.1f} %",
-            marked(joint),
-            marked(before),
-            marked(after),
+            joint,
+            before,
+            after,
             one_line("; ".join(map(one_line, outcome.warnings))),
         )
     out.print(shown)
@@ -320,6 +318,14 @@ def print_cohort(outcomes: Sequence[Outcome[DecodedFile]], out: Console | None =
     assumed = [text for each in outcomes if each.result.summary for text in each.result.summary.assumptions]
     print_list(out, "Assumed", _first_few(filter(is_worth_saying, assumed), "remark"))
     print_review(out)
+
+
+def _before_and_after(row: BeforeAfter | None) -> tuple[Text, Text]:
+    """Return two cells; a night without sleep has no such row."""
+    if row is None:
+        return Text("n/a"), Text("n/a")
+    _, before, after, _ = row.cells()
+    return placed(before, row.before_place), placed(after, row.after_place)
 
 
 def print_early_rem_kept(nights: Mapping[str, float], out: Console) -> None:
@@ -387,7 +393,7 @@ def print_problems(
 
 def in_tables(outcomes: Outcomes) -> bool:
     """Whether all outcomes are nights of tables of many nights."""
-    return all(outcome.file.endswith(f", night {outcome.id}") for outcome in outcomes)
+    return all(outcome.is_in_table for outcome in outcomes)
 
 
 def short_names(outcomes: Outcomes) -> list[str]:

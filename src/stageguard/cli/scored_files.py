@@ -8,16 +8,22 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from errno import ENOENT
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from click import UsageError
 
 from stageguard.base.errors import Argument, FileFormatError, InputError, message_of
 from stageguard.base.files import file_error, refuse_special
-from stageguard.cli.inputs import Input, density_options, is_own, night_id
+from stageguard.cli.command import option, packed
+from stageguard.cli.inputs import Input, is_own, night_id, nights_of
 from stageguard.cli.night_files import Wanted, is_night
-from stageguard.cli.options import ScoredReading
-from stageguard.cli.table_inputs import nights_of
+from stageguard.cli.options import (
+    HOW_READ,
+    READING,
+    file_options,
+    scheme_option,
+    scoring_format_option,
+)
 from stageguard.formats.companions import START_WORDS, parse_start
 from stageguard.formats.events import read_events
 from stageguard.formats.file_format import Kind
@@ -77,26 +83,40 @@ class ReadOptions:
 
 
 def read_options(
-    reading: ScoredReading,
-    *,
-    profile: str | None = None,
-    start: str | None = None,
-    decode: bool = False,
+    options: ReadOptions, *, profile: str | None = None, start: str | None = None, decode: bool = False
 ) -> ReadOptions:
-    """Return the options of the command line, checked and with the profile loaded."""
-    if reading.scoring_format is not None:
-        named(reading.scoring_format, "hypnogram")  # refuse an unknown format once, not for every file
+    """Return options that are checked, and with the profile loaded."""
+    if options.scoring_format is not None:
+        named(options.scoring_format, "hypnogram")  # refuse an unknown format once, not for every file
     loaded = None if profile is None else Profile.load(profile)
-    density = density_options(reading)
+    density = options.density if loaded is None else reading_with(loaded, options.density)
+    return replace(options, profile=loaded, density=density, start=read_start(start), decode=decode)
+
+
+def _scored_reading(
+    scheme: str | None, scoring_format: str | None, column: str | None, **reading: Any
+) -> ReadOptions:
     return ReadOptions(
-        loaded,
-        None if reading.scheme is None else StageScheme.named(reading.scheme),
-        density if loaded is None else reading_with(loaded, density),
-        reading.scoring_format,
-        read_start(start),
-        decode,
-        column=reading.column,
+        scheme=None if scheme is None else StageScheme.named(scheme),
+        density=file_options(**reading),
+        scoring_format=scoring_format,
+        column=column,
     )
+
+
+scored_reading_options = packed(
+    "reading",
+    _scored_reading,
+    *READING,
+    scheme_option,
+    scoring_format_option,
+    option(
+        "--column",
+        metavar="NAME",
+        heading=HOW_READ,
+        help="Column of the stages in tables of scorings, where its name does not tell.",
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,7 @@ class Outcome(Generic[Value]):
     error: Message | None = None  # one line that begins with the file's name
     warnings: tuple[Message, ...] = ()  # of this package
     seconds: float = 0.0
+    is_in_table: bool = False  # whether the night is one of a table of many
 
     @property
     def ok(self) -> bool:
@@ -137,10 +138,10 @@ def run_files(
     run = partial(_attempt_task, work, fatal)
     with closing(_results(run, ready, jobs, executor, singly)) as results:
         for task, problem in zip(tasks, problems, strict=True):
-            if problem is None:
-                yield next(results)
-            else:
-                yield Outcome(task.file, task.id, error=Message(problem))
+            outcome: Outcome[Value] = (
+                next(results) if problem is None else Outcome(task.file, task.id, error=Message(problem))
+            )
+            yield replace(outcome, is_in_table=getattr(task, "table", None) is not None)
         next(results, None)  # run to the end, where the workers end by themselves instead of being ended
 
 

@@ -14,19 +14,17 @@ from click.exceptions import Exit
 from stageguard.base.errors import InputError
 from stageguard.cli.command import command, option
 from stageguard.cli.console import Console, Table
-from stageguard.cli.inputs import Input, find_inputs, lights_of
+from stageguard.cli.inputs import Input, find_inputs, lights_of, with_table_nights
 from stageguard.cli.options import (
-    ScoredReading,
     json_option,
     sample_list_option,
     scored_files_argument,
-    scored_reading_options,
 )
 from stageguard.cli.present import (
     MOST_ROWS,
     PLACE_STYLE,
     in_tables,
-    marked,
+    placed,
     print_headline,
     print_read,
     print_verdict,
@@ -34,8 +32,7 @@ from stageguard.cli.present import (
     run_and_show,
     short_names,
 )
-from stageguard.cli.scored_files import ReadOptions, read_night, read_options
-from stageguard.cli.table_inputs import with_table_nights
+from stageguard.cli.scored_files import ReadOptions, read_night, read_options, scored_reading_options
 from stageguard.cli.terminal import (
     print_list,
 )
@@ -58,7 +55,7 @@ def check(
     samples: Path | None,
     profile: str | None,
     strict: bool,
-    reading: ScoredReading,
+    reading: ReadOptions,
     as_json: bool,
 ) -> None:
     """Check whether hypnograms look like expert scoring.
@@ -88,7 +85,7 @@ def check(
 
 
 @dataclass(frozen=True, slots=True)
-class CheckedNight:
+class CheckResult:
     """One night compared with the bands of a profile."""
 
     facts: RecordingFacts
@@ -117,7 +114,7 @@ class CheckedNight:
         return checked | self.facts.to_dict() | {name: getattr(self, name) for name in names} | measured
 
 
-def check_night(night: Input, options: ReadOptions) -> CheckedNight:
+def check_night(night: Input, options: ReadOptions) -> CheckResult:
     """Measure one night against the bands of the profile."""
     read = read_night(night, options)
     if read.profile is None:
@@ -133,7 +130,7 @@ def check_night(night: Input, options: ReadOptions) -> CheckedNight:
         period = read.period
     measured = validity_of(scored, read.profile, period)
     sources = {band.source for name, band in read.profile.bands.items() if name in measured.indicators}
-    return CheckedNight(
+    return CheckResult(
         RecordingFacts.of(scored, read.profile),
         read.after is None,
         "" if read.profile.joint is None else read.profile.joint.source,
@@ -144,7 +141,7 @@ def check_night(night: Input, options: ReadOptions) -> CheckedNight:
     )
 
 
-def _print_one(outcome: Outcome[CheckedNight]) -> None:
+def _print_one(outcome: Outcome[CheckResult]) -> None:
     out, night = Console(), outcome.result
     print_headline(outcome.file, night.facts, out, "against", night.lights)
     judged = night.validity
@@ -177,7 +174,7 @@ def _decimals(indicator: Indicator) -> int:
     return 3 if indicator.unit.startswith("per adjacent") else 2
 
 
-def _print_outside(night: CheckedNight, out: Console) -> None:
+def _print_outside(night: CheckResult, out: Console) -> None:
     outside = night.validity.outside
     if not night.n_judged:
         out.print("Nothing to compare: the profile has no band for what could be measured.")
@@ -188,14 +185,14 @@ def _print_outside(night: CheckedNight, out: Console) -> None:
         out.print(f"{len(outside)} of {night.n_judged} outside their bands: {listed}")
 
 
-def _print_many(done: list[Outcome[CheckedNight]]) -> None:
+def _print_many(done: list[Outcome[CheckResult]]) -> None:
     out, nights = Console(), [outcome.result for outcome in done]
     out.print(_counted(nights) if len(done) > MOST_ROWS else _rows(done))
     out.print(looking_like_experts([night.validity.looks_like_experts for night in nights]), style="bold")
     print_warnings(done, out)
 
 
-def _rows(done: list[Outcome[CheckedNight]]) -> Table:
+def _rows(done: list[Outcome[CheckResult]]) -> Table:
     """Return a table with one row per night."""
     numbers = ("joint score", "FI", "TVR (%)", "flips per h", "outside")
     made = Table("night" if in_tables(done) else "file", *numbers, "which", right=numbers)
@@ -203,21 +200,21 @@ def _rows(done: list[Outcome[CheckedNight]]) -> Table:
         night = outcome.result
         outside = night.validity.outside
         first = ("fragmentation_index", "tvr_percent", "flips_per_hour")
-        cells = [_cell(one) for one in (night.validity.joint, *(night.indicators[key] for key in first))]
+        shown_first = (night.validity.joint, *(night.indicators[key] for key in first))
         places = {
             place: [key for key in outside if night.indicators[key].place == place]
             for place in ("above", "below")
         }
         made.add_row(
             name,
-            *(marked(cell) for cell in cells),
+            *(placed(_cell(one), one.place) for one in shown_first),
             f"{len(outside)} of {night.n_judged}",
             "; ".join(f"{place}: {', '.join(keys)}" for place, keys in places.items() if keys),
         )
     return made
 
 
-def _counted(nights: list[CheckedNight]) -> Table:
+def _counted(nights: list[CheckResult]) -> Table:
     """Return a table with one row per indicator: how many nights lie below, inside and above its band."""
     places = ("below", "inside", "above")
     made = Table("indicator", *places, "no band or value", right=(*places, "no band or value"))

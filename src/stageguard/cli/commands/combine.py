@@ -11,13 +11,12 @@ from click import UsageError
 from stageguard.base.errors import InputError
 from stageguard.cli.command import command, option
 from stageguard.cli.console import Console
-from stageguard.cli.inputs import density_options, find_inputs
+from stageguard.cli.inputs import find_inputs
 from stageguard.cli.night_files import Wanted
 from stageguard.cli.options import (
     PATH,
     SCHEME,
     SECONDS,
-    Reading,
     json_option,
     overwrite_option,
     reading_options,
@@ -30,6 +29,7 @@ from stageguard.cli.terminal import (
     print_list,
 )
 from stageguard.formats.convert import save
+from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_density_file
 from stageguard.night.align import align as cut
 from stageguard.night.combine import combine as put_together
@@ -65,7 +65,7 @@ def combine(
     method: Literal["mean", "log-pool"],
     weights: str | None,
     to: str | None,
-    reading: Reading,
+    reading: FileOptions,
     merge: str | None,
     reepoch: float | None,
     align: bool,
@@ -79,7 +79,7 @@ def combine(
     stageguard combine c3.csv c4.csv --weights 2,1 --output combined.csv
     """
     shares = None if weights is None else parse_weights(weights)
-    options = density_options(reading)
+    options = reading
     inputs = find_inputs(files, None, Wanted("density", options.format, options.stages or ()))
     if any(night.is_listed for night in inputs.nights):
         raise UsageError("a sample list names different nights, expected the files of one night to combine.")

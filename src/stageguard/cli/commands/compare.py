@@ -17,14 +17,12 @@ from stageguard.base.arrays import NAN
 from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.cli.command import command, option
 from stageguard.cli.console import Console, Table
-from stageguard.cli.inputs import Input, find_inputs, is_sample_list, scoring_of
+from stageguard.cli.inputs import Input, find_inputs, is_sample_list, scoring_of, with_table_nights
 from stageguard.cli.options import (
     PATH,
     SECONDS,
-    ScoredReading,
     json_option,
     sample_list_option,
-    scored_reading_options,
 )
 from stageguard.cli.present import MOST_ROWS, print_warnings, run_and_show, short_names
 from stageguard.cli.scored_files import (
@@ -34,8 +32,8 @@ from stageguard.cli.scored_files import (
     read_night,
     read_options,
     refuse_guess,
+    scored_reading_options,
 )
-from stageguard.cli.table_inputs import with_table_nights
 from stageguard.cli.terminal import (
     in_options,
     naming_nights,
@@ -89,7 +87,7 @@ def compare(
     profile: str | None,
     align: bool,
     expert_epoch_seconds: float | None,
-    reading: ScoredReading,
+    reading: ReadOptions,
     as_json: bool,
 ) -> None:
     """Compare hypnograms with an expert's: accuracy, kappa, F1, confusion, uncommon transitions found.
@@ -123,7 +121,7 @@ def compare(
 
 
 @dataclass(frozen=True, slots=True)
-class ComparedNight:
+class CompareResult:
     """Agreement of each scoring of a night (argmax, guard or scored) with the expert's."""
 
     expert: Path
@@ -140,7 +138,7 @@ class ComparedNight:
 
 def compare_night(
     night: Input, experts: Experts, options: ReadOptions, *, align: bool = False
-) -> ComparedNight:
+) -> CompareResult:
     """Compare one night's scorings with the expert's; with `align`, on the epochs that both have."""
     scored = read_night(night, options)
     path = scoring_of(night) or experts.path_for(night.id)
@@ -159,7 +157,7 @@ def compare_night(
     for kind, stages in scorings.items():
         coarser = min((expert.scheme, stages.scheme), key=lambda scheme: scheme.n_stages)
         by_kind[kind] = agreement(expert, stages, pairs=uncommon_pairs(scored.profile, coarser))
-    return ComparedNight(path, by_kind, scored.notes, taught)
+    return CompareResult(path, by_kind, scored.notes, taught)
 
 
 def _aligned(
@@ -203,7 +201,7 @@ class Scoring:
     agreement: Agreement
 
 
-def print_comparison(outcomes: Sequence[Outcome[ComparedNight]]) -> None:
+def print_comparison(outcomes: Sequence[Outcome[CompareResult]]) -> None:
     """Print all measures of a few scorings, or the main measures of many with their means."""
     scorings = [
         Scoring(name, kind, result)
@@ -290,7 +288,7 @@ def _print_rows(scorings: Sequence[Scoring], out: Console) -> None:
 
 
 def _print_notes(
-    outcomes: Sequence[Outcome[ComparedNight]], found: Sequence[Agreement], out: Console
+    outcomes: Sequence[Outcome[CompareResult]], found: Sequence[Agreement], out: Console
 ) -> None:
     pairs = list(dict.fromkeys(f"{a}→{b}" for own in found for a, b in own.pairs))
     notes = [f"uncommon transitions are {', '.join(pairs)}"] if pairs else []

@@ -20,7 +20,6 @@ from stageguard.cli.console import Console, Table
 from stageguard.cli.inputs import Input, find_inputs
 from stageguard.cli.options import (
     PATH,
-    ScoredReading,
     epoch_seconds_option,
     json_option,
     overwrite_option,
@@ -38,6 +37,7 @@ from stageguard.cli.terminal import (
     print_list,
 )
 from stageguard.formats.density import listed
+from stageguard.formats.raw_night import FileOptions
 from stageguard.measures.experts import (
     DISAGREES,
     AmongExperts,
@@ -50,6 +50,7 @@ from stageguard.measures.experts import consensus as merge
 from stageguard.measures.summary import shown
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.matching import on_epochs_of
+from stageguard.night.stages import StageScheme
 from stageguard.runner.run import Outcome
 
 
@@ -108,7 +109,11 @@ def consensus(
     stageguard consensus expert-a expert-b expert-c --output consensus
     """
     options = read_options(
-        ScoredReading(epoch_seconds=epoch_seconds, scheme=scheme, scoring_format=scoring_format)
+        ReadOptions(
+            scheme=None if scheme is None else StageScheme.named(scheme),
+            density=FileOptions(epoch_seconds=epoch_seconds),
+            scoring_format=scoring_format,
+        )
     )
     _refuse_repeats(scorings)
     merger = _Merger(options, method, overwrite=overwrite)
@@ -133,7 +138,7 @@ def consensus(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MergedNight:
+class MergedScoring:
     """The consensus of a night, and how far its scorers agree."""
 
     method: str
@@ -181,7 +186,7 @@ class _Merger:
     method: Literal["soft-agreement", "majority"]
     overwrite: bool
 
-    def merge(self, files: list[Path], night: Path | None, output: Path | None) -> MergedNight:
+    def merge(self, files: list[Path], night: Path | None, output: Path | None) -> MergedScoring:
         """Return the consensus, compared with a stager and written if asked for."""
         panel = [replace(_read(path, self.options), scorer=path.stem) for path in files]
         panel = _on_one_night(panel, files)
@@ -193,7 +198,7 @@ class _Merger:
         if output is not None:
             read = [*files, *((night,) if night is not None else ())]
             write_text_atomic(output, _table(merged, panel), overwrite=self.overwrite, spare=read)
-        return MergedNight(
+        return MergedScoring(
             *(self.method, files, merged, soft_agreement(panel), scorer_kappas(panel)),
             *(night, compared, output),
         )
@@ -218,14 +223,14 @@ def _many_nights(
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)
 
-    def work(task: Input) -> MergedNight:
+    def work(task: Input) -> MergedScoring:
         files = [path for each in experts if (path := each.path_for(task.id)) is not None]
         by_stager = None if stagers is None else stagers.path_for(task.id)
         if stagers is not None and by_stager is None:
             raise InputError(f"no night of the stager is named {task.id!r}, expected one in {night}.")
         return merger.merge(files, by_stager, None if output is None else output / f"{task.id}.tsv")
 
-    def show(outcomes: Sequence[Outcome[MergedNight]]) -> None:
+    def show(outcomes: Sequence[Outcome[MergedScoring]]) -> None:
         out = Console()
         out.print(f"Consensus of {len(folders)} scorers ({merger.method}) on {count(len(outcomes), 'night')}")
         _print_scorers([outcome.result for outcome in outcomes], [str(folder) for folder in folders], out)
@@ -240,7 +245,7 @@ def with_others(kappas: Floats) -> list[float]:
     return [float(np.mean(known)) if len(known := row[~np.isnan(row)]) else NAN for row in kappas]
 
 
-def _print_scorers(nights: Sequence[MergedNight], scorers: Sequence[str], out: Console) -> None:
+def _print_scorers(nights: Sequence[MergedScoring], scorers: Sequence[str], out: Console) -> None:
     """Print one row per scorer, with means over the nights, and name those who disagree with all."""
     stacked = np.array([night.kappas for night in nights])
     known = ~np.isnan(stacked)

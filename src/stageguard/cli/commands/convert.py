@@ -20,13 +20,14 @@ from stageguard.cli.options import (
     PATH,
     SCHEME,
     SECONDS,
-    Reading,
-    column_names,
+    epoch_seconds_option,
+    file_options,
     json_option,
+    log_option,
+    logits_option,
     normalize_option,
     overwrite_option,
     pool_option,
-    rows_options,
     sample_list_option,
     scheme_option,
     stages_option,
@@ -49,15 +50,15 @@ from stageguard.cli.terminal import (
 from stageguard.formats.companions import SOME_DAY
 from stageguard.formats.convert import ListedFile, Written
 from stageguard.formats.convert import convert as convert_night
+from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.registry import formats, named
 from stageguard.runner.decode_one import start_of
 from stageguard.runner.run import Outcome, check_folder, succeeded
 
 source_options = packed(
     "reading",
-    Reading,
-    *rows_options,
-    stages_option,
+    file_options,
+    *(epoch_seconds_option, logits_option, log_option, stages_option),
     option(
         "--format",
         metavar="NAME",
@@ -107,7 +108,7 @@ def convert(
     output: Path | None,
     samples: Path | None,
     to: str | None,
-    reading: Reading,
+    reading: FileOptions,
     scheme: str | None,
     merge: str | None,
     reepoch: float | None,
@@ -131,7 +132,7 @@ def convert(
         convert_night,
         target_format=to,
         format=reading.format,
-        stages=column_names(reading.stages),
+        stages=reading.stages,
         scheme=scheme,
         epoch_seconds=reading.epoch_seconds,
         merge_to=merge,
@@ -140,7 +141,7 @@ def convert(
         overwrite=overwrite,
         logits=reading.logits,
         log=reading.log,
-        pool_to_seconds=reading.pool,
+        pool_to_seconds=reading.pool_to_seconds,
         normalize=reading.normalize,
     )
     is_one_file = output is not None and _is_one_file(inputs, output, to)

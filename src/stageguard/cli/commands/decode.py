@@ -17,11 +17,10 @@ from stageguard.base.errors import InputError
 from stageguard.base.files import read_text, write_text_atomic
 from stageguard.cli.command import command, option
 from stageguard.cli.console import Console, Table
-from stageguard.cli.inputs import Inputs, decode_options, find_densities, options_of
+from stageguard.cli.inputs import Inputs, find_densities, with_companions
 from stageguard.cli.options import (
-    DecodingGiven,
-    LightsTimes,
     NumberOrWord,
+    check_one_file,
     decoding_options,
     density_files_argument,
     jobs_option,
@@ -29,7 +28,9 @@ from stageguard.cli.options import (
     lights_options,
     output_folder_option,
     overwrite_option,
+    pins_option,
     profile_option,
+    quality_option,
     sample_list_option,
     scheduler_option,
 )
@@ -94,6 +95,8 @@ if TYPE_CHECKING:
 @density_files_argument
 @sample_list_option
 @decoding_options
+@quality_option
+@pins_option
 @lights_options
 @output_folder_option
 @option("--svg", is_flag=True, help="Also draw each night as an SVG picture.")
@@ -120,8 +123,10 @@ def decode(
     profile: str,
     files: tuple[Path, ...],
     samples: Path | None,
-    given: DecodingGiven,
-    times: LightsTimes,
+    options: DecodeOptions,
+    quality: Path | None,
+    pins: tuple[str, ...],
+    lights: tuple[Moment | None, Moment | None],
     output: Path | None,
     svg: bool,
     explain: bool,
@@ -146,8 +151,7 @@ def decode(
     stageguard decode night.csv --profile human-psg-5
     stageguard decode nights --profile human-psg-5 --output decoded --jobs 0
     """
-    loaded, options = Profile.load(profile), decode_options(given)
-    lights = times.moments()
+    loaded = Profile.load(profile)
     if tune and strength not in (None, "tune"):
         raise UsageError(f"--tune is --strength tune, and --strength {strength} was given. Say one of them.")
     is_tuned = tune or strength == "tune"
@@ -161,10 +165,11 @@ def decode(
             "--strength tune": is_tuned,
             "--svg": svg,
             "--lights-off or --lights-on": lights != (None, None),
-            "--format": given.format is not None,
+            "--format": options.density.format is not None,
         }
         too_much = [option for option, is_given in single.items() if is_given]
-        path = _table_to_decode(files, samples, given, profile, too_much)
+        check_one_file(2, quality, pins)
+        path = _table_to_decode(files, samples, profile, too_much)
         task = TableTask(
             *(path, output, loaded, options),
             overwrite=overwrite,
@@ -182,7 +187,7 @@ def decode(
         _end(manifest, as_json=as_json, in_one_table=True)
         return
     inputs = _chosen(find_densities(files, samples, loaded, options), only)
-    options = options_of([night.path for night in inputs.nights], given, loaded, options)
+    options = with_companions(options, [night.path for night in inputs.nights], quality, pins, loaded)
     if is_one_file and len(inputs.nights) != 1:
         raise UsageError(f"--output is one file for {len(inputs.nights):,} nights, expected a folder.")
     folder = output.parent if output is not None and is_one_file else output
@@ -358,7 +363,6 @@ def _run(
 def _table_to_decode(
     files: Sequence[Path],
     samples: Path | None,
-    given: DecodingGiven,
     profile: str,
     too_much: Sequence[str],
 ) -> Path:
@@ -367,7 +371,6 @@ def _table_to_decode(
         raise InputError(
             "--output names a table, expected one table with the column id to decode. Name a folder."
         )
-    given.check_one_file(2)
     if too_much:
         what_to_do = "Leave it out, or name a folder." if too_much[0] != "--strength tune" else (
             "Tune first, then decode with the tuned profile: "

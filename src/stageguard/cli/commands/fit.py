@@ -14,16 +14,13 @@ from click import UsageError
 
 from stageguard.base.errors import InputError, Message, OutputExistsError
 from stageguard.base.files import check_apart
-from stageguard.base.lazy import load
 from stageguard.cli.command import command, option, packed
 from stageguard.cli.console import Console, Table
-from stageguard.cli.inputs import Input, Inputs, find_inputs, scoring_of
+from stageguard.cli.inputs import Input, Inputs, find_inputs, scoring_of, with_table_nights
 from stageguard.cli.options import (
     COUNT,
     PATH,
     Number,
-    Reading,
-    ScoredReading,
     json_option,
     overwrite_option,
     reading_options,
@@ -36,7 +33,6 @@ from stageguard.cli.progress import (
     progress_bar,
 )
 from stageguard.cli.scored_files import Experts, ReadOptions, read_expert, read_options, read_scoring
-from stageguard.cli.table_inputs import with_table_nights
 from stageguard.cli.terminal import (
     count,
     naming_nights,
@@ -59,6 +55,7 @@ from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.matching import on_epochs_of
 from stageguard.profile.profile import Profile
+from stageguard.review.scorings import find_reviews, read_reviewed, with_reviews
 from stageguard.runner.run import Outcome, collect_warnings, succeeded
 
 if TYPE_CHECKING:
@@ -161,7 +158,7 @@ def fit(
     subjects: Path | None,
     transitions_only: bool,
     choice: Choice,
-    reading: Reading,
+    reading: FileOptions,
     scoring_format: str | None,
     overwrite: bool,
     show_all: bool,
@@ -181,13 +178,13 @@ def fit(
     """
     if output.suffix != ".toml":
         raise UsageError(f"--output is {str(output)!r}, expected the name of a .toml file.")
-    options = read_options(ScoredReading(**asdict(reading), scoring_format=scoring_format), profile=base)
+    options = read_options(ReadOptions(density=reading, scoring_format=scoring_format), profile=base)
     who = {} if subjects is None else read_subjects(subjects)
     named = {name: row.expert for name, row in who.items() if row.expert is not None}
     wanted = replace(options.wanted, kind="density") if expert or named else options.wanted
     if reviewed is not None and (files or samples or expert or named):
         raise UsageError("--reviewed has nights and scorings: leave out FILES, --list and experts.")
-    reviews = {} if reviewed is None else load("review.scorings:find_reviews")(reviewed)
+    reviews = {} if reviewed is None else find_reviews(reviewed)
     inputs = Inputs(tuple(Input(paths[0], name) for name, paths in reviews.items()))
     if reviewed is None:
         inputs = with_table_nights(find_inputs(files, samples, wanted))
@@ -211,7 +208,7 @@ def fit(
     if transitions_only:
         with collect_warnings() as warned:
             made = recount(reader.base, [night.experts for night in nights], name=output.stem)
-            made = load("review.scorings:with_reviews")(made, by_review) if by_review else made
+            made = with_reviews(made, by_review) if by_review else made
         made.save(output, overwrite=overwrite)
         _print_counted(made, reader.base, output, outcomes, notes, warned, as_json=as_json)
         end(outcomes, as_json=as_json)
@@ -220,7 +217,7 @@ def fit(
     with executor_on(scheduler) as executor, naming_nights(names):
         report, warned = _fitted(nights, reader.base, output.stem, choice, executor, quiet=as_json)
     if by_review:
-        reviewed_profile = load("review.scorings:with_reviews")(report.profile, by_review)
+        reviewed_profile = with_reviews(report.profile, by_review)
         report = replace(report, profile=reviewed_profile)
     report.profile.save(output, overwrite=overwrite)
     if as_json:
@@ -234,7 +231,7 @@ def fit(
 
 
 @dataclass(frozen=True, slots=True)
-class ScoredNight:
+class FitFile:
     """A night to fit to: a stager's probabilities with experts' scorings, or one hypnogram alone."""
 
     density: Hypnodensity | None
@@ -254,14 +251,14 @@ class ScoredNight:
         }
 
 
-def _remarks(nights: Sequence[ScoredNight]) -> list[str]:
+def _remarks(nights: Sequence[FitFile]) -> list[str]:
     """Return what was assumed when hypnograms were read, such as the epoch length, each remark once."""
     texts = Counter(text for night in nights for text in night.notes)
     return [text if n == len(nights) else f"{text} ({count(n, 'night')})" for text, n in texts.items()]
 
 
 def _fitted(
-    nights: Sequence[ScoredNight],
+    nights: Sequence[FitFile],
     base: Profile,
     name: str,
     choice: Choice,
@@ -309,7 +306,7 @@ class _Reader:
         self._options, self._who, self._subjects, self._experts = options, who, subjects, experts
         self._reviews = reviews
 
-    def read(self, night: Input) -> ScoredNight:
+    def read(self, night: Input) -> FitFile:
         """Read one night."""
         path, name = night.path, night.id
         if name in self.names:
@@ -318,14 +315,14 @@ class _Reader:
         if self._who and who is None:
             raise InputError(f"night {name!r} is not in {self._subjects}, expected a row for it.")
         if self._reviews:
-            reviewed = load("review.scorings:read_reviewed")(self._reviews[name])
-            scored = ScoredNight(reviewed.density, reviewed.experts, (), reviews=reviewed.reviews)
+            reviewed = read_reviewed(self._reviews[name])
+            scored = FitFile(reviewed.density, reviewed.experts, (), reviews=reviewed.reviews)
         else:
             scored = self._with_experts(path, name) if self._experts else self._alone(path)
         self.names[name] = path
         return scored if who is None else replace(scored, subject=who.subject, group=who.group or who.subject)
 
-    def _alone(self, path: Path) -> ScoredNight:
+    def _alone(self, path: Path) -> FitFile:
         if not is_hypnogram(path, self.base.scheme):
             raise InputError(
                 "holds no hypnogram, and no experts are named for probabilities. Name them with --expert."
@@ -337,9 +334,9 @@ class _Reader:
             format=self._options.scoring_format,
         )
         scoring = read_scoring(path, options)
-        return ScoredNight(None, [scoring.hypnogram], scoring.notes)
+        return FitFile(None, [scoring.hypnogram], scoring.notes)
 
-    def _with_experts(self, path: Path, name: str) -> ScoredNight:
+    def _with_experts(self, path: Path, name: str) -> FitFile:
         if is_hypnogram(path, self.base.scheme):
             raise InputError("is a hypnogram, expected the stager's probabilities beside the experts'.")
         read = read_density_file(path, self._options.density)
@@ -355,14 +352,14 @@ class _Reader:
         if not paths:
             raise InputError(f"no expert's scoring is named {name!r}, expected one in the folder.")
         scored = [on_epochs_of(night, read_expert(expert, night, self._options)) for expert in paths]
-        return ScoredNight(density, scored, read.notes)
+        return FitFile(density, scored, read.notes)
 
 
 def _print_counted(
     profile: Profile,
     base: Profile,
     output: Path,
-    outcomes: Sequence[Outcome[ScoredNight]],
+    outcomes: Sequence[Outcome[FitFile]],
     notes: Sequence[str],
     warned: Sequence[str],
     *,

@@ -16,17 +16,19 @@ from stageguard.base.errors import InputError
 from stageguard.base.files import CELL_WORDS, write_together
 from stageguard.cli.command import command, option
 from stageguard.cli.console import Console, Table
-from stageguard.cli.inputs import Input, decode_options, find_densities, find_inputs, lights_of, options_of
+from stageguard.cli.inputs import Input, find_densities, find_inputs, lights_of, with_companions
 from stageguard.cli.night_files import Wanted
 from stageguard.cli.options import (
+    COUNT,
     PATH,
-    DecodingGiven,
-    LightsTimes,
     Number,
     decoding_options,
+    files_named,
     json_option,
     lights_options,
     overwrite_option,
+    pins_option,
+    quality_option,
     sample_list_option,
     start_option,
 )
@@ -73,7 +75,7 @@ from stageguard.runner.run import Outcome, succeeded
     help="Coverage wanted, 0.5 to 0.99.",
 )
 @option("--draws", metavar="N", type=click.IntRange(min=10), default=200, help="For model intervals.")
-@option("--seed", metavar="N", type=click.IntRange(min=0), default=0, help="Of the draws.")
+@option("--seed", metavar="N", type=COUNT, default=0, help="Of the draws.")
 @lights_options
 @start_option
 @option(
@@ -89,6 +91,8 @@ from stageguard.runner.run import Outcome, succeeded
     help="First REM bout that lasts. Default: the profile's, else 120.",
 )
 @decoding_options
+@quality_option
+@pins_option
 @option("--output", "-o", metavar="FILE.tsv", type=PATH, help="One row per night, statistic and kind.")
 @overwrite_option
 @json_option
@@ -100,11 +104,13 @@ def intervals(
     level: float,
     draws: int,
     seed: int,
-    times: LightsTimes,
+    lights: tuple[Moment | None, Moment | None],
     start: str | None,
     convention: Convention,
     min_first_rem_seconds: float | None,
-    given: DecodingGiven,
+    options: DecodeOptions,
+    quality: Path | None,
+    pins: tuple[str, ...],
     output: Path | None,
     overwrite: bool,
     as_json: bool,
@@ -128,7 +134,7 @@ def intervals(
             "Make one that does from nights an expert scored, with stageguard fit, or ask for the weaker "
             "--method model."
         )
-    off, on = times.moments()
+    off, on = lights
     request = Request(
         profile=loaded,
         methods=("conformal", "model") if method == "both" else (method,),
@@ -140,18 +146,18 @@ def intervals(
         start=read_start(start),
         convention=convention,
         min_first_rem_seconds=min_first_rem_seconds,
-        options=decode_options(given),
+        options=options,
     )
     if loaded is None:
         inputs = find_inputs(files, samples, Wanted("hypnogram"))
     else:
         inputs = find_densities(files, samples, loaded, request.options)
-    options = options_of([night.path for night in inputs.nights], given, loaded, request.options)
+    options = with_companions(options, [night.path for night in inputs.nights], quality, pins, loaded)
     request = replace(request, options=options)
     outcomes = run_shown(lambda night: intervals_of(night, request), inputs.nights, "Drawing", quiet=as_json)
     done = succeeded(outcomes)
     if output is not None and done:
-        spare = [path for night in inputs.nights for path in night.files] + given.files
+        spare = [path for night in inputs.nights for path in night.files] + files_named(quality, pins)
         spare += [path for path in (samples, None if profile is None else Path(profile)) if path is not None]
         write_table(done, output, request, overwrite=overwrite, spare=spare)
     finish(outcomes, lambda done: print_intervals(done, request, output), inputs.notes, as_json=as_json)
@@ -213,7 +219,7 @@ class IntervalRow:
 
 
 @dataclass(frozen=True, slots=True)
-class NightIntervals:
+class IntervalsResult:
     """The intervals of one night."""
 
     facts: RecordingFacts
@@ -231,7 +237,7 @@ class NightIntervals:
         return self.facts.to_dict() | values | {"intervals": [asdict(row) for row in self.intervals]}
 
 
-def intervals_of(night: Input, request: Request) -> NightIntervals:
+def intervals_of(night: Input, request: Request) -> IntervalsResult:
     """Return one night's intervals."""
     start = start_of(night.edf, night.start) or request.start
     decoding, notes = decode_night(night.path, request.profile, request.options, start, night.source)
@@ -257,7 +263,7 @@ def intervals_of(night: Input, request: Request) -> NightIntervals:
             for name, interval in measured.items()
         ]
     profile, shortest = decoding.profile, request.min_first_rem_seconds
-    return NightIntervals(
+    return IntervalsResult(
         RecordingFacts.of(decoding.hypnogram, profile),
         max((row.n_scored_nights for row in rows), default=0),
         int(profile.intervals.get("n_subjects", 0)),
@@ -270,7 +276,7 @@ def intervals_of(night: Input, request: Request) -> NightIntervals:
 
 
 def write_table(
-    outcomes: Sequence[Outcome[NightIntervals]],
+    outcomes: Sequence[Outcome[IntervalsResult]],
     output: Path,
     request: Request,
     *,
@@ -304,7 +310,7 @@ def write_table(
 
 
 def print_intervals(
-    outcomes: Sequence[Outcome[NightIntervals]], request: Request, output: Path | None
+    outcomes: Sequence[Outcome[IntervalsResult]], request: Request, output: Path | None
 ) -> None:
     """Print a table per night; if several nights were written to a file, only its name."""
     out = Console()
@@ -326,7 +332,7 @@ def print_intervals(
     print_review(out)
 
 
-def _warnings(outcomes: Sequence[Outcome[NightIntervals]]) -> list[str]:
+def _warnings(outcomes: Sequence[Outcome[IntervalsResult]]) -> list[str]:
     """Return the warnings: once if a warning holds for every night, else with the night's name."""
     nights: dict[str, list[str]] = {}
     for outcome in outcomes:
@@ -338,7 +344,7 @@ def _warnings(outcomes: Sequence[Outcome[NightIntervals]]) -> list[str]:
     return lines
 
 
-def _print_night(night: NightIntervals, out: Console) -> None:
+def _print_night(night: IntervalsResult, out: Console) -> None:
     """Print one row per statistic and kind, with name and value only in a statistic's first row."""
     numbers = ("value", "low", "high", "covered")
     shown = Table("statistic", "value", "low", "high", "kind", "covered", "", right=numbers)
@@ -360,7 +366,7 @@ def _print_night(night: NightIntervals, out: Console) -> None:
     out.print(shown)
 
 
-def _meaning(nights: Sequence[NightIntervals], request: Request) -> Iterator[str]:
+def _meaning(nights: Sequence[IntervalsResult], request: Request) -> Iterator[str]:
     """Yield sentences on where the intervals come from, and on what covered means."""
     first = nights[0]
     rows = [row for night in nights for row in night.intervals]

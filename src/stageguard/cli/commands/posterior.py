@@ -12,15 +12,17 @@ import numpy as np
 
 from stageguard.cli.command import command, option
 from stageguard.cli.console import Console, Table
-from stageguard.cli.inputs import Input, decode_options, find_densities, options_of
+from stageguard.cli.inputs import Input, find_densities, with_companions
 from stageguard.cli.options import (
-    DecodingGiven,
+    COUNT,
     decoding_options,
     density_files_argument,
     json_option,
     output_folder_option,
     overwrite_option,
+    pins_option,
     profile_option,
+    quality_option,
     sample_list_option,
 )
 from stageguard.cli.present import print_headline, print_read, print_review, run_and_show, short_names
@@ -34,7 +36,7 @@ from stageguard.guard.decoding import Decoding
 from stageguard.guard.posterior import MOST_DRAWS, Posterior, posterior_like, sample_like
 from stageguard.measures.summary import RecordingFacts
 from stageguard.profile.profile import Profile
-from stageguard.runner.decode_one import decode_file
+from stageguard.runner.decode_one import DecodeOptions, decode_file
 from stageguard.runner.run import Outcome, check_folder
 
 UNSURE_BELOW = 0.9  # epochs whose most probable stage is less probable than this deserve a look
@@ -50,8 +52,10 @@ UNSURE_BELOW = 0.9  # epochs whose most probable stage is less probable than thi
     type=click.IntRange(min=1, max=MOST_DRAWS),
     help="Also draw N whole nights: NAME.draws.npz.",
 )
-@option("--seed", metavar="N", type=click.IntRange(min=0), default=0, help="Same seed, same draws.")
+@option("--seed", metavar="N", type=COUNT, default=0, help="Same seed, same draws.")
 @decoding_options
+@quality_option
+@pins_option
 @output_folder_option
 @overwrite_option
 @json_option
@@ -61,7 +65,9 @@ def posterior(
     samples: Path | None,
     draws: int | None,
     seed: int,
-    given: DecodingGiven,
+    options: DecodeOptions,
+    quality: Path | None,
+    pins: tuple[str, ...],
     output: Path | None,
     overwrite: bool,
     as_json: bool,
@@ -75,12 +81,12 @@ def posterior(
     --------
     stageguard posterior night.csv --profile human-psg-5 --draws 100
     """
-    loaded, options = Profile.load(profile), decode_options(given)
+    loaded = Profile.load(profile)
     inputs = find_densities(files, samples, loaded, options)
-    options = options_of([night.path for night in inputs.nights], given, loaded, options)
+    options = with_companions(options, [night.path for night in inputs.nights], quality, pins, loaded)
     check_folder(output)
 
-    def write(night: Input) -> SmoothedNight:
+    def write(night: Input) -> PosteriorFile:
         decoding, notes = decode_file(night.path, loaded, options)
         smooth = posterior_like(decoding)
         drawn = None if draws is None else Draws(sample_like(decoding, n=draws, seed=seed), seed)
@@ -108,7 +114,7 @@ def posterior(
 
 
 @dataclass(frozen=True, slots=True)
-class SmoothedNight:
+class PosteriorFile:
     """A summary of one night's posterior, and its files."""
 
     facts: RecordingFacts
@@ -139,14 +145,14 @@ def describe_posterior(
     draws: Draws | None,
     notes: tuple[str, ...],
     written: WrittenPosterior,
-) -> SmoothedNight:
+) -> PosteriorFile:
     """Return the summary of a posterior."""
     known = smooth.probabilities[~np.isnan(smooth.probabilities[:, 0])]
     entropy = -(known * np.log2(np.where(known > 0, known, 1.0))).sum(axis=1)
     minutes = smooth.epoch_seconds / 60
     labels, names = decoding.hypnogram.labels, smooth.scheme.names
     outputs = {"csv": written.table, "json": written.sidecar, "draws": written.draws}
-    return SmoothedNight(
+    return PosteriorFile(
         facts=RecordingFacts.of(decoding.hypnogram, decoding.profile),
         offset_seconds=smooth.offset_seconds,
         n_without_evidence=smooth.n_epochs - len(known),
@@ -167,7 +173,7 @@ def describe_posterior(
     )
 
 
-def _print_one(outcome: Outcome[SmoothedNight]) -> None:
+def _print_one(outcome: Outcome[PosteriorFile]) -> None:
     out, night = Console(), outcome.result
     print_headline(outcome.file, night.facts, out, "under")
     shown = Table("", "value", right=("value",), headed=False)
@@ -188,7 +194,7 @@ def _print_one(outcome: Outcome[SmoothedNight]) -> None:
     print_review(out)
 
 
-def _rows(night: SmoothedNight) -> list[tuple[str, str]]:
+def _rows(night: PosteriorFile) -> list[tuple[str, str]]:
     n_known = night.facts.n_epochs - night.n_without_evidence
     share = 100 * night.n_unsure / n_known if n_known else 0.0
     rows = [
@@ -204,7 +210,7 @@ def _rows(night: SmoothedNight) -> list[tuple[str, str]]:
     return rows
 
 
-def _print_many(outcomes: list[Outcome[SmoothedNight]]) -> None:
+def _print_many(outcomes: list[Outcome[PosteriorFile]]) -> None:
     below = f"below {UNSURE_BELOW:g}"
     numbers = ("epochs", "log-evidence", "entropy (bits)", below)
     shown = Table("file", *numbers, "warnings", right=numbers)

@@ -17,21 +17,22 @@ from stageguard.cli.cohort_report import (
     CohortRequest,
     cohort_at,
     cohort_options,
+    cohort_reading,
     report_cohort,
-    scored_reading,
 )
 from stageguard.cli.command import command, option
 from stageguard.cli.console import Console
-from stageguard.cli.inputs import Input, decode_options, lights_of, night_id, options_of
+from stageguard.cli.inputs import Input, lights_of, night_id, with_companions
 from stageguard.cli.options import (
     PATH,
-    DecodingGiven,
-    LightsTimes,
     decoding_options,
+    files_named,
     json_option,
     lights_on_phase_option,
     lights_options,
     overwrite_option,
+    pins_option,
+    quality_option,
     scoring_format_option,
 )
 from stageguard.cli.present import print_review, print_summary
@@ -53,8 +54,10 @@ from stageguard.formats.raw_night import Event
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.measures.summary import DecodingSummary, summary_of
 from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.moments import Moment
 from stageguard.profile.profile import Profile
 from stageguard.report.night import night_report
+from stageguard.runner.decode_one import DecodeOptions
 from stageguard.runner.run import collect_warnings
 
 
@@ -87,6 +90,8 @@ from stageguard.runner.run import collect_warnings
 @lights_on_phase_option
 @option("--start", metavar="TIME", help="When the recording began: 2024-05-01T22:30.")
 @decoding_options
+@quality_option
+@pins_option
 @cohort_options
 @scoring_format_option
 @overwrite_option
@@ -98,10 +103,12 @@ def report(
     source: Path | None,
     expert: Path | None,
     title: str | None,
-    times: LightsTimes,
+    lights: tuple[Moment | None, Moment | None],
     lights_on_phase: str | None,
     start: str | None,
-    given: DecodingGiven,
+    options: DecodeOptions,
+    quality: Path | None,
+    pins: tuple[str, ...],
     cohort_given: CohortGiven,
     scoring_format: str | None,
     overwrite: bool,
@@ -122,16 +129,18 @@ def report(
     if source is not None and (table is not None or not is_decoded):
         raise UsageError(f"--input goes with a .hypnogram.tsv, and {night.name} is none.")
     if table is not None:
-        measuring = StatisticsOptions("aasm", *times.moments(), lights_on_phase=lights_on_phase)
+        measuring = StatisticsOptions("aasm", *lights, lights_on_phase=lights_on_phase)
         reading = read_options(
-            scored_reading(given, scoring_format), profile=profile, start=start, decode=profile is not None
+            cohort_reading(options, quality, pins, scoring_format),
+            profile=profile,
+            start=start,
+            decode=profile is not None,
         )
         request = CohortRequest(night, table, reading, measuring, expert, cohort_given, title)
         report_cohort(request, output, overwrite=overwrite, as_json=as_json)
         return
     cohort_given.refuse(night)
-    off, on = times.moments()
-    options = decode_options(given)
+    off, on = lights
     if not is_decoded:
         options = replace(options, lights_off=off, lights_on=on)
     if start is not None and "-" not in start:
@@ -141,29 +150,36 @@ def report(
     try:
         with collect_warnings() as warned:
             loaded = None if profile is None else Profile.load(profile)
-            options = options_of([night], given, loaded, options)
+            options = with_companions(options, [night], quality, pins, loaded)
             decoding, notes = decode_night(night, loaded, options, read_start(start), source)
         scored: Hypnogram | None = None
         annotations: Sequence[Event] = ()
         if expert is not None:
             scored = read_expert(expert, decoding.hypnogram, ReadOptions(scoring_format=scoring_format))
             annotations = read_annotations(expert, scoring_format)
-        lights = lights_of(Input(night, name), off, on)
+        measured = lights_of(Input(night, name), off, on)
         html = night_report(
             decoding,
             expert=scored,
             title=title,
-            lights_off=lights.off,
-            lights_on=lights.on,
+            lights_off=measured.off,
+            lights_on=measured.on,
             lights_on_phase=lights_on_phase,
             annotations=annotations,
             notes=notes,
         )
         beside = (output_paths(night).tsv, output_paths(night).sidecar) if is_decoded else ()
-        read = [night, *beside, expert, source, None if profile is None else Path(profile), *given.files]
+        read = [
+            night,
+            *beside,
+            expert,
+            source,
+            None if profile is None else Path(profile),
+            *files_named(quality, pins),
+        ]
         spare = [path for path in read if path is not None]
         write_text_atomic(page, html, overwrite=overwrite, spare=spare)
-        summary = summary_of(decoding, StatisticsOptions(lights_off=lights.off, lights_on=lights.on))
+        summary = summary_of(decoding, StatisticsOptions(lights_off=measured.off, lights_on=measured.on))
     except (StageGuardError, OSError) as error:
         print_error(error, night)
         raise Exit(1) from None

@@ -16,13 +16,13 @@ from click.exceptions import Exit
 from stageguard.base.errors import InputError
 from stageguard.cli.command import command, option
 from stageguard.cli.console import Console
-from stageguard.cli.inputs import decode_options, find_densities, options_of
+from stageguard.cli.inputs import find_densities, with_companions
 from stageguard.cli.options import (
     PATH,
-    DecodingGiven,
-    LightsTimes,
     decoding_options,
     lights_options,
+    pins_option,
+    quality_option,
     scoring_format_option,
 )
 from stageguard.cli.scored_files import read_start
@@ -32,10 +32,12 @@ from stageguard.cli.terminal import (
     print_list,
 )
 from stageguard.formats.outputs import TSV_SUFFIX
+from stageguard.night.moments import Moment
 from stageguard.profile.profile import Profile
 from stageguard.review.opening import ReviewRequest
 from stageguard.review.server import ReviewServer
 from stageguard.review.session import ReviewSession
+from stageguard.runner.decode_one import DecodeOptions
 
 TUNNEL = (
     "the page is served to this computer alone, for it shows people's nights. From another one, open a "
@@ -79,6 +81,8 @@ TUNNEL_PORT = 8642
 @lights_options
 @option("--start", metavar="TIME", help="When the recording began: 2024-05-01T22:30.")
 @decoding_options
+@quality_option
+@pins_option
 @scoring_format_option
 def review(
     nights: tuple[Path, ...],
@@ -92,9 +96,11 @@ def review(
     no_open: bool,
     host: str | None,
     remote: bool,
-    times: LightsTimes,
+    lights: tuple[Moment | None, Moment | None],
     start: str | None,
-    given: DecodingGiven,
+    options: DecodeOptions,
+    quality: Path | None,
+    pins: tuple[str, ...],
     scoring_format: str | None,
 ) -> None:
     """Review nights in the browser: set epochs, and the night is decoded around them at once.
@@ -108,16 +114,16 @@ def review(
     """
     if host is not None or remote:
         raise InputError(TUNNEL.format(port=port or TUNNEL_PORT))
-    paths = _nights(nights, profile, given)
+    paths = _nights(nights, profile, options)
     if len(paths) > 1 and (edf is not None or scoring is not None):
         raise UsageError("--edf and --scoring belong to one night: review the nights one by one.")
     loaded = None if profile is None else Profile.load(profile)
-    options = options_of(paths, given, loaded, decode_options(given))
+    options = with_companions(options, paths, quality, pins, loaded)
     if output is not None and output.suffix == ".jsonl" and len(paths) > 1:
         raise UsageError(f"--output is one file for {count(len(paths), 'night')}, expected a folder.")
     if output is not None and output.suffix and output.suffix != ".jsonl":
         raise UsageError(f"--output is {output.name!r}, expected a folder or the name of a .jsonl file.")
-    off, on = times.moments()
+    off, on = lights
     asked = [
         ReviewRequest(
             path,
@@ -167,13 +173,12 @@ def _serve(session: ReviewSession, port: int, *, opens: bool) -> None:
     out.print("Closed.")
 
 
-def _nights(given: Sequence[Path], profile: str | None, reading: DecodingGiven) -> list[Path]:
+def _nights(files: Sequence[Path], profile: str | None, options: DecodeOptions) -> list[Path]:
     """Return the files to review: probabilities with a profile, else outputs of `decode`."""
     if profile is not None:
-        options = decode_options(reading)
-        return [night.path for night in find_densities(given, None, Profile.load(profile), options).nights]
+        return [night.path for night in find_densities(files, None, Profile.load(profile), options).nights]
     paths: list[Path] = []
-    for path in given:
+    for path in files:
         if not path.is_dir():
             paths.append(path)
             continue

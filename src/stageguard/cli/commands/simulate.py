@@ -11,7 +11,7 @@ import click
 
 from stageguard.cli.command import command, option
 from stageguard.cli.console import Console, Table
-from stageguard.cli.options import PATH, json_option, overwrite_option
+from stageguard.cli.options import COUNT, PATH, json_option, overwrite_option
 from stageguard.cli.progress import (
     progress,
 )
@@ -47,7 +47,7 @@ from stageguard.synthetic.cohort import Plan, Subject, simulate_cohort
 @option(
     "--jobs",
     metavar="N",
-    type=click.IntRange(min=0),
+    type=COUNT,
     default=1,
     help="Subjects at a time; 0 means one per core.",
 )

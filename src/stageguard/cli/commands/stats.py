@@ -15,32 +15,37 @@ from stageguard.base.arrays import NAN
 from stageguard.base.errors import InputError, Message, message_of
 from stageguard.base.files import check_places, real_path, write_text_atomic
 from stageguard.cli.cohort_nights import CohortReader, Groups, MeasuredInput, grouping, listed_nights
-from stageguard.cli.cohort_tables import print_errors, print_means, print_nights, print_one
 from stageguard.cli.command import command, option
 from stageguard.cli.console import Console
-from stageguard.cli.group_tables import print_estimates, print_groups
-from stageguard.cli.inputs import Input, find_inputs
+from stageguard.cli.inputs import Input, find_inputs, with_table_nights
 from stageguard.cli.options import (
     PATH,
-    LightsTimes,
     Number,
-    ScoredReading,
     json_option,
     lights_on_phase_option,
     lights_options,
     overwrite_option,
     sample_list_option,
     scored_files_argument,
-    scored_reading_options,
     start_option,
 )
-from stageguard.cli.paper_table import check_suffix, paper_text
 from stageguard.cli.present import MOST_ROWS, end, run_shown
 from stageguard.cli.scored_files import (
     Experts,
+    ReadOptions,
     read_options,
+    scored_reading_options,
 )
-from stageguard.cli.table_inputs import with_table_nights
+from stageguard.cli.stats_tables import (
+    check_suffix,
+    paper_text,
+    print_errors,
+    print_estimates,
+    print_groups,
+    print_means,
+    print_nights,
+    print_one,
+)
 from stageguard.cli.terminal import (
     count,
     one_line,
@@ -64,6 +69,7 @@ from stageguard.measures.prediction_powered import METHOD as POWERED_METHOD
 from stageguard.measures.prediction_powered import CohortEstimate, cohort_estimates
 from stageguard.measures.statistics import Convention, StatisticsOptions
 from stageguard.measures.summary import mixed_epochs_words
+from stageguard.night.moments import Moment
 from stageguard.night.quantities import steered_words
 from stageguard.runner.run import Outcome, succeeded
 
@@ -144,7 +150,7 @@ def stats(
     paper: Path | None,
     profile: str | None,
     convention: Convention,
-    times: LightsTimes,
+    lights: tuple[Moment | None, Moment | None],
     lights_on_phase: str | None,
     min_first_rem_seconds: float,
     start: str | None,
@@ -152,7 +158,7 @@ def stats(
     expert: Path | None,
     scored: Path | None,
     correlate: tuple[str, ...],
-    reading: ScoredReading,
+    reading: ReadOptions,
     overwrite: bool,
     as_json: bool,
 ) -> None:
@@ -182,7 +188,7 @@ def stats(
         decode=profile is not None,
     )
     inputs = with_table_nights(find_inputs(files, samples, options.wanted))
-    measuring = StatisticsOptions(convention, *times.moments(), min_first_rem_seconds, lights_on_phase)
+    measuring = StatisticsOptions(convention, *lights, min_first_rem_seconds, lights_on_phase)
     groups = {} if by is None else read_groups(by)
     named = {name: row.expert for name, row in groups.items() if row.expert is not None}
     experts = Experts(expert, named)
@@ -228,7 +234,7 @@ def stats(
 
 
 @dataclass(frozen=True, slots=True)
-class StatsNight:
+class StatsRow:
     """The measures of one night."""
 
     measured: MeasuredScorings
@@ -285,7 +291,7 @@ class StatsNight:
 class CohortResult:
     """An outcome per file, the cohort unless every file failed, files written, and remarks."""
 
-    outcomes: list[Outcome[StatsNight]]
+    outcomes: list[Outcome[StatsRow]]
     cohort: Cohort | None = None
     written: list[Path] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -315,7 +321,7 @@ class _Measurer:
     reader: CohortReader
     files: dict[str, str] = field(default_factory=dict)  # of the nights measured so far
 
-    def measure(self, night: Input) -> StatsNight:
+    def measure(self, night: Input) -> StatsRow:
         """Measure one night."""
         read = self.reader.read(night)
         if night.id in self.files:
@@ -332,7 +338,7 @@ class _Measurer:
         for key in ("lights_off", "lights_on"):
             if getattr(measuring, key) != getattr(self.reader.measuring, key):
                 source[key] = str(getattr(measuring, key))
-        return StatsNight(read.measured, _facts(read), read.group, source, read.notes, errors)
+        return StatsRow(read.measured, _facts(read), read.group, source, read.notes, errors)
 
 
 def _facts(read: MeasuredInput) -> Facts:
@@ -360,7 +366,7 @@ def _covariates(
     return {name: read_column(by, name) for name in columns if by is not None}
 
 
-def _refuse_taught(nights: Sequence[StatsNight]) -> None:
+def _refuse_taught(nights: Sequence[StatsRow]) -> None:
     """Refuse to correct unscored nights by errors on nights that taught the profile: those are too small."""
     taught = [night.id for night in nights if night.measured.taught is not None]
     if taught:
@@ -379,7 +385,7 @@ def _and_failed(problem: Message | str, failed: Sequence[Message]) -> InputError
 
 
 def _cohort(
-    nights: Sequence[StatsNight],
+    nights: Sequence[StatsRow],
     measuring: StatisticsOptions,
     groups: Groups,
     failed: Sequence[Message],
@@ -417,7 +423,7 @@ def _cohort(
     return Cohort(measured, facts, made, measuring, differences, estimates, errors, sources), untested
 
 
-def _notes(nights: Sequence[StatsNight], groups: Groups, *, wants_experts: bool) -> list[str]:
+def _notes(nights: Sequence[StatsRow], groups: Groups, *, wants_experts: bool) -> list[str]:
     """Return remarks for the reader of the tables."""
     notes = []
     if groups:

@@ -9,7 +9,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
@@ -21,15 +21,17 @@ from stageguard.base.arrays import Floats
 from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import InputError, OutputError, StageGuardError, StageGuardWarning, message_of
 from stageguard.base.files import checked_file, read_file, write_together
-from stageguard.cli.command import command, option, packed
+from stageguard.cli.command import command, option
 from stageguard.cli.options import (
     PATH,
     Number,
-    Rows,
     cohort_option,
     column_names,
+    epoch_seconds_option,
+    log_option,
+    logits_option,
     profile_option,
-    rows_options,
+    refuse_two_scales,
     stager_option,
     stages_option,
 )
@@ -50,30 +52,6 @@ _MOST_ROWS_SINCE = 1000  # rows kept in memory to repeat after a failed write
 _SIGNALS = (*STOPS, *([signal.SIGALRM] if hasattr(signal, "SIGALRM") else []))
 
 
-@dataclass(frozen=True, slots=True)
-class DecoderOptions(Rows):
-    """Options of a decoder besides its profile and its columns."""
-
-    max_lag_seconds: float | None = None
-    cohort: str | None = None
-    stager: str | None = None
-
-
-decoder_options = packed(
-    "options",
-    DecoderOptions,
-    *rows_options,
-    option(
-        "--max-lag-seconds",
-        metavar="SECONDS",
-        type=Number(min=0.0),
-        help="Longest wait for a stage. Default: no limit.",
-    ),
-    cohort_option,
-    stager_option,
-)
-
-
 @command
 @profile_option
 @option(
@@ -86,14 +64,29 @@ decoder_options = packed(
 @option("--state", metavar="FILE", type=PATH, help="Go on from it if it exists; the state is kept in it.")
 @option("--finish", is_flag=True, help="With --state: the recording ends with this input.")
 @stages_option
-@decoder_options
+@epoch_seconds_option
+@logits_option
+@log_option
+@option(
+    "--max-lag-seconds",
+    metavar="SECONDS",
+    type=Number(min=0.0),
+    help="Longest wait for a stage. Default: no limit.",
+)
+@cohort_option
+@stager_option
 def stream(
     profile: str,
     transition_weight: float | None,
     state: Path | None,
     finish: bool,
     stages: str | None,
-    options: DecoderOptions,
+    epoch_seconds: float | None,
+    logits: bool,
+    log: bool,
+    max_lag_seconds: float | None,
+    cohort: str | None,
+    stager: str | None,
 ) -> None:
     """Decode while the recording runs: a row of probabilities per epoch on stdin, stages on stdout.
 
@@ -105,6 +98,7 @@ def stream(
     --------
     stageguard stream --profile human-psg-5 --transition-weight 0.15 --max-lag-seconds 300 < rows.txt
     """
+    refuse_two_scales(logits=logits, log=log)
     if finish and state is None:
         raise UsageError("--finish goes with --state: without one, the end of input is the end.")
     loaded = Profile.load(profile)
@@ -112,7 +106,16 @@ def stream(
         if loaded.clock is not None:
             _say("the profile's clock is left out: it reads sleep onset off the whole night.")
         loaded = loaded.replace(transition_weight=transition_weight, clock=None)
-    new_decoder = partial(StreamingDecoder, loaded, **asdict(options))
+    new_decoder = partial(
+        StreamingDecoder,
+        loaded,
+        max_lag_seconds=max_lag_seconds,
+        epoch_seconds=epoch_seconds,
+        cohort=cohort,
+        stager=stager,
+        logits=logits,
+        log=log,
+    )
     run = Run(new_decoder, column_names(stages), state, finish=finish)
     try:
         run.feed(sys.stdin.buffer)

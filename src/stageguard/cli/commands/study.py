@@ -12,7 +12,7 @@ from click.exceptions import Exit
 from stageguard.base.errors import InputError
 from stageguard.cli.command import group, option
 from stageguard.cli.console import Console
-from stageguard.cli.options import PATH, Number, json_option, overwrite_option
+from stageguard.cli.options import COUNT, PATH, Number, json_option, overwrite_option
 from stageguard.cli.progress import (
     progress_bar,
 )
@@ -93,7 +93,7 @@ def status(folder: Path, as_json: bool) -> None:
 @option(
     "--jobs",
     metavar="N",
-    type=click.IntRange(min=0),
+    type=COUNT,
     default=1,
     help="Folds at a time, a core each; 0 means one per core.",
 )

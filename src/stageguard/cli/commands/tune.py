@@ -11,10 +11,9 @@ from stageguard.base.errors import InputError, Message, OutputExistsError
 from stageguard.base.files import check_apart
 from stageguard.cli.command import command, option
 from stageguard.cli.console import Console
-from stageguard.cli.inputs import Inputs, density_options, find_densities
+from stageguard.cli.inputs import Inputs, find_densities, with_table_nights
 from stageguard.cli.options import (
     PATH,
-    Reading,
     density_files_argument,
     jobs_option,
     json_option,
@@ -23,7 +22,6 @@ from stageguard.cli.options import (
     sample_list_option,
 )
 from stageguard.cli.present import end, print_notes, run_shown
-from stageguard.cli.table_inputs import with_table_nights
 from stageguard.cli.terminal import (
     count,
     naming_nights,
@@ -32,6 +30,7 @@ from stageguard.cli.terminal import (
     print_list,
 )
 from stageguard.fitting.tune import check_base, decision, tuned_profile
+from stageguard.formats.raw_night import FileOptions
 from stageguard.profile.profile import Profile
 from stageguard.profile.rules.target import FEWEST_NIGHTS
 from stageguard.runner.decode_one import DecodeOptions
@@ -55,7 +54,7 @@ def tune(
     files: tuple[Path, ...],
     samples: Path | None,
     stager: str | None,
-    reading: Reading,
+    reading: FileOptions,
     overwrite: bool,
     jobs: int,
     as_json: bool,
@@ -72,7 +71,7 @@ def tune(
     """
     if output.suffix != ".toml":
         raise UsageError(f"--output is {str(output)!r}, expected the name of a .toml file.")
-    profile, options = Profile.load(base), density_options(reading)
+    profile, options = Profile.load(base), reading
     check_base(profile)
     inputs = with_table_nights(find_densities(files, samples, profile, DecodeOptions(options)))
     read = [Path(base), samples, *(path for night in inputs.nights for path in night.files)]

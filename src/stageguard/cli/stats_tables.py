@@ -1,0 +1,313 @@
+"""Tables of `stats`: nights, means, errors and groups on the terminal, and the table for a paper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import isnan
+from pathlib import Path
+from textwrap import wrap
+from typing import Any
+
+import numpy as np
+from click import UsageError
+
+from stageguard.base.arrays import NAN, Floats
+from stageguard.cli.console import Console, Table
+from stageguard.cli.present import length_words
+from stageguard.cli.terminal import (
+    count,
+    one_line,
+    print_heading,
+    print_list,
+)
+from stageguard.formats.cohort_files import Cohort, scoring_names
+from stageguard.measures.architecture import ERROR_QUANTITIES, STEERED_LIKE
+from stageguard.measures.bland_altman import METHOD_OF_TABLE, bland_altman
+from stageguard.measures.cohort import CohortTable
+from stageguard.measures.groups import METHOD, GroupDifference
+from stageguard.measures.paired import Estimate, estimate
+from stageguard.measures.prediction_powered import METHOD as POWERED_METHOD
+from stageguard.measures.prediction_powered import CohortEstimate
+from stageguard.measures.summary import shown, shown_rows, titled
+from stageguard.night.quantities import EARLY_WORDS, Quantity, quantity_of, steered_words
+from stageguard.study.rendering import Cell
+from stageguard.study.rendering import Table as PaperTable
+
+
+def column_titles(cohort: CohortTable) -> dict[str, str]:
+    """Return the headings of the columns of a cohort: before, after or scored, change, expert."""
+    after = "after" if "before" in cohort.values else "scored"
+    return {"before": "before", "after": after, "delta": "change", "expert": "expert"}
+
+
+def print_one(cohort: Cohort, out: Console) -> None:
+    """Print every measure of a single night."""
+    (night,), (facts,), measures = cohort.nights, cohort.facts, cohort.compared
+    out.print(f"{one_line(night.night_id)}: {length_words(facts.n_epochs, facts.epoch_seconds)}")
+    titles = [column_titles(measures)[name] for name in measures.columns_of(measures.names[0])]
+    made = Table("", *titles, "unit", right=tuple(titles))
+    for name in measures.names:
+        quantity, columns = quantity_of(name), measures.columns_of(name)
+        numbers = (_flagged(quantity, float(values[0]), key) for key, values in columns.items())
+        made.add_row(titled(quantity, quantity.title, measures), *numbers, quantity.unit)
+    out.print(made)
+    _print_early(measures, out)
+    if facts.epochs_changed is not None:
+        out.print(f"{count(facts.epochs_changed, 'epoch')} changed.")
+    reasons = dict.fromkeys(
+        text for each in night.compared.measures.values() for text in each.reasons.values()
+    )
+    print_list(out, "Why n/a", reasons)
+
+
+def _flagged(quantity: Quantity, value: float, column: str) -> str:
+    early = " early" * (column != "delta" and quantity.is_early(value))
+    return _number(value, quantity.decimals, column) + early
+
+
+def _print_early(cohort: CohortTable, out: Console) -> None:
+    """Explain the word early if a latency is."""
+    names = [name for name in cohort.names if not isnan(quantity_of(name).early_below)]
+    if any(
+        (values[:, cohort.names.index(name)] < quantity_of(name).early_below).any()
+        for name in names
+        for values in cohort.values.values()
+    ):
+        out.print(EARLY_WORDS)
+
+
+def _number(value: float, decimals: int, column: str) -> str:
+    if column == "delta" and not isnan(value):
+        return f"{value:+.{decimals}f}"
+    return shown(value, decimals)
+
+
+def print_nights(cohort: CohortTable, out: Console) -> None:
+    """Print one row per night: the main quantities, and how far decoding changed them."""
+    rows = [quantity for quantity in shown_rows(cohort) if "night row" in quantity.shown]
+    titles = [titled(quantity, quantity.short_heading, cohort) for quantity in rows]
+    made = Table("night", *titles, right=tuple(titles))
+    for number, night in enumerate(cohort.night_ids):
+        made.add_row(one_line(night), *(_night_cell(cohort, quantity, number) for quantity in rows))
+    out.print(made)
+    _print_early(cohort, out)
+    hint = "All columns: --output cohort.tsv"
+    if {"before", "after"} <= cohort.values.keys():
+        hint = f"After decoding where there was any, in brackets the change by it. {hint}"
+    out.print(hint, style="dim")
+
+
+def _night_cell(cohort: CohortTable, quantity: Quantity, number: int) -> str:
+    decimals = quantity.decimals
+    values = {name: float(column[number]) for name, column in cohort.columns_of(quantity.key).items()}
+    final = next(
+        (values[name] for name in ("after", "before", "expert") if not isnan(values.get(name, NAN))), NAN
+    )
+    text, delta = _flagged(quantity, final, "after"), values.get("delta", NAN)
+    return text if isnan(delta) else f"{text} ({delta:+.{decimals}f})"
+
+
+def print_means(cohort: CohortTable, out: Console) -> None:
+    """Print one row per quantity: its mean and standard deviation over the nights."""
+    print_heading(out, f"Mean ± standard deviation over {len(cohort.night_ids)} nights")
+    rows = shown_rows(cohort)
+    known = [
+        column
+        for column in cohort.columns_of(cohort.names[0])
+        if any(_n_known(cohort.columns_of(quantity.key)[column]) for quantity in rows)
+    ]
+    titles = [column_titles(cohort)[column] for column in known]
+    made = Table("", "nights", *titles, right=("nights", *titles))
+    for quantity in rows:
+        columns = {name: values for name, values in cohort.columns_of(quantity.key).items() if name in known}
+        counts = {_n_known(values) for values in columns.values()} - {0}
+        if counts:
+            n_nights = str(max(counts)) if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
+            decimals = max(1, quantity.decimals)
+            means = [_mean(values, decimals, column) for column, values in columns.items()]
+            made.add_row(titled(quantity, quantity.short_heading, cohort), n_nights, *means)
+    out.print(made)
+
+
+def print_errors(cohort: Cohort, out: Console) -> None:
+    """Print one row per quantity: its error against the expert, and whether decoding reduced it.
+
+    There is no column of p where nothing was tested.
+    """
+    errors = cohort.errors
+    n_subjects = max(row.n_subjects for row in errors)
+    print_heading(out, f"Mean absolute error against the expert ({count(n_subjects, 'subject')})")
+    has_before = any(row.before for row in errors)
+    has_p = any(row.after is not None and not isnan(row.after.p) for row in errors)
+    titles = ("before", "after", "improvement (%)", *(("p",) if has_p else ())) if has_before else ("scored",)
+    made = Table("", "n", *titles, right=("n", *titles))
+    for row in errors:
+        cells = [_spread(row.after)]
+        if has_before:
+            gain = "n/a" if isnan(row.improvement_percent) else f"{row.improvement_percent:+.1f}"
+            cells = [_spread(row.before), *cells, gain]
+            cells += [_p(NAN if row.after is None else row.after.p)] if has_p else []
+        title = titled(STEERED_LIKE[row.quantity], ERROR_QUANTITIES[row.quantity], cohort.table)
+        made.add_row(title, str(row.n_subjects), *cells)
+    out.print(made)
+    print_list(out, "Method", [cohort.errors_method])
+
+
+def _p(p: float) -> str:
+    return "<0.0001" if p < 0.0001 else shown(p, 4)
+
+
+def _spread(found: Estimate | None) -> str:
+    if found is None or isnan(found.mean):
+        return "n/a"
+    return f"{found.mean:.2f}" if isnan(found.sd) else f"{found.mean:.2f} ± {found.sd:.2f}"
+
+
+def _n_known(values: Any) -> int:
+    return int(np.count_nonzero(~np.isnan(values)))
+
+
+def _mean(values: Any, decimals: int, column: str) -> str:
+    known = values[~np.isnan(values)]
+    if not len(known):
+        return "n/a"
+    mean = _number(float(known.mean()), decimals, column)
+    return mean if len(known) < 2 else f"{mean} ± {known.std(ddof=1):.{decimals}f}"
+
+
+TITLE_WIDTH = 22  # of a quantity, so that a row fits 110 characters
+
+
+def print_groups(cohort: CohortTable, differences: Sequence[GroupDifference], out: Console) -> None:
+    """Print one table per pair of groups."""
+    names = scoring_names(cohort.values)
+    for first, second in dict.fromkeys((row.first, row.second) for row in differences):
+        of_pair = [d for d in differences if (d.first, d.second) == (first, second)]
+        sizes = max(d.result.n_first for d in of_pair), max(d.result.n_second for d in of_pair)
+        print_heading(out, one_line(f"{first} (n = {sizes[0]}) minus {second} (n = {sizes[1]})"))
+        titles = (one_line(first), one_line(second), "difference [95 % CI]", "Cohen's d [95 % CI]")
+        made = Table("", "stages", *titles, right=titles)
+        for quantity in shown_rows(cohort):
+            rows = [
+                [names[row.scoring], *_difference_cells(row, max(1, quantity.decimals), sizes)]
+                for row in of_pair
+                if row.measure == quantity.key and row.result.n_first + row.result.n_second
+            ]
+            lines = wrap(titled(quantity, quantity.short_heading, cohort), TITLE_WIDTH)
+            lines += [""] * (len(rows) - len(lines))
+            for number, cells in enumerate(rows):  # a long title goes on beside the next row
+                last = number == len(rows) - 1
+                made.add_row(" ".join(lines[number:]) if last else lines[number], *cells)
+        out.print(made)
+    print_list(out, "Method", [METHOD])
+
+
+def _difference_cells(found: GroupDifference, decimals: int, sizes: tuple[int, int]) -> list[str]:
+    result = found.result
+
+    def sample(mean: float, sd: float, n: int, size: int) -> str:
+        text = shown(mean, decimals) if isnan(sd) else f"{mean:.{decimals}f} ± {sd:.{decimals}f}"
+        return text if n == size else f"{text} (n = {n})"
+
+    return [
+        sample(result.mean_first, result.sd_first, result.n_first, sizes[0]),
+        sample(result.mean_second, result.sd_second, result.n_second, sizes[1]),
+        _interval(result.difference, result.low, result.high, decimals),
+        _interval(result.d, result.d_low, result.d_high, 2),
+    ]
+
+
+def print_estimates(cohort: CohortTable, estimates: Sequence[CohortEstimate], out: Console) -> None:
+    """Print one table per group, pair of groups or covariate."""
+    reasons: dict[str, list[str]] = {}
+    for title in dict.fromkeys(item.title for item in estimates):
+        by_measure = {item.measure: item for item in estimates if item.title == title}
+        result = next(iter(by_measure.values())).result
+        people = f"{result.n_scored} scored by experts, {result.n_unscored} not"
+        print_heading(out, one_line(f"{title} ({people})"))
+        if all(isnan(item.result.scored_estimate) for item in by_measure.values()):
+            out.print(f"{result.reason[:1].upper()}{result.reason[1:]}.")
+            continue
+        titles = ("estimate [95 % CI]", "scored alone [95 % CI]", "width", "λ")
+        made = Table("", *titles, right=titles)
+        for quantity in shown_rows(cohort):
+            estimate = by_measure[quantity.key]
+            result, places = estimate.result, 2 if estimate.covariate else max(1, quantity.decimals)
+            if isnan(result.scored_estimate):
+                continue
+            made.add_row(
+                titled(quantity, quantity.short_heading, cohort),
+                _interval(result.estimate, result.low, result.high, places),
+                _interval(result.scored_estimate, result.scored_low, result.scored_high, places),
+                shown(result.width_ratio, 2),
+                f"{result.weight:.2f}",
+            )
+            if result.reason:
+                where = one_line(f"{quantity.short_heading} ({title})")
+                reasons.setdefault(result.reason, []).append(where)
+        out.print(made)
+    print_list(out, "Why", [f"{reason}: {', '.join(names)}" for reason, names in reasons.items()])
+    print_list(out, "Method", [POWERED_METHOD])
+
+
+def _interval(value: float, low: float, high: float, places: int) -> str:
+    text = shown(value, places)
+    return text if isnan(low) else f"{text} [{low:.{places}f}, {high:.{places}f}]"
+
+
+SUFFIXES = {".tsv": "tsv", ".md": "md", ".tex": "tex"}
+
+
+def check_suffix(path: Path) -> None:
+    """Refuse a name whose suffix does not say the format."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise UsageError(f"--table is {str(path)!r}, expected a name that ends in {', '.join(SUFFIXES)}.")
+
+
+def paper_text(cohort: Cohort, path: Path, notes: list[str]) -> str:
+    """Return the table in the format that the suffix of its file says."""
+    return paper_table(cohort, notes).text(SUFFIXES[path.suffix.lower()])
+
+
+def paper_table(cohort: Cohort, notes: list[str]) -> PaperTable:
+    """Return a row per quantity: means of each scoring and, with experts, bias and limits of agreement."""
+    table = cohort.compared
+    scorings = [name for name in ("before", "after") if name in table.values]
+    titles = column_titles(table)
+    columns = ["", "nights", *(titles[name] for name in table.columns_of(table.names[0]))]
+    if "expert" in table.values:
+        for name in scorings:
+            columns += [f"bias {titles[name]}", f"lower limit {titles[name]}", f"upper limit {titles[name]}"]
+    rows, decimals = [], []
+    for quantity in shown_rows(table):
+        row = list(_paper_row(table, quantity.key, scorings))
+        if any(isinstance(cell, Estimate) and cell.n for cell in row):
+            rows.append((titled(quantity, quantity.short_heading, table), *row))
+            decimals.append(max(1, quantity.decimals))
+    compared = [METHOD_OF_TABLE] if "expert" in table.values else []
+    steered = [f"{steered_words(table.n_steered)}."] if table.n_steered else []
+    remarks = [f"{note}." for note in notes]
+    return PaperTable(
+        "statistics",
+        f"Sleep statistics of {len(table.night_ids)} nights, mean ± standard deviation",
+        tuple(columns),
+        tuple(rows),
+        notes=tuple(filter(None, [cohort.taught, *compared, *steered, *remarks])),
+        row_decimals=tuple(decimals),
+    )
+
+
+def _paper_row(table: CohortTable, key: str, scorings: list[str]) -> Iterator[Cell]:
+    means = [_estimate(values) for values in table.columns_of(key).values()]
+    counts = sorted({each.n for each in means} - {0})
+    yield " to ".join(map(str, dict.fromkeys((counts[0], counts[-1])))) if counts else "0"
+    yield from means
+    if "expert" in table.values:
+        for name in scorings:
+            found = bland_altman(table.of(key, name), table.of(key, "expert"))
+            yield from (found.bias, found.low, found.high)
+
+
+def _estimate(values: Floats) -> Estimate:
+    known = values[~np.isnan(values)].tolist()
+    return estimate({str(i): value for i, value in enumerate(known)})
