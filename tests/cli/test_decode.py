@@ -370,10 +370,10 @@ def test_a_night_that_satisfies_the_rule_outside_the_range_is_explained(run, nig
     note = "FI: the rule stops at twice the experts' mean; single expert nights lie in the range shown."
     rule = {"rule": "band", "fi_target": 0.1073}
     decoding = decode(sg.read_density(night), sg.Profile.load("human-psg-5").replace(strength=rule))
-    rows = [summary.Row("fragmentation_index", 0.3, 0.2, 0.06, 0.18, "above", "above")]
+    rows = [summary.BeforeAfter("fragmentation_index", 0.3, 0.2, 0.06, 0.18, "above", "above")]
     assert decoding.strength.fi_low <= decoding.strength.fi_after <= decoding.strength.fi_high
     assert summary.range_note(decoding, rows) == note
-    inside = [summary.Row("fragmentation_index", 0.3, 0.1, 0.06, 0.18, "above", "inside")]
+    inside = [summary.BeforeAfter("fragmentation_index", 0.3, 0.1, 0.06, 0.18, "above", "inside")]
     assert summary.range_note(decoding, inside) == ""
     fixed = decode(sg.read_density(night), sg.Profile.load("human-psg-5").replace(transition_weight=0.1))
     assert summary.range_note(fixed, rows) == ""
