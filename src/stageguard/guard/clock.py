@@ -210,14 +210,11 @@ class NightClock:
 
     def _lost(self, labels: Labels) -> list[Bout]:
         """Return the stager's bouts, of stages that are held back, of which a path lost an epoch."""
-        return [
-            bout
-            for bout in self._bouts(len(self.factors))
-            if (
-                (self.own[bout.start : bout.stop] == bout.stage)
-                & (labels[bout.start : bout.stop] != bout.stage)
-            ).any()
-        ]
+        bouts = self._bouts(len(self.factors))
+        if not bouts:
+            return []
+        gone = {stage: (self.own == stage) & (labels != stage) for stage in self.rules.held_back}
+        return [bout for bout in bouts if gone[bout.stage][bout.start : bout.stop].any()]
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,7 +175,7 @@ def _of_cohort(night: Night, profile: Profile) -> Night:
 def numbered(error: StageGuardError, number: int) -> StageGuardError:
     """Return an error that names the night of a list."""
     named = type(error)(f"night {number}: " + message_of(error))
-    if isinstance(error, PinError) and isinstance(named, PinError):
+    if isinstance(error, PinError) and isinstance(named, PinError):  # which pins: a field, for callers
         named.pins = error.pins
     return named
 
@@ -229,7 +229,7 @@ def for_stager(profile: Profile, night: Night) -> Profile:
     if not is_of_other_stager(profile, night):
         return profile
     other = profile.for_other_stager()
-    if night.calibration is not None:
+    if night.calibration is not None:  # it belonged to the profile's own stager, and moved the sleep period
         night.calibration, night._base = calibration_of(other), None
         set_period(night, other)
     return other

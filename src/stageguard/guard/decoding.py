@@ -337,11 +337,11 @@ def decode_under(
     """
     solver = solver_for(profile, night.epoch_seconds) if solver is None else solver
     choice, setting = None, fixed_setting(profile)
-    if setting is None:
+    if setting is None:  # then a rule sets it, on the night without its clock
         assert profile.strength is not None
         choice = profile.strength.choose(NightCurve(profile, solver, night))
         setting = choice.setting
-        if setting != UNTOUCHED:
+        if setting != UNTOUCHED:  # what lies around the sleep period must not change a stage inside
             night = night.cut_at_period()
     night, path, passes = decode_at(solver, night, setting)
     return Decoding(profile, night, is_of_other_stager, path, setting, choice, passes)
@@ -353,7 +353,7 @@ def decode_at(solver: Solver, night: Night, setting: Setting) -> tuple[Night, Pa
     Returns the night with its clock, too. Without the clock, the night says where sleep begins.
     """
     if setting == UNTOUCHED and night.is_plain:
-        path = Path(night.own_choice(), None)
+        path = Path(night.own_choice(), None)  # stepping aside is argmax to the bit
     else:
         path = solver.path(night, setting)
     rules = solver.clock
@@ -363,7 +363,7 @@ def decode_at(solver: Solver, night: Night, setting: Setting) -> tuple[Night, Pa
     for n_passes in range(1, MOST_PASSES + 1):
         timed, path = decode_timed(solver, night.counted_from(onsets, rules), setting)
         found = rules.onsets(path.labels, *night.clock_epochs)
-        if found == onsets or n_passes == MOST_PASSES:
+        if found == onsets or n_passes == MOST_PASSES:  # it may go back and forth between two onsets
             break
         onsets = found
     removed = timed.clock.removed(path.labels, solver.epoch_seconds) if timed.clock else ()
@@ -399,4 +399,5 @@ def under_full_clock(decoding: Decoding) -> Decoding:
     full = decoding.night.timed(clock.under(clock.rules.in_full()))
     night, path = decode_timed(solver, full, decoding.setting)
     strength = decoding.strength
+    # the strength stays that of the night as it was decoded; the labels are new
     return replace(decoding, night=night, path=path, passes=None, _made={"strength": strength})

@@ -79,7 +79,7 @@ class Night:
 
     def timed(self, clock: NightClock | None) -> Night:
         """Return the same night with this clock."""
-        if clock is self.clock:
+        if clock is self.clock:  # nights are never changed once they are decoded
             return self
         night = copy(self)
         night.clock = clock

@@ -218,7 +218,7 @@ def check_night(night: Night, profile: Profile) -> None:
     night.calibration = calibration_of(profile)
     night.spans = ((0, len(matrix)),)
     if not is_bad and not night.options.is_by_epoch:
-        return
+        return  # most nights: nothing to cut, nothing to fill
     n_epochs, options = len(matrix), night.options
     night.quality = check_quality(options.quality, n_epochs)
     if options.pins is not None:
@@ -226,6 +226,7 @@ def check_night(night: Night, profile: Profile) -> None:
     segments = check_segments(options.segments, n_epochs)
     if not is_bad and len(segments) == 1:
         return
+    # the kernel says only that some row is wrong: rows of NaN are gaps, all others are refused
     missing = _missing_rows(matrix, profile) if is_bad else np.zeros(n_epochs, dtype=bool)
     night.argmax = np.where(missing, np.int8(-1), night.argmax)
     missing[list(night.pins)] = False  # a pinned epoch is evidence enough
@@ -238,6 +239,7 @@ def check_night(night: Night, profile: Profile) -> None:
 def _unshared(matrix: Floats) -> Floats:
     """Return the matrix, or a copy if its memory may be written to: no result changes when an array does."""
     base = matrix if matrix.flags.owndata else matrix.base
+    # a read-only view is no promise: whoever owns the memory may write to it
     is_frozen = type(base) is np.ndarray and base.flags.owndata and not base.flags.writeable
     if is_frozen and not matrix.flags.writeable:
         return matrix

@@ -214,7 +214,8 @@ def _posterior_under(profile: Profile, night: Night) -> Posterior:
     """Return the posterior of a checked night at the strength that `decode` chooses for it."""
     used = for_stager(profile, night)
     setting = fixed_setting(used)
-    if setting is not None and used.clock is None:  # then no path is needed
+    # the clock counts from the sleep onset of a path, and a rule asks for paths; else none is needed
+    if setting is not None and used.clock is None:
         found = _posterior(used, night, setting, None)
         if found.log_evidence > -np.inf:
             return found
@@ -272,7 +273,7 @@ class Evidence:
     def likelihoods(self, first: int, end: int) -> tuple[Floats, float]:
         """Return the rows of a stretch divided by their largest, and the nats that this took from a sum."""
         logs = self.logs[first:end]
-        top = logs.max(axis=1, keepdims=True)
+        top = logs.max(axis=1, keepdims=True)  # an epoch's likelihoods may all be tiny
         rows = np.exp(logs - top)
         return rows, float(top.sum() + np.log(rows.sum(axis=1)).sum())
 
@@ -320,7 +321,8 @@ def _smooth_stretch(evidence: Evidence, first: int, end: int) -> tuple[Floats, f
         marginals, log_sum, is_certified = active.smooth_automaton(logs, True, *automaton)
         if is_certified:
             return marginals, log_sum
-    marginals, log_sum, _ = active.smooth_automaton(logs, False, *automaton)  # what underflows as a product
+    # what underflows as a product does not as a logarithm, at many times the cost
+    marginals, log_sum, _ = active.smooth_automaton(logs, False, *automaton)
     return marginals, log_sum
 
 

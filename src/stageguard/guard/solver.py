@@ -128,12 +128,14 @@ class Solver:
             return [free, *(self.curve(night, weights[1:], nats, spans) if weights[1:] else ())]
         if not self.is_structured:
             return [self.point(night, Setting(weight, nats), spans) for weight in weights]
+        # the largest weight is the first that products might not hold
         products = self._takes_products(night, Setting(weights[-1], nats))
         rows, weight = self._evidence(night, nats, products)
         bouts = self.bouts(weights, products=products)
         switches, counts = kernels_module.active.curve(rows, spans, products, weight, *bouts)
         if -1 in switches:
             raise NoPathError(self, night, Setting(weights[switches.index(-1)], nats))
+        # no pair of epochs is across two stretches; single epochs have no index
         n_pairs = sum(end - first - 1 for first, end in spans) or np.nan
         return [Point(n / n_pairs, own) for n, own in zip(switches, counts, strict=True)]
 
@@ -187,7 +189,7 @@ class Solver:
 
     def _evidence(self, night: Night, nats: Nats, products: bool) -> tuple[Floats, Floats]:
         """Return a night as a kernel takes it, and the factors of its stages."""
-        if not products:
+        if not products:  # logarithms include weights and clock already
             return night.evidence(nats), self._no_weight
         return night.probabilities, self._no_weight if nats is None else np.exp(np.array(nats))
 
@@ -238,7 +240,7 @@ class Solver:
             base, scores = kernel(rows[start:stop], labels[start:stop], pinned, *rules)
             bases.append(base)
             kept.append(scores)
-        total = sum(bases)
+        total = sum(bases)  # stretches add up: pinning one leaves the others as they are
         return np.concatenate([scores + (total - base) for scores, base in zip(kept, bases, strict=True)])
 
 

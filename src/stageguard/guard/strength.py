@@ -28,7 +28,7 @@ class NightCurve:
 
     def __init__(self, profile: Profile, solver: Solver, night: Night) -> None:
         self._profile, self._solver, self._night = profile, solver, night
-        self._spans = night.spans_asleep()
+        self._spans = night.spans_asleep()  # hours awake around the night must not count
         self._own: Labels = night.own_choice()
         self.fi = night.fragmentation_index(self._own)
         self.ratio = solver.epoch_seconds / profile.epoch_seconds
@@ -155,7 +155,7 @@ class Strength:
         if self.step in ("fixed", "nearest"):
             return Setting(self.transition_weight, prior_nats(profile))
         nats = self.balance_nats or None
-        if self.prior_exponent:
+        if self.prior_exponent:  # its nats follow from the night's own shares, and are not kept
             nats = share_nats(night.mean_probabilities(), self.prior_exponent)
         return Setting(self.transition_weight, nats, is_free=self.step == "raised")
 
@@ -168,6 +168,7 @@ def strength_words(name: Literal["reason", "in_short"]) -> Callable[[Strength], 
 
 def strength_of(choice: Choice, night: Night, path: Path, passes: Passes | None) -> Strength:
     """Return how strongly a rule's choice constrained a night, and what the clock did to it."""
+    # the rule measured the night without the clock, which then may have changed stages
     fi_after = choice.fi_after if passes is None else night.fragmentation_index(path.labels)
     is_lowered = choice.step == "lowered"
     return Strength(
