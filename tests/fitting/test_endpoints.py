@@ -43,11 +43,11 @@ def test_those_of_a_day_are_minutes_and_bouts_of_every_stage(labels):
 
 
 def test_short_epochs_long_recordings_and_unknown_wake_are_days():
-    assert SleepEndpoints.suited(AASM5, 30.0, [960, 1200]).kind == "night"
-    assert SleepEndpoints.suited(AASM5, 30.0, [960, 2400]).kind == "day"
-    assert SleepEndpoints.suited(WNR3, 4.0, [3600]).kind == "day"
-    assert SleepEndpoints.suited(WNR3, 4.0, [3600], "night").kind == "night"
-    assert SleepEndpoints.suited(StageScheme.custom(["A", "B"]), 30.0, [960]).kind == "day"
+    assert SleepEndpoints.for_nights(AASM5, 30.0, [960, 1200]).kind == "night"
+    assert SleepEndpoints.for_nights(AASM5, 30.0, [960, 2400]).kind == "day"
+    assert SleepEndpoints.for_nights(WNR3, 4.0, [3600]).kind == "day"
+    assert SleepEndpoints.for_nights(WNR3, 4.0, [3600], "night").kind == "night"
+    assert SleepEndpoints.for_nights(StageScheme.custom(["A", "B"]), 30.0, [960]).kind == "day"
 
 
 def test_errors_are_over_the_epochs_both_scored():
@@ -168,7 +168,7 @@ def test_outputs_show_as_much_of_each_stage_as_the_experts(rule):
     def shares(calibration: Calibration) -> np.ndarray:
         tempered = Tempered(material.nights, calibration.temperature, training.base.bare)
         ready = tempered.nights(calibration.biases)
-        decoded = np.concatenate(decode_prepared(*training.compiled(Candidate(rule)), ready))
+        decoded = np.concatenate(decode_prepared(*training.compile(Candidate(rule)), ready))
         return np.bincount(decoded, minlength=3) / len(decoded)
 
     truth = np.concatenate([night.truth for night in material.nights])

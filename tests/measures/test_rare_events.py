@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import stageguard as sg
 from nights import decode, random_probabilities
 from small import profile_of, refusal
-from stageguard.measures.rare_events import _matched, early_rem_removed, rare_events
+from stageguard.measures.rare_events import _match_events, early_rem_removed, rare_events
 
 W, N, R = 0, 1, 2
 FREE = {"transition_weight": 0.0}  # the output is the argmax
@@ -68,15 +68,15 @@ def test_what_a_decoder_invents_is_new_and_has_evidence_against_it():
 
 
 def test_an_event_that_moves_by_two_epochs_is_kept_and_by_three_is_not():
-    assert _matched([10], [12]) == [(10, True, True)]
-    assert _matched([10], [13]) == [(10, True, False), (13, False, True)]
-    assert _matched([10, 12], [11]) == [(10, True, True), (12, True, False)]
-    assert _matched([10, 12], [11, 12]) == [(10, True, True), (12, True, True)]
+    assert _match_events([10], [12]) == [(10, True, True)]
+    assert _match_events([10], [13]) == [(10, True, False), (13, False, True)]
+    assert _match_events([10, 12], [11]) == [(10, True, True), (12, True, False)]
+    assert _match_events([10, 12], [11, 12]) == [(10, True, True), (12, True, True)]
 
 
 @given(st.sets(st.integers(0, 40)), st.sets(st.integers(0, 40)))
 def test_every_event_is_told_once(before, after):
-    matched = _matched(sorted(before), sorted(after))
+    matched = _match_events(sorted(before), sorted(after))
     assert sorted(epoch for epoch, in_before, _ in matched if in_before) == sorted(before)
     assert sum(in_after for *_, in_after in matched) == len(after)
     alone = {epoch for epoch, in_before, in_after in matched if not in_before}

@@ -8,7 +8,7 @@ import pytest
 from small import profile_of, refusal
 from stageguard.base.errors import ProfileError
 from stageguard.night.stages import SCHEMES
-from stageguard.profile.fingerprint import Features, Fingerprint
+from stageguard.profile.fingerprint import Fingerprint, StagerFeatures
 
 WRITTEN = {
     "n_nights": 12,
@@ -21,7 +21,7 @@ KNOWN = profile_of(fingerprint=WRITTEN).fingerprint
 
 
 def features(fi=0.2, entropy=0.5, sharpness=0.75, shares=(0.2, 0.6, 0.2)):
-    return Features(fi, entropy, sharpness, np.array(shares))
+    return StagerFeatures(fi, entropy, sharpness, np.array(shares))
 
 
 def test_it_is_read_and_written_alike():
@@ -56,7 +56,7 @@ def test_none_of_the_nights_it_was_made_of_is_outside():
     nights = []
     for n_epochs in (30, 50, 70, 90):
         rows = rng.dirichlet(np.ones(3), size=n_epochs)
-        nights.append(Features.of(rows, rows.argmax(axis=1), float(rng.random())))
+        nights.append(StagerFeatures.of(rows, rows.argmax(axis=1), float(rng.random())))
     made = Fingerprint.of(nights, SCHEMES["wnr3"])
     assert [made.outside(night) for night in nights] == [()] * 4
     alike = Fingerprint.of(nights[:1], SCHEMES["wnr3"])
@@ -64,7 +64,7 @@ def test_none_of_the_nights_it_was_made_of_is_outside():
 
 
 def test_certain_rows_have_no_entropy():
-    night = Features.of(np.array([[1.0, 0, 0], [0, 0, 1.0]]), np.array([0, 2]), 1.0)
+    night = StagerFeatures.of(np.array([[1.0, 0, 0], [0, 0, 1.0]]), np.array([0, 2]), 1.0)
     assert (night.entropy, night.sharpness, night.shares.tolist()) == (0.0, 1.0, [0.5, 0.0, 0.5])
 
 

@@ -34,7 +34,7 @@ class ScoredEpochs:
     def __init__(
         self, matrices: Sequence[Floats], truths: Sequence[Labels], start: Calibration | None = None
     ) -> None:
-        chosen = [_scored(matrix, truth) for matrix, truth in zip(matrices, truths, strict=True)]
+        chosen = [_scored_rows(matrix, truth) for matrix, truth in zip(matrices, truths, strict=True)]
         probabilities = np.concatenate([rows for rows, _ in chosen])
         stages = np.concatenate([stages for _, stages in chosen]).astype(np.intp)
         stride = max(1, -(-len(stages) // MOST_EPOCHS))
@@ -90,7 +90,7 @@ def fit_biases(epochs: ScoredEpochs, start: Calibration | None = None) -> Calibr
     return Calibration(float(1.0 / best[-1]), tuple(biases.tolist()))
 
 
-def _scored(matrix: Floats, truth: Labels) -> tuple[Floats, Labels]:
+def _scored_rows(matrix: Floats, truth: Labels) -> tuple[Floats, Labels]:
     both = (truth >= 0) & ~np.isnan(matrix[:, 0])
     return matrix[both], truth[both]
 

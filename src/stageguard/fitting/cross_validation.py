@@ -83,7 +83,7 @@ class HeldOut:
         """The subject of each night."""
         return [night.subject for night in self.nights.nights]
 
-    def as_given(self) -> HeldOut:
+    def in_callers_order(self) -> HeldOut:
         """Return the same in the caller's order of nights."""
         order = np.argsort([night.number for night in self.nights.nights]).tolist()
         nights, labels, argmax, profiles = (
@@ -129,7 +129,7 @@ def select(material: Material, choosing: Choosing) -> Selection:
     scope = Scope.of(material, durations=bool(base.durations))
     if choosing.scope is not None:
         scope = replace(scope, tuned=choosing.scope.tuned, match=choosing.scope.match)
-    comparison = Comparison(material, _rounds(folds, base))
+    comparison = CandidateComparison(material, _rounds(folds, base))
     biases_gain, with_biases, with_totals = comparison.try_shifts(scope)
     candidates = scope.candidates(biases=with_biases, totals=with_totals)
     comparison.fit_totals(candidates)
@@ -167,15 +167,15 @@ class Round:
         """Yield every candidate's labels in order; those that differ by a weight are solved together."""
         for alike, several in groupby(candidates, key=lambda candidate: replace(candidate, weight=0.0)):
             weights = [candidate.weight for candidate in several]
-            nights = self._calibrated(self.training.calibration(alike))
+            nights = self._calibrate(self.training.calibration(alike))
             if len(weights) == 1:
                 candidate = replace(alike, weight=weights[0])
-                yield decode_prepared(*self.training.compiled(candidate), nights)
+                yield decode_prepared(*self.training.compile(candidate), nights)
             else:
-                _, solver = self.training.compiled(alike)
+                _, solver = self.training.compile(alike)
                 yield from decode_weights(solver, nights, weights)
 
-    def _calibrated(self, calibration: Calibration) -> list[Night]:
+    def _calibrate(self, calibration: Calibration) -> list[Night]:
         """Return the held-out nights with a calibration."""
         temperature = calibration.temperature
         if temperature not in self.tempered:
@@ -195,7 +195,7 @@ def _rounds(folds: Folds, base: FitBase) -> list[Round]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Comparison:
+class CandidateComparison:
     """Candidates compared on the nights that their fold held out."""
 
     material: Material

@@ -34,12 +34,12 @@ class Tempered:
         """Return the nights with biases in nats, renormalised and clipped."""
         if biases is not None:
             # a product with a diagonal matrix takes half as long as broadcasting along rows
-            return self._checked(self.weights @ np.diag(np.exp(biases)))
+            return self._ready_nights(self.weights @ np.diag(np.exp(biases)))
         if self._unbiased is None:
-            self._unbiased = self._checked(self.weights)
+            self._unbiased = self._ready_nights(self.weights)
         return self._unbiased
 
-    def _checked(self, weights: Floats) -> list[Night]:
+    def _ready_nights(self, weights: Floats) -> list[Night]:
         rows = weights / (weights @ np.ones(weights.shape[1]))[:, None]
         np.maximum(rows, CLIP, out=rows)
         rows.flags.writeable = False  # so that nights need not be copied

@@ -24,7 +24,7 @@ from stageguard.measures.bands import expert_bands
 from stageguard.measures.intervals import DEFAULT_LEVEL, coverage, errors, intervals, reported
 from stageguard.measures.statistics import FIRST_REM_SECONDS, sleep_statistics
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
-from stageguard.profile.fingerprint import Features, Fingerprint
+from stageguard.profile.fingerprint import Fingerprint, StagerFeatures
 from stageguard.profile.parts import words_of
 from stageguard.profile.profile import Profile
 from stageguard.profile.rules.band import BandRule
@@ -134,7 +134,7 @@ def _fingerprint(material: Material) -> dict[str, Any]:
         assert night.matrix is not None
         measured = slice(*night.stager_period) if night.stager_fi == night.stager_fi else slice(None)
         rows = night.matrix[measured]
-        features.append(Features.of(rows, best_stages(rows, None, None), night.stager_fi))
+        features.append(StagerFeatures.of(rows, best_stages(rows, None, None), night.stager_fi))
     document: dict[str, Any] = plain_table(Fingerprint.of(features, material.scheme))
     return document
 

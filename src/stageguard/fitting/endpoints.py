@@ -40,7 +40,7 @@ class SleepEndpoints:
     kind: Kind
 
     @classmethod
-    def suited(
+    def for_nights(
         cls, scheme: StageScheme, epoch_seconds: float, n_epochs: Sequence[int], kind: Kind | None = None
     ) -> SleepEndpoints:
         """Return endpoints of a night, or of a day if epochs are short, recordings long or wake unknown."""

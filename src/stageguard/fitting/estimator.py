@@ -195,8 +195,8 @@ class SemiMarkovDecoder(_Estimator):
         decoded = self._decode(nights)
         if self.classes_.dtype.kind == "U":
             names = np.array([*self.classes_, UNSCORED_NAME])
-            return _joined([names[labels] for labels in decoded], cuts)
-        return _joined([labels.astype(np.int64) for labels in decoded], cuts)
+            return _join([names[labels] for labels in decoded], cuts)
+        return _join([labels.astype(np.int64) for labels in decoded], cuts)
 
     def predict_proba(
         self, X: Nights, *, lengths: Sequence[int] | None = None, groups: Sequence[Hashable] | None = None
@@ -204,7 +204,7 @@ class SemiMarkovDecoder(_Estimator):
         """Return the probability of each stage at each epoch, given the whole night and the profile."""
         nights, cuts = self._nights(X, lengths, groups)
         posteriors = posterior(nights, self.profile_, cohort=self.cohort)
-        return _joined([density.probabilities for density in posteriors], cuts)
+        return _join([density.probabilities for density in posteriors], cuts)
 
     def score(
         self,
@@ -365,5 +365,5 @@ def _numbers(stages: npt.NDArray[Any], scheme: StageScheme) -> Labels:
     return np.array([known[name] for name in stages.tolist()], dtype=np.int8)
 
 
-def _joined(nights: list[npt.NDArray[Any]], cuts: list[int] | None) -> Any:
+def _join(nights: list[npt.NDArray[Any]], cuts: list[int] | None) -> Any:
     return nights if cuts is None else np.concatenate(nights)

@@ -131,10 +131,10 @@ def fit_report(
     names = FitNames(name or f"{profile.name}-fitted", cohort, seed, material.assumed, stager)
     # without probabilities nothing can be decoded, so that there is nothing to choose among
     if not material.has_probabilities:
-        return _counted(material, fit_base, names, n_folds)
+        return _fit_hypnograms_alone(material, fit_base, names, n_folds)
     _check_enough(material)
     choosing = Choosing(fit_base, criterion, n_folds, seed, executor=executor)
-    return _cross_validated(material, choosing, names, progress, with_curve=with_curve)
+    return _fit_by_cross_validation(material, choosing, names, progress, with_curve=with_curve)
 
 
 def _takes_the_arguments_of(
@@ -224,7 +224,7 @@ def fit(*nights: Any, **options: Any) -> Profile:
     return fit_report(*nights, **options).profile
 
 
-def _cross_validated(
+def _fit_by_cross_validation(
     material: Material,
     choosing: Choosing,
     names: FitNames,
@@ -317,7 +317,7 @@ def _report(fitted: Fitted) -> FitReport:
         rows=() if choice is None else choice.selection.rows,
         chosen=None if choice is None else choice.candidate,
         reason=profile.summary if choice is None else choice.reason,
-        nested=None if choice is None or choice.nested is None else choice.nested.as_given(),
+        nested=None if choice is None or choice.nested is None else choice.nested.in_callers_order(),
         learning_curve=None if choice is None else choice.curve,
         n_complete_bouts=material.counts().n_complete_bouts(),
         notes=fitted.names.notes,
@@ -328,7 +328,7 @@ def _report(fitted: Fitted) -> FitReport:
     return report
 
 
-def _counted(material: Material, base: FitBase, names: FitNames, n_folds: int) -> FitReport:
+def _fit_hypnograms_alone(material: Material, base: FitBase, names: FitNames, n_folds: int) -> FitReport:
     """Return the report of a fit to hypnograms alone."""
     if len(material.groups) >= FEWEST_SUBJECTS:
         # tables of bout lengths must predict other people's bouts, which one subject cannot show

@@ -161,7 +161,7 @@ def read_material(
     nights = []
     for i, (output, panel) in enumerate(zip(stagers, panels, strict=True)):
         with _errors_name_night(i):
-            panel, truth, start = _aligned(output, panel)
+            panel, truth, start = _align(output, panel)
         scorings = tuple(scoring.labels for scoring in panel)
         length = panel[0].epoch_seconds
         periods = [base.period_in(labels, length) for labels in scorings]
@@ -193,7 +193,7 @@ def read_material(
     for request in (stagers[night.number] for night in nights):
         assumed += [text for text in (request.assumed if request else ()) if text not in assumed]
     lengths = [len(night.truth) for night in nights]
-    endpoints = SleepEndpoints.suited(base.scheme, seconds, lengths, statistics)
+    endpoints = SleepEndpoints.for_nights(base.scheme, seconds, lengths, statistics)
     material = Material(tuple(nights), base.scheme, seconds, tuple(assumed), endpoints)
     _warn_of_missing_stages(material, base)
     return material
@@ -338,7 +338,7 @@ def _refuse_other_number(number: int, panel: Sequence[Hypnogram], n_rows: int) -
             )
 
 
-def _aligned(
+def _align(
     output: Night | None, panel: Sequence[Hypnogram]
 ) -> tuple[list[Hypnogram], Labels, datetime | None]:
     """Return the experts' scorings on the stager's epochs, their consensus, and when the night began."""

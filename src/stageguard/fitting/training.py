@@ -112,7 +112,7 @@ class Training:
         nights = self.material.nights
         tempered = Tempered(nights, self.temperature.temperature, self.base.bare)
         for rule in missing:
-            self.totals[rule] = totals_biases(nights, *self.compiled(Candidate(rule)), tempered)
+            self.totals[rule] = totals_biases(nights, *self.compile(Candidate(rule)), tempered)
 
     def calibration(self, candidate: Candidate) -> Calibration:
         """Return the calibration that a candidate uses."""
@@ -139,7 +139,7 @@ class Training:
         (temperature,) = rounded([used.temperature])
         return replace(self.profile(candidate), calibration=Calibration(temperature, biases))
 
-    def compiled(self, candidate: Candidate) -> tuple[Profile, KeepingSolver]:
+    def compile(self, candidate: Candidate) -> tuple[Profile, KeepingSolver]:
         """Return a candidate's profile and its solver, which candidates that differ in strength share."""
         profile = self.profile(candidate)
         rules = tuple(profile.min_bout_seconds.items()), tuple(profile.durations), candidate.clock
@@ -151,7 +151,7 @@ class Training:
         """Return the labels of other nights under a candidate."""
         calibration = self.calibration(candidate)
         tempered = Tempered(material.nights, calibration.temperature, self.base.bare)
-        return decode_prepared(*self.compiled(candidate), tempered.nights(calibration.biases))
+        return decode_prepared(*self.compile(candidate), tempered.nights(calibration.biases))
 
 
 def train(

@@ -13,7 +13,7 @@ from stageguard.base.version import __version__
 from stageguard.guard import inputs
 from stageguard.guard.evidence import features_of
 from stageguard.guard.options import DEFAULTS, GuardOptions
-from stageguard.profile.fingerprint import Features, Fingerprint
+from stageguard.profile.fingerprint import Fingerprint, StagerFeatures
 from stageguard.profile.profile import Profile
 from stageguard.profile.rules.rule import StrengthRule
 from stageguard.profile.rules.target import FEWEST_NIGHTS, TargetRule
@@ -105,14 +105,14 @@ def check_base(base: Profile) -> StrengthRule:
     return base.strength
 
 
-def measure(density: inputs.OneNight, base: Profile, options: GuardOptions = DEFAULTS) -> Features:
+def measure(density: inputs.OneNight, base: Profile, options: GuardOptions = DEFAULTS) -> StagerFeatures:
     """Return the features of a night, by which stagers are compared."""
     night = inputs.night_of(density, base, options)
     return features_of(night, night.epoch_seconds / base.epoch_seconds)
 
 
 def tuned_profile(
-    nights: Sequence[Features], base: Profile, stager: str | None = None, name: str | None = None
+    nights: Sequence[StagerFeatures], base: Profile, stager: str | None = None, name: str | None = None
 ) -> Profile:
     """Return the base profile tuned to the stager of these nights."""
     rule = check_base(base)
@@ -155,7 +155,7 @@ def fragmentation_aim(fi: float) -> float:
     return float(f"{min(max(fi, _LOWEST_FI), _HIGHEST_FI):.4g}")
 
 
-def _refuse_repeats(nights: Sequence[Features]) -> None:
+def _refuse_repeats(nights: Sequence[StagerFeatures]) -> None:
     """Refuse a night that is given twice, recognised by features that agree to the last digit."""
     seen: dict[tuple[float, ...], int] = {}
     for i, night in enumerate(nights):

@@ -24,7 +24,7 @@ from stageguard.guard.clock import ClockRules, NightClock
 from stageguard.guard.options import DEFAULTS, GuardOptions
 from stageguard.night.period import Period, runs
 from stageguard.night.stages import StageScheme
-from stageguard.profile.fingerprint import Features
+from stageguard.profile.fingerprint import StagerFeatures
 from stageguard.profile.parts import Calibration
 from stageguard.profile.profile import Profile
 
@@ -248,14 +248,14 @@ def fragmentation_index(labels: Labels, spans: Sequence[tuple[int, int]]) -> flo
     return changes / pairs if pairs else float("nan")
 
 
-def features_of(night: Night, ratio: float) -> Features:
+def features_of(night: Night, ratio: float) -> StagerFeatures:
     """Return a night's features for a fingerprint; its epochs are `ratio` times as long as the profile's.
 
     They are those of the epochs that the rules measure, of all epochs if these are none.
     """
     fi = night.fragmentation_index(night.argmax)
     measured = slice(*night.measured) if night.measured[0] < night.measured[1] else slice(None)
-    return Features.of(night.probabilities[measured], night.argmax[measured], min(fi / ratio, 1.0))
+    return StagerFeatures.of(night.probabilities[measured], night.argmax[measured], min(fi / ratio, 1.0))
 
 
 def best_stages(

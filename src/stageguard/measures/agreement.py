@@ -144,7 +144,7 @@ def agreement(
         if scored[label]
     }
     reasons = {f"f1_{name}": f"neither scored {name}" for name in scheme.names if name not in known}
-    recalled = _recalled(truth, labels, both, [(scheme.index(a), scheme.index(b)) for a, b in rare])
+    recalled = _recall(truth, labels, both, [(scheme.index(a), scheme.index(b)) for a, b in rare])
     n_rare = len(recalled[0])
     kappa = cohen_kappa(confusion)
     if not n_epochs:
@@ -225,7 +225,7 @@ def cohen_kappas(confusions: Ints) -> Floats:
     return np.asarray((np.trace(confusions, axis1=1, axis2=2) - by_chance) / beyond)
 
 
-def _recalled(truth: Labels, labels: Labels, both: Mask, pairs: list[tuple[int, int]]) -> tuple[Mask, Mask]:
+def _recall(truth: Labels, labels: Labels, both: Mask, pairs: list[tuple[int, int]]) -> tuple[Mask, Mask]:
     """Return, for each rare pair of the expert, whether the night has it there, and nearby."""
     exact, nearby = [np.zeros(0, dtype=bool)], [np.zeros(0, dtype=bool)]
     for a, b in pairs:

@@ -56,7 +56,7 @@ def expert_bands(
     True
     """
     profile = as_profile(profile)
-    low, high = _checked(percentiles)
+    low, high = _check_percentiles(percentiles)
     panels = _panels(hypnograms)
     scorings = [scoring for panel in panels for scoring in panel]
     if not scorings:
@@ -106,7 +106,7 @@ def _panels(hypnograms: Any) -> list[list[Hypnogram]]:
     return panels
 
 
-def _checked(percentiles: object) -> tuple[float, float]:
+def _check_percentiles(percentiles: object) -> tuple[float, float]:
     if not isinstance(percentiles, list | tuple) or len(percentiles) != 2:
         raise InputError(f"percentiles is {checks.shown(percentiles)}, expected two numbers such as (5, 95).")
     low, high = (checks.number(value, "percentiles", low=0.0, high=100.0) for value in percentiles)

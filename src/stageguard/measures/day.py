@@ -116,14 +116,14 @@ def _parts(
                 name=name,
                 n_epochs=int(n_epochs.sum()),
                 scored_minutes=n_scored * minutes,
-                stage_minutes=_named(scheme, n_epochs[1:] * minutes),
-                stage_percent=_named(scheme, 100.0 * share),
+                stage_minutes=_by_stage(scheme, n_epochs[1:] * minutes),
+                stage_percent=_by_stage(scheme, 100.0 * share),
                 bouts=dict(zip(scheme.names, n[1:].tolist(), strict=True)),
-                mean_bout_minutes=_named(scheme, mean * minutes),
+                mean_bout_minutes=_by_stage(scheme, mean * minutes),
             )
         )
     return parts
 
 
-def _named(scheme: StageScheme, values: npt.NDArray[np.floating]) -> Mapping[str, float]:
+def _by_stage(scheme: StageScheme, values: npt.NDArray[np.floating]) -> Mapping[str, float]:
     return dict(zip(scheme.names, values.tolist(), strict=True))

@@ -262,7 +262,7 @@ def among_experts(
     >>> sg.among_experts(sg.read_hypnogram(list("WWNNRR")), experts).kappa
     (1.0, 0.75, 0.75)
     """
-    nights, panels = _paired(night, experts)
+    nights, panels = _pair_up(night, experts)
     compared = []
     for number, (scored, panel) in enumerate(zip(nights, panels, strict=True)):
         try:
@@ -311,7 +311,7 @@ def _accuracy(first: Labels, second: Labels) -> float:
     return float(np.mean(first[both] == second[both])) if both.any() else float("nan")
 
 
-def _paired(night: Any, experts: Any) -> tuple[list[Any], list[list[Hypnogram]]]:
+def _pair_up(night: Any, experts: Any) -> tuple[list[Any], list[list[Hypnogram]]]:
     """Return nights and panels as two lists of one length."""
     if not isinstance(experts, Sequence) or isinstance(experts, str | range):
         raise InputError(f"experts are {checks.shown(experts)}, expected a list of hypnograms.")

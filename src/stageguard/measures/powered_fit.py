@@ -105,9 +105,9 @@ def t_interval(kind: Kind, own: Fit, units: Units, confidence: float) -> Ends:
     """Return the estimate and the ends of its t interval, on its own scale."""
     estimate, error, freedom = float(own.estimate[0]), float(own.error[0]), _freedom(kind, units)
     if not (freedom >= 1.0 and error > 0.0):
-        return _scaled(kind, estimate, NAN, NAN)
+        return _to_own_scale(kind, estimate, NAN, NAN)
     margin = t_quantile(0.5 + confidence / 2, freedom) * error
-    return _scaled(kind, estimate, estimate - margin, estimate + margin)
+    return _to_own_scale(kind, estimate, estimate - margin, estimate + margin)
 
 
 def _freedom(kind: Kind, units: Units) -> float:
@@ -216,10 +216,10 @@ def _interval(kind: Kind, own: Fit, resampled: Sequence[Fit], confidence: float)
     rank = math.ceil((len(t) + 1) * (0.5 + confidence / 2) - 1e-9) - 1
     # resamples that cannot be studentised count as beyond either end: np.sort puts NaN last
     high, low = np.sort(t)[rank], -np.sort(-t)[rank]
-    return _scaled(kind, estimate, estimate - error * float(high), estimate - error * float(low))
+    return _to_own_scale(kind, estimate, estimate - error * float(high), estimate - error * float(low))
 
 
-def _scaled(kind: Kind, estimate: float, low: float, high: float) -> Ends:
+def _to_own_scale(kind: Kind, estimate: float, low: float, high: float) -> Ends:
     """Return an estimate and its interval on their own scale; NaN for an interval that does not exist."""
     if kind == "correlation":
         estimate, low, high = math.tanh(estimate), math.tanh(low), math.tanh(high)

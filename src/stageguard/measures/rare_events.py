@@ -115,14 +115,14 @@ def rare_events(decoding: Decoding, *, within_minutes: float = SOON_MINUTES) -> 
     wake_to_rem = [(scheme.wake, scheme.rem)] if scheme.wake is not None and scheme.rem is not None else []
     for a, b in dict.fromkeys([*wake_to_rem, *decoding.profile.tvr_pairs]):
         pair = scheme.index(a), scheme.index(b)
-        changes = _matched(_changes(before, *pair, cuts), _changes(after, *pair, cuts))
+        changes = _match_events(_changes(before, *pair, cuts), _changes(after, *pair, cuts))
         sightings += [_Sighting(f"{a}->{b}", *match) for match in changes]
-    return _described(decoding, [*sightings, *_early_sightings(decoding, soon)])
+    return _describe(decoding, [*sightings, *_early_sightings(decoding, soon)])
 
 
 def early_rem_removed(decoding: Decoding) -> tuple[RareEvent, ...]:
     """Return the stager's early REM that the decoded night has lost, or of which less than half is left."""
-    return _described(decoding, _early_removed(decoding))
+    return _describe(decoding, _early_removed(decoding))
 
 
 def _early_removed(decoding: Decoding) -> list[_Sighting]:
@@ -161,10 +161,12 @@ def _early_sightings(decoding: Decoding, soon: float = SOON_MINUTES) -> list[_Si
         for starts, known in zip(rem, early, strict=True)
     ]
     kinds = {f"REM within {soon:g} min of sleep onset": early, "REM held back by the clock": held_back}
-    return [_Sighting(kind, *match, True) for kind, epochs in kinds.items() for match in _matched(*epochs)]
+    return [
+        _Sighting(kind, *match, True) for kind, epochs in kinds.items() for match in _match_events(*epochs)
+    ]
 
 
-def _described(decoding: Decoding, sightings: Sequence[_Sighting]) -> tuple[RareEvent, ...]:
+def _describe(decoding: Decoding, sightings: Sequence[_Sighting]) -> tuple[RareEvent, ...]:
     """Return events with their length and evidence, in order of time."""
     if not sightings:
         return ()
@@ -206,7 +208,7 @@ def _changes(labels: Labels, source: int, target: int, cuts: Sequence[int]) -> l
     return [epoch for epoch in changes.tolist() if epoch not in cuts]
 
 
-def _matched(before: list[int], after: list[int]) -> list[tuple[int, bool, bool]]:
+def _match_events(before: list[int], after: list[int]) -> list[tuple[int, bool, bool]]:
     """Return events and the nights they occur in; the nearest ones of both nights are paired, each once."""
     there = set(after)
     reach = range(-TOLERANCE_EPOCHS, TOLERANCE_EPOCHS + 1)

@@ -254,7 +254,7 @@ def validity_of(
     scored = in_stages_of(profile, night)
     epoch_seconds, names = scored.epoch_seconds, profile.scheme.names
     bouts = bouts_of(labels_in(scored.labels, period, cuts))
-    values, rare, n_scored = _counted(bouts, profile, epoch_seconds)
+    values, rare, n_scored = _count(bouts, profile, epoch_seconds)
     # without sleep there is no period, and every indicator is NaN for that one reason
     if period[0] == period[1]:
         values = {name: (value, NO_SLEEP) for name, (value, _) in values.items()}
@@ -294,11 +294,11 @@ def joint_of(
     if profile.joint is None:
         return _absent(NO_JOINT)
     bouts = bouts_of(labels_in(labels, period, cuts))
-    values, _, n_scored = _counted(bouts, profile, epoch_seconds)
+    values, _, n_scored = _count(bouts, profile, epoch_seconds)
     return _joint_score(values, profile, epoch_seconds, n_scored * epoch_seconds / 3600.0)
 
 
-def _counted(
+def _count(
     bouts: Bouts, profile: Profile, epoch_seconds: float
 ) -> tuple[dict[str, Value], dict[str, int], int]:
     """Return the indicators' values, how often each rare pair occurs, and how many epochs are scored."""

@@ -26,7 +26,7 @@ Range = tuple[float, float, float]  # lowest, median, highest over nights
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Features:
+class StagerFeatures:
     """Features by which a night is compared with a stager's nights, without any scoring."""
 
     fragmentation_index: float  # of argmax, at the profile's epoch length; NaN if no epochs are adjacent
@@ -35,7 +35,7 @@ class Features:
     shares: Floats  # (n_stages,) shares of the stages in argmax
 
     @classmethod
-    def of(cls, probabilities: Floats, argmax: Labels, fragmentation_index: float) -> Features:
+    def of(cls, probabilities: Floats, argmax: Labels, fragmentation_index: float) -> StagerFeatures:
         """Return the features of a night; rows of NaN are left out."""
         known = argmax >= 0
         rows = probabilities[known] / probabilities[known].sum(axis=1, keepdims=True)  # (n_known, n_stages)
@@ -57,7 +57,7 @@ def _range(value: object, where: str) -> Range:
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """Lowest, median and highest of each of a stager's `Features` over its nights."""
+    """Lowest, median and highest of each of a stager's `StagerFeatures` over its nights."""
 
     n_nights: int = schema.whole(low=1)
     fragmentation_index: Range = schema.declare(schema.REQUIRED, _range)
@@ -66,7 +66,7 @@ class Fingerprint:
     shares: Mapping[str, Range] = schema.declare(schema.REQUIRED, lambda value, where: value)
 
     @classmethod
-    def of(cls, nights: Sequence[Features], scheme: StageScheme) -> Fingerprint:
+    def of(cls, nights: Sequence[StagerFeatures], scheme: StageScheme) -> Fingerprint:
         """Return the fingerprint of a stager from the features of its nights."""
         shares = np.array([night.shares for night in nights])  # (n_nights, n_stages)
         return cls(
@@ -77,7 +77,7 @@ class Fingerprint:
             shares={name: _range_over(shares[:, i]) for i, name in enumerate(scheme.names)},
         )
 
-    def outside(self, night: Features) -> tuple[str, ...]:
+    def outside(self, night: StagerFeatures) -> tuple[str, ...]:
         """Return the features of a night that are outside the stager's; the shares of all stages are one."""
         values = {
             "fragmentation index": (night.fragmentation_index, self.fragmentation_index),
@@ -90,7 +90,7 @@ class Fingerprint:
             unlike.append("stage shares")
         return tuple(unlike)
 
-    def is_foreign(self, night: Features) -> bool:
+    def is_foreign(self, night: StagerFeatures) -> bool:
         """Whether a night is most likely of another stager, or of people unlike those of the fingerprint."""
         return len(self.outside(night)) > MOST_OUTSIDE
 

@@ -10,7 +10,7 @@ from stageguard.base.errors import OVERWRITE, OutputExistsError
 from stageguard.fitting.tune import measure
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_density_file
-from stageguard.profile.fingerprint import Features
+from stageguard.profile.fingerprint import StagerFeatures
 from stageguard.profile.profile import Profile
 from stageguard.runner.decode_one import reading_with, refuse_output
 
@@ -36,7 +36,7 @@ class TuneTask(NamedTuple):
 class MeasuredFile:
     """The features of one file that tell how its stager behaves; its probabilities are not kept."""
 
-    features: Features
+    features: StagerFeatures
     notes: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
