@@ -20,8 +20,9 @@ needs_data = pytest.mark.skipif("STAGEGUARD_DATA" not in os.environ, reason="nee
 @pytest.mark.parametrize(
     "name",
     [
-        *("cardio-sim", "mouse-sim", "radar-sim"),
-        *(pytest.param(real, marks=needs_data) for real in ("sleep-accel", "sleep-accel-2", "sleep-edf")),
+        *(pytest.param(sim, marks=pytest.mark.slow) for sim in ("cardio-sim", "mouse-sim", "radar-sim")),
+        *(pytest.param(r, marks=[needs_data, pytest.mark.slow]) for r in ("sleep-accel", "sleep-edf")),
+        pytest.param("sleep-accel-2", marks=needs_data),
     ],
 )
 def test_a_study_ends_with_all_tables_and_figures(name, capsys, tmp_path):
