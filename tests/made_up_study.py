@@ -38,6 +38,7 @@ def made_up(n_subjects: int = 12, seed: int = 0) -> Results:
                     {
                         **{"backbone": backbone, "loss": loss, "weight": 0.5 if loss == "penalty" else 0.0},
                         **{"seed": 42, "label_noise": 0.0, "fold": fold, "rows": rows, "steps": 10},
+                        **{"is_tuned": False, "chosen": {}},
                         "key": f"{backbone}-{loss}-{fold}",
                         "covariates": {subject: {"age": 30.0 + fold, "sex": "FM"[fold % 2]}},
                         "transitions": [[0.9, 0.1, 0.0], [0.05, 0.9, 0.05 + fold], [0.1, 0.1, 0.8]],

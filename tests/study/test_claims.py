@@ -1,9 +1,11 @@
-"""The page of claims: numbers of made-up folds, worked out by hand."""
+"""The page of claims: numbers of made-up folds, worked out by hand, and figures that records must hold."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
+import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,29 +16,64 @@ from made_up_study import made_up
 from stageguard.study.config import read_study, study_of
 
 ROOT = Path(__file__).parents[2]
+STUDIES = ROOT / "studies"
 
 
 @pytest.fixture(scope="module")
 def claims():
-    spec = importlib.util.spec_from_file_location("claims", ROOT / "studies" / "claims.py")
+    spec = importlib.util.spec_from_file_location("claims", STUDIES / "claims.py")
     module = importlib.util.module_from_spec(spec)
+    sys.modules["claims"] = module  # where dataclasses look for annotations
     spec.loader.exec_module(module)
-    return module
+    yield module
+    del sys.modules["claims"]
 
 
-def test_a_claim_says_what_was_found_and_where_it_holds(claims):
+def real(accuracy: float = 1.0):
+    """Made-up results as of real nights, on which every network has this accuracy."""
     results = made_up()
+    for record in results.records:
+        for row in record["rows"]:
+            row["accuracy"] = 0.5 if row["variant"] == "majority class" else accuracy
+    return replace(results, about={**results.about, "synthetic": False})
+
+
+def claim_about(claims, measure):
+    return next(claim for claim in claims.CLAIMS if claim.measure is measure)
+
+
+def test_a_verdict_counts_where_the_claim_holds(claims):
+    results = real()
     for record in results.records:
         for row in record["rows"]:
             is_first = record["backbone"] == "accusleep"
             row["fi"] = {"base": 0.2, "paper": 0.08 if is_first else 0.14}.get(row["variant"], 0.1)
-    claim = next(c for c in claims.CLAIMS if c.says.startswith("FI falls by 56"))
-    assert claims.cell(claim, results, "paper") == "30 to 60; 1 of 2"  # 60 % and 30 %
-    assert claims.cell(claim, results, "calibrated") == "50; 0 of 2"
+    claim = claim_about(claims, claims.fi_reduction)
+    assert claims.cell(claim, results, claims.PUBLISHED) == "30 to 60; 1 of 2"  # 60 % and 30 %
+    assert claims.verdict(claim, [results], claims.PUBLISHED) == "*holds in part*, 1 of 2"
+    assert claims.cell(claim, results, claims.FITTED) == "50; 0 of 2"
+    assert claims.verdict(claim, [results], claims.FITTED) == "*does not hold here*, 0 of 2"
+    closer = claim_about(claims, claims.fi_of_experts)
+    assert claims.verdict(closer, [results], claims.FITTED) == "*holds*, 2 of 2"
+
+
+def test_networks_below_the_most_frequent_stage_and_simulated_nights_have_no_say(claims):
+    claim = claim_about(claims, claims.accuracy_kept)
+    assert claims.verdict(claim, [real()], claims.PUBLISHED) == "*holds*, 2 of 2"
+    assert claims.verdict(claim, [real(accuracy=0.4)], claims.PUBLISHED) == "*cannot be tested here*"
+    simulated = replace(real(), about=made_up().about)
+    assert claims.cell(claim, simulated, claims.PUBLISHED).endswith("2 of 2")
+    assert claims.verdict(claim, [simulated], claims.PUBLISHED) == "*cannot be tested here*"
+    page = claims.page({"weak": real(accuracy=0.4), "mouse-sim": simulated})
+    assert "~~usleep" in page
+    assert "mouse-sim (simulated)" in page
 
 
 def test_a_gain_is_the_difference_of_means_over_subjects(claims):
     results = made_up()
+    for record in results.records:
+        for row in record["rows"]:
+            row["accuracy"] += row["variant"] != "majority class"  # everybody has a say
     rows = [r for record in results.of("usleep") for r in record["rows"]]
     before, after = (np.mean([r["accuracy"] for r in rows if r["variant"] == v]) for v in ("base", "paper"))
     (_, (gain, holds)) = claims.accuracy_kept(results, "paper")
@@ -45,12 +82,13 @@ def test_a_gain_is_the_difference_of_means_over_subjects(claims):
 
 
 def test_the_page_has_every_claim_and_names_the_studies_that_are_missing(claims):
-    page = claims.page({"mouse-sim": made_up()})
-    kept = [claim for claim in claims.CLAIMS if claims.cell(claim, made_up(), "paper")]
-    assert len(kept) > 12
-    assert all(f"| {claim.says} |" in page for claim in kept)
-    assert "Not run yet: sleep-accel-2, sleep-accel, sleep-edf, cardio-sim, radar-sim." in page
-    assert "Subjects tested: mouse-sim 12." in page
+    page = claims.page({"sleep-edf": real()})
+    for number, claim in enumerate(claims.CLAIMS, 1):
+        assert f"| {number} | {claim.says} |" in page
+        assert f"{number}. **{claim.says}** {claim.why}" in page
+    missing = [name for name in claims.NAMES if name != "sleep-edf"]
+    assert f"Not run yet: {', '.join(missing)}." in page
+    assert "| sleep-edf | 12 / 24 |" in page
     assert "nan" not in page
     assert "UNFINISHED" not in page
 
@@ -64,14 +102,14 @@ def test_the_page_names_studies_that_are_unfinished(claims):
 def test_without_results_no_page_is_written(claims, monkeypatch, tmp_path):
     monkeypatch.setattr(claims, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(claims, "PAGE", tmp_path / "claims.md")
-    with pytest.raises(SystemExit, match="holds none of the studies sleep-accel-2") as caught:
+    with pytest.raises(SystemExit, match="holds none of the studies sleep-edf") as caught:
         claims.main()
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "claims.md").exists()
 
 
 def test_a_network_that_never_changes_stage_has_no_reduction(claims):
-    results = made_up()
+    results = real()
     for record in results.records:
         for row in record["rows"]:
             row["fi"] = 0.0
@@ -79,9 +117,30 @@ def test_a_network_that_never_changes_stage_has_no_reduction(claims):
     assert claims.page({"still": results})
 
 
-@pytest.mark.parametrize(
-    "folder", sorted((ROOT / "studies" / "results").iterdir()), ids=lambda path: path.name
-)
-def test_published_results_are_of_the_study_as_it_is_written(folder):
-    said = json.loads((folder / "study.json").read_text("utf-8"))
-    assert study_of(said["study"]) == read_study(ROOT / "studies" / f"{folder.name}.toml")
+def test_every_study_is_published_as_it_is_written():
+    written = {path.stem for path in STUDIES.glob("*.toml")}
+    published = {path.name: path for path in (STUDIES / "results").iterdir()}
+    assert published.keys() <= written
+    for name, folder in published.items():
+        about = json.loads((folder / "study.json").read_text("utf-8"))
+        assert study_of(about["study"]) == read_study(STUDIES / f"{name}.toml"), name
+
+
+def test_published_results_hold_no_epochs():
+    """No features, probabilities or stages of single epochs: rows are of nights, figures of cohorts."""
+    for folder in (STUDIES / "results").iterdir():
+        names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+        top = {name for name in names if "/" not in name}
+        assert top == {"study.json", "results.jsonl", "derived.json", "report.md"}
+        assert all(re.fullmatch(r"tables/[a-z0-9-]+\.(md|csv)|figures/[a-z-]+\.svg", n) for n in names - top)
+        assert "figures/night.svg" not in names
+
+
+def test_claims_and_tables_over_studies_are_those_of_the_records(claims, monkeypatch, tmp_path):
+    monkeypatch.setattr(claims, "PAGE", tmp_path / "claims.md")
+    monkeypatch.setattr(claims, "ACROSS", tmp_path / "across")
+    monkeypatch.setattr(claims, "ROOT", tmp_path)
+    claims.main()
+    assert (tmp_path / "claims.md").read_text("utf-8") == (ROOT / "docs" / "claims.md").read_text("utf-8")
+    committed = {path.name: path.read_text("utf-8") for path in (STUDIES / "across").iterdir()}
+    assert {path.name: path.read_text("utf-8") for path in (tmp_path / "across").iterdir()} == committed

@@ -20,9 +20,14 @@ needs_data = pytest.mark.skipif("STAGEGUARD_DATA" not in os.environ, reason="nee
 @pytest.mark.parametrize(
     "name",
     [
-        *(pytest.param(sim, marks=pytest.mark.slow) for sim in ("cardio-sim", "mouse-sim", "radar-sim")),
-        *(pytest.param(r, marks=[needs_data, pytest.mark.slow]) for r in ("sleep-accel", "sleep-edf")),
-        pytest.param("sleep-accel-2", marks=needs_data),
+        pytest.param(
+            path.stem,
+            marks=[
+                *([] if path.stem.endswith("-sim") else [needs_data]),
+                *([] if path.stem == "sleep-accel-2" else [pytest.mark.slow]),
+            ],
+        )
+        for path in sorted(STUDIES.glob("*.toml"))
     ],
 )
 def test_a_study_ends_with_all_tables_and_figures(name, capsys, tmp_path):

@@ -28,6 +28,7 @@ from stageguard.study.nights import StudyCohort, StudyNight, load_cohort, night_
 from stageguard.study.run import run_study
 from stageguard.study.splits import LeakError, check_leaks, make_folds
 from stageguard.study.store import read_results
+from stageguard.study.tables import main_table
 from stageguard.study.variants import learn, majority_filter
 from stageguard.synthetic.cohort import simulate_recording
 from stageguard.synthetic.night import simulate_night
@@ -57,7 +58,9 @@ def night(subject: str, number: int) -> StudyNight:
     labels[:3] = 0, 1, 2  # every stage occurs
     table = FeatureTable(f"{subject}-{number}", subject, features, ("a", "b", "c"), None, labels, WNR3, 30.0)
     scorings = {"first": labels, "second": np.roll(labels, 1)}
-    return StudyNight(table, np.zeros(len(labels)), {"sex": "FM"[number % 2]}, scorings)
+    return StudyNight(
+        table, np.zeros(len(labels)), {"sex": "FM"[number % 2], "age": 20.0 + 10 * number}, scorings
+    )
 
 
 @pytest.fixture(scope="module")
@@ -313,6 +316,8 @@ def test_one_held_out_subject_chooses_lambda(tmp_path, monkeypatch, study, best)
     results = run_study(tuned, tmp_path / "out")
     assert {r["chosen"].get("penalty_weight") for r in results.select(loss="penalty")} == {best}
     assert all(r["chosen"] == {} for r in results.select(loss="base"))
+    (note,) = [note for note in main_table(results).notes if note.startswith("λ chosen")]
+    assert note.endswith(f": accusleep {best:g}, {best:g}.")
     assert "s2" not in trained
     assert "s2" not in {name for record in results.records for name in record["test"]}
 
@@ -407,11 +412,16 @@ def test_published_stages_become_what_experts_say_where_they_are_given():
 @pytest.mark.parametrize(
     ("robustness", "words"),
     [
-        ({"subgroups": ["sexe"]}, "names the group 'sexe', which no subject of the cohort has. Known: sex."),
+        (
+            {"subgroups": ["sexe"]},
+            "names the group 'sexe', which no subject of the cohort has.",
+        ),
         (
             {"contrasts": [{"group": "sex", "first": "F", "second": "X", "statistic": "tst"}]},
-            "a contrast names 'X' of 'sex', expected one of: F, M.",
+            "a contrast names 'X' of 'sex', where no subject is. Expected one of: F, M.",
         ),
+        ({"bins": {"age": ["20-30", "30-90", "90+"]}}, "bins names '90+' of 'age'"),
+        ({"bins": {"age": ["old"]}}, "bin 'old'"),
     ],
 )
 def test_a_group_that_nobody_is_in_stops_the_run_before_training(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -34,7 +35,13 @@ from stageguard.study.measuring import agreement_between, measure, measure_panel
 from stageguard.study.names import TITLES
 from stageguard.study.rendering import FORMATS, Table
 from stageguard.study.report import publish
-from stageguard.study.robustness import agreement_table, f1_table, resampling_table, transitions_table
+from stageguard.study.robustness import (
+    agreement_table,
+    f1_table,
+    penalty_table,
+    resampling_table,
+    transitions_table,
+)
 from stageguard.study.statistics import bland_altman, bootstrap_interval
 from stageguard.study.store import Results, read_results, values
 from stageguard.study.tables import (
@@ -195,6 +202,18 @@ def _with_accuracy(own: float, majority: float) -> tuple[str, ...]:
     return main_table(results).notes
 
 
+def test_a_chosen_lambda_is_apart_from_the_fixed_one():
+    results = made_up(n_subjects=3)
+    results.study["split"]["tuning_subject"] = "s99"
+    chosen = [
+        {**record, "is_tuned": True, "chosen": {"penalty_weight": 0.1}, "key": f"{record['key']}-chosen"}
+        for record in results.select(loss="penalty")
+    ]
+    results = replace(results, records=(*results.records, *chosen))
+    assert all(record["is_tuned"] for record in results.main("usleep", "penalty"))
+    assert [row[0] for row in penalty_table(results).rows] == ["0", "0.5", "0.5", "chosen", "chosen"]
+
+
 def test_costs_are_the_shortest_times():
     row = next(r for r in cost_table(made_up()).rows if r[0] == "usleep")
     assert row[1] == pytest.approx(500)
@@ -205,19 +224,22 @@ def test_costs_are_the_shortest_times():
 def test_tables_over_studies_stand_side_by_side_with_the_best_in_bold():
     first, second = made_up(seed=0), made_up(seed=1)
     second.study["name"] = "other"
-    table = main_across([first, second])
-    assert table.columns[2::4] == ("made-up: TVR (%)", "other: TVR (%)")
-    rows = {(row[0], row[1]): row for row in table.rows}
-    assert rows["usleep", "argmax"][2:6] == tuple(
-        estimate(values(first.of("usleep"), "base", m)) for m in ("tvr_percent", "fi", "accuracy", "kappa")
-    )
-    kappas = {
-        k: row[9].mean for k, row in enumerate(table.rows) if row[1] not in ("expert", "most frequent stage")
-    }
-    best = max(kappas, key=kappas.get)
-    assert (best, 9) in table.bold
-    shown = table.text("md").splitlines()[4 + best].split(" | ")
-    assert shown[9].startswith("**")
+    for metric, best_of in (("fi", min), ("kappa", max)):
+        table = main_across([first, second], metric)
+        assert table.columns == ("network", "stages by", "made-up", "other")
+        rows = {(row[0], row[1]): row for row in table.rows}
+        assert rows["usleep", "argmax"][2:] == tuple(
+            estimate(values(results.of("usleep"), "base", metric)) for results in (first, second)
+        )
+        means = {
+            k: row[3].mean
+            for k, row in enumerate(table.rows)
+            if row[1] not in ("expert", "most frequent stage")
+        }
+        best = best_of(means, key=means.get)
+        assert (best, 3) in table.bold
+        shown = table.text("md").splitlines()[4 + best].split(" | ")
+        assert shown[3].startswith("**")
     rows = downstream_across([first, second]).rows
     assert {row[:2] for row in rows} == {
         (n, s) for n in ("accusleep", "usleep") for s in ("made-up", "other")
@@ -446,7 +468,8 @@ def test_f1_transitions_and_resampling_are_what_the_rows_hold():
 
 @pytest.mark.slow
 def test_published_results_give_the_same_tables(staged, tmp_path, monkeypatch):
-    monkeypatch.setattr("stageguard.study.report.FIGURES", {"transitions": FIGURES["transitions"]})
+    figures = {name: FIGURES[name] for name in ("transitions", "night")}
+    monkeypatch.setattr("stageguard.study.report.FIGURES", figures)
     (staged.folder / "study.json").write_text(json.dumps(staged.about))
     (staged.folder / "jobs").mkdir()
     for record in staged.records:
@@ -456,6 +479,7 @@ def test_published_results_give_the_same_tables(staged, tmp_path, monkeypatch):
     drawn = (tmp_path / "shown" / "figures" / "transitions.svg").read_bytes()
     publish(results, tmp_path / "shown")
     assert (tmp_path / "shown" / "figures" / "transitions.svg").read_bytes() == drawn
+    assert not (tmp_path / "shown" / "figures" / "night.svg").exists()
     again = read_results(tmp_path / "shown")
     assert again.records == results.records
     assert {path.name for path in (tmp_path / "shown").iterdir()} == {

@@ -13,76 +13,73 @@ from stageguard.study.store import Results, values, variants_in
 from stageguard.study.tables import NO_REM_NOTE, STARS_NOTE, aside_note, below_majority, errors_of
 
 GUARDED = (PAPER, RELEASED, CALIBRATED)
-# metric -> title and whether lower is better, as the paper marks the best
+# metric -> name and title of its table, decimals, and whether lower is better, as the paper marks the best
 MAIN = {
-    "tvr_percent": ("TVR (%)", True),
-    "fi": ("FI", True),
-    "accuracy": ("accuracy", False),
-    "kappa": ("κ", False),
+    "tvr_percent": ("tvr", "TVR (%)", 2, True),
+    "fi": ("fi", "FI", 3, True),
+    "accuracy": ("accuracy", "Accuracy", 3, False),
+    "kappa": ("kappa", "κ", 3, False),
 }
-MAIN_PLACES = (2, 3, 3, 3)
 DOWNSTREAM = ("tst_minutes", "rem_latency_minutes", "se_percent", "waso_minutes", "awakenings")
 
 
 def across_tables(studies: Sequence[Results]) -> list[Table]:
     """Return all tables over studies."""
-    return [main_across(studies), downstream_across(studies)]
+    return [*(main_across(studies, metric) for metric in MAIN), downstream_across(studies)]
 
 
-def main_across(studies: Sequence[Results]) -> Table:
-    """Return TVR, FI, accuracy and kappa by network and stages, with a group of columns per study."""
-    names = list(dict.fromkeys(name for results in studies for name in results.backbones))
+def main_across(studies: Sequence[Results], metric: str) -> Table:
+    """Return a number of the main comparison by network and stages, with a column per study."""
+    name, title, decimals, is_lower_better = MAIN[metric]
+    networks = list(dict.fromkeys(network for results in studies for network in results.backbones))
     lines: list[tuple[str, str]] = [("", EXPERT), ("", MAJORITY_CLASS)]
-    lines += [(name, variant) for name in names for variant in (BASE, *GUARDED)]
+    lines += [(network, variant) for network in networks for variant in (BASE, *GUARDED)]
     rows: list[tuple[Cell, ...]] = []
-    for name, variant in lines:
-        cells = [cell for results in studies for cell in _main_cells(results, name, variant)]
+    for network, variant in lines:
+        cells = [_cell(results, network or results.backbones[0], variant, metric) for results in studies]
         if any(cell.n for cell in cells):
             is_first = variant in (EXPERT, MAJORITY_CLASS, BASE)
-            rows.append((name if is_first else "", TITLES[variant], *cells))
-    heads = [f"{results.study['name']}: {title}" for results in studies for title, _ in MAIN.values()]
+            rows.append((network if is_first else "", TITLES[variant], *cells))
     return Table(
-        "across",
-        "Main comparison over all studies",
-        ("network", "stages by", *heads),
+        f"across-{name}",
+        f"{title} over all studies",
+        ("network", "stages by", *(results.study["name"] for results in studies)),
         tuple(rows),
-        (0, 0, *MAIN_PLACES * len(studies)),
+        (0, 0, *[decimals] * len(studies)),
         (
             *_study_notes(studies),
             STARS_NOTE,
-            "Bold: the best of a column, as the paper marks it: the lowest TVR and FI, which need not be the "
-            "nearest to the expert's. The expert and the most frequent stage are not marked.",
+            "Bold: the best of a column, as the paper marks it (the lowest TVR and FI, which need not be the "
+            "nearest to the expert's). The expert and the most frequent stage are not marked.",
         ),
-        bold=_best(rows, [is_lower for _ in studies for _, is_lower in MAIN.values()]),
+        bold=_best(rows, decimals, is_lower_better),
     )
 
 
-def _main_cells(results: Results, name: str, variant: str) -> list[Estimate]:
-    network = name or results.backbones[0]
+def _cell(results: Results, network: str, variant: str, metric: str) -> Estimate:
     records = results.of(network) if network in results.backbones else []
-    before = {metric: values(records, BASE, metric) for metric in MAIN}
+    numbers = values(records, variant, metric)
     if variant not in GUARDED:
-        return [estimate(values(records, variant, metric)) for metric in MAIN]
+        return estimate(numbers)
     n_tests = sum(guard in variants_in(results.of(each)) for each in results.backbones for guard in GUARDED)
-    return [paired(before[metric], values(records, variant, metric), n_tests) for metric in MAIN]
+    return paired(values(records, BASE, metric), numbers, n_tests)
 
 
-def _best(rows: Sequence[Sequence[Cell]], lower: Sequence[bool]) -> frozenset[tuple[int, int]]:
+def _best(rows: Sequence[Sequence[Cell]], decimals: int, is_lower_better: bool) -> frozenset[tuple[int, int]]:
     """Return the cells with the best mean of each column, as shown."""
-    found = set()
-    for number, is_lower in enumerate(lower):
-        column = number + 2
+    best = set()
+    for column in range(2, len(rows[0]) if rows else 2):
         shown = {
-            k: round(cell.mean, MAIN_PLACES[number % len(MAIN)])
+            k: round(cell.mean, decimals)
             for k, row in enumerate(rows)
             if row[1] not in (TITLES[EXPERT], TITLES[MAJORITY_CLASS])
             and isinstance(cell := row[column], Estimate)
             and not isnan(cell.mean)
         }
         if shown:
-            best = (min if is_lower else max)(shown.values())
-            found |= {(k, column) for k, mean in shown.items() if mean == best}
-    return frozenset(found)
+            bound = (min if is_lower_better else max)(shown.values())
+            best |= {(k, column) for k, mean in shown.items() if mean == bound}
+    return frozenset(best)
 
 
 def downstream_across(studies: Sequence[Results]) -> Table:

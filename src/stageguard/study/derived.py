@@ -21,7 +21,8 @@ from stageguard.study.store import DERIVED, Results, read_stages
 
 Nights = Mapping[str, Mapping[str, Any]]
 NOTHING: Mapping[str, Any] = {"joint": {}, "joint_threshold": None, "networks": [], "changed": {}}
-COMPARED = (BASE, PAPER, RELEASED, CALIBRATED)  # variants for which networks are compared with each other
+# variants for which networks are compared with each other
+COMPARED = (BASE, PAPER, "paper, no penalty", RELEASED, CALIBRATED)
 # Prefixes of columns that are no stages.
 ABOUT = ("epoch", "p_")
 

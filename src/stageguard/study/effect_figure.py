@@ -57,20 +57,28 @@ def _transitions(ax: Any, nights: Nights, stages: Sequence[str], rare: Sequence[
     for side, variant in enumerate((BASE, PAPER)):
         counted = [pair_counts(each[variant].astype(np.int8), n_stages) for each in nights.values()]
         percent = 100 * transition_shares(np.sum(counted, axis=0))
-        left = side * (n_stages + 1.6)
-        _matrix(ax, percent, stages, rare, left)
+        left = side * (n_stages + 2.4)
+        _matrix(ax, percent, stages, rare, left, is_after=variant == PAPER)
         ax.text(left + n_stages / 2, -1.1, TITLES[variant], ha="center", va="bottom", fontsize=8)
-    ax.text(n_stages + 0.55, n_stages / 2, "⇒", ha="center", va="center", fontsize=14)
+    middle = n_stages + 0.8
+    ax.text(middle, n_stages / 2, "⇒", ha="center", va="center", fontsize=14)
     pairs = ", ".join(f"{a}→{b}" for a, b in rare) or "none"
-    below = f"orange: rare ({pairs}); green: rare, below {GONE_BELOW:g} %; blue: others; from row to column"
-    ax.text(n_stages + 0.55, n_stages + 0.35, below, ha="center", va="top", fontsize=6.5, wrap=True)
-    ax.set(xlim=(-0.8, 2 * n_stages + 1.8), ylim=(n_stages + 1.2, -1.8))
+    gone = f"green: rare and now below {GONE_BELOW:g} %"
+    below = f"from row to column; orange: rare ({pairs});\n{gone}; blue: others"
+    ax.text(middle, n_stages + 0.35, below, ha="center", va="top", fontsize=6.5)
+    ax.set(xlim=(-0.8, 2 * n_stages + 2.6), ylim=(n_stages + 1.2, -1.8))
     ax.set_title("(b) transitions (%)", fontsize=9)
     ax.set_axis_off()
 
 
 def _matrix(
-    ax: Any, percent: Floats, stages: Sequence[str], rare: Sequence[tuple[str, str]], left: float
+    ax: Any,
+    percent: Floats,
+    stages: Sequence[str],
+    rare: Sequence[tuple[str, str]],
+    left: float,
+    *,
+    is_after: bool,
 ) -> None:
     from matplotlib.patches import Rectangle
 
@@ -82,7 +90,7 @@ def _matrix(
             is_rare = (source, target) in rare
             colour = SAME if row == column else USUAL
             if is_rare:
-                colour = RARE_GONE if value < GONE_BELOW else RARE
+                colour = RARE_GONE if is_after and value < GONE_BELOW else RARE
             ax.add_patch(Rectangle((left + column, row), 1, 1, facecolor=colour, edgecolor="white"))
             places = 1 if value < 10 else 0
             text = "–" if row == column or np.isnan(value) else f"{value:.{places}f}"

@@ -59,7 +59,7 @@ def matrices_figure(results: Results, night: str | None = None) -> Any:
     nights = staged_nights(results, backbone)
     stages = results.records[0]["stages"]
     shown = _shown_in(nights)
-    figure, axes = new_figure(results, 1, len(shown), (2.6 * len(shown), 2.9), of=backbone)
+    figure, axes = new_figure(results, 1, len(shown), (2.6 * len(shown), 3.6), of=backbone)
     for ax, variant in zip(axes[0], shown, strict=True):
         pairs = np.sum(
             [pair_counts(n[variant].astype(np.int8), len(stages)) for n in nights.values()], axis=0
@@ -144,16 +144,17 @@ def curves_figure(results: Results, night: str | None = None) -> Any:
     scales = {float(v.removeprefix(prefix)): v for v in variants_in(records) if v.startswith(prefix)}
     metrics = {"tvr_percent": "TVR (%)", "fi": "FI", "kappa": "κ", "f1_R": "F1 of R"}
     metrics = {m: t for m, t in metrics.items() if values(records, PAPER, m)}
-    figure, axes = new_figure(results, 2, len(metrics), (2.5 * len(metrics), 4.6), of=varied)
+    n_rows = 2 if weights else 1
+    figure, axes = new_figure(results, n_rows, len(metrics), (2.5 * len(metrics), 2.3 * n_rows), of=varied)
     for k, (metric, title) in enumerate(metrics.items()):
-        for variant in (PENALTY, PAPER):
+        axes[0, k].set_title(title)
+        for variant in (PENALTY, PAPER) if weights else ():
+            at_zero = values(records, BASE if variant == PENALTY else "paper, no penalty", metric)
             points = [(w, values(group, variant, metric)) for w, group in by_weight.items()]
-            if variant == PENALTY:
-                points.insert(0, (0.0, values(records, BASE, metric)))
-            _line(axes[0, k], points, variant)
-        _line(axes[1, k], [(s, values(records, v, metric)) for s, v in sorted(scales.items())], PAPER)
-        axes[0, k].set(title=title, xlabel="λ")
-        axes[1, k].set(xlabel="minimum bouts ×")
+            _line(axes[0, k], [(0.0, at_zero), *points], variant)
+            axes[0, k].set_xlabel("λ")
+        _line(axes[-1, k], [(s, values(records, v, metric)) for s, v in sorted(scales.items())], PAPER)
+        axes[-1, k].set_xlabel("minimum bouts ×")
     if weights:
         axes[0, 0].legend(fontsize=7, frameon=False)
     return figure

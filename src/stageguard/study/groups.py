@@ -16,7 +16,7 @@ from stageguard.study.names import BASE, CALIBRATED, EXPERT, PAPER, RELEASED, TI
 from stageguard.study.nights import StudyCohort
 from stageguard.study.rendering import Cell, Table
 from stageguard.study.store import Results, values, variants_in
-from stageguard.study.tables import Records, notes_of
+from stageguard.study.tables import Records, aside_note, notes_of
 
 SHOWN = (EXPERT, BASE, PAPER, RELEASED, CALIBRATED)
 POPULATION_METRICS = {
@@ -70,17 +70,16 @@ def check_groups(config: StudyConfig, cohort: StudyCohort) -> None:
                 f"robustness names the group {name!r}, which no subject of the cohort has. Known: "
                 f"{', '.join(names) or 'none'}."
             )
-    for contrast in robust.contrasts:
-        groups = group_subjects(
-            {subject: each.get(contrast.group) for subject, each in facts.items()},
-            robust.bins.get(contrast.group, ()),
-        )
-        levels = sorted(set(groups.values()))
-        for level in (contrast.first, contrast.second):
-            if level not in levels:
-                raise InputError(
-                    f"a contrast names {level!r} of {contrast.group!r}, expected one of: {', '.join(levels)}."
-                )
+    named = [("bins", name, level) for name, levels in robust.bins.items() for level in levels]
+    named += [("a contrast", c.group, level) for c in robust.contrasts for level in (c.first, c.second)]
+    for key, name, level in named:
+        of_subjects = {subject: each.get(name) for subject, each in facts.items()}
+        levels = sorted(set(group_subjects(of_subjects, robust.bins.get(name, ())).values()))
+        if level not in levels:
+            raise InputError(
+                f"robustness: {key} names {level!r} of {name!r}, where no subject is. Expected one of: "
+                f"{', '.join(levels)}."
+            )
 
 
 def groups_of(results: Results, covariate: str) -> dict[str, str]:
@@ -138,7 +137,11 @@ def contrasts_table(results: Results) -> Table:
         ("comparison", "n first", "n second", *heads),
         tuple(rows),
         (0, 0, 0, *[1] * len(shown), *[2] * len(shown)),
-        notes_of(results, "Second group less first; d: Cohen's. Intervals are in the table of subgroups."),
+        notes_of(
+            results,
+            "Second group less first; d: Cohen's. Intervals are in the table of subgroups.",
+            aside_note(results),
+        ),
     )
 
 
@@ -162,6 +165,7 @@ def subgroup_table(results: Results) -> Table:
             results,
             "Second group less first; Welch's and noncentral t intervals of 95 %. First network. REM that "
             "is never shown counts as coming at the recording's end.",
+            aside_note(results),
         ),
     )
 
@@ -189,5 +193,5 @@ def populations_table(results: Results) -> Table:
         ("subjects", "n", "network", "stages by", *(title for title, _ in POPULATION_METRICS.values())),
         tuple(rows),
         (0, 0, 0, 0, *(places for _, places in POPULATION_METRICS.values())),
-        notes_of(results, "Mean ± SD over subjects."),
+        notes_of(results, "Mean ± SD over subjects.", aside_note(results)),
     )

@@ -17,6 +17,7 @@ from stageguard.study.store import DERIVED, RESULTS, STUDY, Results, results_tex
 
 FIGURE_FORMATS = ("png", "pdf", "svg")
 PAGE = "report.md"
+NIGHT = "night"  # figure of one night's stages
 
 
 def check_results(results: Results) -> None:
@@ -60,14 +61,15 @@ def write_report(results: Results, night: str | None = None) -> Path:
     tables = {name: make(results) for name, make in TABLES.items()}
     write_tables(tables, results.folder / "tables")
     write_figures(results, night=night)
-    return _write_page(results, tables, results.folder, "png")
+    return _write_page(results, tables, FIGURES, results.folder, "png")
 
 
 def publish(results: Results, folder: Path, night: str | None = None) -> Path:
     """Write everything that can be published without the nights, and return the page.
 
     These are records, tables, figures and a page. `stageguard study table` works in that folder as well.
-    Figures are drawn now, because they need the predictions.
+    Figures are drawn now, because they need the predictions. The hypnogram of a night is drawn only if one
+    is named: it shows the stages of every epoch.
     """
     check_results(results)
     check_folder(folder)
@@ -81,15 +83,18 @@ def publish(results: Results, folder: Path, night: str | None = None) -> Path:
     write_together(contents, overwrite=True, make_folders=True)
     tables = {name: make(results) for name, make in TABLES.items()}
     write_tables(tables, folder / "tables", ("md", "csv"))
-    write_figures(results, forms=("svg",), night=night, folder=folder / "figures")
-    return _write_page(results, tables, folder, "svg")
+    figures = [name for name in FIGURES if name != NIGHT or night is not None]
+    write_figures(results, figures, forms=("svg",), night=night, folder=folder / "figures")
+    return _write_page(results, tables, figures, folder, "svg")
 
 
-def _write_page(results: Results, tables: Mapping[str, Table], folder: Path, form: str) -> Path:
+def _write_page(
+    results: Results, tables: Mapping[str, Table], figures: Iterable[str], folder: Path, form: str
+) -> Path:
     parts = [f"# {results.study['title']}\n", _words(results)]
     parts += [table.text("md") for table in tables.values() if table.rows]
     parts.append("## Figures\n")
-    parts += [f"![{name}](figures/{name}.{form})\n" for name in FIGURES]
+    parts += [f"![{name}](figures/{name}.{form})\n" for name in figures]
     path = folder / PAGE
     write_together({path: "\n".join(parts)}, overwrite=True)
     return path

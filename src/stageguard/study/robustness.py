@@ -15,7 +15,7 @@ from stageguard.study.names import BASE, CALIBRATED, PAPER, PENALTY, RELEASED, T
 from stageguard.study.rendering import Cell, Table
 from stageguard.study.statistics import bootstrap_interval
 from stageguard.study.store import Results, values, variants_in
-from stageguard.study.tables import Records, errors_of, notes_of
+from stageguard.study.tables import Records, aside_note, errors_of, notes_of
 
 SHOWN = (BASE, PAPER, RELEASED, CALIBRATED)
 METRICS = {
@@ -92,10 +92,10 @@ def penalty_table(results: Results) -> Table:
         yield ("0", TITLES[BASE]), results.main(name, "base"), BASE
         yield ("0", TITLES[PAPER]), results.main(name, "base"), "paper, no penalty"
         penalised = results.select(backbone=name, loss="penalty", seed=seed, label_noise=0.0)
-        for weight in sorted({record["weight"] for record in penalised}):
-            records = [record for record in penalised if record["weight"] == weight]
+        for is_tuned, weight in sorted({(record["is_tuned"], record["weight"]) for record in penalised}):
+            records = [r for r in penalised if (r["is_tuned"], r["weight"]) == (is_tuned, weight)]
             for variant in (PENALTY, PAPER):
-                yield (f"{weight:g}", TITLES[variant]), records, variant
+                yield ("chosen" if is_tuned else f"{weight:g}", TITLES[variant]), records, variant
 
     title = f"Weight λ of the transition penalty, {name}"
     table = _measured(
@@ -173,7 +173,11 @@ def resampling_table(results: Results) -> Table:
         ("network", "stages by", *heads),
         tuple(rows),
         (0, 0, 2, 2, *[3] * 6),
-        notes_of(results, "95 % of means over subjects drawn with replacement (2,000 draws)."),
+        notes_of(
+            results,
+            "95 % of means over subjects drawn with replacement (2,000 draws).",
+            aside_note(results),
+        ),
     )
 
 
@@ -216,7 +220,7 @@ def f1_table(results: Results) -> Table:
         f"F1 by stage: {results.study['title']}",
         ("network", "stages by", *stages),
         tuple(rows),
-        notes=notes_of(results, OVER_SUBJECTS),
+        notes=notes_of(results, OVER_SUBJECTS, aside_note(results)),
     )
 
 
@@ -260,5 +264,5 @@ def agreement_table(results: Results) -> Table:
         f"Agreement between networks: {results.study['title']}",
         ("pair", *heads),
         tuple(rows),
-        notes=notes_of(results, "Mean ± SD over recordings, of every two networks."),
+        notes=notes_of(results, "Mean ± SD over recordings, of every two networks.", aside_note(results)),
     )

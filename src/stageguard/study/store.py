@@ -93,8 +93,12 @@ class Results:
     def main(self, backbone: str, loss: str) -> list[Mapping[str, Any]]:
         """Return a backbone's records of the main comparison: the study's seed, lambda and labels."""
         weight = self.study["guard"]["penalty_weight"] if loss == "penalty" else 0.0
-        seed = self.study["seed"]
-        return self.select(backbone=backbone, loss=loss, weight=weight, seed=seed, label_noise=0.0)
+        records = self.select(
+            backbone=backbone, loss=loss, weight=weight, seed=self.study["seed"], label_noise=0.0
+        )
+        # with a tuning subject, the network of the fixed lambda is one of the variations
+        is_tuned = loss == "penalty" and "tuning_subject" in self.study["split"]
+        return [record for record in records if record["is_tuned"] == is_tuned]
 
     @property
     def backbones(self) -> list[str]:

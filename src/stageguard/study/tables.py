@@ -51,7 +51,17 @@ def notes_of(results: Results, *notes: str) -> tuple[str, ...]:
         if weak
         else ()
     )
-    return (*results.warnings, *notes, *below, *about)
+    return (*results.warnings, *notes, *_chosen_weights(results), *below, *about)
+
+
+def _chosen_weights(results: Results) -> tuple[str, ...]:
+    """Return the lambdas that the tuning subject chose, fold by fold; nothing without such a subject."""
+    chosen = []
+    for name in results.backbones:
+        records = sorted(results.main(name, "penalty"), key=lambda record: record["fold"])
+        weights = [f"{r['chosen']['penalty_weight']:g}" for r in records if r["is_tuned"]]
+        chosen += [f"{name} {', '.join(weights)}"] if weights else []
+    return (f"λ chosen by the tuning subject, fold by fold: {'; '.join(chosen)}.",) if chosen else ()
 
 
 def below_majority(results: Results, name: str) -> bool:
@@ -200,7 +210,12 @@ def consolidated_table(results: Results) -> Table:
         ("error of", TITLES[BASE], *heads),
         tuple(rows),
         (0, 2, *[2, 1] * len(variants)),
-        notes_of(results, "Pairs of one subject are not independent: p is too small by that.", NO_REM_NOTE),
+        notes_of(
+            results,
+            "Pairs of one subject are not independent: p is too small by that.",
+            NO_REM_NOTE,
+            aside_note(results),
+        ),
     )
 
 
@@ -343,6 +358,7 @@ def experts_table(results: Results) -> Table:
             f"Shares of nights. Two experts' band: within a factor of {factor:g} of the expert's FI on the "
             "same night, as far as two experts differ (90th percentile, DOD). Joint score of "
             f"{results.study['guard']['base']}, mean ± SD over nights of 2 h or more; experts' are {below}.",
+            aside_note(results),
         ),
     )
 
@@ -388,7 +404,11 @@ def bland_altman_table(results: Results) -> Table:
         ("network", "of", "stages by", "bias", "lower limit", "upper limit", "nights"),
         tuple(rows),
         (0, 0, 0, 2, 2, 2, 0),
-        notes_of(results, "Stages less expert; limits are 1.96 standard deviations of the differences."),
+        notes_of(
+            results,
+            "Stages less expert; limits are 1.96 standard deviations of the differences.",
+            aside_note(results),
+        ),
     )
 
 
