@@ -528,3 +528,17 @@ def test_fewer_than_ten_subjects_have_a_t_interval():
     wanted = stats.ttest_1samp(numbers, 0.0).confidence_interval(0.95)
     assert bootstrap_interval(numbers) == pytest.approx((wanted.low, wanted.high))
     assert np.isnan(bootstrap_interval([1.0])).all()
+
+
+def test_a_stager_without_the_penalty_is_shown_with_the_rules_alone():
+    results = made_up()
+    for record in results.main("usleep", "penalty"):
+        for row in record["rows"]:
+            if row["variant"] in ("paper", "released"):
+                row["variant"] += ", no penalty"
+    titles = [row[1] for row in main_table(results).rows]
+    assert titles[6:9] == [TITLES[v] for v in ("base", "paper, no penalty", "released, no penalty")]
+    rows = {row[0]: row for row in main_across([results], "fi").rows if row[1] == "argmax"}
+    assert list(rows) == ["accusleep", "usleep"]
+    guarded = [row for row in main_across([results], "fi").rows if row[1] == TITLES["paper"]]
+    assert all(row[2].n == 12 for row in guarded)

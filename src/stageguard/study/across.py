@@ -9,8 +9,15 @@ from stageguard.measures.architecture import ARCHITECTURE
 from stageguard.measures.paired import Estimate, estimate, paired
 from stageguard.study.names import BASE, CALIBRATED, EXPERT, MAJORITY_CLASS, PAPER, RELEASED, TITLES
 from stageguard.study.rendering import Cell, Table
-from stageguard.study.store import Results, values, variants_in
-from stageguard.study.tables import NO_REM_NOTE, STARS_NOTE, aside_note, below_majority, errors_of
+from stageguard.study.store import Results, values
+from stageguard.study.tables import (
+    NO_REM_NOTE,
+    STARS_NOTE,
+    aside_note,
+    below_majority,
+    errors_of,
+    variant_in,
+)
 
 GUARDED = (PAPER, RELEASED, CALIBRATED)
 # metric -> name and title of its table, decimals, and whether lower is better, as the paper marks the best
@@ -50,7 +57,8 @@ def main_across(studies: Sequence[Results], metric: str) -> Table:
             *_study_notes(studies),
             STARS_NOTE,
             "Bold: the best of a column, as the paper marks it (the lowest TVR and FI, which need not be the "
-            "nearest to the expert's). The expert and the most frequent stage are not marked.",
+            "nearest to the expert's). The expert and the most frequent stage are not marked. Boosting "
+            "is not trained with the penalty.",
         ),
         bold=_best(rows, decimals, is_lower_better),
     )
@@ -58,10 +66,12 @@ def main_across(studies: Sequence[Results], metric: str) -> Table:
 
 def _cell(results: Results, network: str, variant: str, metric: str) -> Estimate:
     records = results.of(network) if network in results.backbones else []
-    numbers = values(records, variant, metric)
+    numbers = values(records, variant_in(records, variant) or variant, metric)
     if variant not in GUARDED:
         return estimate(numbers)
-    n_tests = sum(guard in variants_in(results.of(each)) for each in results.backbones for guard in GUARDED)
+    n_tests = sum(
+        variant_in(results.of(each), guard) is not None for each in results.backbones for guard in GUARDED
+    )
     return paired(values(records, BASE, metric), numbers, n_tests)
 
 
@@ -89,7 +99,7 @@ def downstream_across(studies: Sequence[Results]) -> Table:
         for name in results.backbones:
             records = results.of(name)
             before = {metric: errors_of(results, records, BASE, metric) for metric in DOWNSTREAM}
-            for variant in [v for v in (BASE, *GUARDED) if v in variants_in(records)]:
+            for variant in filter(None, (variant_in(records, v) for v in (BASE, *GUARDED))):
                 errors = {metric: errors_of(results, records, variant, metric) for metric in DOWNSTREAM}
                 cells = [paired(before[metric], errors[metric]) for metric in DOWNSTREAM]
                 rows.append((name, results.study["name"], TITLES[variant], *cells))

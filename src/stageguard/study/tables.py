@@ -84,9 +84,18 @@ def aside_note(results: Results) -> str:
     return f"Folds on which the calibrated guard stepped aside, leaving argmax: {', '.join(counted)}."
 
 
-def _present(records: Records, variants: Iterable[str]) -> list[str]:
+def variant_in(records: Records, variant: str) -> str | None:
+    """Return a variant if the records have it, else the same without the penalty; None if neither is there.
+
+    A stager that is no network is not trained with the penalty, so that it has the published rules without.
+    """
     there = {row["variant"] for record in records for row in record["rows"]}
-    return [name for name in variants if name in there]
+    return next((name for name in (variant, f"{variant}, no penalty") if name in there), None)
+
+
+def _present(records: Records, variants: Iterable[str]) -> list[str]:
+    found = (variant_in(records, variant) for variant in variants)
+    return [name for name in found if name is not None]
 
 
 def main_table(results: Results) -> Table:
@@ -418,7 +427,8 @@ def cost_table(results: Results) -> Table:
     for name in results.backbones:
         base, penalty = results.main(name, "base"), results.main(name, "penalty")
         both = [*base, *penalty]
-        decoders = [_least(r["costs"]["decode_seconds"].get(v) for r in both) for v in GUARDED]
+        guards = [variant_in(both, variant) for variant in GUARDED]
+        decoders = [_least(r["costs"]["decode_seconds"].get(variant) for r in both) for variant in guards]
         forward = _least(r["costs"]["forward_seconds"] for r in both)
         step, with_penalty = (
             _least(r["costs"].get("step_seconds") for r in each) for each in (base, penalty)
