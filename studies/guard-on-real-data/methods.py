@@ -16,7 +16,8 @@ import stageguard as sg
 
 EXPERTS = Path(__file__).parents[1] / "expert-scorings" / "results.json"
 
-# The paper has no profile for five stages; these are its rules for three with the minimum bouts of its text.
+# The paper has no rules for five stages; these are those for three, with the minimum bouts of its mice, in
+# epochs. Its text has 1 epoch of wake and 2 of sleep, as `kdd2026-psg-5` has.
 PAPER_5 = {
     "stay": "free",
     "ends": "paper",

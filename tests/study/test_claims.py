@@ -144,3 +144,78 @@ def test_claims_and_tables_over_studies_are_those_of_the_records(claims, monkeyp
     assert (tmp_path / "claims.md").read_text("utf-8") == (ROOT / "docs" / "claims.md").read_text("utf-8")
     committed = {path.name: path.read_text("utf-8") for path in (STUDIES / "across").iterdir()}
     assert {path.name: path.read_text("utf-8") for path in (tmp_path / "across").iterdir()} == committed
+
+
+def test_figures_of_readme_and_fidelity_are_those_of_the_records(claims):
+    readme, fidelity = (_text(ROOT / name) for name in ("README.md", "docs/fidelity.md"))
+    cohorts = json.loads((STUDIES / "expert-scorings" / "results.json").read_text("utf-8"))["cohorts"]
+    adults = [cohort["counts"]["wnr3"] for name, cohort in cohorts.items() if name != "mouse"]
+    assert len(adults) == 5
+    exits = _span([counts["exits_percent"][2][1] for counts in adults])  # from R to N
+    wake, nrem, rem = ([counts["shorter_percent"]["2"][stage] for counts in adults] for stage in range(3))
+    assert f"experts end {exits} % of REM bouts in NREM" in readme
+    assert f"score {_span(nrem)} % of NREM bouts as a single" in readme
+    assert f"It ends {exits} % of REM bouts (five cohorts)" in fidelity
+    *usual, apnoea = sorted(rem)
+    assert (
+        f"score {_span(wake)} % of wake bouts, {_span(nrem)} % of NREM bouts and {_span(usual)} % of REM "
+        f"bouts ({apnoea:.0f} % in slpdb, with apnoea)"
+    ) in fidelity
+    assert cohorts["slpdb"]["counts"]["wnr3"]["shorter_percent"]["2"][2] == apnoea
+
+
+def test_figures_of_the_released_code_are_those_of_the_records():
+    fidelity = _text(ROOT / "docs" / "fidelity.md")
+    measured = json.loads((STUDIES / "released-code" / "results.json").read_text("utf-8"))
+    plain, noisy, flip_flop = (
+        measured[key] for key in ("as they are", "with noise", "with noise and flip-flop")
+    )
+    assert (
+        f"equal on {noisy['equal_nights']} of {noisy['nights']} nights without the flip-flop term, and on "
+        f"{flip_flop['equal_nights']} with it, where {flip_flop['different_epochs']} of "
+        f"{flip_flop['epochs']:,} epochs differ"
+    ) in fidelity
+    n_different = plain["nights"] - plain["equal_nights"]
+    assert f"{plain['different_epochs']} epochs of {n_different} nights differ, by exact ties" in fidelity
+    assert max(plain["largest_score_gap"], noisy["largest_score_gap"]) < 1e-9
+
+
+def test_errors_in_readme_are_those_of_the_records(claims):
+    readme = _text(ROOT / "README.md")
+    studies = [results for results in claims.read_studies().values() if not results.is_synthetic]
+    ranges = []
+    for guard in (claims.DECODER, claims.RELEASED_RULES, claims.FITTED):
+        ratios = [claims.error_ratios(results, guard) for results in studies]
+        means = [f"{np.mean(each):.2f}" for each in ratios if each]
+        ranges.append(f"{min(means)} to {max(means)}".replace("0.", "."))
+    printed, released, fitted = ranges
+    assert f"errors are {printed} of argmax's with the printed rules, {released} with those" in readme
+    assert f"and {fitted} with `sg.fit`, by cohort" in readme
+
+
+def test_the_real_nights_in_readme_are_those_of_the_page():
+    page = (ROOT / "docs" / "real-nights.md").read_text("utf-8")
+    for words, method in (
+        ("built-in profile", "clock + target"),
+        ("[`sg.tune`]", "clock + tune"),
+        ("[`sg.fit`]", "fit"),
+        ("the paper's rules", "paper"),
+    ):
+        row = next(
+            line for line in (ROOT / "README.md").read_text("utf-8").splitlines() if f"| {words}" in line
+        )
+        lines = [
+            re.search(rf"^\| {kind} \(\d+\): `{re.escape(method)}` .*$", page, re.MULTILINE)
+            for kind in ("good", "flickering", "neither")
+        ]
+        errors = [re.findall(r"\| (\d\.\d\d) \(", line[0])[0] for line in lines]
+        assert [cell.strip() for cell in row.split("|")[2:5]] == [e.replace("0.", ".") for e in errors]
+
+
+def _text(path: Path) -> str:
+    """A page with its lines joined."""
+    return " ".join(path.read_text("utf-8").split())
+
+
+def _span(numbers: list[float]) -> str:
+    return f"{min(numbers):.0f} to {max(numbers):.0f}"
