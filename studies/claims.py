@@ -15,12 +15,23 @@ from statistics import fmean, stdev
 from stageguard.measures.architecture import ARCHITECTURE
 from stageguard.measures.paired import paired
 from stageguard.study.across import across_tables
+from stageguard.study.comparison import ASIDE, below_majority, error_ratio, errors_of
 from stageguard.study.derived import derived_of
 from stageguard.study.groups import contrast, contrasts_of, groups_of
-from stageguard.study.names import BASE, CALIBRATED, EXPERT, MAJORITY_CLASS, PAPER, PENALTY, RELEASED
 from stageguard.study.report import write_tables
-from stageguard.study.store import Results, read_results, values, variants_in
-from stageguard.study.tables import ASIDE, below_majority, error_ratio, errors_of
+from stageguard.study.store import (
+    BASE,
+    CALIBRATED,
+    EXPERT,
+    MAJORITY_CLASS,
+    PAPER,
+    PENALTY,
+    RELEASED,
+    Results,
+    read_results,
+    values,
+    variants_in,
+)
 
 ROOT = Path(__file__).parents[1]
 RESULTS, ACROSS = ROOT / "studies" / "results", ROOT / "studies" / "across"

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from cli_runner import Runner
-from stageguard.study.catalogue import TABLES
 from stageguard.study.figures import FIGURES
-from stageguard.study.rendering import FORMATS
+from stageguard.study.report import TABLES
 from stageguard.study.store import read_results
+from stageguard.study.table import FORMATS
 
 STUDIES = Path(__file__).parents[2] / "studies"
 needs_data = pytest.mark.skipif("STAGEGUARD_DATA" not in os.environ, reason="needs STAGEGUARD_DATA")

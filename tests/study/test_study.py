@@ -19,16 +19,15 @@ from stageguard.nn.tables import FeatureTable, Normalisation
 from stageguard.profile.profile import Profile
 from stageguard.runner.executors import executor_for
 from stageguard.signals.features.recipe import Recipe
-from stageguard.study import boosting, folds, judging, stagers
+from stageguard.study import judgement, run, stagers
 from stageguard.study.cohorts import read_cohort
+from stageguard.study.comparison import main_table
 from stageguard.study.config import CohortSource, Split, read_study, study_of
-from stageguard.study.jobs import Job, jobs_of
-from stageguard.study.measuring import measure
+from stageguard.study.jobs import Job, LeakError, check_leaks, jobs_of, make_folds
+from stageguard.study.measurement import measure
 from stageguard.study.nights import StudyCohort, StudyNight, load_cohort, night_of, save_cohort
 from stageguard.study.run import run_study
-from stageguard.study.splits import LeakError, check_leaks, make_folds
 from stageguard.study.store import read_results
-from stageguard.study.tables import main_table
 from stageguard.study.variants import learn, majority_filter
 from stageguard.synthetic.cohort import simulate_recording
 from stageguard.synthetic.night import simulate_night
@@ -241,7 +240,7 @@ def test_guarding_again_gives_the_same_records_without_training(tmp_path, monkey
 
 def test_a_guard_that_fails_leaves_the_prediction(tmp_path, monkeypatch, study):
     with monkeypatch.context() as patch:
-        patch.setattr(folds, "judge_fold", lambda *a: 1 / 0)
+        patch.setattr(run, "judge_fold", lambda *a: 1 / 0)
         results = run_study(study, tmp_path / "out")
     assert [f["error"].split(": ")[1] for f in results.failures] == ["ZeroDivisionError"] * 4
     trained_nothing(monkeypatch)
@@ -284,8 +283,8 @@ def test_a_leak_ends_the_run(tmp_path, monkeypatch, study, cohort):
         patch.setattr("stageguard.study.run.read_cohort", lambda source, folder: leaky)
         with pytest.raises(LeakError, match="under another name"):
             run_study(replace(study, split=Split(folds=2)), tmp_path / "copy")
-    real = judging.learn
-    monkeypatch.setattr(judging, "learn", lambda c, t: replace(real(c, t), calibrated_on=("s0", "s1")))
+    real = judgement.learn
+    monkeypatch.setattr(judgement, "learn", lambda c, t: replace(real(c, t), calibrated_on=("s0", "s1")))
     with pytest.raises(LeakError, match="the calibration was learned on 's0'"):
         run_study(replace(study, split=Split(folds=2)), tmp_path / "calibration")
     assert not read_results(tmp_path / "calibration").failures
@@ -387,7 +386,7 @@ def test_boosting_stages_nights_and_sees_the_epochs_around(cohort, study):
     np.testing.assert_allclose(density.probabilities.sum(axis=1), 1)
     assert not {n.subject for n in stager.validation} & {test.subject}
     table = test.table
-    columns = boosting._columns(table, Normalisation())
+    columns = stagers._columns(table, Normalisation())
     scaled = Normalisation()(table)[:, 0]
     np.testing.assert_allclose(columns[:, :3], scaled)
     np.testing.assert_allclose(columns[50, 3:6], scaled[48:53].mean(axis=0), rtol=1e-4, atol=1e-5)

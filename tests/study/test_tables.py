@@ -21,7 +21,17 @@ from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import WNR3
 from stageguard.profile.profile import Profile
 from stageguard.study.across import downstream_across, main_across
-from stageguard.study.catalogue import TABLES
+from stageguard.study.comparison import (
+    ablation_table,
+    bland_altman,
+    consolidated_table,
+    cost_table,
+    error_ratio,
+    errors_of,
+    experts_table,
+    main_table,
+    scorers_table,
+)
 from stageguard.study.derived import derive, write_derived
 from stageguard.study.figures import FIGURES
 from stageguard.study.groups import (
@@ -31,29 +41,18 @@ from stageguard.study.groups import (
     populations_table,
     subgroup_table,
 )
-from stageguard.study.measuring import agreement_between, measure, measure_panel
-from stageguard.study.names import TITLES
-from stageguard.study.rendering import FORMATS, Table
-from stageguard.study.report import publish
+from stageguard.study.measurement import agreement_between, measure, measure_panel
+from stageguard.study.report import TABLES, publish
 from stageguard.study.robustness import (
     agreement_table,
+    bootstrap_interval,
     f1_table,
     penalty_table,
     resampling_table,
     transitions_table,
 )
-from stageguard.study.statistics import bland_altman, bootstrap_interval
-from stageguard.study.store import Results, read_results, values
-from stageguard.study.tables import (
-    ablation_table,
-    consolidated_table,
-    cost_table,
-    error_ratio,
-    errors_of,
-    experts_table,
-    main_table,
-    scorers_table,
-)
+from stageguard.study.store import TITLES, Results, read_results, values
+from stageguard.study.table import FORMATS, Table
 
 
 def column_of(results, backbone, variant, metric):

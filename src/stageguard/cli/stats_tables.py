@@ -30,8 +30,8 @@ from stageguard.measures.prediction_powered import METHOD as POWERED_METHOD
 from stageguard.measures.prediction_powered import CohortEstimate
 from stageguard.measures.summary import shown, shown_rows, titled
 from stageguard.night.quantities import EARLY_WORDS, Quantity, quantity_of, steered_words
-from stageguard.study.rendering import Cell
-from stageguard.study.rendering import Table as PaperTable
+from stageguard.study.table import Cell
+from stageguard.study.table import Table as PaperTable
 
 
 def column_titles(cohort: CohortTable) -> dict[str, str]:

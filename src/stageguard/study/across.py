@@ -7,10 +7,7 @@ from math import isnan
 
 from stageguard.measures.architecture import ARCHITECTURE
 from stageguard.measures.paired import Estimate, estimate, paired
-from stageguard.study.names import BASE, CALIBRATED, EXPERT, MAJORITY_CLASS, PAPER, RELEASED, TITLES
-from stageguard.study.rendering import Cell, Table
-from stageguard.study.store import Results, values
-from stageguard.study.tables import (
+from stageguard.study.comparison import (
     NO_REM_NOTE,
     STARS_NOTE,
     aside_note,
@@ -18,6 +15,18 @@ from stageguard.study.tables import (
     errors_of,
     variant_in,
 )
+from stageguard.study.store import (
+    BASE,
+    CALIBRATED,
+    EXPERT,
+    MAJORITY_CLASS,
+    PAPER,
+    RELEASED,
+    TITLES,
+    Results,
+    values,
+)
+from stageguard.study.table import Cell, Table
 
 GUARDED = (PAPER, RELEASED, CALIBRATED)
 # metric -> name and title of its table, decimals, and whether lower is better, as the paper marks the best

@@ -277,7 +277,7 @@ def read_study(path: str | Path, *, smoke: bool = False) -> StudyConfig:
     if not isinstance(smaller, dict | None):
         raise FileFormatError(f"{path.name}: smoke is no table, expected [smoke] with keys to replace.")
     if smoke and smaller is not None:
-        document = merged(document, smaller) | {"smoke": True}
+        document = merge_documents(document, smaller) | {"smoke": True}
     try:
         return study_of(document)
     except InputError as error:
@@ -289,10 +289,12 @@ def study_of(document: Mapping[str, Any]) -> StudyConfig:
     return schema.read_table(StudyConfig, document)
 
 
-def merged(document: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def merge_documents(document: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return a document with changes, table by table."""
     result = dict(document)
     for key, value in changes.items():
         old = result.get(key)
-        result[key] = merged(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+        result[key] = (
+            merge_documents(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+        )
     return result

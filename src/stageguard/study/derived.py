@@ -15,9 +15,8 @@ from stageguard.measures.period import period_for
 from stageguard.measures.validity import joint_of
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile
-from stageguard.study.measuring import agreement_between
-from stageguard.study.names import BASE, CALIBRATED, EXPERT, PAPER, RELEASED
-from stageguard.study.store import DERIVED, Results, read_stages
+from stageguard.study.measurement import agreement_between
+from stageguard.study.store import BASE, CALIBRATED, DERIVED, EXPERT, PAPER, RELEASED, Results, read_stages
 
 Nights = Mapping[str, Mapping[str, Any]]
 NOTHING: Mapping[str, Any] = {"joint": {}, "joint_threshold": None, "networks": [], "changed": {}}

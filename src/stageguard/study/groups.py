@@ -11,12 +11,21 @@ from stageguard.base.errors import InputError
 from stageguard.measures.architecture import ARCHITECTURE, never_shown
 from stageguard.measures.groups import Difference, compare_samples
 from stageguard.measures.paired import estimate
+from stageguard.study.comparison import Records, aside_note, notes_of
 from stageguard.study.config import Contrast, StudyConfig
-from stageguard.study.names import BASE, CALIBRATED, EXPERT, PAPER, RELEASED, TITLES
 from stageguard.study.nights import StudyCohort
-from stageguard.study.rendering import Cell, Table
-from stageguard.study.store import Results, values, variants_in
-from stageguard.study.tables import Records, aside_note, notes_of
+from stageguard.study.store import (
+    BASE,
+    CALIBRATED,
+    EXPERT,
+    PAPER,
+    RELEASED,
+    TITLES,
+    Results,
+    values,
+    variants_in,
+)
+from stageguard.study.table import Cell, Table
 
 SHOWN = (EXPERT, BASE, PAPER, RELEASED, CALIBRATED)
 POPULATION_METRICS = {

@@ -161,10 +161,10 @@ def load_cohort(path: Path) -> StudyCohort:
     with open_file(path, "an array") as file, np.load(file, allow_pickle=False) as archive:
         about = parse_json(str(archive["about"]))
         nights = []
-        for number, known in enumerate(about["nights"]):
+        for number, facts in enumerate(about["nights"]):
             table = FeatureTable(
-                known["recording"],
-                known["subject"],
+                facts["recording"],
+                facts["subject"],
                 archive[f"features_{number}"],
                 tuple(about["names"]),
                 archive[f"epochs_{number}"],
@@ -175,7 +175,7 @@ def load_cohort(path: Path) -> StudyCohort:
             )
             key = f"quality_{number}"
             quality = archive[key] if key in archive.files else None
-            scorers = known.get("scorers", [])
+            scorers = facts.get("scorers", [])
             scorings = dict(zip(scorers, archive[f"scorings_{number}"] if scorers else (), strict=True))
-            nights.append(StudyNight(table, quality, known["covariates"], scorings))
+            nights.append(StudyNight(table, quality, facts["covariates"], scorings))
     return StudyCohort(tuple(nights), about["synthetic"])

@@ -2,18 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from stageguard.base import checks
 from stageguard.base.errors import InputError
 from stageguard.base.files import write_together
 from stageguard.runner.run import check_folder
-from stageguard.study.catalogue import TABLES
+from stageguard.study.comparison import (
+    ablation_table,
+    architecture_table,
+    bland_altman_table,
+    consolidated_table,
+    cost_table,
+    experts_table,
+    guards_table,
+    main_table,
+    scorers_table,
+)
 from stageguard.study.derived import derived_text
 from stageguard.study.figures import FIGURES, image
-from stageguard.study.rendering import FORMATS, Table
+from stageguard.study.groups import contrasts_table, populations_table, subgroup_table
+from stageguard.study.robustness import (
+    agreement_table,
+    f1_table,
+    minimum_bouts_table,
+    noise_table,
+    penalty_table,
+    rare_pairs_table,
+    resampling_table,
+    seeds_table,
+    transitions_table,
+)
 from stageguard.study.store import DERIVED, RESULTS, STUDY, Results, results_text, study_text
+from stageguard.study.table import FORMATS, Table
+
+TABLES: Mapping[str, Callable[[Results], Table]] = {
+    "main": main_table,
+    "architecture": architecture_table,
+    "architecture-pairs": consolidated_table,
+    "contrasts": contrasts_table,
+    "subgroups": subgroup_table,
+    "ablations": ablation_table,
+    "guards": guards_table,
+    "experts": experts_table,
+    "scorers": scorers_table,
+    "bland-altman": bland_altman_table,
+    "rare-pairs": rare_pairs_table,
+    "minimum-bouts": minimum_bouts_table,
+    "penalty": penalty_table,
+    "seeds": seeds_table,
+    "resampling": resampling_table,
+    "label-noise": noise_table,
+    "populations": populations_table,
+    "networks": agreement_table,
+    "f1": f1_table,
+    "transitions": transitions_table,
+    "costs": cost_table,
+}
+
 
 FIGURE_FORMATS = ("png", "pdf", "svg")
 PAGE = "report.md"

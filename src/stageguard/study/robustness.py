@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from stageguard.base.arrays import NAN
+from stageguard.measures.groups import t_quantile
 from stageguard.measures.paired import Estimate, estimate
+from stageguard.measures.powered_fit import MIN_RESAMPLED
+from stageguard.study.comparison import Records, aside_note, errors_of, notes_of
 from stageguard.study.derived import derived_of
-from stageguard.study.names import BASE, CALIBRATED, PAPER, PENALTY, RELEASED, TITLES
-from stageguard.study.rendering import Cell, Table
-from stageguard.study.statistics import bootstrap_interval
-from stageguard.study.store import Results, values, variants_in
-from stageguard.study.tables import Records, aside_note, errors_of, notes_of
+from stageguard.study.store import (
+    BASE,
+    CALIBRATED,
+    PAPER,
+    PENALTY,
+    RELEASED,
+    TITLES,
+    Results,
+    values,
+    variants_in,
+)
+from stageguard.study.table import Cell, Table
 
 SHOWN = (BASE, PAPER, RELEASED, CALIBRATED)
 METRICS = {
@@ -39,7 +50,7 @@ def numbers_of(results: Results, records: Records, variant: str) -> list[Estimat
     return estimates + [estimate(errors_of(results, records, variant, metric)) for metric in ERRORS]
 
 
-def _measured(
+def _group_table(
     results: Results, name: str, title: str, heads: tuple[str, ...], groups: Iterator[Group], *notes: str
 ) -> Table:
     """Return a table with a row per group; rows and columns without numbers are left out."""
@@ -81,7 +92,7 @@ def _rules(
                 elif variant.startswith(prefixes):
                     yield (network, variant.removeprefix("paper, ")), records, variant
 
-    return _measured(results, name, title, ("network", "rule"), groups(), OVER_SUBJECTS)
+    return _group_table(results, name, title, ("network", "rule"), groups(), OVER_SUBJECTS)
 
 
 def penalty_table(results: Results) -> Table:
@@ -98,7 +109,7 @@ def penalty_table(results: Results) -> Table:
                 yield ("chosen" if is_tuned else f"{weight:g}", TITLES[variant]), records, variant
 
     title = f"Weight λ of the transition penalty, {name}"
-    table = _measured(
+    table = _group_table(
         results,
         "penalty",
         title,
@@ -141,7 +152,7 @@ def seeds_table(results: Results) -> Table:
                 yield (str(seed), TITLES[variant]), records[seed], variant
 
     note = "The last rows: standard deviation of the seeds' means."
-    table = _measured(
+    table = _group_table(
         results, "seeds", f"Seeds, {name}", ("seed", "stages by"), groups(), OVER_SUBJECTS, note
     )
     shown = dict.fromkeys(str(row[1]) for row in table.rows) if len(seeds) > 1 else {}
@@ -202,7 +213,7 @@ def noise_table(results: Results) -> Table:
 
     note = "Stages of training and validation nights replaced at random; test nights are as scored."
     title = f"Wrong training labels, {name}"
-    return _measured(results, "label-noise", title, ("wrong labels", "stages by"), groups(), note)
+    return _group_table(results, "label-noise", title, ("wrong labels", "stages by"), groups(), note)
 
 
 def f1_table(results: Results) -> Table:
@@ -266,3 +277,23 @@ def agreement_table(results: Results) -> Table:
         tuple(rows),
         notes=notes_of(results, "Mean ± SD over recordings, of every two networks.", aside_note(results)),
     )
+
+
+def bootstrap_interval(
+    values: Sequence[float], *, seed: int = 42, n_draws: int = 2000
+) -> tuple[float, float]:
+    """Return the 95 % percentile interval of a mean over subjects drawn with replacement.
+
+    Of fewer than `MIN_RESAMPLED` subjects it is Student's t interval, and of a single one there is none.
+    """
+    array = np.asarray(values)
+    if len(array) < 2:
+        return NAN, NAN
+    if len(array) < MIN_RESAMPLED:
+        mean, error = float(array.mean()), float(array.std(ddof=1)) / math.sqrt(len(array))
+        margin = t_quantile(0.975, len(array) - 1) * error
+        return mean - margin, mean + margin
+    rng = np.random.default_rng(seed)
+    means = array[rng.integers(0, len(array), (n_draws, len(array)))].mean(axis=1)
+    low, high = np.percentile(means, [2.5, 97.5])
+    return float(low), float(high)

@@ -6,10 +6,11 @@ import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from stageguard.base.errors import OutputError, OutputExistsError
+from stageguard.base.errors import OutputError, OutputExistsError, StageGuardError, fault_text
 from stageguard.base.files import locked
 from stageguard.nn.tables import fingerprint
 from stageguard.runner.run import Outcome, check_folder, run_files
@@ -17,13 +18,45 @@ from stageguard.study import store
 from stageguard.study.cohorts import read_cohort
 from stageguard.study.config import StudyConfig
 from stageguard.study.derived import write_derived
-from stageguard.study.folds import FoldResult, failed, run_fold
 from stageguard.study.groups import check_groups
-from stageguard.study.jobs import FoldTask, Job, jobs_of
-from stageguard.study.judging import judgement_identity
+from stageguard.study.jobs import FoldTask, Job, LeakError, jobs_of, make_folds
+from stageguard.study.judgement import judge_fold, judgement_identity
 from stageguard.study.nights import StudyCohort, load_cohort, save_cohort
-from stageguard.study.predicting import identity
-from stageguard.study.splits import LeakError, make_folds
+from stageguard.study.prediction import Prediction, identity, predict_fold
+from stageguard.study.store import read_prediction
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FoldResult:
+    """The result of a job; a prediction that was stored already is None."""
+
+    prediction: Prediction | None
+    record: dict[str, Any]
+    stages: bytes | None  # None if guarding failed, as the record then says
+
+
+def run_fold(task: FoldTask) -> FoldResult:
+    """Do one job. Apart from times, the same job gives the same numbers wherever it runs."""
+    config, cohort = task.read()
+    wanted = identity(config, fingerprint(night.table for night in cohort.nights), task.job)
+    stored = read_prediction(task.folder, task.job.key)
+    if stored is not None and stored[0]["identity"] != wanted:
+        stored = None
+    prediction = predict_fold(task) if stored is None else Prediction(*stored)
+    made = prediction if stored is None else None
+    try:
+        judged = judge_fold(config, cohort, task.job, prediction)
+    except LeakError:
+        raise
+    except Exception as error:  # the prediction, which took longer, is kept
+        text = str(error) if isinstance(error, StageGuardError) else fault_text(error)
+        return FoldResult(made, failure_record(task.job, f"{task.job.key}: {text}"), None)
+    return FoldResult(made, judged.record, judged.stages)
+
+
+def failure_record(job: Job, error: str) -> dict[str, Any]:
+    """Return the record of a job that failed."""
+    return asdict(job) | {"key": job.key, "error": error}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +71,7 @@ class StudyProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _JobIdentities:
     """A job with the identities of its prediction and of its record."""
 
     job: Job
@@ -46,7 +79,7 @@ class _Wanted:
     record: str
 
 
-def prepare_study(config: StudyConfig, folder: Path, *, data: Path = Path()) -> list[_Wanted]:
+def prepare_study(config: StudyConfig, folder: Path, *, data: Path = Path()) -> list[_JobIdentities]:
     """Write a study's nights and description, or check those of an earlier run; return all jobs.
 
     Folders in the configuration are relative to `data`.
@@ -62,7 +95,7 @@ def prepare_study(config: StudyConfig, folder: Path, *, data: Path = Path()) -> 
         save_cohort(cohort, nights)
     cohort = load_cohort(nights)
     _check(config, cohort)
-    jobs = _wanted(config, cohort)
+    jobs = _job_identities(config, cohort)
     about = store.describe(
         config.to_dict(), store.file_sha256(nights), n_jobs=len(jobs), synthetic=cohort.is_synthetic
     )
@@ -77,17 +110,17 @@ def _check(config: StudyConfig, cohort: StudyCohort) -> None:
     check_groups(config, cohort)
 
 
-def _wanted(config: StudyConfig, cohort: StudyCohort) -> list[_Wanted]:
+def _job_identities(config: StudyConfig, cohort: StudyCohort) -> list[_JobIdentities]:
     tables = fingerprint(night.table for night in cohort.nights)
     wanted = []
     for job in jobs_of(config, len(make_folds(cohort.subjects, config.split, config.seed))):
         prediction = identity(config, tables, job)
-        wanted.append(_Wanted(job, prediction, judgement_identity(config, prediction)))
+        wanted.append(_JobIdentities(job, prediction, judgement_identity(config, prediction)))
     return wanted
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _exclusive(folder: Path) -> Iterator[None]:
     """Lock a study's folder while the block runs; a second run in it is an error."""
     check_folder(folder)
     is_new = not folder.exists()
@@ -146,7 +179,7 @@ def run_study(
         Called after every job.
     """
     folder = Path(folder).absolute()
-    with _alone(folder):
+    with _exclusive(folder):
         if overwrite and (folder / store.STUDY).is_file():
             store.clear(folder)
         wanted = prepare_study(config, folder, data=data)
@@ -172,7 +205,7 @@ def run_study(
 def _store(folder: Path, job: Job, outcome: Outcome[FoldResult]) -> str | None:
     """Store the result of a job; return its error, if it failed."""
     if not outcome.ok:
-        store.save_record(folder, failed(job, str(outcome.error)), None)
+        store.save_record(folder, failure_record(job, str(outcome.error)), None)
         return str(outcome.error)
     result = outcome.result
     if result.prediction is not None:

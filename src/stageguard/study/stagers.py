@@ -14,21 +14,25 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base.arrays import Floats
+from stageguard.base.arrays import Floats, Floats32
+from stageguard.base.extras import library
 from stageguard.night.hypnodensity import Hypnodensity
-from stageguard.nn.tables import FeatureTable, split_subjects
+from stageguard.nn.tables import FeatureTable, Normalisation, absolute_features, split_subjects
 from stageguard.nn.training import TrainingProgress, train
-from stageguard.study.boosting import fit_boosting
 from stageguard.study.config import BOOSTING, StudyConfig
 from stageguard.study.jobs import Job
-from stageguard.study.measuring import measure
-from stageguard.study.names import PAPER
+from stageguard.study.measurement import measure
 from stageguard.study.nights import StudyNight
+from stageguard.study.store import PAPER
 from stageguard.study.variants import Variant, learn
 
 FLIP_FLOP_NATS = (1.0, 2.0, 4.0)  # values of gamma to choose from on the tuning subject
 PENALTY_WEIGHTS = (0.1, 0.25, 0.5, 1.0, 2.0)  # values of lambda, likewise; from the paper
 LEAST_VALIDATION_SHARE = 0.2  # of training subjects, if the configuration says none
+
+
+HALF_WINDOWS = (2, 7)  # epochs on either side over which features are averaged: 2.5 and 7.5 min at 30 s
+BOOSTING_OPTIONS = {"max_iter": 100}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,7 +83,7 @@ def fit_stager(
 
 def _network(config: StudyConfig, job: Job, training: Sequence[StudyNight], shared: Path | None) -> Stager:
     options = config.options(job.backbone, job.loss, seed=job.seed, weight=job.weight)
-    tables = [_relabelled(night.table, job) for night in training]
+    tables = [_with_wrong_labels(night.table, job) for night in training]
     clock = _StepClock()
     state = None if shared is None or not options.penalty_after else shared / job.state
     with tempfile.TemporaryDirectory() as folder:
@@ -119,7 +123,7 @@ def _validation(
 
 def _without_network(config: StudyConfig, job: Job, training: Sequence[StudyNight]) -> Stager:
     share = float(config.training.get("validation_share", LEAST_VALIDATION_SHARE))
-    tables = [_relabelled(night.table, job) for night in training]
+    tables = [_with_wrong_labels(night.table, job) for night in training]
     learning = split_subjects(tables, share, job.seed)[0]
     probabilities: Callable[[FeatureTable], Floats]
     if job.backbone == BOOSTING:
@@ -159,7 +163,7 @@ def _published(tables: Sequence[FeatureTable], name: str) -> Callable[[FeatureTa
     return lambda table: shares[table.features[:, 0, column].astype(np.int64)]
 
 
-def _relabelled(table: FeatureTable, job: Job) -> FeatureTable:
+def _with_wrong_labels(table: FeatureTable, job: Job) -> FeatureTable:
     """Return a table with some stages replaced at random, in the same way for every network of a fold."""
     if not job.label_noise:
         return table
@@ -170,3 +174,52 @@ def _relabelled(table: FeatureTable, job: Job) -> FeatureTable:
     shifts = rng.integers(1, table.scheme.n_stages, table.n_epochs)
     labels = np.where(hit, (table.labels + shifts) % table.scheme.n_stages, table.labels)
     return replace(table, labels=labels)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Boosting:
+    """A fitted classifier and the scale of its features."""
+
+    classifier: Any
+    normalisation: Normalisation
+    n_stages: int
+
+    def probabilities(self, table: FeatureTable) -> Floats:
+        """Return probabilities (n_rows, n_stages) of a table's rows."""
+        rows = np.zeros((table.n_epochs, self.n_stages))
+        rows[:, self.classifier.classes_] = self.classifier.predict_proba(_columns(table, self.normalisation))
+        return rows
+
+
+def fit_boosting(tables: Sequence[FeatureTable], seed: int) -> Boosting:
+    """Fit the classifier on the scored epochs of tables; the same seed gives the same classifier."""
+    ensemble = library("sklearn.ensemble", "gradient boosting", "study")
+    normalisation = Normalisation.fit(tables, absolute_features(tables[0]))
+    assert tables[0].scheme is not None
+    labels = np.concatenate([table.labels for table in tables if table.labels is not None])
+    columns = np.concatenate([_columns(table, normalisation) for table in tables])
+    classifier = ensemble.HistGradientBoostingClassifier(**BOOSTING_OPTIONS, random_state=seed)
+    classifier.fit(columns[labels >= 0], labels[labels >= 0])
+    return Boosting(classifier, normalisation, tables[0].scheme.n_stages)
+
+
+def _columns(table: FeatureTable, normalisation: Normalisation) -> Floats32:
+    """Return an epoch's features, and their means over the epochs around it; gaps of a recording are NaN."""
+    assert table.epochs is not None
+    scaled = normalisation(table).reshape(table.n_epochs, -1)
+    place = table.epochs - table.epochs[0]
+    on_axis = np.full((int(place[-1]) + 1, scaled.shape[1]), np.nan, dtype=np.float32)
+    on_axis[place] = scaled
+    return np.hstack([scaled, *(_moving_mean(on_axis, half)[place] for half in HALF_WINDOWS)])
+
+
+def _moving_mean(values: Floats32, half: int) -> Floats32:
+    """Return the mean of each column over a centred window, of the values that are there."""
+    known = np.isfinite(values)
+    sums, counts = (
+        np.cumsum(np.pad(each, ((half + 1, half), (0, 0))), axis=0, dtype=np.float64)
+        for each in (np.where(known, values, 0.0), known)
+    )
+    totals, n_known = (each[2 * half + 1 :] - each[: -(2 * half + 1)] for each in (sums, counts))
+    means = np.divide(totals, n_known, out=np.full(totals.shape, np.nan), where=n_known > 0)
+    return np.asarray(means, dtype=np.float32)

@@ -15,6 +15,7 @@ lock                   only during a run
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import platform
 import shutil
@@ -27,11 +28,37 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 
 from stageguard.base.errors import OVERWRITE, Message, MissingFileError, OutputExistsError
+from stageguard.base.extras import library
 from stageguard.base.files import load_json, parse_json, read_file, read_text, write_together
-from stageguard.study.columns import read_columns
-from stageguard.study.names import EXPERT
+
+BASE, PENALTY, PAPER, RELEASED, CALIBRATED = "base", "penalty", "paper", "released", "calibrated"
+EXPERT, MAJORITY_CLASS = "expert", "majority class"
+SEMI_MARKOV = "semi-markov"
+TITLES = {
+    EXPERT: "expert",
+    MAJORITY_CLASS: "most frequent stage",
+    BASE: "argmax",
+    "majority filter": "majority filter",
+    "hmm": "plain HMM",
+    CALIBRATED: "calibrated guard",
+    "paper, no penalty": "published decoder, no penalty in training",
+    PENALTY: "penalty in training alone",
+    PAPER: "published method",
+    RELEASED: "released code",
+    "released, no penalty": "released decoder, no penalty in training",
+    "paper, transitions alone": "penalty + transitions",
+    "paper, no flip-flop": "without flip-flop (penalty + transitions + minimum bouts)",
+    "paper, no transitions": "without transitions",
+    "paper, no minimum bouts": "without minimum bouts",
+    "paper, no quality": "without signal quality",
+    "paper, exact flip-flop": "with the exact flip-flop",
+    f"{SEMI_MARKOV}, argmax": "semi-Markov loss, argmax",
+    SEMI_MARKOV: "semi-Markov loss, decoded as trained",
+}
+
 
 STUDY, COHORT, JOBS, PREDICTIONS, RESULTS = "study.json", "cohort.npz", "jobs", "predictions", "results.jsonl"
 STAGES, DERIVED, SHARED, LOCK = "stages", "derived.json", "shared", "lock"
@@ -298,10 +325,10 @@ def study_text(results: Results) -> str:
 
 def results_text(folder: Path) -> str:
     """Return all records, one per line; the keys of a record's rows are written once."""
-    return "".join(_text(_packed(record), indent=None) for record in _records(folder))
+    return "".join(_text(_pack(record), indent=None) for record in _records(folder))
 
 
-def _packed(record: Mapping[str, Any]) -> dict[str, Any]:
+def _pack(record: Mapping[str, Any]) -> dict[str, Any]:
     rows = record.get("rows", [])
     if not rows:
         return dict(record)
@@ -309,7 +336,7 @@ def _packed(record: Mapping[str, Any]) -> dict[str, Any]:
     return dict(record) | {"columns": columns, "rows": [[row.get(key) for key in columns] for row in rows]}
 
 
-def _unpacked(record: Mapping[str, Any]) -> dict[str, Any]:
+def _unpack(record: Mapping[str, Any]) -> dict[str, Any]:
     columns = record.get("columns")
     if columns is None:
         return dict(record)
@@ -323,7 +350,7 @@ def _records(folder: Path) -> Iterable[dict[str, Any]]:
         yield from (load_json(path) for path in files)
     elif (folder / RESULTS).is_file():
         lines = read_text(folder / RESULTS, "text").splitlines()
-        yield from (_unpacked(parse_json(line)) for line in lines)
+        yield from (_unpack(parse_json(line)) for line in lines)
 
 
 def read_stages(folder: Path, key: str) -> dict[str, Any]:
@@ -336,3 +363,24 @@ def read_stages(folder: Path, key: str) -> dict[str, Any]:
 
 def _text(document: Mapping[str, Any], indent: int | None = 1) -> str:
     return json.dumps(document, indent=indent, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def columns_as_parquet(columns: Mapping[str, npt.NDArray[Any]]) -> bytes:
+    """Return the bytes of a Parquet table; columns of text are written as codes."""
+    arrow = library("pyarrow", "predictions of a study", "study")
+    parquet = library("pyarrow.parquet", "predictions of a study", "study")
+    arrays = {
+        name: arrow.array(column).dictionary_encode() if column.dtype.kind == "U" else column
+        for name, column in columns.items()
+    }
+    buffer = io.BytesIO()
+    parquet.write_table(arrow.table(arrays), buffer, compression="zstd")
+    return buffer.getvalue()
+
+
+def read_columns(data: bytes) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns of a Parquet table by name."""
+    parquet = library("pyarrow.parquet", "predictions of a study", "study")
+    table = parquet.read_table(io.BytesIO(data))
+    columns = {name: table[name].to_numpy() for name in table.column_names}
+    return {name: c.astype(np.str_) if c.dtype == object else c for name, c in columns.items()}

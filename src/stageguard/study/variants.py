@@ -22,8 +22,8 @@ from stageguard.measures.bouts import pair_counts
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.profile.profile import Profile
 from stageguard.study.config import Loss, StudyConfig
-from stageguard.study.names import BASE, CALIBRATED, PAPER, PENALTY, RELEASED, SEMI_MARKOV
 from stageguard.study.nights import StudyNight
+from stageguard.study.store import BASE, CALIBRATED, PAPER, PENALTY, RELEASED, SEMI_MARKOV
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,8 +174,7 @@ def table(folder: Path, name: tuple[str, ...], form: Literal["md", "tex", "csv"]
     --------
     stageguard study table mice --name main
     """
-    from stageguard.study.catalogue import TABLES
-    from stageguard.study.report import check_results
+    from stageguard.study.report import TABLES, check_results
     from stageguard.study.store import read_results
 
     results = read_results(folder)

@@ -14,14 +14,12 @@ from stageguard.base import schema
 from stageguard.base.arrays import Labels
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.profile.profile import Profile
-from stageguard.study.columns import columns_as_parquet
 from stageguard.study.config import StudyConfig
-from stageguard.study.jobs import Job, sides_of
-from stageguard.study.measuring import measure, measure_panel
-from stageguard.study.names import EXPERT, MAJORITY_CLASS
+from stageguard.study.jobs import Job, check_leaks, sides_of
+from stageguard.study.measurement import measure, measure_panel
 from stageguard.study.nights import StudyCohort, StudyNight
-from stageguard.study.predicting import TEST, VALIDATION, Prediction, shortest_seconds
-from stageguard.study.splits import check_leaks
+from stageguard.study.prediction import TEST, VALIDATION, Prediction, shortest_seconds
+from stageguard.study.store import EXPERT, MAJORITY_CLASS, columns_as_parquet
 from stageguard.study.variants import Learned, calibrate, learn, variants_of
 
 CALIBRATION_SUBJECTS = 2  # with fewer, cross-validation is impossible and there is no calibrated guard
@@ -43,7 +41,7 @@ def judge_fold(config: StudyConfig, cohort: StudyCohort, job: Job, prediction: P
     config = config.with_gamma(facts["chosen"].get("flip_flop_nats"))
     learned = learn(config, training)
     if job.loss == "base" and not job.label_noise:
-        learned = _calibrated(config, learned, job, cohort, densities[VALIDATION])
+        learned = _calibrate(config, learned, job, cohort, densities[VALIDATION])
     check_leaks(
         fold,
         training,
@@ -87,7 +85,7 @@ def judgement_identity(config: StudyConfig, prediction: str) -> str:
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 
 
-def _calibrated(
+def _calibrate(
     config: StudyConfig,
     learned: Learned,
     job: Job,
@@ -116,7 +114,7 @@ def _rows(
             row = measure(expert, staged, learned.paper.tvr_pairs)
             row |= measure_panel(panel, None if name == EXPERT else staged)
             row["changed_percent"] = 100 * float(np.mean((staged != argmax)[expert.labels >= 0]))
-            yield {"recording": night.recording, "subject": night.subject, "variant": name} | _rounded(row)
+            yield {"recording": night.recording, "subject": night.subject, "variant": name} | _round(row)
 
 
 def _with_references(
@@ -134,7 +132,7 @@ def _with_references(
         yield name, nights[number]
 
 
-def _rounded(row: Mapping[str, float]) -> dict[str, float | None]:
+def _round(row: Mapping[str, float]) -> dict[str, float | None]:
     """Return numbers for JSON, with six digits; NaN becomes null."""
     return {key: None if np.isnan(value) else float(f"{value:.6g}") for key, value in row.items()}
 

@@ -18,14 +18,11 @@ from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.nn.pytorch import torch
 from stageguard.nn.tables import fingerprint
 from stageguard.profile.profile import Profile
-from stageguard.study.boosting import BOOSTING_OPTIONS
-from stageguard.study.columns import columns_as_parquet, read_columns
 from stageguard.study.config import StudyConfig
-from stageguard.study.jobs import FoldTask, Job, sides_of
+from stageguard.study.jobs import FoldTask, Job, check_leaks, sides_of
 from stageguard.study.nights import StudyCohort, StudyNight
-from stageguard.study.splits import check_leaks
-from stageguard.study.stagers import FLIP_FLOP_NATS, PENALTY_WEIGHTS, fit_stager
-from stageguard.study.store import SHARED
+from stageguard.study.stagers import BOOSTING_OPTIONS, FLIP_FLOP_NATS, PENALTY_WEIGHTS, fit_stager
+from stageguard.study.store import SHARED, columns_as_parquet, read_columns
 
 TEST, VALIDATION = "test", "validation"
 N_TIMED = 5  # times that work is done to say how long it takes

@@ -11,8 +11,8 @@ from stageguard.base.arrays import NAN
 from stageguard.measures.architecture import ARCHITECTURE, never_shown
 from stageguard.measures.paired import Estimate, estimate, improvement_percent, paired
 from stageguard.study.derived import derived_of
-from stageguard.study.measuring import TWO_EXPERTS
-from stageguard.study.names import (
+from stageguard.study.measurement import TWO_EXPERTS
+from stageguard.study.store import (
     BASE,
     CALIBRATED,
     EXPERT,
@@ -22,10 +22,11 @@ from stageguard.study.names import (
     RELEASED,
     SEMI_MARKOV,
     TITLES,
+    Results,
+    night_values,
+    values,
 )
-from stageguard.study.rendering import Cell, Table
-from stageguard.study.statistics import bland_altman
-from stageguard.study.store import Results, night_values, values
+from stageguard.study.table import Cell, Table
 
 MAIN = {"tvr_percent": "TVR (%)", "fi": "FI", "accuracy": "accuracy", "kappa": "κ"}
 MAIN_DECIMALS = (0, 0, 2, 3, 3, 3)
@@ -93,7 +94,7 @@ def variant_in(records: Records, variant: str) -> str | None:
     return next((name for name in (variant, f"{variant}, no penalty") if name in there), None)
 
 
-def _present(records: Records, variants: Iterable[str]) -> list[str]:
+def _variants_of(records: Records, variants: Iterable[str]) -> list[str]:
     found = (variant_in(records, variant) for variant in variants)
     return [name for name in found if name is not None]
 
@@ -102,7 +103,7 @@ def main_table(results: Results) -> Table:
     """Return TVR, FI, accuracy and kappa of the expert, and of each network by argmax and guarded."""
     names = results.backbones
     records = {name: results.of(name) for name in names}
-    guarded = {name: _present(records[name], GUARDED) for name in names}
+    guarded = {name: _variants_of(records[name], GUARDED) for name in names}
     n_tests = sum(len(each) for each in guarded.values())
     rows: list[tuple[Cell, ...]] = []
     for reference in (EXPERT, MAJORITY_CLASS):
@@ -163,12 +164,12 @@ def architecture_table(results: Results) -> Table:
     names = results.backbones
     metrics = [m for m in ARCHITECTURE if errors_of(results, results.of(names[0]), BASE, m)]
     rows: list[tuple[Cell, ...]] = []
-    n_tests = sum(len(_present(results.of(name), GUARDED)) for name in names)
+    n_tests = sum(len(_variants_of(results.of(name), GUARDED)) for name in names)
     for name in names:
         records = results.of(name)
         before = {metric: errors_of(results, records, BASE, metric) for metric in metrics}
         rows.append((name, TITLES[BASE], *(estimate(before[metric]) for metric in metrics)))
-        for variant in _present(records, GUARDED):
+        for variant in _variants_of(records, GUARDED):
             after = {metric: errors_of(results, records, variant, metric) for metric in metrics}
             rows.append(("", TITLES[variant], *(paired(before[m], after[m], n_tests) for m in metrics)))
             rows.append(
@@ -194,7 +195,7 @@ def consolidated_table(results: Results) -> Table:
     """Return the same errors over all pairs of network and subject."""
     names = results.backbones
     pooled = {name: results.of(name) for name in names}
-    variants = [v for v in GUARDED if any(_present(pooled[name], [v]) for name in names)]
+    variants = [v for v in GUARDED if any(_variants_of(pooled[name], [v]) for name in names)]
 
     def over_pairs(variant: str, metric: str) -> dict[str, float]:
         return {
@@ -300,7 +301,7 @@ def guards_table(results: Results) -> Table:
     for name in results.backbones:
         records = results.of(name)
         before = {metric: values(records, BASE, metric) for metric in MAIN}
-        for variant in _present(records, COMPARED):
+        for variant in _variants_of(records, COMPARED):
             cells = [paired(before[m], values(records, variant, m)) for m in MAIN]
             rows.append((name, TITLES[variant], *cells, error_ratio(results, records, variant)))
     return Table(
@@ -340,7 +341,7 @@ def experts_table(results: Results) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for name in results.backbones:
         records, joint = results.of(name), derived["joint"].get(name, {})
-        shown = [*([EXPERT] if not rows else []), *_present(records, COMPARED)]
+        shown = [*([EXPERT] if not rows else []), *_variants_of(records, COMPARED)]
         for variant in shown:
             fi = night_values(records, variant, "fi")
             inside = [expert[n] / factor <= fi[n] <= expert[n] * factor for n in fi if expert.get(n)]
@@ -377,7 +378,7 @@ def scorers_table(results: Results) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for name in results.backbones:
         records = results.of(name)
-        for variant in [*([EXPERT] if not rows else []), *_present(records, COMPARED)]:
+        for variant in [*([EXPERT] if not rows else []), *_variants_of(records, COMPARED)]:
             cells = [estimate(values(records, variant, m)) for m in ("scorers_kappa", "scorers_soft")]
             if cells[0].n:
                 is_panel = variant == EXPERT
@@ -403,7 +404,7 @@ def bland_altman_table(results: Results) -> Table:
     for name in results.backbones:
         records = results.of(name)
         for metric, title in ARCHITECTURE.items():
-            for variant in _present(records, (BASE, *GUARDED)):
+            for variant in _variants_of(records, (BASE, *GUARDED)):
                 errors = [error for _, error in signed_errors(results, records, variant, metric)]
                 if errors:
                     rows.append((name, title, TITLES[variant], *bland_altman(errors), str(len(errors))))
@@ -421,6 +422,15 @@ def bland_altman_table(results: Results) -> Table:
     )
 
 
+def bland_altman(differences: Sequence[float]) -> tuple[float, float, float]:
+    """Return the bias, and the lower and upper limit of agreement (1.96 standard deviations)."""
+    array = np.asarray(differences)
+    if len(array) < 2:
+        return (float(array.mean()) if len(array) else NAN), NAN, NAN
+    bias, spread = float(array.mean()), 1.96 * float(array.std(ddof=1))
+    return bias, bias - spread, bias + spread
+
+
 def cost_table(results: Results) -> Table:
     """Return the cost of a network and the guard, per recording and per training step."""
     rows: list[tuple[Cell, ...]] = []
@@ -428,10 +438,10 @@ def cost_table(results: Results) -> Table:
         base, penalty = results.main(name, "base"), results.main(name, "penalty")
         both = [*base, *penalty]
         guards = [variant_in(both, variant) for variant in GUARDED]
-        decoders = [_least(r["costs"]["decode_seconds"].get(variant) for r in both) for variant in guards]
-        forward = _least(r["costs"]["forward_seconds"] for r in both)
+        decoders = [_smallest(r["costs"]["decode_seconds"].get(variant) for r in both) for variant in guards]
+        forward = _smallest(r["costs"]["forward_seconds"] for r in both)
         step, with_penalty = (
-            _least(r["costs"].get("step_seconds") for r in each) for each in (base, penalty)
+            _smallest(r["costs"].get("step_seconds") for r in each) for each in (base, penalty)
         )
         memory = max(r["costs"]["peak_memory_mb"] for r in both)
         times = (1000 * forward, *(1000 * seconds for seconds in decoders), 100 * decoders[0] / forward)
@@ -453,6 +463,6 @@ def cost_table(results: Results) -> Table:
     )
 
 
-def _least(numbers: Iterable[float | None]) -> float:
+def _smallest(numbers: Iterable[float | None]) -> float:
     """Return the smallest number: what else a machine does can only make a time longer."""
     return min((number for number in numbers if number is not None), default=NAN)

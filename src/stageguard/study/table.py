@@ -45,7 +45,7 @@ class Table:
     def _cells(self, escape: Callable[[str], str], bold: str) -> list[list[str]]:
         """Return the texts of all cells; `bold` is how a cell that stands out is written."""
         texts = [
-            [escape(_shown(cell, self._places(i, k))) for k, cell in enumerate(row)]
+            [escape(_cell_text(cell, self._places(i, k))) for k, cell in enumerate(row)]
             for i, row in enumerate(self.rows)
         ]
         for row, column in self.bold:
@@ -61,13 +61,13 @@ class Table:
         return f"## {self.title}\n\n{body}\n{notes}"
 
     def _latex(self) -> str:
-        heads = " & ".join(_escaped(column) for column in self.columns)
-        lines = [" & ".join(row) for row in self._cells(_escaped, r"\textbf{{{}}}")]
+        heads = " & ".join(_escape(column) for column in self.columns)
+        lines = [" & ".join(row) for row in self._cells(_escape, r"\textbf{{{}}}")]
         body = "".join(f"{line} \\\\\n" for line in lines)
         shape = "l" + "r" * (len(self.columns) - 1)
-        notes = "".join(f"\n\\par\\smallskip\\footnotesize {_escaped(note)}" for note in self.notes)
+        notes = "".join(f"\n\\par\\smallskip\\footnotesize {_escape(note)}" for note in self.notes)
         return (
-            f"% {self.title}\n\\begin{{table}}\n\\caption{{{_escaped(self.title)}.}}\n"
+            f"% {self.title}\n\\begin{{table}}\n\\caption{{{_escape(self.title)}.}}\n"
             f"\\begin{{tabular}}{{{shape}}}\n\\toprule\n{heads} \\\\\n\\midrule\n{body}\\bottomrule\n"
             f"\\end{{tabular}}{notes}\n\\end{{table}}\n"
         )
@@ -104,7 +104,7 @@ def _in_markdown(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def _shown(cell: Cell, places: int) -> str:
+def _cell_text(cell: Cell, places: int) -> str:
     if isinstance(cell, str):
         return cell
     if isinstance(cell, Estimate):
@@ -128,5 +128,5 @@ _LATEX |= {"†": r"\dag{}"}
 _LATEX |= {"×": r"$\times$", "π": r"$\pi$", "−": "$-$", "–": "--", "γ": r"$\gamma$", "$": r"\$", "~": r"\~{}"}
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return "".join(_LATEX.get(letter, letter) for letter in text)
