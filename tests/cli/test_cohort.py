@@ -136,7 +136,7 @@ def test_another_profile_of_the_same_name_is_not_done_before(run, nights, tmp_pa
 
 def test_another_version_is_not_done_before(decode, tmp_path, monkeypatch):
     decode()
-    monkeypatch.setattr("stageguard.runner.resume.__version__", "99.0")
+    monkeypatch.setattr("stageguard.runner.decode_files.__version__", "99.0")
     found = errors(decode("--json"))
     assert len(found) == 3
     assert all(f"was decoded by stageguard {sg.__version__}, this is 99.0" in line for line in found)

@@ -14,6 +14,7 @@ import numpy as np
 
 from stageguard.base.errors import OVERWRITE, FileFormatError, OutputExistsError
 from stageguard.base.files import file_error, load_json, read_file, remove_leftovers
+from stageguard.base.version import __version__
 from stageguard.formats.companions import by_the_list
 from stageguard.formats.outputs import (
     PLAIN_SUFFIXES,
@@ -280,6 +281,7 @@ def _difference(
         profile.sha256,
         task.path.name,
         describe_file(task.path)["sha256"],
+        __version__,
     )
     source = record["input"] or {"file": "", "sha256": ""}
     made_by = Recipe(

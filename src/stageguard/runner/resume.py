@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stageguard.base.version import __version__
 from stageguard.formats.outputs import describe_file
 
 # Exceptions that reading a record may raise when its values are not what `decode` wrote.
@@ -28,7 +27,7 @@ class Recipe:
     profile_sha256: str
     input_file: str
     input_sha256: str
-    version: str = __version__
+    version: str  # of this package
 
     def difference(self, now: Recipe, other_profile_sha256: str | None = None) -> str:
         """Return how this recipe, of an existing output, differs from that of now; empty if it does not.
