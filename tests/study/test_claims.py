@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import importlib.util
 import json
 import re
@@ -106,6 +107,61 @@ def test_without_results_no_page_is_written(claims, monkeypatch, tmp_path):
         claims.main()
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "claims.md").exists()
+
+
+def test_claims_are_counted_by_their_words_and_say_how(claims):
+    results = real()
+    for record in results.records:
+        whole = [row for row in record["rows"] if row["variant"] == "paper"]
+        record["rows"] += [{**row, "variant": "paper, no minimum bouts"} for row in whole]
+        for row in record["rows"]:
+            row["fi"] = {"base": 1.0, "paper": 0.14, "paper, no minimum bouts": 0.141}.get(
+                row["variant"], 0.4
+            )
+    falls = claim_about(claims, claims.fi_reduction)
+    assert claims.cell(falls, results, claims.PUBLISHED) == "86; 2 of 2"  # beyond the paper's range
+    assert claims.facts([results])["fi_within_penalty"] == "0 of 2"
+    assert claims.facts([results])["fi_within_fitted"] == "2 of 2"
+    further = claim_about(claims, claims.minima_fi)
+    assert claims.cell(further, results, claims.PUBLISHED) == "0.71; 2 of 2"
+    page = claims.page({"sleep-edf": results})
+    for claim in claims.CLAIMS:
+        assert f"({claim.where}) | {claim.counted} |" in page
+    assert "\n\n## Errors of sleep architecture\n" in page
+
+
+def test_the_sd_over_seeds_is_that_of_the_table(claims):
+    results = claims.read_results(STUDIES / "results" / "sleep-edf")
+    with (STUDIES / "results" / "sleep-edf" / "tables" / "seeds.csv").open(encoding="utf-8") as file:
+        table = {(row["seed"], row["stages by"]): float(row["accuracy"]) for row in csv.DictReader(file)}
+    for variant, title in (("paper", "published method"), ("calibrated", "calibrated guard")):
+        ((sd, _),) = claims.seeds(results, variant)
+        assert sd == pytest.approx(100 * table["SD over seeds", title], rel=1e-4)
+
+
+def test_a_network_that_is_the_same_in_two_studies_is_counted_once(claims):
+    before, after = (claims.read_results(STUDIES / "results" / name) for name in claims.REAL[:2])
+    for loss in ("base", "penalty"):
+        pairs = list(zip(before.main("seqsleepnet", loss), after.main("seqsleepnet", loss), strict=True))
+        assert pairs
+        for first, second in pairs:
+            assert first["n_parameters"] == second["n_parameters"] == 101_763
+            others = {(row["recording"], row["variant"]): row for row in first["rows"]}
+            same = [row for row in second["rows"] if (row["recording"], row["variant"]) in others]
+            assert same
+            assert all(row == others[row["recording"], row["variant"]] for row in same)
+    assert "seqsleepnet" in claims.networks(before)
+    assert claims.networks(after) == ["usleep", "accusleep"]
+
+
+def test_studies_without_the_penalty_count_only_for_the_rules_alone(claims):
+    studies = claims.read_studies()
+    plain = ("sleep-edf-5", "dod-h", "sleep-accel-2")
+    for name in plain:
+        assert not any(claims.measured(c, studies[name], claims.PUBLISHED) for c in claims.CLAIMS)
+        assert any(claims.measured(c, studies[name], claims.DECODER) for c in claims.CLAIMS)
+    (sentence,) = claims.without_penalty(studies)
+    assert f"in {', '.join(f'`{name}`' for name in plain)}:" in sentence
 
 
 def test_a_network_that_never_changes_stage_has_no_reduction(claims):
