@@ -723,8 +723,8 @@ def details(guard: Guard, studies: Mapping[str, Results]) -> str:
 
 INTRODUCTION = """# The paper's claims, and what our studies found
 
-Written by `studies/claims.py` from the records in [`studies/results`](../studies/results); tables over all
-studies are in [`studies/across`](../studies/across).
+Written by `studies/claims.py` from the records in `studies/results`; tables over all
+studies are in `studies/across`.
 
 The networks learned: 300 steps (slpdb and simulated cohorts: 150) of 16 sequences of 100 epochs, each
 tested on subjects it has not seen. They are small and work on features; `sleep-edf-published` has two of
