@@ -26,6 +26,7 @@ from stageguard.study.config import CohortSource, Split, read_study, study_of
 from stageguard.study.jobs import Job, LeakError, check_leaks, jobs_of, make_folds
 from stageguard.study.measurement import measure
 from stageguard.study.nights import StudyCohort, StudyNight, load_cohort, night_of, save_cohort
+from stageguard.study.report import publish, write_report
 from stageguard.study.run import run_study
 from stageguard.study.store import read_results
 from stageguard.study.variants import learn, majority_filter
@@ -224,6 +225,63 @@ def test_another_guard_is_measured_on_the_stored_predictions(tmp_path, monkeypat
     assert new - old == {"paper, minimum x 2"}
     run_study(study, folder)
     assert numbers(folder) == numbers(whole)
+
+
+def test_overwriting_begins_a_study_anew(tmp_path, study, whole):
+    folder = tmp_path / "again"
+    shutil.copytree(whole, folder)
+    write_report(read_results(folder))
+    run_study(study, folder, overwrite=True)
+    assert numbers(folder) == numbers(whole)
+
+
+def test_overwriting_refuses_before_it_removes(tmp_path, study, whole):
+    folder = tmp_path / "again"
+    shutil.copytree(whole, folder)
+    (folder / "notes.txt").write_text("mine")
+    there = sorted(folder.rglob("*"))
+    with pytest.raises(OutputExistsError, match=r"notes\.txt"):
+        run_study(study, folder, overwrite=True)
+    assert sorted(folder.rglob("*")) == there
+
+
+def test_publishing_replaces_the_same_study_alone(tmp_path, whole):
+    results = read_results(whole)
+    folder = tmp_path / "published"
+    publish(results, folder)
+    publish(results, folder)
+    other = replace(results, about={**results.about, "study": {**results.study, "name": "other"}})
+    with pytest.raises(OutputExistsError):
+        publish(other, folder)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "report.md").write_text("mine")
+    copied = tmp_path / "run"
+    shutil.copytree(whole, copied)
+    for place in (tmp_path / "mine", copied):
+        with pytest.raises(OutputExistsError):
+            publish(results, place)
+    assert (tmp_path / "mine" / "report.md").read_text() == "mine"
+
+
+def test_a_damaged_prediction_is_made_again(tmp_path, study, whole):
+    folder = tmp_path / "again"
+    shutil.copytree(whole, folder)
+    table = min((folder / "predictions").glob("*.parquet"))
+    table.write_bytes(table.read_bytes()[:200])
+    results = run_study(study, folder, guard_again=True)
+    assert not results.failures
+    assert numbers(folder) == numbers(whole)
+
+
+def test_a_failed_fold_is_missing_from_the_figures_alone(tmp_path, whole):
+    folder = tmp_path / "again"
+    shutil.copytree(whole, folder)
+    path = min((folder / "jobs").glob("*base*.json"))
+    key = path.stem
+    path.write_text(json.dumps({"key": key, "backbone": "accusleep", "loss": "base", "error": "failed"}))
+    results = read_results(folder)
+    assert results.failures
+    assert write_report(results).is_file()
 
 
 def test_guarding_again_gives_the_same_records_without_training(tmp_path, monkeypatch, study, whole):

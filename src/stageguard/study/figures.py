@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from stageguard.base.arrays import Floats
-from stageguard.base.errors import MissingFileError
+from stageguard.base.errors import InputError, MissingFileError
 from stageguard.base.extras import library
 from stageguard.measures.bouts import bouts_of, pair_counts
 from stageguard.plots.bouts import draw_matrix, draw_survival, transition_shares
@@ -54,6 +54,16 @@ GUARDED = (PAPER, RELEASED, CALIBRATED)
 SHORT = {BASE: "argmax", PAPER: "published", RELEASED: "released", CALIBRATED: "calibrated"}
 
 
+def _complete_nights(results: Results, backbone: str) -> Nights:
+    """Return the nights that have the stages of every variant: not those of a fold that failed."""
+    nights = staged_nights(results, backbone)
+    variants = set().union(*nights.values())
+    complete = {name: columns for name, columns in nights.items() if columns.keys() >= variants}
+    if not complete:
+        raise InputError(f"{results.folder}: no night of {backbone} has the stages of every variant.")
+    return complete
+
+
 def new_figure(
     results: Results,
     n_rows: int,
@@ -85,7 +95,7 @@ def _shown_in(nights: Mapping[str, Mapping[str, Any]]) -> list[str]:
 def bouts_figure(results: Results, night: str | None = None) -> Any:
     """Draw the bout lengths of every stage: expert, argmax, guarded."""
     backbone = results.backbones[0]
-    nights = staged_nights(results, backbone)
+    nights = _complete_nights(results, backbone)
     record = results.records[0]
     stages, minutes = record["stages"], record["epoch_seconds"] / 60
     figure, axes = new_figure(results, 1, len(stages), (3.2 * len(stages), 3.0), of=backbone)
@@ -108,7 +118,7 @@ def bouts_figure(results: Results, night: str | None = None) -> Any:
 def matrices_figure(results: Results, night: str | None = None) -> Any:
     """Draw the transition probabilities of expert, argmax and guarded stages."""
     backbone = results.backbones[0]
-    nights = staged_nights(results, backbone)
+    nights = _complete_nights(results, backbone)
     stages = results.records[0]["stages"]
     shown = _shown_in(nights)
     figure, axes = new_figure(results, 1, len(shown), (2.6 * len(shown), 3.6), of=backbone)
@@ -152,7 +162,7 @@ def reduction_figure(results: Results, night: str | None = None) -> Any:
 def night_figure(results: Results, night: str | None = None) -> Any:
     """Draw the hypnogram and the hypnodensity of one night, by default the first."""
     backbone = results.backbones[0]
-    nights = staged_nights(results, backbone)
+    nights = _complete_nights(results, backbone)
     name = night or min(nights)
     if name not in nights:
         raise MissingFileError(
@@ -241,7 +251,7 @@ def bland_altman_figure(results: Results, night: str | None = None) -> Any:
 def effect_figure(results: Results, night: str | None = None) -> Any:
     """Draw the lengths of bouts, percentages of transitions before and after, and reductions by network."""
     backbone = results.backbones[0]
-    nights = staged_nights(results, backbone)
+    nights = _complete_nights(results, backbone)
     stages = results.records[0]["stages"]
     figure, axes = new_figure(results, 1, 3, (11.5, 3.6), of=backbone, widths=(1.0, 1.35, 1.2))
     _bouts(axes[0, 0], nights)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from stageguard.base import checks
-from stageguard.base.errors import InputError
+from stageguard.base.errors import InputError, OutputExistsError
 from stageguard.base.files import write_together
 from stageguard.runner.run import check_folder
 from stageguard.study.comparison import (
@@ -34,7 +34,19 @@ from stageguard.study.robustness import (
     seeds_table,
     transitions_table,
 )
-from stageguard.study.store import DERIVED, RESULTS, STUDY, Results, results_text, study_text
+from stageguard.study.store import (
+    DERIVED,
+    FIGURES_FOLDER,
+    JOBS,
+    PAGE,
+    RESULTS,
+    STUDY,
+    TABLES_FOLDER,
+    Results,
+    read_results,
+    results_text,
+    study_text,
+)
 from stageguard.study.table import FORMATS, Table
 
 TABLES: Mapping[str, Callable[[Results], Table]] = {
@@ -63,7 +75,6 @@ TABLES: Mapping[str, Callable[[Results], Table]] = {
 
 
 FIGURE_FORMATS = ("png", "pdf", "svg")
-PAGE = "report.md"
 NIGHT = "night"  # figure of one night's stages
 
 
@@ -96,7 +107,7 @@ def write_figures(
     for name in names or FIGURES:
         figure = FIGURES[checks.choice(name, "figure", FIGURES)](results, night)
         for form in forms:
-            path = (folder or results.folder / "figures") / f"{name}.{form}"
+            path = (folder or results.folder / FIGURES_FOLDER) / f"{name}.{form}"
             contents[path] = image(figure, checks.choice(form, "format", FIGURE_FORMATS))
     write_together(contents, overwrite=True, make_folders=True)
     return list(contents)
@@ -106,7 +117,7 @@ def write_report(results: Results, night: str | None = None) -> Path:
     """Write all tables and figures, and a page that shows them."""
     check_results(results)
     tables = {name: make(results) for name, make in TABLES.items()}
-    write_tables(tables, results.folder / "tables")
+    write_tables(tables, results.folder / TABLES_FOLDER)
     write_figures(results, night=night)
     return _write_page(results, tables, FIGURES, results.folder, "png")
 
@@ -122,6 +133,7 @@ def publish(results: Results, folder: Path, night: str | None = None) -> Path:
     check_folder(folder)
     if folder.absolute() == results.folder.absolute():
         raise InputError(f"{folder}: is the study's own folder. Name another one to publish to.")
+    _check_publishable(results, folder)
     contents: dict[Path, str | bytes] = {
         folder / STUDY: study_text(results),
         folder / RESULTS: results_text(results.folder),
@@ -129,10 +141,19 @@ def publish(results: Results, folder: Path, night: str | None = None) -> Path:
     }
     write_together(contents, overwrite=True, make_folders=True)
     tables = {name: make(results) for name, make in TABLES.items()}
-    write_tables(tables, folder / "tables", ("md", "csv"))
+    write_tables(tables, folder / TABLES_FOLDER, ("md", "csv"))
     figures = [name for name in FIGURES if name != NIGHT or night is not None]
-    write_figures(results, figures, forms=("svg",), night=night, folder=folder / "figures")
+    write_figures(results, figures, forms=("svg",), night=night, folder=folder / FIGURES_FOLDER)
     return _write_page(results, tables, figures, folder, "svg")
+
+
+def _check_publishable(results: Results, folder: Path) -> None:
+    """Refuse a folder with anything but the same study, published before."""
+    if not folder.exists() or not any(folder.iterdir()):
+        return
+    is_published = (folder / STUDY).is_file() and not (folder / JOBS).exists()
+    if not is_published or read_results(folder).study["name"] != results.study["name"]:
+        raise OutputExistsError(f"{folder} holds other files. Choose a new or empty folder to publish to.")
 
 
 def _write_page(

@@ -79,19 +79,23 @@ class _JobIdentities:
     record: str
 
 
-def prepare_study(config: StudyConfig, folder: Path, *, data: Path = Path()) -> list[_JobIdentities]:
+def prepare_study(
+    config: StudyConfig, folder: Path, *, data: Path = Path(), overwrite: bool = False
+) -> list[_JobIdentities]:
     """Write a study's nights and description, or check those of an earlier run; return all jobs.
 
-    Folders in the configuration are relative to `data`.
+    Folders in the configuration are relative to `data`. An earlier study is removed last, when everything
+    that can be refused has been.
     """
     check_folder(folder)
     nights = folder / store.COHORT
-    if not nights.exists():
-        if folder.exists() and any(path.name != store.LOCK for path in folder.iterdir()):
-            raise OutputExistsError(f"{folder} holds other files. Choose a new or empty folder.")
+    if overwrite or not nights.exists():
+        if folder.exists() and (names := store.other_files(folder)):
+            raise OutputExistsError(f"{folder} holds other files ({names[0]}). Choose a new or empty folder.")
         cohort = read_cohort(config.cohort, data)
         _check(config, cohort)
         folder.mkdir(parents=True, exist_ok=True)
+        store.clear(folder)
         save_cohort(cohort, nights)
     cohort = load_cohort(nights)
     _check(config, cohort)
@@ -180,9 +184,7 @@ def run_study(
     """
     folder = Path(folder).absolute()
     with _exclusive(folder):
-        if overwrite and (folder / store.STUDY).is_file():
-            store.clear(folder)
-        wanted = prepare_study(config, folder, data=data)
+        wanted = prepare_study(config, folder, data=data, overwrite=overwrite)
         done = {} if guard_again else store.record_identities(folder)
         store.keep_records(folder, {each.job.key for each in wanted})
         missing = [each.job for each in wanted if done.get(each.job.key) != each.record]

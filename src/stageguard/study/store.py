@@ -62,6 +62,7 @@ TITLES = {
 
 STUDY, COHORT, JOBS, PREDICTIONS, RESULTS = "study.json", "cohort.npz", "jobs", "predictions", "results.jsonl"
 STAGES, DERIVED, SHARED, LOCK = "stages", "derived.json", "shared", "lock"
+TABLES_FOLDER, FIGURES_FOLDER, PAGE = "tables", "figures", "report.md"
 VERSIONED = ("numpy", "torch", "scipy")
 
 
@@ -241,12 +242,22 @@ def _refuse(folder: Path, what: str) -> NoReturn:
     )
 
 
+_FOLDERS = (JOBS, STAGES, PREDICTIONS, SHARED, TABLES_FOLDER, FIGURES_FOLDER)
+_FILES = (STUDY, COHORT, RESULTS, DERIVED, PAGE)
+
+
 def clear(folder: Path) -> None:
     """Remove a study from its folder."""
-    for name in (JOBS, STAGES, PREDICTIONS, SHARED):
+    for name in _FOLDERS:
         shutil.rmtree(folder / name, ignore_errors=True)
-    for name in (STUDY, COHORT, RESULTS, DERIVED):
+    for name in _FILES:
         (folder / name).unlink(missing_ok=True)
+
+
+def other_files(folder: Path) -> list[str]:
+    """Return the names in a folder that no study writes; all of them if there is no study."""
+    own = (*_FOLDERS, *_FILES) if (folder / STUDY).is_file() else ()
+    return sorted(path.name for path in folder.iterdir() if path.name not in (*own, LOCK))
 
 
 def keep_records(folder: Path, keys: Collection[str]) -> None:
@@ -273,12 +284,16 @@ def prediction_identities(folder: Path) -> dict[str, str]:
 
 
 def read_prediction(folder: Path, key: str) -> tuple[dict[str, Any], bytes] | None:
-    """Return the facts and the table of a stored prediction; None if there is none."""
+    """Return the facts and the table of a stored prediction; None if there is none that can be read."""
     path = folder / PREDICTIONS / f"{key}.json"
     if not path.is_file():
         return None
-    table = path.with_name(f"{key}.parquet")
-    return load_json(path), read_file(table, "an array")
+    table = read_file(path.with_name(f"{key}.parquet"), "an array")
+    try:
+        read_columns(table)
+    except (OSError, ValueError):  # cut short or damaged: the stager is fitted again
+        return None
+    return load_json(path), table
 
 
 def save_record(folder: Path, record: Mapping[str, Any], stages: bytes | None) -> None:
