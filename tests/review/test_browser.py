@@ -82,7 +82,8 @@ def test_the_next_epoch_worth_a_look_is_one_key_away(scorer, night):
         assert scorer.press("p").epoch == queue[0] + 1
         scorer.press("Enter").at_revision(1)
         assert scorer.epoch == queue[1] + 1
-        assert scorer.text("#sheet-queue strong").startswith("1 of ")
+        # the queue is asked for after the action, and so comes a moment later
+        scorer.page.locator("#sheet-queue strong", has_text="1 of ").wait_for()
 
 
 def test_a_stage_key_pins_and_undo_takes_it_back(scorer, night):
