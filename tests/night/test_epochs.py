@@ -7,7 +7,7 @@ import pytest
 
 import stageguard as sg
 from made_recordings import recording, signal
-from stageguard.night.epochs import EpochGrid
+from stageguard.night.recording import EpochGrid
 
 
 def scoring(epoch_seconds, n_epochs=4):

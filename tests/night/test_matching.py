@@ -12,7 +12,7 @@ from small import refusal
 from stageguard.fitting.material import read_material
 from stageguard.measures.cohort import CohortNight, measure_night
 from stageguard.measures.intervals import errors
-from stageguard.night.matching import end_together, on_epochs_of
+from stageguard.night.align import end_together, on_epochs_of
 from stageguard.profile.profile import Profile
 
 BEGAN = datetime(2024, 1, 1, 22)

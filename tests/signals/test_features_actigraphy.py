@@ -10,8 +10,7 @@ import pytest
 import stageguard as sg
 from body_signals import recording, unscaled, wrist
 from stageguard.base.errors import InputError
-from stageguard.night.epochs import EpochGrid
-from stageguard.night.recording import Recording, Series, Signal
+from stageguard.night.recording import EpochGrid, Recording, Series, Signal
 from stageguard.signals.actigraphy import (
     ActigraphySettings,
     activity_features,

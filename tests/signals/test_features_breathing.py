@@ -7,8 +7,7 @@ import pytest
 
 from body_signals import breathing, recording
 from stageguard.base.errors import InputError
-from stageguard.night.epochs import EpochGrid
-from stageguard.night.recording import Series, Signal
+from stageguard.night.recording import EpochGrid, Series, Signal
 from stageguard.signals.breathing import (
     Breathing,
     breathing_channels,

@@ -8,8 +8,7 @@ import pytest
 import stageguard as sg
 from body_signals import beat_series, breathing, ecg, recording, steady_beats, unscaled
 from stageguard.base.errors import InputError
-from stageguard.night.epochs import EpochGrid
-from stageguard.night.recording import Recording, Series, Signal
+from stageguard.night.recording import EpochGrid, Recording, Series, Signal
 from stageguard.signals.cardiorespiratory import heart_share
 from stageguard.signals.features import Recipe, recipes
 from stageguard.signals.heart import find_beats

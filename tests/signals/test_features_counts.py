@@ -9,8 +9,7 @@ import pytest
 
 from body_signals import recording, wrist
 from stageguard.base.errors import InputError, MissingExtraError
-from stageguard.night.epochs import EpochGrid
-from stageguard.night.recording import Series, Signal
+from stageguard.night.recording import EpochGrid, Series, Signal
 from stageguard.signals import activity
 from stageguard.signals.activity import (
     ActivityCounts,

@@ -9,8 +9,7 @@ import pytest
 
 from body_signals import beat_series, recording, steady_beats
 from stageguard.base.errors import InputError
-from stageguard.night.epochs import EpochGrid
-from stageguard.night.recording import Series
+from stageguard.night.recording import EpochGrid, Series
 from stageguard.signals.features import Recipe
 from stageguard.signals.heart import (
     DFA_BEATS,

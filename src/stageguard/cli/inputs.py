@@ -45,7 +45,7 @@ from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import is_hypnogram, night_name, read_density_file, read_hypnogram_file
 from stageguard.formats.shared_profile import PROFILE_DIGITS
 from stageguard.formats.sniffing import UTF16_MARKS, read_head
-from stageguard.night.moments import Moment
+from stageguard.night.timing import Moment
 from stageguard.profile.profile import Profile
 from stageguard.runner.decode_one import DecodeOptions, reading_with
 from stageguard.runner.manifest import COHORT_TABLE, FAILURES_TABLE, METHODS_TEXT

@@ -17,7 +17,7 @@ from stageguard.cli.command import option, packed
 from stageguard.formats.companions import MOMENT_WORDS, parse_moment
 from stageguard.formats.raw_night import FileOptions
 from stageguard.guard.options import Training
-from stageguard.night.moments import Moment
+from stageguard.night.timing import Moment
 from stageguard.runner.decode_one import DecodeOptions
 
 

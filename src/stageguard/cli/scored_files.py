@@ -44,13 +44,12 @@ from stageguard.guard.effect import Effect
 from stageguard.measures.bouts import hypnogram_before
 from stageguard.measures.estimates import Estimates, estimates_of
 from stageguard.measures.statistics import StatisticsOptions
+from stageguard.night.align import end_together
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.night.matching import end_together
-from stageguard.night.moments import lights_window
 from stageguard.night.period import Period
 from stageguard.night.quantities import Steering
 from stageguard.night.stages import StageScheme
-from stageguard.night.timing import recording_start, with_start
+from stageguard.night.timing import lights_window, recording_start, with_start
 from stageguard.profile.night_stages import in_stages_of
 from stageguard.profile.profile import Profile
 from stageguard.runner.decode_one import DecodeOptions, decode_file, reading_with, start_of

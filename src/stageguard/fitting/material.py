@@ -30,9 +30,9 @@ from stageguard.guard import inputs
 from stageguard.guard.evidence import Night, best_stages, fragmentation_index
 from stageguard.guard.options import DEFAULTS, GuardOptions, per_night
 from stageguard.measures.experts import consensus
+from stageguard.night.align import on_epochs_of
 from stageguard.night.hypnodensity import Hypnodensity, check_probabilities
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
-from stageguard.night.matching import on_epochs_of
 from stageguard.night.period import Period
 from stageguard.night.stages import StageScheme
 from stageguard.profile.profile import Profile

@@ -31,8 +31,8 @@ from stageguard.night.hypnodensity import (
     softmax,
 )
 from stageguard.night.hypnogram import NO_PROBABILITIES, Hypnogram
-from stageguard.night.moments import lights_window
 from stageguard.night.night import ExportableStages
+from stageguard.night.timing import lights_window
 from stageguard.profile.night_stages import columns_of, in_profile_order, naming_profile_for
 from stageguard.profile.profile import Profile
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from stageguard.base import checks
 from stageguard.base.errors import InputError
-from stageguard.night.moments import Moment
+from stageguard.night.timing import Moment
 
 Training = Literal["natural", "balanced"]
 Pins = Mapping[int, str | int]

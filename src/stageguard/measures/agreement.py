@@ -14,8 +14,8 @@ from stageguard.base.errors import InputError
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import TOLERANCE_EPOCHS, ScoredNight, contingency, hypnogram_of
 from stageguard.measures.taught import warn_of_taught
+from stageguard.night.align import on_epochs_of
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.night.matching import on_epochs_of
 from stageguard.night.stages import StageScheme
 from stageguard.profile.profile import Profile
 

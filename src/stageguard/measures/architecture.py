@@ -14,8 +14,8 @@ from stageguard.base.errors import InputError, MissingExtraError
 from stageguard.measures.bouts import bouts_of
 from stageguard.measures.paired import Estimate, estimate, improvement_percent, paired
 from stageguard.measures.statistics import StatisticsOptions
+from stageguard.night.align import where_scored
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
-from stageguard.night.matching import where_scored
 from stageguard.night.quantities import quantity_of
 from stageguard.night.stages import WNR3
 

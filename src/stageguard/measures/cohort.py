@@ -20,8 +20,8 @@ from stageguard.measures.period import period_for
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.measures.taught import Taught, taught_by
 from stageguard.measures.validity import validity_of
+from stageguard.night.align import on_epochs_of, where_scored
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
-from stageguard.night.matching import on_epochs_of, where_scored
 from stageguard.night.period import Period
 from stageguard.night.quantities import NIGHT, PHASE, STAGE, STEERED_BY, Quantity, Steering, quantity_of
 from stageguard.profile.profile import Profile

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from stageguard.base.arrays import DAY_SECONDS, NAN, Indices, Labels
 from stageguard.measures.bouts import bouts_of
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.night.moments import Moment, clock_seconds, lights_window, time_of_day
 from stageguard.night.stages import StageScheme
+from stageguard.night.timing import Moment, clock_seconds, lights_window, time_of_day
 
 LIGHT_PHASE_SECONDS = 43200.0  # 12 h of light and 12 h of darkness
 

@@ -26,9 +26,9 @@ from stageguard.measures.statistics import (
     StatisticsOptions,
 )
 from stageguard.night.hypnogram import UNSCORED
-from stageguard.night.moments import Moment, lights_window
 from stageguard.night.quantities import EARLY_REM_MINUTES
 from stageguard.night.stages import StageScheme
+from stageguard.night.timing import Moment, lights_window
 from stageguard.profile.estimators import (
     DEFAULT_OF_MINUTES,
     ESTIMATORS,

@@ -24,8 +24,8 @@ from stageguard.base.errors import InputError, StageGuardError
 from stageguard.measures.agreement import cohen_kappa
 from stageguard.measures.bouts import ScoredNight, contingency, hypnogram_of
 from stageguard.measures.taught import warn_of_taught
+from stageguard.night.align import on_epochs_of
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
-from stageguard.night.matching import on_epochs_of
 
 Method = Literal["soft-agreement", "majority"]
 

@@ -27,10 +27,10 @@ from stageguard.measures.statistics import (
     StatisticsOptions,
     sleep_statistics,
 )
+from stageguard.night.align import on_epochs_of
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.night.matching import on_epochs_of
-from stageguard.night.moments import Moment
 from stageguard.night.quantities import REPORTED_OF_STAGE, WITH_INTERVAL
+from stageguard.night.timing import Moment
 from stageguard.profile.profile import Profile
 
 Method = Literal["conformal", "model"]

@@ -10,8 +10,8 @@ from stageguard.base.arrays import Labels
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import ScoredNight, hypnogram_of
 from stageguard.night.hypnogram import UNSCORED
-from stageguard.night.moments import Moment, lights_window
 from stageguard.night.period import Period
+from stageguard.night.timing import Moment, lights_window
 from stageguard.profile.night_stages import in_stages_of
 from stageguard.profile.profile import Profile
 

@@ -46,9 +46,9 @@ from stageguard.measures.bouts import (
 from stageguard.measures.cycles import cycles_of
 from stageguard.measures.day import DayPart, hours_of, phases_of, zeitgeber_seconds
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
-from stageguard.night.moments import Moment, lights_window
 from stageguard.night.quantities import NIGHT, Need
 from stageguard.night.stages import StageScheme, canonical_name
+from stageguard.night.timing import Moment, lights_window
 
 Convention = Literal["aasm", "yasa", "luna"]
 

@@ -37,12 +37,12 @@ from stageguard.measures.bouts import (
     hypnogram_of,
 )
 from stageguard.measures.period import labels_in, period_for
+from stageguard.night.align import on_epochs_of
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
-from stageguard.night.matching import on_epochs_of
-from stageguard.night.moments import Moment
 from stageguard.night.period import Period
 from stageguard.night.quantities import JOINT, Quantity, indicators_of
 from stageguard.night.stages import WNR3, StageScheme
+from stageguard.night.timing import Moment
 from stageguard.profile.night_stages import in_stages_of
 from stageguard.profile.profile import Profile
 

@@ -18,9 +18,9 @@ from stageguard.measures.cohort import measure
 from stageguard.measures.period import period_for
 from stageguard.measures.taught import warn_of_taught
 from stageguard.measures.validity import Indicator, validity_of
+from stageguard.night.align import on_epochs_of, where_scored
 from stageguard.night.colours import PAGE
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.night.matching import on_epochs_of, where_scored
 from stageguard.night.quantities import indicators_of, quantity_of
 from stageguard.plots.axes import (
     COLUMN_WIDTH,

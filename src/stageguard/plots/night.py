@@ -15,7 +15,7 @@ from stageguard.measures.bouts import ScoredNight, hypnogram_before, hypnogram_o
 from stageguard.night.colours import stage_shade, top_down
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
-from stageguard.night.moments import Moment, lights_window
+from stageguard.night.timing import Moment, lights_window
 from stageguard.plots.axes import (
     FULL_WIDTH,
     GAP,

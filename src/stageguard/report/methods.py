@@ -19,8 +19,8 @@ from stageguard.measures.bouts import cuts_of, hypnogram_before
 from stageguard.measures.day import lights_words
 from stageguard.measures.period import period_for
 from stageguard.measures.validity import validity_of
-from stageguard.night.moments import Moment
 from stageguard.night.period import APART_MINUTES, ASLEEP_MINUTES, WINDOW_MINUTES
+from stageguard.night.timing import Moment
 from stageguard.profile.profile import OFF, Profile
 from stageguard.report.numbers import and_list, count, sentence
 from stageguard.report.profile_words import (

@@ -19,7 +19,7 @@ from stageguard.measures.bouts import cuts_of, hypnogram_before
 from stageguard.measures.intervals import shortest_first_rem
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.night.moments import Moment
+from stageguard.night.timing import Moment
 from stageguard.report import numbers, tables, words
 from stageguard.report.bands_svg import BandRow, bands_svg
 from stageguard.report.hypnogram_svg import axis_of, page_picture, script_data

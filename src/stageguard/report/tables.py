@@ -20,8 +20,8 @@ from stageguard.measures.rare_events import RareEvent, rare_events
 from stageguard.measures.statistics import SleepStatistics, StatisticsOptions
 from stageguard.measures.taught import NO_TEST, taught_by, taught_words
 from stageguard.measures.validity import Indicator, Validity, validity_of
+from stageguard.night.align import on_epochs_of
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
-from stageguard.night.matching import on_epochs_of
 from stageguard.night.quantities import (
     EARLY_WORDS,
     NIGHT,

@@ -30,10 +30,9 @@ from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import night_name, read_density_file, read_hypnogram_file
 from stageguard.guard.options import GuardOptions
 from stageguard.measures.statistics import StatisticsOptions
+from stageguard.night.align import on_epochs_of
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.night.matching import on_epochs_of
-from stageguard.night.moments import Moment
-from stageguard.night.timing import recording_start, with_start
+from stageguard.night.timing import Moment, recording_start, with_start
 from stageguard.profile.profile import Profile
 from stageguard.review.night import NightUnderReview
 from stageguard.review.state import Pin

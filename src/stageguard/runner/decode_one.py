@@ -20,9 +20,8 @@ from stageguard.formats.registry import is_own_table
 from stageguard.guard.decode import decode, decode_held
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.options import Training
-from stageguard.night.moments import Moment
 from stageguard.night.stages import SCHEMES
-from stageguard.night.timing import with_start
+from stageguard.night.timing import Moment, with_start
 from stageguard.profile.profile import Profile
 
 

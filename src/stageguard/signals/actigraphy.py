@@ -10,8 +10,7 @@ import numpy.typing as npt
 from stageguard.base import checks, schema
 from stageguard.base.arrays import Floats, Floats32
 from stageguard.base.errors import InputError
-from stageguard.night.epochs import EpochGrid
-from stageguard.night.recording import Recording
+from stageguard.night.recording import EpochGrid, Recording
 from stageguard.signals.activity import METHODS, ActivityCounts, find_acceleration, find_counts, stillness
 from stageguard.signals.features.recipe import Recipe
 from stageguard.signals.heart_rate import FEATURES, READY_MADE, heart_rate_features, read_heart_rate

@@ -12,8 +12,7 @@ from stageguard.base.arrays import Floats, Mask
 from stageguard.base.errors import InputError
 from stageguard.base.extras import library
 from stageguard.base.units import known_unit, to_unit
-from stageguard.night.epochs import EpochGrid
-from stageguard.night.recording import Recording, Series, Signal
+from stageguard.night.recording import EpochGrid, Recording, Series, Signal
 
 AXES = ("x", "y", "z")
 BLOCK_SECONDS = 1800

@@ -10,8 +10,7 @@ import numpy as np
 from stageguard.base import schema
 from stageguard.base.arrays import Floats, Floats32, Mask
 from stageguard.base.errors import InputError
-from stageguard.night.epochs import EpochGrid
-from stageguard.night.recording import Recording, Signal
+from stageguard.night.recording import EpochGrid, Recording, Signal
 from stageguard.signals.features.recipe import Recipe
 from stageguard.signals.quality import (
     Assessed,

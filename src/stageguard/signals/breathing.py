@@ -11,8 +11,7 @@ from stageguard.base import checks, schema
 from stageguard.base.arrays import Floats, Mask
 from stageguard.base.errors import InputError
 from stageguard.base.extras import library
-from stageguard.night.epochs import EpochGrid
-from stageguard.night.recording import Recording
+from stageguard.night.recording import EpochGrid, Recording
 from stageguard.signals.windows import (
     BLOCK_WINDOWS,
     IF_PRESENT,

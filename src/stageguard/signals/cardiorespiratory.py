@@ -10,8 +10,7 @@ import numpy as np
 from stageguard.base import schema
 from stageguard.base.arrays import Floats, Floats32, Ints, Mask
 from stageguard.base.errors import InputError
-from stageguard.night.epochs import EpochGrid
-from stageguard.night.recording import Recording, Series
+from stageguard.night.recording import EpochGrid, Recording, Series
 from stageguard.signals.breathing import Belt, Breathing, breathing_channels, breathing_features, read_belt
 from stageguard.signals.features.recipe import Recipe
 from stageguard.signals.heart import Beats, Heart, find_beats, has_beats, hrv_features

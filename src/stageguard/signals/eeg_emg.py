@@ -16,8 +16,7 @@ from stageguard.base.arrays import Floats, Floats32, Ints
 from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.base.extras import library
 from stageguard.base.units import quantity_of
-from stageguard.night.epochs import EpochGrid
-from stageguard.night.recording import Recording, Signal
+from stageguard.night.recording import EpochGrid, Recording, Signal
 from stageguard.signals.features.recipe import Recipe
 from stageguard.signals.quality import (
     Assessed,

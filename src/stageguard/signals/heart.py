@@ -13,8 +13,7 @@ from stageguard.base.arrays import Floats, Ints, Mask
 from stageguard.base.errors import InputError
 from stageguard.base.extras import library
 from stageguard.base.units import quantity_of
-from stageguard.night.epochs import EpochGrid
-from stageguard.night.recording import Recording, Series, Signal
+from stageguard.night.recording import EpochGrid, Recording, Series, Signal
 from stageguard.signals.windows import (
     BLOCK_WINDOWS,
     IF_PRESENT,

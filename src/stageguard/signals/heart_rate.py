@@ -6,8 +6,7 @@ import numpy as np
 
 from stageguard.base.arrays import Floats
 from stageguard.base.errors import InputError
-from stageguard.night.epochs import EpochGrid
-from stageguard.night.recording import Recording, Signal
+from stageguard.night.recording import EpochGrid, Recording, Signal
 from stageguard.signals.windows import Columns, timed_values, window_edges
 
 PLAUSIBLE_BPM = (30.0, 200.0)

@@ -18,8 +18,7 @@ from stageguard.base import checks
 from stageguard.base.arrays import Floats, Floats32, Mask
 from stageguard.base.errors import InputError
 from stageguard.base.lazy import load
-from stageguard.night.epochs import EpochGrid, scored_epoch_seconds
-from stageguard.night.recording import Recording, Signal
+from stageguard.night.recording import EpochGrid, Recording, Signal, scored_epoch_seconds
 from stageguard.signals.modalities import modality_of
 from stageguard.signals.windows import (
     MAD_TO_SD,

@@ -14,8 +14,7 @@ from stageguard.base.arrays import Floats, Floats32, Ints, Mask
 from stageguard.base.errors import InputError
 from stageguard.base.extras import library
 from stageguard.base.units import to_unit
-from stageguard.night.epochs import EpochGrid
-from stageguard.night.recording import Recording, Series, Signal
+from stageguard.night.recording import EpochGrid, Recording, Series, Signal
 
 Columns = dict[str, Floats]  # features by name, each (n_epochs,)
 

@@ -48,8 +48,8 @@ from stageguard.measures.experts import (
 )
 from stageguard.measures.experts import consensus as merge
 from stageguard.measures.summary import shown
+from stageguard.night.align import on_epochs_of
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.night.matching import on_epochs_of
 from stageguard.night.stages import StageScheme
 from stageguard.runner.run import Outcome
 

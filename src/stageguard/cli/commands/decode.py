@@ -61,7 +61,7 @@ from stageguard.formats.density import listed
 from stageguard.formats.outputs import PLAIN_SUFFIXES
 from stageguard.guard.decoding import CITATION, Decoding
 from stageguard.measures.summary import looking_like_experts
-from stageguard.night.moments import Moment
+from stageguard.night.timing import Moment
 from stageguard.profile.profile import Profile
 from stageguard.runner.cohort import Source, decode_cohort
 from stageguard.runner.decode_files import DecodeTask, FileSource

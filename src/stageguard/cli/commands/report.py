@@ -54,7 +54,7 @@ from stageguard.formats.raw_night import Event
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.measures.summary import DecodingSummary, summary_of
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.night.moments import Moment
+from stageguard.night.timing import Moment
 from stageguard.profile.profile import Profile
 from stageguard.report.night import night_report
 from stageguard.runner.decode_one import DecodeOptions

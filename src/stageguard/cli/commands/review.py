@@ -32,7 +32,7 @@ from stageguard.cli.terminal import (
     print_list,
 )
 from stageguard.formats.outputs import TSV_SUFFIX
-from stageguard.night.moments import Moment
+from stageguard.night.timing import Moment
 from stageguard.profile.profile import Profile
 from stageguard.review.opening import ReviewRequest
 from stageguard.review.server import ReviewServer

@@ -26,9 +26,8 @@ from stageguard.formats.recordings.raw import RawRecording, crop
 from stageguard.formats.recordings.roles import find_label, guess_roles
 from stageguard.formats.recordings.wfdb import read_wfdb_recording
 from stageguard.formats.tools.edf_annotations import read_annotated_edf
-from stageguard.night.epochs import SLACK_SECONDS
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
-from stageguard.night.recording import Recording, Samples, Series, Signal
+from stageguard.night.recording import SLACK_SECONDS, Recording, Samples, Series, Signal
 
 PathLike = str | os.PathLike[str]
 ScoringLike = PathLike | Hypnogram

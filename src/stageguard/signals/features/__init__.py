@@ -21,9 +21,8 @@ from stageguard.base import checks
 from stageguard.base.arrays import Floats, Floats32, Ints, Mask
 from stageguard.base.errors import Argument, InputError, Message
 from stageguard.base.files import write_cell, write_together
-from stageguard.night.epochs import EpochGrid
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.night.recording import Recording
+from stageguard.night.recording import EpochGrid, Recording
 from stageguard.night.stages import WNR3, canonical_name
 from stageguard.signals.features.recipe import Recipe as Recipe
 from stageguard.signals.features.recipe import Scaling, modality_module
