@@ -129,7 +129,7 @@ def test_modules_do_not_import_each_other_in_circles():
 # What layers up to fitting take from a higher one by name, when it is called: methods that people expect on
 # a value, although they are written above it.
 TAKEN_FROM_ABOVE = {
-    "base.notebook": {"report.notebook:html_of"},
+    "base.lazy": {"report.notebook:html_of"},
     "night.night": {
         *("formats.convert:save", "formats.tools.stageguard:to_frame"),
         *("formats.tools.yasa:to_yasa", "formats.tools.mne:to_mne"),

@@ -1,4 +1,4 @@
-"""Objects by name, imported when they are first used."""
+"""Objects of higher layers and public names, imported by name when they are first used."""
 
 from __future__ import annotations
 
@@ -29,3 +29,14 @@ def public_names(package: str, public: Mapping[str, str]) -> tuple[Callable[[str
         return value
 
     return find, sorted(homes)
+
+
+class ShownInNotebooks:
+    """A result that a notebook shows as a table, which `report.notebook` makes."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        html_of: Callable[[object], str] = load("report.notebook:html_of")
+        return html_of(self)

@@ -13,7 +13,8 @@ from typing import Any
 import click
 from click import UsageError
 
-from stageguard.base.errors import InputError, OutputExistsError
+from stageguard.base.errors import InputError
+from stageguard.base.files import exists_error
 from stageguard.cli.command import option, packed
 from stageguard.cli.options import (
     COUNT,
@@ -108,7 +109,7 @@ class Source:
         """Return the path of an output; refuse an existing one now, before the work."""
         path = self.folder / (self.id + suffix)
         if path.exists() and not overwrite:
-            raise OutputExistsError(f"{path} exists already. Use --overwrite to replace it.")
+            raise exists_error(path)
         return path
 
 

@@ -98,7 +98,7 @@ def print_json(value: Any) -> None:
 
 def json_text(value: Any) -> str:
     """Return JSON that standard output can encode; messages name options instead of arguments."""
-    from stageguard.base.json_text import json_lines
+    from stageguard.base.files import json_lines
     from stageguard.formats.outputs import plain
 
     value = _said(value)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from stageguard.base.notebook import ShownInNotebooks
+from stageguard.base.lazy import ShownInNotebooks
 from stageguard.fitting.candidates import ARGMAX, Candidate
 from stageguard.fitting.cross_validation import HeldOut
 from stageguard.fitting.estimates import EstimatorChoice

@@ -18,8 +18,7 @@ import numpy.typing as npt
 
 from stageguard.base.arrays import Floats, Labels
 from stageguard.base.errors import FileFormatError, StageGuardWarning, for_people
-from stageguard.base.files import file_error, parse_json, read_file, write_cell, write_together
-from stageguard.base.json_text import json_lines
+from stageguard.base.files import file_error, json_lines, parse_json, read_file, write_cell, write_together
 from stageguard.formats.sniffing import header_cells
 from stageguard.formats.tables.delimited import read_delimited
 from stageguard.formats.tables.one_night import DECODED_COLUMNS

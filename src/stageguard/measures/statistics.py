@@ -34,7 +34,7 @@ import numpy as np
 
 from stageguard.base import checks
 from stageguard.base.arrays import NAN, Indices, Labels, Mask
-from stageguard.base.notebook import ShownInNotebooks
+from stageguard.base.lazy import ShownInNotebooks
 from stageguard.measures.bouts import (
     ScoredNight,
     bouts_of,

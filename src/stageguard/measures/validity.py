@@ -25,7 +25,7 @@ import numpy as np
 from stageguard.base import checks
 from stageguard.base.arrays import NAN, Ints, Ints32, Labels, Mask
 from stageguard.base.errors import Argument, InputError, Message
-from stageguard.base.notebook import ShownInNotebooks
+from stageguard.base.lazy import ShownInNotebooks
 from stageguard.guard.automaton import minimum_epochs
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import (

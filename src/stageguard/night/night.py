@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base import checks
-from stageguard.base.lazy import load
-from stageguard.base.notebook import ShownInNotebooks
+from stageguard.base.lazy import ShownInNotebooks, load
 from stageguard.night.stages import StageScheme, as_scheme
 
 

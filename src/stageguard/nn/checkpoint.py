@@ -18,7 +18,7 @@ import numpy as np
 from stageguard.base import checks, schema
 from stageguard.base.errors import FileFormatError, InputError, ProfileError, did_you_mean
 from stageguard.base.extras import library
-from stageguard.base.files import parse_json, read_file, write_together
+from stageguard.base.files import load_json, read_file, write_together
 from stageguard.base.schema import REQUIRED
 from stageguard.base.version import __version__
 from stageguard.night.hypnodensity import Hypnodensity
@@ -396,13 +396,7 @@ def plain_tensors(named: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _read_card(path: Path) -> dict[str, Any]:
-    try:
-        document = parse_json(read_file(path, "JSON").decode())
-    except (ValueError, RecursionError) as error:
-        raise FileFormatError(
-            f"{path.name}: is not readable JSON ({error}). It may be cut short: copy it again, or train "
-            "again."
-        ) from None
+    document = load_json(path)
     version = document.get("stageguard_model") if isinstance(document, dict) else None
     if version is None:
         raise FileFormatError(

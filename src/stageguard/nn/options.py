@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from math import ceil, cos, pi
@@ -10,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from stageguard.base import checks, schema
-from stageguard.base.errors import FileFormatError, InputError
-from stageguard.base.files import read_text
-from stageguard.base.schema import parse_toml
+from stageguard.base.errors import InputError
+from stageguard.base.files import file_error
+from stageguard.base.schema import read_toml
 from stageguard.nn.backbones import (
     GENERIC,
     OPTIMISERS,
@@ -148,15 +147,9 @@ class TrainingConfig:
 def read_config(path: Path) -> TrainingConfig:
     """Read a training configuration; paths in it are relative to the file."""
     try:
-        document = parse_toml(read_text(path, "TOML"))
-    except UnicodeDecodeError:
-        raise FileFormatError(f"{path.name}: is not UTF-8 text. Expected a TOML file.") from None
-    except tomllib.TOMLDecodeError as error:
-        raise FileFormatError(f"{path.name}: is not TOML ({error}).") from None
-    try:
-        return _config(document, path)
+        return _config(read_toml(path, "a training configuration"), path)
     except InputError as error:
-        raise FileFormatError(f"{path.name}: {error}") from None
+        raise file_error(path, error) from None
 
 
 def _config(document: dict[str, Any], path: Path) -> TrainingConfig:

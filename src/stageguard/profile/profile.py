@@ -12,7 +12,7 @@ from typing import Any, Literal
 from stageguard.base import checks
 from stageguard.base.arrays import Labels
 from stageguard.base.errors import CohortError, FileFormatError, InputError, ProfileError, did_you_mean
-from stageguard.base.notebook import ShownInNotebooks
+from stageguard.base.lazy import ShownInNotebooks
 from stageguard.base.schema import Document, read_toml
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.period import Period, period_of

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stageguard.base.errors import OVERWRITE, FileFormatError, OutputExistsError
-from stageguard.base.files import file_error, load_json, read_file, remove_leftovers
+from stageguard.base.files import exists_error, file_error, load_json, read_file, remove_leftovers
 from stageguard.base.version import __version__
 from stageguard.formats.companions import by_the_list
 from stageguard.formats.outputs import (
@@ -204,7 +204,7 @@ def _write(
             if path is None or text is None or path.name in hashes:
                 continue
             if _is_full(path) and read_file(path, "text") != text.encode():
-                raise OutputExistsError(f"{path} exists already. " + OVERWRITE + " to replace it.")
+                raise exists_error(path)
     written = write_decoding(
         decoding,
         task.output,
@@ -245,9 +245,7 @@ def _recorded_before(
     except MALFORMED:
         return None
     if reason:
-        raise OutputExistsError(
-            f"{files.tsv} exists already, and {reason}. " + OVERWRITE + " to decode it again."
-        )
+        raise exists_error(files.tsv, f", and {reason}", to="decode it again")
     return record
 
 

@@ -20,26 +20,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stageguard.base.errors import (
-    OVERWRITE,
     FileFormatError,
     Message,
     OutputError,
-    OutputExistsError,
     StageGuardError,
     StageGuardWarning,
 )
 from stageguard.base.files import (
     check_apart,
     check_places,
+    exists_error,
     file_error,
     file_sha256,
+    json_lines,
     load_json,
     locked,
     open_file,
     read_file,
     write_together,
 )
-from stageguard.base.json_text import json_lines
 from stageguard.base.version import __version__
 from stageguard.formats.cohort_output import column_meanings, joining, part_bytes
 from stageguard.formats.cohort_table import ID, TABLE_SUFFIXES, TableBlock, TableNight, read_nights
@@ -323,9 +322,7 @@ def _is_finished(task: TableTask, identity: Mapping[str, Any]) -> bool:
             reason = reason or "was changed after it was written"
     elif _is_joining(task, identity):
         return False
-    raise OutputExistsError(
-        Message(f"{task.output} exists already, and {reason}. ", OVERWRITE, " to decode the table again.")
-    )
+    raise exists_error(task.output, f", and {reason}", to="decode the table again")
 
 
 def _recipe(identity: Mapping[str, Any], profile_name: str) -> Recipe:

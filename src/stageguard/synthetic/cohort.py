@@ -14,8 +14,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from stageguard.base.errors import OVERWRITE, InputError, Message, OutputError, OutputExistsError
-from stageguard.base.files import SYNTHETIC_FILE, refuse_address
+from stageguard.base.errors import InputError, OutputError, OutputExistsError
+from stageguard.base.files import SYNTHETIC_FILE, exists_error, refuse_address
 from stageguard.base.version import __version__
 from stageguard.measures.statistics import sleep_statistics
 from stageguard.night.quantities import REPORTED
@@ -201,9 +201,7 @@ def _check_place(folder: Path, overwrite: bool) -> None:
             f"{folder} holds files that no simulation wrote, and is left alone. Choose another folder."
         )
     if not overwrite:
-        raise OutputExistsError(
-            Message(f"{folder} exists already. ", OVERWRITE, " to replace it, or choose another name.")
-        )
+        raise exists_error(folder, to="replace it, or choose another name")
 
 
 def write_subject(plan: Plan, folder: Path, number: int) -> Subject:

@@ -12,8 +12,7 @@ from types import MappingProxyType
 import numpy as np
 
 from stageguard.base.arrays import Floats
-from stageguard.base.files import read_text
-from stageguard.base.schema import parse_toml
+from stageguard.base.schema import read_toml
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import AASM5, WNR3, StageScheme
 from stageguard.profile.profile import Profile
@@ -68,7 +67,7 @@ def known_shifts(modality: str) -> Mapping[str, Mapping[str, float]]:
     from lights off to lights on, with the other covariate at its reference. Empty for mice, whose covariates
     have no effect on sleep.
     """
-    shifts: dict[str, dict[str, dict[str, float]]] = parse_toml(read_text(SHIFTS_FILE, "TOML"))
+    shifts: dict[str, dict[str, dict[str, float]]] = read_toml(SHIFTS_FILE, "known shifts")
     return shifts.get(modality, {})
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from click import UsageError
 
-from stageguard.base.errors import InputError, Message, OutputExistsError
-from stageguard.base.files import check_apart
+from stageguard.base.errors import InputError, Message
+from stageguard.base.files import check_apart, exists_error
 from stageguard.cli.command import command, option, packed
 from stageguard.cli.console import Console, Table
 from stageguard.cli.inputs import Input, Inputs, find_inputs, scoring_of, with_table_nights
@@ -191,7 +191,7 @@ def fit(
     read = [Path(base), samples, subjects, *(path for night in inputs.nights for path in night.files)]
     check_apart([output], [path for path in read if path is not None])
     if output.exists() and not overwrite:
-        raise OutputExistsError(f"{output} exists already. Use --overwrite to replace it.")
+        raise exists_error(output)
     named |= {night.id: path for night in inputs.nights if (path := scoring_of(night))}
     folders: Sequence[Path | None] = expert or ([None] if named else [])
     experts = [Experts(folder, named if i == 0 else None) for i, folder in enumerate(folders)]

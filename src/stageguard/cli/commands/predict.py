@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 from click import UsageError
 
-from stageguard.base.errors import InputError, OutputExistsError
-from stageguard.base.files import file_sha256
+from stageguard.base.errors import InputError
+from stageguard.base.files import exists_error, file_sha256
 from stageguard.cli.command import command, option
 from stageguard.cli.options import (
     DEVICE,
@@ -238,7 +238,7 @@ def stage_and_write(
     densities = task.output.with_name(task.output.name + DENSITY_SUFFIX)
     existing = [path for path in (densities, files.tsv, files.sidecar) if path.exists()]
     if existing and not overwrite:
-        raise OutputExistsError(f"{existing[0]} exists already. Use --overwrite to replace it.")
+        raise exists_error(existing[0])
     model = network.load()
     recording = read_features(task.path, choose=model.card.columns) if task.read is None else task.read()
     rules = cast("QualityRules | None", quality)

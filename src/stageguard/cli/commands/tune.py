@@ -7,8 +7,8 @@ from pathlib import Path
 
 from click import UsageError
 
-from stageguard.base.errors import InputError, Message, OutputExistsError
-from stageguard.base.files import check_apart
+from stageguard.base.errors import InputError, Message
+from stageguard.base.files import check_apart, exists_error
 from stageguard.cli.command import command, option
 from stageguard.cli.console import Console
 from stageguard.cli.inputs import Inputs, find_densities, with_table_nights
@@ -77,7 +77,7 @@ def tune(
     read = [Path(base), samples, *(path for night in inputs.nights for path in night.files)]
     check_apart([output], [path for path in read if path is not None])
     if output.exists() and not overwrite:
-        raise OutputExistsError(f"{output} exists already. Use --overwrite to replace it.")
+        raise exists_error(output)
     tasks = [TuneTask(night.path, night.id, profile, options, night.error) for night in inputs.nights]
     outcomes = run_shown(measure_task, tasks, "Reading", quiet=as_json, jobs=jobs)
     nights = [outcome.result.features for outcome in succeeded(outcomes)]

@@ -11,9 +11,8 @@ from types import MappingProxyType
 from typing import Any
 
 from stageguard.base import checks, schema
-from stageguard.base.errors import FileFormatError, InputError, did_you_mean
-from stageguard.base.files import read_text
-from stageguard.base.schema import parse_toml, plain_table, read_table
+from stageguard.base.errors import InputError, did_you_mean
+from stageguard.base.schema import plain_table, read_table, read_toml
 from stageguard.signals.modalities import modality_of
 
 FOLDER = Path(__file__).with_name("recipes")
@@ -137,17 +136,10 @@ def _built_in(name: str) -> Recipe:
 
 def _from_file(path: Path) -> Recipe:
     try:
-        document = parse_toml(read_text(path, "TOML", encoding="utf-8-sig"))
-        return Recipe(document)
-    except FileFormatError:  # already names the file
-        raise
+        return Recipe(read_toml(path, "a recipe"))
     except InputError as error:
         raise InputError(f"{path.name}: {error}") from None
     except FileNotFoundError:
         raise InputError(
             f"{path}: no such file. Give a built-in name ({', '.join(recipes())}) or the path of a .toml."
         ) from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}.") from None
-    except (ValueError, RecursionError) as error:
-        raise FileFormatError(f"{path.name}: not valid TOML: {error}.") from None
