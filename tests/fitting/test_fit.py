@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -13,9 +13,10 @@ import stageguard as sg
 from nights import decode
 from scored_nights import Cohort, certain, cohort, fit_report, shifted
 from stageguard.base.errors import StageGuardWarning
+from stageguard.fitting import candidates
 from stageguard.fitting.candidates import ARGMAX, Candidate
 from stageguard.fitting.cross_validation import Selection, split
-from stageguard.fitting.document import _cautions, _effect_words
+from stageguard.fitting.document import _cautions, _effect
 from stageguard.fitting.fit import decide
 from stageguard.fitting.judging import Criterion, judge
 from stageguard.fitting.learning_curve import CurvePoint, LearningCurve
@@ -24,6 +25,10 @@ from stageguard.fitting.scoring import OutputScore, Scores
 from stageguard.fitting.training import FitBase, train
 from stageguard.guard.decoding import many_changes_advice
 from stageguard.night.period import period_of
+from stageguard.profile.rules import RULES
+from stageguard.profile.rules.band import BandRule
+from stageguard.profile.rules.rule import USUAL, Choice, Setting, StrengthRule, Trial
+from stageguard.profile.rules.search import calm
 
 BASE = "human-psg-3"
 
@@ -69,7 +74,7 @@ def test_every_kind_of_candidate_is_compared(report):
     rules = {row.candidate.rule for row in report.rows}
     assert rules == {"argmax", "target", "band", "fixed", "minimum", "durations", "match"}
     assert report.rows[0].candidate == ARGMAX
-    assert {row.candidate.prior_exponent for row in report.rows} == {0.0, 0.1, 0.25, 0.5}
+    assert {row.candidate.trial.prior_exponent for row in report.rows} == {0.0, 0.1, 0.25, 0.5}
 
 
 def test_the_profile_decodes_as_the_candidate_did(report, flickering):
@@ -82,11 +87,11 @@ def test_the_profile_decodes_as_the_candidate_did(report, flickering):
         Candidate("target"),
         Candidate("argmax", clock=True),
         Candidate("fixed", 0.3, clock=True),
-        Candidate("band", lift=True, biases=True),
+        Candidate("band", trial=LIFTED, biases=True),
         Candidate("fixed", 0.3),
         Candidate("durations", 0.5),
-        Candidate("match", prior_exponent=0.25, rem_epochs=3),
-        Candidate("match", prior_exponent=0.5, biases=True),
+        Candidate("match", trial=Trial(prior_exponent=0.25, rem_epochs=3)),
+        Candidate("match", trial=Trial(prior_exponent=0.5), biases=True),
     ):
         used = training.biased if candidate.biases else training.temperature
         calibration = {"temperature": used.temperature}
@@ -128,7 +133,7 @@ def test_cautions_say_what_the_fitted_profile_does_not_what_its_base_does(report
     assert base.not_for and [c.cohort for c in fitted.not_for] == [c.cohort for c in base.not_for]
     for caution in fitted.not_for:
         assert caution.reason.startswith("The profile was fitted on nights of 'our lab', and ")
-        assert _effect_words(fitted) in caution.reason
+        assert _effect(fitted) in caution.reason
         assert "0.0986" not in caution.reason  # the limit of the base
 
 
@@ -142,12 +147,12 @@ def test_a_profile_fitted_on_a_cohort_has_no_caution_for_it():
 def test_what_a_profile_does_is_told_by_its_fields():
     base = sg.Profile.load(BASE)
     band = base.replace(strength={"rule": "band", "fi_target": 0.05, "cap": 2.0})
-    assert _effect_words(band) == "smooths a night with a fragmentation index above 0.1 down to it."
+    assert _effect(band) == "smooths a night with a fragmentation index above 0.1 down to it"
     match = base.replace(strength={"rule": "match", "fi_target": 0.05})
-    assert _effect_words(match) == "brings every night near the fragmentation index 0.05."
+    assert _effect(match) == "brings every night near the fragmentation index 0.05"
     weight = base.replace(transition_weight=0.3, min_bout_seconds={"R": 90})
-    assert _effect_words(weight) == "decodes every night with the transition weight 0.3 and minimum bouts."
-    assert _effect_words(base.replace(transition_weight=0.0)) == "adds no rule to the evidence."
+    assert _effect(weight) == "decodes every night with the transition weight 0.3 and minimum bouts"
+    assert _effect(base.replace(transition_weight=0.0)) == "adds no rule to the evidence"
 
 
 def test_a_profile_chosen_on_scored_nights_is_not_said_to_misfit(report):
@@ -356,7 +361,8 @@ def test_few_subjects_compare_little_and_are_warned_of():
     assert found.nested is not None
 
 
-PLAIN = (Candidate("band"), Candidate("match"), Candidate("match", rem_epochs=3))
+LIFTED = BandRule.trials(has_rem=True)[1]
+PLAIN = (Candidate("band"), Candidate("match"), Candidate("match", trial=Trial(rem_epochs=3)))
 FIXED = Candidate("fixed", 0.1)
 
 
@@ -369,6 +375,36 @@ def rows_for(kappa, accuracy, distance, criterion, errors=(1.0,) * 4):
     )
     candidates = [ARGMAX, *PLAIN]
     return [row.status for row in judge(candidates, scores, ["a", "b"], criterion)]
+
+
+@dataclass(frozen=True, slots=True)
+class HalfwayRule(StrengthRule):
+    """A rule of somebody else: halve the fragmentation of every night."""
+
+    rule = "halfway"
+    share: float = 0.5
+
+    def choose(self, curve):
+        weight, fi = calm(curve, self.share * curve.fi, None, curve.fi)
+        return Choice("halfway", Setting(weight), "lowered", curve.fi, fi)
+
+    def describe(self):
+        return f"per recording, to {self.share:g} of its fragmentation"
+
+    @classmethod
+    def trials(cls, *, has_rem):
+        return USUAL, Trial((("share", 0.25),))
+
+
+def test_a_fit_tries_a_rule_that_only_its_own_file_knows(monkeypatch):
+    monkeypatch.setitem(RULES, "halfway", HalfwayRule)
+    monkeypatch.setattr(candidates, "STRENGTH_RULES", [*candidates.STRENGTH_RULES, HalfwayRule])
+    found = fit_report(cohort(6, hours=2, sharpness=0.7))
+    tried = [row.candidate for row in found.rows if row.candidate.rule == "halfway"]
+    assert [candidate.name for candidate in tried[:2]] == ["halfway", "halfway, share 0.25"]
+    assert all(0 < row.fi < found.rows[0].fi for row in found.rows if row.candidate in tried)
+    shares = {row.candidate.name: row.fi for row in found.rows}
+    assert shares["halfway, share 0.25"] < shares["halfway"]
 
 
 def test_the_clock_is_tried_with_the_best_rule_alone(report):
@@ -400,7 +436,7 @@ def test_match_keeps_half_of_the_differences_between_people(flickering):
     labels = [in_period(density).argmax(axis=1) for density in flickering.densities]
     indices = [np.mean(own[1:] != own[:-1]) for own in labels]
     for exponent in (0.5, 0.0, 1.0):
-        profile = training.profile(Candidate("match", exponent=exponent))
+        profile = training.profile(Candidate("match", trial=Trial(refinement=(("exponent", exponent),))))
         assert profile.strength.stager_fi == pytest.approx(np.median(indices), rel=1e-3)
         for density, fi in zip(flickering.densities, indices, strict=True):
             aim = profile.strength.fi_target * (fi / np.median(indices)) ** exponent
@@ -473,17 +509,17 @@ def test_what_is_not_plain_must_surely_be_better_than_the_best_plain_one():
     # the same on the mean: better than argmax, but not surely than the plain one
     assert judged(-0.10, 0.15, -0.05, 0.10) == ["kept", "chosen", "not surely better"]
     assert judged(-0.10, 0.15, -0.05, 0.10, other=Candidate("band")) == ["kept", "kept", "chosen"]
-    shares = Candidate("match", prior_exponent=0.5)
+    shares = Candidate("match", trial=Trial(prior_exponent=0.5))
     assert judged(-0.10, 0.15, -0.05, 0.10, other=shares)[2] == "not surely better"
 
 
 @pytest.mark.parametrize(
     "shifting",
     [
-        Candidate("band", lift=True),
+        Candidate("band", trial=LIFTED),
         Candidate("band", totals=0.5),
         Candidate("band", biases=True),
-        Candidate("match", prior_exponent=0.1),
+        Candidate("match", trial=Trial(prior_exponent=0.1)),
     ],
     ids=lambda candidate: candidate.name,
 )
@@ -512,7 +548,8 @@ def test_half_of_the_differences_between_people_are_kept_unless_less_or_more_is_
         rows = [[OutputScore(value, 0.8, 0.1, 0.1)] * len(gains) for value in kappa]
         rows.append([OutputScore(0.6 + gain, 0.8, 0.1, 0.1) for gain in gains])
         half = Candidate("match")
-        candidates = [ARGMAX, half, Candidate("target"), Candidate("match", exponent=1.0)]
+        other = Candidate("match", trial=Trial(refinement=(("exponent", 1.0),)))
+        candidates = [ARGMAX, half, Candidate("target"), other]
         subjects = [str(i) for i in range(len(gains))]
         return [row.status for row in judge(candidates, Scores.of(rows), subjects, Criterion())]
 

@@ -13,6 +13,7 @@ from stageguard.fitting.candidates import Candidate
 from stageguard.fitting.cross_validation import Selection
 from stageguard.fitting.document import FitChoice, FitNames, _words
 from stageguard.fitting.judging import JudgedCandidate
+from stageguard.profile.rules.rule import Trial
 
 SHARES = {"W": 0.1, "N": 0.7, "R": 0.2}
 
@@ -96,7 +97,7 @@ def words_for(chosen, *rows):
 
 
 def test_whether_it_may_act_elsewhere_is_what_cross_validation_said():
-    chosen = Candidate("match", prior_exponent=0.25)
+    chosen = Candidate("match", trial=Trial(prior_exponent=0.25))
     bare = Candidate("match")
     assert words_for(chosen, (chosen, "chosen"), (bare, "kept"))["other_cohorts"] == "unweighted"
     assert words_for(chosen, (chosen, "chosen"), (bare, "kappa below argmax"))["other_cohorts"] == "argmax"

@@ -3,43 +3,41 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from stageguard.fitting.material import Material
-from stageguard.profile.rules.rule import TRANSITION_WEIGHTS
-
-Rule = Literal["argmax", "target", "band", "fixed", "minimum", "durations", "match"]
+from stageguard.profile.rules import RULES
+from stageguard.profile.rules.rule import TRANSITION_WEIGHTS, USUAL, StrengthRule, Trial
 
 FEWEST_SUBJECTS = 2  # to cross-validate at all
 FEWEST_TUNED_SUBJECTS = 5  # to choose among many numbers
 # Cross-validated gain of kappa that stage biases need with fewer subjects than that: in 48 draws of two
 # nights harmful choices promised .036 to .065, helpful ones .105 or more.
 FEW_SUBJECTS_GAIN = 0.1
-FEWEST_MATCH_NIGHTS = 15  # to trust their mean fragmentation and stage shares
-MATCH_PRIOR_EXPONENTS = (0.0, 0.1, 0.25, 0.5)
-MATCH_REM_EPOCHS = (1, 3)
-# How much of the differences between people `match` keeps: half, unless none or all is surely better.
-HALF, OTHER_EXPONENTS = 0.5, (0.0, 1.0)
 TOTALS = (0.5, 1.0)  # of the way to the experts' totals of wake, NREM and REM
+# Candidates without a strength rule: one transition weight for all nights.
+WEIGHTED = {
+    "argmax": "argmax",
+    "fixed": "fixed weight {:g}",
+    "minimum": "minimum bouts, weight {:g}",
+    "durations": "bout lengths, weight {:g}",
+}
 # Fewer weights are tried with minimum bouts and tables of bout lengths, which act by themselves.
 MINIMUM_WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.5, 1.0)
 DURATION_WEIGHTS = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
+STRENGTH_RULES = sorted(RULES.values(), key=lambda rule: (rule.fewest_nights, rule.fit_rank))
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """One way to guard.
 
-    Its rule is ``argmax`` (no guard), ``target``, ``band``, ``match``, ``fixed`` transition weight,
-    ``minimum`` bouts or explicit ``durations``, the last three with a fixed weight.
+    Its rule is a strength rule of profiles, ``argmax`` (no guard), ``fixed`` transition weight, ``minimum``
+    bouts or explicit ``durations``, the last three with a fixed weight.
     """
 
-    rule: Rule
+    rule: str
     weight: float = 0.0  # of transitions, under the last three rules
-    prior_exponent: float = 0.0  # w of match
-    rem_epochs: int = 1  # shortest REM bout of match
-    exponent: float = HALF  # how much of the differences between people match keeps
-    lift: bool = False  # whether band lifts minority stages of nights below it
+    trial: Trial = USUAL  # how a strength rule is varied
     biases: bool = False  # whether the likeliest stage biases are applied besides the temperature
     totals: float = 0.0  # share of the biases that bring its outputs to the experts' stage totals
     clock: bool = False  # whether the base profile's clock runs
@@ -47,29 +45,19 @@ class Candidate:
     @property
     def is_plain(self) -> bool:
         """Whether only fragmentation and stage totals steer it; other candidates must be surely better."""
-        is_steered = self.rule in ("argmax", "target", "band", "match") and not self.prior_exponent
-        return is_steered and self.exponent == HALF
+        is_steered = self.rule == "argmax" or self.rule in RULES
+        return is_steered and not self.trial.prior_exponent and not self.trial.refinement
 
     @property
     def shifts(self) -> bool:
         """Whether it shifts evidence between stages: few nights say little about that, so kappa must gain."""
-        return bool(self.lift or self.biases or self.totals or self.prior_exponent)
+        return bool(self.trial.shifts or self.trial.prior_exponent or self.biases or self.totals)
 
     @property
     def name(self) -> str:
         """Its name in tables."""
-        epochs = f"{self.rem_epochs} epoch{'s' * (self.rem_epochs != 1)}"
-        words = {
-            "argmax": "argmax",
-            "target": "target",
-            "band": "band, minority stages lifted" if self.lift else "band",
-            "fixed": f"fixed weight {self.weight:g}",
-            "minimum": f"minimum bouts, weight {self.weight:g}",
-            "durations": f"bout lengths, weight {self.weight:g}",
-            "match": f"match, w {self.prior_exponent:g}, REM from {epochs}",
-        }[self.rule]
-        if self.exponent != HALF:
-            words = f"{words}, differences to the power {self.exponent:g}"
+        rule = RULES.get(self.rule)
+        words = WEIGHTED[self.rule].format(self.weight) if rule is None else rule.trial_name(self.trial)
         totals = "stage totals" if self.totals == 1.0 else f"stage totals by {self.totals:g}"
         if self.rule == "argmax" and (self.biases or self.totals):
             words = "stage biases alone" if self.biases else f"{totals} alone"
@@ -87,18 +75,18 @@ class Candidate:
     @property
     def unweighted(self) -> Candidate:
         """The same candidate without stage shares and biases, which belong to one cohort."""
-        return replace(self.unbiased, prior_exponent=0.0, exponent=HALF)
+        return replace(self.unbiased.usual, trial=self.usual.trial._replace(prior_exponent=0.0))
 
     @property
     def usual(self) -> Candidate:
-        """The same candidate with the usual exponent, which another one must be surely better than."""
-        return replace(self, exponent=HALF)
+        """The same candidate without the refinement that must be surely better."""
+        return replace(self, trial=self.trial._replace(refinement=()))
 
     @property
-    def with_other_exponents(self) -> tuple[Candidate, ...]:
-        """The other exponents that are worth a trial if this candidate is the best: `match` has some."""
-        exponents = OTHER_EXPONENTS if self.rule == "match" else ()
-        return tuple(replace(self, exponent=exponent) for exponent in exponents)
+    def refinements(self) -> tuple[Candidate, ...]:
+        """What else its rule has to try if this candidate is the best."""
+        trials = RULES[self.rule].refinements(self.trial) if self.rule in RULES else ()
+        return tuple(replace(self, trial=trial) for trial in trials)
 
     @property
     def with_clock(self) -> tuple[Candidate, ...]:
@@ -116,7 +104,7 @@ class Scope:
     """Which candidates the material allows."""
 
     tuned: bool  # subjects are enough to choose among many numbers
-    match: bool  # nights are enough to trust their mean fragmentation and stage shares
+    n_nights: int
     minimum: bool  # experts keep to minimum bouts
     durations: bool  # tables predict bout lengths
     has_rem: bool
@@ -125,10 +113,9 @@ class Scope:
     @classmethod
     def of(cls, material: Material, *, durations: bool = False) -> Scope:
         """Return what the number of subjects and nights allows."""
-        n_groups, n_nights = len(material.groups), len(material.nights)
         return cls(
-            tuned=n_groups >= FEWEST_TUNED_SUBJECTS,
-            match=n_groups >= FEWEST_TUNED_SUBJECTS and n_nights >= FEWEST_MATCH_NIGHTS,
+            tuned=len(material.groups) >= FEWEST_TUNED_SUBJECTS,
+            n_nights=len(material.nights),
             minimum=bool(material.counts().minimum_epochs()),
             durations=durations,
             has_rem=material.scheme.rem is not None,
@@ -140,29 +127,40 @@ class Scope:
         """Stage totals without any rule."""
         return TOTALS_ALONE if self.tuned and self.has_totals else ()
 
+    def allows(self, rule: type[StrengthRule]) -> bool:
+        """Whether the nights are enough for a strength rule; a rule that needs many also needs subjects."""
+        return not rule.fewest_nights or (self.tuned and self.n_nights >= rule.fewest_nights)
+
     def candidates(self, *, biases: bool, totals: bool) -> tuple[Candidate, ...]:
         """Return the candidates, the plainest first: of equals the first is chosen.
 
         With `biases` each rule is compared with stage biases, too; with `totals` some are with stage totals.
         """
-        shortest_rem = MATCH_REM_EPOCHS if self.has_rem else (1,)
-        plain = [ARGMAX, Candidate("target"), Candidate("band"), Candidate("band", lift=True)]
+        plain = [ARGMAX, *self._of_rules(need_many=False)]
         if self.tuned:
             plain += [Candidate("fixed", weight) for weight in TRANSITION_WEIGHTS[1:]]
         if self.tuned and self.minimum:
             plain += [Candidate("minimum", weight) for weight in MINIMUM_WEIGHTS]
         if self.tuned and self.durations:
             plain += [Candidate("durations", weight) for weight in DURATION_WEIGHTS]
-        if self.match:
-            plain += [
-                Candidate("match", prior_exponent=w, rem_epochs=epochs)
-                for epochs in shortest_rem
-                for w in MATCH_PRIOR_EXPONENTS
-            ]
+        plain += self._of_rules(need_many=True)
         shifted = [*self.totals_alone]
         if totals:
-            steered = [each for each in plain if each.rule in ("band", "match") and not each.shifts]
+            steered = [each for each in plain if _takes_totals(each) and not each.shifts]
             shifted += [replace(each, totals=share) for each in steered for share in TOTALS]
         if biases:
             shifted += [replace(each, biases=True) for each in plain]
         return (*plain, *shifted)
+
+    def _of_rules(self, *, need_many: bool) -> list[Candidate]:
+        """Return the candidates of the strength rules that need many nights, or of the others."""
+        return [
+            Candidate(rule.rule, trial=trial)
+            for rule in STRENGTH_RULES
+            if bool(rule.fewest_nights) == need_many and self.allows(rule)
+            for trial in rule.trials(has_rem=self.has_rem)
+        ]
+
+
+def _takes_totals(candidate: Candidate) -> bool:
+    return candidate.rule in RULES and RULES[candidate.rule].takes_totals

@@ -128,14 +128,14 @@ def select(material: Material, choosing: Choosing) -> Selection:
     base = choosing.base.with_supported_durations(folds)
     scope = Scope.of(material, durations=bool(base.durations))
     if choosing.scope is not None:
-        scope = replace(scope, tuned=choosing.scope.tuned, match=choosing.scope.match)
+        scope = replace(scope, tuned=choosing.scope.tuned, n_nights=choosing.scope.n_nights)
     comparison = CandidateComparison(material, _rounds(folds, base))
     biases_gain, with_biases, with_totals = comparison.try_shifts(scope)
     candidates = scope.candidates(biases=with_biases, totals=with_totals)
     comparison.fit_totals(candidates)
     rows, chosen = comparison.judge(candidates, choosing.criterion, choosing.tick)
-    if chosen.with_other_exponents:
-        candidates = (*candidates, *chosen.with_other_exponents)
+    if chosen.refinements:
+        candidates = (*candidates, *chosen.refinements)
         rows, chosen = comparison.judge(candidates, choosing.criterion)
     if base.profile.clock is not None:
         candidates = (*candidates, *chosen.with_clock)

@@ -27,8 +27,7 @@ from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.profile.fingerprint import Fingerprint, StagerFeatures
 from stageguard.profile.parts import words_of
 from stageguard.profile.profile import Profile
-from stageguard.profile.rules.band import BandRule
-from stageguard.profile.rules.target import FEWEST_NIGHTS, TargetRule
+from stageguard.profile.rules.target import FEWEST_NIGHTS
 
 MODEL_DRAWS = 100
 _DIGITS = 4
@@ -75,7 +74,13 @@ def fitted_document(fitted: Fitted) -> dict[str, Any]:
     training, choice = fitted.training, fitted.choice
     material, base = training.material, training.base.profile
     if choice is None:
-        profile = replace(training.profile(ARGMAX), durations=training.durations, **_base_strength(training))
+        # the base profile's own strength, with the counted fragmentation as its aim
+        profile = replace(
+            training.profile(ARGMAX),
+            durations=training.durations,
+            strength=None if base.strength is None else base.strength.recounted(training.counted),
+            transition_weight=base.transition_weight,
+        )
     else:
         profile = training.whole_profile(choice.candidate)
     document = profile.to_dict() | _words(material, fitted.names, choice)
@@ -145,7 +150,7 @@ def _cautions(base: Profile, cohort: str | None, profile: Profile) -> str | list
     if isinstance(inherited, str):  # a sentence that names cohorts
         return inherited
     fitted_on = "nights whose cohort is not said" if cohort is None else f"nights of {cohort!r}"
-    reason = f"The profile was fitted on {fitted_on}, and {_effect_words(profile)} Look at the argmax too."
+    reason = f"The profile was fitted on {fitted_on}, and {_effect(profile)}. Look at the argmax too."
     fitted_cohort = () if cohort is None else words_of(cohort)
     return [
         {**entry, "reason": reason}
@@ -154,36 +159,18 @@ def _cautions(base: Profile, cohort: str | None, profile: Profile) -> str | list
     ]
 
 
-def _effect_words(profile: Profile) -> str:
-    """Return in words what a profile does to a night."""
-    strength = profile.strength
-    if strength is None:
-        weight = profile.transition_weight or 0.0
-        rules = {
-            f"the transition weight {weight:g}": weight > 0.0,
-            "minimum bouts": bool(profile.min_bout_seconds),
-            "the bout lengths counted there": bool(profile.durations) and weight > 0.0,
-        }
-        acting = " and ".join(rule for rule, acts in rules.items() if acts)
-        return f"decodes every night with {acting}." if acting else "adds no rule to the evidence."
-    target = strength.fi_target
-    if strength.rule == "match":
-        return f"brings every night near the fragmentation index {target:.4g}."
-    if isinstance(strength, TargetRule):
-        above = f"above {strength.act_above * target:.4g} whose evidence yields"
-        return f"smooths a night with a fragmentation index {above} down to {target:.4g}."
-    if isinstance(strength, BandRule):
-        return f"smooths a night with a fragmentation index above {strength.cap * target:.4g} down to it."
-    return f"sets the strength {strength.describe()}."
-
-
-def _base_strength(training: Training) -> dict[str, Any]:
-    """Return the base profile's own strength, with the counted fragmentation as its aim."""
-    base = training.base
-    rule = base.profile.strength
-    if rule is None:
-        return {"strength": None, "transition_weight": base.profile.transition_weight}
-    return {"strength": rule.recounted(training.counted)}
+def _effect(profile: Profile) -> str:
+    """Return what a profile does to every night."""
+    if profile.strength is not None:
+        return profile.strength.effect
+    weight = profile.transition_weight or 0.0
+    rules = {
+        f"the transition weight {weight:g}": weight > 0.0,
+        "minimum bouts": bool(profile.min_bout_seconds),
+        "the bout lengths counted there": bool(profile.durations) and weight > 0.0,
+    }
+    acting = " and ".join(rule for rule, acts in rules.items() if acts)
+    return f"decodes every night with {acting}" if acting else "adds no rule to the evidence"
 
 
 def _intervals(fitted: Fitted) -> dict[str, Any]:

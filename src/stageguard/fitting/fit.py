@@ -18,9 +18,9 @@ from stageguard.fitting.calibration import HIGHEST_TEMPERATURE, LOWEST_TEMPERATU
 from stageguard.fitting.candidates import (
     ARGMAX,
     FEW_SUBJECTS_GAIN,
-    FEWEST_MATCH_NIGHTS,
     FEWEST_SUBJECTS,
     FEWEST_TUNED_SUBJECTS,
+    STRENGTH_RULES,
     Scope,
 )
 from stageguard.fitting.cross_validation import (
@@ -45,6 +45,7 @@ from stageguard.guard.options import GuardOptions
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile, as_profile
+from stageguard.profile.rules.rule import MANY_NIGHTS
 
 Nights = Sequence[Hypnodensity | npt.NDArray[Any]]
 Experts = Sequence[Hypnogram | Sequence[Hypnogram] | npt.NDArray[Any]]
@@ -277,9 +278,10 @@ def _n_rounds(material: Material, folds: Folds, n_folds: int, *, with_curve: boo
 def _notes(material: Material, scope: Scope, selection: Selection, training: Training) -> list[str]:
     """Return notes on what was left out and what looks wrong; warn of what most likely is wrong."""
     notes = []
-    if not scope.match and scope.tuned:
-        n = len(material.nights)
-        notes.append(f"match was not compared: {n} scored nights, it takes {FEWEST_MATCH_NIGHTS}")
+    for rule in STRENGTH_RULES if scope.tuned else ():
+        if not scope.allows(rule):
+            n, fewest = scope.n_nights, rule.fewest_nights
+            notes.append(f"{rule.rule} was not compared: {n} scored nights, it takes {fewest}")
     if material.endpoints.kind == "day":
         notes.append("minutes and bouts of every stage are weighed, as of recordings around the clock")
     temperature = training.temperature.temperature
@@ -341,14 +343,16 @@ def _check_enough(material: Material) -> None:
     if n_groups < FEWEST_SUBJECTS:
         raise InputError(
             f"the nights are of {n_groups} subject, expected {FEWEST_SUBJECTS} or more to cross-validate, "
-            f"better {FEWEST_MATCH_NIGHTS}. Hypnograms alone (densities=None) can be counted on one."
+            f"better {MANY_NIGHTS}. Hypnograms alone (densities=None) can be counted on one."
         )
     if n_groups < FEWEST_TUNED_SUBJECTS:
+        compared = ", ".join(rule.rule for rule in STRENGTH_RULES if not rule.fewest_nights)
+        needy = [rule for rule in STRENGTH_RULES if rule.fewest_nights]
+        later = "".join(f", from {rule.fewest_nights} nights on {rule.rule}" for rule in needy)
         _warn(
-            f"{n_groups} subjects are few: only argmax, target, band, the clock and stage biases (if kappa "
+            f"{n_groups} subjects are few: only argmax, {compared}, the clock and stage biases (if kappa "
             f"gains {FEW_SUBJECTS_GAIN:g}) are compared. From "
-            f"{FEWEST_TUNED_SUBJECTS} subjects on weights, minimum bouts and bout lengths are chosen, from "
-            f"{FEWEST_MATCH_NIGHTS} nights on match."
+            f"{FEWEST_TUNED_SUBJECTS} subjects on weights, minimum bouts and bout lengths are chosen{later}."
         )
 
 

@@ -10,7 +10,12 @@ from typing import Any, Literal
 import numpy as np
 
 from stageguard.base.arrays import Floats, Mask
-from stageguard.fitting.candidates import FEW_SUBJECTS_GAIN, FEWEST_TUNED_SUBJECTS, Candidate
+from stageguard.fitting.candidates import (
+    FEW_SUBJECTS_GAIN,
+    FEWEST_TUNED_SUBJECTS,
+    STRENGTH_RULES,
+    Candidate,
+)
 from stageguard.fitting.scoring import Scores, mean_over_subjects, paired_error, paired_errors
 from stageguard.measures.groups import t_quantile
 
@@ -60,10 +65,11 @@ class Criterion:
             if self.statistics_weight
             else ""
         )
+        *others, last = ["argmax", *(rule.rule for rule in STRENGTH_RULES)]
         return (
             f"highest kappa - {self.fragmentation_weight:g} |FI - FI of the expert|{errors}, mean over "
             f"subjects, where cross-validated {kept} not below argmax's and the gain over argmax exceeds its "
-            f"standard error; rules other than argmax, target, band and match, and stage shares, only where "
+            f"standard error; rules other than {', '.join(others)} and {last}, and stage shares, only where "
             f"they are better by {SURELY:g} standard errors, and those that shift evidence between stages "
             f"only where kappa gains at the level {SURE_LEVEL:g} of Student's t"
         )
@@ -93,7 +99,7 @@ def judge(
     """Drop candidates that are worse than argmax, the first one, or not surely better; choose among the rest.
 
     The best plain candidate that does not shift evidence is chosen, unless another one is surely better. A
-    candidate with another exponent must be surely better than the same candidate with the usual one.
+    refined candidate must be surely better than the same candidate without its refinement.
     """
     values = criterion.of(scores)
     columns = (scores.kappa, scores.accuracy, scores.fi, scores.fi_distance, scores.error, values)

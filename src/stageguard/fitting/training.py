@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from stageguard.base.arrays import Floats, Labels
 from stageguard.fitting.calibration import ScoredEpochs, fit_biases, fit_temperature, totals_biases
-from stageguard.fitting.candidates import FEWEST_MATCH_NIGHTS, Candidate, Rule
+from stageguard.fitting.candidates import Candidate
 from stageguard.fitting.counts import supported_durations
 from stageguard.fitting.decoder import KeepingSolver, Tempered, decode_prepared
 from stageguard.fitting.material import Material
@@ -21,12 +21,8 @@ from stageguard.night.stages import StageScheme
 from stageguard.profile.parts import Calibration
 from stageguard.profile.profile import Profile
 from stageguard.profile.rules import RULES
-from stageguard.profile.rules.band import BandRule
-from stageguard.profile.rules.rule import Counted
+from stageguard.profile.rules.rule import MANY_NIGHTS, Counted
 
-# How many times the experts' fragmentation `band` allows. If that was counted on other people, it is the base
-# profile's cap: patients may well be twice as fragmented. On enough nights of the cohort itself, it is this.
-OWN_CAP = 1.5
 _DIGITS = 6  # of fitted numbers in a profile
 
 
@@ -40,9 +36,6 @@ class FitBase:
         self.transitions = rescale_transitions(np.array(profile.transitions), self.ratio)
         rule = profile.strength
         self.fi_target = None if rule is None else min(rule.fi_target * self.ratio, 1.0)
-        # only a band says how wide it is; the keys of other rules have their defaults
-        band = rule if isinstance(rule, BandRule) else BandRule(1.0)
-        self.floor, self.cap = band.floor, band.cap
         # stages and transitions, and no rule at all
         self.bare = Profile.from_dict(
             {key: value for key, value in profile.to_dict().items() if key in _TAKEN_FROM_BASE}
@@ -60,7 +53,7 @@ class FitBase:
         """Return the fragmentation index to aim at; missing nights up to 15 count as the base profile's."""
         if self.fi_target is None or np.isnan(fi_mean):
             return fi_mean if self.fi_target is None else self.fi_target
-        n_borrowed = max(0, FEWEST_MATCH_NIGHTS - n_nights)
+        n_borrowed = max(0, MANY_NIGHTS - n_nights)
         return (n_nights * fi_mean + n_borrowed * self.fi_target) / (n_nights + n_borrowed)
 
 
@@ -77,34 +70,28 @@ class Training:
     shares: Floats  # of each stage among scored epochs
     fi_mean: float  # plain mean over nights
     fi_target: float  # the same, drawn towards the base profile's if nights are few
-    cap: float  # how many times `fi_target` `band` allows
     stager_fi: float | None  # median of the stager's argmax; None without probabilities
     minimum_epochs: Mapping[str, int]
     durations: Mapping[str, tuple[float, ...]]
     temperature: Calibration
     biased: Calibration
     impossible_share: float  # of scored epochs, whose true stage has probability 0
-    totals: dict[Rule, tuple[float, ...]] = field(default_factory=dict)  # by rule, as far as they were fitted
+    totals: dict[str, tuple[float, ...]] = field(default_factory=dict)  # by rule, as far as they were fitted
     _profiles: dict[Candidate, Profile] = field(default_factory=dict, repr=False)
     _solvers: dict[Any, KeepingSolver] = field(default_factory=dict, repr=False)  # by all but strength
-
-    @property
-    def n_nights(self) -> int:
-        """Number of training nights."""
-        return len(self.material.nights)
 
     @property
     def counted(self) -> Counted:
         """What strength rules are fitted by."""
         aims = fragmentation_aim(self.fi_mean), fragmentation_aim(self.fi_target)
-        return Counted(self.n_nights, *aims, self.stager_fi, self.base.floor, self.cap)
+        return Counted(len(self.material.nights), *aims, self.stager_fi, self.base.profile.strength)
 
     @property
     def scheme(self) -> StageScheme:
         """The stages."""
         return self.base.profile.scheme
 
-    def fit_totals(self, rules: Iterable[Rule]) -> None:
+    def fit_totals(self, rules: Iterable[str]) -> None:
         """Fit the biases that bring more rules to the experts' stage totals; takes several decodings each."""
         missing = [rule for rule in rules if rule not in self.totals]
         if not missing:
@@ -126,7 +113,7 @@ class Training:
         unbiased = candidate.unbiased
         if unbiased not in self._profiles:
             clock = self.base.profile.clock if candidate.clock else None
-            values = _VALUES[candidate.rule](unbiased, self)
+            values = _rule_values(unbiased, self)
             self._profiles[unbiased] = replace(
                 self.base.bare, transitions=self.transitions, clock=clock, **values
             )
@@ -178,7 +165,6 @@ def train(
         shares=counts.shares(),
         fi_mean=fi_mean,
         fi_target=base.aim(fi_mean, n_nights),
-        cap=base.cap if n_nights < FEWEST_MATCH_NIGHTS else min(base.cap, OWN_CAP),
         stager_fi=_stager_fi(material),
         minimum_epochs=counts.minimum_epochs(),
         durations={name: _rounded_down(table) for name, table in tables.items()},
@@ -210,37 +196,22 @@ def _stager_fi(material: Material) -> float | None:
     return fragmentation_aim(float(np.median(known))) if known else None
 
 
-def _fixed(candidate: Candidate, training: Training) -> dict[str, Any]:
-    return {"transition_weight": candidate.weight}
-
-
-def _minimum_bouts(candidate: Candidate, training: Training) -> dict[str, Any]:
-    seconds = {name: n * training.base.epoch_seconds for name, n in training.minimum_epochs.items()}
-    return _fixed(candidate, training) | {"min_bout_seconds": seconds}
-
-
-def _durations(candidate: Candidate, training: Training) -> dict[str, Any]:
-    return _fixed(candidate, training) | {"durations": training.durations}
-
-
-def _strength(candidate: Candidate, training: Training) -> dict[str, Any]:
-    varied = {"exponent": candidate.exponent} if candidate.rule == "match" else {"lift": candidate.lift}
-    values: dict[str, Any] = {"strength": RULES[candidate.rule].fitted(training.counted, **varied)}
-    if candidate.prior_exponent:
-        values |= {"prior": rounded(training.shares), "prior_exponent": candidate.prior_exponent}
+def _rule_values(candidate: Candidate, training: Training) -> dict[str, Any]:
+    """Return the values of a profile, by field, that make it act by a candidate's rule."""
+    epoch_seconds, trial = training.base.epoch_seconds, candidate.trial
+    if candidate.rule not in RULES:
+        values: dict[str, Any] = {"transition_weight": candidate.weight}
+        if candidate.rule == "minimum":
+            minimum = training.minimum_epochs.items()
+            values["min_bout_seconds"] = {name: n * epoch_seconds for name, n in minimum}
+        if candidate.rule == "durations":
+            values["durations"] = training.durations
+        return values
+    parameters = dict(trial.parameters + trial.refinement)
+    values = {"strength": RULES[candidate.rule].fitted(training.counted, **parameters)}
+    if trial.prior_exponent:
+        values |= {"prior": rounded(training.shares), "prior_exponent": trial.prior_exponent}
     rem = training.scheme.rem
-    if candidate.rem_epochs > 1 and rem is not None:
-        values["min_bout_seconds"] = {rem: candidate.rem_epochs * training.base.epoch_seconds}
+    if trial.rem_epochs > 1 and rem is not None:
+        values["min_bout_seconds"] = {rem: trial.rem_epochs * epoch_seconds}
     return values
-
-
-# The values of a profile, by field, that make it act by a rule.
-_VALUES: dict[Rule, Callable[[Candidate, Training], dict[str, Any]]] = {
-    "argmax": _fixed,
-    "target": _strength,
-    "band": _strength,
-    "fixed": _fixed,
-    "minimum": _minimum_bouts,
-    "durations": _durations,
-    "match": _strength,
-}

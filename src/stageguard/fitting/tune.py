@@ -15,12 +15,11 @@ from stageguard.guard.evidence import features_of
 from stageguard.guard.options import DEFAULTS, GuardOptions
 from stageguard.profile.fingerprint import Fingerprint, StagerFeatures
 from stageguard.profile.profile import Profile
+from stageguard.profile.rules import write_rule
 from stageguard.profile.rules.rule import StrengthRule
 from stageguard.profile.rules.target import FEWEST_NIGHTS, TargetRule
 
 _LOWEST_FI, _HIGHEST_FI = 1e-4, 1.0  # a night of a single stage has 0, and rules divide by the median
-_KEPT = ("floor", "lift", "soft")  # keys of the base's rule that stay, unless they are defaults
-_WRITTEN = ("rule", "fi_target", "act_above", "stager_fi", "exponent")
 
 
 def tune(
@@ -130,14 +129,11 @@ def tuned_profile(
     rule = TargetRule.tuned(rule, fragmentation_aim(float(np.median(indices))))
     decided = " ".join(decision(rule))
     of_stager = "of one stager" if stager is None else f"of {stager}"
-    # what the base says about lifting and yielding is not the stager's, and stays
-    kept = {key: value for key, value in plain_table(rule, defaults=False).items() if key in _KEPT}
-    strength = {key: getattr(rule, key) for key in _WRITTEN}
     return base.replace(
         name=name or f"{base.name}-tuned",
         summary=f"{base.name}, tuned on {len(nights)} unscored nights {of_stager}. {decided}",
         stager=stager,
-        strength=kept | strength,
+        strength=write_rule(rule),
         fingerprint=plain_table(Fingerprint.of(nights, base.scheme)),
         provenance={
             "source": "stageguard.tune on unscored nights",

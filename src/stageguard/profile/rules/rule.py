@@ -23,6 +23,9 @@ Lifting = Literal["off", "unasked", "tried"]
 TRANSITION_WEIGHTS = (0.0, 0.03, 0.06, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5)
 
 
+MANY_NIGHTS = 15  # scored nights of a cohort, to trust their mean fragmentation and stage shares
+
+
 class Setting(NamedTuple):
     """How a night is decoded: how much transitions count, and nats added to each stage's evidence."""
 
@@ -92,8 +95,23 @@ class Counted(NamedTuple):
     fi_mean: float  # mean over nights
     fi_target: float  # the same, drawn towards the base profile's if nights are few
     stager_fi: float | None  # median of the stager's argmax; None without probabilities
-    floor: float  # of the base profile's `band`, or its default
-    cap: float  # how many times `fi_target` the `band` allows
+    base: StrengthRule | None  # the base profile's own rule
+
+
+Parameters = tuple[tuple[str, Any], ...]  # of a rule, by name
+
+
+class Trial(NamedTuple):
+    """One variant of a rule that a fit compares with other candidates."""
+
+    parameters: Parameters = ()  # besides what was counted
+    refinement: Parameters = ()  # more of them, which must be surely better than the same trial without
+    prior_exponent: float = 0.0  # of the experts' stage shares, by which the evidence is divided
+    rem_epochs: int = 1  # shortest bout of REM
+    shifts: bool = False  # whether the parameters shift evidence between stages
+
+
+USUAL = Trial()  # nothing is varied
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +119,14 @@ class StrengthRule:
     """How the transition weight is set per recording.
 
     A rule is one subclass in one file of this folder. It declares its parameters as fields with their checks,
-    and has a key, the document's ``rule``.
+    and has a key, the document's ``rule``. What `fit` tries of it are its `trials`.
     """
 
     rule: ClassVar[str]
     lifts: ClassVar[bool] = False  # whether it may lift minority stages, and so sets the prior's exponent
+    fit_rank: ClassVar[int] = 1  # place among the rules that a fit compares: of equals the first is chosen
+    fewest_nights: ClassVar[int] = 0  # scored nights without which a fit does not try it
+    takes_totals: ClassVar[bool] = False  # whether a fit tries it with the experts' stage totals, too
 
     fi_target: float = schema.number(positive=True, high=1)  # the experts' index at the profile's epochs
 
@@ -117,10 +138,31 @@ class StrengthRule:
     def describe(self) -> str:
         """Say in one line what it does to a recording."""
 
+    @property
+    def effect(self) -> str:
+        """What it does to every night, to follow "the profile"."""
+        return f"sets the strength {self.describe()}"
+
     @classmethod
-    def fitted(cls, counted: Counted, **variant: Any) -> StrengthRule:
-        """Return the rule that a fit tries, by what it counted; `variant` are parameters that it varies."""
-        return cls(counted.fi_target, **variant)
+    def trials(cls, *, has_rem: bool) -> tuple[Trial, ...]:
+        """Return what a fit tries of the rule, the plainest first."""
+        return (USUAL,)
+
+    @classmethod
+    def refinements(cls, best: Trial) -> tuple[Trial, ...]:
+        """Return what else is worth trying if one trial is the best of all candidates."""
+        return ()
+
+    @classmethod
+    def trial_name(cls, trial: Trial) -> str:
+        """Return the name of a trial in tables."""
+        varied = (f"{name} {value}" for name, value in trial.parameters + trial.refinement)
+        return ", ".join((cls.rule, *varied))
+
+    @classmethod
+    def fitted(cls, counted: Counted, **parameters: Any) -> StrengthRule:
+        """Return the rule of a trial with these parameters, by what a fit counted."""
+        return cls(counted.fi_target, **parameters)
 
     def recounted(self, counted: Counted) -> StrengthRule:
         """Return the same rule with the fragmentation of other nights as its aim."""

@@ -44,6 +44,7 @@ class TargetRule(StrengthRule):
 
     rule: ClassVar[str] = "target"
     lifts: ClassVar[bool] = True
+    fit_rank: ClassVar[int] = 0
 
     floor: float = schema.number(0.5, low=0, high=1)
     lift: bool | None = schema.flag(None)
@@ -108,11 +109,18 @@ class TargetRule(StrengthRule):
             f"{self.stager_fi:g}, to the power of {self.exponent:g}"
         )
 
+    @property
+    def effect(self) -> str:
+        """What it does to every night, to follow "the profile"."""
+        above = f"above {self.act_above * self.fi_target:.4g} whose evidence yields"
+        return f"smooths a night with a fragmentation index {above} down to {self.fi_target:.4g}"
+
     @classmethod
-    def fitted(cls, counted: Counted, **variant: Any) -> TargetRule:
-        """Return the rule that a fit tries; with few nights, a sleeper may pass for a flickering stager."""
+    def fitted(cls, counted: Counted, **parameters: Any) -> TargetRule:
+        """Return the rule of a trial; with few nights, a sleeper may pass for a flickering stager."""
         stager_fi = counted.stager_fi if counted.n_nights >= FEWEST_NIGHTS else None
-        return cls(counted.fi_target, act_above=ACT_ABOVE_OWN, stager_fi=stager_fi, **variant)
+        chosen = {"act_above": ACT_ABOVE_OWN, "lift": False} | parameters
+        return cls(counted.fi_target, stager_fi=stager_fi, **chosen)
 
     def recounted(self, counted: Counted) -> TargetRule:
         """Return the rule with the fragmentation of other nights as its aim."""
