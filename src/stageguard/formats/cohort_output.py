@@ -14,7 +14,7 @@ import numpy as np
 
 from stageguard.base.files import open_file, read_file, write_cell
 from stageguard.formats.cohort_table import ID, OWN_COLUMNS, PARQUET_SUFFIXES, TEXT_DELIMITERS
-from stageguard.formats.outputs import COLUMNS, table_columns
+from stageguard.formats.outputs import column_meanings, table_columns
 from stageguard.formats.tools.parquet import pyarrow_modules
 
 if TYPE_CHECKING:
@@ -29,11 +29,9 @@ _PARQUET_OPTIONS: dict[str, Any] = {
 }
 
 
-def column_meanings(stages: Sequence[str]) -> dict[str, Any]:
+def table_meanings(stages: Sequence[str]) -> dict[str, Any]:
     """Return the meanings of the table's columns, in the form of BIDS."""
-    meanings = {ID: ID_MEANING, **{name: dict(COLUMNS[name]) for name in OWN_COLUMNS}}
-    meanings["label"]["Levels"] = {str(i): name for i, name in enumerate(stages)} | {"-1": "?"}
-    return meanings
+    return {ID: ID_MEANING, **column_meanings(OWN_COLUMNS, stages)}
 
 
 def is_parquet_name(path: Path) -> bool:

@@ -125,7 +125,7 @@ def _write_sidecars(path: Path, found: Mapping[str, Path]) -> None:
                 "layout": LAYOUT_VERSION,
                 "hypnogram": recorded,
                 "options": options,
-                "profile": describe_profile(profile, None),
+                "profile": describe_profile(profile, is_shared=True),
                 "strength": {"step": of_night[name]["step"]},
                 "steered": sorted(steered_by(of_night[name]["step"], acting.prior_exponent, biases)),
                 "measured": {"estimates": _estimates(of_night[name], profile, options)},

@@ -1,14 +1,15 @@
-"""Write a decoding as TSV with a JSON sidecar, both or neither, and read it back; table its changes."""
+"""Write a decoding or a posterior as a table with a JSON sidecar, both or neither; read decodings back."""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import math
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -160,34 +161,42 @@ def write_decoding(
         sidecar; by default the sidecar holds the profile.
     """
     files = output_paths(Path(path))
-    source = None if source_path is None else Path(source_path)
-    data = None if source_text is None else source_text.encode()
-    described = None if source is None else describe_input(source, data, files.sidecar.parent)
-    texts: dict[Path, str | bytes] = {} if source is None or data is None else {source: data}
-    beside = {
-        file: text for file, text in ((files.svg, svg), (files.changes, changes)) if file and text is not None
-    }
-    main = output_texts(
+    beside: dict[Path, str] = {}
+    if files.svg is not None and svg is not None:
+        beside[files.svg] = svg
+    if files.changes is not None and changes is not None:
+        beside[files.changes] = changes
+    written: dict[Path, str | bytes] = {**beside}
+    source, spare = None, list[Path]()
+    if source_path is not None:
+        data = None if source_text is None else source_text.encode()
+        source = describe_input(Path(source_path), data, files.sidecar.parent)
+        if data is None:
+            spare.append(Path(source_path))
+        else:
+            written = {Path(source_path): data, **beside}
+    written |= output_texts(
         decoding,
         files,
-        described,
+        source,
         options or {},
         quality,
         notes,
-        beside,
-        joint_score,
-        measured,
-        shares_profile,
+        beside=beside,
+        joint_score=joint_score,
+        measured=measured,
+        shares_profile=shares_profile,
     )
-    texts |= beside | main  # the sidecar comes last: if it exists, all other files do
-    spare = () if source is None or data is not None else (source,)
     if shares_profile:
         from stageguard.formats.shared_profile import keep_profile  # only cohorts need it
 
         keep_profile(decoding.profile, files.sidecar.parent)
-    write_together(texts, overwrite=overwrite, make_folders=True, spare=spare, durable=durable)
-    more = (file if file in beside else None for file in (files.svg, files.changes))
-    return WrittenFiles(files.tsv, files.sidecar, *more)
+    write_together(written, overwrite=overwrite, make_folders=True, spare=spare, durable=durable)
+    return replace(
+        files,
+        svg=files.svg if files.svg in beside else None,
+        changes=files.changes if files.changes in beside else None,
+    )
 
 
 def output_texts(
@@ -197,29 +206,64 @@ def output_texts(
     options: Mapping[str, Any],
     quality: npt.ArrayLike | None,
     notes: Sequence[str],
+    *,
     beside: Mapping[Path, str] | None = None,
     joint_score: Mapping[str, float] | None = None,
     measured: Mapping[str, Any] | None = None,
     shares_profile: bool = False,
 ) -> dict[Path, str | bytes]:
-    """Return table and sidecar of a decoding; the sidecar lists the files beside it."""
-    table = _table(decoding, quality)
-    sidecar = _sidecar(decoding, files, table, source, options, notes, shares_profile=shares_profile)
+    """Return table and sidecar of a decoding; the sidecar, which lists the files beside it, comes last.
+
+    A sidecar has the meanings of columns at the top level, as in BIDS, and the rest under "stageguard".
+    """
+    cells = table_columns(decoding, quality)
+    rows = map("\t".join, [tuple(cells), *zip(*cells.values(), strict=True)])
+    table = ("\n".join(rows) + "\n").encode()
+    hypnogram, strength, effect = decoding.hypnogram, decoding.strength, Effect.of(decoding)
+    entries: dict[str, Any] = {
+        "layout": LAYOUT_VERSION,
+        "review": REVIEW_SENTENCE,
+        "hypnogram": describe_night(hypnogram, files.tsv, table),
+        "input": source,
+        "options": dict(options),
+        "profile": describe_profile(decoding.profile, is_shared=shares_profile),
+        "score": decoding.score,
+        "n_scored": effect.n_scored,
+        "n_changed": effect.n_changed,
+        "changed_by": effect.changed_by,
+        **effect.night_facts(),
+        "n_filled": int(np.count_nonzero(decoding.filled)),
+        "period": list(decoding.period),
+        "removed_bouts": [bout.to_dict() for bout in decoding.removed_bouts],
+        "strength": {name: getattr(strength, name) for name in STRENGTH} | {"why": for_people(str(strength))},
+        "steered": sorted(decoding.steered),
+        "assumptions": [*decoding.assumed, *notes],
+        "provenance": decoding.provenance(),
+        "methods": decoding.methods_text(),
+    }
     if beside:
-        described = [describe_file(file, text.encode()) for file, text in beside.items()]
-        sidecar["stageguard"]["beside"] = described
+        entries["beside"] = [describe_file(file, text.encode()) for file, text in beside.items()]
     if joint_score is not None:
-        sidecar["stageguard"]["joint_score"] = plain(joint_score)
+        entries["joint_score"] = joint_score
     if measured is not None:
-        sidecar["stageguard"]["measured"] = plain(measured)
+        entries["measured"] = measured
+    sidecar = {**column_meanings(cells, hypnogram.scheme.names), "stageguard": plain(entries)}
     sidecar["stageguard"]["sha256"] = sidecar_sha256(sidecar)
     return {files.tsv: table, files.sidecar: json_lines(sidecar) + "\n"}
 
 
+def column_meanings(columns: Iterable[str], stages: Sequence[str]) -> dict[str, Any]:
+    """Return the meanings of columns of a table of these stages, in the form of BIDS."""
+    meanings = {name: COLUMNS[name] for name in columns}
+    levels = dict(zip(map(str, range(len(stages))), stages, strict=True)) | {"-1": "?"}
+    return meanings | {"label": COLUMNS["label"] | {"Levels": levels}}
+
+
 def sidecar_sha256(content: Mapping[str, Any]) -> str:
     """Return the hash of a sidecar's content without this hash, however it is indented."""
-    content_part = {key: value for key, value in content["stageguard"].items() if key != "sha256"}
-    text = json.dumps({**content, "stageguard": content_part}, sort_keys=True, separators=(",", ":"))
+    record = dict(content["stageguard"])
+    record.pop("sha256", None)
+    text = json.dumps({**content, "stageguard": record}, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -241,95 +285,32 @@ def relative_path(path: Path, folder: Path) -> str | None:
         return None
 
 
-def _table(decoding: Decoding, quality: npt.ArrayLike | None) -> bytes:
-    columns = table_columns(decoding, quality)
-    rows = [tuple(columns), *zip(*columns.values(), strict=True)]
-    return "".join("\t".join(row) + "\n" for row in rows).encode()
-
-
 def table_columns(decoding: Decoding, quality: npt.ArrayLike | None) -> dict[str, list[str]]:
     """Return the columns of a decoding as text, by their names; see `COLUMNS`."""
     hypnogram = decoding.hypnogram
-    labels, names = hypnogram.labels, (*hypnogram.scheme.names, "?")  # index -1 is "?"
-    seconds = float(hypnogram.epoch_seconds)
+    labels, n_epochs = hypnogram.labels, hypnogram.n_epochs
+    names = np.array((*hypnogram.scheme.names, "?"))  # index -1 is "?"
+    begins = hypnogram.offset_seconds + np.arange(n_epochs) * hypnogram.epoch_seconds
+    chosen = decoding.night.probabilities[np.arange(n_epochs), np.maximum(labels, 0)]
+    has_probability = (labels >= 0) & ~np.isnan(chosen)
     columns: dict[str, list[str]] = {
-        "onset": _onsets(hypnogram.n_epochs, seconds, hypnogram.offset_seconds),
-        "duration": [_seconds_text(seconds)] * hypnogram.n_epochs,
-        "stage": [names[label] for label in labels.tolist()],
-        "label": [str(label) for label in labels.tolist()],
-        "argmax_stage": [names[label] for label in decoding.argmax.tolist()],
-        "changed": [str(int(flag)) for flag in decoding.changed.tolist()],
-        "filled": [str(int(flag)) for flag in decoding.filled.tolist()],
-        "probability": _probability_texts(decoding.night.probabilities, labels),
+        "onset": list(map(_seconds_text, begins.tolist())),
+        "duration": [_seconds_text(hypnogram.epoch_seconds)] * n_epochs,
+        "stage": names[labels].tolist(),
+        "label": list(map(str, labels.tolist())),
+        "argmax_stage": names[decoding.argmax].tolist(),
+        "changed": list(map(str, decoding.changed.astype(int).tolist())),
+        "filled": list(map(str, decoding.filled.astype(int).tolist())),
+        "probability": np.where(has_probability, np.char.mod("%.6g", chosen), "n/a").tolist(),
     }
     if quality is not None:
-        columns["quality"] = [repr(float(value)) for value in np.asarray(quality, dtype=np.float64)]
+        columns["quality"] = list(map(repr, np.asarray(quality, dtype=np.float64).tolist()))
     return columns
-
-
-@lru_cache(maxsize=4)
-def _onsets(n_epochs: int, epoch_seconds: float, offset_seconds: float) -> list[str]:
-    """Return when each epoch begins; cached, as nights of a cohort often have the same length."""
-    return [_seconds_text(offset_seconds + index * epoch_seconds) for index in range(n_epochs)]
 
 
 def _seconds_text(value: float) -> str:
     """Return seconds as text, without the rounding error of a sum of floats."""
     return f"{value:.9g}" if abs(value) < 1e8 else repr(value)
-
-
-def _probability_texts(probabilities: Floats, labels: Labels) -> list[str]:
-    """Return the probability of each epoch's stage as text, n/a if there is none."""
-    chosen = probabilities[np.arange(len(labels)), np.maximum(labels, 0)].tolist()
-    is_scored = (labels >= 0).tolist()
-    return [f"{p:.6g}" if scored and p == p else "n/a" for p, scored in zip(chosen, is_scored, strict=True)]
-
-
-@lru_cache(maxsize=4)
-def _definition(profile: Profile) -> dict[str, Any]:
-    """Return a profile in JSON types; cached, because all nights of a cohort have the same one."""
-    definition: dict[str, Any] = plain(profile.to_dict())
-    return definition
-
-
-def _sidecar(
-    decoding: Decoding,
-    files: WrittenFiles,
-    table: bytes,
-    source: Mapping[str, Any] | None,
-    options: Mapping[str, Any],
-    notes: Sequence[str],
-    *,
-    shares_profile: bool,
-) -> dict[str, Any]:
-    """Return a sidecar: column meanings at the top level, as in BIDS; the rest under "stageguard"."""
-    header = table[: table.index(b"\n")].decode().split("\t")
-    hypnogram = decoding.hypnogram
-    columns = {name: dict(COLUMNS[name]) for name in header}
-    columns["label"]["Levels"] = {str(i): name for i, name in enumerate(hypnogram.scheme.names)} | {"-1": "?"}
-    strength, profile, effect = decoding.strength, decoding.profile, Effect.of(decoding)
-    entries = {
-        "layout": LAYOUT_VERSION,
-        "review": REVIEW_SENTENCE,
-        "hypnogram": describe_night(hypnogram, files.tsv, table),
-        "input": source,
-        "options": dict(options),
-        "profile": describe_profile(profile, None if shares_profile else _definition(profile)),
-        "score": decoding.score,
-        "n_scored": int(np.count_nonzero(decoding.argmax >= 0)),
-        "n_changed": int(np.count_nonzero(decoding.changed)),
-        "changed_by": effect.changed_by,
-        **effect.night_facts(),
-        "n_filled": int(np.count_nonzero(decoding.filled)),
-        "period": list(decoding.period),
-        "removed_bouts": [bout.to_dict() for bout in decoding.removed_bouts],
-        "strength": {name: getattr(strength, name) for name in STRENGTH} | {"why": for_people(str(strength))},
-        "steered": sorted(decoding.steered),
-        "assumptions": [*decoding.assumed, *notes],
-        "provenance": decoding.provenance(),
-        "methods": decoding.methods_text(),
-    }
-    return {**columns, "stageguard": plain(entries)}
 
 
 def describe_night(night: Hypnogram | Posterior, path: Path, data: bytes) -> dict[str, Any]:
@@ -345,10 +326,17 @@ def describe_night(night: Hypnogram | Posterior, path: Path, data: bytes) -> dic
     }
 
 
-def describe_profile(profile: Profile, definition: Any) -> dict[str, Any]:
-    """Return a sidecar's entry for a profile; without a definition, the profile is in a file beside it."""
+def describe_profile(profile: Profile, *, is_shared: bool = False) -> dict[str, Any]:
+    """Return a sidecar's entry for a profile, whose definition is in its own file if it `is_shared`."""
     head = {"name": profile.name, "sha256": profile.sha256}
-    return head if definition is None else head | {"definition": definition}
+    return head if is_shared else head | {"definition": _definition(profile)}
+
+
+@lru_cache(maxsize=4)
+def _definition(profile: Profile) -> dict[str, Any]:
+    """Return a profile in JSON types; cached, because nights often share one."""
+    definition: dict[str, Any] = plain(profile.to_dict())
+    return definition
 
 
 def describe_file(path: Path, data: bytes | None = None) -> dict[str, Any]:
@@ -357,25 +345,19 @@ def describe_file(path: Path, data: bytes | None = None) -> dict[str, Any]:
     return {"file": path.name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 
-_PLAIN = (str, int, bool, type(None))
-
-
 def plain(value: Any) -> Any:
     """Return only JSON types: NumPy scalars and arrays become numbers and lists, NaN and infinities null."""
-    kind = type(value)  # checked first, since most values have exactly these types and isinstance is slow
-    if kind in _PLAIN:
-        return value
-    if kind is float:
-        return value if math.isfinite(value) else None
-    if kind is dict or isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray | list | tuple):
-        return [plain(item) for item in value]
     if isinstance(value, np.generic):
-        return plain(value.item())
+        value = value.item()
+    if value is None or isinstance(value, str | int):
+        return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    return value if isinstance(value, _PLAIN) else str(value)
+    if isinstance(value, Mapping):
+        return dict(zip(map(str, value), map(plain, value.values()), strict=True))
+    if isinstance(value, np.ndarray | list | tuple):
+        return list(map(plain, value))
+    return str(value)
 
 
 def read_hypnogram_tsv(path: str | os.PathLike[str]) -> HypnogramTable:
@@ -503,3 +485,108 @@ def _cell(value: Any, digits: int) -> str:
     if isinstance(value, float):
         return f"{value:.{digits}g}"
     return write_cell(value) if isinstance(value, str) else str(value)
+
+
+DRAWS_MEANING = "int8 (n, n_epochs), index of the stage; -1 without evidence for more than five minutes"
+POSTERIOR_MEANING = (
+    "Under the profile and the stager's own probabilities: where the stager is sure and wrong, so is this. "
+    "How far sleep statistics may be off is told by errors on scored nights, not by these numbers."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenPosterior:
+    """Where a posterior was written; `draws` is None without draws."""
+
+    table: Path
+    sidecar: Path
+    draws: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Draws:
+    """Nights drawn from a posterior, (n, n_epochs), and the seed to draw them again."""
+
+    labels: Labels
+    seed: int
+
+
+def write_posterior(
+    posterior: Posterior,
+    decoding: Decoding,
+    path: str | os.PathLike[str],
+    *,
+    source_path: str | os.PathLike[str],
+    draws: Draws | None = None,
+    overwrite: bool = False,
+    options: Mapping[str, Any] | None = None,
+    notes: Sequence[str] = (),
+) -> WrittenPosterior:
+    """Write `<path>.posterior.csv`, its sidecar and, with draws, `<path>.draws.npz`: all or nothing.
+
+    The posterior was made with the strength of the decoding; the other arguments are as in `write_decoding`.
+    """
+    stem, source = Path(path), Path(source_path)
+    table, sidecar, drawn = (stem.with_name(stem.name + suffix) for suffix in POSTERIOR_SUFFIXES)
+    rows = _posterior_table(posterior)
+    contents: dict[Path, str | bytes] = {table: rows}
+    drawn_entry = None
+    if draws is not None:
+        contents[drawn] = data = _draws_file(posterior, draws)
+        drawn_entry = {
+            "file": drawn.name,
+            "sha256": hashlib.sha256(data).hexdigest(),
+            "n": len(draws.labels),
+            "seed": draws.seed,
+            "labels": DRAWS_MEANING,
+        }
+    entries = {
+        "layout": LAYOUT_VERSION,
+        "review": REVIEW_SENTENCE,
+        "posterior": {
+            **describe_night(posterior, table, rows),
+            "log_evidence": posterior.log_evidence,
+            "transition_weight": posterior.transition_weight,
+            "prior_exponent": posterior.prior_exponent,
+            "meaning": POSTERIOR_MEANING,
+        },
+        "draws": drawn_entry,
+        "best_path_score": decoding.score,
+        "input": describe_file(source),
+        "options": dict(options or {}),
+        "profile": describe_profile(decoding.profile),
+        "assumptions": [*posterior.assumed, *notes],
+        "provenance": decoding.provenance(),
+    }
+    meanings = {name: COLUMNS[name] for name in ("onset", "duration")} | {
+        name: {"Description": f"Probability of {name} given the whole night and the profile", "Units": "1"}
+        for name in posterior.scheme.names
+    }
+    text = json.dumps({**meanings, "stageguard": plain(entries)}, indent=2, allow_nan=False)
+    contents[sidecar] = text + "\n"
+    write_together(contents, overwrite=overwrite, make_folders=True, spare=(source,))
+    return WrittenPosterior(table, sidecar, None if draws is None else drawn)
+
+
+def _posterior_table(posterior: Posterior) -> bytes:
+    """Return onset, duration and one column per stage, in digits that read back exactly."""
+    seconds = float(posterior.epoch_seconds)
+    lines = [",".join(("onset", "duration", *posterior.scheme.names))]
+    for epoch, row in enumerate(posterior.probabilities.tolist()):
+        cells = ("NaN" if value != value else repr(value) for value in row)
+        onset = posterior.offset_seconds + epoch * seconds
+        lines.append(f"{onset:.12g},{seconds:.12g},{','.join(cells)}")
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _draws_file(posterior: Posterior, draws: Draws) -> bytes:
+    buffer = io.BytesIO()
+    np.savez_compressed(
+        buffer,
+        labels=draws.labels,
+        stages=np.array(posterior.scheme.names),
+        epoch_seconds=np.array(posterior.epoch_seconds),
+        offset_seconds=np.array(posterior.offset_seconds),
+        seed=np.array(draws.seed),
+    )
+    return buffer.getvalue()

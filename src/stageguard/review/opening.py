@@ -203,7 +203,7 @@ def head_of(opened: ReviewInput, folder: Path, scorer: str, *, is_blind: bool) -
         "quality_sha256": None if night.options.quality is None else _sha256(night.options.quality),
         "quality": None if night.options.quality is None else plain(np.asarray(night.options.quality)),
         "pins": {str(epoch): night.scheme.names[pin.stage] for epoch, pin in night.pins.items()},
-        "profile": describe_profile(night.profile, plain(night.profile.to_dict())),
+        "profile": describe_profile(night.profile),
     }
 
 

@@ -40,7 +40,7 @@ from stageguard.base.files import (
     write_together,
 )
 from stageguard.base.version import __version__
-from stageguard.formats.cohort_output import column_meanings, joining, part_bytes
+from stageguard.formats.cohort_output import joining, part_bytes, table_meanings
 from stageguard.formats.cohort_table import ID, TABLE_SUFFIXES, TableBlock, TableNight, read_nights
 from stageguard.formats.outputs import (
     CHANGE_COLUMNS,
@@ -173,11 +173,11 @@ class TableTask:
             },
             "run": identity,
             "input": identity["input"] | {"path": relative_path(self.path, self.output.parent)},
-            "profile": describe_profile(self.profile, self.profile.to_dict()),
+            "profile": describe_profile(self.profile),
             "assumptions": dict(manifest.notes),
             "beside": [describe_file(path, text.encode()) for path, text in tables.items()],
         }
-        meanings = column_meanings(self.profile.scheme.names)
+        meanings = table_meanings(self.profile.scheme.names)
         sidecar: dict[str, Any] = {**meanings, "stageguard": plain(content)}
         sidecar["stageguard"]["sha256"] = sidecar_sha256(sidecar)
         return sidecar

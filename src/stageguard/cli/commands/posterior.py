@@ -31,7 +31,7 @@ from stageguard.cli.terminal import (
     one_line,
     print_list,
 )
-from stageguard.formats.posteriors import MEANING, Draws, WrittenPosterior, write_posterior
+from stageguard.formats.outputs import POSTERIOR_MEANING, Draws, WrittenPosterior, write_posterior
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.posterior import MOST_DRAWS, Posterior, posterior_like, sample_like
 from stageguard.measures.summary import RecordingFacts
@@ -190,7 +190,7 @@ def _print_one(outcome: Outcome[PosteriorFile]) -> None:
     print_list(out, "Assumed", night.assumptions)
     print_list(out, "Warning", outcome.warnings)
     print_list(out, "Wrote", night.outputs.values())
-    out.print(MEANING)
+    out.print(POSTERIOR_MEANING)
     print_review(out)
 
 
@@ -229,5 +229,5 @@ def _print_many(outcomes: list[Outcome[PosteriorFile]]) -> None:
     folders = sorted({str(outcome.result.outputs["csv"].parent) for outcome in outcomes})
     out.print(f"Wrote {len(outcomes)} posteriors to {', '.join(folders)}")
     print_read(outcomes, out)
-    out.print(MEANING)
+    out.print(POSTERIOR_MEANING)
     print_review(out)
