@@ -360,7 +360,7 @@ def write_tables(held: Mapping, goals: str, elsewhere: Iterable[str], path: Path
 
 
 INTRODUCTION = """Written by `run.py`; every figure follows from `results.json`, `fit_before.json`,
-`transfer.json` and `learning.json`.
+`transfer.json`, `learning.json` and, for the experts' own nights, `../expert-scorings/results.json`.
 
 Without labels: `band` is the rule shipped before, `clock` REM's curve on argmax alone, `target` what one
 night is judged by, `tune` (`sg.tune`) what all nights of the stager say; the human profiles ship
