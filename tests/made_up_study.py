@@ -58,7 +58,7 @@ def made_up(n_subjects: int = 12, seed: int = 0) -> Results:
                 )
     study = {
         **{"name": "made-up", "title": "Made up", "seed": 42, "backbones": list(BACKBONES)},
-        **{"split": {"kind": "leave-one-out"}, "training": {}},
+        **{"split": {"kind": "leave-one-out"}, "cohort": {}, "training": {}},
         "guard": {"penalty_weight": 0.5, "base": "human-psg-3", "paper": "kdd2026-cardiorespiratory"},
         "robustness": {
             **{"subgroups": ["sex", "age"], "backbone": "accusleep", "rare_probabilities": []},
@@ -69,5 +69,6 @@ def made_up(n_subjects: int = 12, seed: int = 0) -> Results:
             ],
         },
     }
-    about = {"study": study, "synthetic": True, "begun": "today", "commit": None, "versions": {}}
+    about = {"study": study, "n_jobs": len(records), "synthetic": True, "cohort_sha256": ""}
+    about |= {"begun": "today", "commit": None, "versions": {}}
     return Results(Path("nowhere"), about, tuple(records))

@@ -9,7 +9,7 @@ import numpy as np
 
 import stageguard as sg
 from stageguard.night.stages import StageScheme
-from stageguard.study.measurement import TWO_EXPERTS
+from stageguard.study.comparison import TWO_EXPERTS
 
 # TST, SE, SOL, REM latency, WASO, awakenings, bouts: what studies report
 STATISTICS = (

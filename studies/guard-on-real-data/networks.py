@@ -18,8 +18,8 @@ from stagers import CACHE, N_FOLDS, parts
 from stageguard.nn.options import TrainingOptions
 from stageguard.nn.tables import FeatureTable
 from stageguard.nn.training import train
-from stageguard.study.cohorts import read_cohort
 from stageguard.study.config import CohortSource
+from stageguard.study.nights import read_cohort
 
 NETWORKS = ("accusleep", "attnsleep", "deepsleepnet", "seqsleepnet", "sleeptransformer", "usleep")
 COHORTS = ("sleep-edf", "sleep-accel")

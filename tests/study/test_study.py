@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cli_runner import Runner
 from stageguard.base.errors import FileFormatError, InputError, OutputError, OutputExistsError
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.stages import WNR3
@@ -19,17 +20,16 @@ from stageguard.nn.tables import FeatureTable, Normalisation
 from stageguard.profile.profile import Profile
 from stageguard.runner.executors import executor_for
 from stageguard.signals.features.recipe import Recipe
-from stageguard.study import judgement, run, stagers
-from stageguard.study.cohorts import read_cohort
+from stageguard.study import fold as folds
+from stageguard.study import stagers
 from stageguard.study.comparison import main_table
 from stageguard.study.config import CohortSource, Split, read_study, study_of
 from stageguard.study.jobs import Job, LeakError, check_leaks, jobs_of, make_folds
-from stageguard.study.measurement import measure
-from stageguard.study.nights import StudyCohort, StudyNight, load_cohort, night_of, save_cohort
+from stageguard.study.nights import StudyCohort, StudyNight, load_cohort, night_of, read_cohort, save_cohort
 from stageguard.study.report import publish, write_report
 from stageguard.study.run import run_study
-from stageguard.study.store import read_results
-from stageguard.study.variants import learn, majority_filter
+from stageguard.study.store import read_results, save_record
+from stageguard.study.variants import learn, majority_filter, measure
 from stageguard.synthetic.cohort import simulate_recording
 from stageguard.synthetic.night import simulate_night
 
@@ -87,7 +87,7 @@ def whole(tmp_path_factory, cohort):
 def numbers(folder: Path) -> dict[str, object]:
     """Everything but times and memory."""
     records = [json.loads(path.read_text()) for path in sorted((folder / "jobs").glob("*.json"))]
-    return {r["key"]: {k: v for k, v in r.items() if k != "costs"} for r in records}
+    return {r["key"]: {k: v for k, v in r.items() if k not in ("costs", "sha256")} for r in records}
 
 
 def test_cohort_reads_back_equal(tmp_path, cohort):
@@ -150,15 +150,6 @@ def test_a_run_that_is_killed_goes_on_to_the_same_numbers(tmp_path, study, whole
     run_study(study, tmp_path / "killed", report=lambda progress: done.append(progress.key))
     assert len(done) == len(results.records) - 2
     assert numbers(tmp_path / "killed") == numbers(whole)
-
-
-def test_the_number_of_jobs_follows_from_configuration_and_nights(tmp_path, whole):
-    about = json.loads((whole / "study.json").read_text())
-    assert about.pop("n_jobs") == len(numbers(whole)) == 4
-    (tmp_path / "study.json").write_text(json.dumps(about))
-    assert read_results(tmp_path).n_jobs is None
-    (tmp_path / "cohort.npz").write_bytes((whole / "cohort.npz").read_bytes())
-    assert read_results(tmp_path).n_jobs == 4
 
 
 def test_a_failed_fold_is_a_row_and_is_tried_again(tmp_path, study, monkeypatch):
@@ -273,12 +264,95 @@ def test_a_damaged_prediction_is_made_again(tmp_path, study, whole):
     assert numbers(folder) == numbers(whole)
 
 
-def test_a_failed_fold_is_missing_from_the_figures_alone(tmp_path, whole):
+def test_an_edited_record_is_refused_by_tables_and_made_again_by_a_run(tmp_path, monkeypatch, study, whole):
     folder = tmp_path / "again"
     shutil.copytree(whole, folder)
     path = min((folder / "jobs").glob("*base*.json"))
-    key = path.stem
-    path.write_text(json.dumps({"key": key, "backbone": "accusleep", "loss": "base", "error": "failed"}))
+    record = json.loads(path.read_text())
+    record["rows"][-1]["kappa"] = 5.0
+    path.write_text(json.dumps(record))
+    with pytest.raises(FileFormatError, match=path.name):
+        read_results(folder)
+    trained_nothing(monkeypatch)
+    done: list[str] = []
+    run_study(study, folder, report=lambda progress: done.append(progress.key))
+    assert done == [path.stem]
+    assert numbers(folder) == numbers(whole)
+
+
+def damaged(document, *path_and_value):
+    """Return a document with another value at a path of keys; with no value, without that key."""
+    *path, last, value = path_and_value
+    for key in path:
+        document = document[key]
+    if value is None:
+        del document[last]
+    else:
+        document[last] = value
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("study.json", ("n_jobs", "four")),
+        ("study.json", ("study", "guard", None)),
+        ("results.jsonl", ("rows", None)),
+        ("results.jsonl", ("rows", "none")),
+        ("results.jsonl", ("rows", 0, 3, "good")),
+        ("results.jsonl", ("columns", None)),
+        ("results.jsonl", ("costs", "forward_seconds", None)),
+        ("derived.json", ("joint", "accusleep", 3)),
+        ("derived.json", ("networks", {})),
+    ],
+)
+def test_a_damaged_file_of_a_study_is_named_in_one_line(tmp_path, capsys, whole, name, change):
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    for each in ("study.json", "results.jsonl", "derived.json"):
+        shutil.copy(whole / each, folder / each)
+    first, *others = (folder / name).read_text().splitlines(keepends=True)
+    document = json.loads(first if name == "results.jsonl" else first + "".join(others))
+    damaged(document, *change)
+    rest = others if name == "results.jsonl" else []
+    (folder / name).write_text("\n".join([json.dumps(document), "".join(rest)]))
+    ran = Runner(capsys)("study", "table", folder)
+    assert ran.code == 1
+    assert ran.err.count("\n") == 1
+    assert name in ran.err
+    assert "unexpected" not in ran.err
+
+
+@pytest.mark.parametrize("name", ["study.json", "results.jsonl", "derived.json"])
+def test_a_file_of_a_study_that_was_cut_is_named_in_one_line(tmp_path, capsys, whole, name):
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    for each in ("study.json", "results.jsonl", "derived.json"):
+        shutil.copy(whole / each, folder / each)
+    (folder / name).write_bytes((folder / name).read_bytes()[:300])
+    ran = Runner(capsys)("study", "table", folder)
+    assert (ran.code, ran.err.count("\n")) == (1, 1)
+    assert name in ran.err
+    assert "unexpected" not in ran.err
+
+
+def test_damaged_nights_and_stages_are_named(tmp_path, study, whole):
+    folder = tmp_path / "again"
+    shutil.copytree(whole, folder)
+    stages = min((folder / "stages").glob("*.parquet"))
+    (folder / "derived.json").unlink()
+    stages.write_bytes(stages.read_bytes()[:200])
+    with pytest.raises(FileFormatError, match=stages.name):
+        write_report(read_results(folder))
+    (folder / "cohort.npz").write_bytes((folder / "cohort.npz").read_bytes()[:5000])
+    with pytest.raises(FileFormatError, match=r"cohort\.npz"):
+        run_study(study, folder)
+
+
+def test_a_failed_fold_is_missing_from_the_figures_alone(tmp_path, whole):
+    folder = tmp_path / "again"
+    shutil.copytree(whole, folder)
+    key = min((folder / "jobs").glob("*base*.json")).stem
+    save_record(folder, {"key": key, "backbone": "accusleep", "loss": "base", "error": "failed"}, None)
     results = read_results(folder)
     assert results.failures
     assert write_report(results).is_file()
@@ -298,7 +372,7 @@ def test_guarding_again_gives_the_same_records_without_training(tmp_path, monkey
 
 def test_a_guard_that_fails_leaves_the_prediction(tmp_path, monkeypatch, study):
     with monkeypatch.context() as patch:
-        patch.setattr(run, "judge_fold", lambda *a: 1 / 0)
+        patch.setattr(folds, "judge_fold", lambda *a: 1 / 0)
         results = run_study(study, tmp_path / "out")
     assert [f["error"].split(": ")[1] for f in results.failures] == ["ZeroDivisionError"] * 4
     trained_nothing(monkeypatch)
@@ -318,6 +392,12 @@ def test_matrix_and_calibration_see_training_subjects_only(cohort, study):
     published = Profile.load("kdd2026-cardiorespiratory")
     assert learned.paper.rare == published.rare
     assert learned.paper.min_bout_seconds == published.min_bout_seconds
+
+
+def test_a_group_is_not_compared_with_itself():
+    contrast = {"group": "sex", "first": "F", "second": "F", "statistic": "tst"}
+    with pytest.raises(InputError, match="with itself"):
+        study_of(DOCUMENT | {"robustness": {"contrasts": [contrast]}})
 
 
 def test_leaks_are_found(cohort):
@@ -341,8 +421,8 @@ def test_a_leak_ends_the_run(tmp_path, monkeypatch, study, cohort):
         patch.setattr("stageguard.study.run.read_cohort", lambda source, folder: leaky)
         with pytest.raises(LeakError, match="under another name"):
             run_study(replace(study, split=Split(folds=2)), tmp_path / "copy")
-    real = judgement.learn
-    monkeypatch.setattr(judgement, "learn", lambda c, t: replace(real(c, t), calibrated_on=("s0", "s1")))
+    real = folds.learn
+    monkeypatch.setattr(folds, "learn", lambda c, t: replace(real(c, t), calibrated_on=("s0", "s1")))
     with pytest.raises(LeakError, match="the calibration was learned on 's0'"):
         run_study(replace(study, split=Split(folds=2)), tmp_path / "calibration")
     assert not read_results(tmp_path / "calibration").failures

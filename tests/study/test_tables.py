@@ -23,7 +23,7 @@ from stageguard.profile.profile import Profile
 from stageguard.study.across import downstream_across, main_across
 from stageguard.study.comparison import (
     ablation_table,
-    bland_altman,
+    bland_altman_table,
     consolidated_table,
     cost_table,
     error_ratio,
@@ -31,6 +31,7 @@ from stageguard.study.comparison import (
     experts_table,
     main_table,
     scorers_table,
+    signed_errors,
 )
 from stageguard.study.derived import derive, write_derived
 from stageguard.study.figures import FIGURES
@@ -41,7 +42,6 @@ from stageguard.study.groups import (
     populations_table,
     subgroup_table,
 )
-from stageguard.study.measurement import agreement_between, measure, measure_panel
 from stageguard.study.report import TABLES, publish
 from stageguard.study.robustness import (
     agreement_table,
@@ -51,8 +51,9 @@ from stageguard.study.robustness import (
     resampling_table,
     transitions_table,
 )
-from stageguard.study.store import TITLES, Results, read_results, values
+from stageguard.study.store import TITLES, Results, read_results, save_record, values
 from stageguard.study.table import FORMATS, Table
+from stageguard.study.variants import measure, measure_panel
 
 
 def column_of(results, backbone, variant, metric):
@@ -119,8 +120,12 @@ def test_rem_that_is_never_shown_is_charged():
 
 
 def test_bland_altman_and_resampling():
-    bias, low, high = bland_altman([1.0, 3.0])
-    assert (bias, high - low) == (2.0, pytest.approx(2 * 1.96 * np.sqrt(2)))
+    results = made_up()
+    row = next(r for r in bland_altman_table(results).rows if r[:3] == ("usleep", "TST (min)", "argmax"))
+    errors = [error for _, error in signed_errors(results, results.of("usleep"), "base", "tst_minutes")]
+    bias, reach = np.mean(errors), 1.96 * np.std(errors, ddof=1)
+    assert row[3:6] == pytest.approx((bias, bias - reach, bias + reach))
+    assert row[6] == str(len(errors)) == "24"
     numbers = np.random.default_rng(1).normal(size=40).tolist()
     found = bootstrap_interval(numbers)
     wanted = stats.bootstrap((numbers,), np.mean, method="percentile", random_state=0).confidence_interval
@@ -274,8 +279,6 @@ def test_a_row_has_scikit_learns_kappa_and_counts_what_the_expert_scored():
     row = measure(Hypnogram(truth, WNR3, 30.0), labels, [("W", "R"), ("R", "N")])
     seen = labels[10:]
     assert row["kappa"] == pytest.approx(cohen_kappa_score(truth[10:], seen))
-    kappa, equal = agreement_between(truth, labels)
-    assert (kappa, equal) == pytest.approx((row["kappa"], np.mean(truth[10:] == seen)))
     assert row["fi"] == pytest.approx(np.mean(seen[1:] != seen[:-1]))
     rare = ((seen[:-1] == 0) & (seen[1:] == 2)) | ((seen[:-1] == 2) & (seen[1:] == 1))
     assert row["tvr_percent"] == pytest.approx(100 * rare.mean())
@@ -470,9 +473,8 @@ def test_published_results_give_the_same_tables(staged, tmp_path, monkeypatch):
     figures = {name: FIGURES[name] for name in ("transitions", "night")}
     monkeypatch.setattr("stageguard.study.report.FIGURES", figures)
     (staged.folder / "study.json").write_text(json.dumps(staged.about))
-    (staged.folder / "jobs").mkdir()
     for record in staged.records:
-        (staged.folder / "jobs" / f"{record['key']}.json").write_text(json.dumps(record))
+        save_record(staged.folder, record, None)
     results = read_results(staged.folder)
     page = publish(results, tmp_path / "shown")
     drawn = (tmp_path / "shown" / "figures" / "transitions.svg").read_bytes()
@@ -496,10 +498,9 @@ def test_what_is_shown_says_whether_the_study_is_finished(n_more, tmp_path, monk
     made = made_up(n_subjects=3)
     n_done = len(made.records)
     about = {**made.about, "study": {**made.study, "smoke": True}, "n_jobs": n_done + n_more}
-    (tmp_path / "jobs").mkdir()
     (tmp_path / "study.json").write_text(json.dumps(about))
     for record in made.records:
-        (tmp_path / "jobs" / f"{record['key']}.json").write_text(json.dumps(record))
+        save_record(tmp_path, record, None)
     monkeypatch.setattr("stageguard.study.report.write_figures", lambda *_, **__: [])  # need predictions
     done = f"{n_done} of {n_done + n_more} jobs done"
     status = Runner(capsys)("study", "status", tmp_path).out

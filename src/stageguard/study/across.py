@@ -17,25 +17,18 @@ from stageguard.study.comparison import (
 )
 from stageguard.study.store import (
     BASE,
-    CALIBRATED,
     EXPERT,
+    GUARDED,
+    MAIN,
     MAJORITY_CLASS,
-    PAPER,
-    RELEASED,
+    METRICS,
     TITLES,
     Results,
     values,
 )
 from stageguard.study.table import Cell, Table
 
-GUARDED = (PAPER, RELEASED, CALIBRATED)
-# metric -> name and title of its table, decimals, and whether lower is better, as the paper marks the best
-MAIN = {
-    "tvr_percent": ("tvr", "TVR (%)", 2, True),
-    "fi": ("fi", "FI", 3, True),
-    "accuracy": ("accuracy", "Accuracy", 3, False),
-    "kappa": ("kappa", "κ", 3, False),
-}
+LOWER_IS_BETTER = ("tvr_percent", "fi")  # as the paper marks the best
 DOWNSTREAM = ("tst_minutes", "rem_latency_minutes", "se_percent", "waso_minutes", "awakenings")
 
 
@@ -46,7 +39,7 @@ def across_tables(studies: Sequence[Results]) -> list[Table]:
 
 def main_across(studies: Sequence[Results], metric: str) -> Table:
     """Return a number of the main comparison by network and stages, with a column per study."""
-    name, title, decimals, is_lower_better = MAIN[metric]
+    title, decimals = METRICS[metric]
     networks = list(dict.fromkeys(network for results in studies for network in results.backbones))
     lines: list[tuple[str, str]] = [("", EXPERT), ("", MAJORITY_CLASS)]
     lines += [(network, variant) for network in networks for variant in (BASE, *GUARDED)]
@@ -57,8 +50,8 @@ def main_across(studies: Sequence[Results], metric: str) -> Table:
             is_first = variant in (EXPERT, MAJORITY_CLASS, BASE)
             rows.append((network if is_first else "", TITLES[variant], *cells))
     return Table(
-        f"across-{name}",
-        f"{title} over all studies",
+        f"across-{metric.removesuffix('_percent')}",
+        f"{title.replace('accuracy', 'Accuracy')} over all studies",
         ("network", "stages by", *(results.study["name"] for results in studies)),
         tuple(rows),
         (0, 0, *[decimals] * len(studies)),
@@ -69,7 +62,7 @@ def main_across(studies: Sequence[Results], metric: str) -> Table:
             "nearest to the expert's). The expert and the most frequent stage are not marked. Boosting "
             "is not trained with the penalty.",
         ),
-        bold=_best(rows, decimals, is_lower_better),
+        bold=_best(rows, decimals, is_lower_better=metric in LOWER_IS_BETTER),
     )
 
 
@@ -84,7 +77,9 @@ def _cell(results: Results, network: str, variant: str, metric: str) -> Estimate
     return paired(values(records, BASE, metric), numbers, n_tests)
 
 
-def _best(rows: Sequence[Sequence[Cell]], decimals: int, is_lower_better: bool) -> frozenset[tuple[int, int]]:
+def _best(
+    rows: Sequence[Sequence[Cell]], decimals: int, *, is_lower_better: bool
+) -> frozenset[tuple[int, int]]:
     """Return the cells with the best mean of each column, as shown."""
     best = set()
     for column in range(2, len(rows[0]) if rows else 2):

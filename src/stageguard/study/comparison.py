@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from stageguard.base.arrays import NAN
 from stageguard.measures.architecture import ARCHITECTURE, never_shown
+from stageguard.measures.bland_altman import bland_altman
 from stageguard.measures.paired import Estimate, estimate, improvement_percent, paired
 from stageguard.study.derived import derived_of
-from stageguard.study.measurement import TWO_EXPERTS
 from stageguard.study.store import (
     BASE,
     CALIBRATED,
     EXPERT,
+    GUARDED,
+    MAIN,
     MAJORITY_CLASS,
+    METRICS,
     PAPER,
     PENALTY,
     RELEASED,
@@ -24,13 +27,13 @@ from stageguard.study.store import (
     TITLES,
     Results,
     night_values,
+    subject_means,
     values,
 )
 from stageguard.study.table import Cell, Table
 
-MAIN = {"tvr_percent": "TVR (%)", "fi": "FI", "accuracy": "accuracy", "kappa": "κ"}
-MAIN_DECIMALS = (0, 0, 2, 3, 3, 3)
-GUARDED = (PAPER, RELEASED, CALIBRATED)
+# 90th percentile of the ratio of two experts' fragmentation indices on one night (DOD), by number of stages.
+TWO_EXPERTS = {2: 2.00, 3: 1.97, 5: 2.25}
 STARS_NOTE = (
     "Mean ± SD over test subjects, nights of one subject averaged. Stars: two-sided Wilcoxon signed-rank "
     "test against argmax of the same network, Bonferroni-corrected over networks and ways to guard of the "
@@ -38,11 +41,40 @@ STARS_NOTE = (
 )
 ASIDE = "argmax"  # name of the rule of a calibrated guard that steps aside
 NO_REM_NOTE = "REM that is never shown counts as coming at the recording's end, in bouts of no length."
+OVER_SUBJECTS = "Mean ± SD over subjects."
 
 Records = Sequence[Mapping[str, Any]]
 
 
-def notes_of(results: Results, *notes: str) -> tuple[str, ...]:
+Column = str | tuple[str, int]  # of texts, or of numbers with these decimals
+
+
+def columns_for(metrics: Iterable[str]) -> list[tuple[str, int]]:
+    """Return the columns of some metrics."""
+    return [METRICS[metric] for metric in metrics]
+
+
+def study_table(
+    results: Results,
+    name: str,
+    title: str,
+    columns: Iterable[Column],
+    rows: Iterable[tuple[Cell, ...]],
+    *notes: str,
+) -> Table:
+    """Return a table of a study: its title names the study, and its notes what all tables have to say."""
+    heads = [(column, 0) if isinstance(column, str) else column for column in columns]
+    return Table(
+        name,
+        f"{title}: {results.study['title']}",
+        tuple(head for head, _ in heads),
+        tuple(rows),
+        tuple(decimals for _, decimals in heads),
+        _notes(results, *notes),
+    )
+
+
+def _notes(results: Results, *notes: str) -> tuple[str, ...]:
     """Return notes, with the results' warnings first; then weak networks, and failed jobs last."""
     failed = len(results.failures)
     about = (f"{failed} jobs failed and are missing here: see jobs/*.json.",) if failed else ()
@@ -115,37 +147,38 @@ def main_table(results: Results) -> Table:
         for variant in guarded[name]:
             cells = [paired(before[m], values(records[name], variant, m), n_tests) for m in MAIN]
             rows.append(("", TITLES[variant], *cells))
-    return Table(
+    return study_table(
+        results,
         "main",
-        f"Agreement and validity: {results.study['title']}",
-        ("network", "stages by", *MAIN.values()),
-        tuple(rows),
-        MAIN_DECIMALS,
-        notes_of(
-            results,
-            STARS_NOTE,
-            aside_note(results),
-            "The effect size (rank-biserial correlation) and p stand in the CSV file.",
-        ),
+        "Agreement and validity",
+        ("network", "stages by", *columns_for(MAIN)),
+        rows,
+        STARS_NOTE,
+        aside_note(results),
+        "The effect size (rank-biserial correlation) and p stand in the CSV file.",
     )
 
 
 def errors_of(results: Results, records: Records, variant: str, metric: str) -> dict[str, float]:
     """Return the absolute error of a sleep statistic by subject, over nights where the expert has it."""
-    by_subject: dict[str, list[float]] = {}
-    for subject, error in signed_errors(results, records, variant, metric):
-        by_subject.setdefault(subject, []).append(abs(error))
-    return {subject: float(np.mean(errors)) for subject, errors in sorted(by_subject.items())}
+    errors = signed_errors(results, records, variant, metric)
+    return subject_means((subject, abs(error)) for subject, error in errors)
 
 
 def signed_errors(results: Results, records: Records, variant: str, metric: str) -> list[tuple[str, float]]:
-    """Return subject and error of every night: the variant's statistic minus the expert's.
+    """Return subject and error of every night: the variant's statistic minus the expert's."""
+    compared = statistics_of(results, records, variant, metric)
+    return [(subject, value - truth) for subject, value, truth in compared]
 
-    If the expert scored REM and the variant has none, `never_shown` gives the value. Other missing statistics
-    are left out.
+
+def statistics_of(
+    results: Results, records: Records, variant: str, metric: str
+) -> Iterator[tuple[str, float, float]]:
+    """Yield subject, the variant's sleep statistic and the expert's, of every night that has both.
+
+    If the expert scored REM and the variant has none, `never_shown` gives the value.
     """
     experts = results.experts()
-    errors = []
     for record in records:
         for row in record["rows"]:
             truth = experts.get(row["recording"], {}).get(metric)
@@ -155,8 +188,7 @@ def signed_errors(results: Results, records: Records, variant: str, metric: str)
             if value is None:
                 value = never_shown(metric, row["n_epochs"] * record["epoch_seconds"] / 60)
             if not np.isnan(value):
-                errors.append((row["subject"], value - truth))
-    return errors
+                yield row["subject"], value, truth
 
 
 def architecture_table(results: Results) -> Table:
@@ -175,19 +207,16 @@ def architecture_table(results: Results) -> Table:
             rows.append(
                 ("", "  improvement (%)", *(improvement_percent(before[m], after[m]) for m in metrics))
             )
-    return Table(
+    return study_table(
+        results,
         "architecture",
-        f"Sleep architecture, mean absolute error: {results.study['title']}",
-        ("network", "stages by", *(ARCHITECTURE[m] for m in metrics)),
-        tuple(rows),
-        (0, 0, *[2] * len(metrics)),
-        notes_of(
-            results,
-            STARS_NOTE,
-            "Improvement: of the mean error, in percent of argmax's; below 0 it grew.",
-            NO_REM_NOTE,
-            aside_note(results),
-        ),
+        "Sleep architecture, mean absolute error",
+        ("network", "stages by", *((ARCHITECTURE[m], 2) for m in metrics)),
+        rows,
+        STARS_NOTE,
+        "Improvement: of the mean error, in percent of argmax's; below 0 it grew.",
+        NO_REM_NOTE,
+        aside_note(results),
     )
 
 
@@ -213,19 +242,16 @@ def consolidated_table(results: Results) -> Table:
             rows.append(
                 (title, estimate(before), *(c for pair in zip(after, gains, strict=True) for c in pair))
             )
-    heads = [head for v in variants for head in (TITLES[v], "improvement (%)")]
-    return Table(
+    heads = [head for v in variants for head in ((TITLES[v], 2), ("improvement (%)", 1))]
+    return study_table(
+        results,
         "architecture-pairs",
-        f"Sleep architecture over all pairs of network and subject: {results.study['title']}",
-        ("error of", TITLES[BASE], *heads),
-        tuple(rows),
-        (0, 2, *[2, 1] * len(variants)),
-        notes_of(
-            results,
-            "Pairs of one subject are not independent: p is too small by that.",
-            NO_REM_NOTE,
-            aside_note(results),
-        ),
+        "Sleep architecture over all pairs of network and subject",
+        ("error of", (TITLES[BASE], 2), *heads),
+        rows,
+        "Pairs of one subject are not independent: p is too small by that.",
+        NO_REM_NOTE,
+        aside_note(results),
     )
 
 
@@ -243,7 +269,7 @@ ABLATIONS = {
 def ablation_table(results: Results) -> Table:
     """Return the published method step by step, and without each of its parts, over all networks."""
     names, changed = results.backbones, derived_of(results)["changed"]
-    metrics = ("tvr_percent", "fi", "accuracy", "kappa", "rare_recall")
+    metrics = (*MAIN, "rare_recall")
     has_penalty = bool(results.select(loss="penalty"))
     rows: list[tuple[Cell, ...]] = []
     for heading, variants in ABLATIONS.items():
@@ -252,35 +278,20 @@ def ablation_table(results: Results) -> Table:
             if means[1].n:
                 title = TITLES[variant] if has_penalty else TITLES[variant].replace("penalty + ", "")
                 rows.append((heading, title, *means, _changed_share(changed, names, variant)))
-    return Table(
+    return study_table(
+        results,
         "ablations",
-        f"Parts of the published method: {results.study['title']}",
-        (
-            "kind",
-            "variant",
-            "TVR (%)",
-            "FI",
-            "accuracy",
-            "κ",
-            "rare recall",
-            "recordings unlike the whole (%)",
-        ),
-        tuple(rows),
-        (0, 0, 2, 3, 3, 3, 3, 1),
-        notes_of(
-            results,
-            "Mean ± SD over subjects, each averaged over the networks. Rare recall: of the expert's rare "
-            "changes, those found within two epochs.",
-        ),
+        "Parts of the published method",
+        ("kind", "variant", *columns_for(metrics), ("recordings unlike the whole (%)", 1)),
+        rows,
+        "Mean ± SD over subjects, each averaged over the networks. Rare recall: of the expert's rare "
+        "changes, those found within two epochs.",
     )
 
 
 def _over_networks(results: Results, names: Sequence[str], variant: str, metric: str) -> Estimate:
-    by_subject: dict[str, list[float]] = {}
-    for name in names:
-        for subject, value in values(results.of(name), variant, metric).items():
-            by_subject.setdefault(subject, []).append(value)
-    return estimate({subject: float(np.mean(v)) for subject, v in by_subject.items()})
+    of_networks = [values(results.of(name), variant, metric) for name in names]
+    return estimate(subject_means(pair for numbers in of_networks for pair in numbers.items()))
 
 
 def _changed_share(changed: Mapping[str, Any], names: Sequence[str], variant: str) -> float:
@@ -304,19 +315,16 @@ def guards_table(results: Results) -> Table:
         for variant in _variants_of(records, COMPARED):
             cells = [paired(before[m], values(records, variant, m)) for m in MAIN]
             rows.append((name, TITLES[variant], *cells, error_ratio(results, records, variant)))
-    return Table(
+    return study_table(
+        results,
         "guards",
-        f"Ways to guard: {results.study['title']}",
-        ("network", "stages by", *MAIN.values(), "error ratio"),
-        tuple(rows),
-        (*MAIN_DECIMALS, 3),
-        notes_of(
-            results,
-            "Stars against argmax, not corrected. Error ratio: geometric mean over the errors of sleep "
-            "architecture, argmax = 1.",
-            NO_REM_NOTE,
-            aside_note(results),
-        ),
+        "Ways to guard",
+        ("network", "stages by", *columns_for(MAIN), ("error ratio", 3)),
+        rows,
+        "Stars against argmax, not corrected. Error ratio: geometric mean over the errors of sleep "
+        "architecture, argmax = 1.",
+        NO_REM_NOTE,
+        aside_note(results),
     )
 
 
@@ -351,25 +359,17 @@ def experts_table(results: Results) -> Table:
             head = "" if variant == EXPERT else name
             rows.append((head, TITLES[variant], shares[0], estimate(scores), shares[1]))
     below = f"below {threshold:g}" if threshold is not None else "not known here"
-    return Table(
+    shares_of = ("FI in two experts' band (%)", 0), ("joint score", 2), ("joint score like experts' (%)", 0)
+    return study_table(
+        results,
         "experts",
-        f"Like an expert's: {results.study['title']}",
-        (
-            "network",
-            "stages by",
-            "FI in two experts' band (%)",
-            "joint score",
-            "joint score like experts' (%)",
-        ),
-        tuple(rows),
-        (0, 0, 0, 2, 0),
-        notes_of(
-            results,
-            f"Shares of nights. Two experts' band: within a factor of {factor:g} of the expert's FI on the "
-            "same night, as far as two experts differ (90th percentile, DOD). Joint score of "
-            f"{results.study['guard']['base']}, mean ± SD over nights of 2 h or more; experts' are {below}.",
-            aside_note(results),
-        ),
+        "Like an expert's",
+        ("network", "stages by", *shares_of),
+        rows,
+        f"Shares of nights. Two experts' band: within a factor of {factor:g} of the expert's FI on the "
+        "same night, as far as two experts differ (90th percentile, DOD). Joint score of "
+        f"{results.study['guard']['base']}, mean ± SD over nights of 2 h or more; experts' are {below}.",
+        aside_note(results),
     )
 
 
@@ -384,17 +384,15 @@ def scorers_table(results: Results) -> Table:
                 is_panel = variant == EXPERT
                 title = "scorers with one another" if is_panel else TITLES[variant]
                 rows.append(("" if is_panel else name, title, *cells))
-    return Table(
+    return study_table(
+        results,
         "scorers",
-        f"Agreement with several scorers: {results.study['title']}",
-        ("network", "stages by", "κ, mean over scorers", "soft agreement"),
-        tuple(rows),
-        notes=notes_of(
-            results,
-            "Mean ± SD over subjects. Networks learn from the consensus, with which other tables compare."
-            if rows
-            else "No night of this study has several scorers.",
-        ),
+        "Agreement with several scorers",
+        ("network", "stages by", ("κ, mean over scorers", 3), ("soft agreement", 3)),
+        rows,
+        "Mean ± SD over subjects. Networks learn from the consensus, with which other tables compare."
+        if rows
+        else "No night of this study has several scorers.",
     )
 
 
@@ -407,28 +405,18 @@ def bland_altman_table(results: Results) -> Table:
             for variant in _variants_of(records, (BASE, *GUARDED)):
                 errors = [error for _, error in signed_errors(results, records, variant, metric)]
                 if errors:
-                    rows.append((name, title, TITLES[variant], *bland_altman(errors), str(len(errors))))
-    return Table(
+                    found = bland_altman(errors, np.zeros(len(errors)))
+                    limits = found.bias, found.low, found.high
+                    rows.append((name, title, TITLES[variant], *limits, str(found.n)))
+    return study_table(
+        results,
         "bland-altman",
-        f"Bias and limits of agreement: {results.study['title']}",
-        ("network", "of", "stages by", "bias", "lower limit", "upper limit", "nights"),
-        tuple(rows),
-        (0, 0, 0, 2, 2, 2, 0),
-        notes_of(
-            results,
-            "Stages less expert; limits are 1.96 standard deviations of the differences.",
-            aside_note(results),
-        ),
+        "Bias and limits of agreement",
+        ("network", "of", "stages by", ("bias", 2), ("lower limit", 2), ("upper limit", 2), "nights"),
+        rows,
+        "Stages less expert; limits are 1.96 standard deviations of the differences.",
+        aside_note(results),
     )
-
-
-def bland_altman(differences: Sequence[float]) -> tuple[float, float, float]:
-    """Return the bias, and the lower and upper limit of agreement (1.96 standard deviations)."""
-    array = np.asarray(differences)
-    if len(array) < 2:
-        return (float(array.mean()) if len(array) else NAN), NAN, NAN
-    bias, spread = float(array.mean()), 1.96 * float(array.std(ddof=1))
-    return bias, bias - spread, bias + spread
 
 
 def cost_table(results: Results) -> Table:
@@ -446,20 +434,16 @@ def cost_table(results: Results) -> Table:
         memory = max(r["costs"]["peak_memory_mb"] for r in both)
         times = (1000 * forward, *(1000 * seconds for seconds in decoders), 100 * decoders[0] / forward)
         rows.append((name, *times, 1000 * step, 100 * (with_penalty / step - 1), memory))
-    return Table(
+    training = ("training step (ms)", 1), ("penalty (% of a step)", 1), ("peak memory (MB)", 0)
+    decoding = *((f"{TITLES[v]} (ms)", 2) for v in GUARDED), ("published / forward (%)", 1)
+    return study_table(
+        results,
         "costs",
-        f"Costs: {results.study['title']}",
-        (
-            *("network", "forward (ms)", *(f"{TITLES[v]} (ms)" for v in GUARDED)),
-            *("published / forward (%)", "training step (ms)", "penalty (% of a step)", "peak memory (MB)"),
-        ),
-        tuple(rows),
-        (0, 1, *[2] * len(GUARDED), 1, 1, 1, 0),
-        notes_of(
-            results,
-            "Processor time of one thread for one recording, the shortest of several times and folds; a "
-            "training step likewise. Forward pass and decoding are of the same recordings.",
-        ),
+        "Costs",
+        ("network", ("forward (ms)", 1), *decoding, *training),
+        rows,
+        "Processor time of one thread for one recording, the shortest of several times and folds; a "
+        "training step likewise. Forward pass and decoding are of the same recordings.",
     )
 
 

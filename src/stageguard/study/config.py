@@ -84,6 +84,11 @@ class Contrast:
     second: str = schema.text()
     statistic: str = schema.declare(schema.REQUIRED, lambda value, where: _statistic(value, where))
 
+    def __post_init__(self) -> None:
+        """Refuse a group that is compared with itself."""
+        if self.first == self.second:
+            raise InputError(f"a contrast compares {self.group} {self.first!r} with itself. Name two groups.")
+
     @property
     def metric(self) -> str:
         """Key of the statistic."""

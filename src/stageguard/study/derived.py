@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from stageguard.base.arrays import NAN, Labels
 from stageguard.base.errors import MissingFileError
-from stageguard.base.files import load_json, write_together
+from stageguard.base.files import file_error, load_json, write_together
+from stageguard.measures.agreement import cohen_kappa
+from stageguard.measures.bouts import contingency
 from stageguard.measures.period import period_for
 from stageguard.measures.validity import joint_of
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile
-from stageguard.study.measurement import agreement_between
 from stageguard.study.store import BASE, CALIBRATED, DERIVED, EXPERT, PAPER, RELEASED, Results, read_stages
 
 Nights = Mapping[str, Mapping[str, Any]]
@@ -45,13 +47,41 @@ def staged_nights(results: Results, backbone: str) -> dict[str, dict[str, Any]]:
 def derived_of(results: Results) -> Mapping[str, Any]:
     """Return the derived numbers that the study stored, else derive them; empty without stages."""
     path = results.folder / DERIVED
-    stored: Mapping[str, Any] = load_json(path) if path.is_file() else {}
-    if stored.keys() == NOTHING.keys():
+    if path.is_file():
+        stored: Mapping[str, Any] = load_json(path)
+        if not _is_derived(stored):
+            raise file_error(path, "was edited or damaged. Remove it, and run the study again.")
         return stored
     try:
         return derive(results)
     except MissingFileError:
-        return {**NOTHING, **stored}
+        return NOTHING
+
+
+def _is_derived(document: Any) -> bool:
+    """Whether a document has the form of what `derive` returns."""
+    if not isinstance(document, dict) or document.keys() != NOTHING.keys():
+        return False
+    return (
+        _has_numbers(document["joint"], 3)
+        and _has_numbers(document["changed"], 3)
+        and isinstance(document["joint_threshold"], float | int | None)
+        and isinstance(document["networks"], list)
+        and all(
+            isinstance(each, dict)
+            and isinstance(each.get("variant"), str)
+            and isinstance(each.get("pair"), list)
+            and all(_has_numbers(each.get(name), 1) for name in ("kappa", "agreement"))
+            for each in document["networks"]
+        )
+    )
+
+
+def _has_numbers(value: Any, depth: int) -> bool:
+    """Whether tables within tables, this many deep, hold nothing but numbers."""
+    if not depth:
+        return isinstance(value, float | int)
+    return isinstance(value, dict) and all(_has_numbers(each, depth - 1) for each in value.values())
 
 
 def derive(results: Results) -> dict[str, Any]:
@@ -111,8 +141,15 @@ def _changed(nights: Nights) -> dict[str, dict[str, int]]:
 
 def _agreed(first: Nights, second: Nights, variant: str) -> dict[str, dict[str, float]]:
     both = [r for r in sorted(first.keys() & second.keys()) if variant in first[r] and variant in second[r]]
-    compared = {r: agreement_between(first[r][variant], second[r][variant]) for r in both}
+    compared = {r: _agreement(first[r][variant], second[r][variant]) for r in both}
     return {
         "kappa": {r: float(f"{kappa:.6g}") for r, (kappa, _) in compared.items() if not np.isnan(kappa)},
         "agreement": {r: float(f"{share:.6g}") for r, (_, share) in compared.items()},
     }
+
+
+def _agreement(first: Labels, second: Labels) -> tuple[float, float]:
+    """Return Cohen's kappa of two scorings, and the share of equal epochs, over epochs scored in both."""
+    counted = contingency(first, second, int(max(first.max(), second.max())) + 1)
+    n_both = int(counted.sum())
+    return cohen_kappa(counted), float(np.trace(counted)) / n_both if n_both else NAN

@@ -8,32 +8,33 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from stageguard.base.errors import InputError
-from stageguard.measures.architecture import ARCHITECTURE, never_shown
+from stageguard.measures.architecture import ARCHITECTURE
 from stageguard.measures.groups import Difference, compare_samples
 from stageguard.measures.paired import estimate
-from stageguard.study.comparison import Records, aside_note, notes_of
+from stageguard.study.comparison import (
+    OVER_SUBJECTS,
+    Records,
+    aside_note,
+    columns_for,
+    statistics_of,
+    study_table,
+)
 from stageguard.study.config import Contrast, StudyConfig
 from stageguard.study.nights import StudyCohort
 from stageguard.study.store import (
     BASE,
-    CALIBRATED,
     EXPERT,
-    PAPER,
-    RELEASED,
+    GUARDED,
+    MAIN,
     TITLES,
     Results,
+    subject_means,
     values,
     variants_in,
 )
 from stageguard.study.table import Cell, Table
 
-SHOWN = (EXPERT, BASE, PAPER, RELEASED, CALIBRATED)
-POPULATION_METRICS = {
-    "tvr_percent": ("TVR (%)", 2),
-    "fi": ("FI", 3),
-    "accuracy": ("accuracy", 3),
-    "kappa": ("κ", 3),
-}
+SHOWN = (EXPERT, BASE, *GUARDED)
 
 Facts = Mapping[str, float | str | None]
 
@@ -105,28 +106,13 @@ def contrasts_of(results: Results) -> list[Contrast]:
 def contrast(results: Results, records: Records, named: Contrast, variant: str) -> Difference:
     """Return the second group less the first, of subjects' means under a variant."""
     groups = groups_of(results, named.group)
-    of_subject = _statistic(results, records, variant, named.metric)
+    found = statistics_of(results, records, variant, named.metric)
+    of_subject = subject_means((subject, value) for subject, value, _ in found)
     first, second = (
         np.array([value for subject, value in of_subject.items() if groups.get(subject) == level])
         for level in (named.first, named.second)
     )
     return compare_samples(second, first)
-
-
-def _statistic(results: Results, records: Records, variant: str, metric: str) -> dict[str, float]:
-    """Return a statistic by subject; REM that the expert has and the variant has not comes at the end."""
-    experts = results.experts()
-    by_subject: dict[str, list[float]] = {}
-    for record in records:
-        for row in record["rows"]:
-            if row["variant"] != variant or experts.get(row["recording"], {}).get(metric) is None:
-                continue
-            value = row.get(metric)
-            if value is None:
-                value = never_shown(metric, row["n_epochs"] * record["epoch_seconds"] / 60)
-            if not np.isnan(value):
-                by_subject.setdefault(row["subject"], []).append(value)
-    return {subject: float(np.mean(numbers)) for subject, numbers in sorted(by_subject.items())}
 
 
 def contrasts_table(results: Results) -> Table:
@@ -139,18 +125,15 @@ def contrasts_table(results: Results) -> Table:
         title = f"{ARCHITECTURE[named.metric]}: {named.group} {named.first} vs {named.second}"
         counts = (str(found[0].n_second), str(found[0].n_first))
         rows.append((title, *counts, *(d.difference for d in found), *(d.d for d in found)))
-    heads = [f"{what}, {TITLES[variant]}" for what in ("Δ", "d") for variant in shown]
-    return Table(
+    heads = [(f"{what}, {TITLES[v]}", places) for what, places in (("Δ", 1), ("d", 2)) for v in shown]
+    return study_table(
+        results,
         "contrasts",
-        f"Recovery of group differences, {results.backbones[0]}: {results.study['title']}",
+        f"Recovery of group differences, {results.backbones[0]}",
         ("comparison", "n first", "n second", *heads),
-        tuple(rows),
-        (0, 0, 0, *[1] * len(shown), *[2] * len(shown)),
-        notes_of(
-            results,
-            "Second group less first; d: Cohen's. Intervals are in the table of subgroups.",
-            aside_note(results),
-        ),
+        rows,
+        "Second group less first; d: Cohen's. Intervals are in the table of subgroups.",
+        aside_note(results),
     )
 
 
@@ -164,18 +147,16 @@ def subgroup_table(results: Results) -> Table:
             heading = f"{named.group}: {named.second} (n = {d.n_first}) less {named.first} (n = {d.n_second})"
             numbers = (d.difference, d.low, d.high, d.d, d.d_low, d.d_high)
             rows.append((heading, ARCHITECTURE[named.metric], TITLES[variant], *numbers))
-    return Table(
+    numbers_of = [(f"{what}{end}", 2) for what in "Δd" for end in ("", " low", " high")]
+    return study_table(
+        results,
         "subgroups",
-        f"Differences between groups: {results.study['title']}",
-        ("groups", "of", "stages by", "Δ", "Δ low", "Δ high", "d", "d low", "d high"),
-        tuple(rows),
-        (0, 0, 0, *[2] * 6),
-        notes_of(
-            results,
-            "Second group less first; Welch's and noncentral t intervals of 95 %. First network. REM that "
-            "is never shown counts as coming at the recording's end.",
-            aside_note(results),
-        ),
+        "Differences between groups",
+        ("groups", "of", "stages by", *numbers_of),
+        rows,
+        "Second group less first; Welch's and noncentral t intervals of 95 %. First network. REM that "
+        "is never shown counts as coming at the recording's end.",
+        aside_note(results),
     )
 
 
@@ -191,16 +172,17 @@ def populations_table(results: Results) -> Table:
                 for variant in [v for v in SHOWN if v in variants_in(records)]:
                     found = [
                         {s: v for s, v in values(records, variant, metric).items() if groups.get(s) == level}
-                        for metric in POPULATION_METRICS
+                        for metric in MAIN
                     ]
                     n_subjects = str(max(len(each) for each in found))
                     cells = (estimate(each) for each in found)
                     rows.append((f"{covariate}: {level}", n_subjects, name, TITLES[variant], *cells))
-    return Table(
+    return study_table(
+        results,
         "populations",
-        f"Subpopulations: {results.study['title']}",
-        ("subjects", "n", "network", "stages by", *(title for title, _ in POPULATION_METRICS.values())),
-        tuple(rows),
-        (0, 0, 0, 0, *(places for _, places in POPULATION_METRICS.values())),
-        notes_of(results, "Mean ± SD over subjects.", aside_note(results)),
+        "Subpopulations",
+        ("subjects", "n", "network", "stages by", *columns_for(MAIN)),
+        rows,
+        OVER_SUBJECTS,
+        aside_note(results),
     )

@@ -151,12 +151,6 @@ def jobs_of(config: StudyConfig, n_folds: int) -> list[Job]:
     return list(wanted)
 
 
-def count_jobs(study: Mapping[str, Any], cohort: Path) -> int:
-    """Return the number of jobs of a configuration's document on the nights of a file."""
-    config = study_of(study)
-    return len(jobs_of(config, len(make_folds(load_cohort(cohort).subjects, config.split, config.seed))))
-
-
 @dataclass(frozen=True, slots=True)
 class FoldTask:
     """A job with everything that a worker needs; it can be sent to other processes and machines."""

@@ -13,14 +13,22 @@ from stageguard.base.arrays import NAN
 from stageguard.measures.groups import t_quantile
 from stageguard.measures.paired import Estimate, estimate
 from stageguard.measures.powered_fit import MIN_RESAMPLED
-from stageguard.study.comparison import Records, aside_note, errors_of, notes_of
+from stageguard.study.comparison import (
+    OVER_SUBJECTS,
+    Column,
+    Records,
+    aside_note,
+    errors_of,
+    study_table,
+)
 from stageguard.study.derived import derived_of
 from stageguard.study.store import (
     BASE,
-    CALIBRATED,
+    GUARDED,
+    MAIN,
+    METRICS,
     PAPER,
     PENALTY,
-    RELEASED,
     TITLES,
     Results,
     values,
@@ -28,17 +36,8 @@ from stageguard.study.store import (
 )
 from stageguard.study.table import Cell, Table
 
-SHOWN = (BASE, PAPER, RELEASED, CALIBRATED)
-METRICS = {
-    "tvr_percent": ("TVR (%)", 2),
-    "fi": ("FI", 3),
-    "accuracy": ("accuracy", 3),
-    "kappa": ("κ", 3),
-    "rare_recall": ("rare recall", 3),
-    "f1_R": ("F1 of R", 3),
-}
+SHOWN = (BASE, *GUARDED)
 ERRORS = {"tst_minutes": ("TST error (min)", 1), "rem_latency_minutes": ("REM latency error (min)", 1)}
-OVER_SUBJECTS = "Mean ± SD over subjects."
 
 # First cells of a row, its records, and its variant.
 Group = tuple[tuple[str, ...], Records, str]
@@ -57,14 +56,10 @@ def _group_table(
     measured = [(words, numbers_of(results, records, variant)) for words, records, variant in groups]
     columns = [*METRICS.values(), *ERRORS.values()]
     kept = [k for k in range(len(columns)) if any(numbers[k].n for _, numbers in measured)]
-    return Table(
-        name,
-        f"{title}: {results.study['title']}",
-        (*heads, *(columns[k][0] for k in kept)),
-        tuple((*words, *(n[k] for k in kept)) for words, n in measured if any(each.n for each in n)),
-        (*[0] * len(heads), *(columns[k][1] for k in kept)),
-        notes_of(results, *notes),
-    )
+    rows: list[tuple[Cell, ...]] = [
+        (*words, *(n[k] for k in kept)) for words, n in measured if any(each.n for each in n)
+    ]
+    return study_table(results, name, title, [*heads, *(columns[k] for k in kept)], rows, *notes)
 
 
 def rare_pairs_table(results: Results) -> Table:
@@ -168,27 +163,25 @@ def _spread(table: Table, title: str) -> tuple[Cell, ...]:
 
 def resampling_table(results: Results) -> Table:
     """Return bootstrap intervals of the means over subjects."""
-    metrics = ("tvr_percent", "fi", "accuracy", "kappa")
     rows: list[tuple[Cell, ...]] = []
     for name in results.backbones:
         records = results.of(name)
         for variant in SHOWN:
-            by_metric = [list(values(records, variant, metric).values()) for metric in metrics]
+            by_metric = [list(values(records, variant, metric).values()) for metric in MAIN]
             if by_metric[1]:
                 ends = [end for numbers in by_metric for end in bootstrap_interval(numbers)]
                 rows.append((name, TITLES[variant], *ends))
-    heads = [f"{METRICS[metric][0]} {end}" for metric in metrics for end in ("low", "high")]
-    return Table(
+    heads = [
+        (f"{title} {end}", n) for title, n in (METRICS[metric] for metric in MAIN) for end in ("low", "high")
+    ]
+    return study_table(
+        results,
         "resampling",
-        f"Resampled subjects: {results.study['title']}",
+        "Resampled subjects",
         ("network", "stages by", *heads),
-        tuple(rows),
-        (0, 0, 2, 2, *[3] * 6),
-        notes_of(
-            results,
-            "95 % of means over subjects drawn with replacement (2,000 draws).",
-            aside_note(results),
-        ),
+        rows,
+        "95 % of means over subjects drawn with replacement (2,000 draws).",
+        aside_note(results),
     )
 
 
@@ -226,32 +219,21 @@ def f1_table(results: Results) -> Table:
         for variant in [v for v in SHOWN if v in present]:
             numbers = [estimate(values(records, variant, f"f1_{stage}")) for stage in stages]
             rows.append((name, TITLES[variant], *numbers))
-    return Table(
-        "f1",
-        f"F1 by stage: {results.study['title']}",
-        ("network", "stages by", *stages),
-        tuple(rows),
-        notes=notes_of(results, OVER_SUBJECTS, aside_note(results)),
-    )
+    columns: list[Column] = ["network", "stages by", *((stage, 3) for stage in stages)]
+    return study_table(results, "f1", "F1 by stage", columns, rows, OVER_SUBJECTS, aside_note(results))
 
 
 def transitions_table(results: Results) -> Table:
     """Return the transition probabilities that each fold counted on its training subjects."""
     stages = results.records[0]["stages"]
-    heads = tuple(f"{a}→{b}" for a in stages for b in stages)
+    heads = [(f"{a}→{b}", 4) for a in stages for b in stages]
     records = results.main(results.backbones[0], "base")
     folds = {r["fold"]: [p for row in r["transitions"] for p in row] for r in records}
     rows: list[tuple[Cell, ...]] = [(f"fold {n}", *numbers) for n, numbers in sorted(folds.items())]
     matrix = np.array(list(folds.values()))
     rows.append(("largest less smallest", *(matrix.max(axis=0) - matrix.min(axis=0)).tolist()))
-    return Table(
-        "transitions",
-        f"Transition probabilities of each fold's training subjects: {results.study['title']}",
-        ("fold", *heads),
-        tuple(rows),
-        (0, *[4] * len(heads)),
-        notes_of(results),
-    )
+    title = "Transition probabilities of each fold's training subjects"
+    return study_table(results, "transitions", title, ("fold", *heads), rows)
 
 
 def agreement_table(results: Results) -> Table:
@@ -269,14 +251,10 @@ def agreement_table(results: Results) -> Table:
         rows.append(
             ("SD over pairs", *(means.std(axis=0, ddof=1) if len(means) > 1 else [np.nan] * means.shape[1]))
         )
-    heads = [f"{TITLES[v]}, {what}" for v in shown for what in ("κ", "equal epochs")]
-    return Table(
-        "networks",
-        f"Agreement between networks: {results.study['title']}",
-        ("pair", *heads),
-        tuple(rows),
-        notes=notes_of(results, "Mean ± SD over recordings, of every two networks.", aside_note(results)),
-    )
+    heads = [(f"{TITLES[v]}, {what}", 3) for v in shown for what in ("κ", "equal epochs")]
+    note = "Mean ± SD over recordings, of every two networks."
+    title = "Agreement between networks"
+    return study_table(results, "networks", title, ["pair", *heads], rows, note, aside_note(results))
 
 
 def bootstrap_interval(

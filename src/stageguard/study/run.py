@@ -6,57 +6,25 @@ import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from stageguard.base.errors import OutputError, OutputExistsError, StageGuardError, fault_text
-from stageguard.base.files import locked
-from stageguard.nn.tables import fingerprint
+from stageguard.base.errors import OutputError, OutputExistsError
+from stageguard.base.files import file_sha256, locked
 from stageguard.runner.run import Outcome, check_folder, run_files
 from stageguard.study import store
-from stageguard.study.cohorts import read_cohort
 from stageguard.study.config import StudyConfig
 from stageguard.study.derived import write_derived
+from stageguard.study.fold import (
+    FoldResult,
+    failure_record,
+    judgement_identity,
+    prediction_identity,
+    run_fold,
+)
 from stageguard.study.groups import check_groups
 from stageguard.study.jobs import FoldTask, Job, LeakError, jobs_of, make_folds
-from stageguard.study.judgement import judge_fold, judgement_identity
-from stageguard.study.nights import StudyCohort, load_cohort, save_cohort
-from stageguard.study.prediction import Prediction, identity, predict_fold
-from stageguard.study.store import read_prediction
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FoldResult:
-    """The result of a job; a prediction that was stored already is None."""
-
-    prediction: Prediction | None
-    record: dict[str, Any]
-    stages: bytes | None  # None if guarding failed, as the record then says
-
-
-def run_fold(task: FoldTask) -> FoldResult:
-    """Do one job. Apart from times, the same job gives the same numbers wherever it runs."""
-    config, cohort = task.read()
-    wanted = identity(config, fingerprint(night.table for night in cohort.nights), task.job)
-    stored = read_prediction(task.folder, task.job.key)
-    if stored is not None and stored[0]["identity"] != wanted:
-        stored = None
-    prediction = predict_fold(task) if stored is None else Prediction(*stored)
-    made = prediction if stored is None else None
-    try:
-        judged = judge_fold(config, cohort, task.job, prediction)
-    except LeakError:
-        raise
-    except Exception as error:  # the prediction, which took longer, is kept
-        text = str(error) if isinstance(error, StageGuardError) else fault_text(error)
-        return FoldResult(made, failure_record(task.job, f"{task.job.key}: {text}"), None)
-    return FoldResult(made, judged.record, judged.stages)
-
-
-def failure_record(job: Job, error: str) -> dict[str, Any]:
-    """Return the record of a job that failed."""
-    return asdict(job) | {"key": job.key, "error": error}
+from stageguard.study.nights import StudyCohort, load_cohort, read_cohort, save_cohort
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +69,7 @@ def prepare_study(
     _check(config, cohort)
     jobs = _job_identities(config, cohort)
     about = store.describe(
-        config.to_dict(), store.file_sha256(nights), n_jobs=len(jobs), synthetic=cohort.is_synthetic
+        config.to_dict(), file_sha256(nights, "an array"), n_jobs=len(jobs), synthetic=cohort.is_synthetic
     )
     store.open_study(folder, about, {each.job.key: each.prediction for each in jobs})
     return jobs
@@ -115,10 +83,9 @@ def _check(config: StudyConfig, cohort: StudyCohort) -> None:
 
 
 def _job_identities(config: StudyConfig, cohort: StudyCohort) -> list[_JobIdentities]:
-    tables = fingerprint(night.table for night in cohort.nights)
     wanted = []
     for job in jobs_of(config, len(make_folds(cohort.subjects, config.split, config.seed))):
-        prediction = identity(config, tables, job)
+        prediction = prediction_identity(config, cohort.fingerprint, job)
         wanted.append(_JobIdentities(job, prediction, judgement_identity(config, prediction)))
     return wanted
 
@@ -185,7 +152,7 @@ def run_study(
     folder = Path(folder).absolute()
     with _exclusive(folder):
         wanted = prepare_study(config, folder, data=data, overwrite=overwrite)
-        done = {} if guard_again else store.record_identities(folder)
+        done = {} if guard_again else store.done_identities(folder)
         store.keep_records(folder, {each.job.key for each in wanted})
         missing = [each.job for each in wanted if done.get(each.job.key) != each.record]
         n_done = len(wanted) - len(missing)

@@ -21,10 +21,9 @@ from stageguard.nn.tables import FeatureTable, Normalisation, absolute_features,
 from stageguard.nn.training import TrainingProgress, train
 from stageguard.study.config import BOOSTING, StudyConfig
 from stageguard.study.jobs import Job
-from stageguard.study.measurement import measure
 from stageguard.study.nights import StudyNight
 from stageguard.study.store import PAPER
-from stageguard.study.variants import Variant, learn
+from stageguard.study.variants import Variant, learn, measure
 
 FLIP_FLOP_NATS = (1.0, 2.0, 4.0)  # values of gamma to choose from on the tuning subject
 PENALTY_WEIGHTS = (0.1, 0.25, 0.5, 1.0, 2.0)  # values of lambda, likewise; from the paper

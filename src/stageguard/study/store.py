@@ -20,7 +20,7 @@ import json
 import platform
 import shutil
 import subprocess
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -30,9 +30,17 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.errors import OVERWRITE, Message, MissingFileError, OutputExistsError
+from stageguard.base import checks
+from stageguard.base.errors import OVERWRITE, FileFormatError, Message, MissingFileError, OutputExistsError
 from stageguard.base.extras import library
-from stageguard.base.files import load_json, parse_json, read_file, read_text, write_together
+from stageguard.base.files import (
+    faults_named,
+    file_error,
+    load_json,
+    parse_json,
+    read_file,
+    write_together,
+)
 
 BASE, PENALTY, PAPER, RELEASED, CALIBRATED = "base", "penalty", "paper", "released", "calibrated"
 EXPERT, MAJORITY_CLASS = "expert", "majority class"
@@ -58,12 +66,38 @@ TITLES = {
     f"{SEMI_MARKOV}, argmax": "semi-Markov loss, argmax",
     SEMI_MARKOV: "semi-Markov loss, decoded as trained",
 }
-
+GUARDED = (PAPER, RELEASED, CALIBRATED)
+METRICS = {  # heading and decimals of each number in tables
+    "tvr_percent": ("TVR (%)", 2),
+    "fi": ("FI", 3),
+    "accuracy": ("accuracy", 3),
+    "kappa": ("κ", 3),
+    "rare_recall": ("rare recall", 3),
+    "f1_R": ("F1 of R", 3),
+}
+MAIN = ("tvr_percent", "fi", "accuracy", "kappa")  # of the main comparison
 
 STUDY, COHORT, JOBS, PREDICTIONS, RESULTS = "study.json", "cohort.npz", "jobs", "predictions", "results.jsonl"
 STAGES, DERIVED, SHARED, LOCK = "stages", "derived.json", "shared", "lock"
 TABLES_FOLDER, FIGURES_FOLDER, PAGE = "tables", "figures", "report.md"
 VERSIONED = ("numpy", "torch", "scipy")
+
+# What the files hold, by key: a file without one of these, or with another kind of value, was edited.
+Kinds = dict[str, Any]
+NUMBER = int | float
+ABOUT: Kinds = {"study": dict, "n_jobs": int, "begun": str, "versions": dict, "commit": str | None,
+                "cohort_sha256": str}  # fmt: skip
+CONFIGURED: Kinds = {"name": str, "title": str, "seed": int, "backbones": list, "cohort": dict, "split": dict,
+                     "guard": dict, "robustness": dict}  # fmt: skip
+JOB: Kinds = {"key": str, "backbone": str, "loss": str}
+RECORD: Kinds = JOB | {
+    **{"weight": NUMBER, "seed": int, "label_noise": NUMBER, "fold": int, "is_tuned": bool, "chosen": dict},
+    **{"rows": list, "covariates": dict, "transitions": list, "stages": list, "epoch_seconds": NUMBER},
+    **{"calibrated_by": str | None, "costs": dict},
+}
+COSTS: Kinds = {"forward_seconds": NUMBER, "training_seconds": NUMBER, "peak_memory_mb": NUMBER,
+                "decode_seconds": dict}  # fmt: skip
+ROW: Kinds = {"recording": str, "subject": str, "variant": str, "n_epochs": NUMBER}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,20 +121,19 @@ class Results:
         return bool(self.about.get("synthetic", False))
 
     @property
-    def n_jobs(self) -> int | None:
-        """Number of jobs of the whole study; None if unknown."""
-        return self.about.get("n_jobs")
+    def n_jobs(self) -> int:
+        """Number of jobs of the whole study."""
+        return int(self.about["n_jobs"])
 
     @property
     def is_unfinished(self) -> bool:
         """Whether jobs are missing."""
-        return self.n_jobs is not None and len(self.records) < self.n_jobs
+        return len(self.records) < self.n_jobs
 
     @property
     def progress(self) -> str:
         """Number of jobs that are done, as in `4 of 80 jobs`."""
-        total = "" if self.n_jobs is None else f" of {self.n_jobs}"
-        return f"{len(self.records)}{total} job{'s' * ((self.n_jobs or len(self.records)) != 1)}"
+        return f"{len(self.records)} of {self.n_jobs} job{'s' * (self.n_jobs != 1)}"
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -129,16 +162,18 @@ class Results:
         return [record for record in records if record["is_tuned"] == is_tuned]
 
     @property
+    def _stagers(self) -> list[str]:
+        return [*self.study["backbones"], *self.study.get("stagers", ())]
+
+    @property
     def backbones(self) -> list[str]:
         """The networks and other stagers of the main comparison that have results."""
-        named = [*self.study["backbones"], *self.study.get("stagers", ())]
-        return [name for name in named if self.main(name, "base")]
+        return [name for name in self._stagers if self.main(name, "base")]
 
     @property
     def varied(self) -> str:
         """The network or stager that is varied."""
-        named = [*self.study["backbones"], *self.study.get("stagers", ())]
-        return str(self.study["robustness"].get("backbone") or named[0])
+        return str(self.study["robustness"].get("backbone") or self._stagers[0])
 
     def of(self, backbone: str) -> list[Mapping[str, Any]]:
         """Return a backbone's records of the main comparison, of every loss."""
@@ -150,14 +185,18 @@ class Results:
         return {row["recording"]: row for row in rows if row["variant"] == EXPERT}
 
 
+def subject_means(pairs: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """Return the mean by subject of pairs of subject and number."""
+    by_subject: dict[str, list[float]] = {}
+    for subject, number in pairs:
+        by_subject.setdefault(subject, []).append(number)
+    return {subject: float(np.mean(numbers)) for subject, numbers in sorted(by_subject.items())}
+
+
 def values(records: Iterable[Mapping[str, Any]], variant: str, metric: str) -> dict[str, float]:
     """Return a metric by subject, averaged over nights; missing values are left out."""
-    by_subject: dict[str, list[float]] = {}
-    for record in records:
-        for row in record["rows"]:
-            if row["variant"] == variant and row.get(metric) is not None:
-                by_subject.setdefault(row["subject"], []).append(row[metric])
-    return {subject: float(np.mean(numbers)) for subject, numbers in sorted(by_subject.items())}
+    rows = (row for record in records for row in record["rows"] if row["variant"] == variant)
+    return subject_means((row["subject"], row[metric]) for row in rows if row.get(metric) is not None)
 
 
 def night_values(records: Iterable[Mapping[str, Any]], variant: str, metric: str) -> dict[str, float]:
@@ -209,11 +248,6 @@ def commit() -> str | None:
     return done.stdout.strip() or None
 
 
-def file_sha256(path: Path) -> str:
-    """Return the SHA-256 of a file."""
-    return hashlib.sha256(read_file(path, "an array")).hexdigest()
-
-
 def open_study(folder: Path, about: Mapping[str, Any], predictions: Mapping[str, str]) -> None:
     """Start a study in a folder, or continue it.
 
@@ -221,7 +255,7 @@ def open_study(folder: Path, about: Mapping[str, Any], predictions: Mapping[str,
     """
     path = folder / STUDY
     if path.exists():
-        there = load_json(path)
+        there = read_about(folder)
         stored = prediction_identities(folder)
         odd = [key for key, identity in stored.items() if predictions.get(key, identity) != identity]
         if odd:
@@ -280,7 +314,7 @@ def save_prediction(folder: Path, key: str, facts: Mapping[str, Any], table: byt
 def prediction_identities(folder: Path) -> dict[str, str]:
     """Return the identities of the stored predictions by key."""
     files = sorted((folder / PREDICTIONS).glob("*.json"))
-    return {path.stem: str(load_json(path)["identity"]) for path in files}
+    return {path.stem: _checked(path, load_json(path), {"identity": str})["identity"] for path in files}
 
 
 def read_prediction(folder: Path, key: str) -> tuple[dict[str, Any], bytes] | None:
@@ -297,35 +331,51 @@ def read_prediction(folder: Path, key: str) -> tuple[dict[str, Any], bytes] | No
 
 
 def save_record(folder: Path, record: Mapping[str, Any], stages: bytes | None) -> None:
-    """Store the record of a job, or its error, with its stages; both files or neither."""
-    contents: dict[Path, str | bytes] = {folder / JOBS / f"{record['key']}.json": _text(record, indent=None)}
+    """Store the record of a job, or its error, with its hash and its stages; both files or neither."""
+    sealed = {**record, "sha256": _content_sha256(record)}
+    contents: dict[Path, str | bytes] = {folder / JOBS / f"{record['key']}.json": _text(sealed, indent=None)}
     if stages is not None:
         contents[folder / STAGES / f"{record['key']}.parquet"] = stages
     write_together(contents, overwrite=True, make_folders=True)
 
 
-def record_identities(folder: Path) -> dict[str, str]:
-    """Return the identities of the jobs that are done and did not fail, by key."""
-    return {r["key"]: str(r.get("identity")) for r in _records(folder) if "error" not in r}
+def _content_sha256(record: Mapping[str, Any]) -> str:
+    return hashlib.sha256(_text(record, indent=None).encode()).hexdigest()
+
+
+def done_identities(folder: Path) -> dict[str, str]:
+    """Return the identities of the jobs that are done, by key; not those that failed or were edited."""
+    done = {}
+    for path in _job_files(folder):
+        try:
+            record = _read_job(path)
+        except FileFormatError:  # the job is done again
+            continue
+        if "error" not in record:
+            done[record["key"]] = str(record.get("identity"))
+    return done
 
 
 def read_results(folder: str | Path) -> Results:
     """Read a study's folder."""
     folder = Path(folder)
-    path = folder / STUDY
-    if not path.is_file():
-        raise MissingFileError(f"{folder}: holds no {STUDY}. Expected what `stageguard study run` wrote.")
-    records, about = list(_records(folder)), load_json(path)
-    if "n_jobs" not in about and (folder / COHORT).is_file():
-        from stageguard.study.jobs import count_jobs  # loads torch
-
-        about["n_jobs"] = count_jobs(about["study"], folder / COHORT)
+    about, records = read_about(folder), list(_records(folder))
     return Results(
         folder,
         about,
         tuple(record for record in records if "error" not in record),
         tuple(record for record in records if "error" in record),
     )
+
+
+def read_about(folder: Path) -> dict[str, Any]:
+    """Return the content of study.json."""
+    path = folder / STUDY
+    if not path.is_file():
+        raise MissingFileError(f"{folder}: holds no {STUDY}. Expected what `stageguard study run` wrote.")
+    about = _checked(path, load_json(path), ABOUT)
+    _checked(path, about["study"], CONFIGURED, "its study ")
+    return about
 
 
 def write_results(folder: Path) -> None:
@@ -359,13 +409,55 @@ def _unpack(record: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in record.items() if key != "columns"} | {"rows": rows}
 
 
-def _records(folder: Path) -> Iterable[dict[str, Any]]:
-    files = sorted((folder / JOBS).glob("*.json"))
+def _records(folder: Path) -> Iterator[dict[str, Any]]:
+    files, packed = _job_files(folder), folder / RESULTS
     if files:
-        yield from (load_json(path) for path in files)
-    elif (folder / RESULTS).is_file():
-        lines = read_text(folder / RESULTS, "text").splitlines()
-        yield from (_unpack(parse_json(line)) for line in lines)
+        yield from map(_read_job, files)
+    elif packed.is_file():
+        for number, line in enumerate(read_file(packed, "text").splitlines(), start=1):
+            where = f"line {number} "
+            try:
+                record = _unpack(parse_json(line))
+            except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+                raise file_error(packed, f"{where}is no record of a job. Was it copied completely?") from None
+            yield _checked_record(packed, record, where)
+
+
+def _job_files(folder: Path) -> list[Path]:
+    return sorted((folder / JOBS).glob("*.json"))
+
+
+def _read_job(path: Path) -> dict[str, Any]:
+    """Return the record of a job; one whose content is not that of its hash is refused."""
+    record = _checked(path, load_json(path), JOB | {"sha256": str})
+    if record.pop("sha256") != _content_sha256(record):
+        raise file_error(path, "was edited: its hash is not that of its content. Run the study again.")
+    return _checked_record(path, record)
+
+
+def _checked_record(path: Path, record: Any, where: str = "") -> dict[str, Any]:
+    if isinstance(record, dict) and "error" in record:
+        return _checked(path, record, JOB | {"error": str}, where)
+    _checked(path, record, RECORD, where)
+    _checked(path, record["costs"], COSTS, f"{where}its costs ")
+    for row in record["rows"]:
+        _checked(path, row, ROW, f"{where}a row ")
+        numbers = dict.fromkeys(row.keys() - ROW.keys(), NUMBER | None)
+        _checked(path, row, numbers, f"{where}a row ")
+    return dict(record)
+
+
+def _checked(path: Path, document: Any, kinds: Kinds, where: str = "") -> dict[str, Any]:
+    """Return a document that has values of these kinds by these keys; refuse any other in one line."""
+    if not isinstance(document, dict):
+        raise file_error(path, f"{where}is no table of keys: it was edited or damaged.")
+    for key, kind in kinds.items():
+        if key not in document:
+            raise file_error(path, f"{where}has no {key!r}: it was edited or damaged.")
+        if not isinstance(document[key], kind):
+            shown = checks.shown(document[key])
+            raise file_error(path, f"{where}has {shown} as {key!r}: it was edited or damaged.")
+    return document
 
 
 def read_stages(folder: Path, key: str) -> dict[str, Any]:
@@ -373,7 +465,8 @@ def read_stages(folder: Path, key: str) -> dict[str, Any]:
     path = folder / STAGES / f"{key}.parquet"
     if not path.is_file():
         raise MissingFileError(f"{path}: no such file. Stages of epochs lie where the study was run.")
-    return read_columns(read_file(path, "an array"))
+    with faults_named(str(path)):
+        return read_columns(read_file(path, "an array"))
 
 
 def _text(document: Mapping[str, Any], indent: int | None = 1) -> str:

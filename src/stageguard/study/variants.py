@@ -1,7 +1,8 @@
-"""Variants: the ways from a network's probabilities to stages that a study compares, learned per fold.
+"""Variants: the ways from a network's probabilities to stages that a study compares, and their numbers.
 
-A variant belongs to the network of one loss. The base network's probabilities are guarded by everything that
-needs no training, the penalised network's by the published rules and by parts of them.
+Rules are learned per fold. A variant belongs to the network of one loss. The base network's probabilities are
+guarded by everything that needs no training, the penalised network's by the published rules and by parts of
+them.
 """
 
 from __future__ import annotations
@@ -13,13 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base.arrays import Labels
+from stageguard.base.arrays import NAN, Labels
 from stageguard.base.errors import StageGuardWarning
 from stageguard.fitting.fit import fit
 from stageguard.fitting.recount import recount
 from stageguard.guard.decode import decode
+from stageguard.measures.agreement import agreement
+from stageguard.measures.architecture import architecture
 from stageguard.measures.bouts import pair_counts
+from stageguard.measures.experts import among_experts
 from stageguard.night.hypnodensity import Hypnodensity
+from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile
 from stageguard.study.config import Loss, StudyConfig
 from stageguard.study.nights import StudyNight
@@ -210,3 +215,39 @@ def majority_filter(labels: Labels, window: int) -> Labels:
     own_votes = np.take_along_axis(votes, np.maximum(labels, 0)[:, None].astype(np.intp), axis=1)[:, 0]
     chosen = np.where(votes.max(axis=1) > own_votes, votes.argmax(axis=1), labels)
     return np.where(labels < 0, labels, chosen).astype(np.int8)
+
+
+def measure(expert: Hypnogram, labels: Labels, pairs: Sequence[tuple[str, str]]) -> dict[str, float]:
+    """Return agreement, validity and sleep architecture of a night, on the epochs that the expert scored."""
+    scheme = expert.scheme
+    seen = np.where(expert.labels < 0, np.int8(-1), labels)
+    night = replace(expert, labels=seen)
+    compared = agreement(expert, night, pairs=pairs)
+    counted = pair_counts(seen, scheme.n_stages)
+    n_pairs = int(counted.sum())
+    n_rare = sum(int(counted[scheme.index(a), scheme.index(b)]) for a, b in pairs)
+    row = {
+        "n_epochs": float(compared.n_epochs),
+        "accuracy": compared.accuracy,
+        "kappa": compared.kappa,
+        "macro_f1": compared.macro_f1,
+        "fi": float(n_pairs - np.trace(counted)) / n_pairs if n_pairs else NAN,
+        "tvr_percent": 100.0 * n_rare / n_pairs if n_pairs and pairs else NAN,
+        "n_rare_expert": float(compared.n_rare),
+        "rare_recall": compared.rare_recall_2,
+        "rare_recall_exact": compared.rare_recall_0,
+    }
+    row |= {f"f1_{stage}": value for stage, value in compared.f1.items()}
+    return row | architecture(night)
+
+
+def measure_panel(panel: Sequence[Hypnogram], labels: Labels | None) -> dict[str, float]:
+    """Return the mean agreement of labels with several scorers; for None, of the scorers with each other."""
+    if len(panel) < 2:
+        return {}
+    night = panel[0] if labels is None else replace(panel[0], labels=labels, scorer=None)
+    compared = among_experts(night, panel)
+    if labels is None:
+        kappa, soft = np.nanmean(compared.scorer_kappa), np.nanmean(compared.scorer_soft_agreement)
+        return {"scorers_kappa": float(kappa), "scorers_soft": float(soft)}
+    return {"scorers_kappa": compared.mean_kappa, "scorers_soft": compared.soft_agreement}
