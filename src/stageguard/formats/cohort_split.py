@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -16,18 +14,17 @@ from stageguard.base.errors import FileFormatError, ProfileError, StageGuardWarn
 from stageguard.base.files import (
     file_error,
     file_sha256,
-    open_text,
     read_cell,
     write_text_atomic,
 )
-from stageguard.formats.cohort_output import is_parquet_name, part_table
 from stageguard.formats.cohort_table import (
     ID,
     OWN_COLUMNS,
     TABLE_SUFFIXES,
-    TEXT_DELIMITERS,
+    Cells,
     IdOrder,
     is_parquet,
+    table_rows,
 )
 from stageguard.formats.outputs import (
     LAYOUT_VERSION,
@@ -40,13 +37,10 @@ from stageguard.formats.outputs import (
     sidecar_sha256,
 )
 from stageguard.formats.shared_profile import keep_profile, recorded_profile
-from stageguard.formats.tables.delimited import DELIMITERS, read_delimited, split_line
-from stageguard.formats.tables.row_times import cell_text
-from stageguard.formats.tools.parquet import open_parquet, pyarrow_modules, unpacked_texts
+from stageguard.formats.tables.delimited import read_delimited
 from stageguard.guard.strength import steered_by
 from stageguard.profile.profile import Profile
 
-Cells = list[str]
 FEW = 3  # this many nights of one row each at the beginning mean that the ids number epochs
 _PLAIN_NAME = re.compile(r"[\w.@+=-]{1,100}")
 
@@ -162,48 +156,8 @@ def _estimates(row: Mapping[str, str], profile: Profile, options: Mapping[str, A
     }
 
 
-def table_rows(path: Path) -> Iterator[Cells]:
-    """Yield the cells of each row of a table, the header first."""
-    return _parquet_rows(path) if is_parquet(path) else _text_rows(path)
-
-
-def part_rows(output: Path, part: bytes) -> Iterator[Cells]:
-    """Yield the cells of a part that `part_bytes` made for an output, as `table_rows` yields the output's."""
-    if not is_parquet_name(output):
-        return csv.reader(io.StringIO(part.decode()), delimiter=TEXT_DELIMITERS[output.suffix.lower()])
-    return _batch_rows(part_table(output, part))
-
-
 def _text(rows: Iterable[Cells], delimiter: str) -> str:
     if delimiter == "\t":
         return "\n".join(map(delimiter.join, rows)) + "\n"
     quoted = ([f'"{cell}"' if "," in cell else cell for cell in row] for row in rows)
     return "\n".join(map(delimiter.join, quoted)) + "\n"
-
-
-def _text_rows(path: Path) -> Iterator[Cells]:
-    """Yield the cells of each non-empty line, the header first."""
-    with open_text(path, "a recording", encoding="utf-8-sig") as file:
-        lines = (line for line in file if line.strip())
-        first = next(lines, "").rstrip("\r\n")
-        widest = max(DELIMITERS, key=lambda mark: len(split_line(first, mark)))
-        yield [cell.strip() for cell in split_line(first, widest)]
-        yield from csv.reader(lines, delimiter=widest)
-
-
-def _parquet_rows(path: Path) -> Iterator[Cells]:
-    _, parquet = pyarrow_modules(path, "reading")
-    with open_parquet(parquet, path, "a recording", memory_map=True) as file:
-        yield list(file.schema_arrow.names)
-        for batch in file.iter_batches(use_threads=False):
-            yield from _batch_rows(unpacked_texts(path, batch))
-
-
-def _batch_rows(batch: Any) -> Iterator[Cells]:
-    yield from map(list, zip(*(map(_cell, column.to_pylist()) for column in batch.columns), strict=True))
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "n/a"
-    return str(int(value)) if isinstance(value, bool) else cell_text(value)

@@ -1,17 +1,21 @@
-"""Read a cohort from one table: the rows of many nights one after the other, named by the column `id`.
+"""A cohort as one table: the rows of many nights one after the other, named by the column `id`.
 
-Parquet and delimited text are read a block of rows at a time, so that memory does not grow with the number
-of nights.
+Parquet and delimited text are read a block of rows at a time, and decoded nights are written in parts that
+are joined at the end, so that memory does not grow with the number of nights.
 """
 
 from __future__ import annotations
 
+import csv
+import io
+import shutil
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +23,9 @@ import numpy.typing as npt
 from stageguard.base.arrays import SUM_TOLERANCE
 from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import FileFormatError, Message, StageGuardError, error_message
-from stageguard.base.files import checked_file, file_error, open_text
+from stageguard.base.files import checked_file, file_error, open_file, open_text, read_file, write_cell
 from stageguard.formats.density import MOST_EPOCHS, build_density, listed
+from stageguard.formats.outputs import column_meanings, table_columns
 from stageguard.formats.raw_night import FileOptions, RawDensity
 from stageguard.formats.sniffing import first_cells, first_lines, read_head
 from stageguard.formats.tables.delimited import (
@@ -50,6 +55,9 @@ from stageguard.formats.tools.parquet import (
 )
 from stageguard.night.hypnodensity import Hypnodensity
 
+if TYPE_CHECKING:
+    from stageguard.guard.decoding import Decoding
+
 ID = "id"
 BLOCK_ROWS = 2**16  # rows read at a time: about 3 MB for five stages
 PARQUET_SUFFIXES = (".parquet", ".pq")
@@ -57,6 +65,7 @@ TEXT_DELIMITERS = {".csv": ",", ".tsv": "\t"}
 TABLE_SUFFIXES = (*PARQUET_SUFFIXES, *TEXT_DELIMITERS)
 OWN_COLUMNS = ("onset", "duration", "stage", "label", "argmax_stage", "changed", "filled", "probability")
 
+Cells = list[str]
 Codes = npt.NDArray[np.integer[Any]]
 
 
@@ -416,3 +425,160 @@ def _rows_night(path: Path, night: _Rows, layout: Layout, options: FileOptions) 
     return _night(
         path, night.name, lambda: density_of_table(table_of(cells, layout, expected=(ID,)), options), options
     )
+
+
+# decoded nights
+
+ID_MEANING = {"Description": "Name of the night, as the input has it"}
+# Statistics of ids help to find a night; those of the other columns would take as long as writing them.
+_PARQUET_OPTIONS: dict[str, Any] = {
+    "compression": "zstd",
+    "use_dictionary": [ID, "onset", "duration", "stage", "argmax_stage"],
+    "write_statistics": [ID],
+}
+
+
+def table_meanings(stages: Sequence[str]) -> dict[str, Any]:
+    """Return the meanings of the table's columns, in the form of BIDS."""
+    return {ID: ID_MEANING, **column_meanings(OWN_COLUMNS, stages)}
+
+
+def is_parquet_name(path: Path) -> bool:
+    """Whether an output is to be Parquet, and not text."""
+    return path.suffix.lower() in PARQUET_SUFFIXES
+
+
+def part_bytes(output: Path, nights: Sequence[tuple[str, Decoding]]) -> bytes:
+    """Return the rows of decoded nights as a part of an output: in Arrow's format, or as text."""
+    if not is_parquet_name(output):
+        return _text_bytes(nights, TEXT_DELIMITERS[output.suffix.lower()])
+    arrow, _ = pyarrow_modules(output, "writing")
+    table, stream = _table(arrow, nights), io.BytesIO()
+    with arrow.ipc.new_stream(stream, table.schema) as writer:
+        writer.write_table(table)
+    return stream.getvalue()
+
+
+def part_table(output: Path, part: bytes) -> Any:
+    """Return the rows of a part of a Parquet output."""
+    arrow, _ = pyarrow_modules(output, "writing")
+    with arrow.ipc.open_stream(part) as reader:
+        return reader.read_all()
+
+
+@contextmanager
+def joining(output: Path, stream: BinaryIO) -> Iterator[Callable[[Path], None]]:
+    """Yield a function that appends a part to the table, which is complete when the block ends."""
+    if not is_parquet_name(output):
+        delimiter = TEXT_DELIMITERS[output.suffix.lower()]
+        stream.write((delimiter.join((ID, *OWN_COLUMNS)) + "\n").encode())
+
+        def add_text(part: Path) -> None:
+            with open_file(part, "a recording") as file:
+                shutil.copyfileobj(file, stream)
+
+        yield add_text
+        return
+    _, parquet = pyarrow_modules(output, "writing")
+    writer: Any = None
+
+    def add_rows(part: Path) -> None:
+        nonlocal writer
+        table = part_table(output, read_file(part, "a recording"))
+        writer = writer or parquet.ParquetWriter(stream, table.schema, **_PARQUET_OPTIONS)
+        writer.write_table(table)
+
+    try:
+        yield add_rows
+    finally:
+        if writer is not None:
+            writer.close()
+
+
+def _table(arrow: Any, nights: Sequence[tuple[str, Decoding]]) -> Any:
+    """Return the rows of decoded nights as an Arrow table."""
+    ids, decodings = zip(*nights, strict=True)
+    words = (*decodings[0].profile.scheme.names, "?")
+
+    def coded(codes: Any, texts: Sequence[str], kind: Any) -> Any:
+        return arrow.DictionaryArray.from_arrays(arrow.array(codes, kind), arrow.array(texts, arrow.string()))
+
+    def stages(labels: Any) -> Any:
+        return coded(np.where(labels < 0, np.int8(len(words) - 1), labels), words, arrow.int8())
+
+    n_epochs = [each.hypnogram.n_epochs for each in decodings]
+    labels = np.concatenate([each.hypnogram.labels for each in decodings])
+    argmax = np.concatenate([each.argmax for each in decodings])
+    chosen = np.concatenate(
+        [
+            each.night.probabilities[np.arange(n), np.maximum(each.hypnogram.labels, 0)]
+            for each, n in zip(decodings, n_epochs, strict=True)
+        ]
+    )
+    probability = np.where(labels < 0, np.nan, chosen).astype(np.float32)
+    columns = {
+        ID: coded(np.repeat(np.arange(len(ids), dtype=np.int32), n_epochs), ids, arrow.int32()),
+        "onset": np.concatenate(
+            [
+                each.hypnogram.offset_seconds + each.epoch_seconds * np.arange(n, dtype=np.float64)
+                for each, n in zip(decodings, n_epochs, strict=True)
+            ]
+        ),
+        "duration": np.repeat(np.array([each.epoch_seconds for each in decodings], np.float64), n_epochs),
+        "stage": stages(labels),
+        "label": labels,
+        "argmax_stage": stages(argmax),
+        "changed": (labels != argmax) & (argmax >= 0),
+        "filled": np.concatenate([each.filled for each in decodings]),
+        "probability": arrow.array(probability, arrow.float32(), mask=np.isnan(probability)),
+    }
+    return arrow.table(columns)
+
+
+def _text_bytes(nights: Sequence[tuple[str, Decoding]], delimiter: str) -> bytes:
+    stream = io.StringIO()
+    rows = csv.writer(stream, delimiter=delimiter, lineterminator="\n")
+    for name, decoding in nights:
+        cells = table_columns(decoding, None).values()
+        rows.writerows(zip([write_cell(name)] * decoding.hypnogram.n_epochs, *cells, strict=True))
+    return stream.getvalue().encode()
+
+
+def table_rows(path: Path) -> Iterator[Cells]:
+    """Yield the cells of each row of a table, the header first."""
+    return _parquet_rows(path) if is_parquet(path) else _text_rows(path)
+
+
+def part_rows(output: Path, part: bytes) -> Iterator[Cells]:
+    """Yield the cells of a part that `part_bytes` made for an output, as `table_rows` yields the output's."""
+    if not is_parquet_name(output):
+        return csv.reader(io.StringIO(part.decode()), delimiter=TEXT_DELIMITERS[output.suffix.lower()])
+    return _batch_rows(part_table(output, part))
+
+
+def _text_rows(path: Path) -> Iterator[Cells]:
+    """Yield the cells of each non-empty line, the header first."""
+    with open_text(path, "a recording", encoding="utf-8-sig") as file:
+        lines = (line for line in file if line.strip())
+        first = next(lines, "").rstrip("\r\n")
+        widest = max(DELIMITERS, key=lambda mark: len(split_line(first, mark)))
+        yield [cell.strip() for cell in split_line(first, widest)]
+        yield from csv.reader(lines, delimiter=widest)
+
+
+def _parquet_rows(path: Path) -> Iterator[Cells]:
+    _, parquet = pyarrow_modules(path, "reading")
+    with open_parquet(parquet, path, "a recording", memory_map=True) as file:
+        yield list(file.schema_arrow.names)
+        for batch in file.iter_batches(use_threads=False):
+            yield from _batch_rows(unpacked_texts(path, batch))
+
+
+def _batch_rows(batch: Any) -> Iterator[Cells]:
+    yield from map(list, zip(*(map(_cell, column.to_pylist()) for column in batch.columns), strict=True))
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "n/a"
+    return str(int(value)) if isinstance(value, bool) else cell_text(value)

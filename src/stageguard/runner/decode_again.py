@@ -15,9 +15,7 @@ import numpy as np
 
 from stageguard.base.errors import StageGuardError, StageGuardWarning, fault_text
 from stageguard.base.files import parse_json, read_cell
-from stageguard.formats.cohort_output import part_bytes
-from stageguard.formats.cohort_split import Cells, part_rows, table_rows
-from stageguard.formats.cohort_table import ID, OWN_COLUMNS
+from stageguard.formats.cohort_table import ID, OWN_COLUMNS, Cells, part_bytes, part_rows, table_rows
 from stageguard.formats.companions import parse_moment
 from stageguard.formats.outputs import (
     HypnogramTable,

@@ -40,8 +40,16 @@ from stageguard.base.files import (
     write_together,
 )
 from stageguard.base.version import __version__
-from stageguard.formats.cohort_output import joining, part_bytes, table_meanings
-from stageguard.formats.cohort_table import ID, TABLE_SUFFIXES, TableBlock, TableNight, read_nights
+from stageguard.formats.cohort_table import (
+    ID,
+    TABLE_SUFFIXES,
+    TableBlock,
+    TableNight,
+    joining,
+    part_bytes,
+    read_nights,
+    table_meanings,
+)
 from stageguard.formats.outputs import (
     CHANGE_COLUMNS,
     LAYOUT_VERSION,
