@@ -244,9 +244,8 @@ def test_a_long_signal_stays_out_of_memory(tmp_path, form):
     assert peak < 1_000_000  # 3,200,000 would be the whole signal
 
 
-def test_large_row_groups_are_read_in_parts(tmp_path, monkeypatch):
+def test_a_parquet_column_is_read_in_parts(tmp_path, monkeypatch):
     eeg, _ = accusleep_session(tmp_path / "Mouse01" / "Day1", "parquet", labels=LABELS)
-    monkeypatch.setattr(samples_module, "LARGEST_ROW_GROUP", 50)
     monkeypatch.setattr(samples_module, "_BLOCK", 64)
     np.testing.assert_array_equal(one(tmp_path).channel("eeg").read(60, 700), eeg[60:700])
 

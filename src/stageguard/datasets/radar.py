@@ -39,7 +39,6 @@ from stageguard.night.recording import Recording, Samples, Series, Signal
 from stageguard.night.stages import AASM5, WNR3, WS2, StageScheme, as_scheme, canonical_name
 
 SUFFIXES = (".npz", ".h5", ".hdf5", ".edf")
-_BLOCK_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,23 +55,36 @@ class _NpzFile:
             raise dataset_error(self.path, "is no npz archive, or was not written completely.") from None
 
     def shape(self, name: str) -> tuple[int, ...]:
+        """Return the shape of an array; refuse one of Python objects, or larger than it can be."""
         with self._archive() as archive, archive.open(f"{name}.npy") as file:
-            return _npy_header(self.path, file)[0]
+            version = np.lib.format.read_magic(file)
+            is_first = version == (1, 0)
+            formats = np.lib.format
+            read = formats.read_array_header_1_0 if is_first else formats.read_array_header_2_0
+            shape, _, dtype = read(file)
+            most = min(MOST_BYTES, archive.getinfo(f"{name}.npy").file_size)
+        if dtype.hasobject:
+            raise dataset_error(self.path, "holds Python objects, expected arrays of numbers or texts.")
+        if math.prod(shape) * dtype.itemsize > most:
+            raise dataset_error(self.path, f"array {name!r} promises more than {most:,} bytes.")
+        return shape
 
     def row(self, name: str, column: int | None, part: str | None) -> Samples:
         """Return one row of samples: a column of a matrix, the real or imaginary part of complex numbers."""
         shape = self.shape(name)
-        return spool_samples(shape[time_axis(shape)], lambda: self._blocks(name, column, part), self.path)
+        axis = time_axis(shape)
+
+        def load() -> Iterator[Array]:
+            values = np.asarray(self.small(name))
+            yield _numbers(values if values.ndim == 1 else values.take(column or 0, axis=1 - axis), part)
+
+        return spool_samples(shape[axis], load, self.path)
 
     def small(self, name: str) -> npt.NDArray[Any] | None:
-        """Return a scalar or a short array, or None if the file has none of this name."""
+        """Return an array, or None if the file has none of this name."""
         if name not in self.names():
             return None
-        with self._archive() as archive, archive.open(f"{name}.npy") as file:
-            shape, _, dtype = _npy_header(self.path, file)
-            most = min(MOST_BYTES, archive.getinfo(f"{name}.npy").file_size)
-            if math.prod(shape) * dtype.itemsize > most:
-                raise dataset_error(self.path, f"array {name!r} promises more than {most:,} bytes.")
+        self.shape(name)
         with np.load(checked_file(self.path, "a recording"), allow_pickle=False) as archive:
             return np.asarray(archive[name])
 
@@ -85,36 +97,10 @@ class _NpzFile:
     def _archive(self) -> zipfile.ZipFile:
         return zipfile.ZipFile(checked_file(self.path, "a recording"))
 
-    def _blocks(self, name: str, column: int | None, part: str | None) -> Iterator[Array]:
-        with self._archive() as archive, archive.open(f"{name}.npy") as file:
-            shape, fortran, dtype = _npy_header(self.path, file)
-            axis = time_axis(shape)
-            length = shape[axis]
-            width = int(np.prod(shape)) // length
-            if fortran == (axis == 0):  # channels are stored one after another: skip to this channel
-                file.seek((column or 0) * length * dtype.itemsize, 1)
-                width, column = 1, None
-            rows_at_once = max(1, _BLOCK_BYTES // (dtype.itemsize * width))
-            for first in range(0, length, rows_at_once):
-                n_bytes = min(rows_at_once, length - first) * width * dtype.itemsize
-                data = file.read(n_bytes)
-                if len(data) < n_bytes:
-                    raise dataset_error(self.path, f"array {name!r} ends too early.")
-                yield _numbers(np.frombuffer(data, dtype=dtype).reshape(-1, width)[:, column or 0], part)
-
 
 def time_axis(shape: tuple[int, ...]) -> int:
     """Return the axis of time: the first, except for one or two rows of many samples."""
     return 1 if len(shape) == 2 and shape[0] <= 2 < shape[1] else 0
-
-
-def _npy_header(path: Path, file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    version = np.lib.format.read_magic(file)
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, fortran, dtype = read(file)
-    if dtype.hasobject:
-        raise dataset_error(path, "holds Python objects, expected arrays of numbers or texts.")
-    return shape, fortran, dtype
 
 
 def _numbers(values: Array, part: str | None) -> Array:
@@ -299,16 +285,24 @@ class MappingFile:
 class Mapped:
     """One recording as described by the mapping file, before its file is opened."""
 
-    path: Path
-    id: str
-    subject: str | None = None
-    channels: Mapping[str, ChannelSource] = field(default_factory=dict)
-    scoring: str | Path | None = None  # an array in the recording's file, or a separate file
-    stages: Mapping[str, str] = field(default_factory=dict)  # code -> name
+    folder: Path
+    table: RecordingTable  # with what the top of the mapping file says about all recordings
     scheme: StageScheme | None = None
-    epoch_seconds: float | None = None
-    start: datetime | None = None
-    covariates: Mapping[str, float | str] = field(default_factory=dict)
+
+    @property
+    def path(self) -> Path:
+        """The recording's file."""
+        return self.folder / self.table.file
+
+    @property
+    def id(self) -> str:
+        """Name of the recording: by default its file's."""
+        return self.table.id or self.path.stem
+
+    @property
+    def scoring_file(self) -> Path | None:
+        """The file of the scoring, if it is not an array in the recording's file."""
+        return self.folder / self.table.scoring if isinstance(self.table.scoring, str) else None
 
 
 def find_mapped(folder: Path, mapping: Path) -> Iterator[Entry]:
@@ -318,21 +312,21 @@ def find_mapped(folder: Path, mapping: Path) -> Iterator[Entry]:
         if mapped.id in seen:
             raise dataset_error(mapping, f"names two recordings {mapped.id!r}. Give each an id of its own.")
         seen.add(mapped.id)
-        files = tuple(path for path in (mapped.path, mapped.scoring) if isinstance(path, Path))
+        files = tuple(path for path in (mapped.path, mapped.scoring_file) if path is not None)
         missing = tuple(
             path.relative_to(folder).as_posix() if path.is_relative_to(folder) else str(path)
             for path in files
             if not path.is_file()
         )
-        assert mapped.subject is not None
-        yield Entry(mapped.id, mapped.subject, files, partial(read_mapped, mapped), missing)
+        assert mapped.table.subject is not None
+        yield Entry(mapped.id, mapped.table.subject, files, partial(read_mapped, mapped), missing)
 
 
 def find_standard(folder: Path, files: list[Path]) -> Iterator[Entry]:
     """Yield files whose arrays have the standard names; without a subject, the file's name is the subject."""
     for path in files:
         name = "_".join(path.relative_to(folder).with_suffix("").parts)
-        mapped = Mapped(path, name)
+        mapped = Mapped(folder, RecordingTable(str(path.relative_to(folder)), id=name))
         try:
             subject = _subject(open_radar_file(path), mapped)
         except (FileFormatError, OSError):
@@ -343,12 +337,13 @@ def find_standard(folder: Path, files: list[Path]) -> Iterator[Entry]:
 def read_mapped(mapped: Mapped) -> Recording:
     """Read one recording; its samples stay in the file."""
     file = open_radar_file(mapped.path)
-    channels = mapped.channels or _standard_channels(file)
+    table = mapped.table
+    channels = table.channels or _standard_channels(file)
     signals: dict[str, Signal | Series] = {
         role: _signal(file, role, channel) for role, channel in channels.items()
     }
-    epoch_seconds = mapped.epoch_seconds or EPOCH_SECONDS
-    stated = file.small("epoch_seconds") if mapped.epoch_seconds is None else None
+    epoch_seconds = table.epoch_seconds or EPOCH_SECONDS
+    stated = file.small("epoch_seconds") if table.epoch_seconds is None else None
     if stated is not None:
         epoch_seconds = checks.number(stated.item(), "epoch_seconds", positive=True)
     signals |= _features(file, epoch_seconds)
@@ -364,16 +359,16 @@ def read_mapped(mapped: Mapped) -> Recording:
         _subject(file, mapped),
         signals,
         {} if scoring is None else {"expert": scoring},
-        start=mapped.start or getattr(file, "start", None),
-        covariates=mapped.covariates,
+        start=table.start or getattr(file, "start", None),
+        covariates=table.covariates or {},
         is_synthetic=is_synthetic(mapped.path),
         source="radar container",
     )
 
 
 def _subject(file: RadarFile, mapped: Mapped) -> str:
-    stated = file.small("subject") if mapped.subject is None else None
-    return str(stated.item()) if stated is not None else mapped.subject or mapped.id
+    stated = file.small("subject") if mapped.table.subject is None else None
+    return str(stated.item()) if stated is not None else mapped.table.subject or mapped.id
 
 
 def _standard_channels(file: RadarFile) -> dict[str, ChannelSource]:
@@ -436,24 +431,25 @@ def _features(file: RadarFile, epoch_seconds: float) -> dict[str, Signal | Serie
 
 
 def _scoring(file: RadarFile, mapped: Mapped, epoch_seconds: float) -> Hypnogram | None:
-    if isinstance(mapped.scoring, Path):
-        night = read_hypnogram(mapped.scoring, scheme=mapped.scheme, epoch_seconds=mapped.epoch_seconds)
+    table, path = mapped.table, mapped.scoring_file
+    if path is not None:
+        night = read_hypnogram(path, scheme=mapped.scheme, epoch_seconds=table.epoch_seconds)
         if night.offset_seconds:
             raise dataset_error(
-                mapped.scoring,
+                path,
                 f"its first epoch begins {night.offset_seconds:g} s after the recording, expected epochs "
                 "from its start. Cut the recording, or correct the times.",
             )
         return replace(night, scorer="expert", assumed=())
-    name = mapped.scoring or "stages"
+    name = table.scoring["name"] if isinstance(table.scoring, Mapping) else "stages"
     codes = file.small(name)
     if codes is None:
-        if mapped.scoring is not None:
+        if table.scoring is not None:
             raise dataset_error(
                 file.path, f"has no {name!r} for the scoring; it has: {', '.join(file.names())}."
             )
         return None
-    names = [_stage(file.path, code, mapped.stages) for code in codes.ravel().tolist()]
+    names = [_stage(file.path, code, table.stages or {}) for code in codes.ravel().tolist()]
     scored = {name for name in names if name is not None}
     scheme = next((one for one in (WNR3, AASM5, WS2) if scored <= set(one.names)), None)
     if scheme is None:
@@ -495,18 +491,16 @@ def _parse(path: Path, folder: Path) -> Iterator[Mapped]:
                 f"recording {number} has no subject, expected a text: two nights of one person need the "
                 "same.",
             )
-        scoring = table.scoring
         yield Mapped(
-            folder / table.file,
-            table.id or Path(table.file).stem,
-            table.subject,
-            (document.channels if table.channels is None else table.channels) or {},
-            scoring["name"] if isinstance(scoring, Mapping) else scoring and folder / scoring,
-            {**(document.stages or {}), **(table.stages or {})},
+            folder,
+            replace(
+                table,
+                channels=document.channels if table.channels is None else table.channels,
+                stages={**(document.stages or {}), **(table.stages or {})},
+                covariates={**(document.covariates or {}), **(table.covariates or {})},
+                epoch_seconds=table.epoch_seconds or document.epoch_seconds,
+            ),
             document.scheme,
-            table.epoch_seconds or document.epoch_seconds,
-            table.start,
-            {**(document.covariates or {}), **(table.covariates or {})},
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -24,7 +23,6 @@ from stageguard.night.recording import Samples
 Array = npt.NDArray[Any]
 
 LONGEST_HEADER = 1 << 20  # characters of a CSV file's first line
-LARGEST_ROW_GROUP = 1 << 22  # rows of a Parquet file to decode at once
 MOST_SAMPLES = 1 << 30  # of a row that is read whole: a month at 400 Hz
 _BLOCK = 1 << 20  # rows
 _HDF5 = b"\x89HDF\r\n\x1a\n"
@@ -192,76 +190,31 @@ def _pick(path: Path, wanted: str, names: Sequence[str]) -> str:
 
 
 def table_columns(path: Path, wanted: Sequence[str]) -> dict[str, Samples]:
-    """Return columns of a Parquet or CSV table by name; missing columns are left out."""
-    if path.suffix.lower() == ".parquet":
-        return _parquet_columns(path, wanted)
-    return _csv_columns(path, wanted)
+    """Return columns of a Parquet or CSV table by name; missing columns are left out.
 
-
-@contextmanager
-def _parquet_file(path: Path) -> Iterator[Any]:
-    parquet = library("pyarrow.parquet", f"reading {named(path)}")
+    A column is read whole when its first slice is: text allows no random access, and a Parquet file may be
+    one block.
+    """
+    is_parquet = path.suffix.lower() == ".parquet"
+    parquet = library("pyarrow.parquet" if is_parquet else "pyarrow.csv", f"reading {named(path)}")
+    if not is_parquet:
+        return _csv_columns(path, wanted, parquet)
     with reading(path), parquet.ParquetFile(checked_file(path, "a recording")) as file:
-        yield file
-
-
-def _parquet_columns(path: Path, wanted: Sequence[str]) -> dict[str, Samples]:
-    with _parquet_file(path) as file:
-        facts = file.metadata
+        length = int(file.metadata.num_rows)
         names = [name for name in wanted if name in file.schema_arrow.names]
-        rows = [facts.row_group(i).num_rows for i in range(facts.num_row_groups)]
-    if not sum(rows):
+    if not length:
         raise dataset_error(path, "has no rows.")
-    ends = tuple(np.cumsum(rows).tolist())
-    if max(rows) > LARGEST_ROW_GROUP:
-        return {name: spool_samples(ends[-1], partial(_batches, path, name), path) for name in names}
-    return {name: ParquetColumn(path, name, ends) for name in names}
+
+    def load(name: str) -> Iterator[Array]:
+        with reading(path), parquet.ParquetFile(checked_file(path, "a recording")) as file:
+            for batch in file.iter_batches(batch_size=_BLOCK, columns=[name]):
+                yield batch.column(0).to_numpy(zero_copy_only=False)
+
+    return {name: spool_samples(length, partial(load, name), path) for name in names}
 
 
-def _batches(path: Path, column: str) -> Iterator[Array]:
-    with _parquet_file(path) as file:
-        for batch in file.iter_batches(batch_size=_BLOCK, columns=[column]):
-            yield batch.column(0).to_numpy(zero_copy_only=False)
-
-
-@dataclass(slots=True)
-class ParquetColumn:
-    """A column of a Parquet file; the row groups read last are kept."""
-
-    path: Path
-    column: str
-    ends: tuple[int, ...]  # number of rows up to the end of each row group
-    _last: tuple[int, int, Array] = field(default=(0, 0, np.empty(0)), init=False, repr=False)
-
-    def __len__(self) -> int:
-        """Return the number of samples."""
-        return self.ends[-1]
-
-    def __getitem__(self, where: slice) -> Array:
-        """Return those of a slice with step 1."""
-        first, end = bounds(where, len(self))
-        if first == end:
-            return np.empty(0)
-        begin, until, values = self._last
-        if not begin <= first < end <= until:
-            low, high = bisect_right(self.ends, first), bisect_left(self.ends, end)
-            begin, values = self.ends[low - 1] if low else 0, self._groups(range(low, high + 1))
-            self._last = begin, begin + len(values), values
-        return values[first - begin : end - begin]
-
-    def _groups(self, groups: range) -> Array:
-        with _parquet_file(self.path) as file:
-            values: Array = file.read_row_groups(list(groups), columns=[self.column]).column(0).to_numpy()
-        if values.dtype.kind not in "iuf":
-            raise dataset_error(
-                self.path, f"column {self.column!r} holds {values.dtype} values, expected numbers."
-            )
-        return values
-
-
-def _csv_columns(path: Path, wanted: Sequence[str]) -> dict[str, Samples]:
-    """Return columns of a CSV file, parsed once into temporary files: text allows no random access."""
-    csv = library("pyarrow.csv", f"reading {named(path)}")
+def _csv_columns(path: Path, wanted: Sequence[str], csv: Any) -> dict[str, Samples]:
+    """Return columns of a CSV file, parsed once into temporary files."""
     with open_text(path, "a recording", encoding="utf-8-sig") as file:
         header = [name.strip().strip('"') for name in file.readline(LONGEST_HEADER).split(",")]
     names = [name for name in wanted if name in header]
@@ -269,11 +222,7 @@ def _csv_columns(path: Path, wanted: Sequence[str]) -> dict[str, Samples]:
         return {}
     options = csv.ConvertOptions(include_columns=names, column_types=dict.fromkeys(names, "float64"))
     layout = csv.ReadOptions(column_names=header, skip_rows=1)
-    with (
-        reading(path),
-        csv.open_csv(
-            checked_file(path, "a recording"), read_options=layout, convert_options=options
-        ) as reader,
-    ):
+    source = checked_file(path, "a recording")
+    with reading(path), csv.open_csv(source, read_options=layout, convert_options=options) as reader:
         rows = ([column.to_numpy(zero_copy_only=False) for column in batch.columns] for batch in reader)
         return dict(zip(names, spool(rows, path, len(names)), strict=True))
