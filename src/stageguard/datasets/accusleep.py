@@ -17,7 +17,8 @@ from stageguard.base.errors import InputError
 from stageguard.base.files import is_synthetic
 from stageguard.base.units import scale_to
 from stageguard.datasets import Entry
-from stageguard.datasets.samples import dataset_error, mat_row, scale_samples, table_columns
+from stageguard.datasets.samples import dataset_error, mat_row, table_columns
+from stageguard.formats.recordings.raw import scale_samples
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import Recording, Samples, Series, Signal
 from stageguard.night.stages import WNR3
@@ -182,9 +183,11 @@ def _signals(session: Session, options: Options) -> dict[str, Signal | Series]:
             session.folder, f"its signals differ in length ({lengths} samples), expected the same."
         )
     factor = scale_to(options.unit, "uV")[0] if options.unit else 1
-    rows = rows if factor == 1 else {role: scale_samples(row, factor) for role, row in rows.items()}
     unit = "uV" if options.unit else ""
-    return {role: Signal(role.upper(), row, options.rate_hz, unit) for role, row in rows.items()}
+    return {
+        role: Signal(role.upper(), scale_samples(row, factor), options.rate_hz, unit)
+        for role, row in rows.items()
+    }
 
 
 def _scoring(session: Session, options: Options, seconds: float | None) -> Hypnogram | None:

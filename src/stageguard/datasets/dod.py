@@ -26,8 +26,8 @@ from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.base.files import parse_json, read_file
 from stageguard.base.units import scale_to, standard_unit
 from stageguard.datasets import Entry, Fetch, RemoteFile, bucket_files
-from stageguard.datasets.samples import dataset_error, hdf5_file, hdf5_row, scale_samples
-from stageguard.formats.recordings.raw import RawRecording
+from stageguard.datasets.samples import dataset_error, hdf5_file, hdf5_row
+from stageguard.formats.recordings.raw import RawRecording, scale_samples
 from stageguard.formats.recordings.read import build_recording, fit
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import Recording, Samples, Signal
@@ -159,7 +159,7 @@ def _signals(path: Path, file: Any) -> dict[str, Signal]:
             unit = str(facts.get("unit") or facts.get("unit_name") or UNIT)
             row: Samples = hdf5_row(path, dataset)
             factor, offset = scale_to(unit, standard_unit(unit), what=name)
-            samples = row if factor == 1.0 and not offset else scale_samples(row, factor)
+            samples = scale_samples(row, factor, offset)
             signals[name] = Signal(name, samples, _rate(path, facts.get("fs", RATE_HZ)), standard_unit(unit))
     return signals
 

@@ -22,18 +22,16 @@ from stageguard.base.schema import parse_toml
 from stageguard.base.units import scale_to
 from stageguard.datasets import Entry
 from stageguard.datasets.samples import (
-    Array,
     dataset_error,
     hdf5_file,
     hdf5_samples,
-    map_samples,
-    scale_samples,
     spool_samples,
 )
 from stageguard.formats.hdf5 import MOST_BYTES, values_of
 from stageguard.formats.hypnogram import UNSCORED_WORDS
 from stageguard.formats.read import read_hypnogram
 from stageguard.formats.recordings.edf import read_edf_recording
+from stageguard.formats.recordings.raw import Array, map_samples, scale_samples
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import Recording, Samples, Series, Signal
 from stageguard.night.stages import AASM5, WNR3, WS2, StageScheme, as_scheme, canonical_name

@@ -5,22 +5,18 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from stageguard.base.errors import FileFormatError, StageGuardError
 from stageguard.base.extras import library
 from stageguard.base.files import checked_file, open_file, open_text
 from stageguard.formats.hdf5 import opened_hdf5
-from stageguard.formats.recordings.raw import bounds
+from stageguard.formats.recordings.raw import Array, Sliced
 from stageguard.night.recording import Samples
-
-Array = npt.NDArray[Any]
 
 LONGEST_HEADER = 1 << 20  # characters of a CSV file's first line
 MOST_SAMPLES = 1 << 30  # of a row that is read whole: a month at 400 Hz
@@ -79,36 +75,6 @@ def spool(rows: Iterable[Sequence[Array]], path: Path, n_columns: int) -> list[A
             np.memmap(file, dtype=dtype, mode="r", shape=(length,))
             for file, dtype in zip(files, dtypes, strict=True)
         ]
-
-
-@dataclass(frozen=True, slots=True)
-class Sliced:
-    """Samples that a function reads, by first and end."""
-
-    length: int
-    read: Callable[[int, int], Array] = field(repr=False)
-
-    def __len__(self) -> int:
-        """Return the number of samples."""
-        return self.length
-
-    def __getitem__(self, where: slice) -> Array:
-        """Return those of a slice with step 1."""
-        return self.read(*bounds(where, self.length))
-
-
-def map_samples(function: Callable[[Array], Array], samples: Samples) -> Samples:
-    """Return samples with a function that is applied to each slice when it is read."""
-    return Sliced(len(samples), partial(_read_through, function, samples))
-
-
-def _read_through(function: Callable[[Array], Array], samples: Samples, first: int, end: int) -> Array:
-    return function(np.asarray(samples[first:end]))
-
-
-def scale_samples(samples: Samples, factor: float) -> Samples:
-    """Return samples times a factor."""
-    return map_samples(partial(np.multiply, factor, dtype=np.float64), samples)
 
 
 def spool_samples(length: int, load: Callable[[], Iterable[Array]], path: Path) -> Samples:

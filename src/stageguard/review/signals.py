@@ -24,7 +24,8 @@ from stageguard.base.extras import library
 from stageguard.base.files import file_error
 from stageguard.base.units import quantity_of
 from stageguard.formats.recordings.edf import NO_DATE
-from stageguard.formats.recordings.read import Combination, begins_after, read_recording
+from stageguard.formats.recordings.raw import subtract_samples
+from stageguard.formats.recordings.read import begins_after, read_recording
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Recording, Signal
 from stageguard.review.wire import encode_array
@@ -231,7 +232,7 @@ def _derive_channels(channels: Mapping[str, Signal]) -> dict[str, tuple[Signal, 
             getattr(first, what) == getattr(second, what) for what in ("rate_hz", "unit", "n_samples")
         )
         if alike and name not in channels:
-            samples = Combination(first.samples, second=second.samples)
+            samples = subtract_samples(first.samples, second.samples)
             derived[name] = Signal(name, samples, first.rate_hz, first.unit), pair
     return derived
 

@@ -1,16 +1,20 @@
-"""What a reader finds in a recording's file, before the roles of channels are known."""
+"""What a reader finds in a recording's file, and samples that stay there until a slice of them is read."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from stageguard.base.errors import InputError
 from stageguard.night.recording import Samples, Series, Signal
+
+Array = npt.NDArray[Any]
 
 LONGEST_SECONDS = 62 * 86_400.0  # a recording with gaps may span two months
 
@@ -32,21 +36,51 @@ class RawRecording:
 
 
 @dataclass(frozen=True, slots=True)
-class Excerpt:
-    """Samples ``first`` to ``end`` (exclusive) of a channel, which are not copied."""
+class Sliced:
+    """Samples that a function reads, by first and end.
 
-    samples: Samples
-    first: int
-    end: int
+    A `functools.partial` of a module's function can be sent to another process.
+    """
+
+    length: int
+    read: Callable[[int, int], Array] = field(repr=False)
 
     def __len__(self) -> int:
         """Return the number of samples."""
-        return self.end - self.first
+        return self.length
 
-    def __getitem__(self, where: slice) -> npt.NDArray[np.generic]:
+    def __getitem__(self, where: slice) -> Array:
         """Return the samples of a slice with step 1."""
-        first, end = bounds(where, len(self))
-        return self.samples[self.first + first : self.first + end]
+        return self.read(*bounds(where, self.length))
+
+
+def map_samples(function: Callable[..., Array], *samples: Samples) -> Samples:
+    """Return samples with a function that is applied to each slice of one or more channels."""
+    return Sliced(len(samples[0]), partial(_read_mapped, function, samples))
+
+
+def _read_mapped(function: Callable[..., Array], samples: Sequence[Samples], first: int, end: int) -> Array:
+    return function(*(np.asarray(channel[first:end]) for channel in samples))
+
+
+def scale_samples(samples: Samples, factor: float, offset: float = 0.0) -> Samples:
+    """Return samples times a factor, plus an offset."""
+    if (factor, offset) == (1.0, 0.0):
+        return samples
+    return map_samples(partial(_scaled, factor=factor, offset=offset), samples)
+
+
+def _scaled(values: Array, factor: float, offset: float) -> Array:
+    return np.multiply(values, factor, dtype=np.float64) + offset
+
+
+def subtract_samples(first: Samples, second: Samples) -> Samples:
+    """Return the difference of two channels."""
+    return map_samples(partial(np.subtract, dtype=np.float64), first, second)
+
+
+def _read_after(samples: Samples, begin: int, first: int, end: int) -> Array:
+    return samples[begin + first : begin + end]
 
 
 def bounds(where: slice, length: int) -> tuple[int, int]:
@@ -75,4 +109,9 @@ def crop(signal: Signal | Series, first_seconds: float, end_seconds: float) -> S
         return None
     if (first, end) == (0, signal.n_samples):
         return signal
-    return Signal(signal.name, Excerpt(signal.samples, first, end), signal.rate_hz, signal.unit)
+    return Signal(
+        signal.name,
+        Sliced(end - first, partial(_read_after, signal.samples, first)),
+        signal.rate_hz,
+        signal.unit,
+    )

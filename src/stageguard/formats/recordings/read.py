@@ -15,19 +15,19 @@ from pathlib import Path
 
 import numpy as np
 
-from stageguard.base.arrays import DAY_SECONDS, Floats
+from stageguard.base.arrays import DAY_SECONDS
 from stageguard.base.errors import FileFormatError, InputError, MissingFileError, StageGuardWarning
 from stageguard.base.files import as_path, faults_named, file_error, is_synthetic, open_file
 from stageguard.base.units import known_unit, scale_to, standard_unit
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_hypnogram_file
 from stageguard.formats.recordings.edf import NO_DATE
-from stageguard.formats.recordings.raw import RawRecording, crop
+from stageguard.formats.recordings.raw import RawRecording, crop, scale_samples, subtract_samples
 from stageguard.formats.recordings.roles import find_label, guess_roles
 from stageguard.formats.recordings.wfdb import read_wfdb_recording
 from stageguard.formats.tools.edf_annotations import read_annotated_edf
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
-from stageguard.night.recording import SLACK_SECONDS, Recording, Samples, Series, Signal
+from stageguard.night.recording import SLACK_SECONDS, Recording, Series, Signal
 
 PathLike = str | os.PathLike[str]
 ScoringLike = PathLike | Hypnogram
@@ -178,27 +178,6 @@ def build_recording(
     return recording, tuple(notes)
 
 
-@dataclass(frozen=True, slots=True)
-class Combination:
-    """A channel in another unit, or the difference of two: (first - second) x factor + offset."""
-
-    first: Samples
-    factor: float = 1.0
-    offset: float = 0.0
-    second: Samples | None = None
-
-    def __len__(self) -> int:
-        """Return the number of samples."""
-        return len(self.first)
-
-    def __getitem__(self, where: slice) -> Floats:
-        """Return the samples of a slice with step 1."""
-        values = np.asarray(self.first[where], dtype=np.float64)
-        if self.second is not None:
-            values = values - np.asarray(self.second[where], dtype=np.float64)
-        return values * self.factor + self.offset
-
-
 def _read_raw(path: Path) -> RawRecording:
     """Return what a file holds; a WFDB header is text, so its suffix tells it."""
     if path.is_dir():
@@ -237,9 +216,8 @@ def _with_units(
             )
         wanted = standard_unit(unit)
         factor, offset = scale_to(unit, wanted, what=f"channel {label!r}")
-        if (factor, offset) != (1.0, 0.0):
-            signal = replace(signal, samples=Combination(signal.samples, factor, offset))
-        signals[str(label)] = replace(signal, unit=wanted)
+        samples = scale_samples(signal.samples, factor, offset)
+        signals[str(label)] = replace(signal, samples=samples, unit=wanted)
         notes.append(f"channel {label!r} is in {unit}, as given")
     return signals
 
@@ -261,7 +239,7 @@ def _channel_for(
             f"{first.name!r} ({first.rate_hz:g} Hz, {first.unit or 'no unit'}) and {second.name!r} "
             f"({second.rate_hz:g} Hz, {second.unit or 'no unit'}) of {path.name} cannot be subtracted."
         )
-    samples = Combination(first.samples, second=second.samples)
+    samples = subtract_samples(first.samples, second.samples)
     return Signal(f"{first.name}-{second.name}", samples, first.rate_hz, first.unit)
 
 
