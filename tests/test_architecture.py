@@ -27,8 +27,8 @@ PACKAGE = ROOT / "src" / "stageguard"
 
 # From the bottom to the top: a module imports from its own folder and from those before it.
 LAYERS = [
-    *("base", "night", "profile", "guard", "measures", "fitting", "formats", "signals", "datasets"),
-    *("synthetic", "nn", "pipeline", "runner", "plots", "study", "report", "review", "cli"),
+    *("base", "night", "profile", "guard", "measures", "fitting", "formats", "report", "signals", "datasets"),
+    *("synthetic", "nn", "pipeline", "runner", "plots", "study", "review", "cli"),
 ]
 
 

@@ -18,8 +18,8 @@ import stageguard as sg
 from cli_runner import Runner, write_night
 from nights import decode as decode_quietly
 from stageguard.cli.present import MOST_ROWS
-from stageguard.measures.summary import summary_of
 from stageguard.night.period import period_of
+from stageguard.report.summary import summary_of
 from stageguard.runner.manifest import DecodedFile, Manifest, ManifestRow
 from stageguard.runner.processes import CHUNKS_AHEAD, MOST_IN_CHUNK, run_all
 from stageguard.runner.run import Outcome

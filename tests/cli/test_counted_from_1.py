@@ -13,7 +13,7 @@ from nights import decode
 from small import night, profile_of, refusal
 from stageguard.base.errors import EpochNumber, InputError, Message, PinError, RowNumber, for_people
 from stageguard.cli.terminal import one_line
-from stageguard.measures.summary import odds
+from stageguard.report.summary import odds
 
 PROFILE = "human-psg-5"
 

@@ -365,7 +365,7 @@ def test_no_line_ends_with_blanks(run, night, monkeypatch):
 
 
 def test_a_night_that_satisfies_the_rule_outside_the_range_is_explained(run, night, monkeypatch):
-    import stageguard.measures.summary as summary
+    import stageguard.report.summary as summary
 
     note = "FI: the rule stops at twice the experts' mean; single expert nights lie in the range shown."
     rule = {"rule": "band", "fi_target": 0.1073}

@@ -110,7 +110,7 @@ def test_measured_coverage_belongs_to_the_level_it_was_measured_at(run, night, f
 
 
 def test_expected_minutes_say_which_are_counted_and_which_are_sums(run, night, tmp_path, monkeypatch):
-    monkeypatch.setattr("stageguard.measures.summary.MUCH_MINUTES", 0.0)
+    monkeypatch.setattr("stageguard.report.summary.MUCH_MINUTES", 0.0)
     sg.Profile.load(BASE).replace(estimators={"tst_minutes": "path"}).save(tmp_path / "own.toml")
     shown = " ".join(run("decode", night, "-p", tmp_path / "own.toml", "-o", tmp_path / "n").out.split())
     own = "(TST counted on the decoded stages, all else sum of the posterior)"

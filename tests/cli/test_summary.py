@@ -13,7 +13,7 @@ import stageguard as sg
 from stageguard.cli.console import Console
 from stageguard.cli.present import print_summary
 from stageguard.guard.strength import STEERING
-from stageguard.measures.summary import DECODED_ROWS, BeforeAfter, odds, summary_of
+from stageguard.report.summary import DECODED_ROWS, BeforeAfter, odds, summary_of
 
 STAGES = "WNR"
 

@@ -10,6 +10,7 @@ import stageguard as sg
 from stageguard.base.errors import MissingExtraError
 from stageguard.measures import paired as paired_module
 from stageguard.measures.architecture import ARCHITECTURE, architecture, architecture_errors, night_errors
+from stageguard.measures.statistics import AASM
 
 
 def night(text, scheme="wnr3"):
@@ -60,11 +61,11 @@ def test_rem_that_is_never_shown_comes_at_the_end():
 
 def test_the_rem_latency_to_report_takes_the_place_of_the_paths():
     scorings = {"before": night(GUESS), "after": night("WWNNRNNNRRRRWNNNRRNN"), "expert": night(EXPERT)}
-    errors = night_errors(scorings, None, 5.5)
+    errors = night_errors(scorings, AASM, 5.5)
     assert errors["after"]["rem_latency_minutes"] == 6 - 2
     assert errors["after"]["rem_latency_estimate_minutes"] == 6 - 5.5
     assert errors["before"]["rem_latency_estimate_minutes"] == errors["before"]["rem_latency_minutes"]
-    assert night_errors(scorings, None, float("nan"))["after"]["rem_latency_estimate_minutes"] == 20 - 6
+    assert night_errors(scorings, AASM, float("nan"))["after"]["rem_latency_estimate_minutes"] == 20 - 6
     rows, _ = architecture_errors({"a": errors})
     assert rows[-1].quantity == "rem_latency_estimate_minutes"
     assert rows[-1].after.mean == 0.5

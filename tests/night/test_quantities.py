@@ -11,7 +11,6 @@ import stageguard as sg
 from stageguard.fitting.endpoints import SleepEndpoints
 from stageguard.measures.cohort import CohortNight, codebook, cohort_table, measure, measure_night
 from stageguard.measures.intervals import reported, unit_of
-from stageguard.measures.summary import DECODED_ROWS
 from stageguard.night.quantities import (
     ALL_BOUTS,
     INDICATORS,
@@ -26,6 +25,7 @@ from stageguard.night.quantities import (
     quantity_of,
 )
 from stageguard.night.stages import AASM5, WNR3
+from stageguard.report.summary import DECODED_ROWS
 from stageguard.report.tables import ROWS
 
 LABELS = np.array([0, 0, 1, 2, 2, 3, 2, 4, 4, 0, 2, 2, 0], dtype=np.int8)

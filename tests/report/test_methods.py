@@ -13,9 +13,9 @@ from nights import decode
 from small import ROWS, night, profile_of
 from stageguard.base.errors import InputError
 from stageguard.guard.effect import Effect
-from stageguard.measures.summary import summary_of
 from stageguard.profile.schema import KEYS
 from stageguard.profile.taught import mark_of
+from stageguard.report.summary import summary_of
 
 CALM = np.tile([0.9, 0.06, 0.04], (400, 1))
 BAND = {"rule": "band", "fi_target": 0.05, "floor": 0.5, "cap": 2.0}

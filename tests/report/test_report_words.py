@@ -8,10 +8,10 @@ import pytest
 import stageguard as sg
 from nights import decode, one_hot, plain
 from stageguard.measures.statistics import StatisticsOptions
-from stageguard.measures.summary import early_rem_removed
 from stageguard.measures.validity import validity
 from stageguard.report import words
 from stageguard.report.numbers import decimals_for, difference, duration, shown
+from stageguard.report.summary import early_rem_removed
 from stageguard.report.tables import measure
 
 NO_LIGHTS = StatisticsOptions()

@@ -28,8 +28,8 @@ from stageguard.formats.density import FileRemark
 from stageguard.formats.outputs import REVIEW_SENTENCE
 from stageguard.guard.inputs import UNSAID_TRAINING
 from stageguard.measures.cohort import count_steered
-from stageguard.measures.summary import BeforeAfter, DecodingSummary, RecordingFacts, looking_like_experts
 from stageguard.night.quantities import EARLY_WORDS, JOINT, steered_words
+from stageguard.report.summary import BeforeAfter, DecodingSummary, RecordingFacts, looking_like_experts
 from stageguard.runner.executors import executor_for
 from stageguard.runner.manifest import MOST_IN_FULL, DecodedFile
 from stageguard.runner.run import Outcome, TaskType, Value, run_files, succeeded

@@ -28,8 +28,8 @@ from stageguard.measures.groups import METHOD, GroupDifference
 from stageguard.measures.paired import Estimate, estimate
 from stageguard.measures.prediction_powered import METHOD as POWERED_METHOD
 from stageguard.measures.prediction_powered import CohortEstimate
-from stageguard.measures.summary import shown, shown_rows, titled
 from stageguard.night.quantities import EARLY_WORDS, Quantity, quantity_of, steered_words
+from stageguard.report.summary import shown, shown_rows, titled
 from stageguard.study.table import Cell
 from stageguard.study.table import Table as PaperTable
 

@@ -13,7 +13,7 @@ from stageguard.base.arrays import NAN
 from stageguard.base.errors import InputError, MissingExtraError
 from stageguard.measures.bouts import bouts_of
 from stageguard.measures.paired import Estimate, estimate, improvement_percent, paired
-from stageguard.measures.statistics import StatisticsOptions
+from stageguard.measures.statistics import AASM, StatisticsOptions
 from stageguard.night.align import where_scored
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.quantities import quantity_of
@@ -81,9 +81,9 @@ class ArchitectureError:
         }
 
 
-def architecture(night: Hypnogram, options: StatisticsOptions | None = None) -> dict[str, float]:
+def architecture(night: Hypnogram, options: StatisticsOptions = AASM) -> dict[str, float]:
     """Return the quantities of `ARCHITECTURE`; NaN where a night does not have one."""
-    statistics = (options or StatisticsOptions()).measure(night)
+    statistics = options.measure(night)
     bouts = mean_bouts(night)
     return {name: bouts[name] if name in bouts else float(getattr(statistics, name)) for name in ARCHITECTURE}
 
@@ -101,7 +101,7 @@ def mean_bouts(night: Hypnogram) -> dict[str, float]:
 
 def night_errors(
     scorings: Mapping[str, Hypnogram],
-    options: StatisticsOptions | None = None,
+    options: StatisticsOptions = AASM,
     rem_latency_to_report: float | None = None,
 ) -> Errors:
     """Return the absolute errors of a night's other scorings against the one called `expert`.

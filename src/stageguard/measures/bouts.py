@@ -71,16 +71,6 @@ def contingency(first: Labels, second: Labels, n_stages: int) -> Ints:
     return np.bincount(cells, minlength=n_stages * n_stages).reshape(n_stages, n_stages)
 
 
-def bout_pair_counts(bouts: Bouts, n_stages: int) -> Ints:
-    """Return the `pair_counts` of labels from their bouts, which is faster."""
-    pairs = contingency(bouts.stages[:-1], bouts.stages[1:], n_stages)
-    scored = bouts.stages != UNSCORED
-    # a bout of n epochs holds n - 1 pairs that stay in its stage
-    stays = np.bincount(bouts.stages[scored], bouts.lengths[scored] - 1, n_stages)
-    pairs.flat[:: n_stages + 1] += stays.astype(pairs.dtype)
-    return pairs
-
-
 def whole_epochs(seconds: float, epoch_seconds: float) -> int:
     """Return the smallest number of epochs that last at least this long."""
     return math.ceil(seconds / epoch_seconds - 1e-9)  # the slack keeps 0.3 s / 0.1 s at three epochs

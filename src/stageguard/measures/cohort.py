@@ -17,7 +17,7 @@ from stageguard.measures.bouts import hypnogram_of
 from stageguard.measures.day import DayPart, lights_words
 from stageguard.measures.estimates import Estimates
 from stageguard.measures.period import period_for
-from stageguard.measures.statistics import StatisticsOptions
+from stageguard.measures.statistics import AASM, StatisticsOptions
 from stageguard.measures.taught import Taught, taught_by
 from stageguard.measures.validity import validity_of
 from stageguard.night.align import on_epochs_of, where_scored
@@ -132,7 +132,7 @@ class MeasuredScorings:
 def measure(
     night: Hypnogram,
     profile: Profile | None = None,
-    options: StatisticsOptions | None = None,
+    options: StatisticsOptions = AASM,
     period: Period | None = None,
 ) -> Measures:
     """Return sleep statistics and, if there is a profile, validity indicators of one scored night.
@@ -140,7 +140,6 @@ def measure(
     Values have the keys of `stageguard.night.quantities`. The indicators are those of a `period`, by default
     the scoring's own.
     """
-    options = options or StatisticsOptions()
     statistics = options.measure(night)
     stages = statistics.scheme.names
     values = {quantity.key: float(getattr(statistics, quantity.key)) for quantity in NIGHT}
@@ -165,13 +164,12 @@ def measure(
     return Measures(values, reasons, statistics.assumed, hours, lights_at)
 
 
-def measure_night(night: CohortNight, options: StatisticsOptions | None = None) -> MeasuredScorings:
+def measure_night(night: CohortNight, options: StatisticsOptions = AASM) -> MeasuredScorings:
     """Measure every scoring of a night in the same way, the stager's and the decoded one in one period."""
-    lights = (None, None) if options is None else options.lights
     # lights that are given now replace the period it was decoded with
-    period = night.period if lights == (None, None) else None
+    period = night.period if options.lights == (None, None) else None
     if period is None and night.profile is not None and night.before is not None:
-        period = period_for(night.before, night.profile, lights)
+        period = period_for(night.before, night.profile, options.lights)
     periods = {"before": period, "after": period}
     measures, compared = (
         {

@@ -314,6 +314,9 @@ class StatisticsOptions:
         return self.lights_off, self.lights_on
 
 
+AASM = StatisticsOptions()  # of the whole recording, where nothing else is asked for
+
+
 def _time_in_bed(
     hypnogram: Hypnogram, convention: Convention, lights_off: Moment | None, lights_on: Moment | None
 ) -> tuple[Labels, int, tuple[str, ...]]:

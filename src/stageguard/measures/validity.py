@@ -31,10 +31,10 @@ from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import (
     Bouts,
     ScoredNight,
-    bout_pair_counts,
     bouts_of,
     cuts_of,
     hypnogram_of,
+    pair_counts,
 )
 from stageguard.measures.period import labels_in, period_for
 from stageguard.night.align import on_epochs_of
@@ -50,7 +50,6 @@ Place = Literal["below", "inside", "above", "no band"]
 Value = tuple[float, str]  # a number, and why it is NaN
 
 PAPER_PAIRS = (("W", "R"), ("R", "N"))
-LONGEST_BOUT = np.int64(2**40)  # more epochs than a bout can have
 NO_JOINT = "the profile has no joint score of expert nights"
 NO_SLEEP = "no epoch is scored as sleep"
 SHORTEST_NIGHT_HOURS = 2.0  # scored hours; indicators of shorter nights vary too much for a range
@@ -150,24 +149,9 @@ class Validity(ShownInNotebooks):
         return self.indicators["fragmentation_index"].value
 
     @property
-    def transitions_per_hour(self) -> float:
-        """Stage changes per hour."""
-        return self.indicators["transitions_per_hour"].value
-
-    @property
     def tvr_percent(self) -> float:
         """The profile's rare pairs in percent of adjacent scored pairs."""
         return self.indicators["tvr_percent"].value
-
-    @property
-    def paper_tvr_percent(self) -> float:
-        """Wake to REM and REM to NREM in percent of adjacent scored pairs."""
-        return self.indicators["paper_tvr_percent"].value
-
-    @property
-    def flips_per_hour(self) -> float:
-        """A-B-A with one epoch of B, per hour."""
-        return self.indicators["flips_per_hour"].value
 
     def __repr__(self) -> str:
         """Return the verdict, and what is outside its band."""
@@ -253,8 +237,16 @@ def validity_of(
         expert = on_epochs_of(night, expert)
     scored = in_stages_of(profile, night)
     epoch_seconds, names = scored.epoch_seconds, profile.scheme.names
-    bouts = bouts_of(labels_in(scored.labels, period, cuts))
-    values, rare, n_scored = _count(bouts, profile, epoch_seconds)
+    labels = labels_in(scored.labels, period, cuts)
+    bouts, pairs = bouts_of(labels), pair_counts(labels, len(names))
+    n_scored = int(np.count_nonzero(labels != UNSCORED))
+    hours_scored = n_scored * epoch_seconds / 3600.0
+    rare = {f"{a}->{b}": int(pairs[names.index(a), names.index(b)]) for a, b in profile.tvr_pairs}
+    values = {
+        **_pair_values(pairs, sum(rare.values()) if rare else None, profile.scheme, epoch_seconds),
+        "flips_per_hour": _flips(labels, hours_scored),
+        **_bout_values(bouts, names, epoch_seconds),
+    }
     # without sleep there is no period, and every indicator is NaN for that one reason
     if period[0] == period[1]:
         values = {name: (value, NO_SLEEP) for name, (value, _) in values.items()}
@@ -264,7 +256,6 @@ def validity_of(
         name: _indicator(quantity, *values[name], profile, epoch_seconds)
         for name, quantity in indicators_of(names).items()
     }
-    hours_scored = n_scored * epoch_seconds / 3600.0
     # None, not empty: nothing was compared, which is not the same as nothing lost
     n_short = n_lost = None
     if expert is not None:
@@ -284,31 +275,6 @@ def validity_of(
         expert_bouts_below_minimum=n_short,
         expert_bouts_lost=n_lost,
     )
-
-
-def joint_of(
-    labels: Labels, profile: Profile, epoch_seconds: float, period: Period, cuts: Sequence[int] = ()
-) -> Indicator:
-    """Return only the joint score of a period of labels whose segments begin at `cuts`; see `validity_of`."""
-    # without a joint score nothing needs to be counted
-    if profile.joint is None:
-        return _absent(NO_JOINT)
-    bouts = bouts_of(labels_in(labels, period, cuts))
-    values, _, n_scored = _count(bouts, profile, epoch_seconds)
-    return _joint_score(values, profile, epoch_seconds, n_scored * epoch_seconds / 3600.0)
-
-
-def _count(
-    bouts: Bouts, profile: Profile, epoch_seconds: float
-) -> tuple[dict[str, Value], dict[str, int], int]:
-    """Return the indicators' values, how often each rare pair occurs, and how many epochs are scored."""
-    names = profile.scheme.names
-    pairs = bout_pair_counts(bouts, len(names))
-    n_scored = int(bouts.lengths[bouts.stages != UNSCORED].sum())
-    rare = {f"{a}->{b}": int(pairs[names.index(a), names.index(b)]) for a, b in profile.tvr_pairs}
-    values = _pair_values(pairs, sum(rare.values()) if rare else None, profile.scheme, epoch_seconds)
-    values["flips_per_hour"] = _flips(bouts, n_scored * epoch_seconds / 3600.0)
-    return values | _bout_values(bouts, names, epoch_seconds), rare, n_scored
 
 
 def _profile_for(night: ScoredNight, profile: Profile | str | None) -> Profile:
@@ -337,18 +303,17 @@ def _pair_values(
     n_pairs = int(pairs.sum())
     n_changes = n_pairs - int(np.trace(pairs))
     per_hour = 3600.0 / epoch_seconds
+    is_paper = _paper_mask(scheme)
+    n_paper = None if is_paper is None else int(pairs[is_paper].sum())
     no_pairs = "there are no two adjacent scored epochs"
-    none = "the profile names no tvr_pairs"
-    n_paper = _paper_pairs(pairs, scheme)
+    none, unmerged = "the profile names no tvr_pairs", f"scheme {scheme.name!r} cannot be merged to W, N, R"
     return {
         "fragmentation_index": _ratio(n_changes, n_pairs, no_pairs),
         "transitions_per_hour": _ratio(n_changes * per_hour, n_pairs, no_pairs),
         "tvr_percent": _ratio(n_rare, n_pairs, no_pairs, none, 100.0),
         "tvr_per_change_percent": _ratio(n_rare, n_changes, "the stage never changes", none, 100.0),
         "tvr_per_hour": _ratio(n_rare, n_pairs, no_pairs, none, per_hour),
-        "paper_tvr_percent": _ratio(
-            n_paper, n_pairs, no_pairs, f"scheme {scheme.name!r} cannot be merged to W, N, R", 100.0
-        ),
+        "paper_tvr_percent": _ratio(n_paper, n_pairs, no_pairs, unmerged, 100.0),
     }
 
 
@@ -356,12 +321,6 @@ def _ratio(count: float | None, of: int, if_empty: str, if_none: str = "", scale
     if count is None:
         return NAN, if_none
     return (scale * count / of, "") if of else (NAN, if_empty)
-
-
-def _paper_pairs(pairs: Ints, scheme: StageScheme) -> int | None:
-    """Return how many pairs are W to R or R to NREM; None if the stages cannot be merged so."""
-    is_paper = _paper_mask(scheme)
-    return None if is_paper is None else int(pairs[is_paper].sum())
 
 
 @lru_cache(maxsize=16)
@@ -377,42 +336,31 @@ def _paper_mask(scheme: StageScheme) -> Mask | None:
     return is_paper[merge[:, None], merge[None, :]]
 
 
-def _flips(bouts: Bouts, hours: float) -> Value:
+def _flips(labels: Labels, hours: float) -> Value:
     """Return A-B-A with a single B, all three scored, per scored hour."""
     if not hours:
         return NAN, "no epoch is scored"
-    stages, lengths, complete = bouts.stages, bouts.lengths, bouts.complete
-    # a night may be too short for A-B-A; 0 flips would then claim a calm that nobody could see
-    if not complete.any():  # then three scored epochs can only lie in one bout, or in two neighbours
-        scored = np.where(stages != UNSCORED, lengths, 0)
-        if (
-            not ((scored[:-1] > 0) & (scored[1:] > 0) & (scored[:-1] + scored[1:] > 2)).any()
-            and not (scored > 2).any()
-        ):
-            return NAN, "no three adjacent epochs are scored"
-    # a bout without a scored neighbour on either side may be longer than it looks
-    flips = complete[1:-1] & (lengths[1:-1] == 1) & (stages[:-2] == stages[2:])
+    first, middle, last = labels[:-2], labels[1:-1], labels[2:]
+    scored = (first >= 0) & (middle >= 0) & (last >= 0)
+    # 0 flips would claim a calm that nobody could see
+    if not scored.any():
+        return NAN, "no three adjacent epochs are scored"
+    flips = scored & (first == last) & (first != middle)
     return float(np.count_nonzero(flips)) / hours, ""
 
 
 def _bout_values(bouts: Bouts, names: Sequence[str], epoch_seconds: float) -> dict[str, Value]:
     """Return the values that are counted on the complete bouts of each stage."""
     minutes, complete = epoch_seconds / 60.0, bouts.complete
-    # one sort of stage and length together is faster than a sort for every stage
-    by_stage = np.sort(bouts.stages[complete] * LONGEST_BOUT + bouts.lengths[complete])  # then by length
-    lengths = (by_stage % LONGEST_BOUT).tolist()
     values: dict[str, Value] = {}
-    firsts = LONGEST_BOUT * np.arange(len(names) + 1)
-    bounds = by_stage.searchsorted(firsts).tolist()
-    ends_of_single = by_stage.searchsorted(firsts[:-1] + 1, side="right").tolist()
-    for name, start, stop, end_of_single in zip(names, bounds[:-1], bounds[1:], ends_of_single, strict=True):
+    for label, name in enumerate(names):
+        lengths = np.sort(bouts.lengths[complete & (bouts.stages == label)]).tolist()
         single = mean = middle = NAN
-        n_bouts = stop - start
-        if n_bouts:
-            single = 100.0 * ((end_of_single - start) / n_bouts)
-            mean = sum(lengths[start:stop]) / n_bouts * minutes
+        if n_bouts := len(lengths):
+            single = 100.0 * (lengths.count(1) / n_bouts)
+            mean = sum(lengths) / n_bouts * minutes
             # the two middle ones, which are the same bout if the number is odd
-            middle = (lengths[start + n_bouts // 2] + lengths[stop + ~(n_bouts // 2)]) / 2 * minutes
+            middle = (lengths[n_bouts // 2] + lengths[~(n_bouts // 2)]) / 2 * minutes
         reason = "" if n_bouts else f"there is no complete bout of {name}"
         values[f"one_epoch_bouts_percent_{name}"] = single, reason
         values[f"mean_bout_minutes_{name}"] = mean, reason

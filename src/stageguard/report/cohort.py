@@ -19,7 +19,6 @@ from stageguard.measures.bland_altman import METHOD_OF_PLOTS
 from stageguard.measures.bouts import ScoredNight, hypnogram_before, hypnogram_of
 from stageguard.measures.cohort import CohortNight, measure_night
 from stageguard.measures.groups import METHOD as GROUPS_METHOD
-from stageguard.measures.summary import looking_like_experts, mixed_epochs_words
 from stageguard.measures.taught import NO_TEST, taught_words
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.quantities import JOINT, Steering, steered_words
@@ -29,6 +28,7 @@ from stageguard.report.cohort_rows import CohortRow, cohort_row, columns_of, pag
 from stageguard.report.methods import cohort_methods
 from stageguard.report.numbers import count, shown
 from stageguard.report.page import as_json, render_page
+from stageguard.report.summary import looking_like_experts, mixed_epochs_words
 
 MOST_FAILURES = 500  # listed on the page
 MOST_NOTES = 12

@@ -14,11 +14,11 @@ from stageguard.base.arrays import Floats
 from stageguard.measures.bland_altman import BlandAltman, bland_altman
 from stageguard.measures.cohort import CohortTable
 from stageguard.measures.groups import GroupDifference, group_differences
-from stageguard.measures.summary import shown_rows, titled
 from stageguard.measures.validity import place_in
 from stageguard.night.quantities import JOINT, Quantity, indicators_of, quantity_of
 from stageguard.report.cohort_rows import FINAL, BandScale, CohortRow, table_of
 from stageguard.report.numbers import ABSENT, count, shown
+from stageguard.report.summary import shown_rows, titled
 from stageguard.report.svg import (
     BAND,
     GREY,

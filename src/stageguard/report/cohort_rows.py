@@ -14,7 +14,6 @@ import numpy as np
 from stageguard.base.arrays import NAN, Floats
 from stageguard.measures.agreement import agreement
 from stageguard.measures.cohort import SCORINGS, CohortNight, CohortTable, MeasuredScorings, count_steered
-from stageguard.measures.summary import shown_rows, titled
 from stageguard.measures.taught import Taught
 from stageguard.measures.validity import band_at, place_in
 from stageguard.night.colours import stage_shade, top_down
@@ -23,6 +22,7 @@ from stageguard.night.quantities import JOINT, Steering, indicators_of, quantity
 from stageguard.night.stages import StageScheme
 from stageguard.report.methods import CohortFact
 from stageguard.report.numbers import shown
+from stageguard.report.summary import shown_rows, titled
 from stageguard.report.svg import printable
 
 SPARK_BINS = 96  # of the small hypnogram in a row: five minutes each for eight hours

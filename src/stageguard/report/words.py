@@ -13,11 +13,11 @@ from stageguard.guard.decoding import Decoding, many_changes_advice, many_change
 from stageguard.guard.explain import Change
 from stageguard.measures.day import lights_words
 from stageguard.measures.statistics import LONGEST_NIGHT_HOURS, StatisticsOptions
-from stageguard.measures.summary import aside_words, early_rem_words
 from stageguard.measures.validity import Validity
 from stageguard.night.quantities import quantity_of
 from stageguard.night.stages import StageScheme
 from stageguard.report.numbers import ABSENT, count, difference, duration, shown
+from stageguard.report.summary import aside_words, early_rem_words
 from stageguard.report.tables import ReportMeasures, bands_sentence, fates, indicator_rows
 
 MUCH_UNSCORED = 0.05  # share of unscored epochs above which the page warns; our choice

@@ -20,8 +20,8 @@ from stageguard.formats.outputs import (
 from stageguard.formats.registry import named
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.statistics import StatisticsOptions
-from stageguard.measures.summary import measures_of
 from stageguard.night.hypnogram import Hypnogram
+from stageguard.report.summary import measures_of
 from stageguard.review.journal import REVIEW_SUFFIX, Journal, check_exports, check_head, now
 from stageguard.review.night import (
     Relaxation,

@@ -17,12 +17,12 @@ from stageguard.measures.bouts import cuts_of
 from stageguard.measures.cycles import cycles_of
 from stageguard.measures.period import period_for
 from stageguard.measures.statistics import SleepStatistics
-from stageguard.measures.summary import early_rem_words
 from stageguard.measures.validity import Validity, validity_of
 from stageguard.night.colours import stage_shade, top_down
 from stageguard.night.quantities import NIGHT, indicators_of
 from stageguard.night.stages import StageScheme, canonical_name
 from stageguard.night.timing import lights_window
+from stageguard.report.summary import early_rem_words
 from stageguard.review.night import GuardResult, NightUnderReview, Revision, pinned_labels
 from stageguard.review.queue import Queue
 from stageguard.review.review import ConflictError, Review

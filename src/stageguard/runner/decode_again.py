@@ -28,8 +28,8 @@ from stageguard.formats.outputs import (
 )
 from stageguard.guard.explain import explain
 from stageguard.measures.statistics import StatisticsOptions
-from stageguard.measures.summary import measures_of
 from stageguard.profile.profile import Profile
+from stageguard.report.summary import measures_of
 from stageguard.runner.compare_sidecars import Check, Comparison, compare_sidecars
 from stageguard.runner.decode_files import DecodeTask
 from stageguard.runner.decode_one import DecodeOptions, decode_file

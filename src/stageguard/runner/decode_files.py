@@ -32,9 +32,9 @@ from stageguard.guard.decoding import Decoding
 from stageguard.guard.effect import Effect
 from stageguard.guard.explain import explain
 from stageguard.measures.statistics import StatisticsOptions
-from stageguard.measures.summary import RecordingFacts, measures_of, summary_of
 from stageguard.night.timing import Moment
 from stageguard.profile.profile import Profile
+from stageguard.report.summary import RecordingFacts, measures_of, summary_of
 from stageguard.runner.decode_one import DecodeOptions, decode_file, refuse_output, start_of
 from stageguard.runner.manifest import DecodedFile, DecodedNight, Manifest, ManifestRow
 from stageguard.runner.resume import MALFORMED, Recipe

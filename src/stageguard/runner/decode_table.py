@@ -65,9 +65,9 @@ from stageguard.formats.outputs import (
 from stageguard.guard.decode import check_cohort, decode
 from stageguard.guard.decoding import Decoding, warnings_of
 from stageguard.guard.explain import explain
-from stageguard.measures.summary import measures_of
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.profile.profile import Profile
+from stageguard.report.summary import measures_of
 from stageguard.runner.decode_one import DecodeOptions, reading_with
 from stageguard.runner.manifest import (
     DecodedNight,

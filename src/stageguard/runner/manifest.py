@@ -19,7 +19,7 @@ from stageguard.base.version import __version__
 from stageguard.formats.outputs import change_row, output_paths
 from stageguard.guard.effect import Effect
 from stageguard.measures.estimates import Estimates
-from stageguard.measures.summary import DecodingSummary, JointScores, RecordingFacts, RowMeasures
+from stageguard.report.summary import DecodingSummary, JointScores, RecordingFacts, RowMeasures
 from stageguard.runner.run import Outcome
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from stageguard.base.errors import MissingFileError
 from stageguard.base.files import file_error, load_json, write_together
 from stageguard.measures.agreement import cohen_kappa
 from stageguard.measures.bouts import contingency
-from stageguard.measures.period import period_for
-from stageguard.measures.validity import joint_of
+from stageguard.measures.validity import validity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile
 from stageguard.study.store import BASE, CALIBRATED, DERIVED, EXPERT, PAPER, RELEASED, Results, read_stages
@@ -124,7 +123,7 @@ def _joint(nights: Nights, profile: Profile, epoch_seconds: float) -> dict[str, 
         for variant in (name for name in columns if not name.startswith(ABOUT)):
             labels = np.where(columns[EXPERT] < 0, -1, columns[variant]).astype(np.int8)
             scored = Hypnogram(labels, profile.scheme, epoch_seconds)
-            score = joint_of(labels, profile, epoch_seconds, period_for(scored, profile)).value
+            score = validity(scored, profile).joint.value
             if not np.isnan(score):
                 scores.setdefault(variant, {})[recording] = float(f"{score:.6g}")
     return scores

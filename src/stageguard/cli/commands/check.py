@@ -38,8 +38,8 @@ from stageguard.cli.terminal import (
 )
 from stageguard.measures.day import lights_words
 from stageguard.measures.period import period_for
-from stageguard.measures.summary import RecordingFacts, looking_like_experts, shown
 from stageguard.measures.validity import Indicator, Validity, validity_of
+from stageguard.report.summary import RecordingFacts, looking_like_experts, shown
 from stageguard.runner.run import Outcome
 
 

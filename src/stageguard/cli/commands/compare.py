@@ -42,12 +42,12 @@ from stageguard.cli.terminal import (
     print_list,
 )
 from stageguard.measures.agreement import Agreement, agreement, merged_pairs
-from stageguard.measures.summary import shown
 from stageguard.measures.taught import NO_TEST, Taught, taught_by, taught_words
 from stageguard.night.align import align as align_nights
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import StageScheme
 from stageguard.profile.profile import Profile
+from stageguard.report.summary import shown
 from stageguard.runner.run import Outcome, collect_warnings
 
 

@@ -47,10 +47,10 @@ from stageguard.measures.experts import (
     soft_agreement,
 )
 from stageguard.measures.experts import consensus as merge
-from stageguard.measures.summary import shown
 from stageguard.night.align import on_epochs_of
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import StageScheme
+from stageguard.report.summary import shown
 from stageguard.runner.run import Outcome
 
 

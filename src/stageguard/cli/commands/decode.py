@@ -60,9 +60,9 @@ from stageguard.formats.cohort_table import has_ids
 from stageguard.formats.density import listed
 from stageguard.formats.outputs import PLAIN_SUFFIXES
 from stageguard.guard.decoding import CITATION, Decoding
-from stageguard.measures.summary import looking_like_experts
 from stageguard.night.timing import Moment
 from stageguard.profile.profile import Profile
+from stageguard.report.summary import looking_like_experts
 from stageguard.runner.cohort import Source, decode_cohort
 from stageguard.runner.decode_files import DecodeTask, FileSource
 from stageguard.runner.decode_one import DecodeOptions

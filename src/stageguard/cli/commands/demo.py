@@ -15,10 +15,10 @@ from stageguard.cli.terminal import (
 )
 from stageguard.formats.outputs import write_decoding
 from stageguard.guard.decoding import Decoding
-from stageguard.measures.summary import summary_of
 from stageguard.profile.profile import Profile
 from stageguard.report.hypnogram_svg import hypnogram_svg
 from stageguard.report.night import night_report
+from stageguard.report.summary import summary_of
 from stageguard.runner.decode_one import DecodeOptions, decode_file
 from stageguard.runner.manifest import DecodedFile, ManifestRow
 from stageguard.runner.run import Outcome, collect_warnings

@@ -50,11 +50,11 @@ from stageguard.formats.density import listed
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import is_hypnogram, read_density_file
 from stageguard.measures.intervals import DEFAULT_LEVEL, half_width, unit_of
-from stageguard.measures.summary import shown
 from stageguard.night.align import on_epochs_of
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile
+from stageguard.report.summary import shown
 from stageguard.review.scorings import find_reviews, read_reviewed, with_reviews
 from stageguard.runner.run import Outcome, collect_warnings, succeeded
 

@@ -45,9 +45,9 @@ from stageguard.measures.intervals import WITHHELD, shortest_first_rem
 from stageguard.measures.intervals import Method as IntervalMethod
 from stageguard.measures.intervals import intervals as measure_intervals
 from stageguard.measures.statistics import Convention
-from stageguard.measures.summary import RecordingFacts
 from stageguard.night.timing import Moment
 from stageguard.profile.profile import Profile
+from stageguard.report.summary import RecordingFacts
 from stageguard.runner.decode_one import DecodeOptions, start_of
 from stageguard.runner.run import Outcome, succeeded
 

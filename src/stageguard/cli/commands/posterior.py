@@ -34,8 +34,8 @@ from stageguard.cli.terminal import (
 from stageguard.formats.outputs import POSTERIOR_MEANING, Draws, WrittenPosterior, write_posterior
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.posterior import MOST_DRAWS, Posterior, posterior_like, sample_like
-from stageguard.measures.summary import RecordingFacts
 from stageguard.profile.profile import Profile
+from stageguard.report.summary import RecordingFacts
 from stageguard.runner.decode_one import DecodeOptions, decode_file
 from stageguard.runner.run import Outcome, check_folder
 

@@ -34,11 +34,11 @@ from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.recordings.read import SUFFIXES as RECORDING_SUFFIXES
 from stageguard.formats.recordings.read import read_recording
 from stageguard.formats.tools.stageguard import table_text
-from stageguard.measures.summary import summary_of
 from stageguard.night.recording import Recording
 from stageguard.nn.data import SUFFIXES, feature_files, read_features
 from stageguard.pipeline import QualityRules, stage
 from stageguard.profile.profile import Profile
+from stageguard.report.summary import summary_of
 from stageguard.runner.decode_one import DecodeOptions
 from stageguard.runner.manifest import DecodedFile, ManifestRow
 

@@ -52,11 +52,11 @@ from stageguard.cli.terminal import (
 from stageguard.formats.outputs import REPORT_SUFFIX, is_output, output_paths
 from stageguard.formats.raw_night import Event
 from stageguard.measures.statistics import StatisticsOptions
-from stageguard.measures.summary import DecodingSummary, summary_of
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.timing import Moment
 from stageguard.profile.profile import Profile
 from stageguard.report.night import night_report
+from stageguard.report.summary import DecodingSummary, summary_of
 from stageguard.runner.decode_one import DecodeOptions
 from stageguard.runner.run import collect_warnings
 

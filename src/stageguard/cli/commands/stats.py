@@ -68,9 +68,9 @@ from stageguard.measures.groups import METHOD, GroupDifference, group_difference
 from stageguard.measures.prediction_powered import METHOD as POWERED_METHOD
 from stageguard.measures.prediction_powered import CohortEstimate, cohort_estimates
 from stageguard.measures.statistics import Convention, StatisticsOptions
-from stageguard.measures.summary import mixed_epochs_words
 from stageguard.night.quantities import steered_words
 from stageguard.night.timing import Moment
+from stageguard.report.summary import mixed_epochs_words
 from stageguard.runner.run import Outcome, succeeded
 
 MOST_LIGHTS = 5  # different times of lights that are printed

@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from math import exp, isnan
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from stageguard.base.arrays import NAN
 from stageguard.base.errors import Message
+from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import cuts_of, hypnogram_before
 from stageguard.measures.cohort import CohortTable, measure
 from stageguard.measures.day import lights_words
 from stageguard.measures.estimates import Estimates, Expected, estimates_of
 from stageguard.measures.period import period_for
 from stageguard.measures.rare_events import early_rem_removed
-from stageguard.measures.statistics import StatisticsOptions
-from stageguard.measures.validity import Validity, joint_of, validity_of
+from stageguard.measures.statistics import AASM, StatisticsOptions
+from stageguard.measures.validity import Validity, validity_of
+from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.quantities import (
     ALL_BOUTS,
     INDICATORS,
@@ -29,11 +31,7 @@ from stageguard.night.quantities import (
     Steering,
     quantity_of,
 )
-
-if TYPE_CHECKING:
-    from stageguard.guard.decoding import Decoding
-    from stageguard.night.hypnogram import Hypnogram
-    from stageguard.profile.profile import Profile
+from stageguard.profile.profile import Profile
 from stageguard.profile.rules.band import BandRule
 
 # Quantities in tables of the command line: the joint score, indicators, statistics.
@@ -98,20 +96,15 @@ def shown_rows(cohort: CohortTable) -> list[Quantity]:
 
     If nights have epochs of several lengths, what is counted per epoch is shown per hour.
     """
-    rows = _shown_rows(cohort)
+    of_stages = [quantity_of(name) for name in cohort.names if name not in SHOWN]
+    of_nights = [quantity for key, quantity in SHOWN.items() if key in cohort.names]
+    rows = [quantity for quantity in (*of_nights, *of_stages) if "cohort" in quantity.shown]
     # one epoch length: numbers per epoch compare
-    if len(cohort.epoch_lengths) < 2:
-        return rows
+    per_hour = PER_HOUR if len(cohort.epoch_lengths) > 1 else {}
     return [
-        replace(quantity_of(PER_HOUR[row.key]), shown=row.shown) if row.key in PER_HOUR else row
+        replace(quantity_of(per_hour[row.key]), shown=row.shown) if row.key in per_hour else row
         for row in rows
     ]
-
-
-def _shown_rows(cohort: CohortTable) -> list[Quantity]:
-    of_stages = [quantity_of(name) for name in cohort.names if name not in SHOWN]
-    rows = [quantity for key, quantity in SHOWN.items() if key in cohort.names]
-    return [quantity for quantity in (*rows, *of_stages) if "cohort" in quantity.shown]
 
 
 def titled(quantity: Quantity, title: str, cohort: CohortTable) -> str:
@@ -132,7 +125,7 @@ def looking_like_experts(judged: Sequence[bool | None]) -> str:
 def _rows(
     nights: Sequence[Hypnogram],
     valid: Sequence[Validity],
-    options: StatisticsOptions | None,
+    options: StatisticsOptions,
     *,
     steered: frozenset[Steering],
 ) -> list[BeforeAfter]:
@@ -313,18 +306,21 @@ class JointScores:
     after: float = NAN
     threshold: float = NAN
 
+    @classmethod
+    def of(cls, valid: Sequence[Validity]) -> JointScores:
+        """Return the scores of a night before and after decoding."""
+        before, after = (each.joint for each in valid)
+        return cls(before.value, after.value, after.high)
+
     @property
     def looks_like_experts(self) -> bool | None:
         """Whether the decoded night looks like expert scoring; None if it cannot be judged."""
         return None if isnan(self.after) else self.after <= self.threshold
 
 
-UNJUDGED = JointScores()
-
-
 @dataclass(frozen=True, slots=True)
 class RowMeasures:
-    """The measures of a night in a cohort's table, far less to compute than a summary."""
+    """The measures of a night in a cohort's table."""
 
     joint: JointScores
     early_rem_removed: tuple[str, ...]
@@ -335,38 +331,21 @@ class RowMeasures:
         return {"early_rem_removed": list(self.early_rem_removed), "estimates": self.estimates.to_dict()}
 
 
-def joint_scores(decoding: Decoding) -> JointScores:
-    """Return the joint scores before and after decoding."""
-    profile, seconds, cuts = decoding.profile, decoding.epoch_seconds, cuts_of(decoding)
-    period = period_for(decoding, profile)
-    before, after = (
-        joint_of(labels, profile, seconds, period, cuts)
-        for labels in (decoding.argmax, decoding.hypnogram.labels)
-    )
-    return JointScores(before.value, after.value, after.high)
-
-
-def measures_of(decoding: Decoding, options: StatisticsOptions | None = None) -> RowMeasures:
+def measures_of(decoding: Decoding, options: StatisticsOptions = AASM) -> RowMeasures:
     """Return the measures of a decoding for a cohort's table; `options` include its lights."""
-    # lights move the period, so that it must be found again; otherwise the decoding knows it
-    has_lights = options is not None and options.lights != (None, None)
     return RowMeasures(
-        joint=_joint(_validities(decoding, options)) if has_lights else joint_scores(decoding),
+        joint=JointScores.of(_validities(decoding, options)),
         early_rem_removed=early_rem_words(decoding),
-        estimates=estimates_of(decoding, options or StatisticsOptions()),
+        estimates=estimates_of(decoding, options),
     )
 
 
-def _validities(decoding: Decoding, options: StatisticsOptions | None) -> list[Validity]:
+def _validities(decoding: Decoding, options: StatisticsOptions) -> list[Validity]:
     """Return the validity before and after decoding."""
     profile, cuts = decoding.profile, cuts_of(decoding)
-    period = period_for(decoding, profile, (None, None) if options is None else options.lights)
+    period = period_for(decoding, profile, options.lights)
     nights = hypnogram_before(decoding), decoding.hypnogram
     return [validity_of(night, profile, period, cuts) for night in nights]
-
-
-def _joint(valid: Sequence[Validity]) -> JointScores:
-    return JointScores(valid[0].joint.value, valid[1].joint.value, valid[1].joint.high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,14 +396,13 @@ class DecodingSummary:
         return self.facts.to_dict() | values
 
 
-def summary_of(decoding: Decoding, options: StatisticsOptions | None = None) -> DecodingSummary:
+def summary_of(decoding: Decoding, options: StatisticsOptions = AASM) -> DecodingSummary:
     """Return the summary of a decoding; `options` include its lights."""
     hypnogram, profile = decoding.hypnogram, decoding.profile
     nights = hypnogram_before(decoding), hypnogram
-    moments = (None, None) if options is None else options.lights
     valid = _validities(decoding, options)
     rows = _rows(nights, valid, options, steered=decoding.steered)
-    estimates = estimates_of(decoding, options or StatisticsOptions())
+    estimates = estimates_of(decoding, options)
     return DecodingSummary(
         facts=RecordingFacts.of(hypnogram, profile),
         offset_seconds=hypnogram.offset_seconds,
@@ -432,14 +410,14 @@ def summary_of(decoding: Decoding, options: StatisticsOptions | None = None) -> 
         n_changed=int(np.count_nonzero(decoding.changed)),
         n_filled=int(np.count_nonzero(decoding.filled)),
         n_unscored=int(np.count_nonzero(hypnogram.labels < 0)),
-        joint=_joint(valid),
+        joint=JointScores.of(valid),
         verdict=valid[1].verdict,
         indicators=tuple(rows),
         strength=str(decoding.strength),
         assumptions=tuple(decoding.assumed),
         advice=tuple(decoding.advice()),
         range_note=range_note(decoding, rows),
-        lights=lights_words(hypnogram, *moments),
+        lights=lights_words(hypnogram, *options.lights),
         aside=aside_words(decoding, valid[1]),
         early_rem_removed=early_rem_words(decoding),
         estimates=estimates,
