@@ -9,7 +9,7 @@ import stageguard as sg
 from cli_runner import Runner, error_line
 from dataset_files import accusleep_session, sleepbrl_record
 from made_recordings import N_EPOCHS, write_psg
-from stageguard.signals.features.recipe import Recipe, recipes
+from stageguard.signals.features import Recipe, recipes
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from feature_nights import cohort, feature_table, options, write_csv
 from stageguard.nn.checkpoint import load_model
 from stageguard.nn.training import train
 from stageguard.profile.profile import Profile
-from stageguard.signals.features.recipe import Recipe
+from stageguard.signals.features import Recipe
 
 CONFIG = """
 data = "features"

@@ -16,7 +16,7 @@ from stageguard.datasets import entries
 from stageguard.night.recording import Recording, Signal
 from stageguard.night.stages import AASM5, WNR3
 from stageguard.nn.data import table_of
-from stageguard.signals.features.recipe import Recipe
+from stageguard.signals.features import Recipe
 
 CONFIG = """
 data = "cohort"

@@ -17,7 +17,7 @@ from stageguard.nn.inference import score_probabilities
 from stageguard.nn.options import read_config
 from stageguard.nn.training import train
 from stageguard.profile.profile import Profile
-from stageguard.signals.features.recipe import Recipe
+from stageguard.signals.features import Recipe
 
 
 @pytest.fixture(autouse=True)

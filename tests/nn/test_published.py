@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stageguard.base.errors import InputError
-from stageguard.signals.features.recipe import Recipe, recipes
+from stageguard.signals.features import Recipe, recipes
 
 torch = pytest.importorskip("torch")
 from feature_nights import options  # noqa: E402

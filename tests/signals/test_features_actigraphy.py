@@ -22,7 +22,7 @@ from stageguard.signals.actigraphy import (
 )
 from stageguard.signals.activity import find_counts
 from stageguard.signals.features import Recipe
-from stageguard.signals.heart_rate import heart_rate_features, walch_filtered
+from stageguard.signals.heart import heart_rate_features, walch_filtered
 from stageguard.signals.windows import ClockFeatures, clock_features
 
 pytest.importorskip("scipy")

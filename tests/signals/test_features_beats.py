@@ -147,11 +147,11 @@ def test_an_interval_counted_from_the_start_is_no_interval():
 
 
 def test_what_is_no_ecg_is_said():
-    with pytest.raises(InputError, match=r"neither channel 'ecg' nor 'beats'; it has: thorax. Map one"):
+    with pytest.raises(InputError, match=r"'beats' or 'ecg'; it has: thorax\."):
         find_beats(recording(thorax=Signal("t", np.zeros(100), 10.0)))
-    with pytest.raises(InputError, match=r"has 50 samples per second, expected more than 61"):
+    with pytest.raises(InputError, match=r"'ecg' .* has 50 samples .* at least 61"):
         find_beats(recording(ecg=Signal("ECG", np.zeros(100), 50.0)))
-    with pytest.raises(InputError, match=r"is in 'bpm', expected a voltage such as 'mV'"):
+    with pytest.raises(InputError, match=r"'ecg' .* is in 'bpm', .* voltage"):
         find_beats(recording(ecg=Signal("HR", np.zeros(1000), 125.0, "bpm")))
     with pytest.raises(InputError, match=r"'beats' of recording 'night' is sampled at a steady rate"):
         find_beats(recording(beats=Signal("b", np.zeros(100), 1.0)))

@@ -141,9 +141,9 @@ def test_which_channels_are_measured():
 
 
 def test_what_is_no_belt_is_said():
-    with pytest.raises(InputError, match=r"has 1 samples per second, expected at least 4 to see breathing"):
+    with pytest.raises(InputError, match=r"'thorax' .* has 1 samples .* at least 4"):
         read_belt(recording(thorax=Signal("T", np.zeros(100), 1.0)), "thorax", BAND)
-    with pytest.raises(InputError, match=r"'thorax' of recording 'night' has uneven times"):
+    with pytest.raises(InputError, match=r"'thorax' .* has uneven times"):
         read_belt(recording(thorax=Series("T", np.arange(9.0), np.zeros(9))), "thorax", BAND)
     with pytest.raises(InputError, match=r"breathing.channels is 'chest', expected 'thorax' or"):
         Recipe.load("cardiorespiratory").replace(breathing={"channels": ["chest"]})

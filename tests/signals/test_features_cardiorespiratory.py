@@ -85,9 +85,7 @@ def test_shares_of_epochs_with_heartbeats():
 
 
 def test_a_missing_channel_says_which_and_what_to_map():
-    with pytest.raises(
-        InputError, match=r"neither channel 'ecg' nor 'beats'; it has: thorax.*--channel ecg="
-    ):
+    with pytest.raises(InputError, match=r"'beats' or 'ecg'; it has: thorax.*--channel ecg="):
         sg.features(recording(thorax=Signal("T", breathing(300, 10.0), 10.0)), "cardiorespiratory")
     strict = Recipe.load("cardiorespiratory").replace(breathing={"use": "always"}, spo2={"use": "always"})
     with pytest.raises(InputError, match=r"has no channel 'thorax'; it has: beats. Map one with"):
@@ -95,9 +93,7 @@ def test_a_missing_channel_says_which_and_what_to_map():
     with pytest.raises(InputError, match=r"has no channel 'spo2'; it has: ecg, thorax, abdomen"):
         sg.features(a_night(), strict)
     loose = Recipe.load("cardiorespiratory").replace(heart={"use": "if present"})
-    with pytest.raises(
-        InputError, match=r"no channel the recipe 'cardiorespiratory' can use; it has: eeg. Map"
-    ):
+    with pytest.raises(InputError, match=r"'thorax' or 'abdomen' or 'beats' or 'ecg'; it has: eeg\."):
         sg.features(recording(eeg=Signal("E", breathing(300, 10.0), 10.0)), loose)
     only_belt = sg.features(recording(thorax=Signal("T", breathing(300, 10.0), 10.0)), loose)
     assert only_belt.names[0] == "thorax_rate_per_min"

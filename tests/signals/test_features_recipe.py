@@ -8,8 +8,7 @@ import tomllib
 import pytest
 
 import stageguard as sg
-from stageguard.signals.features import Recipe, recipes
-from stageguard.signals.features.recipe import FOLDER
+from stageguard.signals.features import FOLDER, Recipe, recipes
 
 SMALL = {"name": "small", "modality": "eeg-emg", "epoch_seconds": 10}
 

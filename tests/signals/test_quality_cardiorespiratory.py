@@ -182,7 +182,7 @@ def test_sparse_heart_rates_of_a_watch_are_no_gaps():
 
 
 def test_without_a_heart_it_says_what_to_map():
-    with pytest.raises(InputError, match=r"no channel 'ecg', 'beats' or 'heart_rate'; it has: thorax"):
+    with pytest.raises(InputError, match=r"'heart_rate' or 'beats' or 'ecg'; it has: thorax"):
         assess(thorax=Signal("T", breathing(300, 10.0), 10.0))
 
 

@@ -182,9 +182,7 @@ def test_a_unit_that_cannot_be_is_warned_of(factor, unit):
 
 
 def test_what_is_no_voltage_is_refused():
-    with pytest.raises(
-        sg.InputError, match=r"channel 'eeg' \(X\) is in 'g', expected a voltage .* --channel eeg=NAME"
-    ):
+    with pytest.raises(sg.InputError, match=r"'eeg' \(X\) .* is in 'g', .* voltage.* --channel eeg=NAME"):
         assess(eeg_emg(20), units=("g", "uV"))
 
 
@@ -225,7 +223,7 @@ def test_a_channel_of_one_number_a_second_is_not_flat():
 
 def test_a_channel_at_uneven_times_is_refused():
     night = recording(eeg=sg.Series("X", np.arange(100.0), np.arange(100.0), "uV"))
-    with pytest.raises(sg.InputError, match="'eeg' of recording 'night' has uneven times"):
+    with pytest.raises(sg.InputError, match=r"'eeg' .* has uneven times"):
         sg.signal_quality(night, "eeg-emg", epoch_seconds=10)
 
 

@@ -19,7 +19,7 @@ from stageguard.night.stages import WNR3
 from stageguard.nn.tables import FeatureTable, Normalisation
 from stageguard.profile.profile import Profile
 from stageguard.runner.executors import executor_for
-from stageguard.signals.features.recipe import Recipe
+from stageguard.signals.features import Recipe
 from stageguard.study import fold as folds
 from stageguard.study import stagers
 from stageguard.study.comparison import main_table

@@ -231,14 +231,16 @@ class Recording:
                 "Read it first: sg.read_recording(path)."
             )
 
-    def channel(self, role: str) -> Signal | Series:
-        """Return the signal of a role; the error says which are there and how to map one."""
-        if role in self.signals:
-            return self.signals[role]
-        known = ", ".join(self.signals) or "none"
+    def channel(self, role: str, *others: str) -> Signal | Series:
+        """Return the signal of the first role that was recorded; the error says how to map the last one."""
+        roles = (role, *others)
+        for name in roles:
+            if name in self.signals:
+                return self.signals[name]
         raise InputError(
-            f"recording {self.id!r} has no channel {role!r}; it has: {known}. Map one with "
-            f"channels={{{role!r}: NAME}} or --channel {role}=NAME."
+            f"recording {self.id!r} has no channel {' or '.join(map(repr, roles))}; it has: "
+            f"{', '.join(self.signals) or 'none'}. Map one with channels={{{roles[-1]!r}: NAME}} or "
+            f"--channel {roles[-1]}=NAME."
         )
 
 

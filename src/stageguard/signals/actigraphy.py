@@ -8,20 +8,22 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base import checks, schema
-from stageguard.base.arrays import Floats, Floats32
+from stageguard.base.arrays import Floats
 from stageguard.base.errors import InputError
 from stageguard.night.recording import EpochGrid, Recording
 from stageguard.signals.activity import METHODS, ActivityCounts, find_acceleration, find_counts, stillness
-from stageguard.signals.features.recipe import Recipe
-from stageguard.signals.heart_rate import FEATURES, READY_MADE, heart_rate_features, read_heart_rate
-from stageguard.signals.quality import Assessed, Stretches, from_epochs, from_stretches, runs_of
+from stageguard.signals.heart import RATE_FEATURES, READY_MADE, heart_rate_features, read_heart_rate
+from stageguard.signals.quality import Assessed, Stretches, from_epochs, from_stretches
 from stageguard.signals.windows import (
     IF_PRESENT,
     ClockFeatures,
     Columns,
+    Extracted,
     assemble,
     clock_features,
+    cumulative,
     is_wanted,
+    long_runs,
     runs,
     timed_values,
     window_edges,
@@ -50,24 +52,23 @@ class ActigraphySettings:
     # counts are divided by it before Cole and Kripke's weights, as in ActiLife
     cole_kripke_divisor: float = schema.number(100.0, positive=True)
     heart_rate: str = schema.choice("if present", *IF_PRESENT)
-    heart_rate_features: tuple[str, ...] = schema.words(*FEATURES)
+    heart_rate_features: tuple[str, ...] = schema.words(*RATE_FEATURES)
     clock: ClockFeatures = schema.table(ClockFeatures)
 
     def __post_init__(self) -> None:
         """Check the names of the features."""
-        for key, known in (("groups", GROUPS), ("heart_rate_features", FEATURES)):
+        for key, known in (("groups", GROUPS), ("heart_rate_features", RATE_FEATURES)):
             if not getattr(self, key):
                 raise InputError(f"{key} is empty, expected some of {', '.join(known)}.")
             for name in getattr(self, key):
                 checks.choice(name, key, known)
 
 
-SETTINGS = ActigraphySettings  # by which `features.recipe` reads this modality's recipes
+SETTINGS = ActigraphySettings  # by which `features` reads this modality's recipes
 
 
-def extract(recording: Recording, epochs: EpochGrid, recipe: Recipe) -> tuple[Floats32, tuple[str, ...]]:
+def extract(recording: Recording, epochs: EpochGrid, settings: ActigraphySettings) -> Extracted:
     """Return features (n_epochs, 1, n_features) and their names; NaN in epochs without counts."""
-    settings: ActigraphySettings = recipe.settings
     counts = find_counts(recording, settings.counts, settings.axis)
     columns = activity_features(counts, epochs, settings)
     if is_wanted(settings.heart_rate, not {"heart_rate", READY_MADE}.isdisjoint(recording.signals)):
@@ -117,7 +118,7 @@ def window_statistics(per_minute: Floats, epochs: EpochGrid, minutes: float) -> 
     logs = np.where(known, logs - centre, 0.0)
 
     def total(of: npt.NDArray[np.generic]) -> Floats:
-        sums = np.append(0.0, np.cumsum(of, dtype=np.float64))
+        sums = cumulative(of)
         return np.asarray(sums[b] - sums[a])
 
     n = total(known)
@@ -242,7 +243,7 @@ def assess(recording: Recording, epochs: EpochGrid, rules: str) -> Assessed:
     counts = find_counts(recording)
     if rules == "kdd2026":  # an epoch without counts is lost too, and interrupts a run of zeros
         each = counts.per_epoch(epochs)
-        zero = runs_of(each == 0, PAPER_ZERO_EPOCHS)
+        zero = long_runs(each == 0, PAPER_ZERO_EPOCHS)
         return from_epochs({"counts: zero": zero, "counts: missing": np.isnan(each)})
     stretches: Stretches = {"counts: missing": _missing(counts, epochs), "counts: stuck": _stuck(counts)}
     return from_stretches(stretches | _removals(recording, counts), epochs.edges)

@@ -13,6 +13,7 @@ from stageguard.base.errors import InputError
 from stageguard.base.extras import library
 from stageguard.base.units import known_unit, to_unit
 from stageguard.night.recording import EpochGrid, Recording, Series, Signal
+from stageguard.signals.windows import cumulative
 
 AXES = ("x", "y", "z")
 BLOCK_SECONDS = 1800
@@ -264,7 +265,7 @@ class ActivityCounts:
         seconds = self._covered_bins(stop) - self._covered_bins(begin)
         squares = np.zeros(begin.shape)
         for axis in range(self.counts.shape[1]):
-            total = np.append(0.0, np.cumsum(self.counts[:, axis]))
+            total = cumulative(self.counts[:, axis])
             inside = np.interp(stop, self.edges, total) - np.interp(begin, self.edges, total)
             squares += np.maximum(inside, 0.0) ** 2
         length = stop - begin
@@ -278,7 +279,7 @@ class ActivityCounts:
 
     def _covered_bins(self, at: Floats) -> Floats:
         """Return the number of seconds with data before each of some times."""
-        seconds = np.append(0.0, np.cumsum(np.where(self.has_data, np.diff(self.edges), 0.0)))
+        seconds = cumulative(np.where(self.has_data, np.diff(self.edges), 0.0))
         return np.asarray(np.interp(at, self.edges, seconds))
 
 

@@ -2,35 +2,295 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import cast
 
 import numpy as np
+import numpy.typing as npt
 
 from stageguard.base import schema
-from stageguard.base.arrays import Floats, Floats32, Mask
-from stageguard.base.errors import InputError
+from stageguard.base.arrays import Floats, Ints, Mask
+from stageguard.base.errors import InputError, StageGuardWarning
+from stageguard.base.units import to_unit
 from stageguard.night.recording import EpochGrid, Recording, Signal
-from stageguard.signals.features.recipe import Recipe
 from stageguard.signals.quality import (
     Assessed,
     from_epochs,
     from_segments,
     measure_segments,
-    runs_of,
     worst,
 )
-from stageguard.signals.radar_phase import (
-    LEAST_PRESENT,
-    Phase,
-    Rhythm,
-    band_pass,
-    phase_seen,
-    radar_channels,
-    radar_phase,
-    strongest_rhythm,
+from stageguard.signals.windows import (
+    Columns,
+    Extracted,
+    blocks_of_windows,
+    cumulative,
+    decimate,
+    flat_samples,
+    long_runs,
+    low_pass_taps,
+    steady_signal,
+    vertex,
 )
-from stageguard.signals.windows import Columns
+
+CENTRE_SECONDS = 300.0  # a circle is fitted to each stretch of this length
+FLAT_SECONDS = 2.0  # a constant signal for this long is no echo
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Phase at a steady rate."""
+
+    values: Floats  # (n,) unwrapped, in rad; constant while nothing is recorded
+    is_present: Mask  # (n,) whether anything was recorded
+    rate_hz: float
+
+
+@dataclass(frozen=True, slots=True)
+class Circle:
+    """A circle fitted to points of the I/Q plane, with the error of the fit and the height of the arc."""
+
+    i: float
+    q: float
+    radius: float
+    residual: float
+    sagitta: float
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the points show a bend that is more than noise."""
+        return self.residual < 0.2 * self.radius and self.sagitta > 3 * self.residual
+
+
+def radar_phase(recording: Recording, rate_hz: float, demodulation: str = "auto") -> Phase:
+    """Return the phase of the echo at ``rate_hz`` or above, from "radar_phase" if recorded, else from I/Q.
+
+    "arctangent" takes the angle about the centre of the circle on which I and Q move; reflections from
+    objects at rest determine the centre. "linear" takes the distance along the main axis of I and Q, for arcs
+    too short to fit a circle. Its unit is the mean distance from the origin, which is 1 rad if nothing else
+    reflects. "auto" takes "arctangent" if a circle is found, else "linear" with a warning.
+    """
+    channels = radar_channels(recording)
+    if "radar_phase" in channels:
+        # as points on a circle, so that unwrapped and wrapped phases give the same result
+        signal = channels["radar_phase"]
+        real, rate = decimate(phase_seen(signal, np.cos), rate_hz)
+        imaginary, _ = decimate(phase_seen(signal, np.sin), rate_hz)
+        demodulation = "origin"
+    else:
+        (real, rate), (imaginary, _) = (decimate(signal, rate_hz) for signal in channels.values())
+        n_both = min(len(real), len(imaginary))
+        real, imaginary = real[:n_both], imaginary[:n_both]
+    present = np.isfinite(real) & np.isfinite(imaginary) & ~_is_still(real, imaginary, rate)
+    if np.count_nonzero(present) < FLAT_SECONDS * rate:
+        raise InputError(
+            f"the radar of recording {recording.id!r} is flat or missing throughout. Map other channels with "
+            "--channel radar_i=NAME --channel radar_q=NAME."
+        )
+    steps = _steps(real, imaginary, present, rate, demodulation, recording.id)
+    return Phase(np.cumsum(steps), present, rate)
+
+
+def radar_channels(recording: Recording) -> dict[str, Signal]:
+    """Return "radar_phase", or "radar_i" and "radar_q"; the error says how to map missing channels."""
+    if "radar_phase" in recording.signals:
+        return {"radar_phase": steady_signal(recording, "radar_phase", quantity="angle")}
+    for role in ("radar_i", "radar_q"):
+        recording.channel("radar_phase", role)  # the error names both ways
+    pair = {role: steady_signal(recording, role) for role in ("radar_i", "radar_q")}
+    rates = [signal.rate_hz for signal in pair.values()]
+    if rates[0] != rates[1]:
+        raise InputError(
+            f"'radar_i' has {rates[0]:g} Hz and 'radar_q' {rates[1]:g} Hz, expected one rate for both. Map a "
+            "pair of channels with --channel radar_i=NAME --channel radar_q=NAME."
+        )
+    return pair
+
+
+def fit_circle(i: Floats, q: Floats) -> Circle:
+    """Return the circle nearest to points by Taubin's fit (1991), which is not too small for short arcs."""
+    mean_i, mean_q = i.mean(), q.mean()
+    x, y = i - mean_i, q - mean_q
+    square = x**2 + y**2
+    mean_square = square.mean()
+    if mean_square <= 0:
+        return Circle(float(mean_i), float(mean_q), 0.0, 0.0, 0.0)
+    scaled = (square - mean_square) / (2 * np.sqrt(mean_square))
+    vector = np.linalg.svd(np.stack([scaled, x, y], axis=1), full_matrices=False)[2][2]
+    bend = vector[0] / (2 * np.sqrt(mean_square))
+    if abs(bend) < 1e-12 / np.sqrt(mean_square):  # a straight line
+        return Circle(float(mean_i), float(mean_q), float("inf"), 0.0, 0.0)
+    centre_x, centre_y = -vector[1:] / (2 * bend)
+    distance = np.hypot(x - centre_x, y - centre_y)
+    radius = float(np.sqrt(vector[1] ** 2 + vector[2] ** 2 + 4 * bend**2 * mean_square) / abs(2 * bend))
+    residual = float(np.sqrt(np.mean((distance - radius) ** 2)))
+    angles = np.unwrap(np.arctan2(y - centre_y, x - centre_x))
+    arc = min(float(np.subtract(*np.percentile(angles, [95, 5]))), 2 * np.pi)
+    sagitta = radius * (1 - np.cos(arc / 2))
+    return Circle(float(mean_i + centre_x), float(mean_q + centre_y), radius, residual, float(sagitta))
+
+
+def _steps(
+    real: Floats, imaginary: Floats, present: Mask, rate: float, demodulation: str, name: str
+) -> Floats:
+    """Return the change of phase from sample to sample, 0 where either sample is missing."""
+    both = present & np.concatenate([[False], present[:-1]])
+    points = np.where(present, real + 1j * imaginary, 0.0)
+    centres = _centres(real, imaginary, present, rate) if demodulation in ("auto", "arctangent") else None
+    if centres is None and demodulation == "auto":
+        warnings.warn(
+            f"recording {name!r}: no circle fits I and Q, so the phase is the way along their main "
+            "axis: rates hold, amplitudes are relative.",
+            StageGuardWarning,
+            stacklevel=7,
+        )
+    if demodulation == "linear" or (centres is None and demodulation == "auto"):
+        return _linear_steps(points, present, both, rate)
+    turned = points if centres is None else points - centres
+    steps = np.angle(turned[1:] * np.conj(turned[:-1]), deg=False)
+    return np.where(both, np.concatenate([[0.0], steps]), 0.0)
+
+
+def _linear_steps(points: npt.NDArray[np.complex128], present: Mask, both: Mask, rate: float) -> Floats:
+    """Return the steps along each stretch's main axis, in units of the mean distance from the origin."""
+    length = max(2, round(CENTRE_SECONDS * rate))
+    size = np.abs(points[present]).mean()
+    steps = np.concatenate([[0.0], np.diff(points)])
+    made = np.zeros(len(points))
+    before = np.array([1.0, 0.0])
+    for first in range(0, len(points), length):
+        chosen = slice(first, first + length)
+        echoes = points[chosen][present[chosen]]
+        if len(echoes) < 3:
+            continue
+        spread = np.cov(echoes.real, echoes.imag)
+        axis = np.linalg.eigh(spread)[1][:, 1]
+        axis = axis if axis @ before >= 0 else -axis  # same direction as in the stretch before
+        made[chosen] = (steps[chosen].real * axis[0] + steps[chosen].imag * axis[1]) / size
+        before = axis
+    return np.where(both, made, 0.0)
+
+
+def _centres(
+    real: Floats, imaginary: Floats, present: Mask, rate: float
+) -> npt.NDArray[np.complex128] | None:
+    """Return the circle's centre at every sample, from stretches with a sound circle; None without any."""
+    length = round(CENTRE_SECONDS * rate)
+    middles: list[float] = []
+    centres: list[complex] = []
+    for first in range(0, len(real), length):
+        chosen = np.flatnonzero(present[first : first + length]) + first
+        if len(chosen) < 10 * rate:
+            continue
+        circle = fit_circle(real[chosen], imaginary[chosen])
+        if circle.is_sound:
+            middles.append(float(chosen.mean()))
+            centres.append(complex(circle.i, circle.q))
+    if not centres:
+        return None
+    samples = np.arange(len(real))
+    parts = [np.interp(samples, middles, [getattr(c, part) for c in centres]) for part in ("real", "imag")]
+    return np.asarray(parts[0] + 1j * parts[1], dtype=np.complex128)
+
+
+def _is_still(real: Floats, imaginary: Floats, rate: float) -> Mask:
+    """Whether neither part changes, not even by noise, for at least two seconds."""
+    size = max(float(np.nanmax(np.abs(part), initial=0.0)) for part in (real, imaginary))
+    with np.errstate(invalid="ignore"):
+        same = (np.abs(np.diff(real)) <= 1e-9 * size) & (np.abs(np.diff(imaginary)) <= 1e-9 * size)
+    return flat_samples(same, FLAT_SECONDS * rate)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A function of a phase's samples in rad, computed when they are read; missing samples are NaN."""
+
+    signal: Signal
+    function: Callable[[Floats], Floats]
+
+    def __len__(self) -> int:
+        return self.signal.n_samples
+
+    def __getitem__(self, where: slice) -> Floats:
+        values = self.signal.read(where.start, where.stop)
+        angles = to_unit(values, self.signal.unit, "rad") if self.signal.unit else values
+        return np.asarray(self.function(np.where(np.isfinite(angles), angles, np.nan)))
+
+
+def phase_seen(signal: Signal, function: Callable[[Floats], Floats]) -> Signal:
+    """Return a signal that applies a function to the angles (rad) of each slice that is read."""
+    return Signal(signal.name, _Seen(signal, function), signal.rate_hz, "")
+
+
+FINER = 4  # zero padding: this many spectral lines per line that the window resolves
+LEAST_PRESENT = 0.5  # share of a window, or of an epoch, that must be present to measure a rate in it
+
+
+@dataclass(frozen=True, slots=True)
+class Rhythm:
+    """The strongest rhythm of each window; NaN where less than half of the window is present."""
+
+    rate_hz: Floats
+    amplitude: Floats  # of a sine with the same power: the square root of twice the power in the band
+    # share of the band's power at this frequency: near 1 for a steady rhythm, near 0.2 for noise
+    concentration: Floats
+
+
+def band_pass(values: Floats, rate_hz: float, band: tuple[float, float], seconds: float) -> Floats:
+    """Return the part of a series (without NaN) within a band in Hz, without delay.
+
+    The gain is one half at the band's edges. The filter is ``seconds`` long, and its edges are about
+    3.3 / ``seconds`` Hz wide.
+    """
+    n_taps = min(round(seconds * rate_hz), 2 * len(values) - 3) | 1
+    taps = low_pass_taps(band[1] / rate_hz, n_taps) - low_pass_taps(band[0] / rate_hz, n_taps)
+    padded = np.pad(values, n_taps // 2, mode="reflect", reflect_type="odd")
+    n_fft = 1 << (max(16_384, 4 * n_taps) - 1).bit_length()
+    step = n_fft - n_taps + 1
+    spectrum = np.fft.rfft(taps, n_fft)
+    filtered = np.empty(len(values))
+    for first in range(0, len(values), step):  # overlap-save: keep only the part free of wrap-around
+        piece = np.fft.irfft(np.fft.rfft(padded[first : first + n_fft], n_fft) * spectrum, n_fft)
+        filtered[first : first + step] = piece[n_taps - 1 :][: len(values) - first]
+    return filtered
+
+
+def strongest_rhythm(windows: Floats, rate_hz: float, band: tuple[float, float]) -> Rhythm:
+    """Return the strongest rhythm within a band in Hz of windows (n, n_samples); NaN is a missing sample."""
+    present = np.isfinite(windows)
+    share = present.mean(axis=1)
+    usable = share >= LEAST_PRESENT
+    filled = np.where(present, windows, 0.0)
+    n_samples = windows.shape[1]
+    n_fft = FINER * n_samples
+    power = np.abs(np.fft.rfft(filled * np.hanning(n_samples), n_fft)) ** 2
+    spacing = rate_hz / n_fft
+    first, end = int(np.ceil(band[0] / spacing)), int(band[1] / spacing) + 1
+    inside = power[:, first:end]
+    line = _highest_peaks(inside)
+    at = np.clip(first + line, 1, power.shape[1] - 2)
+    beside = (np.log(np.maximum(power[np.arange(len(power)), at + step], 1e-300)) for step in (-1, 0, 1))
+    rate = (first + line + np.clip(vertex(*beside), -0.5, 0.5)) * spacing
+    reach = 2 * FINER  # half the width of the Hann window's main lobe
+    columns = np.arange(inside.shape[1])
+    near = np.abs(columns - line[:, None]) <= reach
+    with np.errstate(invalid="ignore", divide="ignore"):
+        concentration = (inside * near).sum(axis=1) / inside.sum(axis=1)
+        amplitude = np.sqrt(2 * (filled**2).sum(axis=1) / present.sum(axis=1))
+    blank = ~usable | (inside.sum(axis=1) <= 0)
+    return Rhythm(*(np.where(blank, np.nan, column) for column in (rate, amplitude, concentration)))
+
+
+def _highest_peaks(power: Floats) -> Ints:
+    """Return the index of the highest line that is above both of its neighbours, else of the highest line."""
+    rises = power[:, 1:-1] > power[:, :-2]
+    falls = power[:, 1:-1] >= power[:, 2:]
+    peaks = np.where(rises & falls, power[:, 1:-1], -1.0)
+    inner = peaks.argmax(axis=1)
+    has_peak = peaks[np.arange(len(power)), inner] > 0
+    return np.asarray(np.where(has_peak, inner + 1, power.argmax(axis=1)), dtype=np.int64)
+
 
 SECOND = 1.0  # movement is detected second by second
 LONGEST_STILL_MINUTES = 30.0
@@ -54,12 +314,11 @@ class BioradarSettings:
     movement_minutes: float = schema.number(10.0, low=1.0, high=120.0)
 
 
-SETTINGS = BioradarSettings  # by which `features.recipe` reads this modality's recipes
+SETTINGS = BioradarSettings  # by which `features` reads this modality's recipes
 
 
-def extract(recording: Recording, epochs: EpochGrid, recipe: Recipe) -> tuple[Floats32, tuple[str, ...]]:
+def extract(recording: Recording, epochs: EpochGrid, settings: BioradarSettings) -> Extracted:
     """Return features (n_epochs, 1, n_features) and their names; NaN in epochs mostly without an echo."""
-    settings = cast(BioradarSettings, recipe.settings)
     if settings.rate_hz < 2.5 * settings.heart_band[1]:
         raise InputError(
             f"rate_hz is {settings.rate_hz:g}, too low for a heart_band to {settings.heart_band[1]:g} Hz, "
@@ -106,9 +365,7 @@ def find_movement(phase: Phase, times: float) -> tuple[Mask, Floats]:
         return known & (rms > times * usual), rms
 
 
-def _table(
-    phase: Phase, epochs: EpochGrid, settings: BioradarSettings, name: str
-) -> tuple[Floats32, tuple[str, ...]]:
+def _table(phase: Phase, epochs: EpochGrid, settings: BioradarSettings, name: str) -> Extracted:
     moving, rms = find_movement(phase, settings.movement_times)
     per_second = round(SECOND * phase.rate_hz)
     still = ~np.repeat(moving, per_second)
@@ -156,8 +413,7 @@ def _rhythms(
     n_samples = round(min(settings.window_seconds, len(series) / rate_hz) * rate_hz)
     middles = (np.arange(epochs.n_epochs) + 0.5) * epochs.epoch_seconds * rate_hz
     starts = np.clip(np.rint(middles - n_samples / 2), 0, len(series) - n_samples).astype(np.int64)
-    views = np.lib.stride_tricks.sliding_window_view(series, n_samples)
-    parts = [strongest_rhythm(views[starts[k : k + 256]], rate_hz, band) for k in range(0, len(starts), 256)]
+    parts = [strongest_rhythm(series[at], rate_hz, band) for _, at in blocks_of_windows(starts, n_samples)]
     whole = [np.concatenate([getattr(p, item.name) for p in parts]) for item in fields(Rhythm)]
     known = np.flatnonzero(np.isfinite(whole[0]))
     if not len(known):
@@ -181,7 +437,7 @@ def _per_epoch(values: Floats, epochs: EpochGrid, step: float) -> Floats:
 def _rolling_mean(values: Floats, width: float) -> Floats:
     """Return the mean over an odd number of epochs around each epoch; fewer at the ends."""
     reach = max(1, round(width)) // 2
-    sums = np.concatenate([[0.0], np.cumsum(values)])
+    sums = cumulative(values)
     epochs = np.arange(len(values))
     first, end = np.maximum(epochs - reach, 0), np.minimum(epochs + reach + 1, len(values))
     return np.asarray((sums[end] - sums[first]) / (end - first))
@@ -225,7 +481,7 @@ def _paper(signal: Signal, epochs: EpochGrid, role: str) -> Assessed:
     segments = measure_segments(signal, epochs, 1, spectra=False)
     return from_epochs(
         {
-            f"{role}: dropout": runs_of(segments.lost(), PAPER_DROPOUT_EPOCHS),
+            f"{role}: dropout": long_runs(segments.lost(), PAPER_DROPOUT_EPOCHS),
             f"{role}: amplitude": segments.is_extreme(PAPER_Z),
         }
     )

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from stageguard.base import checks, schema
-from stageguard.base.arrays import Floats, Mask
+from stageguard.base.arrays import Floats, Ints, Mask
 from stageguard.base.errors import InputError
 from stageguard.base.extras import library
 from stageguard.night.recording import EpochGrid, Recording
 from stageguard.signals.windows import (
-    BLOCK_WINDOWS,
     IF_PRESENT,
     Columns,
+    blocks_of_windows,
+    cumulative,
     decimate,
+    flat_samples,
     is_wanted,
-    runs,
     steady_signal,
     vertex,
     window_edges,
@@ -66,7 +67,7 @@ class Belt:
 
     def share(self, first: Floats, end: Floats) -> Floats:
         """Return the share of each window that was recorded."""
-        total = np.append(0, np.cumsum(self.is_there))
+        total = cumulative(self.is_there)
         last = len(self.values)
         a, b = (np.clip(np.rint(at * self.rate_hz).astype(np.int64), 0, last) for at in (first, end))
         return np.asarray((total[b] - total[a]) / np.maximum((end - first) * self.rate_hz, 1.0))
@@ -89,20 +90,12 @@ def breathing_channels(recording: Recording, options: Breathing) -> tuple[str, .
 
 def read_belt(recording: Recording, role: str, band: tuple[float, float]) -> Belt:
     """Return a belt's signal within the band of breathing."""
-    signal = steady_signal(recording, role)
-    if signal.rate_hz < LEAST_RATE_HZ:
-        raise InputError(
-            f"channel {role!r} ({signal.name}) has {signal.rate_hz:g} samples per second, expected at least "
-            f"{LEAST_RATE_HZ:g} to see breathing. Map another one with --channel {role}=NAME."
-        )
+    signal = steady_signal(recording, role, least_rate_hz=LEAST_RATE_HZ)
     filters = library("scipy.signal", "breathing from a belt")
     values, rate_hz = decimate(signal, WORK_RATE_HZ)
     is_there = np.isfinite(values)
     span = float(np.ptp(values[is_there])) if is_there.any() else 0.0
-    same = np.append(False, np.abs(np.diff(values)) <= 1e-9 * span)
-    for a, b in zip(*runs(same), strict=True):
-        if b - a + 1 >= FLAT_SECONDS * rate_hz:
-            is_there[a - 1 : b] = False
+    is_there &= ~flat_samples(np.abs(np.diff(values)) <= 1e-9 * span, FLAT_SECONDS * rate_hz)
     if not is_there.any():
         return Belt(np.zeros(len(values)), is_there, rate_hz)
     samples = np.arange(len(values))
@@ -127,7 +120,7 @@ def find_breaths(belt: Belt) -> Breaths:
     beside = vertex(belt.values[peaks - 1], belt.values[peaks], belt.values[peaks + 1])
     times = (peaks + beside) / belt.rate_hz
     intervals = np.append(np.diff(times), np.nan)
-    lost = np.append(0, np.cumsum(~belt.is_there))
+    lost = cumulative(~belt.is_there)
     broken = np.append(lost[peaks[1:]] > lost[peaks[:-1]], True)
     lows = np.minimum.reduceat(belt.values, peaks)
     depths = belt.values[peaks] - lows
@@ -180,7 +173,8 @@ def _regularity(belt: Belt, first: Floats, end: Floats) -> Floats:
     low, high = round(BREATH_SECONDS[0] * belt.rate_hz), min(round(12 * belt.rate_hz), n // 2)
     if high <= low + 2:
         return column
-    for chosen, windows, _ in _windows(belt, first, n):
+    for chosen, samples in blocks_of_windows(_starts(belt, first, n), n):
+        windows = belt.values[samples]
         spectra = np.abs(np.fft.rfft(windows - windows.mean(axis=1, keepdims=True), 2 * n, axis=1)) ** 2
         sums = np.fft.irfft(spectra, axis=1)[:, : high + 1]
         size = np.where(sums[:, :1] > 0, sums[:, :1], np.nan)
@@ -204,10 +198,11 @@ def _together(thorax: Belt, abdomen: Belt, first: Floats, end: Floats) -> Floats
     )
     n = min(round((end[0] - first[0]) * thorax.rate_hz), len(seconds))
     column = np.full(len(first), np.nan)
-    pairs = zip(_windows(thorax, first, n), _windows(belly, first, n), strict=True)
-    for (chosen, chest, there), (_, other, also) in pairs:
-        weight = (there & also).astype(np.float64)
+    is_there = thorax.is_there & belly.is_there
+    for chosen, samples in blocks_of_windows(_starts(thorax, first, n), n):
+        weight = is_there[samples].astype(np.float64)
         total = np.maximum(weight.sum(axis=1, keepdims=True), 1.0)
+        chest, other = thorax.values[samples], belly.values[samples]
         chest = chest - (weight * chest).sum(axis=1, keepdims=True) / total
         other = other - (weight * other).sum(axis=1, keepdims=True) / total
         size = np.sqrt((weight * chest**2).sum(axis=1) * (weight * other**2).sum(axis=1))
@@ -216,18 +211,15 @@ def _together(thorax: Belt, abdomen: Belt, first: Floats, end: Floats) -> Floats
     return column
 
 
-def _windows(belt: Belt, first: Floats, n: int) -> Iterator[tuple[slice, Floats, Mask]]:
-    """Yield a slice of the windows, their samples, and whether each sample was recorded."""
-    starts = np.clip(np.rint(first * belt.rate_hz).astype(np.int64), 0, len(belt.values) - n)
-    for a in range(0, len(starts), BLOCK_WINDOWS):
-        samples = starts[a : a + BLOCK_WINDOWS, None] + np.arange(n)
-        yield slice(a, a + len(samples)), belt.values[samples], belt.is_there[samples]
+def _starts(belt: Belt, first: Floats, n: int) -> Ints:
+    """Return the first sample of windows of n samples, moved inside at the recording's end."""
+    return np.clip(np.rint(first * belt.rate_hz).astype(np.int64), 0, len(belt.values) - n)
 
 
 def _running_size(belt: Belt, n: int) -> Floats:
     """Return the root mean square of the recorded ones of the n samples around each sample."""
-    weight = np.append(0.0, np.cumsum(belt.is_there))
-    squares = np.append(0.0, np.cumsum(np.where(belt.is_there, belt.values**2, 0.0)))
+    weight = cumulative(belt.is_there)
+    squares = cumulative(np.where(belt.is_there, belt.values**2, 0.0))
     sample = np.arange(len(belt.values))
     a, b = np.maximum(sample - n // 2, 0), np.minimum(sample + n // 2 + 1, len(belt.values))
     return np.asarray(

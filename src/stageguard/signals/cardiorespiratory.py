@@ -8,18 +8,25 @@ from dataclasses import dataclass
 import numpy as np
 
 from stageguard.base import schema
-from stageguard.base.arrays import Floats, Floats32, Ints, Mask
+from stageguard.base.arrays import Floats, Ints, Mask
 from stageguard.base.errors import InputError
 from stageguard.night.recording import EpochGrid, Recording, Series
 from stageguard.signals.breathing import Belt, Breathing, breathing_channels, breathing_features, read_belt
-from stageguard.signals.features.recipe import Recipe
-from stageguard.signals.heart import Beats, Heart, find_beats, has_beats, hrv_features
-from stageguard.signals.heart_rate import PLAUSIBLE_BPM, raw_heart_rate
+from stageguard.signals.heart import (
+    PLAUSIBLE_BPM,
+    Beats,
+    Heart,
+    find_beats,
+    has_beats,
+    hrv_features,
+    raw_heart_rate,
+)
 from stageguard.signals.quality import Assessed, from_epochs, named
 from stageguard.signals.windows import (
     IF_PRESENT,
     ClockFeatures,
     Columns,
+    Extracted,
     assemble,
     clock_features,
     covered_share,
@@ -58,16 +65,15 @@ class CardiorespiratorySettings:
     clock: ClockFeatures = schema.table(ClockFeatures)
 
 
-SETTINGS = CardiorespiratorySettings  # by which `features.recipe` reads this modality's recipes
+SETTINGS = CardiorespiratorySettings  # by which `features` reads this modality's recipes
 
 
-def extract(recording: Recording, epochs: EpochGrid, recipe: Recipe) -> tuple[Floats32, tuple[str, ...]]:
+def extract(recording: Recording, epochs: EpochGrid, settings: CardiorespiratorySettings) -> Extracted:
     """Return the features of each epoch, shape (n_epochs, 1, n_features), and their names.
 
     An epoch in which neither heart nor breathing was recorded is NaN throughout. In all others, a feature
     that could not be measured is interpolated from the nearest epochs that have it.
     """
-    settings: CardiorespiratorySettings = recipe.settings
     columns: Columns = {}
     known = np.zeros(epochs.n_epochs, dtype=np.bool_)
     if is_wanted(settings.heart.use, has_beats(recording)):
@@ -80,11 +86,8 @@ def extract(recording: Recording, epochs: EpochGrid, recipe: Recipe) -> tuple[Fl
     for belt in belts.values():
         known |= belt.share(epochs.edges[:-1], epochs.edges[1:]) >= LEAST_SHARE
     if not columns:
-        wanted = " or ".join(("ecg", "beats", *settings.breathing.channels))
-        raise InputError(
-            f"recording {recording.id!r} has no channel the recipe {recipe.name!r} can use; it has: "
-            f"{', '.join(recording.signals) or 'none'}. Map {wanted}, for example --channel ecg=NAME."
-        )
+        recording.channel(*settings.breathing.channels, "beats", "ecg")
+        raise InputError("the recipe measures neither heart nor breathing. Say use = 'if present' in it.")
     if is_wanted(settings.spo2.use, "spo2" in recording.signals):
         columns |= oxygen_features(read_oxygen(recording), epochs, settings.spo2)
     columns |= clock_features(epochs, settings.clock, recording.id)
@@ -313,11 +316,7 @@ def _from_beats(recording: Recording) -> HeartRates:
 
 def _from_rates(recording: Recording) -> HeartRates:
     """Return the rates of a monitor or watch; each holds until the next, or for the usual step at a gap."""
-    if "heart_rate" not in recording.signals:
-        raise InputError(
-            f"recording {recording.id!r} has no channel 'ecg', 'beats' or 'heart_rate'; it has: "
-            f"{', '.join(recording.signals) or 'none'}. Map one, for example with --channel ecg=NAME."
-        )
+    recording.channel("heart_rate", "beats", "ecg")  # the error names all three
     times, rate = raw_heart_rate(recording)
     known = np.isfinite(rate) & (rate > 0)  # a sensor that finds no pulse records 0
     step = float(np.median(np.diff(times))) if len(times) > 1 else 1.0

@@ -15,9 +15,7 @@ from stageguard.base import schema
 from stageguard.base.arrays import Floats, Floats32, Ints
 from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.base.extras import library
-from stageguard.base.units import quantity_of
 from stageguard.night.recording import EpochGrid, Recording, Signal
-from stageguard.signals.features.recipe import Recipe
 from stageguard.signals.quality import (
     Assessed,
     Segments,
@@ -28,6 +26,7 @@ from stageguard.signals.quality import (
 )
 from stageguard.signals.windows import (
     BLOCK_SAMPLES,
+    Extracted,
     Taper,
     Windows,
     bin_matrix,
@@ -105,16 +104,15 @@ class EegEmgSettings:
     samples: SampleFeatures = schema.table(SampleFeatures)
 
 
-SETTINGS = EegEmgSettings  # by which `features.recipe` reads this modality's recipes
+SETTINGS = EegEmgSettings  # by which `features` reads this modality's recipes
 
 
-def extract(recording: Recording, epochs: EpochGrid, recipe: Recipe) -> tuple[Floats32, tuple[str, ...]]:
+def extract(recording: Recording, epochs: EpochGrid, settings: EegEmgSettings) -> Extracted:
     """Return features (n_epochs, n_frames, n_features) and their names.
 
     EEG features are 10 log10 of the mean power density in a bin (dB re 1 uV2/Hz), EMG features 10 log10 of
     the power within the band (dB re 1 uV2): a factor of 10 in amplitude is always 20 dB.
     """
-    settings = cast(EegEmgSettings, recipe.settings)
     if settings.samples.channels:
         roles = settings.samples.channels
         parts = [_samples(steady_signal(recording, role), epochs, settings.samples, role) for role in roles]
@@ -241,12 +239,7 @@ def assess(recording: Recording, epochs: EpochGrid, rules: str) -> Assessed:
     parts = []
     for role, limits in (("eeg", EEG), ("emg", EMG)):
         if role == "eeg" or role in recording.signals:
-            signal = steady_signal(recording, role)
-            if signal.unit and quantity_of(signal.unit) != "voltage":
-                raise InputError(
-                    f"channel {role!r} ({signal.name}) is in {signal.unit!r}, expected a voltage such as "
-                    f"'uV'. Map another one with --channel {role}=NAME, or correct its unit."
-                )
+            signal = steady_signal(recording, role, quantity="voltage")
             parts.append(judge(signal, epochs, role, limits))
     return worst(parts)
 

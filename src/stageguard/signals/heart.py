@@ -1,4 +1,4 @@
-"""Heartbeats of a recording, and heart rate variability around epochs."""
+"""The heart: beats of a recording and their variability around epochs, and the heart rate of a watch."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from stageguard.base.extras import library
 from stageguard.base.units import quantity_of
 from stageguard.night.recording import EpochGrid, Recording, Series, Signal
 from stageguard.signals.windows import (
-    BLOCK_WINDOWS,
     IF_PRESENT,
     Columns,
+    blocks_of_windows,
+    cumulative,
+    flat_samples,
     read_samples,
     runs,
     steady_signal,
@@ -26,7 +28,8 @@ from stageguard.signals.windows import (
     window_edges,
 )
 
-PLAUSIBLE_SECONDS = (0.3, 2.0)  # 200 and 30 beats per minute
+PLAUSIBLE_BPM = (30.0, 200.0)
+PLAUSIBLE_SECONDS = (60 / PLAUSIBLE_BPM[1], 60 / PLAUSIBLE_BPM[0])
 BLOCK_SECONDS, OVERLAP_SECONDS = 300.0, 15.0  # an artefact upsets the detector for one block only
 LEAST_SECONDS = 5.0  # the detector learns its thresholds in the first two seconds
 REFRACTORY_SECONDS = 0.2
@@ -72,25 +75,12 @@ def has_beats(recording: Recording) -> bool:
 
 def find_beats(recording: Recording) -> Beats:
     """Return a recording's heartbeats: its channel 'beats', else those `sleepecg` finds in its ECG."""
+    channel = recording.channel("beats", "ecg")
     if "beats" in recording.signals:
-        return _given_beats(recording, recording.signals["beats"])
-    if "ecg" not in recording.signals:
-        known = ", ".join(recording.signals) or "none"
-        raise InputError(
-            f"recording {recording.id!r} has neither channel 'ecg' nor 'beats'; it has: {known}. Map one "
-            "with channels={'ecg': NAME} or --channel ecg=NAME."
-        )
-    signal = steady_signal(recording, "ecg")
-    if signal.unit and quantity_of(signal.unit) not in (None, "voltage"):
-        raise InputError(
-            f"channel 'ecg' ({signal.name}) is in {signal.unit!r}, expected a voltage such as 'mV'. Map "
-            "another one with --channel ecg=NAME, or correct its unit."
-        )
-    if signal.rate_hz < LEAST_RATE_HZ:
-        raise InputError(
-            f"channel 'ecg' ({signal.name}) has {signal.rate_hz:g} samples per second, expected more than "
-            f"{LEAST_RATE_HZ:g} to find heartbeats. Map a faster one, or beat times as 'beats'."
-        )
+        return _given_beats(recording, channel)
+    # the detector needs no unit, so an unknown one is as good as none
+    quantity = "voltage" if quantity_of(channel.unit) else ""
+    signal = steady_signal(recording, "ecg", quantity=quantity, least_rate_hz=LEAST_RATE_HZ)
     times, lost = _detect_beats(signal)
     intervals = np.append(np.nan, np.diff(times)) if len(times) else np.zeros(0)
     for first, end in lost:  # no interval may span a lost stretch
@@ -158,12 +148,7 @@ def _usable(samples: Floats, rate_hz: float) -> Mask:
             if a > 0 and b < len(samples) and b - a <= PATCH_SECONDS * rate_hz:
                 samples[a:b] = np.linspace(samples[a - 1], samples[b], b - a + 2)[1:-1]
                 there[a:b] = True
-    usable = there.copy()
-    same = np.append(False, samples[1:] == samples[:-1])
-    for a, b in zip(*runs(same), strict=True):
-        if b - a + 1 >= FLAT_SECONDS * rate_hz:
-            usable[a - 1 : b] = False
-    return usable
+    return there & ~flat_samples(samples[1:] == samples[:-1], FLAT_SECONDS * rate_hz)
 
 
 def _refine_peaks(samples: Floats, peaks: npt.NDArray[np.integer], rate_hz: float) -> Floats:
@@ -409,9 +394,8 @@ def _spectra(normal: Normal, first: Floats, end: Floats, rate_hz: float) -> tupl
     gap = normal.times[after] - normal.times[after - 1]
     covered = (gap <= BRIDGE_SECONDS) & (grid >= normal.times[0]) & (grid <= normal.times[-1])
     starts = np.clip(np.rint(first * rate_hz).astype(np.int64), 0, len(grid) - n)
-    for a in range(0, len(starts), BLOCK_WINDOWS):
-        chosen = starts[a : a + BLOCK_WINDOWS, None] + np.arange(n)
-        density[a : a + BLOCK_WINDOWS] = _periodograms(series[chosen], covered[chosen], rate_hz)
+    for chosen, samples in blocks_of_windows(starts, n):
+        density[chosen] = _periodograms(series[samples], covered[samples], rate_hz)
     return lines, density
 
 
@@ -439,7 +423,7 @@ def _per_window(
 ) -> Columns:
     """Return the measures of the intervals in each window; NaN where there are too few intervals."""
     a, b = np.searchsorted(normal.times, first), np.searchsorted(normal.times, end)
-    filled = np.append(0.0, np.cumsum(normal.ms / 1000.0))
+    filled = cumulative(normal.ms / 1000.0)
     enough = (b - a >= least_beats) & (filled[b] - filled[a] >= LEAST_SHARE * (end - first))
     names = list(measures(np.linspace(800.0, 900.0, 40), np.linspace(-1.0, 1.0, 39)))
     columns = {name: np.full(len(first), np.nan) for name in names}
@@ -451,3 +435,99 @@ def _per_window(
         for name, value in measures(normal.ms[i:j], steps[i:j][follows]).items():
             columns[name][window] = value
     return columns
+
+
+NARROW_SECONDS, WIDE_SECONDS, WIDE_WEIGHT = 120.0, 600.0, 0.75  # the difference of two Gaussians
+KERNEL_SECONDS = 285
+WALCH_MARGIN_SECONDS = 285.0  # of the window on either side of the epoch
+SPREAD_SECONDS = 300.0
+RATE_FEATURES = ("mean", "spread", "change")
+READY_MADE = "heart_rate_variability"  # Walch's own feature, as the files of the dataset have it
+
+
+def raw_heart_rate(recording: Recording) -> tuple[Floats, Floats]:
+    """Return times and values of all heart rates of a recording, in beats per minute."""
+    return timed_values(recording.channel("heart_rate"), "bpm", "channel 'heart_rate'")
+
+
+def read_heart_rate(recording: Recording) -> tuple[Floats, Floats]:
+    """Return times and values of the plausible heart rates of a recording, in beats per minute."""
+    times, values = raw_heart_rate(recording)
+    keep = (values >= PLAUSIBLE_BPM[0]) & (values <= PLAUSIBLE_BPM[1])  # a watch off the wrist records 0
+    return times[keep], values[keep]
+
+
+def heart_rate_features(recording: Recording, epochs: EpochGrid, names: tuple[str, ...]) -> Columns:
+    """Return heart-rate features of each epoch, by name; rates outside the epochs are not used.
+
+    ``heart_rate_bpm`` is the mean of the epoch, ``heart_rate_sd_bpm`` the standard deviation over 5 min
+    around it, both of the rate interpolated to every second. ``heart_rate_change`` is Walch's: the standard
+    deviation, from 285 s before the epoch to 285 s after it, of the rate filtered by a difference of two
+    Gaussians (120 s less 0.75 times 600 s) and divided by the 90th percentile of its size in the recording.
+    A recording with a channel "heart_rate_variability" and no heart rate has only this feature, ready-made.
+    """
+    if "heart_rate" not in recording.signals and READY_MADE in recording.signals:
+        return {"heart_rate_change": _ready_made(recording, epochs)}
+    seconds, rate = _each_second(recording, epochs)
+    columns: Columns = {}
+    for name in names:
+        if name == "mean":
+            columns["heart_rate_bpm"] = _moments(seconds, rate, epochs.edges[:-1], epochs.edges[1:])[0]
+        elif name == "spread":
+            columns["heart_rate_sd_bpm"] = _moments(seconds, rate, *window_edges(epochs, SPREAD_SECONDS))[1]
+        else:
+            first, end = epochs.edges[:-1] - WALCH_MARGIN_SECONDS, epochs.edges[1:] + WALCH_MARGIN_SECONDS
+            change = walch_filtered(rate)
+            size = float(np.percentile(np.abs(change), 90))
+            columns["heart_rate_change"] = _moments(seconds, change / (size or 1.0), first, end)[1]
+    return columns
+
+
+def _each_second(recording: Recording, epochs: EpochGrid) -> tuple[Floats, Floats]:
+    """Return every second of the night between the first and last heart rate, and the rate at each."""
+    times, values = read_heart_rate(recording)
+    first = max(float(times[0]), 0.0) if len(times) else 0.0
+    last = min(float(times[-1]), float(epochs.edges[-1])) if len(times) else 0.0
+    if len(times) < 2 or last - first < epochs.epoch_seconds:
+        raise InputError(
+            f"channel 'heart_rate' of recording {recording.id!r} has {len(times)} values from "
+            f"{PLAUSIBLE_BPM[0]:g} to {PLAUSIBLE_BPM[1]:g} bpm, which cover {max(last - first, 0):.0f} s, "
+            "expected most of the recording. Map another channel, or set heart_rate = 'never' in the recipe."
+        )
+    seconds = np.arange(first, last, 1.0)
+    return seconds, np.interp(seconds, times, values)
+
+
+def _ready_made(recording: Recording, epochs: EpochGrid) -> Floats:
+    """Return the channel "heart_rate_variability", which has one value per epoch."""
+    channel = recording.channel(READY_MADE)
+    if not isinstance(channel, Signal) or abs(channel.rate_hz * epochs.epoch_seconds - 1) > 1e-6:
+        raise InputError(
+            f"channel {READY_MADE!r} of recording {recording.id!r} does not have one value per epoch of "
+            f"{epochs.epoch_seconds:g} s. Map a heart rate as 'heart_rate' instead."
+        )
+    column = np.full(epochs.n_epochs, np.nan)
+    values = channel.read(0, min(epochs.n_epochs, channel.n_samples))
+    column[: len(values)] = values
+    return column
+
+
+def walch_filtered(rate: Floats) -> Floats:
+    """Return a heart rate per second, minus its mean, filtered by the difference of two Gaussians."""
+    offset = np.arange(KERNEL_SECONDS) - KERNEL_SECONDS // 2
+    kernel = np.exp(-0.5 * (offset / NARROW_SECONDS) ** 2)
+    kernel -= WIDE_WEIGHT * np.exp(-0.5 * (offset / WIDE_SECONDS) ** 2)
+    padded = np.pad(rate - rate.mean(), KERNEL_SECONDS // 2, mode="symmetric")
+    return np.asarray(np.convolve(padded, kernel, mode="valid"))
+
+
+def _moments(times: Floats, values: Floats, first: Floats, end: Floats) -> tuple[Floats, Floats]:
+    """Return mean and standard deviation of values in stretches of time; NaN where there are none."""
+    a, b = np.searchsorted(times, first), np.searchsorted(times, end)
+    centred = values - values.mean()  # keeps the sums of squares accurate
+    sums, squares = cumulative(centred), cumulative(centred**2)
+    n = b - a
+    known = n > 0
+    mean = np.divide(sums[b] - sums[a], n, out=np.full(len(n), np.nan), where=known)
+    power = np.divide(squares[b] - squares[a], n, out=np.full(len(n), np.nan), where=known)
+    return mean + values.mean(), np.sqrt(np.maximum(power - mean**2, 0.0))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
 
 from stageguard.base import checks
 
@@ -31,6 +33,16 @@ class Modality:
     def module(self) -> str:
         """Name of the modality's module in `signals` and `synthetic`."""
         return self.name.replace("-", "_")
+
+    @property
+    def measures(self) -> Any:
+        """The modality's module of signals.
+
+        It has ``SETTINGS``, the options of its recipes; ``extract(recording, epochs, settings)``, features
+        (n_epochs, n_frames, n_features) and their names; and ``assess(recording, epochs, rules)``, beta and
+        the reasons for it per epoch, "" where clean.
+        """
+        return import_module(f"stageguard.signals.{self.module}")
 
 
 _ALL = (

@@ -17,7 +17,6 @@ import numpy as np
 from stageguard.base import checks
 from stageguard.base.arrays import Floats, Floats32, Mask
 from stageguard.base.errors import InputError
-from stageguard.base.lazy import load
 from stageguard.night.recording import EpochGrid, Recording, Signal, scored_epoch_seconds
 from stageguard.signals.modalities import modality_of
 from stageguard.signals.windows import (
@@ -26,7 +25,6 @@ from stageguard.signals.windows import (
     covered_share,
     frequencies,
     power_spectra,
-    runs,
     tapers,
 )
 
@@ -195,14 +193,6 @@ def worst(parts: list[Assessed]) -> Assessed:
     return beta, reasons
 
 
-def runs_of(flags: Mask, at_least: int) -> Mask:
-    """Return the flags that are in a run of ``at_least`` or more."""
-    kept = np.zeros(len(flags), dtype=bool)
-    for first, end in zip(*runs(flags), strict=True):
-        kept[first:end] = end - first >= at_least
-    return kept
-
-
 def _names(flags: Mapping[str, Mask]) -> tuple[str, ...]:
     rows = np.stack(list(flags.values()), axis=1)
     return tuple("; ".join(compress(flags, row)) for row in rows)
@@ -335,6 +325,5 @@ def signal_quality(
     if epoch_seconds is None:
         epoch_seconds = scored_epoch_seconds(recording) or recorded.default_epoch_seconds
     epochs = EpochGrid.of(recording, epoch_seconds)
-    # each module returns beta (n_epochs,) and the reasons, one per epoch, "" where clean
-    beta, reasons = load(f"signals.{recorded.module}:assess")(recording, epochs, rules)
+    beta, reasons = recorded.measures.assess(recording, epochs, rules)
     return SignalQuality(beta, reasons, epochs.epoch_seconds, modality, rules, recording.id)

@@ -8,15 +8,17 @@ from functools import lru_cache
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from stageguard.base import schema
 from stageguard.base.arrays import Floats, Floats32, Ints, Mask
 from stageguard.base.errors import InputError
 from stageguard.base.extras import library
-from stageguard.base.units import to_unit
+from stageguard.base.units import quantity_of, to_unit
 from stageguard.night.recording import EpochGrid, Recording, Series, Signal
 
 Columns = dict[str, Floats]  # features by name, each (n_epochs,)
+Extracted = tuple[Floats32, tuple[str, ...]]  # features (n_epochs, n_frames, n_features) and their names
 
 BLOCK_SAMPLES = 2**20  # samples processed at a time: 8 MB
 BLOCK_WINDOWS = 256  # windows processed at a time, which keeps their samples in few megabytes
@@ -89,15 +91,26 @@ def interpolated(samples: Floats) -> Floats:
     return np.asarray(np.interp(places, places[present], samples[present]))
 
 
-def steady_signal(recording: Recording, role: str) -> Signal:
-    """Return the channel of a role, which must be sampled at a steady rate."""
+def steady_signal(
+    recording: Recording, role: str, *, quantity: str = "", least_rate_hz: float = 0.0
+) -> Signal:
+    """Return the channel of a role, which must be sampled at a steady rate.
+
+    A channel that has a unit must measure `quantity` ("voltage"), if that is given.
+    """
     channel = recording.channel(role)
     if not isinstance(channel, Signal):
-        raise InputError(
-            f"channel {role!r} of recording {recording.id!r} has uneven times, expected a steady rate. "
-            f"Resample it, or map another one with --channel {role}=NAME."
-        )
-    return channel
+        problem = "has uneven times, expected a steady rate"
+    elif quantity and channel.unit and quantity_of(channel.unit) != quantity:
+        problem = f"is in {channel.unit!r}, expected a unit of {quantity}"
+    elif channel.rate_hz < least_rate_hz:
+        problem = f"has {channel.rate_hz:g} samples per second, expected at least {least_rate_hz:g}"
+    else:
+        return channel
+    raise InputError(
+        f"channel {role!r} ({channel.name}) of recording {recording.id!r} {problem}. Correct it, or map "
+        f"another one with --channel {role}=NAME."
+    )
 
 
 def is_wanted(use: str, is_there: bool) -> bool:
@@ -181,7 +194,7 @@ def covered_share(edges: Floats, starts: Floats, ends: Floats) -> Floats:
     starts = np.maximum(starts, np.append(-np.inf, ends[:-1]))  # overlaps count once
     ends = np.maximum(starts, ends)
     points = np.stack([starts, ends], axis=1).ravel()
-    inside = np.append(0.0, np.cumsum(ends - starts))
+    inside = cumulative(ends - starts)
     values = np.stack([inside[:-1], inside[1:]], axis=1).ravel()
     seconds = np.diff(np.interp(edges, points, values))
     return np.asarray(np.clip(seconds / np.diff(edges), 0.0, 1.0))
@@ -193,13 +206,40 @@ def runs(flags: Mask) -> tuple[Ints, Ints]:
     return np.flatnonzero(steps == 1), np.flatnonzero(steps == -1)
 
 
+def long_runs(flags: Mask, least: float) -> Mask:
+    """Return the flags that are in a run of at least ``least``."""
+    first, end = runs(flags)
+    kept = np.zeros(len(flags), dtype=np.bool_)
+    for a, b in zip(first, end, strict=True):
+        kept[a:b] = b - a >= least
+    return kept
+
+
+def flat_samples(same: Mask, least: float) -> Mask:
+    """Return which samples are in a stretch of ``least`` equal ones or more; ``same`` compares neighbours."""
+    kept = long_runs(same, least - 1)
+    return np.asarray(np.append(kept, False) | np.append(False, kept))
+
+
+def cumulative(values: npt.NDArray[np.generic]) -> Floats:
+    """Return the sums of the first 0, 1, ... values: the sum of a slice is a difference of two of them."""
+    return np.append(0.0, np.cumsum(values, dtype=np.float64))
+
+
+def blocks_of_windows(starts: Ints, n_samples: int) -> Iterator[tuple[slice, Ints]]:
+    """Yield slices of windows, and the samples (n_windows, n_samples) of these windows."""
+    for first in range(0, len(starts), BLOCK_WINDOWS):
+        samples = starts[first : first + BLOCK_WINDOWS, None] + np.arange(n_samples)
+        yield slice(first, first + len(samples)), samples
+
+
 def vertex(left: Floats, centre: Floats, right: Floats, where: Mask | bool = True) -> Floats:
     """Return the offset of a parabola's maximum from the middle of three even samples; 0 without one."""
     bend = left - 2 * centre + right
     return np.divide(0.5 * (left - right), bend, out=np.zeros(bend.shape), where=(bend < 0) & where)
 
 
-def assemble(columns: Mapping[str, Floats], known: Mask, what: str) -> tuple[Floats32, tuple[str, ...]]:
+def assemble(columns: Mapping[str, Floats], known: Mask, what: str) -> Extracted:
     """Return columns of features as an array (n_epochs, 1, n_features), and their names.
 
     An epoch without a signal (``known`` is False) is NaN throughout. In all others, missing values are

@@ -24,7 +24,7 @@ from stageguard.night.recording import Recording, Series
 from stageguard.night.stages import AASM5, SCHEMES, StageScheme
 from stageguard.nn.data import read_folder, table_of
 from stageguard.nn.tables import FeatureTable, check_together, fingerprint
-from stageguard.signals.features.recipe import Recipe
+from stageguard.signals.features import Recipe
 from stageguard.signals.modalities import modality_of
 from stageguard.signals.quality import signal_quality
 from stageguard.study.config import CohortSource

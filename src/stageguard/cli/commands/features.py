@@ -36,9 +36,8 @@ from stageguard.measures.experts import consensus
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Recording
 from stageguard.runner.run import Outcome
+from stageguard.signals.features import Recipe, recipes, write_features
 from stageguard.signals.features import features as compute
-from stageguard.signals.features import write_features
-from stageguard.signals.features.recipe import Recipe, recipes
 
 
 def _print_recipes(ctx: click.Context, _: click.Parameter, is_asked: bool) -> None:

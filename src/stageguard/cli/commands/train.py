@@ -28,7 +28,7 @@ from stageguard.nn.options import TrainingConfig, read_config
 from stageguard.nn.tables import FeatureTable
 from stageguard.profile.profile import Profile, as_profile
 from stageguard.runner.run import collect_warnings
-from stageguard.signals.features.recipe import Recipe
+from stageguard.signals.features import Recipe
 
 if TYPE_CHECKING:
     from stageguard.nn.checkpoint import ModelCard
