@@ -161,8 +161,8 @@ def test_lights_cut_both_ends():
     assert aligned.nights[0].labels.tolist() == [1, 2, 3]
     assert aligned.nights[0].start == START + timedelta(seconds=60)
     with pytest.raises(InputError, match="no epoch lies between lights off and lights on"):
-        sg.align(one, two, lights_off=170.0)
-    with pytest.raises(InputError, match="lights_off is a time, but the first night has no start"):
+        sg.align(one, night([0, 0]), lights_off=120.0)
+    with pytest.raises(InputError, match="lights_off is the time"):
         sg.align(night([0]), night([0]), lights_off=START)
 
 

@@ -7,22 +7,22 @@ epoch, and experts leave epochs unscored after the night.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import numpy as np
 
 from stageguard.base import checks
-from stageguard.base.arrays import DAY_SECONDS
 from stageguard.base.errors import FIRST_NIGHT, Argument, InputError, Message, NightNumber
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.stages import StageScheme
 from stageguard.night.timing import (
     TIE,
     AnyNight,
+    Moment,
     Night,
+    lights_window,
     part_of,
     reepoch,
     require_night,
@@ -72,8 +72,8 @@ def align(
     *nights: Night,
     epoch_seconds: float | None = None,
     keep: str = "common",
-    lights_off: datetime | float | None = None,
-    lights_on: datetime | float | None = None,
+    lights_off: Moment | None = None,
+    lights_on: Moment | None = None,
     tolerance_seconds: float = 1.0,
 ) -> Aligned:
     """Cut nights of one recording to the same epochs: a scoring and probabilities, or several of each.
@@ -87,9 +87,9 @@ def align(
     keep : {"common", "first"}
         Keep the epochs that all nights have, or those of the first night; epochs that another night lacks
         are then unscored, or NaN.
-    lights_off, lights_on : datetime or float, optional
-        Keep only epochs that lie wholly between these: times, or seconds from the beginning of the recording
-        of the first night.
+    lights_off, lights_on : float, timedelta, datetime or str, optional
+        Keep only epochs between these, to the nearest epoch: seconds since the beginning of the recording of
+        the first night, or times such as "22:30".
     tolerance_seconds : float
         How far starts may be from a whole number of epochs apart. More is an error, since it would move
         stages against the signal.
@@ -99,9 +99,8 @@ def align(
     Aligned
         Nights are matched by their starts. A night without a start is taken to be of the same recording as
         the first night that has one, and is placed by its `offset_seconds`. If only some starts have a time
-        zone, the others are taken to be in the same one. Nights of different lengths lose their last epochs,
-        and a time of lights before the start may be taken as that of the next day. Each of these is a note,
-        and a warning. All nights get the known start, and the first night's offset.
+        zone, the others are taken to be in the same one. Nights of different lengths lose their last epochs.
+        Each of these is a note, and a warning. All nights get the known start, and the first night's offset.
 
     Examples
     --------
@@ -126,8 +125,13 @@ def align(
     _refuse_apart(nights, shifts, first, end, notes)
     for number, (shift, night) in enumerate(zip(shifts, nights, strict=True), start=1):
         notes += _cut_notes(number, first - shift, shift + night.n_epochs - end)
-    first, end, light_notes = _between_lights(nights[0], first, end, lights_off, lights_on)
-    notes += light_notes
+    off, on = lights_window(nights[0], lights_off, lights_on)
+    low, high = max(first, off), min(end, on)
+    if low >= high:
+        raise InputError("no epoch lies between lights off and lights on. Are the times right?")
+    if (low, high) != (first, end):
+        notes += (f"{low - first:,} epochs before lights off and {end - high:,} after lights on left out",)
+        first, end = low, high
     if notes:
         warn_of(notes)
     kept = [part_of(n, first - shift, end - shift) for shift, n in zip(shifts, nights, strict=True)]
@@ -236,58 +240,6 @@ def _cut_notes(number: int, n_first: int, n_last: int) -> tuple[str, ...]:
         what = "left out" if n > 0 else "not there, and unscored"
         notes += [Message(NightNumber(number), f": the {where} {epochs} {what}")] if n else []
     return tuple(notes)
-
-
-def _between_lights(
-    night: Night, first: int, end: int, off: datetime | float | None, on: datetime | float | None
-) -> tuple[int, int, tuple[str, ...]]:
-    """Return the range of epochs between lights off and lights on, its end exclusive, with notes."""
-    low, high = first, end
-    notes: list[str] = []
-    if off is not None:
-        since, notes = _since(night, off, "lights_off")
-        low = max(first, math.ceil(since / night.epoch_seconds - TIE))
-    if on is not None:
-        since, on_notes = _since(night, on, "lights_on")
-        notes = [*notes, *on_notes]
-        high = min(end, math.floor(since / night.epoch_seconds + TIE))
-    if low >= high:
-        raise InputError("no epoch lies between lights off and lights on. Are the times right?")
-    if (low, high) != (first, end):
-        notes.append(f"{low - first:,} epochs before lights off and {end - high:,} after lights on left out")
-    return low, high, tuple(notes)
-
-
-def _since(night: Night, moment: datetime | float, what: str) -> tuple[float, list[str]]:
-    """Return seconds from the first night's start to a moment, whose date may be a day early, with notes."""
-    if isinstance(moment, datetime):
-        apart = _apart(night, moment, what)
-        if what == "lights_on" or apart < -DAY_SECONDS / 2:
-            if apart < 0:
-                day = f"{moment + timedelta(days=1):%Y-%m-%d %H:%M:%S}"
-                return apart + DAY_SECONDS, [f"{what} is before the first night's start: taken as {day}"]
-            return apart, []
-    else:
-        apart = checks.number(moment, what) - night.offset_seconds
-    if what == "lights_off" and apart < 0:
-        return apart, [f"{what} is {-apart:g} s before the first night's start: no epoch is left out for it"]
-    return apart, []
-
-
-def _apart(night: Night, moment: datetime, what: str) -> float:
-    if night.start is None:
-        raise InputError(f"{what} is a time, but the first night has no start to count from. Give seconds.")
-    if (night.start.tzinfo is None) != (moment.tzinfo is None):
-        names = ["the first night's start", what]
-        zoned, bare = names if moment.tzinfo is None else reversed(names)
-        raise InputError(f"{zoned} has a time zone, but {bare} has none. Give both one, or seconds.")
-    apart = seconds_between(night.start, moment)
-    if apart <= -DAY_SECONDS:
-        raise InputError(
-            f"{what} is {moment:%Y-%m-%d %H:%M:%S}, a day or more before the first night's start "
-            f"({night.start:%Y-%m-%d %H:%M:%S}). Correct the date, or give seconds."
-        )
-    return apart
 
 
 SAME_SECONDS = 1.0  # recorders keep whole seconds, so beginnings that differ by no more are the same

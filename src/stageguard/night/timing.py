@@ -177,18 +177,18 @@ Moment = float | timedelta | datetime | str  # a number is seconds since the beg
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
 
 
-def epoch_at(hypnogram: Hypnogram, moment: Moment, what: str, after: int = 0) -> int:
+def epoch_at(night: Night, moment: Moment, what: str, after: int = 0) -> int:
     """Return the epoch that begins nearest to a moment in seconds or as a time.
 
     `what` names the moment in messages. A time of day of ``lights_on`` is the next one after epoch `after`.
     """
-    n_epochs, epoch_seconds = hypnogram.n_epochs, hypnogram.epoch_seconds
-    seconds = _seconds_from_start(hypnogram, moment, what, after * epoch_seconds)
+    n_epochs, epoch_seconds = night.n_epochs, night.epoch_seconds
+    seconds = _seconds_from_start(night, moment, what, after * epoch_seconds)
     epoch = math.floor(seconds / epoch_seconds + 0.5)
     if not 0 <= epoch <= n_epochs:
-        began = recording_start(hypnogram)
+        began = recording_start(night)
         begins = "" if began is None else f" ({began:%H:%M:%S})"
-        hours = (seconds + hypnogram.offset_seconds) / 3600
+        hours = (seconds + night.offset_seconds) / 3600
         raise _wrong_moment(
             what,
             f"{checks.shown(moment)}, {hours:.2f} h after the recording starts{begins}, "
@@ -197,13 +197,11 @@ def epoch_at(hypnogram: Hypnogram, moment: Moment, what: str, after: int = 0) ->
     return epoch
 
 
-def lights_window(
-    hypnogram: Hypnogram, lights_off: Moment | None, lights_on: Moment | None
-) -> tuple[int, int]:
+def lights_window(night: Night, lights_off: Moment | None, lights_on: Moment | None) -> tuple[int, int]:
     """Return [first, stop) of the epochs between lights off and lights on, to the nearest epoch."""
-    n_epochs = hypnogram.n_epochs
-    first = 0 if lights_off is None else epoch_at(hypnogram, lights_off, "lights_off", 0)
-    stop = n_epochs if lights_on is None else epoch_at(hypnogram, lights_on, "lights_on", first)
+    n_epochs = night.n_epochs
+    first = 0 if lights_off is None else epoch_at(night, lights_off, "lights_off", 0)
+    stop = n_epochs if lights_on is None else epoch_at(night, lights_on, "lights_on", first)
     if not first < stop:
         raise InputError(
             Message(
@@ -214,10 +212,10 @@ def lights_window(
     return first, stop
 
 
-def _seconds_from_start(hypnogram: Hypnogram, moment: Moment, what: str, after: float) -> float:
+def _seconds_from_start(night: Night, moment: Moment, what: str, after: float) -> float:
     """Return seconds from the first epoch to a moment, which counts from the beginning of the recording."""
     if isinstance(moment, str):
-        ahead = clock_seconds(moment, what) - time_of_day(hypnogram, moment, what)
+        ahead = clock_seconds(moment, what) - time_of_day(night, moment, what)
         seconds = ahead % DAY_SECONDS
         while what == "lights_on" and seconds <= after:  # the next morning, or the one after
             seconds += DAY_SECONDS
@@ -225,27 +223,27 @@ def _seconds_from_start(hypnogram: Hypnogram, moment: Moment, what: str, after: 
     if not isinstance(moment, datetime):
         seconds_in = moment.total_seconds() if isinstance(moment, timedelta) else moment
         try:
-            return checks.number(seconds_in, what, low=0) - hypnogram.offset_seconds
+            return checks.number(seconds_in, what, low=0) - night.offset_seconds
         except InputError:
             raise _wrong_moment(
                 what,
                 f"{checks.shown(moment)}, expected seconds since the beginning of the recording, or a time "
                 "such as '22:30'.",
             ) from None
-    time_of_day(hypnogram, moment, what)
-    assert hypnogram.start is not None
-    if (moment.tzinfo is None) != (hypnogram.start.tzinfo is None):
+    time_of_day(night, moment, what)
+    assert night.start is not None
+    if (moment.tzinfo is None) != (night.start.tzinfo is None):
         raise _wrong_moment(
             what,
-            f"{moment} and the recording starts at {hypnogram.start}, "
+            f"{moment} and the recording starts at {night.start}, "
             "expected both with a time zone or both without.",
         )
-    return (moment - hypnogram.start).total_seconds()
+    return (moment - night.start).total_seconds()
 
 
-def time_of_day(hypnogram: Hypnogram, moment: str | datetime, what: str) -> float:
+def time_of_day(night: Night, moment: str | datetime, what: str) -> float:
     """Return when the first epoch begins, in seconds after midnight; the start must be known."""
-    start = hypnogram.start
+    start = night.start
     if start is None:
         raise _wrong_moment(
             what,
