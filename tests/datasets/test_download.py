@@ -225,12 +225,22 @@ def test_other_schemes_are_refused(tmp_path):
         download(RemoteFile("a", "file:///etc/passwd"), tmp_path)
 
 
-def test_a_full_disk_is_told_before_the_first_byte(tmp_path, monkeypatch):
-    monkeypatch.setattr(module.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10}))
-    told = "needs 1,024,000 more bytes, the disk has 10 free"
-    with serving(files={"/night.edf": CONTENT}) as site, pytest.raises(OutputError, match=told):
+def test_a_full_disk_is_one_line_and_the_download_goes_on_later(tmp_path, monkeypatch):
+    with serving(files={"/night.edf": CONTENT}) as site:
+        monkeypatch.setattr(module.os, "fsync", fail_with(OSError(28, "No space left on device")))
+        with pytest.raises(OutputError, match=r"cannot write .*night\.edf: No space left on device"):
+            download(remote(site), tmp_path, patience=QUICK)
+        assert (tmp_path / "night.edf.part").is_file()
+        monkeypatch.undo()
         download(remote(site), tmp_path, patience=QUICK)
-    assert leftovers(tmp_path) == []
+    assert (tmp_path / "night.edf").read_bytes() == CONTENT
+
+
+def fail_with(error):
+    def fail(*_):
+        raise error
+
+    return fail
 
 
 def test_lists_are_fetched_again_when_they_break_off(monkeypatch):

@@ -10,7 +10,6 @@ import hashlib
 import http.client
 import json
 import os
-import shutil
 import time
 import urllib.error
 import urllib.request
@@ -102,35 +101,30 @@ def download(
     """
     patience = patience or Patience()
     target = place_of(file, folder)
-    if _is_there(file, target, overwrite):
-        return False
-    part = _Part(target, file)
-    for _ in range(2):
-        _persist(file.url, lambda: _append(part, patience, on_progress), patience, lambda: part.size)
-        wrong = difference(file, part.path)
+    if target.exists():
+        wrong = difference(file, target)
         if wrong is None:
-            part.path.replace(target)
-            part.note.unlink(missing_ok=True)
-            return True
-        part.discard()  # a damaged beginning stays damaged, so start again
-    raise DownloadError(f"{file.url}: what arrived {wrong}; it was not kept. Has the file changed?")
-
-
-def _is_there(file: RemoteFile, target: Path, overwrite: bool) -> bool:
-    """Whether the file is there as published.
-
-    A different file is an error without ``overwrite``. The folder is made if the file must be fetched.
-    """
-    wrong = difference(file, target) if target.exists() else ""
-    if wrong is None:
-        return True
-    if wrong and not overwrite:
-        raise exists_error(target, f" and {wrong}")
+            return False
+        if not overwrite:
+            raise exists_error(target, f" and {wrong}")
+    part = _Part(file, target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"cannot write {target}: {error.strerror or error}.") from error
-    return False
+        for _ in range(2):
+            _persist(file.url, lambda: _append(part, patience, on_progress), patience, lambda: part.size)
+            wrong = difference(file, part.path)
+            if wrong is None:
+                part.path.replace(target)
+                part.note.unlink(missing_ok=True)
+                return True
+            part.discard()  # a damaged beginning stays damaged, so start again
+    except StageGuardError:
+        raise
+    except OSError as error:  # of the disk: those of the connection are tried again
+        raise OutputError(
+            f"cannot write {target}: {error.strerror or error}. Make room and run it again."
+        ) from error
+    raise DownloadError(f"{file.url}: what arrived {wrong}; it was not kept. Has the file changed?")
 
 
 def place_of(file: RemoteFile, folder: str | Path) -> Path:
@@ -164,8 +158,8 @@ def digest(path: Path, name: str) -> str:
 class _Part:
     """The beginning of a file, with a note of the URL and version that it is from."""
 
-    def __init__(self, target: Path, file: RemoteFile) -> None:
-        self.target, self.file = target, file
+    def __init__(self, file: RemoteFile, target: Path) -> None:
+        self.file = file
         self.path = target.with_name(f"{target.name}.part")
         self.note = target.with_name(f"{target.name}.part.json")
 
@@ -173,18 +167,17 @@ class _Part:
     def size(self) -> int:
         return self.path.stat().st_size if self.path.exists() else 0
 
-    def trusted_size(self) -> int:
-        """Return the number of bytes to continue from; 0 if a change of the file could not be detected."""
-        version, has_digest = self.version(), self.file.sha256 or self.file.md5
-        return self.size if version or (version is not None and has_digest) else 0
+    def begun(self) -> tuple[int, str]:
+        """Return how many bytes to continue from, and the server's name for their version, "" if unnamed.
 
-    def version(self) -> str | None:
-        """Return the server's name for the version of this part ("" if unnamed), or None without a part."""
-        with contextlib.suppress(OSError, ValueError):
+        Without a version, and without a published digest, a change of the file could not be detected.
+        """
+        with contextlib.suppress(OSError, ValueError, KeyError):
             note = parse_json(read_file(self.note, "JSON"))
-            if note["url"] == self.file.url:
-                return str(note["version"])
-        return None
+            version = str(note["version"])
+            if note["url"] == self.file.url and (version or self.file.sha256 or self.file.md5):
+                return self.size, version
+        return 0, ""
 
     def discard(self) -> None:
         self.path.unlink(missing_ok=True)
@@ -193,17 +186,13 @@ class _Part:
 
 def _append(part: _Part, patience: Patience, on_progress: Progress | None) -> None:
     """Request the missing bytes and append them; raise `_Broken` if they end too early."""
-    have = part.trusted_size()
+    have, version = part.begun()
     if have and have == part.file.size:
         return
-    version = part.version() or ""
     headers = {"Range": f"bytes={have}-", **({"If-Range": version} if version else {})} if have else {}
     with _open(part.file.url, headers, patience.timeout_seconds) as response:
         if response.status == 416:  # no bytes are left to send
-            if response.headers.get("Content-Range", "").rpartition("/")[2] == str(have):
-                return
-            part.discard()
-            raise _Broken("the file has changed since it was begun")
+            return
         goes_on = response.status == 206
         if goes_on and not response.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
             part.discard()
@@ -211,18 +200,11 @@ def _append(part: _Part, patience: Patience, on_progress: Progress | None) -> No
         have = have if goes_on else 0
         length = response.headers.get("Content-Length")
         total = part.file.size if length is None else have + int(length)
-        wanted = 0 if total is None else total - have
-        check_space(part.target, wanted, f"cannot write {part.target}: it needs {wanted:,} more bytes")
         with part.path.open("ab" if goes_on else "wb") as stream:
             note = {"url": part.file.url, "version": _version(response)}
             part.note.write_text(json.dumps(note), "utf-8")
             for block in _blocks(response):
-                try:
-                    stream.write(block)
-                except OSError as error:
-                    raise OutputError(
-                        f"cannot write {part.target}: {error.strerror or error}. Make room and run it again."
-                    ) from error
+                stream.write(block)
                 have += len(block)
                 if on_progress is not None:
                     on_progress(have, total)
@@ -304,10 +286,3 @@ def _version(response: Any) -> str:
     """Return what identifies this version of the file: a strong ETag, else the date, else ""."""
     tag = response.headers.get("ETag", "")
     return str(response.headers.get("Last-Modified", "") if tag.startswith("W/") or not tag else tag)
-
-
-def check_space(path: Path, n_bytes: int, need: str) -> None:
-    """Raise an error if the disk has no room; ``need`` is the beginning of the message."""
-    free = shutil.disk_usage(path.parent).free
-    if n_bytes > free:
-        raise OutputError(f"{need}, the disk has {free:,} free.")

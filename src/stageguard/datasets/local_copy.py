@@ -36,9 +36,9 @@ from stageguard.base.files import (
     write_text_atomic,
 )
 from stageguard.datasets import SUMS, Dataset, RemoteFile, parse_sha256sums
-from stageguard.datasets.download import Patience, check_space, difference, download, fetch_bytes, place_of
+from stageguard.datasets.download import Patience, difference, download, fetch_bytes, place_of
 from stageguard.datasets.samples import dataset_error
-from stageguard.night.recording import Recording, Series, Signal
+from stageguard.night.recording import Recording, Series
 
 LEDGER = "stageguard-files.json"  # in the dataset's folder: the fetched files with their published digests
 
@@ -173,8 +173,6 @@ def unpack_archive(archive: Path, *, overwrite: bool = False) -> tuple[Path, ...
                 and _LITTER.isdisjoint(PurePosixPath(item.filename).parts)
             ]
             targets = _targets(archive, members)
-            wanted = sum(item.file_size for item in members)
-            check_space(archive, wanted, f"cannot unpack {archive}: it needs {wanted:,} bytes")
             for item, destination in zip(members, targets, strict=True):
                 _extract(opened, item, destination, overwrite)
     except StageGuardError:
@@ -229,7 +227,6 @@ def _crc(path: Path) -> int:
     return value
 
 
-Depth = Literal["none", "ends", "all"]
 OnStep = Callable[[str, int, int], None]
 
 
@@ -293,14 +290,14 @@ def check(
     dataset: Dataset,
     folder: str | Path,
     *,
-    depth: Depth = "ends",
+    deep: bool = False,
     digests: bool = True,
     on_step: OnStep | None = None,
     **options: Any,
 ) -> CopyCheck:
-    """CopyCheck a local copy, with digests if a SHA256SUMS.txt or the ledger of `get` lists them.
+    """Check a local copy, with digests if a SHA256SUMS.txt or the ledger of `get` lists them.
 
-    ``depth`` is how much of each signal is read: nothing, its first and last second, or everything.
+    ``deep`` reads every sample, not only the first and the last second of each signal.
     ``on_step`` is called for each file and recording with its name, its number, and the total number.
     """
     root = Path(folder)
@@ -327,7 +324,7 @@ def check(
         try:
             with faults_named(entry.id):
                 recording = entry.read()
-                read_through(recording, depth)
+                read_through(recording, deep=deep)
                 present.append(_present(recording))
         except MissingExtraError:
             raise
@@ -337,24 +334,18 @@ def check(
     return _compare(result, digests, on_step)
 
 
-def read_through(recording: Recording, depth: Depth) -> None:
-    """Read signals to see whether they are readable."""
+def read_through(recording: Recording, *, deep: bool) -> None:
+    """Read signals, or their first and last second, to see whether they are readable."""
     for signal in recording.signals.values():
-        if depth == "none" or isinstance(signal, Series):
+        if isinstance(signal, Series):
             continue
-        second = max(1, round(signal.rate_hz))
-        if depth == "ends":
-            _read(signal, 0, min(second, signal.n_samples))
-            _read(signal, max(0, signal.n_samples - second), signal.n_samples)
-            continue
-        for first in range(0, signal.n_samples, _BLOCK):
-            _read(signal, first, min(first + _BLOCK, signal.n_samples))
-
-
-def _read(signal: Signal, first: int, end: int) -> None:
-    values = signal.read(first, end)
-    if len(values) != end - first:
-        raise StageGuardError(f"{signal.name}: samples {first:,} to {end:,} are {len(values):,} samples.")
+        length, second = signal.n_samples, max(1, round(signal.rate_hz))
+        firsts = range(0, length, _BLOCK) if deep else (0, max(0, length - second))
+        for first in firsts:
+            end = min(first + (_BLOCK if deep else second), length)
+            n_read = len(signal.read(first, end))
+            if n_read != end - first:
+                raise StageGuardError(f"{signal.name}: samples {first:,} to {end:,} are {n_read:,} samples.")
 
 
 def _present(recording: Recording) -> Present:

@@ -117,7 +117,7 @@ def show(name: str, as_json: bool) -> None:
 def check(
     name: str, folder: Path, said: tuple[str, ...], deep: bool, no_digests: bool, as_json: bool
 ) -> None:
-    """CopyCheck a local copy: what it holds, whether files are as published, and what cannot be read.
+    """Check a local copy: what it holds, whether files are as published, and what cannot be read.
 
     Exits with 1 if something is wrong with a file. An incomplete copy is fine.
 
@@ -134,7 +134,7 @@ def check(
         result = check_copy(
             dataset(name),
             folder,
-            depth="all" if deep else "ends",
+            deep=deep,
             digests=not no_digests,
             on_step=step,
             **parse_dataset_options(said, "--option"),
