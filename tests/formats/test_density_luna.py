@@ -67,7 +67,7 @@ def test_three_classes_and_a_table_without_times(tmp_path):
         ([row(1).replace("id1\t1", "id1\t0")], "line 2, column 'E': got 0, expected to count up from 1."),
         ([row(1).replace("id1\t1", "id1\t1.5")], "line 2, column 'E': got 1.5, expected to count up from 1."),
         ([row(1).replace("id1\t1", "id1\t900000")], "leaves out 899,999 epochs, expected at most 100,000."),
-        ([row(1).replace("id1\t1", "id1\tx")], "has no numbers in its column E."),
+        ([row(1).replace("id1\t1", "id1\tx")], "line 2, column 'E': expected a number"),
         ([row(1, [0.2, 0.2, 0.2, 0.2, 0.9])], "probabilities: row 0 (line 2) sums to 1.7"),
     ],
 )

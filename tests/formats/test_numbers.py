@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import FileFormatError
-from stageguard.formats.tables.delimited import TextTable
+from stageguard.formats.tables.table import Table
 from stageguard.guard import kernels
 from stageguard.guard.kernels import reference
 
@@ -63,8 +63,7 @@ PLAIN = st.one_of(
 
 def column(cells, delimiter=","):
     """What a column of these cells is read as: the numbers, bit by bit, or the message."""
-    rows = [[cell] for cell in cells]
-    made = TextTable(Path("t.csv"), ("W",), rows, range(2, len(cells) + 2), delimiter)
+    made = Table(Path("t.csv"), ("W",), [tuple(cells)], range(2, len(cells) + 2), delimiter)
     try:
         numbers, has_commas = made.numbers(0)
     except FileFormatError as error:

@@ -13,7 +13,8 @@ from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import FileFormatError, InputError
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_density, read_density_file
-from stageguard.formats.tables.delimited import TextTable, even_rows, rows_below
+from stageguard.formats.tables.delimited import even_rows, rows_below
+from stageguard.formats.tables.table import Table
 
 HEADER = "W,N1,N2,N3,R"
 ROW = "0.1,0.2,0.3,0.25,0.15"
@@ -263,7 +264,7 @@ def number_of(cell: str) -> float:
 @settings(max_examples=300, deadline=None)
 @given(cells=st.lists(CELLS, min_size=1, max_size=8))
 def test_numbers_of_a_column_are_those_of_its_cells(cells):
-    table = TextTable("night.csv", ("W",), [(cell.strip(),) for cell in cells], range(2, 2 + len(cells)))
+    table = Table("night.csv", ("W",), [[cell.strip() for cell in cells]], range(2, 2 + len(cells)))
     try:
         expected = [number_of(cell) for cell in cells]
     except ValueError:
@@ -305,8 +306,8 @@ def test_rows_split_at_once_are_those_split_one_by_one(rows, odd, end):
     expected = rows_below(Path("night.csv"), ["title", "W,N,R", *text.split("\n")], 1, ",", header)
     assert [list(row) for row in found.rows] == [list(row) for row in expected.rows]
     assert [found.column(column) for column in range(3)] == [expected.column(column) for column in range(3)]
-    if found.rows.numbers is not None:
-        assert found.rows.numbers.tolist() == [[float(cell) for cell in row] for row in expected.rows]
+    if found.columns.numbers is not None:
+        assert found.columns.numbers.tolist() == [[float(cell) for cell in row] for row in expected.rows]
     assert (list(found.lines), found.header, found.notes) == (list(expected.lines), header, expected.notes)
 
 

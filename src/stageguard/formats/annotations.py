@@ -24,7 +24,7 @@ from stageguard.formats.hypnogram import STAGE_COLUMNS, UNSCORED_WORDS, is_stage
 from stageguard.formats.outgoing import Outgoing
 from stageguard.formats.raw_night import Event, FileOptions, RawHypnogram
 from stageguard.formats.recordings.raw import LONGEST_SECONDS
-from stageguard.formats.tables.delimited import TextTable, as_number
+from stageguard.formats.tables.table import Table, as_number
 from stageguard.formats.tables.timing import TOLERANCE, durations_by_onsets
 from stageguard.night.stages import AASM5, UNSCORED_NAME, StageScheme, canonical_name
 
@@ -268,7 +268,7 @@ def are_taken_by_text(night: Outgoing) -> list[bool]:
     ]
 
 
-def row_events(table: TextTable) -> Iterable[Event]:
+def row_events(table: Table) -> Iterable[Event]:
     """Return annotations other than stages from a table with the columns onset and duration."""
     column = next((name for name in STAGE_COLUMNS if name in table.header), None)
     if column is None:
@@ -283,7 +283,7 @@ def row_events(table: TextTable) -> Iterable[Event]:
     )
 
 
-def first_column(table: TextTable, names: Sequence[str]) -> Sequence[str]:
+def first_column(table: Table, names: Sequence[str]) -> Sequence[str]:
     """Return the cells of the first of these columns that a table has; none without any."""
     return next((table.column(name) for name in names if name in table.header), ())
 

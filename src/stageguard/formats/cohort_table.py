@@ -32,21 +32,20 @@ from stageguard.formats.tables.delimited import (
     DELIMITERS,
     HEADER_SEARCH_LINES,
     Row,
-    TextTable,
     check_widths,
     split_line,
     split_rows,
 )
-from stageguard.formats.tables.frames import density_of_columns
+from stageguard.formats.tables.frames import array_table, density_of_frame
 from stageguard.formats.tables.one_night import is_night_column
 from stageguard.formats.tables.probabilities import (
     Layout,
     choose_columns,
     density_of_table,
     find_layout,
-    table_of,
 )
-from stageguard.formats.tables.row_times import cell_text, meaning_of
+from stageguard.formats.tables.row_times import meaning_of
+from stageguard.formats.tables.table import Table, cell_text
 from stageguard.formats.tools.parquet import (
     open_parquet,
     pyarrow_modules,
@@ -247,7 +246,7 @@ def _parquet_nights(path: Path, options: FileOptions) -> Iterator[TableBlock]:
 def _batched_nights(
     path: Path, arrow: Any, file: Any, header: tuple[str, ...], id_name: str, options: FileOptions
 ) -> Iterator[TableBlock]:
-    stages, _ = choose_columns(path, header, options)
+    stages = choose_columns(path, header, options).places
     if len(stages) < 2:
         raise file_error(
             path, f"names no stages (got: {listed(header)}). Expected columns such as W, N1, N2, N3, R."
@@ -307,8 +306,8 @@ class _Columns:
         return [self._night(name, [each[begin:end] for each in columns]) for name, begin, end in nights]
 
     def _night(self, name: str, columns: Sequence[npt.NDArray[Any]]) -> TableNight:
-        named = list(zip(self.header, columns, strict=True))
-        read = partial(density_of_columns, self.path, named, self.options)
+        table = array_table(self.path, list(zip(self.header, columns, strict=True)))
+        read = partial(density_of_frame, table, self.options)
         return _night(self.path, name, read, self.options, self.remarks)
 
 
@@ -421,10 +420,10 @@ class _Rows:
 
 
 def _rows_night(path: Path, night: _Rows, layout: Layout, options: FileOptions) -> TableNight:
-    cells = TextTable(path, layout.header, night.rows, night.lines, layout.delimiter)
-    return _night(
-        path, night.name, lambda: density_of_table(table_of(cells, layout, expected=(ID,)), options), options
-    )
+    columns = list(zip(*night.rows, strict=True))
+    table = Table(path, layout.header, columns, night.lines, layout.delimiter, layout.notes)
+    read = partial(density_of_table, table, layout.stages, options, expected=(ID,))
+    return _night(path, night.name, read, options)
 
 
 # decoded nights

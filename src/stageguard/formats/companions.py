@@ -12,7 +12,8 @@ from pathlib import Path
 from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import Argument, InputError, PinError, did_you_mean, message_of
 from stageguard.base.files import file_error, read_cell
-from stageguard.formats.tables.delimited import is_number, read_delimited
+from stageguard.formats.tables.delimited import read_delimited
+from stageguard.formats.tables.table import is_number
 from stageguard.night.timing import Moment
 
 MOST_DIGITS = 9  # of an epoch's index: enough for 30 years in epochs of 1 s

@@ -14,7 +14,7 @@ from stageguard.base.errors import Argument, EpochNumber, InputError, Message, d
 from stageguard.base.files import file_error, load_json
 from stageguard.formats.density import DEFAULT_EPOCH_SECONDS, MOST_EPOCHS, settle_epoch_seconds
 from stageguard.formats.raw_night import NOTHING_RECORDED, FileOptions, RawHypnogram, Recorded
-from stageguard.formats.tables.delimited import NAMELESS, as_number
+from stageguard.formats.tables.table import NAMELESS, as_number
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.stages import AASM5, SCHEMES, UNSCORED_NAME, WLDR4, WNR3, StageScheme, canonical_name
 from stageguard.profile.profile import Profile

@@ -23,15 +23,16 @@ from stageguard.formats.hypnogram import NUMBERINGS, names_of
 from stageguard.formats.raw_night import FileOptions, RawDensity, RawHypnogram
 from stageguard.formats.tables import frames
 from stageguard.formats.tables.frames import (
-    arrow_columns,
+    array_table,
+    arrow_table,
     density_of_frame,
     in_zone,
-    index_columns,
-    pandas_columns,
-    polars_columns,
+    pandas_index,
+    pandas_table,
+    polars_table,
     stage_table,
 )
-from stageguard.formats.tables.row_times import Columns, IndexColumns
+from stageguard.formats.tables.table import Table
 from stageguard.formats.tools import yasa
 from stageguard.formats.tools.luna import from_stage_rows
 from stageguard.formats.tools.mne import GSSC, stages_of_mne
@@ -109,16 +110,12 @@ def _stages_of_sleepecg(path: Path, source: Any, options: FileOptions) -> RawHyp
     )
 
 
-def _stages_of_columns(
-    path: Path, columns: Columns, index: IndexColumns, options: FileOptions
-) -> RawHypnogram:
+def _stages_of_frame(path: Path, frame: Table, options: FileOptions) -> RawHypnogram:
     """Return the stages of a table: of lunapi, of YASA's events, or with a column of stages."""
-    taken = {name.casefold() for name, _ in columns}
-    columns = [*(each for each in index.columns if each[0].casefold() not in taken), *columns]
-    table = stage_table(path, columns, index.notes)
+    table = stage_table(path, frame)
     numbering = _numbering_of(options)
     if numbering is not None:
-        return in_zone(read_numbered_table(path, table, numbering, options, index.meanings), index)
+        return in_zone(read_numbered_table(path, table, numbering, options), table.index)
     _refuse_format(path, options)
     header = set(table.header)
     if header >= {"e", "stage", "start_sec"}:
@@ -129,18 +126,19 @@ def _stages_of_columns(
         codes = table.seconds("brain_state").tolist()
         stages = names_of(path, codes, NUMBERINGS["accusleep"].codes, what="row", first=0)
         return RawHypnogram(stages, scheme=WNR3)
-    return in_zone(from_table(path, table, options, index.meanings), index)
+    return in_zone(from_table(path, table, options), table.index)
 
 
 def _stages_of_sequence(path: Path, source: Any, options: FileOptions) -> RawHypnogram:
     """Return the stages of a list, an array or a `Series`, timed by a pandas index if it holds times."""
     if is_a("pandas", "Series")(source):
-        index = index_columns(str(path), source.index)
+        index = pandas_index(str(path), source.index)
         raw = _stages_of_values(path, source.to_numpy().tolist(), options)
         if not index.columns:
             return replace(raw, notes=raw.notes + index.notes)
         stages = np.array(raw.stages, dtype=object)
-        timed = _stages_of_columns(path, [("stage", stages)], index, replace(options, format=None))
+        frame = array_table(str(path), [("stage", stages)], index)
+        timed = _stages_of_frame(path, frame, replace(options, format=None))
         return replace(timed, scheme=raw.scheme)
     if is_a("polars", "Series")(source):
         return _stages_of_values(path, source.to_list(), options)
@@ -242,23 +240,23 @@ OBJECTS: tuple[ObjectKind, ...] = (
         "pandas",
         "pandas.DataFrame, among them YASA's predict_proba and lunapi's POPS tables",
         is_a("pandas", "DataFrame"),
-        density_of_frame(pandas_columns),
-        lambda path, source, options: _stages_of_columns(path, *pandas_columns(source), options),
+        lambda source, options: density_of_frame(pandas_table(source), options),
+        lambda path, source, options: _stages_of_frame(path, pandas_table(source), options),
         loses=("start time, unless its index holds times",),
     ),
     ObjectKind(
         "polars",
         "polars.DataFrame",
         is_a("polars", "DataFrame", "LazyFrame"),
-        density_of_frame(polars_columns),
-        lambda path, source, options: _stages_of_columns(path, *polars_columns(source), options),
+        lambda source, options: density_of_frame(polars_table(source), options),
+        lambda path, source, options: _stages_of_frame(path, polars_table(source), options),
         loses=(START,),
     ),
     ObjectKind(
         "pyarrow",
         "pyarrow.Table",
         is_a("pyarrow", "Table"),
-        density_of_frame(arrow_columns),
+        lambda source, options: density_of_frame(arrow_table(source), options),
         loses=(START,),
     ),
     ObjectKind(

@@ -9,14 +9,10 @@ import numpy as np
 
 from stageguard.base.arrays import Floats, Indices
 from stageguard.base.files import file_error, open_file
-from stageguard.formats.tables.delimited import NAMELESS, TextTable, as_number, is_number, read_delimited
-from stageguard.formats.tables.one_night import (
-    is_night_column,
-    refuse_many,
-    refuse_runs,
-    refuse_untold_times,
-)
-from stageguard.formats.tables.row_times import meaning_of, nameless_index, row_times
+from stageguard.formats.tables.delimited import read_delimited
+from stageguard.formats.tables.probabilities import other_columns
+from stageguard.formats.tables.row_times import meaning_of
+from stageguard.formats.tables.table import NAMELESS, Table, as_number, is_number
 from stageguard.formats.tables.timing import TOLERANCE, Timing, read_timing, refuse_unread
 from stageguard.night.hypnodensity import Hypnodensity
 
@@ -112,25 +108,16 @@ def read_quality(path: Path) -> QualityTable:
     table = read_delimited(path, kind="text")
     if len(table.header) == 1 and is_number(table.header[0]):  # no header: the first line is a number, too
         lines = [table.lines[0] - 1 if table.lines else 1, *table.lines]
-        table = replace(table, header=LOST_COLUMNS[:1], rows=[table.header, *table.rows], lines=lines)
+        table = replace(
+            table, header=LOST_COLUMNS[:1], columns=[(*table.header, *table.column(0))], lines=lines
+        )
     header = [cell.strip().casefold() for cell in table.header]
     column = _column(path, table, header)
     values = _numbers(path, table, column)
     if header[column] == CLEAN_COLUMN:
         values = 1.0 - values
-    for i, name in enumerate(table.header):
-        if is_night_column(name):
-            refuse_many(path, name, table.column(i), table.header)
-    others = [(name, table.column(i)) for i, name in enumerate(table.header) if i != column]
-    nameless = [cells for name, cells in others if name.casefold() in NAMELESS]
-    index = nameless_index(path, np.array(nameless[0], dtype=object)) if len(nameless) == 1 else None
-    meanings = {} if index is None else index.meanings
-    timed = [each for each in others if meaning_of(each[0]) is not None]
-    times = row_times(path, [*(index.columns if index is not None else ()), *timed], meanings)
+    times, _ = other_columns(table, (column,), can_decode=False)
     refuse_unread(path, times, length_is_known=True)
-    left = [each for each in others if each[0] not in times.used and each[0].casefold() not in NAMELESS]
-    refuse_runs(path, left, times, can_decode=False)
-    refuse_untold_times(path, left, times)
     is_timed = times.onset is not None or times.epoch is not None
     return QualityTable(path, values, read_timing(path, times, table.lines), is_timed)
 
@@ -146,7 +133,7 @@ def _array(path: Path) -> Floats:
     return np.asarray(values, dtype=np.float64)
 
 
-def _column(path: Path, table: TextTable, header: list[str]) -> int:
+def _column(path: Path, table: Table, header: list[str]) -> int:
     """Return the column of quality; ask which way a column of another name runs."""
     known = [i for i, name in enumerate(header) if name in (*LOST_COLUMNS, CLEAN_COLUMN)]
     if len(known) == 1:
@@ -164,7 +151,7 @@ def _column(path: Path, table: TextTable, header: list[str]) -> int:
     )
 
 
-def _numbers(path: Path, table: TextTable, column: int) -> Floats:
+def _numbers(path: Path, table: Table, column: int) -> Floats:
     values = [as_number(cell) for cell in table.column(column)]
     for line, value, cell in zip(table.lines, values, table.column(column), strict=True):
         if value is None or not 0 <= value <= 1:

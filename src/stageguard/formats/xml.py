@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from stageguard.base.errors import FileFormatError
 from stageguard.base.files import file_error, open_file
 from stageguard.formats.raw_night import Event
-from stageguard.formats.tables.delimited import as_number
+from stageguard.formats.tables.table import as_number
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element

@@ -9,125 +9,27 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
-from functools import cached_property
-from math import isfinite
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from stageguard.base.arrays import Floats
-from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.files import file_error, read_file
 from stageguard.formats.raw_night import Where
 from stageguard.formats.sniffing import UTF16_MARKS
+from stageguard.formats.tables.table import EvenCells, Table, is_number
 from stageguard.guard import kernels
 from stageguard.night.stages import canonical_name
 
 DELIMITERS = ("\t", ";", ",")
 HEADER_SEARCH_LINES = 20
 MOST_COLUMNS = 10_000
-NAMELESS = ("", "unnamed: 0", "__index_level_0__")  # names that files give to an index without a name
 _SPACES = " \t\x0b\x0c\x1c\x1d\x1e\x1f"  # ASCII characters that `strip` removes
 _COMMA = re.compile(r"^([+-]?\d*),(\d+)$", re.ASCII)  # a cell that is a number with a decimal comma
 
 _CLOCK_TIME = re.compile(r"\d{1,2}:\d{2}(:\d{2})?")
 
 Row = Sequence[str]
-
-
-class EvenRows(Sequence[Row]):
-    """Rows of one length, whose cells are made only when needed: a night has thousands."""
-
-    def __init__(self, text: str, delimiter: str, width: int, numbers: Floats | None) -> None:
-        self._text, self._delimiter, self._width = text, delimiter, width
-        self.numbers = numbers  # (n_rows, width), or None if any cell is not a plain number
-        self._n_rows = text.count("\n") + 1 if numbers is None else len(numbers)
-
-    @cached_property
-    def _cells(self) -> list[str]:
-        return self._text.replace("\n", self._delimiter).split(self._delimiter)
-
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return self._n_rows
-
-    def __iter__(self) -> Iterator[Row]:
-        """Yield rows one by one, so that a look at the first rows does not split them all."""
-        end = -1
-        for _ in range(self._n_rows):
-            begin, end = end + 1, self._text.find("\n", end + 1)
-            yield self._text[begin : end if end >= 0 else None].split(self._delimiter)
-
-    def __getitem__(self, row: Any) -> Any:
-        """Return the cells of one row or of several."""
-        if isinstance(row, slice):
-            return [self[number] for number in range(len(self))[row]]
-        first = range(len(self))[row] * self._width
-        return self._cells[first : first + self._width]
-
-    def column(self, index: int) -> tuple[str, ...]:
-        """Return the cells of a column."""
-        return tuple(self._cells[index :: self._width])
-
-
-@dataclass(frozen=True, slots=True)
-class TextTable:
-    """Names of the columns, rows with one cell per column, and the line of each row in its file."""
-
-    path: Where
-    header: tuple[str, ...]
-    rows: Sequence[Row]
-    lines: Sequence[int]
-    delimiter: str = ","
-    notes: tuple[str, ...] = ()
-
-    def column(self, column: str | int) -> tuple[str, ...]:
-        """Return the cells of a column, given its name or its index."""
-        index = self.header.index(column) if isinstance(column, str) else column
-        if isinstance(self.rows, EvenRows):
-            return self.rows.column(index)
-        return tuple([row[index] for row in self.rows])
-
-    def records(self) -> list[dict[str, str]]:
-        """Return each row as cells by column name."""
-        return [dict(zip(self.header, row, strict=True)) for row in self.rows]
-
-    def seconds(self, name: str) -> Floats:
-        """Return a column of times as numbers; any other cell is an error that names its line."""
-        cells = self.column(name)
-        values = [as_number(cell) for cell in cells]
-        if None in values:
-            row = values.index(None)
-            raise cell_error(self.path, self.lines[row], name, "seconds", cells[row])
-        return np.array(values, dtype=np.float64)
-
-    def numbers(self, index: int) -> tuple[Floats, bool]:
-        """Return the numbers of a column, NaN if missing, and whether they had decimal commas."""
-        if isinstance(self.rows, EvenRows) and self.rows.numbers is not None:
-            return self.rows.numbers[:, index], False
-        cells = self.column(index)
-        has_commas = self.delimiter != "," and "," in "".join(cells)
-        if has_commas:
-            cells = tuple([cell.replace(",", ".") for cell in cells])
-        numbers: Floats | None = kernels.active.read_numbers(cells)
-        if numbers is not None:
-            return numbers, has_commas
-        if "_" not in "".join(cells):  # Python reads 1_000 as a number; no table means that
-            try:
-                return np.array(list(map(float, cells))), has_commas
-            except ValueError:
-                pass
-        values = np.full(len(cells), np.nan)
-        for row, cell in enumerate(cells):
-            if is_number(cell):
-                values[row] = float(cell)
-            elif cell.casefold() not in MISSING_WORDS:
-                raise cell_error(self.path, self.lines[row], self.header[index], "a number", cell)
-        return values, has_commas
 
 
 def read_text(path: Path, kind: str = "text", *, utf16: bool = False, fallback: str | None = None) -> str:
@@ -229,7 +131,7 @@ def split_rows(
 
 def even_rows(
     path: Where, text: str, header_line: int, delimiter: str, header: Sequence[str]
-) -> TextTable | None:
+) -> Table | None:
     """Return the same as `rows_below` if the text below the header is simple, else None.
 
     Simple text has no quotes, no space in or around cells, no empty rows at the end, and as many cells in
@@ -241,9 +143,9 @@ def even_rows(
     numbers = kernels.active.read_rows(text, delimiter, width)
     if numbers is None and not _is_even(text, delimiter, width):
         return None
-    rows = EvenRows(text, delimiter, width, numbers)
-    begins = range(header_line + 2, header_line + 2 + len(rows))
-    return TextTable(path, tuple(header), rows, begins, delimiter)
+    n_rows = text.count("\n") + 1 if numbers is None else len(numbers)
+    begins = range(header_line + 2, header_line + 2 + n_rows)
+    return Table(path, tuple(header), EvenCells(text, delimiter, width, numbers), begins, delimiter)
 
 
 def _is_even(text: str, delimiter: str, width: int) -> bool:
@@ -261,7 +163,7 @@ def _is_even(text: str, delimiter: str, width: int) -> bool:
 
 def rows_below(
     path: Where, lines: Sequence[str], header_line: int, delimiter: str, header: Sequence[str]
-) -> TextTable:
+) -> Table:
     """Return the table below the line `header_line`, -1 without a header; rows need one cell per column.
 
     Rows of empty cells at the end, as spreadsheets write them, are left out.
@@ -285,15 +187,15 @@ def rows_below(
     )  # fmt: skip
     check_widths(path, rows, begins, len(header), expected)
     note = f"{n_empty} row{'s' * (n_empty != 1)} of empty cells at the end left out"
-    return TextTable(path, tuple(header), rows, begins, delimiter, (note,) if n_empty else ())
+    return Table(path, tuple(header), _columns(rows), begins, delimiter, (note,) if n_empty else ())
 
 
-def read_rows(path: Path, wanted: Sequence[str]) -> TextTable:
+def read_rows(path: Path, wanted: Sequence[str]) -> Table:
     """Return the table whose header has all of these names, in any order; header names are lower-cased."""
     return rows_of(path, text_lines(path), wanted)
 
 
-def rows_of(path: Path, lines: Sequence[str], wanted: Sequence[str]) -> TextTable:
+def rows_of(path: Path, lines: Sequence[str], wanted: Sequence[str]) -> Table:
     """Like `read_rows`, from the lines of a text."""
     table = find_rows(path, lines, {*wanted}.issubset)
     if table is None:
@@ -303,9 +205,7 @@ def rows_of(path: Path, lines: Sequence[str], wanted: Sequence[str]) -> TextTabl
     return table
 
 
-def find_rows(
-    path: Path, lines: Sequence[str], is_header: Callable[[Sequence[str]], bool]
-) -> TextTable | None:
+def find_rows(path: Path, lines: Sequence[str], is_header: Callable[[Sequence[str]], bool]) -> Table | None:
     """Return `stage_rows` below the first line that `is_header` accepts in lower case, or None."""
     for number, line in enumerate(lines[:HEADER_SEARCH_LINES]):
         for delimiter in DELIMITERS:
@@ -335,15 +235,15 @@ def _is_datum(cell: str) -> bool:
 
 def stage_rows(
     path: Path, lines: Sequence[str], header_line: int, delimiter: str, header: Sequence[str]
-) -> TextTable:
+) -> Table:
     """Return `rows_below` with lower-case names; between semicolons, decimal commas become points."""
     table = rows_below(path, lines, header_line, delimiter, header)
-    rows, notes = table.rows, table.notes
+    columns, notes = table.columns, table.notes
     if delimiter == ";":
-        rows = [[_COMMA.sub(r"\1.\2", cell) for cell in row] for row in table.rows]
-        if rows != table.rows:
+        columns = [tuple([_COMMA.sub(r"\1.\2", cell) for cell in column]) for column in table.columns]
+        if columns != table.columns:
             notes = ("decimal commas were read as points", *notes)
-    return replace(table, header=tuple(name.casefold() for name in header), rows=rows, notes=notes)
+    return replace(table, header=tuple(name.casefold() for name in header), columns=columns, notes=notes)
 
 
 def read_delimited(
@@ -356,7 +256,7 @@ def read_delimited(
     utf16: bool = False,
     fallback: str | None = None,
     expected: str = "a header and rows",
-) -> TextTable:
+) -> Table:
     """Return a table whose first line is its header, without blank lines and, if `comments`, lines with #.
 
     See `read_text` for `kind`, `utf16` and `fallback`, and `split_rows` for `quotes`. The default delimiter
@@ -374,12 +274,7 @@ def read_delimited(
     mark = delimiter or max(DELIMITERS, key=lines[0].count)
     rows, begins = split_rows(path, lines, mark, numbers, quotes=quotes)
     check_widths(path, rows, begins, len(rows[0]), f"the header has {len(rows[0])}.")
-    return TextTable(path, tuple(rows[0]), rows[1:], begins[1:], mark)
-
-
-def cell_error(path: Where, line: int, name: str, expected: str, cell: str) -> Exception:
-    """Return the error that says what a cell holds and what was expected."""
-    return file_error(path, f"line {line}, column {name!r}: expected {expected}, got {cell[:40]!r}.")
+    return Table(path, tuple(rows[0]), _columns(rows[1:]) or [()] * len(rows[0]), begins[1:], mark)
 
 
 def as_moment(path: Where, line: int, cell: str) -> datetime:
@@ -390,25 +285,13 @@ def as_moment(path: Where, line: int, cell: str) -> datetime:
         raise file_error(path, f"line {line} has the time {cell[:40]!r}, expected a date and time.") from None
 
 
-def as_number(cell: str) -> float | None:
-    """Return the finite number in a cell, or None."""
-    value = float(cell) if is_number(cell) else float("nan")
-    return value if isfinite(value) else None
-
-
-def is_number(cell: str) -> bool:
-    """Whether a cell is a number; unlike Python, tables have no numbers such as 1_000."""
-    if "_" in cell:
-        return False
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
 def check_widths(path: Where, rows: Sequence[Row], lines: Sequence[int], width: int, expected: str) -> None:
     """Refuse a row that has more or fewer cells than the header."""
     for row, line in zip(rows, lines, strict=True):
         if len(row) != width:
             raise file_error(path, f"line {line} has {len(row)} cell{'s' * (len(row) != 1)}, {expected}")
+
+
+def _columns(rows: Sequence[Row]) -> list[tuple[str, ...]]:
+    """Return the columns of rows of one length."""
+    return list(zip(*rows, strict=True))

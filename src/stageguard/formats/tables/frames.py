@@ -2,51 +2,45 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-from stageguard.base.arrays import Floats
-from stageguard.base.checks import MISSING_WORDS, type_name
+from stageguard.base.checks import type_name
 from stageguard.base.files import file_error
 from stageguard.formats.density import NAMES_NO_STAGES, listed
 from stageguard.formats.raw_night import FileOptions, RawDensity, RawHypnogram, Where
-from stageguard.formats.tables.delimited import NAMELESS, TextTable
-from stageguard.formats.tables.one_night import (
-    DECODED_COLUMNS,
-    is_night_column,
-    refuse_many,
-    refuse_runs,
-    refuse_untold_times,
-)
-from stageguard.formats.tables.probabilities import choose_columns, stage_of, timed_density
-from stageguard.formats.tables.row_times import (
-    INDEX,
-    Columns,
-    IndexColumns,
-    Meaning,
-    cell_text,
-    meaning_of,
-    nameless_index,
-    row_times,
-)
+from stageguard.formats.tables.one_night import DECODED_COLUMNS
+from stageguard.formats.tables.probabilities import choose_columns, density_of_table, stage_of
+from stageguard.formats.tables.row_times import INDEX, meaning_of, nameless_index
+from stageguard.formats.tables.table import NAMELESS, NO_INDEX, IndexColumns, Meaning, Table, time_cells
 from stageguard.formats.tools import luna, yasa
 
 Raw = TypeVar("Raw", RawDensity, RawHypnogram)
+Named = list[tuple[str, Any]]  # names and arrays of columns
 
 
-def density_of_frame(read: Callable[[Any], tuple[Columns, IndexColumns]]) -> Callable[..., RawDensity]:
-    """Return a reader of probabilities from an object whose columns and index `read` returns."""
-
-    def density(source: Any, options: FileOptions) -> RawDensity:
-        columns, index = read(source)
-        return in_zone(density_of_columns(type_name(source), columns, options, index), index)
-
-    return density
+def density_of_frame(table: Table, options: FileOptions, *, fills_lead: bool = True) -> RawDensity:
+    """Return the probabilities in columns of arrays; see `density_of_table`."""
+    where, header = table.path, table.header
+    lengths = {len(cells) if np.ndim(cells) else 0 for cells in table.columns}
+    if len(lengths) != 1 or not lengths - {0}:
+        raise file_error(where, "has no rows." if lengths <= {0} else "has columns of different lengths.")
+    if DECODED_COLUMNS.issubset(header):
+        raise file_error(where, "is an output of decode, expected the stager's probabilities.")
+    if luna.is_pops(header):
+        return luna.density_of_pops(table, options)
+    stages = choose_columns(where, header, options)
+    if len(stages.places) < 2:
+        raise file_error(
+            where,
+            f"names no stages (got: {listed(header)}). Expected columns such as W, N1, N2, N3, R.",
+            code=NAMES_NO_STAGES,
+        )
+    return in_zone(density_of_table(table, stages, options, fills_lead=fills_lead), table.index)
 
 
 def in_zone(raw: Raw, index: IndexColumns) -> Raw:
@@ -56,12 +50,35 @@ def in_zone(raw: Raw, index: IndexColumns) -> Raw:
     return replace(raw, start=raw.start.astimezone(index.zone))
 
 
+def array_table(where: Where, columns: Named, index: IndexColumns = NO_INDEX) -> Table:
+    """Return named arrays as a table."""
+    header, arrays = [name for name, _ in columns], [np.asarray(values) for _, values in columns]
+    n_rows = len(arrays[0]) if arrays and arrays[0].ndim else 0
+    return Table(where, tuple(header), arrays, range(n_rows), index=index, are_lines=False)
+
+
+def stage_table(path: Path, table: Table) -> Table:
+    """Return a table to read stages from: names in lower case, levels of the index as columns."""
+    names = tuple(name.casefold() for name in table.header)
+    levels = [(name, cells) for name, cells in table.index.columns if name.casefold() not in names]
+    if not table.lines:
+        raise file_error(path, "has no rows. Expected one per epoch.")
+    return replace(
+        table,
+        path=path,
+        header=(*(name.casefold() for name, _ in levels), *names),
+        columns=[*(cells for _, cells in levels), *table.columns],
+        notes=table.index.notes,
+        are_lines=True,
+    )
+
+
 def density_of_mapping(source: Mapping[Any, Any], options: FileOptions) -> RawDensity:
     """Return the probabilities in a dictionary of columns, or in the dictionary of a `yasa.Hypnogram`."""
     if source.keys() >= yasa.KEYS:
         return yasa.density_of_document("dict of yasa.Hypnogram", source)
-    columns = [(_column_name(name), np.asarray(values)) for name, values in source.items()]
-    return density_of_columns(type_name(source), columns, options)
+    columns = [(_column_name(name), values) for name, values in source.items()]
+    return density_of_frame(array_table(type_name(source), columns), options)
 
 
 def density_of_xarray(source: Any, options: FileOptions) -> RawDensity:
@@ -79,10 +96,11 @@ def density_of_xarray(source: Any, options: FileOptions) -> RawDensity:
             raise file_error(where, f"has {matrix.shape[1]} columns, but {len(names)} stages are named.")
         columns = list(zip(names, matrix.T, strict=True))
         epoch_dim = source.dims[1 - stage_axis]
+    raw = density_of_frame(array_table(where, columns, _coordinate(source, epoch_dim)), options)
     seconds = source.attrs.get("epoch_seconds")
-    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    index = _coordinate(source, epoch_dim)
-    return density_of_columns(where, columns, options, index, seconds=float(seconds) if is_number else None)
+    if raw.epoch_seconds is not None or isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        return raw
+    return replace(raw, epoch_seconds=float(seconds))
 
 
 def _stage_axis(where: str, source: Any, options: FileOptions) -> tuple[tuple[str, ...], int]:
@@ -101,87 +119,25 @@ def _stage_axis(where: str, source: Any, options: FileOptions) -> tuple[tuple[st
     return options.stages, 0 if source.shape[0] == n_stages != source.shape[1] else 1
 
 
-def _coordinate(source: Any, dim: Any) -> IndexColumns | None:
+def _coordinate(source: Any, dim: Any) -> IndexColumns:
     """Return the coordinate along the epochs, if it tells times."""
     if dim is None or dim not in source.coords:
-        return None
+        return NO_INDEX
     values, name = source.coords[dim].to_numpy(), f"{dim} coordinate"
     meaning = Meaning("onset", 1.0, True) if values.dtype.kind in "mM" else meaning_of(str(dim))
-    return None if meaning is None else IndexColumns([(name, values)], {name: meaning})
+    if meaning is None:
+        return NO_INDEX
+    return IndexColumns([(name, time_cells(type_name(source), values))], {name: meaning})
 
 
-def density_of_columns(
-    where: Where,
-    columns: Columns,
-    options: FileOptions,
-    index: IndexColumns | None = None,
-    *,
-    seconds: float | None = None,
-    fills_lead: bool = True,
-) -> RawDensity:
-    """Return the probabilities in named columns; onset, time, duration, epoch and the index time the rows.
-
-    `seconds` is the epoch length if the object says it elsewhere. If `fills_lead`, whole epochs before the
-    first row belong to the night.
-    """
-    index = index or IndexColumns()
-    header = tuple(name for name, _ in columns)
-    lengths = {len(values) if np.ndim(values) else 0 for _, values in columns}
-    if len(lengths) != 1 or not lengths - {0}:
-        raise file_error(where, "has no rows." if lengths <= {0} else "has columns of different lengths.")
-    if DECODED_COLUMNS.issubset(header):
-        raise file_error(where, "is an output of decode, expected the stager's probabilities.")
-    for name, cells in (*index.columns, *columns):
-        if is_night_column(name):
-            refuse_many(where, name, [cell_text(cell) for cell in np.asarray(cells).tolist()], header)
-    is_luna = luna.is_pops(header)
-    if is_luna:
-        options = replace(
-            options, stages=options.stages or luna.posterior_columns(where, header), scheme=None
-        )
-    chosen, names = choose_columns(where, header, options)
-    if len(chosen) < 2 and not is_luna:
-        raise file_error(
-            where,
-            f"names no stages (got: {listed(header)}). Expected columns such as W, N1, N2, N3, R.",
-            code=NAMES_NO_STAGES,
-        )
-    values = np.column_stack([numbers_of(where, *columns[column]) for column in chosen])
-    if is_luna:
-        by_name = {name.casefold(): np.asarray(cells) for name, cells in columns}
-        texts = {name: [str(cell) for cell in cells.tolist()] for name, cells in by_name.items()}
-        return luna.density_of_epochs(where, values, names, numbers_of(where, "E", by_name["e"]), texts, None)
-    others = [column_pair for column, column_pair in enumerate(columns) if column not in chosen]
-    timed = [
-        (name, time_cells(where, cells))
-        for name, cells in (*index.columns, *others)
-        if name in index.meanings or meaning_of(name) is not None
-    ]
-    times = row_times(where, timed, index.meanings)
-    left = [(name, cells) for name, cells in others if name not in times.used]
-    refuse_runs(where, ((name, _run_cells(cells)) for name, cells in left), times, can_decode=True)
-    refuse_untold_times(where, ((name, _run_cells(cells)) for name, cells in left), times)
-    ignored = [name for name, _ in left]
-    notes = ((f"columns ignored: {listed(ignored)}",) if ignored else ()) + index.notes
-    raw = timed_density(where, values, names, times, None, options, notes=notes, fills_lead=fills_lead)
-    seconds = raw.epoch_seconds if raw.epoch_seconds is not None else seconds
-    return replace(raw, epoch_seconds=seconds, ignored=tuple(ignored))
-
-
-def _run_cells(values: Any) -> Sequence[str] | Floats:
-    """Return a column as numbers or texts, to see whether it is constant in runs."""
-    array = np.asarray(values)
-    is_plain = array.dtype.kind in "fiu" and array.ndim == 1
-    return np.asarray(array, dtype=np.float64) if is_plain else [cell_text(cell) for cell in array.tolist()]
-
-
-def pandas_columns(source: Any) -> tuple[Columns, IndexColumns]:
+def pandas_table(source: Any) -> Table:
     """Return columns and index of a `pandas.DataFrame`; a name may occur twice."""
+    where = type_name(source)
     columns = [(_column_name(name), source.iloc[:, i].to_numpy()) for i, name in enumerate(source.columns)]
-    return columns, index_columns(type_name(source), source.index)
+    return array_table(where, columns, pandas_index(where, source.index))
 
 
-def polars_columns(source: Any) -> tuple[Columns, IndexColumns]:
+def polars_table(source: Any) -> Table:
     """Return the columns of a `polars.DataFrame`."""
     if type(source).__name__ == "LazyFrame":
         raise file_error(type_name(source), "is not computed yet. Pass its collect().")
@@ -189,7 +145,7 @@ def polars_columns(source: Any) -> tuple[Columns, IndexColumns]:
         (series.name, _values(series, getattr(series.dtype, "time_zone", None), series.to_list))
         for series in source.get_columns()
     ]
-    return columns, IndexColumns()
+    return array_table(type_name(source), columns)
 
 
 def _values(column: Any, zone: Any, cells: Callable[[], list[Any]]) -> Any:
@@ -197,7 +153,7 @@ def _values(column: Any, zone: Any, cells: Callable[[], list[Any]]) -> Any:
     return np.array(cells(), dtype=object) if zone else column.to_numpy()
 
 
-def arrow_columns(table: Any, where: Where = "pyarrow.Table") -> tuple[Columns, IndexColumns]:
+def arrow_table(table: Any, where: Where = "pyarrow.Table") -> Table:
     """Return the columns of a `pyarrow.Table`, and the index that pandas stored in it."""
     columns = [
         (name, _values(each, getattr(each.type, "tz", None), each.to_pylist))
@@ -205,88 +161,34 @@ def arrow_columns(table: Any, where: Where = "pyarrow.Table") -> tuple[Columns, 
     ]
     index = next((values for name, values in columns if name == NAMELESS[-1]), None)
     if index is not None:
-        return [each for each in columns if each[0] != NAMELESS[-1]], nameless_index(where, index)
+        columns = [each for each in columns if each[0] != NAMELESS[-1]]
+        return array_table(where, columns, nameless_index(where, index))
     metadata = (getattr(table.schema, "pandas_metadata", None) or {}).get("index_columns", [])
     span = next((each for each in metadata if isinstance(each, dict) and each.get("kind") == "range"), None)
     if span is None or span.get("name"):
-        return columns, IndexColumns()
+        return array_table(where, columns)
     counts = np.arange(span.get("start", 0), span.get("stop", 0), span.get("step", 1))
-    return columns, nameless_index(where, counts)
+    return array_table(where, columns, nameless_index(where, counts))
 
 
-def index_columns(where: Where, index: Any) -> IndexColumns:
+def pandas_index(where: Where, index: Any) -> IndexColumns:
     """Return the levels of a pandas index that say which epoch or recording a row is."""
     if index.nlevels > 1:
         levels = [
             (_column_name(name) or f"{INDEX} {level}", index.get_level_values(level).to_numpy())
             for level, name in enumerate(index.names)
         ]
-        return IndexColumns(levels)
+        return IndexColumns([(name, time_cells(where, values)) for name, values in levels])
     name, kind = _column_name(index.name), index.dtype.kind
     zone = getattr(index, "tz", None)
     if name and meaning_of(name) is not None:
-        return IndexColumns([(name, index.to_numpy())], zone=zone)
+        return IndexColumns([(name, time_cells(where, index.to_numpy()))], zone=zone)
     if kind in "mM" or not name:
         return replace(nameless_index(where, index.to_numpy()), zone=zone)
-    return IndexColumns([(name, index.to_numpy())] if kind not in "iuf" else ())
-
-
-def stage_table(path: Path, columns: Columns, notes: tuple[str, ...]) -> TextTable:
-    """Return columns as a table of text, to read stages from."""
-    rows = list(zip(*(_texts(path, values) for _, values in columns), strict=True))
-    if not rows:
-        raise file_error(path, "has no rows. Expected one per epoch.")
-    header = tuple(name.casefold() for name, _ in columns)
-    return TextTable(path, header, rows, range(len(rows)), notes=notes)
-
-
-def _texts(path: Path, values: Any) -> list[str]:
-    if isinstance(values, np.ndarray):
-        values = time_cells(path, values) if values.dtype.kind in "mM" else values.tolist()
-    return [cell_text(cell) for cell in values]
+    if kind in "iuf":
+        return NO_INDEX
+    return IndexColumns([(name, time_cells(where, index.to_numpy()))])
 
 
 def _column_name(name: Any) -> str:
     return "" if name is None else str(name)
-
-
-def time_cells(where: Where, values: Any) -> list[str] | Floats:
-    """Return a column as seconds, or as texts of times and dates."""
-    array = np.asarray(values)
-    if array.dtype.kind in "mM":
-        if np.isnat(array).any():
-            raise file_error(
-                where, f"row {int(np.argmax(np.isnat(array)))} has no time. Expected one for every row."
-            )
-        if array.dtype.kind == "m":
-            return np.asarray(array / np.timedelta64(1, "s"), dtype=np.float64)
-        return [str(text) for text in np.datetime_as_string(array.astype("datetime64[us]"))]
-    if array.dtype.kind in "fiu":
-        return np.asarray(array, dtype=np.float64)
-    return [cell_text(cell) for cell in array.tolist()]
-
-
-def numbers_of(where: Where, name: str, values: Any) -> Floats:
-    """Return a column as numbers, also from text; missing cells are NaN."""
-    array = np.asarray(values)
-    if array.ndim != 1:
-        raise file_error(where, f"column {name[:40]!r} has shape {array.shape}, expected one number per row.")
-    if array.dtype.kind in "fiu":
-        return np.asarray(array, dtype=np.float64)
-    if array.dtype.kind not in "OUS":
-        raise file_error(where, f"column {name[:40]!r} is of type {array.dtype}, expected numbers.")
-    return np.array([_number(where, name, row, cell) for row, cell in enumerate(array.tolist())])
-
-
-def _number(where: Where, name: str, row: int, cell: Any) -> float:
-    text = str(cell).strip() if not isinstance(cell, bytes) else cell.decode("utf-8", "replace").strip()
-    if cell is None or text.casefold() in MISSING_WORDS:
-        return math.nan
-    try:
-        if isinstance(cell, bool) or "_" in text:
-            raise ValueError
-        return float(text if isinstance(cell, str | bytes) else cell)
-    except (TypeError, ValueError, OverflowError):
-        raise file_error(
-            where, f"row {row}, column {name[:40]!r}: expected a number, got {text[:40]!r}."
-        ) from None

@@ -14,8 +14,8 @@ from stageguard.base.arrays import Floats, Indices
 from stageguard.base.files import file_error
 from stageguard.formats.density import listed
 from stageguard.formats.raw_night import Where
-from stageguard.formats.tables.delimited import NAMELESS
 from stageguard.formats.tables.row_times import parse_cells
+from stageguard.formats.tables.table import NAMELESS, Table, cell_text
 from stageguard.formats.tables.timing import TOLERANCE, RowTimes
 from stageguard.night.stages import canonical_name
 
@@ -58,6 +58,17 @@ def plain_name(name: str) -> str:
 def is_night_column(name: str) -> bool:
     """Whether a column of this name says which recording, channel or scorer a row belongs to."""
     return plain_name(name) in NIGHT_COLUMNS or plain_name(name) in PART_COLUMNS
+
+
+def refuse_several(table: Table) -> None:
+    """Refuse a table if a column or a level of its index tells several nights, channels or scorers apart."""
+    for column, name in enumerate(table.header):
+        if is_night_column(name):
+            refuse_many(table.path, name, table.column(column), table.header)
+    for name, cells in table.index.columns:
+        if is_night_column(name):
+            texts = [cell_text(cell) for cell in np.asarray(cells).tolist()]
+            refuse_many(table.path, name, texts, table.header)
 
 
 def refuse_many(path: Where, name: str, cells: Sequence[str], header: Sequence[str]) -> None:

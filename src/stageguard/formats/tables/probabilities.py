@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from stageguard.base.arrays import Floats
-from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import did_you_mean
 from stageguard.base.files import file_error
 from stageguard.formats.density import listed
@@ -22,25 +22,16 @@ from stageguard.formats.tables.delimited import (
     DELIMITERS,
     HEADER_SEARCH_LINES,
     MOST_COLUMNS,
-    NAMELESS,
-    EvenRows,
-    TextTable,
-    cell_error,
     even_rows,
     first_filled,
-    is_number,
     read_text,
     refuse_rows_above,
     rows_below,
     split_line,
 )
-from stageguard.formats.tables.one_night import (
-    is_night_column,
-    refuse_many,
-    refuse_runs,
-    refuse_untold_times,
-)
-from stageguard.formats.tables.row_times import IndexColumns, meaning_of, nameless_index, row_times
+from stageguard.formats.tables.one_night import refuse_runs, refuse_several, refuse_untold_times
+from stageguard.formats.tables.row_times import meaning_of, nameless_index, row_times
+from stageguard.formats.tables.table import NAMELESS, Table, is_filled, is_number, row_name
 from stageguard.formats.tables.timing import RowTimes, read_timing, refuse_unread
 from stageguard.night.stages import canonical_name
 
@@ -51,103 +42,39 @@ _DELIMITED = re.compile(r"[\t;,]")
 _LOOKED_AT = 65_536  # characters that are searched for a delimiter
 
 
+class StageColumns(NamedTuple):
+    """Which columns of a table are stages, and the names of the stages."""
+
+    places: tuple[int, ...]
+    names: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the table begins and which columns are stages."""
+    """Where the table in a text begins, and which columns are stages."""
 
     delimiter: str
     header: tuple[str, ...]
     header_line: int  # -1 without a header
-    columns: tuple[int, ...]
-    names: tuple[str, ...]
+    stages: StageColumns
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DensityTable:
-    """The numbers of the stages, the cells they come from, and the columns that time the rows."""
-
-    values: Floats
-    names: tuple[str, ...]  # of the stages
-    text: TextTable
-    times: Sequence[tuple[str, Sequence[str] | Floats]]
-    index: IndexColumns  # a column without a name, as pandas writes it
-    notes: tuple[str, ...]
-    ignored: tuple[int, ...]  # columns of unknown meaning
-
-    def texts(self, name: str) -> tuple[str, ...]:
-        """Return the cells of a column, whatever the case of its name; none without such a column."""
-        names = [cell.casefold() for cell in self.text.header]
-        return self.text.column(names.index(name)) if name in names else ()
+def read_table(path: Path, options: FileOptions) -> RawDensity:
+    """Return the probabilities in a delimited text file with one row per epoch; see `density_of_table`."""
+    return density_of_text(path, read_text(path), options)
 
 
-def read_table(
-    path: Path, options: FileOptions, *, expected: Sequence[str] = (), fills_lead: bool = True
+def density_of_text(
+    path: Path, text: str, options: FileOptions, *, expected: Sequence[str] = (), fills_lead: bool = True
 ) -> RawDensity:
-    """Return the probabilities in a delimited text file with one row per epoch.
-
-    Columns are matched by stage name, in any order and with any known alias. Columns such as onset, time,
-    duration and epoch say how long epochs are, which are missing, and when the first begins. Other columns
-    are ignored, with a remark unless `expected`. A row whose stage cells are all empty or NaN is an epoch
-    without evidence. So are whole epochs before the first row if `fills_lead`.
-    """
-    table = load_table(path, read_text(path), options, expected=expected)
-    return density_of_table(table, options, fills_lead=fills_lead)
+    """Return the probabilities in the text of a file; see `density_of_table`."""
+    table, stages = load_table(path, text, options)
+    return density_of_table(table, stages, options, expected=expected, fills_lead=fills_lead)
 
 
-def density_of_table(table: DensityTable, options: FileOptions, *, fills_lead: bool = True) -> RawDensity:
-    """Return the probabilities of a table's rows, timed by its columns."""
-    path, lines = table.text.path, table.text.lines
-    times = row_times(path, [*table.index.columns, *table.times], table.index.meanings)
-    ignored = [(table.text.header[i], _run_cells(table.text, i)) for i in table.ignored]
-    refuse_runs(path, ((name or UNNAMED, cells) for name, cells in ignored), times, can_decode=True)
-    refuse_untold_times(path, ignored, times)
-    notes = table.notes + table.index.notes
-    raw = timed_density(
-        path, table.values, table.names, times, lines, options, notes=notes, fills_lead=fills_lead
-    )
-    return replace(raw, ignored=tuple(name or UNNAMED for name, _ in ignored))
-
-
-def timed_density(
-    where: Where,
-    values: Floats,
-    names: tuple[str, ...],
-    times: RowTimes,
-    lines: Sequence[int] | None,
-    options: FileOptions,
-    *,
-    notes: tuple[str, ...],
-    fills_lead: bool,
-) -> RawDensity:
-    """Return the probabilities of rows that are one epoch each, at these times."""
-    refuse_unread(where, times, length_is_known=options.epoch_seconds is not None)
-    timing = read_timing(where, times, lines, given=options.epoch_seconds, fills_lead=fills_lead)
-    return RawDensity(
-        values,
-        names,
-        epoch_seconds=timing.epoch_seconds,
-        start=timing.start,
-        notes=notes + timing.notes,
-        lines=lines,
-        epoch_source=timing.source,
-        places=timing.places,
-        offset_seconds=timing.offset_seconds,
-    )
-
-
-def load_table(
-    path: Path,
-    text: str,
-    options: FileOptions,
-    *,
-    epoch_column: str | None = None,
-    expected: Sequence[str] = (),
-) -> DensityTable:
-    """Return the table in a file's text.
-
-    `epoch_column`, if named, alone times the rows; `expected` columns need no remark.
-    """
+def load_table(path: Path, text: str, options: FileOptions) -> tuple[Table, StageColumns]:
+    """Return the table in a file's text, and its columns of stages."""
     text, is_spaced = _spaces_to_tabs(text)
     if not text or text.isspace():
         raise file_error(path, "holds nothing but blank space. Expected a header such as W,N1,N2,N3,R.")
@@ -155,47 +82,95 @@ def load_table(
     layout = find_layout(path, lines[:HEADER_SEARCH_LINES], options)
     header = (layout.header_line, layout.delimiter, layout.header)
     below = "\n".join(lines[layout.header_line + 1 :])
-    cells = even_rows(path, below, *header) or rows_below(path, text.split("\n"), *header)
-    return table_of(cells, layout, epoch_column, expected, ("cells are separated by spaces",) * is_spaced)
+    table = even_rows(path, below, *header) or rows_below(path, text.split("\n"), *header)
+    notes = (*layout.notes, *(("cells are separated by spaces",) * is_spaced), *table.notes)
+    return replace(table, notes=notes) if notes else table, layout.stages
 
 
-def table_of(
-    cells: TextTable,
-    layout: Layout,
-    epoch_column: str | None = None,
+def density_of_table(
+    table: Table,
+    stages: StageColumns,
+    options: FileOptions,
+    *,
     expected: Sequence[str] = (),
-    remarks: tuple[str, ...] = (),
-) -> DensityTable:
-    """Return the numbers of the rows of one night; see `load_table`."""
-    values, has_commas = _stage_values(cells, layout)
-    for column, name in enumerate(layout.header):
-        if is_night_column(name):
-            refuse_many(cells.path, name, cells.column(column), layout.header)
-    times, index, unknown = _other_columns(cells, layout, epoch_column, expected)
-    ignored = [layout.header[column] or UNNAMED for column in unknown]
+    fills_lead: bool = True,
+) -> RawDensity:
+    """Return the probabilities of a table's rows, timed by its other columns and its index.
+
+    Columns such as onset, time, duration and epoch say how long epochs are, which are missing, and when the
+    first begins. Other columns are ignored, with a remark unless `expected`. A row whose stage cells are all
+    empty or NaN is an epoch without evidence. So are whole epochs before the first row if `fills_lead`.
+    """
+    where, lines = table.path, table.lines_of_file
+    values, has_commas = stage_values(table, stages)
+    times, ignored = other_columns(table, stages.places, expected, can_decode=True)
+    refuse_unread(where, times, length_is_known=options.epoch_seconds is not None)
+    timing = read_timing(where, times, lines, given=options.epoch_seconds, fills_lead=fills_lead)
     notes = (
-        *layout.notes,
-        *remarks,
-        *cells.notes,
+        *table.notes,
         *((f"columns ignored: {listed(ignored)}",) if ignored else ()),
         *(("decimal commas were read as points",) if has_commas else ()),
+        *timing.notes,
     )
-    return DensityTable(values, layout.names, cells, times, index, notes, tuple(unknown))
+    return RawDensity(
+        values,
+        stages.names,
+        epoch_seconds=timing.epoch_seconds,
+        start=timing.start,
+        notes=notes,
+        lines=lines,
+        epoch_source=timing.source,
+        places=timing.places,
+        offset_seconds=timing.offset_seconds,
+        ignored=ignored,
+    )
 
 
-def _stage_values(cells: TextTable, layout: Layout) -> tuple[Floats, bool]:
+def other_columns(
+    table: Table, known: Collection[int], expected: Collection[str] = (), *, can_decode: bool
+) -> tuple[RowTimes, tuple[str, ...]]:
+    """Return when rows are, and the names of columns that are neither `known`, nor `expected`, nor times.
+
+    Refuse a table of several nights, and columns that may be times or tell nights apart; if `can_decode`, a
+    table of all nights could be decoded.
+    """
+    refuse_several(table)
+    where, index = table.path, table.index
+    timed, ignored = dict(index.columns), list[int]()
+    for column, name in enumerate(table.header):
+        if column in known:
+            continue
+        if name.casefold() in NAMELESS and not index.columns:  # as pandas writes its index
+            cells = table.column(column)
+            index = nameless_index(where, np.array(cells, dtype=object))
+            timed |= dict(index.columns)
+            if re.fullmatch(r"\d+|\D*", next(filter(is_filled, cells), "")):
+                ignored.append(column)
+        elif meaning_of(name) is not None and name not in timed:
+            timed[name] = table.times(column)
+        elif name.casefold() not in expected:
+            ignored.append(column)
+    times = row_times(where, list(timed.items()), index.meanings)
+    left = [(table.header[column], table.values(column)) for column in ignored]
+    refuse_runs(where, ((name or UNNAMED, cells) for name, cells in left), times, can_decode=can_decode)
+    refuse_untold_times(where, left, times)
+    return replace(times, notes=index.notes + times.notes), tuple(name or UNNAMED for name, _ in left)
+
+
+def stage_values(table: Table, stages: StageColumns) -> tuple[Floats, bool]:
     """Return the numbers of the stages, and whether they had decimal commas; refuse incomplete rows."""
-    columns = [cells.numbers(column) for column in layout.columns]
+    columns = [table.numbers(column) for column in stages.places]
     values = np.column_stack([numbers for numbers, _ in columns])
     is_missing = np.isnan(values)
     is_partial = is_missing.any(axis=1) & ~is_missing.all(axis=1)
     if is_partial.any():
         row = int(np.argmax(is_partial))
-        column = layout.columns[int(np.argmax(is_missing[row]))]
+        column = stages.places[int(np.argmax(is_missing[row]))]
         raise file_error(
-            cells.path,
-            f"line {cells.lines[row]}, column {layout.header[column]!r}: no number, but other stages of this "
-            "row have one. Fill it, or leave all stages of the row empty where there is no evidence.",
+            table.path,
+            f"{row_name(table.lines_of_file, row)}, column {table.header[column]!r}: no number, but other "
+            "stages of this row have one. Fill it, or leave all stages of the row empty where there is no "
+            "evidence.",
         )
     return values, any(has_commas for _, has_commas in columns)
 
@@ -231,22 +206,22 @@ def find_layout(path: Path, lines: Sequence[str], options: FileOptions) -> Layou
     if best[2] < 0:
         return _headerless_layout(path, lines, options.stages)
     header = split_line(_strip_comment(lines[best[2]]), best[1])
-    columns, names = choose_columns(path, header, options)
+    stages = choose_columns(path, header, options)
     above = [split_line(line, best[1]) for line in lines[: best[2]]]
-    is_row = [len(row) == len(header) and all(is_number(row[column]) for column in columns) for row in above]
+    is_row = [
+        len(row) == len(header) and all(is_number(row[place]) for place in stages.places) for row in above
+    ]
     refuse_rows_above(path, is_row)
-    return Layout(best[1], header, best[2], columns, names)
+    return Layout(best[1], header, best[2], stages)
 
 
-def choose_columns(
-    path: Where, header: Sequence[str], options: FileOptions
-) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Return indices and names of the stage columns: the caller's, the scheme's, or all that name a stage."""
+def choose_columns(path: Where, header: Sequence[str], options: FileOptions) -> StageColumns:
+    """Return the columns of stages: the caller's, the scheme's, or all that name a stage."""
     stages = options.stages
     if stages is None and options.scheme is not None and {*options.scheme.names} <= {*header}:
         stages = options.scheme.names
     if stages is not None:
-        return tuple(_column_of(path, stage, header) for stage in stages), tuple(stages)
+        return StageColumns(tuple(_column_of(path, stage, header) for stage in stages), tuple(stages))
     columns = tuple(i for i, cell in enumerate(header) if stage_of(cell))
     seen: dict[str | None, str] = {}
     for name in (header[i] for i in columns):
@@ -258,55 +233,7 @@ def choose_columns(
                 "Keep one, or say which columns to read with stages (--stages).",
             )
         seen[stage] = name
-    return columns, tuple(seen.values())
-
-
-def _other_columns(
-    cells: TextTable, layout: Layout, epoch_column: str | None, expected: Sequence[str]
-) -> tuple[list[tuple[str, Sequence[str] | Floats]], IndexColumns, list[int]]:
-    """Return the columns that time rows, a nameless index, and the places of ignored columns."""
-    numbers: dict[str, Sequence[str] | Floats] = {}
-    texts: dict[str, Sequence[str] | Floats] = {}
-    index, ignored = IndexColumns(), []
-    for column, name in enumerate(layout.header):
-        if column in layout.columns:
-            continue
-        first = _first_cell(cells, column)
-        if epoch_column is None and name.casefold() in NAMELESS:
-            index = nameless_index(cells.path, np.array(cells.column(column), dtype=object))
-            if re.fullmatch(r"\d+|\D*", first):
-                ignored.append(column)
-            continue
-        tells = meaning_of(name) is not None if epoch_column is None else name.casefold() == epoch_column
-        if not tells or name in numbers or name in texts:
-            if name.casefold() not in expected:
-                ignored.append(column)
-        elif is_number(first if layout.delimiter == "," else first.replace(",", ".")):
-            numbers[name] = _times(cells, column)
-        else:
-            texts[name] = cells.column(column)
-    return [*numbers.items(), *texts.items()], index, ignored
-
-
-def _run_cells(cells: TextTable, column: int) -> Sequence[str] | Floats:
-    """Return a column as numbers if all of the table are, to see quickly whether it is constant in runs."""
-    is_even = isinstance(cells.rows, EvenRows) and cells.rows.numbers is not None
-    return cells.numbers(column)[0] if is_even else cells.column(column)
-
-
-def _times(cells: TextTable, column: int) -> Floats:
-    """Return the numbers of a column that times rows; none may be missing."""
-    values, _ = cells.numbers(column)
-    for row in np.flatnonzero(~np.isfinite(values))[:1].tolist():
-        raise cell_error(
-            cells.path, cells.lines[row], cells.header[column], "a number", cells.rows[row][column]
-        )
-    return values
-
-
-def _first_cell(cells: TextTable, column: int) -> str:
-    """Return the first cell of a column that is not missing."""
-    return next((row[column] for row in cells.rows if row[column].casefold() not in MISSING_WORDS), "")
+    return StageColumns(columns, tuple(seen.values()))
 
 
 def _refuse_wide(path: Path, lines: Sequence[str]) -> None:
@@ -332,7 +259,7 @@ def _headerless_layout(path: Path, lines: Sequence[str], stages: Sequence[str] |
         note = f"line {first + 1} numbers the columns: read as {listed(stages)}"
         columns = tuple(range(len(cells) - counted, len(cells)))
         header = (*cells[: len(cells) - counted], *stages)
-        return Layout(delimiter, header, first, columns, tuple(stages), (note,))
+        return Layout(delimiter, header, first, StageColumns(columns, tuple(stages)), (note,))
     if not cells or not all(is_number(cell) for cell in cells):
         shown = ", ".join(cells[:8]) or lines[0][:40]
         raise file_error(
@@ -349,7 +276,7 @@ def _headerless_layout(path: Path, lines: Sequence[str], stages: Sequence[str] |
         )
     names = tuple(stages)
     note = f"no header: columns read as {listed(names)}"
-    return Layout(delimiter, names, first - 1, tuple(range(len(names))), names, (note,))
+    return Layout(delimiter, names, first - 1, StageColumns(tuple(range(len(names))), names), (note,))
 
 
 def _column_of(path: Where, stage: str, header: Sequence[str]) -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta, tzinfo
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import takewhile
 from typing import Any, Literal, NamedTuple
@@ -18,10 +18,16 @@ from stageguard.base.errors import FileFormatError
 from stageguard.base.files import file_error
 from stageguard.base.units import seconds_per
 from stageguard.formats.raw_night import Where
+from stageguard.formats.tables.table import (
+    NO_INDEX,
+    Cells,
+    IndexColumns,
+    Meaning,
+    Role,
+    cell_text,
+    time_cells,
+)
 from stageguard.formats.tables.timing import RowTimes, durations_by_onsets
-
-Columns = Sequence[tuple[str, Any]]  # names and arrays, in order
-Role = Literal["onset", "end", "duration", "epoch", "run"]
 
 _ONSETS = "onset start begin init time t starttime onsettime begintime epochstart"
 _ONSETS += " datetime timestamp clock clocktime"
@@ -42,13 +48,15 @@ SHORTEST_DOUBTLESS = 2.0  # shorter steps in a column without a unit may be minu
 _CLOCK = re.compile(r"(\d{1,3}):([0-5]\d)(?::([0-5]\d(?:[.,]\d+)?))?\s*([ap]m)?", re.IGNORECASE)
 _ELAPSED = re.compile(r"(\d+) days?,? ?(?:(\d{1,2}):([0-5]\d):([0-5]\d(?:\.\d+)?))?")
 
-
-class Meaning(NamedTuple):
-    """What a column says about time, and the seconds per unit of its numbers."""
-
-    role: Role
-    factor: float
-    is_plain: bool  # its name leaves no doubt about the unit
+# 05/01/2024 22:30, 1.5.2024 22:30, 2024/05/01 10:30 PM, as spreadsheets write them
+_DATED = re.compile(
+    r"(\d{1,4})([/.\-])(\d{1,2})\2(\d{4}|\d{1,2})[ T]+"
+    r"(\d{1,2}):([0-5]\d)(?::([0-5]\d(?:[.,]\d{1,9})?))?\s*([ap]m)?",
+    re.IGNORECASE,
+)
+# A recording has no gap of this length, but a day that is taken for a month makes one.
+LONGEST_GAP = timedelta(days=20).total_seconds()
+YEAR_FIRST, DAY_FIRST, MONTH_FIRST = (0, 1, 2), (2, 1, 0), (2, 0, 1)  # places of year, month and day
 
 
 class Parsed(NamedTuple):
@@ -68,16 +76,6 @@ class TimeColumn(NamedTuple):
     name: str
     is_plain: bool
     cells: Parsed
-
-
-@dataclass(frozen=True, slots=True)
-class IndexColumns:
-    """An index as columns, with meanings for columns without a telling name, time zone and remarks."""
-
-    columns: Columns = ()
-    meanings: Mapping[str, Meaning] = field(default_factory=dict)
-    zone: tzinfo | None = None
-    notes: tuple[str, ...] = ()
 
 
 @lru_cache(maxsize=4096)
@@ -119,13 +117,64 @@ def parse_cells(cells: Sequence[str]) -> Parsed | None:
 
 def _date_cells(texts: Sequence[str]) -> Parsed | None:
     """Return dates of a spreadsheet; like times of day if the date is not certain."""
-    from stageguard.formats.tables.dates import parse_dates  # few tables have such dates
-
     dated = parse_dates(texts)
     if dated is None or dated.midnight is None:
         return None if dated is None else Parsed("clock", dated.seconds, is_ambiguous=True)
     first = float(dated.seconds[0])
     return Parsed("dates", dated.seconds - first, dated.midnight + timedelta(seconds=first))
+
+
+@dataclass(frozen=True, slots=True)
+class Dated:
+    """Seconds of each cell since midnight of the first day, and that midnight if the date is certain."""
+
+    seconds: Floats
+    midnight: datetime | None
+
+
+def parse_dates(texts: Sequence[str]) -> Dated | None:
+    """Return dates with times, or None if a cell is none or the order of day and month cannot be told.
+
+    The order is told by a number above 12, or by midnight: dates of a night are a day apart, not a month. If
+    both orders give the same times, the night did not pass midnight, and only its date is unknown.
+    """
+    matches = [match for match in map(_DATED.fullmatch, texts) if match is not None]
+    if not matches or len(matches) < len(texts):
+        return None
+    if len(matches[0][1]) == 4:
+        orders = [YEAR_FIRST]
+    else:
+        orders = [DAY_FIRST] if matches[0][2] == "." else [DAY_FIRST, MONTH_FIRST]
+    readings = [reading for order in orders if (reading := _dates_in_order(matches, order)) is not None]
+    if len(readings) == 2 and not np.array_equal(readings[0].seconds, readings[1].seconds):
+        readings = [each for each in readings if np.abs(np.diff(each.seconds)).max() < LONGEST_GAP]
+    if len(readings) == 2:
+        return Dated(readings[0].seconds, readings[0].midnight if _same_day(readings) else None)
+    return readings[0] if readings else None
+
+
+def _same_day(readings: Sequence[Dated]) -> bool:
+    return readings[0].midnight == readings[1].midnight
+
+
+def _dates_in_order(matches: Sequence[re.Match[str]], order: tuple[int, int, int]) -> Dated | None:
+    """Return the times with year, month and day in these places, or None if one is no date."""
+    moments = []
+    for match in matches:
+        parts = (match[1], match[3], match[4])
+        year, month, day = (parts[place] for place in order)
+        hour, half = int(match[5]), (match[8] or "").casefold()
+        if len(year) != 4 or (half and not 1 <= hour <= 12):
+            return None
+        hour = hour % 12 + 12 * (half == "pm") if half else hour
+        try:
+            moment = datetime(int(year), int(month), int(day), hour, int(match[6]))
+        except ValueError:
+            return None
+        moments.append((moment, float((match[7] or "0").replace(",", "."))))
+    midnight = moments[0][0].replace(hour=0, minute=0)
+    seconds = [(moment - midnight).total_seconds() + second for moment, second in moments]
+    return Dated(np.array(seconds), midnight)
 
 
 def row_times(
@@ -360,26 +409,22 @@ def nameless_index(where: Where, values: Any) -> IndexColumns:
     The index holds dates, times, numbers, or texts of these as in a file.
     """
     array = np.asarray(values)
+    cells: Cells = array
     if array.dtype.kind in "OU":
-        array = _parse_index(array)
-    kind = array.dtype.kind
-    if kind in "iu":
+        texts = [cell_text(cell).strip() for cell in array.tolist()]
+        if texts and all(re.fullmatch(r"\d{1,15}", text) for text in texts):
+            return IndexColumns(notes=_count_notes(where, np.array([int(text) for text in texts])))
+        parsed = parse_cells(texts) if texts else None
+        if parsed is None:
+            return NO_INDEX
+        cells = parsed.values if parsed.kind == "numbers" else texts
+    elif array.dtype.kind in "iu":
         return IndexColumns(notes=_count_notes(where, array))
-    if kind not in "mMOf":
-        return IndexColumns()
-    is_certain = kind != "f"
-    return IndexColumns([(INDEX, array)], {INDEX: Meaning("onset", 1.0, is_certain)} if len(array) else {})
-
-
-def _parse_index(array: Any) -> Any:
-    """Return texts as whole numbers, seconds or texts of times; an empty array for any other texts."""
-    texts = [cell_text(cell).strip() for cell in array.tolist()]
-    if texts and all(re.fullmatch(r"\d{1,15}", text) for text in texts):
-        return np.array([int(text) for text in texts])
-    parsed = parse_cells(texts) if texts else None
-    if parsed is None:
-        return np.zeros(0, dtype=bool)
-    return parsed.values if parsed.kind == "numbers" else np.array(texts, dtype=object)
+    elif array.dtype.kind not in "mMf":
+        return NO_INDEX
+    is_certain = not isinstance(cells, np.ndarray) or array.dtype.kind in "mM"
+    meanings = {INDEX: Meaning("onset", 1.0, is_certain)} if len(array) else {}
+    return IndexColumns([(INDEX, time_cells(where, np.asarray(cells)))], meanings)
 
 
 def _count_notes(where: Where, index: Any) -> tuple[str, ...]:
@@ -404,18 +449,3 @@ def _count_notes(where: Where, index: Any) -> tuple[str, ...]:
         remark = f"the index begins at {counts[0]}: read as the first epoch"
         return (f"{remark}. If epochs before it are missing, add a column onset in seconds",)
     return ()
-
-
-def cell_text(value: object) -> str:
-    """Return a cell as text; nothing if it is missing."""
-    if value is None or value != value or str(value) in ("<NA>", "NaT"):
-        return ""
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    if isinstance(value, timedelta):
-        return f"{value.total_seconds():.9g}"
-    if isinstance(value, datetime | date):
-        return value.isoformat()
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value)

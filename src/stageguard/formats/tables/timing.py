@@ -11,6 +11,7 @@ import numpy as np
 from stageguard.base.arrays import Floats, Indices
 from stageguard.base.files import file_error
 from stageguard.formats.raw_night import Where
+from stageguard.formats.tables.table import row_name
 
 TIMING_COLUMNS = ("onset", "duration", "epoch")
 TOLERANCE = 0.01  # of an epoch, because onsets are often rounded
@@ -165,11 +166,6 @@ def durations_by_onsets(onsets: Floats, lasting: Floats) -> tuple[Floats, tuple[
     if abs(seconds - step) > SAID_ABOVE * step:
         notes = (f"epochs last {seconds:g} s by their ends, but begin every {step:g} s: {step:g} s taken",)
     return np.where(alike, step, lasting), notes
-
-
-def row_name(lines: Sequence[int] | None, row: int) -> str:
-    """Return the name of a row for a message."""
-    return f"row {row}" if lines is None else f"line {lines[row]}"
 
 
 def _one_duration(path: Where, durations: Floats, lines: Sequence[int] | None) -> float:

@@ -28,7 +28,8 @@ from stageguard.formats.hypnogram import BOAS, STAGE_COLUMNS, UNSCORED_WORDS, is
 from stageguard.formats.outgoing import Content, Outgoing, number, plain_text, stage_texts, stage_words
 from stageguard.formats.raw_night import ONLY_STAGES, Event, FileOptions, RawHypnogram, RawNight, Reader
 from stageguard.formats.sniffing import has_columns
-from stageguard.formats.tables.delimited import TextTable, as_number, cell_error, read_rows
+from stageguard.formats.tables.delimited import read_rows
+from stageguard.formats.tables.table import Table, as_number
 from stageguard.formats.tools.text import unread_columns
 from stageguard.night.stages import SCHEMES, UNSCORED_NAME, canonical_name
 
@@ -49,7 +50,7 @@ def read_bids_events(path: Path, options: FileOptions) -> RawNight:
     )
 
 
-def _stages(path: Path, table: TextTable, sidecar: dict[str, Any], options: FileOptions) -> RawHypnogram:
+def _stages(path: Path, table: Table, sidecar: dict[str, Any], options: FileOptions) -> RawHypnogram:
     column, meanings = _stage_column(path, table, sidecar)
     texts = [_text(path, cell, meanings) for cell in table.column(column)]
     return _with_record(path, _stages_of_rows(path, table, texts, options), sidecar.get(OWN_KEY))
@@ -62,7 +63,7 @@ def _read_sidecar(path: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _stage_column(path: Path, table: TextTable, sidecar: dict[str, Any]) -> tuple[str, dict[str, str]]:
+def _stage_column(path: Path, table: Table, sidecar: dict[str, Any]) -> tuple[str, dict[str, str]]:
     """Return the column of stages, by name or by numbers that the JSON explains, and these meanings."""
     levels = {
         # in newer versions of BIDS, the text of a level is in a mapping
@@ -209,27 +210,25 @@ def read_boas_events(path: Path, options: FileOptions) -> RawNight:
     )
 
 
-def _boas_stages(path: Path, table: TextTable, column: str, options: FileOptions) -> RawHypnogram:
+def _boas_stages(path: Path, table: Table, column: str, options: FileOptions) -> RawHypnogram:
     codes = table.seconds(column)
     stages = names_of(path, codes.tolist(), BOAS, what="line", first=table.lines[0])
     raw = _stages_of_rows(path, table, [f"Sleep stage {stage}" for stage in stages], options)
     return replace(raw, notes=(*raw.notes, f"stages are those of the column {column}"))
 
 
-def _stages_of_rows(path: Path, table: TextTable, texts: list[str], options: FileOptions) -> RawHypnogram:
+def _stages_of_rows(path: Path, table: Table, texts: list[str], options: FileOptions) -> RawHypnogram:
     onsets, cells = table.seconds("onset").tolist(), table.column("duration")
     lasting = [as_number(cell) or None for cell in cells]
-    for line, cell in zip(table.lines, cells, strict=True):
+    for row, cell in enumerate(cells):
         if as_number(cell) is None and cell.casefold() not in UNSCORED_WORDS:
-            raise cell_error(path, line, "duration", "seconds", cell)
+            raise table.cell_error(row, "duration", "seconds", cell)
     _refuse_missing(path, table, texts, lasting)
     annotations = list(map(Event, onsets, lasting, texts))
     return stages_among(path, annotations, options, only_stages=True)
 
 
-def _refuse_missing(
-    path: Path, table: TextTable, texts: Sequence[str], lasting: Sequence[float | None]
-) -> None:
+def _refuse_missing(path: Path, table: Table, texts: Sequence[str], lasting: Sequence[float | None]) -> None:
     """Refuse stages that are bare names without a duration, which may be anything."""
     if any(text.casefold().startswith(("sleep stage", "stage")) for text in texts):
         return
@@ -242,7 +241,7 @@ def _refuse_missing(
             )
 
 
-def _may_be(table: TextTable, name: str, levels: dict[str, dict[str, str]]) -> bool:
+def _may_be(table: Table, name: str, levels: dict[str, dict[str, str]]) -> bool:
     """Whether a column holds texts, or numbers that the JSON explains."""
     if name in levels:
         return True

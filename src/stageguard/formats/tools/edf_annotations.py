@@ -37,7 +37,8 @@ from stageguard.formats.recordings.edf import (
 )
 from stageguard.formats.recordings.raw import RawRecording
 from stageguard.formats.sniffing import begins_with, first_cells, whole_lines
-from stageguard.formats.tables.delimited import TextTable, as_number, read_rows
+from stageguard.formats.tables.delimited import read_rows
+from stageguard.formats.tables.table import Table, as_number
 
 BROWSER_COLUMNS = ("onset", "label", "duration")
 MOST_ANNOTATIONS = 2_000_000
@@ -208,7 +209,7 @@ def read_edfbrowser_csv(path: Path, options: FileOptions) -> RawNight:
     )
 
 
-def _browser_stages(path: Path, table: TextTable, options: FileOptions) -> RawHypnogram:
+def _browser_stages(path: Path, table: Table, options: FileOptions) -> RawHypnogram:
     lasting = [as_number(cell) or None for cell in table.column("duration")]
     annotations = list(map(Event, table.seconds("onset").tolist(), lasting, table.column("label")))
     return stages_among(path, annotations, options, only_stages=True)

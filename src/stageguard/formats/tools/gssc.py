@@ -11,7 +11,7 @@ from stageguard.formats.file_format import EPOCH_LENGTH, SCORER, START, FileForm
 from stageguard.formats.raw_night import BOTH, FileOptions, RawDensity, RawNight, Reader
 from stageguard.formats.sniffing import first_cells, first_lines, has_columns, read_head, whole_lines
 from stageguard.formats.tables.delimited import lines_of, read_text
-from stageguard.formats.tables.probabilities import density_of_table, load_table
+from stageguard.formats.tables.probabilities import density_of_text
 from stageguard.formats.tools.text import numbers_of_lines
 
 TOOL, SECONDS = "GSSC", 30.0
@@ -34,7 +34,7 @@ def _density(path: Path, text: str, options: FileOptions) -> RawDensity:
             "has GSSC's stages but no probabilities, as the version on PyPI writes it. Write it with GSSC's "
             "main branch, or read the stages with read_hypnogram.",
         )
-    raw = density_of_table(load_table(path, text, options, expected=("stage",)), options)
+    raw = density_of_text(path, text, options, expected=("stage",))
     return replace(raw, epoch_source="", usual_seconds=SECONDS, tool=TOOL)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stageguard.base.arrays import DAY_SECONDS, Floats
+from stageguard.base.arrays import DAY_SECONDS
 from stageguard.base.files import file_error
 from stageguard.formats.annotations import staged_rows, stages_among
 from stageguard.formats.density import listed
@@ -40,16 +40,11 @@ from stageguard.formats.raw_night import (
 )
 from stageguard.formats.recordings.edf import read_edf_recording
 from stageguard.formats.sniffing import has_columns, header_cells, holds_words, read_head, whole_lines
-from stageguard.formats.tables.delimited import (
-    TextTable,
-    as_number,
-    read_rows,
-    read_text,
-    split_line,
-    text_lines,
-)
-from stageguard.formats.tables.probabilities import choose_columns, load_table
-from stageguard.formats.tables.timing import MOST_MISSING, row_name
+from stageguard.formats.tables.delimited import read_rows, read_text, split_line, text_lines
+from stageguard.formats.tables.one_night import refuse_several
+from stageguard.formats.tables.probabilities import choose_columns, load_table, stage_values
+from stageguard.formats.tables.table import Table, as_number, row_name
+from stageguard.formats.tables.timing import MOST_MISSING
 from stageguard.formats.tools.text import read_stage_lines
 from stageguard.night.recording import Signal
 from stageguard.night.stages import canonical_name
@@ -188,7 +183,7 @@ def _remarks(words: Sequence[str]) -> tuple[str, ...]:
     return ("Luna's own tables count NR as N2",) if "NR" in words else ()
 
 
-def from_stage_rows(path: Path, table: TextTable, options: FileOptions) -> RawHypnogram:
+def from_stage_rows(path: Path, table: Table, options: FileOptions) -> RawHypnogram:
     """Return the stages of the command STAGE, from a file or lunapi; epochs count from 1 and may skip."""
     if "id" in table.header and len(set(table.column("id"))) > 1:
         raise file_error(path, "holds several recordings, expected one. Keep the rows of one ID.")
@@ -323,12 +318,8 @@ def is_pops(header: Iterable[str]) -> bool:
 def read_luna_pops(path: Path, options: FileOptions) -> RawDensity:
     """Read posteriors from a text table."""
     stages = options.stages or posterior_columns(path, header_cells(read_head(path)))
-    table = load_table(path, read_text(path), replace(options, stages=stages), epoch_column="e")
-    texts = {name: table.texts(name) for name in ("flag", "start", "stop")}
-    epochs = next((cells for _, cells in table.times if isinstance(cells, np.ndarray)), None)
-    if epochs is None:
-        raise file_error(path, "has no numbers in its column E. Expected Luna's table of one row per epoch.")
-    return density_of_epochs(path, table.values, table.names, epochs, texts, table.text.lines)
+    table, _ = load_table(path, read_text(path), replace(options, stages=stages))
+    return density_of_pops(table, options)
 
 
 def posterior_columns(where: Where, header: Iterable[str]) -> tuple[str, ...]:
@@ -342,15 +333,20 @@ def posterior_columns(where: Where, header: Iterable[str]) -> tuple[str, ...]:
     raise file_error(where, f"has {has}, expected {', '.join(FIVE)}, or {', '.join(THREE)}.")
 
 
-def density_of_epochs(
-    where: Where,
-    values: Floats,
-    names: tuple[str, ...],
-    epochs: Floats,
-    texts: Mapping[str, Sequence[str]],
-    lines: Sequence[int] | None,
-) -> RawDensity:
-    """Put rows at their epochs; `texts` are the cells of the columns flag, start and stop."""
+def density_of_pops(table: Table, options: FileOptions) -> RawDensity:
+    """Return the posteriors of a table whose column E says which epoch a row is."""
+    where, lines = table.path, table.lines_of_file
+    names = options.stages or posterior_columns(where, table.header)
+    chosen = choose_columns(where, table.header, replace(options, stages=names))
+    values, _ = stage_values(table, chosen)
+    refuse_several(table)
+    header = [name.casefold() for name in table.header]
+    if "e" not in header:
+        raise file_error(where, "has no column E. Expected Luna's table of one row per epoch.")
+    epochs, _ = table.numbers(header.index("e"))
+    flags, starts, stops = (
+        table.column(header.index(name)) if name in header else () for name in ("flag", "start", "stop")
+    )
     odd = ~((epochs >= 1) & (epochs == np.rint(epochs)) & (epochs < 1e9))
     odd[1:] |= ~(np.diff(epochs) > 0)
     if odd.any():
@@ -368,15 +364,15 @@ def density_of_epochs(
         notes.append(
             f"{n_missing:,} epoch{'s' * (n_missing != 1)} that Luna left out: read as without evidence"
         )
-    flags = texts.get("flag") or [""] * len(values)
-    excluded = np.array([flag.strip() in ("-1", "-1.0") for flag in flags]) & ~np.isnan(values).all(axis=1)
+    excluded = np.array([flag.strip() in ("-1", "-1.0") for flag in flags or [""] * len(values)])
+    excluded &= ~np.isnan(values).all(axis=1)
     if excluded.any():
         values = np.where(excluded[:, None], np.nan, values)
         notes.append(f"{np.count_nonzero(excluded):,} with FLAG -1 (excluded): read as without evidence")
     return RawDensity(
         values,
-        names,
-        epoch_seconds=_seconds(texts.get("start"), texts.get("stop")),
+        chosen.names,
+        epoch_seconds=_seconds(starts, stops),
         notes=tuple(notes),
         lines=lines,
         places=places if n_missing else None,
@@ -385,7 +381,7 @@ def density_of_epochs(
     )
 
 
-def _seconds(starts: Sequence[str] | None, stops: Sequence[str] | None) -> float | None:
+def _seconds(starts: Sequence[str], stops: Sequence[str]) -> float | None:
     """Return the epoch length from the first row's start and stop, or None without both."""
     if not starts or not stops:
         return None
@@ -417,8 +413,8 @@ def read_luna_edf(path: Path, options: FileOptions) -> RawDensity:
             path, f"has no channels of posteriors such as PP_W (got: {listed(list(recording.signals))})."
         )
     header = tuple(channels)
-    columns, names = choose_columns(path, header, options)
-    chosen = [channels[header[column]] for column in columns]
+    stages = choose_columns(path, header, options)
+    chosen = [channels[header[place]] for place in stages.places]
     shapes = {(signal.n_samples, signal.rate_hz) for signal in chosen}
     if len(shapes) != 1:
         raise file_error(path, "has channels of posteriors of different lengths or sampling rates.")
@@ -433,7 +429,7 @@ def read_luna_edf(path: Path, options: FileOptions) -> RawDensity:
     note = f"{n_empty:,} rows of zeros: read as without evidence"
     return RawDensity(
         values,
-        names,
+        stages.names,
         epoch_seconds=round(1 / rate_hz, 6),
         start=recording.start,
         notes=recording.notes + ((note,) if n_empty else ()),

@@ -34,7 +34,8 @@ from stageguard.formats.raw_night import (
     of_stages,
 )
 from stageguard.formats.sniffing import begins_with, never, whole_lines
-from stageguard.formats.tables.delimited import as_moment, as_number, read_rows, split_line, text_lines
+from stageguard.formats.tables.delimited import as_moment, read_rows, split_line, text_lines
+from stageguard.formats.tables.table import as_number
 from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnogram import Hypnogram
 

@@ -26,7 +26,7 @@ from stageguard.formats.file_format import LEAD, PROBABILITIES, SCORER, START, F
 from stageguard.formats.outgoing import Content, Outgoing, number, stage_words
 from stageguard.formats.raw_night import ONLY_STAGES, Event, FileOptions, RawHypnogram, RawNight, Reader
 from stageguard.formats.sniffing import has_xml_root
-from stageguard.formats.tables.delimited import as_number
+from stageguard.formats.tables.table import as_number
 from stageguard.formats.xml import children, text_of
 from stageguard.night.stages import AASM5, UNSCORED_NAME, canonical_name
 

@@ -21,8 +21,8 @@ from stageguard.formats.outgoing import Content, Outgoing
 from stageguard.formats.outputs import OWN_HEAD
 from stageguard.formats.raw_night import BOTH, FileOptions, RawDensity, RawHypnogram, RawNight, Reader
 from stageguard.formats.sniffing import begins_with
-from stageguard.formats.tables.delimited import MOST_COLUMNS, NAMELESS
-from stageguard.formats.tables.frames import arrow_columns, density_of_columns, stage_table
+from stageguard.formats.tables.delimited import MOST_COLUMNS
+from stageguard.formats.tables.frames import arrow_table, density_of_frame, stage_table
 from stageguard.formats.tools.stageguard import stage_columns
 from stageguard.formats.tools.text import from_table
 from stageguard.night.stages import canonical_name
@@ -45,9 +45,8 @@ def read_parquet(path: Path, options: FileOptions) -> RawNight:
 def _density(path: Path, table: Any, options: FileOptions) -> RawDensity:
     """Return the probabilities in columns that are named after stages."""
     with _faults_of_arrow(path):
-        columns, index = arrow_columns(table, path)
         is_own = _is_own(table.column_names)
-        raw = density_of_columns(path, columns, options, index, fills_lead=not is_own)
+        raw = density_of_frame(arrow_table(table, path), options, fills_lead=not is_own)
         start = _first_time(table)
         return raw if start is None else replace(raw, start=start)
 
@@ -55,11 +54,8 @@ def _density(path: Path, table: Any, options: FileOptions) -> RawDensity:
 def _stages(path: Path, table: Any, options: FileOptions) -> RawHypnogram:
     """Return the stages in a column of stages."""
     with _faults_of_arrow(path):
-        _, index = arrow_columns(table, path)
-        named = zip(table.column_names, table.columns, strict=True)
-        columns = [(name, values.to_pylist()) for name, values in named if name != NAMELESS[-1]]
-        texts = stage_table(path, [*index.columns, *columns], index.notes)
-        raw = replace(from_table(path, texts, options, index.meanings), scorer=_first_text(table, "scorer"))
+        scored = stage_table(path, arrow_table(table, path))
+        raw = replace(from_table(path, scored, options), scorer=_first_text(table, "scorer"))
         start = _first_time(table)
         return raw if start is None else replace(raw, start=start)
 

@@ -40,8 +40,9 @@ from stageguard.formats.raw_night import (
     Reader,
 )
 from stageguard.formats.sniffing import first_row
-from stageguard.formats.tables.delimited import TextTable, as_moment, lines_of, read_text, rows_of, text_lines
+from stageguard.formats.tables.delimited import as_moment, lines_of, read_text, rows_of, text_lines
 from stageguard.formats.tables.probabilities import density_of_table, load_table
+from stageguard.formats.tables.table import Table
 from stageguard.formats.tools.text import stages_of_lines, unread_columns
 from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnodensity import Hypnodensity
@@ -66,9 +67,9 @@ def _table_stages(path: Path, text: str, options: FileOptions) -> RawHypnogram:
 
 
 def _table_density(path: Path, text: str, options: FileOptions) -> RawDensity:
-    table = load_table(path, text, options, expected=("stage",))
-    raw = density_of_table(table, options, fills_lead=False)
-    return replace(raw, start=raw.start or _start(table.text))
+    table, stages = load_table(path, text, options)
+    raw = density_of_table(table, stages, options, expected=("stage",), fills_lead=False)
+    return replace(raw, start=raw.start or _start(table))
 
 
 def read_own_tsv(path: Path, options: FileOptions) -> RawNight:
@@ -159,7 +160,7 @@ def _cell(value: Any) -> str:
     return number(value) if isinstance(value, int | float) else str(value)
 
 
-def _start(table: TextTable) -> datetime | None:
+def _start(table: Table) -> datetime | None:
     """Return when the first epoch begins, if the table tells."""
     names = [name.casefold() for name in table.header]
     if "onset" not in names or "time" not in names:

@@ -13,7 +13,8 @@ from stageguard.base.files import file_error
 from stageguard.formats.file_format import NUMBERS_ALONE, FileFormat
 from stageguard.formats.raw_night import FileOptions, RawDensity, of_probabilities
 from stageguard.formats.sniffing import all_numbers, first_lines
-from stageguard.formats.tables.delimited import is_number, read_text
+from stageguard.formats.tables.delimited import read_text
+from stageguard.formats.tables.table import is_number
 
 SUFFIXES = (".hypnodensity.txt", ".hypnodensity.csv")
 STAGES = ("W", "N1", "N2", "N3", "R")

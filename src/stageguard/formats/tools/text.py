@@ -52,25 +52,15 @@ from stageguard.formats.sniffing import Sniff, integers, is_number_list, is_text
 from stageguard.formats.tables.delimited import (
     DELIMITERS,
     HEADER_SEARCH_LINES,
-    NAMELESS,
-    TextTable,
-    as_number,
-    cell_error,
     find_rows,
     first_filled,
     split_line,
     text_lines,
 )
 from stageguard.formats.tables.one_night import PART_COLUMNS, is_night_column, refuse_many, refuse_runs
-from stageguard.formats.tables.row_times import INDEX, Meaning, nameless_index, row_times
-from stageguard.formats.tables.timing import (
-    TIMING_COLUMNS,
-    TOLERANCE,
-    RowTimes,
-    read_timing,
-    refuse_unread,
-    row_name,
-)
+from stageguard.formats.tables.row_times import INDEX, nameless_index, row_times
+from stageguard.formats.tables.table import NAMELESS, Table, as_number, row_name
+from stageguard.formats.tables.timing import TIMING_COLUMNS, TOLERANCE, RowTimes, read_timing, refuse_unread
 from stageguard.formats.tools.arrays import load_plain
 from stageguard.formats.tools.visbrain import description
 from stageguard.guard.effect import Effect
@@ -121,7 +111,7 @@ def write_text(night: Outgoing, path: Path) -> Content:
     return Content({path: "\n".join(stages.tolist()) + "\n"})
 
 
-def _find_table(path: Path, lines: Sequence[str], options: FileOptions) -> TextTable | None:
+def _find_table(path: Path, lines: Sequence[str], options: FileOptions) -> Table | None:
     """Return the table below the first line that names the column of stages, or None."""
     wanted = options.column
     table = find_rows(path, lines, lambda header: stage_column(header, wanted) is not None)
@@ -136,17 +126,11 @@ def _find_table(path: Path, lines: Sequence[str], options: FileOptions) -> TextT
     return table
 
 
-def from_table(
-    path: Path,
-    table: TextTable,
-    options: FileOptions,
-    meanings: Mapping[str, Meaning] | None = None,
-) -> RawHypnogram:
+def from_table(path: Path, table: Table, options: FileOptions) -> RawHypnogram:
     """Return the stages of a table's rows: one row per epoch, or stages with onset and duration.
 
     Onsets count from the recording's start. Epochs that rows skip are unscored, and so are whole epochs
-    before the first row, unless this package wrote the table. `meanings` are for columns of times whose names
-    do not tell.
+    before the first row, unless this package wrote the table.
     """
     column = stage_column(table.header, options.column)
     if column is None:
@@ -160,14 +144,16 @@ def from_table(
             ".",
         )
     name = table.header[column]
-    recorded = _read_record(path, len(table.rows))  # before missing rows are added as unscored
+    recorded = _read_record(path, len(table.lines))  # before missing rows are added as unscored
     _refuse_several(path, table, name)
-    table, meanings = _name_index(path, table, meanings)
+    table = _name_index(path, table)
     others = [column_name for column_name in dict.fromkeys(table.header) if column_name != name]
-    times = row_times(path, [(column_name, table.column(column_name)) for column_name in others], meanings)
+    times = row_times(
+        path, [(column_name, table.column(column_name)) for column_name in others], table.index.meanings
+    )
     for column_name, _ in times.unread:
         if column_name in TIMING_COLUMNS:
-            _refuse_texts(path, table, column_name)
+            _refuse_texts(table, column_name)
     is_own = recorded is not None or ARGMAX_COLUMN in table.header or _is_own_table(table.header)
     if not is_own and name not in EVENT_COLUMNS:
         left = [each for each in others if each not in times.used]
@@ -199,17 +185,15 @@ def from_table(
     return raw if timing.places is None else _spread_rows(raw, timing.places)
 
 
-def _name_index(
-    path: Path, table: TextTable, meanings: Mapping[str, Meaning] | None
-) -> tuple[TextTable, Mapping[str, Meaning] | None]:
+def _name_index(path: Path, table: Table) -> Table:
     """Name a nameless column, as pandas writes its index, like the index in memory."""
     nameless = [name for name in table.header if name in NAMELESS]
-    if len(nameless) != 1 or meanings or INDEX in table.header:
-        return table, meanings
+    if len(nameless) != 1 or table.index.meanings or INDEX in table.header:
+        return table
     index = nameless_index(path, np.array(table.column(nameless[0]), dtype=object))
     new_name = INDEX if index.columns else nameless[0]
     header = tuple(new_name if name in NAMELESS else name for name in table.header)
-    return replace(table, header=header, notes=table.notes + index.notes), index.meanings
+    return replace(table, header=header, notes=table.notes + index.notes, index=index)
 
 
 def _spread_rows(raw: RawHypnogram, places: Indices) -> RawHypnogram:
@@ -224,7 +208,7 @@ def _spread_rows(raw: RawHypnogram, places: Indices) -> RawHypnogram:
     return replace(raw, stages=put(raw.stages), lines=lines, argmax=argmax)
 
 
-def _refuse_several(path: Path, table: TextTable, name: str) -> None:
+def _refuse_several(path: Path, table: Table, name: str) -> None:
     """Refuse a table of several nights or scorers, or with several columns of stages with one name."""
     if table.header.count(name) > 1:
         raise file_error(
@@ -236,7 +220,7 @@ def _refuse_several(path: Path, table: TextTable, name: str) -> None:
             refuse_many(path, column, table.column(column), table.header)
 
 
-def _refuse_doubtful(path: Path, table: TextTable, times: RowTimes, options: FileOptions) -> None:
+def _refuse_doubtful(path: Path, table: Table, times: RowTimes, options: FileOptions) -> None:
     """Refuse rows that may be runs of epochs, and times that cannot be read."""
     refuse_unread(path, times, length_is_known=options.epoch_seconds is not None)
     if times.onset is None or len(times.onset) < 3 or times.epoch is not None:
@@ -255,15 +239,15 @@ def _refuse_doubtful(path: Path, table: TextTable, times: RowTimes, options: Fil
         )
 
 
-def _refuse_texts(path: Path, table: TextTable, name: str) -> None:
+def _refuse_texts(table: Table, name: str) -> None:
     """Refuse a column that must hold numbers; the error names its first other cell."""
     wanted = "a number" if name == "epoch" else "seconds"
-    for line, cell in zip(table.lines, table.column(name), strict=True):
+    for row, cell in enumerate(table.column(name)):
         if as_number(cell) is None and not (name == "duration" and cell.casefold() in UNSCORED_WORDS):
-            raise cell_error(path, line, name, wanted, cell)
+            raise table.cell_error(row, name, wanted, cell)
 
 
-def _other_columns(table: TextTable, name: str, times: RowTimes, *, is_own: bool = False) -> tuple[str, ...]:
+def _other_columns(table: Table, name: str, times: RowTimes, *, is_own: bool = False) -> tuple[str, ...]:
     """Return remarks on columns that are not read, except those that this package wrote."""
     others = [each for each in table.header if each.startswith("stage") and each not in (name, "stage_n")]
     notes: tuple[str, ...] = ()
@@ -312,9 +296,7 @@ def _is_tiled(onsets: Floats, lasting: Floats) -> bool:
     return bool(np.abs(onsets - expected).max() <= TOLERANCE * lasting[0])
 
 
-def _event_stages(
-    path: Path, table: TextTable, name: str, times: RowTimes, options: FileOptions
-) -> RawHypnogram:
+def _event_stages(path: Path, table: Table, name: str, times: RowTimes, options: FileOptions) -> RawHypnogram:
     """Return stages with onset and duration in seconds: runs of epochs, with unscored gaps."""
     assert times.onset is not None and times.lasting is not None
     onsets, texts = times.onset.tolist(), table.column(name)
@@ -365,7 +347,7 @@ def _read_record(path: Path, n_rows: int) -> tuple[Profile, datetime | None, Rec
         raise file_error(sidecar, record_fault(error)) from None
 
 
-def unread_columns(table: TextTable, read: Collection[str]) -> list[str]:
+def unread_columns(table: Table, read: Collection[str]) -> list[str]:
     """Return the columns of a table that are not read although they hold something."""
     return [
         name
@@ -440,10 +422,9 @@ def _first_number(lines: Sequence[str]) -> tuple[int, tuple[str, ...]]:
 
 def read_numbered_table(
     path: Path,
-    table: TextTable,
+    table: Table,
     numbering: str,
     options: FileOptions,
-    meanings: Mapping[str, Meaning] | None = None,
 ) -> RawHypnogram:
     """Return the stages of a table whose column of stages holds numbers, timed by its other columns."""
     column = stage_column(table.header, options.column)
@@ -451,8 +432,8 @@ def read_numbered_table(
         return from_table(path, table, options)  # raises the error
     codes = stage_numbers(path, table.column(column), table.lines, MISSING_WORDS)
     names = names_of(path, codes, NUMBERINGS[numbering].codes, what="line", first=table.lines[0])
-    rows = [(*row[:column], name, *row[column + 1 :]) for row, name in zip(table.rows, names, strict=True)]
-    raw = from_table(path, replace(table, rows=rows), options, meanings)
+    columns = [*table.columns[:column], names, *table.columns[column + 1 :]]
+    raw = from_table(path, replace(table, columns=columns), options)
     return replace(raw, scheme=NUMBERINGS[numbering].scheme)
 
 

@@ -19,7 +19,8 @@ from stageguard.formats.file_format import (
 from stageguard.formats.outgoing import Content, Outgoing, number, stage_words
 from stageguard.formats.raw_night import FileOptions, RawHypnogram, of_stages
 from stageguard.formats.sniffing import has_columns, holds_words, whole_lines
-from stageguard.formats.tables.delimited import TextTable, read_rows, stage_rows, text_lines
+from stageguard.formats.tables.delimited import read_rows, stage_rows, text_lines
+from stageguard.formats.tables.table import Table
 from stageguard.formats.tools.text import read_stage_lines
 from stageguard.night.stages import AASM5
 
@@ -35,7 +36,7 @@ def read_ids(path: Path, options: FileOptions) -> RawHypnogram:
     return _runs(path, stage_rows(path, text_lines(path), -1, ",", COLUMNS), options)
 
 
-def _runs(path: Path, table: TextTable, options: FileOptions) -> RawHypnogram:
+def _runs(path: Path, table: Table, options: FileOptions) -> RawHypnogram:
     onsets, lasting = table.seconds("init_sec"), table.seconds("duration_sec")
     texts = [UNSCORED.get(text.casefold(), text) for text in table.column("stage")]
     return staged_rows(path, zip(table.lines, onsets, lasting, texts, strict=True), options, scheme=AASM5)

@@ -12,7 +12,8 @@ from stageguard.formats.file_format import PROBABILITIES, SCORER, START, FileFor
 from stageguard.formats.hypnogram import NUMBERINGS, UNSCORED_WORDS, names_of, stage_numbers
 from stageguard.formats.raw_night import FileOptions, RawHypnogram, of_stages
 from stageguard.formats.sniffing import integers, whole_lines
-from stageguard.formats.tables.delimited import as_number, text_lines
+from stageguard.formats.tables.delimited import text_lines
+from stageguard.formats.tables.table import as_number
 from stageguard.night.stages import AASM5, UNSCORED_NAME, canonical_name
 
 _END_TIME = re.compile(r"\s*(\*?[A-Za-z][\w?-]*)\s+(\S.*)")

@@ -12,7 +12,7 @@ from stageguard.formats.file_format import PROBABILITIES, SCORER, START, FileFor
 from stageguard.formats.raw_night import FileOptions, RawHypnogram, of_stages
 from stageguard.formats.sniffing import has_columns
 from stageguard.formats.tables.delimited import read_rows
-from stageguard.formats.tables.row_times import Meaning
+from stageguard.formats.tables.table import IndexColumns, Meaning
 from stageguard.formats.tools.text import read_numbered_table
 
 SUFFIX = ".preds.csv"
@@ -22,11 +22,9 @@ COLUMNS = ("timestamp", "pred")
 def read_wav2sleep(path: Path, options: FileOptions) -> RawHypnogram:
     """Read the stages that wav2sleep predicted."""
     table = read_rows(path, COLUMNS)
-    keep = [table.header.index(name) for name in COLUMNS]
-    rows = [[row[column] for column in keep] for row in table.rows]
-    times = {"timestamp": Meaning("end", 1.0, True)}
-    options = replace(options, column=COLUMNS[1])
-    return read_numbered_table(path, replace(table, header=COLUMNS, rows=rows), "wav2sleep", options, times)
+    times = IndexColumns(meanings={"timestamp": Meaning("end", 1.0, True)})
+    table = replace(table, header=COLUMNS, columns=[table.column(name) for name in COLUMNS], index=times)
+    return read_numbered_table(path, table, "wav2sleep", replace(options, column=COLUMNS[1]))
 
 
 def _is_wav2sleep(head: bytes, path: Path) -> bool:

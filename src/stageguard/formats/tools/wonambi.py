@@ -22,7 +22,8 @@ from stageguard.formats.raw_night import (
     of_stages,
 )
 from stageguard.formats.sniffing import has_columns, has_xml_root
-from stageguard.formats.tables.delimited import as_number, read_rows
+from stageguard.formats.tables.delimited import read_rows
+from stageguard.formats.tables.table import as_number
 from stageguard.formats.xml import children, read_xml, text_of
 from stageguard.night.stages import AASM5
 

@@ -57,7 +57,8 @@ from stageguard.formats.raw_night import (
 )
 from stageguard.formats.sniffing import has_columns, header_cells, is_json
 from stageguard.formats.stager_arrays import YASA, read_confidences, without_undefined
-from stageguard.formats.tables.delimited import TextTable, as_number, read_rows
+from stageguard.formats.tables.delimited import read_rows
+from stageguard.formats.tables.table import Table, as_number
 from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnogram import NO_PROBABILITIES, Hypnogram
 from stageguard.night.stages import AASM5, WLDR4, WNR3, WS2
@@ -112,7 +113,7 @@ def stages_of_document(path: Path, document: Mapping[str, Any]) -> RawHypnogram:
     )
 
 
-def from_events(path: Path, table: TextTable, options: FileOptions) -> RawHypnogram:
+def from_events(path: Path, table: Table, options: FileOptions) -> RawHypnogram:
     """Return the stages in a table of `Hypnogram.as_events`, a row per epoch; numbers must match names."""
     texts = table.column("description")
     for line, text, cell in zip(table.lines, texts, table.column("value"), strict=True):

@@ -1,0 +1,254 @@
+"""A table: named columns with one row per epoch, as text or as arrays, and where it comes from.
+
+Every source of rows (delimited text, Parquet, a data frame, a dictionary, xarray) becomes a `Table`; what its
+columns mean is decided in `probabilities` and `tools.text`, once for all sources.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta, tzinfo
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.base.arrays import Floats
+from stageguard.base.checks import MISSING_WORDS
+from stageguard.base.files import file_error
+from stageguard.formats.raw_night import Where
+from stageguard.guard import kernels
+
+NAMELESS = ("", "unnamed: 0", "__index_level_0__")  # names that files give to an index without a name
+
+Role = Literal["onset", "end", "duration", "epoch", "run"]
+Cells = Sequence[str] | npt.NDArray[Any]
+
+
+class Meaning(NamedTuple):
+    """What a column says about time, and the seconds per unit of its numbers."""
+
+    role: Role
+    factor: float
+    is_plain: bool  # its name leaves no doubt about the unit
+
+
+@dataclass(frozen=True, slots=True)
+class IndexColumns:
+    """An index as columns, with meanings for columns without a telling name, time zone and remarks."""
+
+    columns: Sequence[tuple[str, Cells]] = ()  # texts, or numbers
+    meanings: Mapping[str, Meaning] = field(default_factory=dict)
+    zone: tzinfo | None = None
+    notes: tuple[str, ...] = ()
+
+
+NO_INDEX = IndexColumns()
+
+
+class EvenCells(Sequence[tuple[str, ...]]):
+    """Columns of text whose rows have one length; cells are made only when needed: a night has thousands."""
+
+    def __init__(self, text: str, delimiter: str, width: int, numbers: Floats | None) -> None:
+        self._text, self._delimiter, self._width = text, delimiter, width
+        self._cells: list[str] | None = None
+        self.numbers = numbers  # (n_rows, width), or None if any cell is not a plain number
+
+    def __len__(self) -> int:
+        """Return the number of columns."""
+        return self._width
+
+    def __getitem__(self, column: Any) -> Any:
+        """Return the cells of one column or of several."""
+        if isinstance(column, slice):
+            return [self[number] for number in range(self._width)[column]]
+        if self._cells is None:
+            self._cells = self._text.replace("\n", self._delimiter).split(self._delimiter)
+        return tuple(self._cells[range(self._width)[column] :: self._width])
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Columns with their names, an index, the line of each row if rows are lines, and remarks."""
+
+    path: Where
+    header: tuple[str, ...]  # names, of which some may be the same
+    columns: Sequence[Cells]
+    lines: Sequence[int]  # of the rows in a file, counted from 1, or their numbers from 0
+    delimiter: str = ","
+    notes: tuple[str, ...] = ()
+    index: IndexColumns = NO_INDEX
+    are_lines: bool = True  # whether messages name rows by their lines
+
+    @property
+    def lines_of_file(self) -> Sequence[int] | None:
+        """The line of each row, or None if rows are not lines."""
+        return self.lines if self.are_lines else None
+
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """The cells of each row."""
+        return list(zip(*map(self.column, range(len(self.header))), strict=True))
+
+    def records(self) -> list[dict[str, str]]:
+        """Return each row as cells by column name."""
+        return [dict(zip(self.header, row, strict=True)) for row in self.rows]
+
+    def column(self, column: str | int) -> tuple[str, ...]:
+        """Return the cells of a column as text, given its name or its index."""
+        cells = self.columns[self.header.index(column) if isinstance(column, str) else column]
+        if not isinstance(cells, np.ndarray):
+            return tuple(cells)
+        values = time_cells(self.path, cells) if cells.dtype.kind in "mM" else cells.tolist()
+        return tuple([cell_text(cell) for cell in values])
+
+    def seconds(self, name: str) -> Floats:
+        """Return a column of times as numbers; any other cell is an error that names its line."""
+        cells = self.column(name)
+        values = [as_number(cell) for cell in cells]
+        if None in values:
+            raise self.cell_error(values.index(None), name, "seconds", cells[values.index(None)])
+        return np.array(values, dtype=np.float64)
+
+    def numbers(self, column: int) -> tuple[Floats, bool]:
+        """Return the numbers of a column, NaN if missing, and whether they had decimal commas."""
+        if isinstance(self.columns, EvenCells) and self.columns.numbers is not None:
+            return self.columns.numbers[:, column], False
+        cells = self.columns[column]
+        if isinstance(cells, np.ndarray):
+            return self._array_numbers(column, cells), False
+        has_commas = self.delimiter != "," and "," in "".join(cells)
+        if has_commas:
+            cells = [cell.replace(",", ".") for cell in cells]
+        numbers: Floats | None = kernels.active.read_numbers(tuple(cells))
+        if numbers is not None:
+            return numbers, has_commas
+        if "_" not in "".join(cells):  # Python reads 1_000 as a number; no table means that
+            try:
+                return np.array(list(map(float, cells))), has_commas
+            except ValueError:
+                pass
+        values = np.full(len(cells), np.nan)
+        for row, cell in enumerate(cells):
+            if is_number(cell):
+                values[row] = float(cell)
+            elif cell.casefold() not in MISSING_WORDS:
+                raise self.cell_error(row, self.header[column], "a number", cell)
+        return values, has_commas
+
+    def _array_numbers(self, column: int, array: npt.NDArray[Any]) -> Floats:
+        """Return an array as numbers, also from text; missing cells are NaN."""
+        name = self.header[column]
+        if array.ndim != 1:
+            raise file_error(
+                self.path, f"column {name[:40]!r} has shape {array.shape}, expected one number per row."
+            )
+        if array.dtype.kind in "fiu":
+            return np.asarray(array, dtype=np.float64)
+        if array.dtype.kind not in "OUS":
+            raise file_error(self.path, f"column {name[:40]!r} is of type {array.dtype}, expected numbers.")
+        values = np.full(len(array), math.nan)
+        for row, cell in enumerate(array.tolist()):
+            text = (
+                str(cell).strip() if not isinstance(cell, bytes) else cell.decode("utf-8", "replace").strip()
+            )
+            if cell is None or text.casefold() in MISSING_WORDS:
+                continue
+            try:
+                if isinstance(cell, bool) or "_" in text:
+                    raise ValueError
+                values[row] = float(text if isinstance(cell, str | bytes) else cell)
+            except (TypeError, ValueError, OverflowError):
+                raise self.cell_error(row, name[:40], "a number", text) from None
+        return values
+
+    def times(self, column: int) -> Cells:
+        """Return a column that times rows, as numbers if it holds numbers.
+
+        A text column whose first number is a number must hold numbers alone.
+        """
+        cells = self.columns[column]
+        if isinstance(cells, np.ndarray):
+            return time_cells(self.path, cells)
+        first = next(filter(is_filled, cells), "")
+        if not is_number(first if self.delimiter == "," else first.replace(",", ".")):
+            return cells
+        values, _ = self.numbers(column)
+        for row in np.flatnonzero(~np.isfinite(values))[:1].tolist():
+            raise self.cell_error(row, self.header[column], "a number", cells[row])
+        return values
+
+    def values(self, column: int) -> Sequence[str] | Floats:
+        """Return a column as numbers or text, whichever is quicker."""
+        if isinstance(self.columns, EvenCells) and self.columns.numbers is not None:
+            return self.columns.numbers[:, column]
+        cells = self.columns[column]
+        if isinstance(cells, np.ndarray) and cells.dtype.kind in "fiu" and cells.ndim == 1:
+            return np.asarray(cells, dtype=np.float64)
+        return [cell_text(cell) for cell in cells.tolist()] if isinstance(cells, np.ndarray) else cells
+
+    def cell_error(self, row: int, name: str, expected: str, cell: str) -> Exception:
+        """Return the error that says what a cell holds and what was expected."""
+        return file_error(
+            self.path,
+            f"{row_name(self.lines_of_file, row)}, column {name!r}: expected {expected}, got {cell[:40]!r}.",
+        )
+
+
+def row_name(lines: Sequence[int] | None, row: int) -> str:
+    """Return the name of a row for a message."""
+    return f"row {row}" if lines is None else f"line {lines[row]}"
+
+
+def time_cells(where: Where, array: npt.NDArray[Any]) -> Cells:
+    """Return a column as seconds, or as texts of times and dates."""
+    if array.dtype.kind in "mM":
+        if np.isnat(array).any():
+            raise file_error(
+                where, f"row {int(np.argmax(np.isnat(array)))} has no time. Expected one for every row."
+            )
+        if array.dtype.kind == "m":
+            return np.asarray(array / np.timedelta64(1, "s"), dtype=np.float64)
+        return [str(text) for text in np.datetime_as_string(array.astype("datetime64[us]"))]
+    if array.dtype.kind in "fiu":
+        return np.asarray(array, dtype=np.float64)
+    return [cell_text(cell) for cell in array.tolist()]
+
+
+def cell_text(value: object) -> str:
+    """Return a cell as text; nothing if it is missing."""
+    if value is None or value != value or str(value) in ("<NA>", "NaT"):
+        return ""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, timedelta):
+        return f"{value.total_seconds():.9g}"
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def as_number(cell: str) -> float | None:
+    """Return the finite number in a cell, or None."""
+    value = float(cell) if is_number(cell) else math.nan
+    return value if math.isfinite(value) else None
+
+
+def is_number(cell: str) -> bool:
+    """Whether a cell is a number; unlike Python, tables have no numbers such as 1_000."""
+    if "_" in cell:
+        return False
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def is_filled(cell: str) -> bool:
+    """Whether a cell holds something."""
+    return cell.casefold() not in MISSING_WORDS
