@@ -8,8 +8,8 @@ import pytest
 import stageguard as sg
 from browser import violations
 from nights import decode
-from stageguard.report.cohort import About, Failure, cohort_page
-from stageguard.report.cohort_rows import BandScale, CohortRow
+from stageguard.report.cohort import About, CohortRow, Failure, cohort_page
+from stageguard.report.pictures import BandScale
 
 PROFILE = "human-psg-5"
 HOSTILE = "</script><img src=x onerror=\"document.title='broken'\">"

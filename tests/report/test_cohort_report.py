@@ -14,7 +14,7 @@ import stageguard as sg
 from nights import decode
 from stageguard.base.errors import InputError
 from stageguard.measures.cohort import CohortNight, measure, measure_night
-from stageguard.report.cohort_rows import cohort_row, spark_code
+from stageguard.report.cohort import cohort_row, spark_code
 from stageguard.report.svg import ValueAxis
 
 PROFILE = "human-psg-5"

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from stageguard.report.bands_svg import BAND_LEFT, BAND_RIGHT, REACH, BandRow, bands_svg, place_of
+from stageguard.report.pictures import BAND_LEFT, BAND_RIGHT, REACH, BandRow, bands_svg, place_of
 
 NAN = math.nan
 

@@ -13,8 +13,18 @@ import pytest
 import stageguard as sg
 from nights import decode
 from stageguard.night.colours import STAGES, top_down
-from stageguard.report.hypnogram_svg import PAGE_FRAME, TINT, page_picture
-from stageguard.report.lanes import LEVELS, LIT, MARKS, STRIP_HEIGHT, UNLIT, EventLane, Mark
+from stageguard.report.hypnogram_svg import (
+    LEVELS,
+    LIT,
+    MARKS,
+    PAGE_FRAME,
+    STRIP_HEIGHT,
+    TINT,
+    UNLIT,
+    EventLane,
+    Mark,
+    page_picture,
+)
 from stageguard.report.svg import INK, colour_of
 from stageguard.synthetic.night import simulate_night
 
@@ -117,7 +127,7 @@ def test_a_long_recording_shows_the_share_of_each_stage_in_bins(mouse):
 
 
 def test_changes_and_events_of_a_long_recording_are_densities(mouse):
-    from stageguard.report.lanes import DENSITY_LANE
+    from stageguard.report.hypnogram_svg import DENSITY_LANE
 
     events = [EventLane("Arousal", np.array([10.0, 11.0, 9000.5]), np.array([1.0, 1.0, 3.0]))]
     svg, _ = page_picture(mouse, events=events, marks=[Mark(5, "lost"), Mark(9000, "kept")])
@@ -146,7 +156,7 @@ def test_lost_signal_is_drawn_by_its_share(night):
     lost[100:160], lost[200:220] = 1.0, 0.5
     decoding = decode(night.density, "human-psg-5", quality=lost)
     svg, _ = page_picture(decoding, quality=decoding.night.quality)
-    from stageguard.report.lanes import DENSITY_LANE
+    from stageguard.report.hypnogram_svg import DENSITY_LANE
 
     ((_, area, _),) = areas(svg, DENSITY_LANE)
     assert area / PLOT / DENSITY_LANE == pytest.approx(70 / 480, abs=1e-3)

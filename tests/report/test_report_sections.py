@@ -17,7 +17,7 @@ from report_samples import full, full_night, mouse, mouse_day
 from stageguard.formats.raw_night import Event
 from stageguard.guard.explain import Rule
 from stageguard.report import night_report, words
-from stageguard.report.lanes import MOST_EVENT_LANES, event_lanes
+from stageguard.report.hypnogram_svg import MOST_EVENT_LANES, event_lanes
 
 
 def section(html, name):

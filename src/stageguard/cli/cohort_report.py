@@ -35,8 +35,7 @@ from stageguard.cli.terminal import print_json, print_list
 from stageguard.formats.companions import ListRow, read_groups
 from stageguard.formats.outputs import REPORT_SUFFIX, output_paths
 from stageguard.measures.statistics import StatisticsOptions
-from stageguard.report.cohort import About, Failure, cohort_page
-from stageguard.report.cohort_rows import CohortRow, cohort_row
+from stageguard.report.cohort import About, CohortRow, Failure, cohort_page, cohort_row
 from stageguard.report.summary import looking_like_experts
 from stageguard.runner.decode_one import DecodeOptions
 from stageguard.runner.manifest import FAILURE_COLUMNS, FAILURES_TABLE, read_table

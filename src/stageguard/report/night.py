@@ -21,12 +21,17 @@ from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.timing import Moment
 from stageguard.report import numbers, tables, words
-from stageguard.report.bands_svg import BandRow, bands_svg
-from stageguard.report.hypnogram_svg import axis_of, page_picture, script_data
-from stageguard.report.lanes import Mark, bins_of, event_lanes
-from stageguard.report.methods import night_methods
+from stageguard.report.hypnogram_svg import (
+    Mark,
+    axis_of,
+    bins_of,
+    event_lanes,
+    page_picture,
+    script_data,
+)
+from stageguard.report.methods import night_methods, provenance_rows, settings
 from stageguard.report.page import as_json, render_page
-from stageguard.report.profile_words import provenance_rows, settings
+from stageguard.report.pictures import BandRow, bands_svg
 from stageguard.report.svg import INK
 from stageguard.report.tables import ReportMeasures, align_expert, measure
 from stageguard.report.words import change_groups, changes_intro
@@ -183,7 +188,7 @@ def _pictures(
         lights=moments,
         zeitgeber=zeitgeber,
     )
-    axis = axis_of(decoding)
+    axis = axis_of(decoding.hypnogram)
     return {
         "picture": Markup(svg),  # already escaped
         "data": as_json(script_data(picture, axis)),

@@ -98,6 +98,7 @@ DAY = 86400
 STEPS = (60, 300, 900, 1800, 3600, 7200, 14400, 28800)  # seconds between ticks
 UNITS = {"days": DAY, "hours": 3600, "minutes": 60}
 MAX_TICKS = 13
+MOST_EPOCHS_DRAWN = 2_000  # one by one: 16 h of 30 s, 2 h of 4 s; longer recordings are drawn in bins
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,7 @@ class EpochAxis:
     epoch_seconds: float
     start: datetime | None
     offset_seconds: float = 0.0  # of the night's first epoch in its recording
+    most_epochs: int = MOST_EPOCHS_DRAWN
 
     def x(self, epoch: float) -> float:
         """Return the horizontal position of an epoch's beginning."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 
 import numpy as np
 
@@ -34,9 +34,9 @@ from stageguard.night.quantities import (
     steered_words,
 )
 from stageguard.night.stages import StageScheme
-from stageguard.report.bands_svg import OUTSIDE, BandRow
 from stageguard.report.hypnogram_svg import expert_name
 from stageguard.report.numbers import ABSENT, count, shown
+from stageguard.report.pictures import OUTSIDE, BandRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,18 +181,8 @@ def joint_row(measured: ReportMeasures) -> BandRow | None:
     if math.isnan(after.high):
         return None
     expert = None if measured.expert is None else measured.expert.validity
-    return BandRow(
-        name="Joint score",
-        unit="of all below",
-        low=after.low,
-        high=after.high,
-        before=before.value,
-        after=after.value,
-        before_place="" if before.place == "no band" else before.place,
-        after_place="" if after.place == "no band" else after.place,
-        expert=math.nan if expert is None else expert.joint.value,
-        is_verdict=True,
-    )
+    row = _band_row("", "Joint score", before, after, math.nan if expert is None else expert.joint.value)
+    return replace(row, unit="of all below", is_verdict=True)
 
 
 def indicator_rows(measured: ReportMeasures) -> tuple[BandRow, ...]:
@@ -202,27 +192,24 @@ def indicator_rows(measured: ReportMeasures) -> tuple[BandRow, ...]:
     def rank(key: str) -> int:
         return next((number for number, kind in enumerate(kinds) if key.startswith(kind)), -1)
 
-    def place(indicator: Indicator) -> str:
-        return "" if indicator.place == "no band" else indicator.place
-
-    rows = []
-    for key in sorted(measured.after.validity.indicators, key=rank):
-        before, after = measured.before.validity.indicators[key], measured.after.validity.indicators[key]
-        rows.append(
-            BandRow(
-                name=quantity_of(key).label,
-                unit=after.unit,
-                low=after.low,
-                high=after.high,
-                before=before.value,
-                after=after.value,
-                before_place=place(before),
-                after_place=place(after),
-                expert=math.nan if measured.expert is None else measured.expert.indicator(key),
-                key=key,
-            )
+    before, after = measured.before.validity.indicators, measured.after.validity.indicators
+    expert = measured.expert
+    return tuple(
+        _band_row(
+            key,
+            quantity_of(key).label,
+            before[key],
+            after[key],
+            math.nan if expert is None else expert.indicator(key),
         )
-    return tuple(rows)
+        for key in sorted(after, key=rank)
+    )
+
+
+def _band_row(key: str, name: str, before: Indicator, after: Indicator, expert: float) -> BandRow:
+    was, now = ("" if each.place == "no band" else each.place for each in (before, after))
+    values = after.low, after.high, before.value, after.value
+    return BandRow(name, after.unit, *values, was, now, expert, key)
 
 
 def bands_sentence(rows: Sequence[BandRow]) -> str:

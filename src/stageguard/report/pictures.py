@@ -1,11 +1,13 @@
-"""Pictures of a cohort: indicators in their expert bands, statistics against experts, groups compared."""
+"""Pictures of numbers: indicators in their expert bands, statistics against experts, groups compared.
+
+Below, inside or above a band is told by position, shape and word.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from math import isnan
 
 import numpy as np
@@ -14,10 +16,13 @@ from stageguard.base.arrays import Floats
 from stageguard.measures.bland_altman import BlandAltman, bland_altman
 from stageguard.measures.cohort import CohortTable
 from stageguard.measures.groups import GroupDifference, group_differences
-from stageguard.measures.validity import place_in
+from stageguard.measures.validity import band_at, place_in
+from stageguard.night.colours import PAGE
+from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.quantities import JOINT, Quantity, indicators_of, quantity_of
-from stageguard.report.cohort_rows import FINAL, BandScale, CohortRow, table_of
-from stageguard.report.numbers import ABSENT, count, shown
+from stageguard.night.stages import StageScheme
+from stageguard.profile.profile import Profile
+from stageguard.report.numbers import ABSENT, count, decimals_for, shown
 from stageguard.report.summary import shown_rows, titled
 from stageguard.report.svg import (
     BAND,
@@ -30,11 +35,156 @@ from stageguard.report.svg import (
     bottom_axis,
     document,
     rect,
+    shortened,
     text_at,
 )
 
+# Of one night
+
+SHORT_UNITS = {
+    "per adjacent scored pair": "per pair of epochs",
+    "% of adjacent scored pairs": "% of pairs",
+    "% of complete bouts": "% of bouts",
+}
+BANDS_WIDTH, BANDS_ROW, BANDS_TOP = 980.0, 26.0, 46.0
+BAND_LEFT, BAND_RIGHT, REACH = 372.0, 552.0, 104.0  # edges of every band, and the space on either side
+VALUES = (704.0, 772.0, 868.0)  # right edges of the columns before, after and band
+WASH, PAPER = (PAGE[name].light for name in ("wash", "paper"))
+NO_VALUE = "no value"
+OUTSIDE = ("below", "above")
+
+
+@dataclass(frozen=True, slots=True)
+class BandRow:
+    """One indicator before and after; a place is "below", "inside", "above" or ""."""
+
+    name: str
+    unit: str
+    low: float
+    high: float
+    before: float
+    after: float
+    before_place: str
+    after_place: str
+    expert: float = math.nan
+    key: str = ""
+    is_verdict: bool = False  # True for the joint score
+
+    @property
+    def has_band(self) -> bool:
+        """Whether there is a range of expert scorings."""
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
+    @property
+    def decimals(self) -> int:
+        """Number of decimals in a table."""
+        values = (self.low, self.high) if self.has_band else (self.before, self.after, self.expert)
+        return decimals_for(values)
+
+
+def bands_svg(rows: Sequence[BandRow], *, expert_name: str | None = None) -> str:
+    """Draw one row per indicator with a band; all bands are equally wide, and values relative to them."""
+    height = BANDS_TOP + BANDS_ROW * len(rows) + 40
+    bottom = height - 40
+    edges = (
+        f"M{BAND_LEFT:.1f} {BANDS_TOP - 4:.1f}V{bottom:.1f}",
+        f"M{BAND_RIGHT:.1f} {BANDS_TOP - 4:.1f}V{bottom:.1f}",
+    )
+    parts = [
+        rect(BAND_LEFT, BANDS_TOP - 4, BAND_RIGHT - BAND_LEFT, bottom - BANDS_TOP + 4, WASH),
+        *(f'<path d="{edge}" stroke="{GREY}" stroke-width="0.8"/>' for edge in edges),
+        *_band_headings(),
+    ]
+    for number, row in enumerate(rows):
+        parts += _band_row(row, BANDS_TOP + BANDS_ROW * (number + 0.5))
+    parts += _band_legend(height - 12, expert_name)
+    title = "Validity indicators against the bands of expert scorings"
+    description = " ".join(
+        f"{row.name}: before {row.before_place or NO_VALUE}, after {row.after_place or NO_VALUE}."
+        for row in rows
+    )
+    return document(title, description, parts, (BANDS_WIDTH, height), inline="bands")
+
+
+def place_of(value: float, low: float, high: float) -> float:
+    """Return the position of a value: to scale inside the band, squeezed outside."""
+    width = high - low
+    if low <= value <= high:
+        share = (value - low) / width if width else 0.5
+        return BAND_LEFT + share * (BAND_RIGHT - BAND_LEFT)
+    scale = width or abs(high) or 1.0
+    beyond = (value - high if value > high else low - value) / scale
+    reach = 8 + (REACH - 16) * beyond / (1 + beyond)
+    return BAND_RIGHT + reach if value > high else BAND_LEFT - reach
+
+
+def _band_headings() -> Iterator[str]:
+    style = {"font_size": 12, "font_weight": 600}
+    yield text_at(BAND_LEFT - 8, 20, "◂ below", text_anchor="end", **style)
+    yield text_at((BAND_LEFT + BAND_RIGHT) / 2, 20, "inside the expert band", text_anchor="middle", **style)
+    yield text_at(BAND_RIGHT + 8, 20, "above ▸", **style)
+    for x, title in zip(VALUES, ("before", "after", "band"), strict=True):
+        yield text_at(x, 20, title, text_anchor="end", **style)
+    yield text_at(BANDS_WIDTH, 20, "before → after", text_anchor="end", **style)
+    yield text_at(BAND_LEFT, 36, "low", font_size=10.5, fill=GREY, text_anchor="middle")
+    yield text_at(BAND_RIGHT, 36, "high", font_size=10.5, fill=GREY, text_anchor="middle")
+
+
+def _band_row(row: BandRow, y: float) -> Iterator[str]:
+    line = INK if row.is_verdict else PALE
+    yield f'<path d="M0 {y + BANDS_ROW / 2:.1f}H{BANDS_WIDTH:.0f}" stroke="{line}" stroke-width="1"/>'
+    bold = {"font_weight": 600} if row.is_verdict else {}
+    yield text_at(0, y + 4, shortened(row.name, 28), font_size=12.5, **bold)
+    unit = shortened(SHORT_UNITS.get(row.unit, row.unit), 18)
+    yield text_at(BAND_LEFT - REACH - 4, y + 4, unit, font_size=10.5, fill=GREY, text_anchor="end")
+    yield rect(BAND_LEFT, y - 6, BAND_RIGHT - BAND_LEFT, 12, BAND)
+    yield from _band_marks(row, y)
+    decimals = decimals_for((row.low, row.high, row.before, row.after))
+    before, after, low, high = (shown(x, decimals) for x in (row.before, row.after, row.low, row.high))
+    cells = ((before, row.before_place), (after, row.after_place), (f"{low} to {high}", ""))
+    for x, (text, place) in zip(VALUES, cells, strict=True):
+        weight = {"font_weight": 600} if place in OUTSIDE else {}
+        yield text_at(x, y + 4, text, font_size=12, text_anchor="end", **weight)
+    style = {"font_weight": "600"} if row.after_place in OUTSIDE else {"fill": GREY}
+    places = dict.fromkeys((row.before_place or NO_VALUE, row.after_place or NO_VALUE))
+    yield text_at(BANDS_WIDTH, y + 4, " → ".join(places), font_size=11.5, text_anchor="end", **style)
+
+
+def _band_marks(row: BandRow, y: float) -> Iterator[str]:
+    """Draw the expert as a cross, before as a ring, after as a diamond, joined by a line."""
+    values = {"expert": row.expert, "before": row.before, "after": row.after}
+    drawn = {name: place_of(x, row.low, row.high) for name, x in values.items() if math.isfinite(x)}
+    if drawn.keys() >= {"before", "after"}:
+        path = f"M{drawn['before']:.1f} {y:.1f}H{drawn['after']:.1f}"
+        yield f'<path d="{path}" stroke="{INK}" stroke-width="1.2"/>'
+    for name, x in drawn.items():
+        yield _band_mark(name, x, y)
+
+
+def _band_mark(name: str, x: float, y: float) -> str:
+    if name == "before":
+        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="6" fill="{PAPER}" stroke="{INK}" stroke-width="1.6"/>'
+    if name == "after":
+        return f'<path d="M{x:.1f} {y - 5:.1f}l5 5l-5 5l-5 -5z" fill="{INK}"/>'
+    path = f"M{x - 4.5:.1f} {y - 4.5:.1f}l9 9m0 -9l-9 9"
+    return f'<path d="{path}" stroke="{SHADES["expert"]}" stroke-width="2.2" fill="none"/>'
+
+
+def _band_legend(y: float, expert_name: str | None) -> Iterator[str]:
+    entries = [("before", 7, 18, "before: the stager's own"), ("after", 178, 190, "after: decoded")]
+    if expert_name is not None:
+        entries.append(("expert", 300, 312, expert_name))
+    for name, x, text_x, text in entries:
+        yield _band_mark(name, x, y - 4)
+        yield text_at(text_x, y, text, font_size=12)
+    note = "Every band is drawn equally wide; distances outside it are squeezed."
+    yield text_at(BANDS_WIDTH, y, note, text_anchor="end", font_size=11, fill=GREY)
+
+
+# Of many nights
+
 # Indicators in their bands: histograms above each other
-BAND_WIDTH, BAND_LEFT, BAND_TOP, BAND_ROW, BINS = 300.0, 50.0, 6.0, 28.0, 44
+SPREAD_WIDTH, SPREAD_LEFT, SPREAD_TOP, SPREAD_ROW, BINS = 300.0, 50.0, 6.0, 28.0, 44
 MOST_SCALES = 4  # profiles and epoch lengths whose bands are drawn
 
 # Bland-Altman plots
@@ -48,6 +198,37 @@ SHADINGS = (0.18, 0.36, 0.6, 1.0)  # opacity of cells, from few points to many
 FOREST_WIDTH, LANE = 240.0, 11.0
 LARGEST_D = 3.0  # largest end of the axis; intervals may extend beyond it
 MOST_PAIRS = 6  # of groups; `stats --by` lists all
+
+
+def final_scoring(scorings: Container[str]) -> str:
+    """Return the final of some scorings: the decoded one, or the only one."""
+    return next((name for name in ("after", "before") if name in scorings), "expert")
+
+
+@dataclass(frozen=True, slots=True)
+class BandScale:
+    """The bands and the threshold for nights of one profile and one epoch length."""
+
+    profile: str  # "" if unknown
+    sha256: str
+    stages: StageScheme
+    epoch_seconds: float
+    bands: tuple[tuple[str, float, float], ...] = ()  # indicator, low, high
+    threshold: float | None = None  # of the joint score
+
+    @classmethod
+    def of(cls, profile: Profile | None, night: Hypnogram) -> BandScale:
+        """Return the scale of a night."""
+        seconds = night.epoch_seconds
+        if profile is None:
+            return cls("", "", night.scheme, seconds)
+        bands = (
+            (key, *band_at(quantity, profile, seconds))
+            for key, quantity in indicators_of(profile.scheme.names).items()
+        )
+        with_limits = tuple(band for band in bands if not isnan(band[1]))
+        threshold = None if profile.joint is None else profile.joint.threshold
+        return cls(profile.name, profile.sha256, night.scheme, seconds, with_limits, threshold)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,20 +249,19 @@ class ScaleSpreads:
     spreads: tuple[Spread, ...]
 
 
-def spreads_of(rows: Sequence[CohortRow]) -> list[ScaleSpreads]:
+def spreads_of(tables: Mapping[BandScale, CohortTable]) -> list[ScaleSpreads]:
     """Return the indicators with a band, for each of the most frequent scales."""
-    by_scale: dict[BandScale, list[CohortRow]] = {}
-    for row in rows:
-        by_scale.setdefault(row.scale, []).append(row)
+    frequent = sorted(tables.items(), key=lambda item: -len(item[1].night_ids))[:MOST_SCALES]
     scales: list[ScaleSpreads] = []
-    for scale, nights in sorted(by_scale.items(), key=lambda item: -len(item[1]))[:MOST_SCALES]:
+    for scale, table in frequent:
         bands = list(scale.bands)
         if scale.threshold is not None:
             bands.insert(0, (JOINT.key, 0.0, scale.threshold))
-        draw = partial(_spread, table_of(nights), len(scales))
-        spreads = tuple(draw(quantity_of(key), low, high) for key, low, high in bands)
+        number = len(scales)
+        spreads = tuple(_spread(table, number, quantity_of(key), low, high) for key, low, high in bands)
         if spreads:
-            heading = f"{scale.profile}, epochs of {scale.epoch_seconds:g} s: {count(len(nights), 'night')}"
+            n_nights = count(len(table.night_ids), "night")
+            heading = f"{scale.profile}, epochs of {scale.epoch_seconds:g} s: {n_nights}"
             scales.append(ScaleSpreads(heading, spreads))
     return scales
 
@@ -116,22 +296,22 @@ def _histograms(
     columns: Mapping[str, Floats], low: float, high: float
 ) -> tuple[list[str], tuple[float, float]]:
     """Draw a histogram of each scoring above a common axis, over the band."""
-    axis = axis_for(columns.values(), BAND_LEFT, BAND_WIDTH - 8, low, high)
-    bottom = BAND_TOP + BAND_ROW * max(1, len(columns))
-    band = rect(axis.at(low), BAND_TOP, axis.at(high) - axis.at(low), bottom - BAND_TOP, BAND)
-    parts = [band, *bottom_axis(axis, bottom, BAND_TOP)]
+    axis = axis_for(columns.values(), SPREAD_LEFT, SPREAD_WIDTH - 8, low, high)
+    bottom = SPREAD_TOP + SPREAD_ROW * max(1, len(columns))
+    band = rect(axis.at(low), SPREAD_TOP, axis.at(high) - axis.at(low), bottom - SPREAD_TOP, BAND)
+    parts = [band, *bottom_axis(axis, bottom, SPREAD_TOP)]
     for number, (name, values) in enumerate(columns.items(), 1):
-        y = BAND_TOP + BAND_ROW * number
+        y = SPREAD_TOP + SPREAD_ROW * number
         parts += _bars(values, axis, y, SHADES[name])
         parts.append(text_at(0, y - 3, name, font_size=11.5, fill=GREY))
-    return parts, (BAND_WIDTH, bottom + 18)
+    return parts, (SPREAD_WIDTH, bottom + 18)
 
 
 def _bars(values: Floats, axis: ValueAxis, y: float, fill: str) -> Iterator[str]:
     """Draw a histogram; values beyond the axis count in its end bars."""
     counts, _ = np.histogram(np.clip(values, axis.low, axis.high), BINS, (axis.low, axis.high))
     width = (axis.stop - axis.start) / BINS
-    heights = (BAND_ROW - 5) * counts / counts.max()
+    heights = (SPREAD_ROW - 5) * counts / counts.max()
     path = "".join(
         f"M{axis.start + width * place:.1f} {y:.1f}v{-max(height, 1.0):.1f}h{width - 0.4:.1f}V{y:.1f}z"
         for place, height in enumerate(heights.tolist())
@@ -293,7 +473,7 @@ def _forest(
     ends = [end for result in results for end in (result.d_low, result.d_high) if not isnan(end)]
     reach = min(LARGEST_D, max([0.5, *np.abs(ends).tolist()]))
     axis = ValueAxis(-reach, reach, 8.0, FOREST_WIDTH - 8.0)
-    final = next(name for name in (*FINAL, "expert") if name in table.values)
+    final = final_scoring(table.values)
     rows = []
     for quantity in quantities:
         by_scoring = {each.scoring: each for each in differences if each.measure == quantity.key}
