@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import stageguard as sg
+from messages import naming
 
 STAGES = ("W", "N1", "N2", "N3", "R")
 NIGHT = sg.simulate_night(hours=2, seed=1)
@@ -118,7 +119,7 @@ def test_a_missing_recording_is_a_missing_file():
 
 def test_a_tensor_without_numbers_is_one_line():
     torch = pytest.importorskip("torch")
-    with pytest.raises(sg.InputError, match="has no numbers to read"):
+    with pytest.raises(sg.InputError, match=naming("has no numbers", "read")):
         sg.read_density(torch.zeros(3, 5, device="meta"), stages=STAGES)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from messages import mentions
 from stageguard.base import files
 from stageguard.base.errors import OutputError, OutputExistsError
 from stageguard.base.files import write_text_atomic, write_together
@@ -119,7 +120,7 @@ def test_missing_folder_is_named(tmp_path):
 def test_folder_is_no_file_even_with_overwrite(tmp_path):
     with pytest.raises(OutputError) as caught:
         write_text_atomic(tmp_path, "new", overwrite=True)
-    assert f"{tmp_path}: it is a folder" in str(caught.value)
+    assert mentions(str(caught.value), tmp_path, "folder")
 
 
 @posix

@@ -9,6 +9,7 @@ import pytest
 
 import stageguard as sg
 from cli_runner import Runner, error_line, write_night
+from messages import mentions
 from stageguard.night.period import period_of
 from stageguard.night.stages import AASM5
 
@@ -56,7 +57,7 @@ def test_a_night_like_experts_score_passes(run, tmp_path):
     assert report["indicators"]["fragmentation_index"]["value"] == pytest.approx(fi)
     assert report["n_judged"] == len(BANDS)
     shown = run("check", night, "-p", PROFILE)
-    assert f"All {len(BANDS)} indicators lie inside their bands." in shown.out
+    assert mentions(shown.out, len(BANDS), "inside")
     score = report["joint"]["value"]
     verdict = f"is like 9 of 10 expert nights: {score:.2f} (they stay under {JOINT.threshold:.2f})"
     assert shown.out.splitlines()[1] == f"The night {verdict}."
@@ -80,7 +81,7 @@ def test_both_sides_are_flagged_and_strict_makes_them_an_exit_code(run, tmp_path
     strict = run("check", night, "-p", PROFILE, "--strict", "--json")
     assert strict.code == 1
     assert strict.json[0]["looks_like_experts"] is False
-    assert "The night is unlike 9 of 10 expert nights: " in ran.out
+    assert mentions(ran.out, "unlike", 9, 10)
     indicator = strict.json[0]["indicators"]["fragmentation_index"]
     assert indicator["place"] == place
     assert (indicator["low"], indicator["high"]) == (
@@ -100,7 +101,7 @@ def test_of_probabilities_the_most_probable_stage_is_checked(run, tmp_path):
     assert report["indicators"]["fragmentation_index"]["value"] == pytest.approx(
         np.mean(np.diff(argmax) != 0)
     )
-    assert "Checked: the most probable stage of each epoch" in run("check", night, "-p", PROFILE).out
+    assert mentions(run("check", night, "-p", PROFILE).out, "Checked", "most probable stage")
 
 
 def test_an_output_of_decode_brings_its_profile(run, tmp_path):
@@ -111,10 +112,7 @@ def test_an_output_of_decode_brings_its_profile(run, tmp_path):
     with_other = run("check", tmp_path / "night.hypnogram.tsv", "-p", "human-psg-3", "--json").json[0]
     assert with_other["stages"] == ["W", "N", "R"]
     line = error_line(run("check", calm(tmp_path / "bare.txt")))
-    assert line == (
-        "bare.txt: no profile is recorded with it, expected one to take the bands from. "
-        "Name it: --profile human-psg-5."
-    )
+    assert mentions(line, "bare.txt", "--profile", "human-psg-5")
 
 
 def test_bands_follow_the_epoch_length(run, tmp_path):
@@ -136,8 +134,8 @@ def test_uncommon_transitions_are_named(run, tmp_path):
 
 def test_what_cannot_be_measured_says_why(run, tmp_path):
     ran = run("check", calm(tmp_path / "night.txt"), "-p", PROFILE)
-    assert "there is no complete bout of N1" in ran.out
-    assert "the file does not say how long an epoch is: 30 s assumed" in ran.out
+    assert mentions(ran.out, "complete", "N1")
+    assert mentions(ran.out, "long", "30 s", "assumed")
 
 
 def test_a_profile_without_bands_judges_nothing(run, tmp_path):
@@ -145,8 +143,8 @@ def test_a_profile_without_bands_judges_nothing(run, tmp_path):
     profile = next(name for name in sg.profiles() if not sg.Profile.load(name).bands)
     ran = run("check", night, "-p", profile)
     assert ran.code == 0
-    assert "Nothing to compare: the profile has no band for what could be measured." in ran.out
-    assert "The night cannot be judged: the profile has no joint score of expert nights." in ran.out
+    assert mentions(ran.out, "compare", "could be measured")
+    assert mentions(ran.out, "cannot be judged", "joint")
     assert run("check", night, "-p", profile, "--strict").code == 1
 
 
@@ -162,7 +160,7 @@ def test_many_files_are_rows_and_failures_a_table(run, tmp_path):
     assert "1 of 3 nights are like 9 of 10 expert nights." in ran.out
     assert "2 of 5 files failed" in ran.err
     assert "is empty" in ran.err
-    assert "No such file or directory" in ran.err
+    assert mentions(ran.err, "file or directory")
     assert run("check", *files, "-p", PROFILE).code == 0
     assert run("check", *files, "-p", PROFILE, "--strict").code == 1
     assert run("check", files[2], files[2], "-p", PROFILE, "--strict").code == 0
@@ -171,15 +169,15 @@ def test_many_files_are_rows_and_failures_a_table(run, tmp_path):
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        ("W,N1,N2,N3,R\n1,0,0,0,x\n", "night.csv: line 2, column 'R': expected a number, got 'x'."),
-        ("W\nX\n", "night.csv: line 2: 'X' is not a stage: expected W, N1, N2, N3, R, or ? for unscored."),
-        ("W,N1,N2,N3,R\n-0.2,1.2,0,0,0\n", "night.csv: probabilities: row 1 (line 2) has -0.2 for W"),
-        ("W\nS\nS\n", "night.csv: cannot merge scheme 'ws2' into 'aasm5'"),
+        ("W,N1,N2,N3,R\n1,0,0,0,x\n", ("night.csv", 2, "'R'", "'x'")),
+        ("W\nX\n", ("night.csv", 2, "'X'", "W, N1, N2, N3, R")),
+        ("W,N1,N2,N3,R\n-0.2,1.2,0,0,0\n", ("night.csv", 1, 2, "-0.2", "W")),
+        ("W\nS\nS\n", ("night.csv", "'ws2'", "'aasm5'")),
     ],
 )
 def test_bad_files_are_one_line(run, tmp_path, content, expected):
     (tmp_path / "night.csv").write_text(content)
-    assert error_line(run("check", tmp_path / "night.csv", "-p", PROFILE)).startswith(expected)
+    assert mentions(error_line(run("check", tmp_path / "night.csv", "-p", PROFILE)), *expected)
 
 
 def test_arrays_logits_and_schemes_are_read_as_told(run, tmp_path):

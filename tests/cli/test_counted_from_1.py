@@ -9,6 +9,7 @@ import pytest
 
 import stageguard as sg
 from cli_runner import Runner, error_line, write_night
+from messages import mentions
 from nights import decode
 from small import night, profile_of, refusal
 from stageguard.base.errors import EpochNumber, InputError, Message, PinError, RowNumber, for_people
@@ -57,14 +58,14 @@ def test_pins_are_typed_from_1(run, file, tmp_path, as_table):
 @pytest.mark.parametrize(
     ("pin", "said"),
     [
-        ("0=R", "a pin is at epoch 0, expected 1 or more: the first epoch is 1."),
-        ("241=R", "pin at epoch 241 is out of range, expected 1 to 240."),
-        ("5=X", "pin at epoch 5 is 'X'"),
-        ("-1=R", "counted from 1"),
+        ("0=R", (0, 1, "first", 1)),
+        ("241=R", (241, 1, 240)),
+        ("5=X", (5, "'X'")),
+        ("-1=R", ("counted from 1",)),
     ],
 )
 def test_bad_pins_are_named_as_they_were_typed(run, file, pin, said):
-    assert said in error_line(run("decode", file, "-p", PROFILE, "--pins", pin))
+    assert mentions(error_line(run("decode", file, "-p", PROFILE, "--pins", pin)), *said)
 
 
 def test_bad_pins_count_from_0_in_python():

@@ -17,6 +17,7 @@ import pytest
 
 import stageguard as sg
 from cli_runner import Runner, error_line, write_night
+from messages import mentions
 from nights import decode
 
 
@@ -47,10 +48,10 @@ def test_one_file_is_decoded_beside_itself_and_summarised(run, night, tmp_path):
     assert n_changed > 0
     assert re.search(rf"Epochs changed +{n_changed} \({100 * n_changed / 240:.1f} %\)", ran.out)
     assert expected.strength.in_short() in " ".join(ran.out.split())
-    assert "the file does not say how long an epoch is: 30 s assumed" in ran.out
+    assert mentions(ran.out, "long", "30 s", "assumed")
     assert "how the stager was trained is not said" not in ran.out  # the advice says so where it matters
     assert str(tmp_path / "night.hypnogram.json") in ran.out.replace("\n", "")
-    assert "A trained scorer must review this output before any clinical decision." in ran.out
+    assert mentions(ran.out, "trained", "any clinical decision")
 
 
 def test_a_flickering_night_takes_no_more_than_twenty_lines(run, tmp_path, monkeypatch):
@@ -71,7 +72,7 @@ def test_a_missing_file_is_not_said_to_be_decoded(run, tmp_path):
     night = write_night(tmp_path / "n.csv", seed=1)
     assert run("decode", night, "-p", "human-psg-5").code == 0
     line = error_line(run("decode", tmp_path / "n.txt", "-p", "human-psg-5"))
-    assert "n.txt: No such file or directory" in line
+    assert mentions(line, "n.txt", "file or directory")
 
 
 def test_json_is_pure_and_complete(run, night, tmp_path):
@@ -167,8 +168,8 @@ def test_one_bad_file_is_one_row_and_the_others_go_on(run, night, tmp_path, jobs
     assert "[other].csv" in ran.out.replace("\n", "")
     assert "zero.csv" not in ran.out
     assert "2 of 4 files failed" in ran.err
-    assert "is empty (0 bytes). Was it written completely?" in ran.err
-    assert "No such file or directory" in ran.err
+    assert mentions(ran.err, "0 bytes", "completely")
+    assert mentions(ran.err, "file or directory")
 
 
 def test_two_files_never_share_an_output(run, night, tmp_path):
@@ -176,16 +177,14 @@ def test_two_files_never_share_an_output(run, night, tmp_path):
     ran = run("decode", night, twin, "-p", "human-psg-5", "--overwrite", "--json")
     assert ran.code == 1
     assert [report["ok"] for report in ran.json] == [True, False]
-    assert "night.tsv: has the same output as" in ran.json[1]["error"]
+    assert mentions(ran.json[1]["error"], "night.tsv", "same output as")
 
 
 def test_existing_outputs_need_overwrite(run, night, tmp_path):
     assert run("decode", night, "-p", "human-psg-5").code == 0
     line = error_line(run("decode", night, "-p", "human-psg-3"))
-    assert re.match(
-        r"night\.csv: .*night\.hypnogram\.tsv exists already, and was decoded with the profile human-psg-5\. "
-        r"Use --overwrite to decode it again\.$",
-        line,
+    assert mentions(
+        line, "night.csv", "night.hypnogram.tsv", "exists", "already", "human-psg-5", "--overwrite"
     )
     assert run("decode", night, "-p", "human-psg-3", "--overwrite").code == 0
     assert set(labels(tmp_path / "night.hypnogram.tsv")) <= {0, 1, 2}
@@ -194,18 +193,18 @@ def test_existing_outputs_need_overwrite(run, night, tmp_path):
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (b"", "night.csv: is empty (0 bytes)."),
-        (b"PK\x03\x04", "night.csv: holds a ZIP archive (.npz), not a CSV or TSV table as its name says."),
-        (b"W,N1,N2,N3,R\n1,0,0,0,x\n", "night.csv: line 2, column 'R': expected a number, got 'x'."),
-        (b"W,N1,N2,N3,R\n1,0,0,0\n", "night.csv: line 2 has 4 cells, the header has 5."),
-        (b"W,N1,N2,N3,R\n-0.2,1.2,0,0,0\n", "night.csv: probabilities: row 1 (line 2) has -0.2 for W"),
-        (b"W,S\n1,0\n", "night.csv: "),
+        (b"", ("night.csv: is empty (0 bytes).",)),
+        (b"PK\x03\x04", ("night.csv", "ZIP", "CSV", "TSV")),
+        (b"W,N1,N2,N3,R\n1,0,0,0,x\n", ("night.csv", 2, "'R'", "'x'")),
+        (b"W,N1,N2,N3,R\n1,0,0,0\n", ("night.csv", 2, 4, 5)),
+        (b"W,N1,N2,N3,R\n-0.2,1.2,0,0,0\n", ("night.csv", 1, 2, "-0.2", "W")),
+        (b"W,S\n1,0\n", ("night.csv: ",)),
     ],
 )
 def test_bad_files_are_one_line(run, tmp_path, content, expected):
     path = tmp_path / "night.csv"
     path.write_bytes(content)
-    assert error_line(run("decode", path, "-p", "human-psg-5")).startswith(expected)
+    assert mentions(error_line(run("decode", path, "-p", "human-psg-5")), *expected)
     assert [p.name for p in tmp_path.iterdir()] == ["night.csv"]
 
 
@@ -213,48 +212,48 @@ def test_logits_are_told_from_probabilities_and_named(run, tmp_path):
     (tmp_path / "night.csv").write_text("W,N,R\n-2,1,3\n4,1,0\n")
     ran = run("decode", tmp_path / "night.csv", "-p", "human-psg-3")
     assert ran.code == 0
-    assert "read as logits: the softmax was taken" in " ".join(ran.out.split())
+    assert mentions(" ".join(ran.out.split()), "logits", "softmax was taken")
 
 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["-p", "human-psg5"], "unknown profile 'human-psg5'."),
+        (["-p", "human-psg5"], ("unknown profile 'human-psg5'.",)),
         (
             ["-p", "human-psg-5", "--cohort", "newborn"],
-            "night.csv: profile 'human-psg-5' is not made for 'newborn'",
+            ("night.csv", "'human-psg-5'", "'newborn'"),
         ),
         (
             ["-p", "human-psg-5", "--pins", "999=R"],
-            "night.csv: pin at epoch 999 is out of range, expected 1 to 240.",
+            ("night.csv", 999, 1, 240),
         ),
         (
             ["-p", "human-psg-5", "--pins", "x=R"],
-            "a pin needs the number of an epoch, counted from 1, got 'x'.",
+            (1, "'x'"),
         ),
-        (["-p", "human-psg-5", "--pins", "5="], "cannot read the pin '5='. Write it as epoch=stage"),
-        (["-p", "human-psg-5", "--pins", "5=R,5=W"], "epoch 5 is pinned to 'R' and to 'W'. Keep one."),
-        (["-p", "human-psg-5", "--pins", ""], "a pin is empty, expected one such as 120=R, or a table"),
-        (["-p", "human-psg-5", "--pins", "nowhere.tsv"], "'nowhere.tsv' is neither a file nor a pin."),
-        (["-p", "human-psg-5", "--quality", "nowhere.npy"], "nowhere.npy: No such file or directory"),
-        (["-p", "human-psg-5", "--stages", "W,X,N2,N3,R"], "night.csv: has no column for stage 'X'."),
+        (["-p", "human-psg-5", "--pins", "5="], ("'5='", "epoch=stage")),
+        (["-p", "human-psg-5", "--pins", "5=R,5=W"], (5, "'R'", "'W'")),
+        (["-p", "human-psg-5", "--pins", ""], ("empty", 120)),
+        (["-p", "human-psg-5", "--pins", "nowhere.tsv"], ("'nowhere.tsv'",)),
+        (["-p", "human-psg-5", "--quality", "nowhere.npy"], ("nowhere.npy", "file or directory")),
+        (["-p", "human-psg-5", "--stages", "W,X,N2,N3,R"], ("night.csv", "column", "'X'")),
     ],
 )
 def test_bad_options_are_one_line(run, night, arguments, expected):
-    assert error_line(run("decode", night, *arguments)).startswith(expected)
+    assert mentions(error_line(run("decode", night, *arguments)), *expected)
 
 
 def test_a_cohort_without_a_known_caution_is_said_with_those_that_have_one(run, night):
     ran = run("decode", night, "-p", "human-psg-5", "--cohort", "chess players")
     said = " ".join(ran.out.split())
-    assert "no caution is known for 'chess players'; profile human-psg-5 has one for infants, " in said
+    assert mentions(said, "'chess players'", "human-psg-5")
     assert all(caution.cohort in said for caution in sg.Profile.load("human-psg-5").not_for)
 
 
 def test_output_must_be_a_folder(run, night, tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     line = error_line(run("decode", night, "-p", "human-psg-5", "-o", tmp_path / "notes.txt" / "out"))
-    assert line.endswith("notes.txt is a file, expected a folder.")
+    assert mentions(line, "notes.txt", "expected a folder")
     line = error_line(run("decode", night, "-p", "human-psg-5", "-o", night))  # the name of a cohort's table
     assert "it is the same file as" in line
 
@@ -262,36 +261,36 @@ def test_output_must_be_a_folder(run, night, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ([], "--profile"),
+        ([], ("--profile",)),
         (
             ["-p", "human-psg-5", "--trained", "often"],
-            "--trained",
+            ("--trained",),
         ),
-        (["-p", "human-psg-5", "--logits", "--log"], "--logits and --log exclude each other"),
-        (["-p", "human-psg-5", "second.csv", "--pins", "1=R"], "--quality and --pins belong to one file"),
-        (["-p", "human-psg-5", "--jobs", "-1"], "--jobs"),
+        (["-p", "human-psg-5", "--logits", "--log"], ("--logits", "--log")),
+        (["-p", "human-psg-5", "second.csv", "--pins", "1=R"], ("--quality", "--pins")),
+        (["-p", "human-psg-5", "--jobs", "-1"], ("--jobs",)),
         (
             ["-p", "human-psg-5", "--epoch-seconds", "0"],
-            "--epoch-seconds",
+            ("--epoch-seconds",),
         ),
         (
             ["-p", "human-psg-5", "--epoch-seconds=-30"],
-            "--epoch-seconds",
+            ("--epoch-seconds",),
         ),
         (
             ["-p", "human-psg-5", "--epoch-seconds", "nan"],
-            "--epoch-seconds",
+            ("--epoch-seconds",),
         ),
         (
             ["-p", "human-psg-5", "--epoch-seconds", "3601"],
-            "--epoch-seconds",
+            ("--epoch-seconds",),
         ),
     ],
 )
 def test_wrong_usage_exits_2(run, night, arguments, expected):
     ran = run("decode", night, *arguments)
     assert ran.code == 2
-    assert expected in ran.err
+    assert mentions(ran.err, *expected)
 
 
 def test_gaps_are_counted(run, tmp_path):
@@ -338,9 +337,7 @@ def test_a_length_that_contradicts_the_file_is_said_in_the_options_words(run, tm
     path = tmp_path / "night.csv"
     path.write_text("onset,W,N,R\n0,1,0,0\n20,1,0,0\n")
     line = error_line(run("decode", path, "-p", "human-psg-3", "--epoch-seconds", "30"))
-    assert line.startswith(
-        "night.csv: an epoch lasts 20 s by its onset column, got --epoch-seconds 30. Leave"
-    )
+    assert mentions(line, "night.csv", "20 s", "--epoch-seconds", 30)
 
 
 def test_one_epoch_is_one_epoch(run, tmp_path):

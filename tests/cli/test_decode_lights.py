@@ -7,6 +7,7 @@ import pytest
 
 import stageguard as sg
 from cli_runner import Runner, error_line
+from messages import mentions
 
 
 def two_nights(folder):
@@ -37,7 +38,7 @@ def test_lights_that_cannot_be_are_one_line(tmp_path, capsys):
     arguments = ("decode", tmp_path / "night.csv", "-p", "human-psg-5")
     assert "--lights-off is 'soon'" in error_line(run(*arguments, "--lights-off", "soon"))
     line = error_line(run(*arguments, "--lights-off", 600, "--lights-on", 60))
-    assert "expected at least one epoch between them" in line
+    assert mentions(line, "least one epoch")
     assert not list(tmp_path.glob("*.tsv"))
 
 

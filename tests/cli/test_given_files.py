@@ -13,6 +13,7 @@ import pytest
 import stageguard as sg
 from cli_runner import Runner, error_line, write_night
 from made_recordings import write_psg
+from messages import mentions
 from stageguard.cli.inputs import find_inputs, night_id
 from stageguard.cli.night_files import Wanted
 from stageguard.synthetic.night import simulate_night
@@ -74,10 +75,7 @@ def test_a_hypnogram_that_was_cut_off_is_refused(run, folder, command, rows):
     path.write_text("\n".join([lines[0], *kept]) + "\n")
     more = ("--to", "text") if command == "convert" else ()
     line = error_line(run(command, path, *more))
-    assert line == (
-        "n1.hypnogram.tsv: has 100 epochs, but 120 were decoded by n1.hypnogram.json: it was cut off, or is "
-        "of another night. Decode the night again."
-    )
+    assert mentions(line, "n1.hypnogram.tsv", "100 epochs", 120, "n1.hypnogram.json")
 
 
 def test_a_hypnogram_that_was_edited_is_read_with_a_warning(run, folder):
@@ -102,7 +100,7 @@ def test_a_hypnogram_that_was_edited_is_read_with_a_warning(run, folder):
 def test_names_in_an_archive_and_others_on_the_command_line_are_an_error(run, folder, option):
     sg.read_density(folder / "n1.csv").save(folder / "n1.npz")
     line = error_line(run("check", folder / "n1.npz", "-p", PROFILE, *option))
-    assert "names its columns W, N1, N2, N3, R, but --stages says" in line
+    assert mentions(line, "W, N1, N2, N3, R", "--stages")
     assert run("check", folder / "n1.npz", "-p", PROFILE, "--stages", "WAKE,N1,N2,N3,REM").code == 0
 
 
@@ -110,7 +108,7 @@ def test_a_tools_order_that_an_archive_contradicts_is_an_error(run, folder):
     values = sg.read_density(folder / "n1.csv").probabilities[:, ::-1]
     np.savez(folder / "n1.npz", probabilities=values, stages=["R", "N3", "N2", "N1", "W"])
     line = error_line(run("check", folder / "n1.npz", "-p", PROFILE, "--format", "usleep-npy"))
-    assert "names its columns R, N3, N2, N1, W, but --format usleep-npy says W, N1, N2, N3, R." in line
+    assert mentions(line, "R, N3, N2, N1, W", "--format", "W, N1, N2, N3, R")
 
 
 def test_no_command_writes_over_what_it_read(run, folder):
@@ -125,7 +123,7 @@ def test_no_command_writes_over_what_it_read(run, folder):
     ):
         before = place.read_bytes()
         line = error_line(run(*arguments, "-o", place, "--overwrite"))
-        assert f"cannot write {place}: it is the same file as {place}. Choose another name." in line
+        assert mentions(line, "cannot", place, place, "Choose")
         assert place.read_bytes() == before
 
 
@@ -147,7 +145,7 @@ def test_different_people_are_not_averaged(run, folder, command):
     path = sample_list(folder, "id probabilities scoring", "x n1.csv a/n1.txt", "y n2.csv a/n2.txt")
     ran = run(command, path, "-o", folder / "out.csv")
     assert ran.code == 2
-    assert "a sample list names different nights" in ran.err
+    assert mentions(ran.err, "sample", "names different nights")
     assert not (folder / "out.csv").exists()
 
 
@@ -156,7 +154,7 @@ def test_a_file_of_two_names_is_one_night(run, folder):
     (folder / "link.csv").symlink_to(folder / "n1.csv")
     found = find_inputs([folder, folder / "*.csv", folder / "again" / "n2.csv"], None, DENSITIES)
     assert sorted(names(found)) == ["n1.csv", "n2.csv"]
-    assert "another name for a file that is taken already" in found.notes[-1]
+    assert mentions(found.notes[-1], "that is taken", "already")
     ran = run("decode", folder, folder / "n*.csv", "-p", PROFILE, "-o", folder / "out", "--json")
     assert ran.code == 0
     assert len(ran.json) == 2
@@ -242,7 +240,7 @@ def test_a_pipe_is_refused_and_not_waited_for(run, folder, command):
         "combine": (folder / "n1.csv", "-o", folder / "out.csv"),
     }.get(command, ("-p", PROFILE))
     line = error_line(run(command, folder / "pipe.csv", *own))
-    assert "pipe.csv: is a pipe or a device, expected a file." in line
+    assert mentions(line, "pipe.csv", "a pipe or")
 
 
 def test_a_row_without_an_id_is_called_like_its_file(run, folder):
@@ -265,7 +263,7 @@ def test_intervals_know_the_start_and_the_probabilities_of_a_list(run, folder):
     (folder / "n1.csv").rename(folder / "moved" / "n1.csv")
     path = sample_list(folder, "id probabilities", "n1 moved/n1.csv")
     alone = run("intervals", output, *options).json[0]
-    assert "comes without the probabilities" in alone["error"]
+    assert mentions(alone["error"], "comes without", "probabilities")
     (report,) = run("intervals", output, "--list", path, *options).json
     assert report["ok"], report
 
@@ -274,7 +272,7 @@ def test_a_report_finds_the_probabilities_it_is_told(run, folder):
     assert run("decode", folder / "n1.csv", "-p", PROFILE, "-o", folder / "out").code == 0
     output = folder / "out" / "n1.hypnogram.tsv"
     moved = (folder / "n1.csv").rename(folder / "moved.csv")
-    assert "comes without the probabilities" in error_line(run("report", output))
+    assert mentions(error_line(run("report", output)), "comes without", "probabilities")
     assert run("report", output, "--input", moved).code == 0
     assert (folder / "out" / "n1.report.html").exists()
 
@@ -323,7 +321,7 @@ def test_stages_that_longer_epochs_have_no_room_for_are_lost_aloud(run, folder):
     (folder / "short.txt").write_text("W\nW\nN1\nN2\nN2\nN2\n" * 10)
     ran = run("convert", folder / "short.txt", "--reepoch", "90", "--to", "text", "-o", folder / "long.txt")
     assert ran.code == 0, ran.err
-    assert "stages that no epoch of 90 s has most of: N1" in ran.out
+    assert mentions(ran.out, "90 s", "N1")
     assert set((folder / "long.txt").read_text().split()) == {"W", "N2"}
 
 
@@ -334,8 +332,8 @@ def test_pipes_and_loops_in_options_are_called_what_they_are(run, folder):
     os.mkfifo(pipe)
     loop.symlink_to(loop)
     ran = run("verify", folder / "out" / "n1.hypnogram.tsv", "--input", pipe)
-    assert ran.code == 1 and "is a pipe or a device" in " ".join((ran.out + ran.err).split())
+    assert ran.code == 1 and mentions(" ".join((ran.out + ran.err).split()), "a pipe or", "device")
     line = error_line(run("stats", folder / "n1.csv", "--expert", loop))
-    assert line.startswith("loop.txt: is a link that leads back to itself")
+    assert mentions(line, "loop.txt", "link that leads")
     line = error_line(run("features", folder / "n1.csv", "-r", pipe, "-o", folder / "features"))
     assert line.count("pipe.toml") == 1 and ".." not in line

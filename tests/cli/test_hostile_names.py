@@ -13,6 +13,7 @@ import pytest
 
 import stageguard as sg
 from cli_runner import Runner, error_line, write_night
+from messages import mentions
 from stageguard.base.errors import StageGuardWarning, visible
 
 OBEYED = "\x1b]0;x\x07\x9b31m\u202e"
@@ -99,7 +100,7 @@ def test_files_that_the_system_makes_as_they_are_read_are_refused(run, tmp_path)
         ("decode", night, *PROFILE, "--quality", path),
         ("decode", "--list", path, *PROFILE, "-o", tmp_path / "out"),
     ):
-        assert "is made by the system" in error_line(run(*words))
+        assert mentions(error_line(run(*words)), "made", "by the system")
 
 
 @pytest.mark.skipif(not os.access("/proc/kmsg", os.R_OK), reason="only root reads the log of the system")
@@ -133,12 +134,12 @@ def test_names_that_differ_in_how_an_accent_is_written_share_no_output(run, tmp_
         pytest.skip("they are one file on this system")
     ran = run("decode", *nights, *PROFILE, "-o", tmp_path / "out")
     assert ran.code == 1
-    assert "has the same output as" in " ".join(ran.err.split())
+    assert mentions(" ".join(ran.err.split()), "same output as")
     (tmp_path / "list.tsv").write_text(
         "id\tprobabilities\n" + "".join(f"{night.stem}\t{nights[0]}\n" for night in nights)
     )
     line = error_line(run("decode", "--list", tmp_path / "list.tsv", *PROFILE, "-o", tmp_path / "listed"))
-    assert "differ in how accents are written only" in line
+    assert mentions(line, "differ", "accents are written")
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import pytest
 
 import stageguard as sg
 from cli_runner import Runner, error_line, write_night
+from messages import mentions, naming
 from stageguard.cli import terminal
 from stageguard.cli.terminal import JsonList
 from stageguard.formats import shared_profile
@@ -132,7 +133,7 @@ def test_a_picture_can_be_asked_for_later_but_replaces_nobody_elses(decode, tmp_
     ran = decode("--svg", "--json")
     assert [report["ok"] for report in ran.json] == [True, False]
     assert (tmp_path / "out" / "n1.hypnogram.svg").read_text().startswith("<svg")
-    assert "n2.hypnogram.svg exists already. Use --overwrite to replace it." in ran.json[1]["error"]
+    assert mentions(ran.json[1]["error"], "n2.hypnogram.svg", "--overwrite")
     assert mine.read_text() == "<svg>mine</svg>"
 
 
@@ -155,7 +156,7 @@ def die_of_seven(number: int) -> int:
 def test_a_killed_process_costs_one_item_and_the_others_go_on():
     found = list(run_all(die_of_seven, list(range(20)), 2, lost=lambda number: f"lost {number}"))
     assert found == [f"lost {n}" if n == 7 else -n for n in range(20)]
-    with pytest.raises(sg.StageGuardError, match="was killed: by hand, or for want of memory"):
+    with pytest.raises(sg.StageGuardError, match=naming("hand", "want of memory")):
         list(run_all(die_of_seven, list(range(20)), 2))
 
 
@@ -163,7 +164,7 @@ def test_an_output_that_is_a_file_is_said_before_any_work(run, nights, tmp_path)
     (tmp_path / "taken").write_text("mine")
     for place in (tmp_path / "taken", tmp_path / "taken" / "out"):
         line = error_line(run("decode", nights, "-p", PROFILE, "-o", place))
-        assert line == f"cannot write to {place}: {tmp_path / 'taken'} is a file, expected a folder."
+        assert mentions(line, "cannot", place, tmp_path / "taken", "folder")
 
 
 def test_results_are_told_also_when_a_table_cannot_be_written(decode, nights, tmp_path, monkeypatch):
@@ -177,7 +178,7 @@ def test_results_are_told_also_when_a_table_cannot_be_written(decode, nights, tm
     assert "3 nights: 2 decoded, 1 failed." in ran.out
     assert "is empty (0 bytes)" in ran.err
     for name in ("cohort.tsv", "failures.tsv"):
-        assert f"stageguard: cannot write {tmp_path / 'out' / name}: No space left on device." in ran.err
+        assert mentions(ran.err, tmp_path / "out" / name, "space")
 
 
 def test_json_is_whole_when_a_signal_comes_between_its_parts(capsys, monkeypatch):
@@ -260,8 +261,8 @@ def test_workers_that_cannot_start_are_one_line(nights, tmp_path):
     )
     assert ran.returncode == 1
     (said,) = ran.stderr.splitlines()
-    assert said.startswith("stageguard: processes to work in")
-    assert said.endswith("else run it in one process (--jobs 1).")
+    assert mentions(said, "processes to work")
+    assert mentions(said, "--jobs", 1)
     assert "want of memory" not in ran.stdout + ran.stderr
 
 
@@ -280,7 +281,7 @@ def test_workers_that_are_ended_while_they_run_the_script_again_say_nothing(nigh
         [sys.executable, script], capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path
     )
     (said,) = ran.stderr.splitlines()
-    assert said.startswith("stageguard: processes to work in")
+    assert mentions(said, "processes to work")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a folder in use cannot be deleted")
@@ -294,9 +295,7 @@ def test_a_deleted_working_folder_is_named(nights, tmp_path, more):
         capture_output=True, text=True, check=False, timeout=120, cwd=gone
     )  # fmt: skip
     assert ran.returncode == 1
-    assert ran.stderr == (
-        "stageguard: the folder you are in was deleted. Change to one that exists (cd), and run this again.\n"
-    )
+    assert mentions(ran.stderr, "in was deleted", "exists")
 
 
 @pytest.mark.parametrize("module", ["app", "terminal", "console"])

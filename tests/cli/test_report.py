@@ -9,6 +9,7 @@ import pytest
 import nights
 import stageguard as sg
 from cli_runner import Runner, error_line, write_night
+from messages import mentions
 from stageguard.cli.scored_files import ReadOptions, read_expert
 from stageguard.report.night import night_report
 
@@ -36,7 +37,7 @@ def test_a_page_is_written_and_announced(run, night, tmp_path):
     assert page == night_report(nights.decode(sg.read_density(night), PROFILE), notes=NOTES)
     assert re.search(r"Total sleep time \(min\) +\d", ran.out)
     assert "page.html" in ran.out
-    assert "A trained scorer must review this output before any clinical decision." in ran.out
+    assert mentions(ran.out, "trained", "any clinical decision")
 
 
 def test_the_page_lies_beside_the_night_by_default(run, night, tmp_path):
@@ -59,13 +60,10 @@ def test_what_decode_wrote_is_decoded_again(run, night, tmp_path):
     assert run("report", tmp_path / "night.hypnogram.tsv", "-p", PROFILE).code == 2
     write_night(night, seed=9)
     line = error_line(run("report", tmp_path / "night.hypnogram.tsv", "--overwrite"))
-    assert line == (
-        "night.hypnogram.tsv: is not what night.csv gives, expected an output that was not edited. "
-        "See: stageguard verify night.hypnogram.tsv."
-    )
+    assert mentions(line, "night.hypnogram.tsv", "night.csv", "verify", "night.hypnogram.tsv")
     night.unlink()
     line = error_line(run("report", tmp_path / "night.hypnogram.tsv", "--overwrite"))
-    assert line.startswith("night.hypnogram.tsv: comes without the probabilities it was decoded from")
+    assert mentions(line, "night.hypnogram.tsv", "comes without")
 
 
 def test_expert_title_lights_and_start_reach_the_page(run, night, tmp_path):
@@ -109,7 +107,7 @@ def test_nothing_is_overwritten_unasked(run, night, tmp_path):
     page = tmp_path / "page.html"
     page.write_text("mine")
     line = error_line(run("report", night, "-p", PROFILE, "-o", page))
-    assert line.endswith("page.html exists already. Use --overwrite to replace it, or choose another name.")
+    assert mentions(line, "page.html", "--overwrite")
     assert page.read_text() == "mine"
     assert run("report", night, "-p", PROFILE, "-o", page, "--overwrite").code == 0
     assert "<svg" in page.read_text()
@@ -118,42 +116,42 @@ def test_nothing_is_overwritten_unasked(run, night, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["-p", "human-psg5"], "night.csv: unknown profile 'human-psg5'."),
+        (["-p", "human-psg5"], ("night.csv: unknown profile 'human-psg5'.",)),
         (
             ["-p", PROFILE, "--cohort", "newborn"],
-            "night.csv: profile 'human-psg-5' is not made for 'newborn'",
+            ("night.csv", "'human-psg-5'", "'newborn'"),
         ),
-        (["-p", PROFILE, "--expert", "gone.txt"], "night.csv: gone.txt: No such file or directory"),
-        (["-p", PROFILE, "--lights-off", "22:30"], "night.csv: --lights-off is the time '22:30', but when"),
-        (["-p", PROFILE, "--lights-off", "soon"], "--lights-off is 'soon', expected seconds"),
-        (["-p", PROFILE, "--pins", "999=R"], "night.csv: pin at epoch 999 is out of range"),
-        (["-p", PROFILE, "-o", "nowhere/page.html"], "night.csv: cannot write nowhere/page.html"),
+        (["-p", PROFILE, "--expert", "gone.txt"], ("night.csv", "gone.txt", "directory")),
+        (["-p", PROFILE, "--lights-off", "22:30"], ("night.csv", "--lights-off", "'22:30'")),
+        (["-p", PROFILE, "--lights-off", "soon"], ("--lights-off is 'soon', expected seconds",)),
+        (["-p", PROFILE, "--pins", "999=R"], ("night.csv", 999, "range")),
+        (["-p", PROFILE, "-o", "nowhere/page.html"], ("night.csv", "cannot", "nowhere/page.html")),
     ],
 )
 def test_bad_input_is_one_line_and_writes_nothing(run, night, arguments, expected, monkeypatch):
     monkeypatch.chdir(night.parent)
-    assert error_line(run("report", night, *arguments)).startswith(expected)
+    assert mentions(error_line(run("report", night, *arguments)), *expected)
     assert [path.name for path in night.parent.iterdir()] == ["night.csv"]
 
 
 def test_an_expert_of_another_length_is_one_line(run, night, tmp_path):
     (tmp_path / "short.txt").write_text("W\nN2\n")
     line = error_line(run("report", night, "-p", PROFILE, "--expert", tmp_path / "short.txt"))
-    assert line.startswith("night.csv: short.txt has 2 epochs and does not say how long they are, ")
+    assert mentions(line, "night.csv", "short.txt", "2 epochs")
 
 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ([], "missing option --profile"),
-        (["-p", PROFILE, "--logits", "--log"], "--logits and --log exclude each other"),
-        (["-p", PROFILE, "--start", "22:30"], "expected a date and a time such as 2024-05-01T22:30"),
+        ([], ("missing option --profile",)),
+        (["-p", PROFILE, "--logits", "--log"], ("--logits", "--log")),
+        (["-p", PROFILE, "--start", "22:30"], ("date", "time", 2024, "05", "01T22", 30)),
     ],
 )
 def test_wrong_usage_exits_2(run, night, arguments, expected):
     ran = run("report", night, *arguments)
     assert ran.code == 2
-    assert expected in " ".join(ran.err.split())
+    assert mentions(" ".join(ran.err.split()), *expected)
 
 
 def test_a_mouse_day_is_split_into_light_and_dark(run, tmp_path):

@@ -10,6 +10,7 @@ import pytest
 
 import pages
 from cli_runner import Runner, error_line, write_night
+from messages import mentions
 
 PROFILE = "human-psg-5"
 
@@ -117,7 +118,7 @@ def test_experts_and_groups_come_as_in_stats(run, out, tmp_path):
     assert data["groups"] == ["young", "old"]
     text = page.read_text()
     assert "young (n = 1) minus old (n = 2)" in text
-    assert "in the table of groups, but not among the files: n99" in text
+    assert mentions(text, "among", "n99")
 
 
 def test_a_table_of_many_nights_becomes_one_page(run, tmp_path):
@@ -152,7 +153,7 @@ def test_bad_files_are_rows_and_the_others_go_on(run, out, tmp_path):
     found = failures(page)
     assert sorted(found) == ["<b>", "n1", "n2"]
     assert data_of(page)["ids"] == ["n11"]
-    assert "failures.tsv cannot be read" in page.read_text()
+    assert mentions(page.read_text(), "failures.tsv", "cannot be read")
 
 
 def test_the_second_night_of_a_name_fails(run, tmp_path):
@@ -167,12 +168,14 @@ def test_the_second_night_of_a_name_fails(run, tmp_path):
 def test_what_is_no_cohort_is_one_line(run, out, tmp_path):
     (tmp_path / "empty").mkdir()
     page = tmp_path / "cohort.html"
-    assert "holds no hypnograms or probabilities" in error_line(run("report", tmp_path / "empty", "-o", page))
+    assert mentions(
+        error_line(run("report", tmp_path / "empty", "-o", page)), "no hypnograms or", "probabilities"
+    )
     (tmp_path / "empty" / "notes.txt").write_text("nothing here\n")
     assert "holds no hypnograms" in error_line(run("report", tmp_path / "empty", "-o", page))
     (tmp_path / "one.tsv").write_text("id\tgroup\nn1\ta\nn2\ta\n")
     line = error_line(run("report", out, "-o", page, "--by", tmp_path / "one.tsv"))
-    assert "all are in 'a', expected two groups or more" in line
+    assert mentions(line, "'a'", "groups")
     assert not page.exists()
 
 
@@ -188,23 +191,23 @@ def test_when_every_night_fails_nothing_is_written(run, out, tmp_path):
 @pytest.mark.parametrize(
     ("more", "line"),
     [
-        (["--pins", "5=R"], "go with one night's decoding"),
-        (["--input", "x.csv"], "--input goes with a .hypnogram.tsv"),
-        (["--expert", "out/n1.hypnogram.tsv"], "--expert names one night's scoring"),
+        (["--pins", "5=R"], ("decoding",)),
+        (["--input", "x.csv"], ("--input", "hypnogram.tsv")),
+        (["--expert", "out/n1.hypnogram.tsv"], ("--expert", "scoring")),
     ],
 )
 def test_what_belongs_to_one_night_is_refused(run, out, tmp_path, monkeypatch, more, line):
     monkeypatch.chdir(tmp_path)
     ran = run("report", "out", *more)
     assert ran.code == 2
-    assert line in ran.err
+    assert mentions(ran.err, *line)
 
 
 def test_what_belongs_to_a_cohort_is_refused_of_one_night(run, tmp_path):
     night = write_night(tmp_path / "n.csv")
     ran = run("report", night, "-p", PROFILE, "--jobs", "2")
     assert ran.code == 2
-    assert "--jobs goes with a cohort, and n.csv is one night" in ran.err
+    assert mentions(ran.err, "--jobs", "n.csv")
 
 
 def test_no_input_is_written_over(run, out):

@@ -7,6 +7,7 @@ import hashlib
 import pytest
 
 from cli_runner import Runner, error_line
+from messages import mentions
 from stageguard.signals.modalities import MODALITIES
 
 
@@ -40,7 +41,7 @@ def test_a_cohort_is_written_and_said_to_be_synthetic(run, tmp_path, modality):
     )
     assert ran.code == 0, ran.err
     assert ran.out.startswith("SYNTHETIC: 2 ")
-    assert "No evidence about real sleepers" in ran.out
+    assert mentions(ran.out, "evidence", "about real sleepers")
     assert (tmp_path / "c" / "synthetic.json").is_file()
     read = run("data", "check", MODALITIES[modality].dataset, tmp_path / "c")
     assert "unreadable" not in read.out
@@ -67,28 +68,28 @@ def test_nothing_is_overwritten_unasked(run, tmp_path):
     common = ("simulate", "-m", "bioradar", "-n", 1, "--hours", 0.05, "-o", tmp_path / "c")
     assert run(*common).code == 0
     before = digests(tmp_path / "c")
-    assert "exists already. Use --overwrite to replace it" in error_line(run(*common, "--seed", 7))
+    assert mentions(error_line(run(*common, "--seed", 7)), "exists", "already", "--overwrite")
     assert digests(tmp_path / "c") == before
     assert run(*common, "--seed", 7, "--overwrite").code == 0
     assert digests(tmp_path / "c") != before
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("mine")
     line = error_line(run("simulate", "-m", "bioradar", "-o", tmp_path / "mine", "--overwrite"))
-    assert "holds files that no simulation wrote" in line
+    assert mentions(line, "files", "no simulation wrote")
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "mine"
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("-n", 0), "subjects is 0, expected 1 to 999."),
-        (("--hours", 0), "hours is 0, expected from two epochs (0.0167) to 72."),
-        (("--seed", -2), "seed is -2, expected a whole number of at least 0."),
-        (("--layout", "mat"), "layout is 'mat', expected one of npz, edf for bioradar."),
+        (("-n", 0), ("subjects", 0, 1, 999)),
+        (("--hours", 0), ("hours", 0, "0.0167", 72)),
+        (("--seed", -2), ("seed", -2, 0)),
+        (("--layout", "mat"), ("layout", "'mat'")),
     ],
 )
 def test_impossible_wishes_are_one_line(run, tmp_path, options, message):
-    assert error_line(run("simulate", "-m", "bioradar", "-o", tmp_path / "c", *options)) == message
+    assert mentions(error_line(run("simulate", "-m", "bioradar", "-o", tmp_path / "c", *options)), *message)
     assert not (tmp_path / "c").exists()
 
 

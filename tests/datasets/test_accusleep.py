@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataset_files import accusleep_session, write_mat7
+from messages import naming
 from stageguard.base import extras as optional_module
 from stageguard.base.errors import FileFormatError, InputError, MissingExtraError
 from stageguard.datasets import entries, recordings
@@ -200,10 +201,10 @@ def test_one_bad_recording_is_not_the_end(tmp_path):
 
 
 def test_folders_without_recordings_say_what_was_expected(tmp_path):
-    with pytest.raises(InputError, match=r"no AccuSleep recording\. Expected folders such as Mouse01/Day1"):
+    with pytest.raises(InputError, match=naming("AccuSleep", "Mouse01", "Day1")):
         list(entries("accusleep", tmp_path))
     (tmp_path / "Mouse01.zip").write_bytes(b"")
-    with pytest.raises(InputError, match=r"Mouse01\.zip is an archive: unpack it"):
+    with pytest.raises(InputError, match=naming("Mouse01.zip", "unpack")):
         list(entries("accusleep", tmp_path))
 
 

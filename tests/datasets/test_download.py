@@ -10,6 +10,7 @@ from importlib import import_module
 import pytest
 
 from file_server import serving
+from messages import naming
 from stageguard.base.errors import FileFormatError, InputError, OutputError, OutputExistsError
 from stageguard.datasets import RemoteFile, osf_files, parse_sha256sums, physionet_files
 from stageguard.datasets import download as module
@@ -200,7 +201,7 @@ def test_refusals_say_why(tmp_path, errors, message):
 def test_a_dead_server_is_given_up(tmp_path):
     with serving(files={}) as site:
         url = site.url
-    with pytest.raises(DownloadError, match="3 attempts in a row"):
+    with pytest.raises(DownloadError, match=naming(3, "attempts in a")):
         download(RemoteFile("a", f"{url}/a"), tmp_path, patience=QUICK)
 
 
@@ -210,18 +211,18 @@ def test_redirects_are_followed_but_not_out_of_encryption(tmp_path):
         assert (tmp_path / "a").read_bytes() == CONTENT
     handler = module._SafeRedirects()
     request = module.urllib.request.Request("https://example.org/a")
-    with pytest.raises(DownloadError, match="redirects to the unencrypted http://example"):
+    with pytest.raises(DownloadError, match=naming("redirects to the", "unencrypted")):
         handler.redirect_request(request, None, 302, "Found", {}, "http://example.org/a")
 
 
 @pytest.mark.parametrize("path", ["../out", "/etc/passwd", "a/../../b", "", "c:\\x", "a\\..\\b"])
 def test_a_path_out_of_the_folder_is_refused(tmp_path, path):
-    with pytest.raises(InputError, match="expected a path below the dataset's folder"):
+    with pytest.raises(InputError, match=naming("a path below", "folder")):
         download(RemoteFile(path, "http://127.0.0.1/x"), tmp_path)
 
 
 def test_other_schemes_are_refused(tmp_path):
-    with pytest.raises(InputError, match="not one of http or https"):
+    with pytest.raises(InputError, match=naming("http or https")):
         download(RemoteFile("a", "file:///etc/passwd"), tmp_path)
 
 
@@ -247,7 +248,7 @@ def test_lists_are_fetched_again_when_they_break_off(monkeypatch):
     with serving(files={"/list": CONTENT}, drop_after=[10]) as site:
         assert fetch_bytes(f"{site.url}/list", patience=QUICK) == CONTENT
         monkeypatch.setattr(module, "LISTING_LIMIT", 1000)
-        with pytest.raises(DownloadError, match="expected a list of files"):
+        with pytest.raises(DownloadError, match=naming("list of files")):
             fetch_bytes(f"{site.url}/list", patience=QUICK)
 
 

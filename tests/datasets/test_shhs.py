@@ -8,6 +8,7 @@ from datetime import datetime
 import numpy as np
 import pytest
 
+from messages import naming
 from recording_files import NSRR_CONCEPTS, channel, shhs_visit
 from stageguard.base.errors import FileFormatError, InputError
 from stageguard.datasets import dataset, entries, recordings
@@ -72,7 +73,7 @@ def test_covariates(tree):
     assert dict(second.covariates) == {"age": 69.5, "sex": "F", "age_group": "55-70", "visit": 1}
     (first, second) = recordings("shhs", tree, ahi="ahi_a0h3")
     assert (first.covariates["osa"], second.covariates["osa"]) == ("none", "moderate/severe")
-    with pytest.raises(InputError, match=r"no column 'ahi_a0h5', expected one such as ahi_a0h3a, ahi_a0h3"):
+    with pytest.raises(InputError, match=naming("'ahi_a0h5'", "ahi_a0h3a", "ahi_a0h3")):
         list(recordings("shhs", tree, ahi="ahi_a0h5"))
 
 
@@ -132,9 +133,7 @@ def test_subjects_and_visits(tree):
 
 
 def test_a_folder_without_recordings(tmp_path):
-    with pytest.raises(
-        InputError, match=r"holds no recordings of SHHS visit 1, expected files such as polysomnography"
-    ):
+    with pytest.raises(InputError, match=naming("SHHS", "visit", 1)):
         list(entries("shhs", tmp_path))
 
 
@@ -237,32 +236,30 @@ def test_the_sample_reads_what_was_drawn(tmp_path):
     assert [entry.missing for entry in found if entry.subject == drawn[3]] == [()]
     assert all(len(entry.missing) == 2 for entry in found if entry.subject != drawn[3])
     assert found[3].read().subject == drawn[3]
-    with pytest.raises(
-        FileFormatError, match=r"is missing, but drawn for the sample. Fetch it from the NSRR"
-    ):
+    with pytest.raises(FileFormatError, match=naming("Fetch", "NSRR")):
         found[0].read()
 
 
 def test_the_sample_needs_a_table_and_visit_1(tree):
-    with pytest.raises(InputError, match="the paper's sample is of visit 1"):
+    with pytest.raises(InputError, match=naming("is of visit", 1)):
         list(entries("shhs", tree, sample="paper", visit=2))
     (tree / "datasets" / "shhs1-dataset-0.21.0.csv").unlink()
-    with pytest.raises(InputError, match=r"has no table of covariates, expected datasets/shhs1-dataset"):
+    with pytest.raises(InputError, match=naming("covariates", "shhs1")):
         list(entries("shhs", tree, sample="paper"))
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("id,age\n1,2\n", "has no column nsrrid"),
-        ("nsrrid,age_s1\n200001\n", "line 2 has 1 cell, the header has 2"),
-        ("nsrrid\x00", "holds binary data"),
-        ("", "is empty, expected a header and rows"),
+        ("id,age\n1,2\n", ("no column nsrrid",)),
+        ("nsrrid,age_s1\n200001\n", (2, 1, "cell", 2)),
+        ("nsrrid\x00", ("holds binary data",)),
+        ("", ("is empty", "header")),
     ],
 )
 def test_a_damaged_table(tree, text, expected):
     (tree / "datasets" / "shhs1-dataset-0.22.0.csv").write_text(text)
-    with pytest.raises(FileFormatError, match=expected):
+    with pytest.raises(FileFormatError, match=naming(*expected)):
         list(entries("shhs", tree))
 
 

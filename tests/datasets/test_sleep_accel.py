@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from dataset_files import sleep_accel_subject
+from messages import naming
 from stageguard.base.errors import FileFormatError, InputError
 from stageguard.datasets import dataset, entries, recordings
 
@@ -102,25 +103,25 @@ def test_a_shifted_grid_moves_the_signals_with_it(tmp_path):
         (
             "labels/46343_labeled_sleep.txt",
             "0 0\n30 7\n",
-            "stage 7 at 30 s is not one of -1, 0, 1, 2, 3, 4, 5",
+            (7, "30 s", -1, 0, 1, 2, 3),
         ),
-        ("labels/46343_labeled_sleep.txt", "0 0\n40 0\n", "has a stage at 40 s, expected one every 30 s"),
-        ("labels/46343_labeled_sleep.txt", "0 0\n0 2\n", "has a stage at 0 s, expected one every 30 s"),
-        ("labels/46343_labeled_sleep.txt", "-600 0\n", "has no epoch after the night's start"),
-        ("labels/46343_labeled_sleep.txt", "", "labels/46343_labeled_sleep.txt: is empty"),
-        ("motion/46343_acceleration.txt", "0 1 1\n", "has 3 columns, expected 4; it begins with '0 1 1"),
+        ("labels/46343_labeled_sleep.txt", "0 0\n40 0\n", ("40 s", "30 s")),
+        ("labels/46343_labeled_sleep.txt", "0 0\n0 2\n", ("0 s", "30 s")),
+        ("labels/46343_labeled_sleep.txt", "-600 0\n", ("epoch", "start")),
+        ("labels/46343_labeled_sleep.txt", "", ("labels/46343_labeled_sleep.txt: is empty",)),
+        ("motion/46343_acceleration.txt", "0 1 1\n", (3, 4, 0, 1, 1)),
         (
             "motion/46343_acceleration.txt",
             "<html>\n",
-            "motion/46343_acceleration.txt: is not a table of numbers",
+            ("motion/46343_acceleration.txt", "table of numbers"),
         ),
-        ("heart_rate/46343_heartrate.txt", "900,60\n", "has nothing before the night's end at 300 s"),
+        ("heart_rate/46343_heartrate.txt", "900,60\n", ("nothing", "300 s")),
     ],
 )
 def test_damaged_files_are_named(tmp_path, file, text, message):
     sleep_accel_subject(tmp_path, "46343", STAGES)
     (tmp_path / file).write_text(text)
-    with pytest.raises(FileFormatError, match=message):
+    with pytest.raises(FileFormatError, match=naming(*message)):
         one(tmp_path)
 
 
@@ -158,7 +159,7 @@ def test_features_lie_at_their_epochs_and_gaps_are_missing(tmp_path):
 def test_features_without_their_times_are_refused(tmp_path):
     write_features(tmp_path, "46343", np.arange(4) / 120, [0, 0, 0, 0])
     (tmp_path / "46343_time_feature.out").write_text("0\n0.01\n0.02\n0.03\n")
-    with pytest.raises(FileFormatError, match="does not count hours from 0 in steps of 30 s"):
+    with pytest.raises(FileFormatError, match=naming("hours", 0, "30 s")):
         one(tmp_path)
     (tmp_path / "46343_time_feature.out").unlink()
     with pytest.raises(InputError, match=r"46343_time_feature.out is missing"):
@@ -168,7 +169,7 @@ def test_features_without_their_times_are_refused(tmp_path):
 def test_features_of_different_length_are_refused(tmp_path):
     write_features(tmp_path, "46343", np.arange(4) / 120, [0, 0, 0, 0])
     (tmp_path / "46343_hr_feature.out").write_text("1\n2\n")
-    with pytest.raises(FileFormatError, match=r"46343_hr_feature.out: has 2 rows, the times have 4"):
+    with pytest.raises(FileFormatError, match=naming("46343_hr_feature.out", "2 rows", 4)):
         one(tmp_path)
 
 

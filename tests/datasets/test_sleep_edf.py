@@ -9,6 +9,7 @@ from datetime import datetime
 import numpy as np
 import pytest
 
+from messages import naming
 from recording_files import channel, sleep_edf_night, write_edf
 from stageguard.base.errors import FileFormatError, InputError, MissingExtraError
 from stageguard.datasets import dataset, entries, recordings
@@ -73,7 +74,7 @@ def test_a_missing_hypnogram_is_told(tree):
 
 
 def test_a_folder_without_recordings(tmp_path):
-    with pytest.raises(InputError, match="holds no Sleep-EDF recordings, expected files such as"):
+    with pytest.raises(InputError, match=naming("EDF", "recordings")):
         list(entries("sleep-edf", tmp_path))
 
 
@@ -134,13 +135,13 @@ def test_an_xls_without_the_library(tree, monkeypatch):
     monkeypatch.setitem(sys.modules, "xlrd", None)
     (tree / "SC-subjects.xls").write_bytes(b"\xd0\xcf\x11\xe0")
     assert read_tables(tree) == {}
-    with pytest.raises(MissingExtraError, match=r"SC-subjects.xls needs 'xlrd'. Install with: pip install"):
+    with pytest.raises(MissingExtraError, match=naming("SC-subjects.xls", "'xlrd'")):
         list(entries("sleep-edf", tree, lights=True))
 
 
 def test_a_table_of_something_else(tree):
     (tree / "SC-subjects.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(FileFormatError, match="has the columns a, b, expected subject, night and LightsOff"):
+    with pytest.raises(FileFormatError, match=naming("subject", "LightsOff")):
         list(entries("sleep-edf", tree))
 
 

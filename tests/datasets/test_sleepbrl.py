@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from dataset_files import sleepbrl_record, write_annotations
+from messages import naming
 from stageguard.base.errors import FileFormatError, InputError, StageGuardWarning
 from stageguard.datasets import entries, recordings
 from stageguard.datasets.sleepbrl import read_workbook
@@ -74,15 +75,15 @@ def test_annotations_may_count_by_a_clock_of_their_own(tmp_path):
 @pytest.mark.parametrize(
     ("marks", "message"),
     [
-        ([(0, "W"), (300, "X")], "stage 'X' at 30 s is not one of W, 1, 2, 3, 4, R"),
-        ([], "has no stages among its annotations"),
-        ([(0, "W"), (310, "2"), (700, "R")], "does not begin and end with an epoch of 30 s"),
+        ([(0, "W"), (300, "X")], ("'X'", "30 s", "W", 1, 2, 3, 4)),
+        ([], ("no stages among", "annotations")),
+        ([(0, "W"), (310, "2"), (700, "R")], ("begin", "30 s")),
     ],
 )
 def test_wrong_stages_are_refused(tmp_path, marks, message):
     sleepbrl_record(tmp_path, "sbj01", "WWW", rate_hz=10)
     write_annotations(tmp_path / "sbj01.edf.atr", marks)
-    with pytest.raises(FileFormatError, match=message):
+    with pytest.raises(FileFormatError, match=naming(*message)):
         one(tmp_path)
 
 
@@ -90,7 +91,7 @@ def test_a_cut_annotation_file_is_refused(tmp_path):
     sleepbrl_record(tmp_path, "sbj01", "WWW", rate_hz=10)
     path = tmp_path / "sbj01.edf.atr"
     path.write_bytes(path.read_bytes()[:-2])
-    with pytest.raises(FileFormatError, match=r"sbj01\.edf\.atr: ends before the mark of its end"):
+    with pytest.raises(FileFormatError, match=naming("sbj01.edf.atr", "mark of its")):
         one(tmp_path)
 
 
@@ -131,7 +132,7 @@ def test_age_and_sex_come_from_the_table_of_subjects(tmp_path):
 
 def test_a_workbook_that_is_none_is_named(tmp_path):
     (tmp_path / "subjects.xlsx").write_text("no")
-    with pytest.raises(FileFormatError, match=r"subjects\.xlsx: is no Excel workbook"):
+    with pytest.raises(FileFormatError, match=naming("subjects.xlsx", "no Excel workbook")):
         read_workbook(tmp_path / "subjects.xlsx")
 
 
@@ -315,24 +316,27 @@ def test_channels_of_an_edf_are_mapped_by_label(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("x = ", r"recordings\.toml: is no TOML"),
-        ("epoch_second = 3", r"unknown key 'epoch_second' in the document. Did you mean 'epoch_seconds'\?"),
-        ("scheme = 'wnr3'", r"lists no recording"),
-        ("[[recordings]]\nfile = 'a.npz'", r"recording 1 has no subject, expected a text: two nights of one"),
+        ("x = ", ("recordings.toml: is no TOML",)),
+        ("epoch_second = 3", ("'epoch_second'", "'epoch_seconds'")),
+        ("scheme = 'wnr3'", ("lists no recording",)),
+        ("[[recordings]]\nfile = 'a.npz'", (1, "has no subject")),
         (
             "[[recordings]]\nfile = 'a.npz'\nsubject = 'A'\nstart = 3",
-            r"recordings\[0\]\.start is 3, expected a time",
+            ("recordings", 0, 3),
         ),
-        ("[[recordings]]\nfile = 'a.npz'\nsubject = 'A'\nchannels = {radar_i = 3}", r"channel radar_i is 3"),
+        (
+            "[[recordings]]\nfile = 'a.npz'\nsubject = 'A'\nchannels = {radar_i = 3}",
+            ("channel radar_i is 3",),
+        ),
         (
             "[[recordings]]\nfile='a.npz'\nsubject='A'\nid='x'\n[[recordings]]\nfile='b.npz'\nsubject='B'\nid='x'",
-            r"names two recordings 'x'",
+            ("names two recordings 'x'",),
         ),
     ],
 )
 def test_a_wrong_mapping_is_explained(tmp_path, text, message):
     mapping(tmp_path, text)
-    with pytest.raises(FileFormatError, match=message):
+    with pytest.raises(FileFormatError, match=naming(*message)):
         list(entries("sleepbrl", tmp_path))
 
 
@@ -345,30 +349,30 @@ def test_a_missing_file_of_a_mapping_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"radar_i": I_SAMPLES}, "does not say the rate of radar_i. Give rate_hz"),
-        ({"x": I_SAMPLES}, "has none of radar_i, radar_q, radar_phase, features; it has: x"),
+        ({"radar_i": I_SAMPLES}, ("radar_i", "rate_hz")),
+        ({"x": I_SAMPLES}, ("radar_i", "radar_q", "radar_phase")),
         (
             {"radar_i": I_SAMPLES.reshape(-1, 3), "rate_hz": 50.0},
-            r"radar_i has shape \(1000, 3\). Give the column",
+            ("radar_i", "(1000, 3)"),
         ),
-        ({"features": np.zeros(3)}, r"features have shape \(3,\), expected numbers \(epochs, features\)"),
+        ({"features": np.zeros(3)}, ("features", "shape", "(3,)")),
         (
             {"features": np.zeros((3, 2)), "feature_names": np.array(["a", "a"])},
-            "2 features and 1 different names",
+            (2, 1, "different"),
         ),
         (
             {"radar_i": I_SAMPLES, "rate_hz": 50.0, "stages": np.array([0, 7])},
-            r"stage '0' is no name, and \[stages\]",
+            ("'0'",),
         ),
         (
             {"radar_i": I_SAMPLES, "rate_hz": 50.0, "stages": np.array(["N", "N2"])},
-            "stages N, N2 belong to no scheme",
+            ("N, N2", "belong"),
         ),
     ],
 )
 def test_what_a_container_lacks_is_told(container, arrays, message):
     write_arrays(container, **arrays)
-    with pytest.raises(FileFormatError, match=message):
+    with pytest.raises(FileFormatError, match=naming(*message)):
         one(container.parent)
 
 
@@ -386,7 +390,5 @@ def test_objects_are_not_unpickled(tmp_path):
 
 
 def test_an_empty_folder_says_what_was_expected(tmp_path):
-    with pytest.raises(
-        InputError, match=r"holds no radar recording\. Expected sbj01\.edf and sbj01\.edf\.atr"
-    ):
+    with pytest.raises(InputError, match=naming("radar", "sbj01.edf", "sbj01.edf.atr")):
         list(entries("sleepbrl", tmp_path))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import stageguard as sg
+from messages import mentions
 from nights import decode
 from scored_nights import Cohort, certain, cohort, fit_report
 from stageguard.base.errors import ProfileError
@@ -54,7 +55,7 @@ def test_fit_chooses_on_held_out_nights_and_writes_it_down(sure):
         zip(recorded["columns"], next(r for r in recorded["rows"] if r[0] == "minutes_N"), strict=True)
     )
     assert row["estimator"] == "path" and row["gain"] == pytest.approx(chosen["minutes_N"].gain, rel=1e-3)
-    assert "Best estimated by path: minutes_N." in str(report)
+    assert mentions(str(report), "minutes_N")
     assert sg.Profile.from_dict(report.profile.to_dict()) == report.profile
     result = decode(sure.densities[0], report.profile, cohort="lab")
     found, plain = estimates(result), sg.sleep_statistics(result)
@@ -87,7 +88,7 @@ def test_a_profile_names_the_estimators_and_the_hypnogram_stays():
     assert found.others == {"TST": ESTIMATORS["probabilities"], "W": ESTIMATORS["path"]}
     assert Estimates.from_dict(found.to_dict()) == found
     drawn = estimates(decode(density, base.replace(estimators={"rem_latency_minutes": "draws"})))
-    assert drawn.rem_latency_estimator == "median of posterior draws"
+    assert mentions(drawn.rem_latency_estimator, "median of posterior", "draws")
 
 
 def test_estimators_belong_to_the_stager_and_the_cohort():

@@ -10,6 +10,7 @@ import pytest
 import scipy.stats
 
 import stageguard as sg
+from messages import mentions, naming
 from nights import decode
 from scored_nights import Cohort, certain, cohort, fit_report, shifted
 from stageguard.base.errors import StageGuardWarning
@@ -132,7 +133,7 @@ def test_cautions_say_what_the_fitted_profile_does_not_what_its_base_does(report
     base, fitted = sg.Profile.load(BASE), report.profile
     assert base.not_for and [c.cohort for c in fitted.not_for] == [c.cohort for c in base.not_for]
     for caution in fitted.not_for:
-        assert caution.reason.startswith("The profile was fitted on nights of 'our lab', and ")
+        assert mentions(caution.reason, "fitted", "'our lab'")
         assert _effect(fitted) in caution.reason
         assert "0.0986" not in caution.reason  # the limit of the base
 
@@ -147,17 +148,17 @@ def test_a_profile_fitted_on_a_cohort_has_no_caution_for_it():
 def test_what_a_profile_does_is_told_by_its_fields():
     base = sg.Profile.load(BASE)
     band = base.replace(strength={"rule": "band", "fi_target": 0.05, "cap": 2.0})
-    assert _effect(band) == "smooths a night with a fragmentation index above 0.1 down to it"
+    assert mentions(_effect(band), "smooths", "0.1")
     match = base.replace(strength={"rule": "match", "fi_target": 0.05})
-    assert _effect(match) == "brings every night near the fragmentation index 0.05"
+    assert mentions(_effect(match), "brings", "0.05")
     weight = base.replace(transition_weight=0.3, min_bout_seconds={"R": 90})
-    assert _effect(weight) == "decodes every night with the transition weight 0.3 and minimum bouts"
-    assert _effect(base.replace(transition_weight=0.0)) == "adds no rule to the evidence"
+    assert mentions(_effect(weight), "decodes", "0.3")
+    assert mentions(_effect(base.replace(transition_weight=0.0)), "adds no rule", "evidence")
 
 
 def test_a_profile_chosen_on_scored_nights_is_not_said_to_misfit(report):
-    assert many_changes_advice(report.profile) == "look at the night before using it."
-    assert many_changes_advice(sg.Profile.load(BASE)).endswith("the stager or the profile may not fit.")
+    assert mentions(many_changes_advice(report.profile), "look", "night before using")
+    assert mentions(many_changes_advice(sg.Profile.load(BASE)), "the stager or", "profile")
 
 
 def test_the_same_seed_gives_the_same_profile(flickering):
@@ -248,7 +249,7 @@ def test_no_group_is_on_both_sides_of_a_split(flickering):
 def test_a_stager_that_is_right_already_is_left_alone():
     own = cohort(5)
     perfect = Cohort([certain(expert) for expert in own.hypnograms], own.hypnograms, own.groups)
-    with pytest.warns(StageGuardWarning, match="returns the stager's own argmax. It steps aside: ") as caught:
+    with pytest.warns(StageGuardWarning, match=naming("returns", "It steps aside")) as caught:
         found = sg.fit_report(
             perfect.densities, perfect.hypnograms, base=BASE, groups=perfect.groups, learning_curve=False
         )
@@ -294,7 +295,7 @@ def test_biases_that_only_make_the_stages_likelier_are_left_out():
     assert not any(row.candidate.biases for row in found.rows)
     made = found.profile.provenance["calibration"]
     assert made["biases_kappa_gain"] < -0.05
-    assert made["biases"].startswith("left out: cross-validated kappa does not gain")
+    assert mentions(made["biases"], "kappa", "does not gain")
     # and yet they make the experts' stages likelier
     from stageguard.fitting.calibration import ScoredEpochs, fit_biases, fit_temperature
     from stageguard.guard.evidence import log_probabilities
@@ -327,9 +328,7 @@ def test_a_choice_that_harms_nights_held_out_is_taken_back(report):
     assert kept.candidate == report.chosen
     back = checked([-0.02, -0.03, -0.01, -0.02], report)
     assert back.candidate == ARGMAX
-    assert back.reason == (
-        "It steps aside: on nights held out from the choosing kappa changes by -0.020 (error 0.004)."
-    )
+    assert mentions(back.reason, "-0.020", "0.004")
 
 
 def test_a_profile_that_steps_aside_keeps_the_errors_of_argmax(report):
@@ -345,14 +344,12 @@ def test_a_profile_that_steps_aside_keeps_the_errors_of_argmax(report):
 def test_match_needs_fifteen_nights():
     few = fit_report(cohort(7, 2))
     assert not any(row.candidate.rule == "match" for row in few.rows)
-    assert "match was not compared: 14 scored nights, it takes 15" in few.notes
+    assert mentions(few.notes, "match", 14, 15)
 
 
 def test_few_subjects_compare_little_and_are_warned_of():
     own = cohort(3, sharpness=2.0)
-    with pytest.warns(
-        StageGuardWarning, match="3 subjects are few: only argmax, target, band, the clock and stage biases"
-    ) as caught:
+    with pytest.warns(StageGuardWarning, match=naming(3, "target")) as caught:
         found = sg.fit_report(
             own.densities, own.hypnograms, base=BASE, groups=own.groups, learning_curve=False
         )
@@ -536,7 +533,7 @@ def test_evidence_is_shifted_between_stages_only_where_kappa_surely_gains(shifti
     gains = np.array([0.01, 0.05, 0.03, 0.09, 0.0])
     assert scipy.stats.ttest_1samp(gains, 0.0).pvalue > 0.05
     assert status(Candidate("band"), *gains) == "chosen"
-    assert status(shifting, *gains) == "kappa not surely gained"
+    assert mentions(status(shifting, *gains), "kappa", "not surely gained")
     surer = gains + 0.01
     assert scipy.stats.ttest_1samp(surer, 0.0).pvalue < 0.05
     assert status(shifting, *surer) == "chosen"
@@ -588,11 +585,9 @@ def test_a_stager_that_knows_nothing_is_left_alone_and_said_to():
     with pytest.warns(StageGuardWarning) as caught:
         found = sg.fit_report(flat, own.hypnograms, base=BASE, groups=own.groups, learning_curve=False)
     said = [str(one.message) for one in caught]
-    assert any(
-        "kappa of argmax is 0.000, expected well above 0. Are the columns in the right" in t for t in said
-    )
+    assert any(mentions(t, "0.000", "well", 0) for t in said)
     assert found.steps_aside
-    assert "agree with the experts hardly more than by chance" in found.reason
+    assert mentions(found.reason, "hardly more than", "chance")
 
 
 def test_a_gain_must_exceed_its_error():
@@ -605,7 +600,7 @@ def test_a_gain_must_exceed_its_error():
         return judge([ARGMAX, Candidate("fixed", 0.1)], Scores.of(rows), subjects, Criterion())[1].status
 
     assert judged(0.02, 0.03, 0.01, 0.02) == "chosen"
-    assert judged(0.10, -0.06, 0.08, -0.06) == "gain within its error"
+    assert mentions(judged(0.10, -0.06, 0.08, -0.06), "gain within its", "error")
 
 
 def test_a_night_without_a_kappa_counts_for_nobody():
@@ -642,12 +637,9 @@ def test_the_curve_says_how_many_are_enough():
     assert curve_of(0.19, 0.1, 0.2, 0.2).enough.n_subjects == 8  # a lucky start does not count
     rising = curve_of(0.05, 0.1, 0.15, 0.2)
     assert rising.enough is rising.points[-1]
-    assert (
-        str(rising)
-        == "The gain still grows at 32 scored nights of 16 subjects: more scored nights would help."
-    )
+    assert mentions(str(rising), "grows", 32, 16)
     assert curve_of(0.1, 0.0, 0.0, -0.01).enough is None
-    assert "Nothing is gained with up to 32" in str(curve_of(-0.1, 0.0, 0.0, -0.01))
+    assert mentions(str(curve_of(-0.1, 0.0, 0.0, -0.01)), "Nothing is gained", 32)
 
 
 def test_a_learning_curve_ends_where_the_nested_check_does_and_every_round_is_counted(flickering):

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import stageguard as sg
+from messages import mentions, naming
 from nights import decode
 from small import profile_of, refusal
 from stageguard.base.errors import InputError, StageGuardError
@@ -124,7 +125,7 @@ def test_it_says_where_it_comes_from_and_keeps_the_rest(tmp_path):
     assert made["base"] == {"name": "human-psg-5", "sha256": before.sha256}
     assert (made["n_nights"], made["source"]) == (10, "stageguard.tune on unscored nights")
     assert tuned.name == "mine" and sg.tune(given, before).name == "human-psg-5-tuned"
-    assert "10 unscored nights of S" in tuned.summary
+    assert mentions(tuned.summary, 10, "unscored", "S")
     for key in ("bands", "not_for", "transitions", "clock", "intended_for"):
         assert getattr(tuned, key) == getattr(before, key)
     tuned.save(tmp_path / "mine.toml")
@@ -137,7 +138,7 @@ def test_few_nights_are_refused_with_the_reason():
         sg.tune(nights(0.3, n=9), base())
     refusal(error, "got 9 nights", "expected 10 or more", "five or fewer", "need no scoring")
     short = [*nights(0.3, n=9), np.full((1, 3), 1 / 3)]
-    with pytest.raises(InputError, match="got 9 nights with adjacent epochs"):
+    with pytest.raises(InputError, match=naming(9, "with adjacent epochs")):
         sg.tune(short, base())
 
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from messages import mentions, naming
 from stageguard.base.errors import FileFormatError
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_density, read_density_file
@@ -61,7 +62,7 @@ def test_npz_carries_stages_epoch_length_and_start(tmp_path):
     assert found.notes == ("arrays ignored: extra",)
     np.testing.assert_array_equal(found.density.probabilities, P)
     assert read_density(path, epoch_seconds=4).epoch_seconds == 4
-    with pytest.raises(FileFormatError, match=r"an epoch lasts 4 s by the file, got epoch_seconds=8\."):
+    with pytest.raises(FileFormatError, match=naming("4 s", "epoch_seconds=8")):
         read_density(path, epoch_seconds=8)
 
 
@@ -95,55 +96,52 @@ def test_pickles_are_never_loaded(tmp_path):
     np.savez(tmp_path / "night.npz", probabilities=objects)
     assert refused(tmp_path / "night.npz", stages=["W", "S"]).startswith(expected)
     (tmp_path / "renamed.npy").write_bytes(pickle.dumps(Bomb()))
-    assert refused(tmp_path / "renamed.npy", stages=["W", "S"]).startswith("holds a Python pickle")
+    assert mentions(refused(tmp_path / "renamed.npy", stages=["W", "S"]), "a Python pickle")
     assert not (tmp_path / "exploded").exists()
 
 
 @pytest.mark.parametrize(
     ("array", "expected"),
     [
-        (np.array([["a", "b", "c"]]), "probabilities are text, expected real numbers"),
-        (P[:, :2], "probabilities have shape (3, 2), expected (epochs, 3) for W, N, R."),
-        (P[0], "probabilities have shape (3,), expected (epochs, 3) for W, N, R."),
-        (np.zeros((0, 3)), "probabilities are empty (shape (0, 3)), expected at least one epoch."),
-        (np.zeros(2, dtype=[("W", float), ("N", float)]), "the array has named fields."),
-        (P * [[2], [3], [1]], "probabilities: row 0 sums to 2, expected 1"),
-        (P + 1j, "probabilities are complex numbers"),
+        (np.array([["a", "b", "c"]]), ("probabilities", "real")),
+        (P[:, :2], ("(3, 2)", 3, "W, N, R")),
+        (P[0], ("(3,)", 3, "W, N, R")),
+        (np.zeros((0, 3)), ("probabilities", "(0, 3)")),
+        (np.zeros(2, dtype=[("W", float), ("N", float)]), ("array", "has named fields")),
+        (P * [[2], [3], [1]], (0, "sums", 2, 1)),
+        (P + 1j, ("probabilities", "complex")),
     ],
 )
 def test_bad_arrays_are_refused_in_one_line(tmp_path, array, expected):
-    assert refused(saved(tmp_path, array), stages=WNR).startswith(expected)
+    assert mentions(refused(saved(tmp_path, array), stages=WNR), *expected)
 
 
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        ({"a": P, "b": P}, "holds a, b. Expected one array, or an array named 'probabilities'."),
-        ({"probabilities": P, "stages": np.arange(3)}, "'stages' must be a list of names, one per column."),
+        ({"a": P, "b": P}, ("array", "'probabilities'")),
+        ({"probabilities": P, "stages": np.arange(3)}, ("'stages'",)),
         ({"probabilities": P, "stages": np.array(WNR), "epoch_seconds": np.arange(2.0)},
-         "'epoch_seconds' must be a single value, got 2."),
+         ("'epoch_seconds'", "single", 2)),
         ({"probabilities": P, "stages": np.array(WNR), "epoch_seconds": "x"},
-         "'epoch_seconds' must be a number of seconds, got 'x'."),
+         ("'epoch_seconds'", "'x'")),
         ({"probabilities": P, "stages": np.array(WNR), "start": "yesterday"},
-         "'start' must be a date and time such as 2024-05-01T22:30:00, got 'yesterday'."),
+         ("'start'", 2024, '05', "01T22", 30, '00', "'yesterday'")),
     ],
 )  # fmt: skip
 def test_bad_archives_are_refused_in_one_line(tmp_path, content, expected):
     np.savez(tmp_path / "night.npz", **content)
-    assert refused(tmp_path / "night.npz") == expected
+    assert mentions(refused(tmp_path / "night.npz"), *expected)
 
 
 def test_files_that_are_not_what_their_names_say(tmp_path):
     (tmp_path / "night.npy").write_text("W,N,R\n1,0,0\n")
-    assert (
-        refused(tmp_path / "night.npy")
-        == "holds a CSV or TSV table, not a NumPy array (.npy) as its name says."
-    )
+    assert mentions(refused(tmp_path / "night.npy"), "CSV", "TSV", "NumPy")
     (tmp_path / "empty.npz").write_bytes(b"")
-    assert refused(tmp_path / "empty.npz") == "is empty (0 bytes). Was it written completely?"
+    assert mentions(refused(tmp_path / "empty.npz"), "0 bytes", "completely")
     with zipfile.ZipFile(tmp_path / "book.npz", "w") as archive:
         archive.writestr("xl/workbook.xml", "<x/>")
-    assert refused(tmp_path / "book.npz", stages=WNR).startswith("is an Excel workbook")
+    assert mentions(refused(tmp_path / "book.npz", stages=WNR), "an Excel workbook")
 
 
 def whole_file(kind: str) -> bytes:
@@ -182,7 +180,7 @@ def test_a_flipped_byte_is_a_typed_error_or_still_a_density(tmp_path, kind, plac
 def test_a_garbage_header_is_damaged_and_not_called_dangerous(tmp_path):
     path = tmp_path / "night.npy"
     path.write_bytes(b"\x93NUMPY\x02\x00" + (20_000).to_bytes(4, "little") + b"{" * 20_000)
-    with pytest.raises(FileFormatError, match=r"^night\.npy: is damaged or cut short"):
+    with pytest.raises(FileFormatError, match=naming("night.npy", "damaged or cut")):
         read_density(path, stages=WNR)
 
 
@@ -194,7 +192,7 @@ def test_an_array_that_does_not_fit_the_memory_is_too_large(tmp_path, monkeypatc
         raise MemoryError
 
     monkeypatch.setattr(np, "load", fail)
-    with pytest.raises(FileFormatError, match="is too large: it needs more memory than there is"):
+    with pytest.raises(FileFormatError, match=naming("is too large", "memory")):
         read_density(path, stages=WNR)
 
 
@@ -202,9 +200,7 @@ def test_an_archive_that_would_fill_the_memory_is_not_unpacked(tmp_path, monkeyp
     path = tmp_path / "night.npz"
     np.savez_compressed(path, probabilities=np.zeros((100_000, 3)))
     monkeypatch.setattr("stageguard.formats.tools.arrays.EXPANDED_BYTES", 1_000_000)
-    with pytest.raises(
-        FileFormatError, match=r"probabilities\.npy would take 2 MB unpacked from a file of 0\.0"
-    ):
+    with pytest.raises(FileFormatError, match=naming("probabilities.npy", "2 MB", "0.00 MB")):
         read_density(path, stages=WNR)
     monkeypatch.setattr("stageguard.formats.tools.arrays.EXPANDED_BYTES", 100_000_000)
     monkeypatch.setattr("stageguard.formats.tools.arrays.MOST_BYTES", 1_000_000)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from messages import naming
 from stageguard.base.errors import FileFormatError, PinError
 from stageguard.formats.companions import parse_pins
 
@@ -17,13 +18,13 @@ def test_pins_from_items_and_tables_are_joined(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("epoch,label\n1,R\n", r"expected the columns epoch and stage, got: epoch, label\."),
-        ("epoch,stage\n1\n", r"line 2 has 1 cell, the header has 2\."),
+        ("epoch,label\n1,R\n", ("columns", "label")),
+        ("epoch,stage\n1\n", (2, 1, "cell", 2)),
     ],
 )
 def test_bad_pin_tables_are_one_line(tmp_path, text, message):
     (tmp_path / "pins.csv").write_text(text)
-    with pytest.raises(FileFormatError, match=message):
+    with pytest.raises(FileFormatError, match=naming(*message)):
         parse_pins([str(tmp_path / "pins.csv")])
 
 

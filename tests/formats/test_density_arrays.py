@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import stageguard as sg
+from messages import mentions, naming
 from stageguard.base.errors import FileFormatError, InputError, StageGuardWarning
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_density_file, read_density_object
@@ -40,9 +41,9 @@ def test_an_array_with_the_names_of_its_columns():
 
 def test_an_array_without_names_is_refused():
     message = refused(P)
-    assert message.startswith("numpy.ndarray: names no stages, and their order differs between tools.")
+    assert mentions(message, "numpy.ndarray", "differs between tools")
     assert "stages=['W', 'N1', 'N2', 'N3', 'R']" in message
-    assert "format: usleep-npy, gssc, physioex, braindecode, sleepecg." in message
+    assert mentions(message, "physioex", "braindecode")
 
 
 def saved(folder: Path, array: np.ndarray, name: str = "night_PRED.npy") -> Path:
@@ -91,8 +92,8 @@ def test_the_tuple_of_gssc():
     # GSSC's times run from the first epoch to a fixed end, and may be too few
     short = (P.argmax(axis=1), np.arange(17.5, 24 * 30, 30)[:-1], P)
     assert sg.read_density(short).epoch_seconds == 30.0
-    assert "not the most probable columns" in refused((P.argmin(axis=1), source[1], P))
-    assert "expected GSSC's stages, times and probabilities" in refused((P, P, P))
+    assert mentions(refused((P.argmin(axis=1), source[1], P)), "most probable columns")
+    assert mentions(refused((P, P, P)), "GSSC", "times")
 
 
 @pytest.mark.proves("gssc")
@@ -125,7 +126,7 @@ def test_windows_of_braindecode_and_physioex(tmp_path):
     for source, format in ((logits, "physioex"), (np.swapaxes(logits, 1, 2), "braindecode")):
         found = read_density_object(source, FileOptions(stages=tuple(FIVE), format=format))
         np.testing.assert_allclose(found.density.probabilities, expected)
-        assert "4 windows of 35 epochs joined end to end" in found.notes
+        assert mentions(found.notes, 4, "35 epochs", "joined")
         np.testing.assert_allclose(sg.read_density(source, stages=FIVE).probabilities, expected)
     path = saved(tmp_path, logits)
     np.testing.assert_allclose(sg.read_density(path, format="physioex").probabilities, expected)
@@ -135,12 +136,10 @@ def test_windows_of_braindecode_and_physioex(tmp_path):
 
 def test_windows_whose_axes_could_be_either_need_a_word():
     square = 2 + np.log(RNG.dirichlet(np.ones(5), (3, 5)))
-    assert "has shape (3, 5, 5): both may be the stages." in refused(square, stages=FIVE)
+    assert mentions(refused(square, stages=FIVE), "(3, 5, 5)")
     assert sg.read_density(square, stages=FIVE, format="braindecode").n_epochs == 15
-    assert "expected 5 stages on one of the last two" in refused(square[:, :4, :4], stages=FIVE)
-    assert "order is not that of braindecode but of whoever trained the network" in refused(
-        square, format="braindecode"
-    )
+    assert mentions(refused(square[:, :4, :4], stages=FIVE), 5, "the last two")
+    assert mentions(refused(square, format="braindecode"), "order", "braindecode", "whoever")
 
 
 @pytest.mark.proves("sleepecg")
@@ -203,17 +202,17 @@ def test_probabilities_and_classes_of_scikit_learn():
 
 
 def test_classes_that_are_numbers_must_be_named():
-    assert "tools number stages differently" in refused((P, np.arange(5)))
+    assert mentions(refused((P, np.arange(5))), "tools", "number stages differently")
     np.testing.assert_array_equal(sg.read_density((P, np.arange(5)), stages=FIVE).probabilities, P)
     assert "has 5 columns and 4 classes" in refused((P, FIVE[:4]))
-    assert "has the class 'N9', which is no stage." in refused((P, ["N9", "N1", "N2", "N3", "R"]))
+    assert mentions(refused((P, ["N9", "N1", "N2", "N3", "R"])), "class", "'N9'")
     assert "expected probabilities (epochs, classes)" in refused((P, P))
 
 
 def test_labels_and_confidences_in_memory_are_not_a_distribution():
     pair = (np.array([1, 2, 3, -1]), np.array([0.9, 0.8, 0.3, 0.9]))
-    assert "which is not a distribution over the stages" in refused(pair)
-    with pytest.warns(StageGuardWarning, match="tuple: not a distribution"):
+    assert mentions(refused(pair), "not a distribution", "over")
+    with pytest.warns(StageGuardWarning, match=naming("tuple", "not a distribution")):
         density = sg.read_density(pair, format="accusleepy-csv")
     np.testing.assert_allclose(density.probabilities[:2], [[0.05, 0.05, 0.9], [0.8, 0.1, 0.1]])
     assert np.isnan(density.probabilities[2:]).all()  # 0.3 says nothing for one of three
@@ -223,19 +222,19 @@ def test_labels_and_confidences_in_memory_are_not_a_distribution():
 @pytest.mark.parametrize(
     ("source", "options", "expected"),
     [
-        (P[0], {"stages": FIVE}, "have shape (5,), expected (epochs, 5)"),
-        (P.T, {"stages": FIVE}, "Stages come second: transpose it."),
-        (P.astype(str), {"stages": FIVE}, "are text, expected real numbers"),
-        (P.astype(object), {"stages": FIVE}, "are Python objects, expected numbers"),
-        ([[1, 2], [3]], {"stages": FIVE}, "have rows of different lengths, expected an array"),
-        (P, {"format": "usleep"}, "format 'usleep' is not one of arrays: usleep-npy"),
-        (P, {"stages": FIVE, "format": "yasa-json"}, "format 'yasa-json' is not one of arrays"),
-        (P, {"stages": FIVE, "epoch_seconds": "30"}, "epoch_seconds is '30', expected a number."),
-        (P, {"stages": FIVE, "logits": True, "log": True}, "logits and log exclude each other"),
+        (P[0], {"stages": FIVE}, ("shape", "(5,)", "epochs", 5)),
+        (P.T, {"stages": FIVE}, ("come", "transpose")),
+        (P.astype(str), {"stages": FIVE}, ("text", "expected real numbers")),
+        (P.astype(object), {"stages": FIVE}, ("are Python objects", "numbers")),
+        ([[1, 2], [3]], {"stages": FIVE}, ("rows of different", "lengths")),
+        (P, {"format": "usleep"}, ("'usleep'", "arrays")),
+        (P, {"stages": FIVE, "format": "yasa-json"}, ("'yasa-json'", "arrays")),
+        (P, {"stages": FIVE, "epoch_seconds": "30"}, ("epoch_seconds", "'30'")),
+        (P, {"stages": FIVE, "logits": True, "log": True}, ("logits", "exclude each other")),
     ],
 )
 def test_bad_arrays_are_one_line(source, options, expected):
-    assert expected in refused(source, **options)
+    assert mentions(refused(source, **options), *expected)
 
 
 def test_a_hypnodensity_passes_through():
@@ -244,4 +243,4 @@ def test_a_hypnodensity_passes_through():
     assert sg.read_density(own, epoch_seconds=30) is own
     assert sg.read_density(own, pool_to_seconds=60).source == "mine"
     assert "got epoch_seconds=20" in refused(own, epoch_seconds=20)
-    assert "Leave out format, stages, logits and log." in refused(own, stages=FIVE)
+    assert mentions(refused(own, stages=FIVE), "format", "logits and log")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import stageguard as sg
+from messages import mentions, naming
 from stageguard.base.errors import FileFormatError, InputError, MissingExtraError, StageGuardWarning
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_density_file
@@ -41,14 +42,12 @@ def test_csv_of_gssc(tmp_path, first_seconds):
     np.testing.assert_array_equal(found.density.probabilities, P)
     assert (found.density.epoch_seconds, found.density.offset_seconds) == (30.0, first_seconds)
     assert found.notes == ()
-    assert refused(tmp_path / "n.csv", epoch_seconds=20).startswith("an epoch lasts 30 s by the file, got")
+    assert mentions(refused(tmp_path / "n.csv", epoch_seconds=20), "epoch", "lasts", "30 s")
 
 
 def test_gssc_of_pypi_has_no_probabilities(tmp_path):
     path = write(tmp_path, "n.csv", "Hypnogram of n", "Epoch,Time,Stage", "0,0.0,2", "1,30.0,2")
-    assert refused(path).startswith(
-        "has GSSC's stages but no probabilities, as the version on PyPI writes it."
-    )
+    assert mentions(refused(path), "GSSC", "PyPI")
 
 
 def test_rows_of_gssc_that_are_missing_have_no_evidence(tmp_path):
@@ -56,7 +55,7 @@ def test_rows_of_gssc_that_are_missing_have_no_evidence(tmp_path):
     del lines[5]
     found = read_density_file(write(tmp_path, "n.csv", *lines), FileOptions())
     assert np.flatnonzero(np.isnan(found.density.probabilities[:, 0])).tolist() == [3]
-    assert "1 epoch missing by the file's Time column" in found.notes[0]
+    assert mentions(found.notes[0], 1, "epoch missing")
 
 
 @pytest.mark.proves("stanford-stages")
@@ -81,11 +80,11 @@ def test_bad_hypnodensities_of_stanford_stages(tmp_path):
     path = write(tmp_path, "n.hypnodensity.txt", row, "0.5,0.5", row)
     assert refused(path) == "line 2 has 2 numbers, expected 5: W, N1, N2, N3, R."
     path = write(tmp_path, "n.hypnodensity.txt", row, row.replace(",", ",x", 1))
-    assert refused(path).startswith("line 2: expected a number, got 'x")
+    assert mentions(refused(path), "line", 2, "number")
     path = write(tmp_path, "n.hypnodensity.txt", row, "0.5,0.5,0.5,0.5,0.5")
     assert "row 1 (line 2) sums to 2.5" in refused(path)
     other = write(tmp_path, "n.txt", row, row)
-    assert refused(other).startswith("has no header: line 1 holds 5 numbers.")
+    assert mentions(refused(other), "header", 1, 5)
     assert sg.read_density(other, format="stanford-stages").n_epochs == 2
 
 
@@ -96,11 +95,9 @@ ACCUSLEEPY = ("brain_state,confidence_score", "1,0.9", "2,0.8", "3,0.7", "3,0.2"
 def test_accusleepy_is_refused_unless_named(tmp_path):
     path = write(tmp_path, "labels.csv", *ACCUSLEEPY)
     message = refused(path)
-    assert message.startswith(
-        "holds one stage and its confidence per epoch, not a distribution over the stages"
-    )
-    assert "the sigmoid of the largest logit" in message
-    with pytest.warns(StageGuardWarning, match=r"labels\.csv: not a distribution"):
+    assert mentions(message, "confidence", "not a distribution")
+    assert mentions(message, "sigmoid of the", "logit")
+    with pytest.warns(StageGuardWarning, match=naming("labels.csv", "not a distribution")):
         found = read_density_file(path, FileOptions(format="accusleepy-csv"))
     values = found.density.probabilities
     np.testing.assert_allclose(values[:3], [[0.05, 0.05, 0.9], [0.8, 0.1, 0.1], [0.15, 0.7, 0.15]])
@@ -114,23 +111,23 @@ def test_accusleepy_is_refused_unless_named(tmp_path):
 
 def test_accusleepy_without_confidence_is_a_hypnogram(tmp_path):
     path = write(tmp_path, "labels.csv", "brain_state", "1", "2")
-    assert refused(path).startswith("holds the labels of AccuSleePy without confidence (got: brain_state)")
+    assert mentions(refused(path), "AccuSleePy", "brain_state")
     assert "Read it with read_hypnogram" in refused(path, format="accusleepy-csv")
 
 
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
-        (("7,0.9",), "line 2: the stage is '7', expected 1 R, 2 W, 3 N, or -1. Name others with stages."),
-        (("1,1.2",), "line 2: the confidence is 1.2, expected 0 to 1."),
-        (("1,x",), "line 2, column 'confidence_score': expected a number, got 'x'."),
-        (("1,0.5,3",), "line 2 has 3 cells, the header has 2."),
-        ((), "has a header but no rows."),
+        (("7,0.9",), (2, "'7'", 1, 2, 3, -1)),
+        (("1,1.2",), (2, "1.2", 0, 1)),
+        (("1,x",), (2, "'confidence_score'", "'x'")),
+        (("1,0.5,3",), (2, 3, "cells", 2)),
+        ((), ("header but no", "rows")),
     ],
 )
 def test_bad_labels_of_accusleepy(tmp_path, rows, expected):
     path = write(tmp_path, "labels.csv", ACCUSLEEPY[0], *rows)
-    assert refused(path, format="accusleepy-csv").startswith(expected)
+    assert mentions(refused(path, format="accusleepy-csv"), *expected)
 
 
 def test_states_of_ones_own_digits(tmp_path):
@@ -143,7 +140,7 @@ def test_states_of_ones_own_digits(tmp_path):
 @pytest.mark.proves("yasa-confidence-csv")
 def test_a_stage_and_its_confidence_are_not_a_distribution(tmp_path):
     path = write(tmp_path, "n.csv", ",Stage,Confidence", "0,W,0.9", "1,N2,0.6", "2,ART,0.5")
-    assert "the confidence of YASA is the probability of that stage alone" in refused(path)
+    assert mentions(refused(path), "confidence", "YASA")
     with pytest.warns(StageGuardWarning):
         density = sg.read_density(path, format="yasa-confidence-csv")
     np.testing.assert_allclose(density.probabilities[1], [0.1, 0.1, 0.6, 0.1, 0.1])
@@ -172,35 +169,33 @@ def test_damaged_and_large_parquet(tmp_path, monkeypatch):
     whole = path.read_bytes()
     for length in range(4, len(whole), 97):
         path.write_bytes(whole[:length])
-        assert "is damaged or cut short" in refused(path)
+        assert mentions(refused(path), "damaged or cut", "short")
     path.write_bytes(whole)
     monkeypatch.setattr("stageguard.formats.tools.parquet.MOST_BYTES", 100)
-    assert "unpacked, expected at most" in refused(path)
+    assert mentions(refused(path), "unpacked", "most")
 
 
 def test_parquet_needs_pyarrow(tmp_path, monkeypatch):
     (tmp_path / "n.parquet").write_bytes(b"PAR1")
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
-    with pytest.raises(
-        MissingExtraError, match=r"^n\.parquet: reading Parquet needs 'pyarrow'\. Install with: pip"
-    ):
+    with pytest.raises(MissingExtraError, match=naming("n.parquet", "'pyarrow'")):
         sg.read_density(tmp_path / "n.parquet")
 
 
 def test_several_nights_in_one_table_are_refused(tmp_path):
     rows = [f"{name},{','.join(map(str, row))}" for name, row in zip("aabb", P, strict=False)]
     path = write(tmp_path, "cohort.csv", "subject,W,N1,N2,N3,R", *rows)
-    assert refused(path).startswith("holds 2 recordings by its column subject (a, b), expected one.")
+    assert mentions(refused(path), 2, "recordings by its")
 
 
 def test_unknown_formats_are_listed_with_a_suggestion(tmp_path):
     path = write(tmp_path, "n.csv", "W,S", "1,0")
     with pytest.raises(
         InputError,
-        match=r"unknown format 'gsscsv'\. Known for probabilities: csv, accusleepy-csv, npy.*Did you mean",
+        match=naming("'gsscsv'"),
     ):
         sg.read_density(path, format="gsscsv")
-    with pytest.raises(InputError, match=r"format 'nsrr-xml' is not for probabilities\. Known"):
+    with pytest.raises(InputError, match=naming("'nsrr-xml'")):
         sg.read_density(path, format="nsrr-xml")
 
 
@@ -220,7 +215,7 @@ def test_rows_of_empty_cells_at_the_end_are_left_out_and_one_within_is_an_epoch(
         density = sg.read_density(path)
         assert density.n_epochs == 3
         assert np.isnan(density.probabilities[1]).all()
-        assert "2 rows of empty cells at the end left out" in density.assumed
+        assert mentions(density.assumed, "2 rows", "cells")
 
 
 @pytest.mark.parametrize(

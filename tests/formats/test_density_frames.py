@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import stageguard as sg
+from messages import mentions
 from stageguard.base.errors import InputError
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_density_object
@@ -74,37 +75,37 @@ def test_numbers_as_objects_and_text_are_numbers():
     assert np.isnan(values).all(axis=1).tolist() == [False, False, True, True, True] + [False] * 7
     np.testing.assert_array_equal(values[5:], EXPECTED[5:])
     table.iloc[7, 1] = "often"
-    assert refused(table) == "pandas.DataFrame: row 7, column 'N3': expected a number, got 'often'."
+    assert mentions(refused(table), "pandas.DataFrame", 7, "'N3'", "'often'")
 
 
 def test_stages_choose_columns_of_a_frame():
     table = pd.DataFrame({"a": [0.2, 0.5], "b": [0.8, 0.5], "W": [1.0, 1.0]})
     density = sg.read_density(table, stages=["a", "b"])
     assert density.scheme.names == ("a", "b")
-    assert "has no column for stage 'c'" in refused(table, stages=["a", "c"])
+    assert mentions(refused(table, stages=["a", "c"]), "'c'")
 
 
 @pytest.mark.parametrize(
     ("table", "expected"),
     [
-        (pd.DataFrame(), "pandas.DataFrame: has no rows."),
-        (pd.DataFrame({"W": [], "S": []}), "pandas.DataFrame: has no rows."),
-        (pd.DataFrame({"age": [1], "sex": [2]}), "pandas.DataFrame: names no stages (got: age, sex)."),
-        (pd.DataFrame({"W": [1], "Wake": [0], "S": [0]}), "columns 'W' and 'Wake' both mean"),
+        (pd.DataFrame(), ("pandas.DataFrame: has no rows.",)),
+        (pd.DataFrame({"W": [], "S": []}), ("pandas.DataFrame: has no rows.",)),
+        (pd.DataFrame({"age": [1], "sex": [2]}), ("pandas.DataFrame", "names no stages")),
+        (pd.DataFrame({"W": [1], "Wake": [0], "S": [0]}), ("'W'", "'Wake'")),
         (pd.DataFrame({"W": [0.5, 0.5], "S": [0.5, 0.5], "onset": [0, 0]}),
-         "pandas.DataFrame: row 1, column 'onset': 0 comes after 0"),
+         ("pandas.DataFrame", 1, "'onset'", 0, 0)),
         (pd.DataFrame({"W": [0.5, 0.5], "S": [0.5, 0.5], "id": ["a", "b"]}),
-         "pandas.DataFrame: holds 2 recordings by its column id (a, b), expected one."),
-        (pd.DataFrame({"W": [True], "S": [False]}), "column 'W' is of type bool, expected numbers."),
-        (pd.DataFrame({"W": [0.5], "S": [0.2]}), "probabilities: row 0 sums to 0.7, expected 1"),
+         ("pandas.DataFrame", 2, "recordings")),
+        (pd.DataFrame({"W": [True], "S": [False]}), ("'W'", "bool")),
+        (pd.DataFrame({"W": [0.5], "S": [0.2]}), (0, "0.7", 1)),
     ],
 )  # fmt: skip
 def test_bad_frames_are_one_line(table, expected):
-    assert expected in refused(table)
+    assert mentions(refused(table), *expected)
 
 
 def test_a_column_that_tells_no_time_is_refused():
-    assert "its column onset begins with 'late', expected seconds" in refused(frame(onset=["late"] * 12))
+    assert mentions(refused(frame(onset=["late"] * 12)), "'late'")
     assert "comes after" in refused(frame(onset=["22:00"] * 12))
 
 
@@ -118,7 +119,7 @@ def test_a_frame_of_polars_by_column_name():
         [pl.when(pl.col("epoch") == 3).then(None).otherwise(pl.col(n)).alias(n) for n in NAMES]
     )
     assert np.flatnonzero(np.isnan(sg.read_density(with_null).probabilities[:, 0])).tolist() == [3]
-    assert refused(table.lazy()) == "polars.LazyFrame: is not computed yet. Pass its collect()."
+    assert mentions(refused(table.lazy()), "polars.LazyFrame", "collect()")
 
 
 @pytest.mark.proves("object:pyarrow")
@@ -137,7 +138,7 @@ def test_an_array_of_xarray_by_its_coordinates():
         np.testing.assert_array_equal(density.probabilities, EXPECTED)
         assert (density.epoch_seconds, density.start) == (4.0, datetime(2024, 5, 1, 22, 30))
     bare = xr.DataArray(P, dims=("x", "y"), attrs={"epoch_seconds": 15})
-    assert "names no stages in its coordinates" in refused(bare)
+    assert mentions(refused(bare), "stages", "in its coordinates")
     for source in (bare, bare.T):
         density = sg.read_density(source, stages=NAMES)
         np.testing.assert_array_equal(density.probabilities, EXPECTED)
@@ -153,15 +154,15 @@ def test_an_array_of_xarray_by_its_coordinates():
 def test_a_dict_of_columns():
     columns = {name: P[:, i].tolist() for i, name in enumerate(NAMES)}
     np.testing.assert_array_equal(sg.read_density(columns).probabilities, EXPECTED)
-    assert refused(columns | {"N2": [0.5]}) == "dict: has columns of different lengths."
-    assert refused({}) == "dict: has no rows."
+    assert mentions(refused(columns | {"N2": [0.5]}), "dict", "different")
+    assert mentions(refused({}), "dict", "rows")
 
 
 @pytest.mark.parametrize("source", [None, 3.5, object(), {1, 2}, b"bytes"])
 def test_what_is_no_table_is_told_what_would_be(source):
     message = refused(source)
     assert (
-        "is not read as probabilities" in message
+        mentions(message, "not read as", "probabilities")
         or "cannot be read" in message
         or "names no stages" in message
     )

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from messages import mentions, naming
 from recording_files import START, Channel, channel, write_edf
 from stageguard.base.errors import FileFormatError, InputError
 from stageguard.formats.recordings.edf import read_edf_header, read_edf_recording
@@ -104,7 +105,7 @@ def test_other_slices_are_refused(tmp_path, channels):
     samples = read_edf_recording(write_edf(tmp_path / "night.edf", channels)).signals["ECG"].samples
     with pytest.raises(InputError, match="step 1, got 2"):
         samples[0:10:2]
-    with pytest.raises(InputError, match=r"by slices such as \[0:1000\], got \[3\]"):
+    with pytest.raises(InputError, match=naming(0, 1000, 3)):
         samples[3]
 
 
@@ -187,7 +188,7 @@ def test_edfio_and_mne_take_two_joined_files_and_half_a_file_for_one(tmp_path, c
             }
         assert all((length > n_samples) == is_longer and length != n_samples for length in lengths)
     assert read_edf_recording(tmp_path / "joined.edf").signals["EEG C4-M1"].n_samples == n_samples
-    assert "Was it copied completely?" in complaint(tmp_path / "half.edf")
+    assert mentions(complaint(tmp_path / "half.edf"), "Was it copied", "completely")
 
 
 @pytest.mark.parametrize("n_bytes", [0, 1, 8, 100, 255, 256, 300, 1535, 1536, 2000, -1])
@@ -200,32 +201,30 @@ def test_a_truncated_file_is_refused(tmp_path, channels, n_bytes):
 def test_a_missing_record_is_counted(tmp_path, channels):
     path = write_edf(tmp_path / "cut.edf", channels)
     path.write_bytes(path.read_bytes()[:-10])
-    assert complaint(path) == (
-        "cut.edf: holds 6 of the 7 data records its header counts. Was it copied completely?"
-    )
+    assert mentions(complaint(path), "cut.edf", 6, 7, "copied")
 
 
 @pytest.mark.parametrize(
     ("place", "text", "expected"),
     [
-        (0, b"1       ", "begins with '1       ', expected an EDF header"),
-        (0, b"\xffBIOSEMI", "is a BDF file (24 bit), expected EDF"),
-        (184, b"1234    ", "its header says it is 1234 bytes long, expected 1536 for 5 signals"),
-        (184, b"many    ", "gives 'many' as header length, expected a number"),
-        (236, b"0       ", "its header counts 0 data records, expected at least 1"),
-        (236, b"1e999   ", "gives '1e999' as number of records"),
-        (244, b"-1      ", "a record lasts -1 s by its header"),
-        (244, b"0       ", "a record lasts 0 s by its header, but holds signals"),
-        (252, b"0   ", "its header counts 0 signals, expected 1 to 4096"),
-        (252, b"1.5 ", "gives '1.5' as number of signals, expected a whole number"),
-        (252, b"9999", "its header counts 9999 signals"),
-        (256 + 5 * 216, b"99999999", "a record holds"),
-        (256 + 5 * 216, b"-4      ", "'EEG C4-M1' has -4 samples per record, expected 0 or more"),
+        (0, b"1       ", ("'1       '", "EDF")),
+        (0, b"\xffBIOSEMI", ("BDF", 24, "EDF")),
+        (184, b"1234    ", ("1234 bytes", 1536, 5)),
+        (184, b"many    ", ("'many'",)),
+        (236, b"0       ", (0, "records", 1)),
+        (236, b"1e999   ", ("'1e999'",)),
+        (244, b"-1      ", ("lasts", "-1 s")),
+        (244, b"0       ", ("lasts", "0 s")),
+        (252, b"0   ", (0, 1, 4096)),
+        (252, b"1.5 ", ("'1.5'",)),
+        (252, b"9999", ("its header counts 9999 signals",)),
+        (256 + 5 * 216, b"99999999", ("a record holds",)),
+        (256 + 5 * 216, b"-4      ", ("'EEG C4-M1'", -4, 0)),
     ],
 )
 def test_a_damaged_header_names_its_field(tmp_path, channels, place, text, expected):
     path = patched(write_edf(tmp_path / "bad.edf", channels), place, text)
-    assert expected in complaint(path)
+    assert mentions(complaint(path), *expected)
 
 
 def test_a_spoilt_channel_spoils_no_other(tmp_path):
@@ -236,7 +235,7 @@ def test_a_spoilt_channel_spoils_no_other(tmp_path):
     assert list(raw.signals) == ["EEG"]
     np.testing.assert_allclose(raw.signals["EEG"].read(), good.values, atol=1e-9)
     assert list(raw.unreadable) == ["Pleth", "Position"]
-    assert "its calibration is damaged (physical nan to 5" in raw.unreadable["Pleth"]
+    assert mentions(raw.unreadable["Pleth"], "physical nan", 5)
 
 
 def test_equal_labels_are_numbered(tmp_path):

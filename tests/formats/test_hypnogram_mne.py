@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import stageguard as sg
+from messages import naming
 from stage_files import NIGHT, fif, runs, write
 from stageguard.base.errors import FileFormatError
 
@@ -90,7 +91,7 @@ def test_names_alone_and_other_events(tmp_path):
 @pytest.mark.proves("gssc-fif")
 def test_numbers_of_gssc_must_be_named(tmp_path):
     path = write(tmp_path, "night-annot.fif", fif(["0", "1", "2", "3", "4"]))
-    with pytest.raises(FileFormatError, match=r"If GSSC wrote it, say format='gssc-fif'"):
+    with pytest.raises(FileFormatError, match=naming("GSSC", "format='gssc-fif'")):
         sg.read_hypnogram(path)
     assert sg.read_hypnogram(path, format="gssc-fif").stages.tolist() == ["W", "N1", "N2", "N3", "R"]
     with pytest.raises(FileFormatError, match="has the annotation 'Sleep stage W', expected GSSC's"):
@@ -113,7 +114,7 @@ def test_damaged_fif(tmp_path):
     loop[12:16] = (0).to_bytes(4, "big")
     place = len(content) - 4
     loop[place:] = (4).to_bytes(4, "big")  # the last part points back
-    with pytest.raises(FileFormatError, match=r"is damaged or cut short"):
+    with pytest.raises(FileFormatError, match=naming("damaged or cut", "short")):
         sg.read_hypnogram(write(tmp_path, "night-annot.fif", bytes(loop)))
 
 
@@ -122,5 +123,5 @@ def test_a_fif_recording_is_refused(tmp_path):
     info = mne.create_info(["EEG"], 10.0, "eeg")
     raw = mne.io.RawArray(np.zeros((1, 100)), info, verbose="ERROR")
     raw.save(tmp_path / "night_raw.fif", verbose="ERROR")
-    with pytest.raises(FileFormatError, match=r"holds a recording. Save its stages alone"):
+    with pytest.raises(FileFormatError, match=naming("Save its stages", "alone")):
         sg.read_hypnogram(tmp_path / "night_raw.fif")

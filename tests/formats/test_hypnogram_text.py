@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import stageguard as sg
+from messages import mentions
 from stage_files import CODES, NIGHT, lines, write
 from stageguard.base.errors import FileFormatError
 from stageguard.formats.read import is_hypnogram
@@ -43,27 +44,24 @@ def test_numbers_without_a_name_are_refused_with_the_candidates(tmp_path):
     message = complaint(write(tmp_path, "night.txt", lines(["0", "5", "4"])))
     assert re.findall("(numbers-[a-z]+) = ", message) == ["numbers-rk", "numbers-usleep", "numbers-sleepecg"]
     only = complaint(write(tmp_path, "night.txt", lines(["0", "1", "5", "9"])))
-    assert (
-        only
-        == "night.txt: holds numbers, and tools number stages differently. Say whose: format='numbers-rk'."
-    )
+    assert mentions(only, "night.txt", "format='numbers-rk'")
     assert is_hypnogram(tmp_path / "night.txt")
     table = write(tmp_path, "night.csv", lines(["epoch,stage", "0,0", "1,2"]))
-    assert "is a number, and tools number stages differently" in complaint(table)
+    assert mentions(complaint(table), "tools", "number stages differently")
     assert "format='numbers-yasa'" in complaint(table)
 
 
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
-        (["0", "x"], "line 2 is 'x', expected a number of a stage"),
-        (["0", "", "1"], "line 2 is '', expected a number of a stage"),
-        (["0", "77"], "line 2 is 77, expected one of: -2 ?, -1 ?, 0 W"),
-        (["0", "1.5"], "line 2 is 1.5, expected one of"),
+        (["0", "x"], ("line", 2, "'x'", "number")),
+        (["0", "", "1"], ("line", 2, "number")),
+        (["0", "77"], (2, 77, -2, -1, 0)),
+        (["0", "1.5"], ("line", 2, "1.5")),
     ],
 )
 def test_numbers_that_are_none(tmp_path, rows, expected):
-    assert expected in complaint(write(tmp_path, "night.txt", lines(rows)), format="numbers-yasa")
+    assert mentions(complaint(write(tmp_path, "night.txt", lines(rows)), format="numbers-yasa"), *expected)
 
 
 @pytest.mark.proves("gssc-csv")
@@ -95,7 +93,7 @@ def test_tables_of_runs_and_gaps(tmp_path):
     path = write(tmp_path, "edfbrowser.csv", lines(rows))
     assert sg.read_hypnogram(path).stages.tolist() == ["W", "N2", "N2"]
     clash = lines(["onset,duration,stage", "0,60,W", "30,30,N2", "60,30,N3"])
-    assert "is N2, but another one there is W" in complaint(write(tmp_path, "n.csv", clash))
+    assert mentions(complaint(write(tmp_path, "n.csv", clash)), "N2", "another", "W")
 
 
 def test_four_stages_are_a_scheme(tmp_path):

@@ -10,6 +10,7 @@ import pytest
 
 import stageguard as sg
 from cli_runner import Runner, error_line
+from messages import mentions, naming
 from stage_files import (
     CODES,
     FILES,
@@ -80,9 +81,9 @@ def test_a_format_may_be_named_and_misnamed(tmp_path):
     path = write(tmp_path, "night.txt", lines(NIGHT))
     with pytest.raises(InputError, match=r"unknown format 'usleep-hypp'. .* Did you mean 'usleep-hyp'\?"):
         sg.read_hypnogram(path, format="usleep-hypp")
-    with pytest.raises(InputError, match="format 'npz' is not for hypnograms"):
+    with pytest.raises(InputError, match=naming("'npz'")):
         sg.read_hypnogram(path, format="npz")
-    assert "does not begin with the lines time_base" in complaint(path, format="elan-hyp")
+    assert mentions(complaint(path, format="elan-hyp"), "time_base")
 
 
 # ---- U-Sleep
@@ -92,9 +93,7 @@ def test_a_format_may_be_named_and_misnamed(tmp_path):
 def test_usleep_hyp(tmp_path):
     path = write(tmp_path, "night.hyp", lines(["W", "REM", "UNKNOWN", "N3"]))
     assert sg.read_hypnogram(path).stages.tolist() == ["W", "R", "?", "N3"]
-    assert "line 2: 'N7' is not a stage" in complaint(
-        write(tmp_path, "bad.hyp", lines(["W", "N7"])), format="usleep-hyp"
-    )
+    assert mentions(complaint(write(tmp_path, "bad.hyp", lines(["W", "N7"])), format="usleep-hyp"), 2, "'N7'")
 
 
 @pytest.mark.proves("usleep-ids", "usleep-tsv")
@@ -102,7 +101,7 @@ def test_usleep_runs(tmp_path):
     for name, header in (("night.ids", False), ("night.tsv", True)):
         assert sg.read_hypnogram(write(tmp_path, name, usleep(header))).stages.tolist() == NIGHT
     text = usleep(True).replace(b"UNKNOWN", b"XXXXXXX")
-    assert "'XXXXXXX' is not a stage" in complaint(write(tmp_path, "night.tsv", text))
+    assert mentions(complaint(write(tmp_path, "night.tsv", text)), "'XXXXXXX'")
     cut = usleep(False)[:-9]
     assert "cells, expected 3: init_sec" in complaint(write(tmp_path, "n.ids", cut), format="usleep-ids")
 
@@ -183,10 +182,10 @@ def test_dreem_h5(tmp_path):
     assert (night.stages.tolist(), night.start) == (NIGHT, datetime(2023, 11, 14, 22, 13, 20))
     data = path.read_bytes()
     path.write_bytes(data[: len(data) // 2])
-    assert "is damaged or cut short" in complaint(path)
+    assert mentions(complaint(path), "damaged or cut", "short")
     with h5py.File(path, "w") as file:
         file["signals"] = [1]
-    assert "holds signals, expected an array named hypnogram" in complaint(path)
+    assert mentions(complaint(path), "holds signals", "array")
 
 
 # ---- wonambi
@@ -198,7 +197,7 @@ def test_wonambi_xml(tmp_path):
     assert night.stages.tolist() == NIGHT
     assert (night.start, night.scorer) == (datetime(2024, 5, 1, 22, 30), "Ann0")
     two = complaint(write(tmp_path, "night.xml", wonambi_xml(2)))
-    assert "holds stages of the raters Ann0, Ann1, expected those of one rater" in two
+    assert mentions(two, "Ann0", "Ann1")
     assert "holds no stages" in complaint(write(tmp_path, "night.xml", wonambi_xml(0)))
     odd = wonambi_xml().replace(b"<epoch_start>30<", b"<epoch_start>x<")
     assert "epoch 2 has no <epoch_start>" in complaint(write(tmp_path, "night.xml", odd))
@@ -210,7 +209,7 @@ def test_wonambi_xml(tmp_path):
 def test_wonambi_csv(tmp_path):
     assert sg.read_hypnogram(write(tmp_path, "night.csv", wonambi_csv())).stages.tolist() == NIGHT
     bad = wonambi_csv().replace(b"NREM2", b"NREM7")
-    assert "line 6: 'NREM7' is not a stage" in complaint(write(tmp_path, "night.csv", bad))
+    assert mentions(complaint(write(tmp_path, "night.csv", bad)), 6, "'NREM7'")
 
 
 # ---- Visbrain and Elan
@@ -220,8 +219,8 @@ def test_wonambi_csv(tmp_path):
 def test_visbrain_times(tmp_path):
     assert sg.read_hypnogram(write(tmp_path, "night.txt", visbrain_times())).stages.tolist() == NIGHT
     back = visbrain_times().replace(b"\t360", b"\t3")
-    assert "expected a stage and a time after" in complaint(
-        write(tmp_path, "night.txt", back), format="visbrain-times"
+    assert mentions(
+        complaint(write(tmp_path, "night.txt", back), format="visbrain-times"), "stage", "and a time"
     )
 
 
@@ -243,7 +242,7 @@ def test_elan(tmp_path):
     night = sg.read_hypnogram(write(tmp_path, "night.hyp", elan()))
     assert (night.stages.tolist(), night.epoch_seconds) == (NIGHT, 30.0)
     cut = elan().rsplit(b"\n", 2)[0] + b"\n"
-    assert "has 11 epochs, but its header says 12" in complaint(write(tmp_path, "night.hyp", cut))
+    assert mentions(complaint(write(tmp_path, "night.hyp", cut)), "11 epochs", "header", 12)
 
 
 # ---- whose epoch length
@@ -253,11 +252,11 @@ def test_the_default_of_accusleepy_does_not_go_before_the_profile(tmp_path, caps
     path = write(tmp_path, "labels.csv", b"brain_state\n" + b"2\n3\n3\n1\n" * 30)
     run, mouse = Runner(capsys), "mouse-eeg-emg-3"
     line = error_line(run("check", path, "-p", mouse))
-    assert "2.5 s is the default of AccuSleep, 4 s that of the profile or night it goes with" in line
+    assert mentions(line, "2.5 s", "AccuSleep", "4 s")
     assert line.endswith("Say which: --epoch-seconds 4.")
     (night,) = run("stats", path, "-p", mouse, "--epoch-seconds", "4", "--json").json["nights"]
     assert (night["epoch_seconds"], night["n_epochs"]) == (4.0, 120)
     assert sg.read_hypnogram(path).epoch_seconds == 2.5  # nobody else says
     path = write(tmp_path, "c.csv", b"brain_state,confidence_score\n" + b"2,0.9\n3,0.8\n3,0.7\n1,0.9\n" * 30)
     line = error_line(run("decode", path, "-p", mouse, "--format", "accusleepy-csv", "-o", tmp_path / "o"))
-    assert "2.5 s is the default of AccuSleePy, 4 s that of the profile" in line
+    assert mentions(line, "2.5 s", "AccuSleePy", "4 s")

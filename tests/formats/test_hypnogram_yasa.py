@@ -8,6 +8,7 @@ from datetime import datetime
 import pytest
 
 import stageguard as sg
+from messages import mentions
 from stage_files import NIGHT, write, yasa_events, yasa_json
 from stageguard.base.errors import FileFormatError
 
@@ -76,13 +77,13 @@ def test_the_series_of_a_hypnogram(hypnogram):
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({"values": []}, "has no 'values', expected a list of stage names"),
-        ({"values": [0, 1]}, "has no 'values', expected"),
-        ({"n_stages": 6}, "has n_stages '6', expected 2, 3, 4 or 5"),
-        ({"freq": "soon"}, "has the epoch length 'soon', expected one such as 30s"),
-        ({"start": "yesterday"}, "has the start 'yesterday', expected one such as 2024"),
-        ({"values": ["WAKE", "N9"]}, "line 1: 'N9' is not a stage"),
-        ({"n_stages": 3}, "'N1' is not a stage: expected W, N, R"),
+        ({"values": []}, ("'values'",)),
+        ({"values": [0, 1]}, ("has no 'values', expected",)),
+        ({"n_stages": 6}, ("n_stages", "'6'", 2, 3, 4, 5)),
+        ({"freq": "soon"}, ("'soon'", "30s")),
+        ({"start": "yesterday"}, ("'yesterday'", 2024)),
+        ({"values": ["WAKE", "N9"]}, (1, "'N9'")),
+        ({"n_stages": 3}, ("'N1'", "W, N, R")),
     ],
 )
 def test_json_that_is_not_yasas(tmp_path, change, expected):
@@ -90,7 +91,7 @@ def test_json_that_is_not_yasas(tmp_path, change, expected):
     path = write(tmp_path, "night.json", json.dumps(document).encode())
     with pytest.raises(FileFormatError) as error:
         sg.read_hypnogram(path, format="yasa-json")
-    assert expected in str(error.value)
+    assert mentions(str(error.value), *expected)
 
 
 def test_numbers_and_names_of_events_must_agree(tmp_path):

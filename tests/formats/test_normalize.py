@@ -9,6 +9,7 @@ import pytest
 
 import stageguard as sg
 from cli_runner import Runner, error_line
+from messages import mentions
 
 ROWS = [[0.33, 0.33, 0.33], [0.1, 0.2, 0.7], [0.5, 0.26, 0.26], [0.34, 0.34, 0.34]]
 
@@ -25,7 +26,7 @@ def test_rounded_rows_are_divided_by_their_sums_on_request(tmp_path):
     density = sg.read_density(path, normalize=True)
     expected = np.array(ROWS) / np.array(ROWS).sum(axis=1, keepdims=True)
     assert np.allclose(density.probabilities, expected, atol=1e-15)
-    assert density.assumed[-1] == "3 rows divided by the sum, which was off by up to 0.02"
+    assert mentions(density.assumed[-1], "3 rows", "0.02")
 
 
 @pytest.mark.parametrize("row", [[0.5, 0.2, 0.2], [0.5, 0.3, 0.3], [1.5, -0.3, -0.2]])

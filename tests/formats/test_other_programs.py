@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import stageguard as sg
+from messages import mentions
 from stageguard.base.errors import FileFormatError, InputError
 from stageguard.night.stages import AASM5
 
@@ -35,7 +36,7 @@ def table(rows=P, **columns):
 def test_stages_that_tell_their_end_alone_are_runs(tmp_path, name):
     night = sg.read_hypnogram(write(tmp_path, "n.csv", f"stage,{name}\nW,300\nN2,900\nR,1800\n"))
     assert night.stages.tolist() == ["W"] * 10 + ["N2"] * 20 + ["R"] * 30
-    assert any("each begins where the one before ends" in note for note in night.assumed)
+    assert any(mentions(note, "begins", "one before ends") for note in night.assumed)
 
 
 def test_ends_at_equal_distances_are_epochs(tmp_path):
@@ -47,17 +48,17 @@ def test_ends_at_equal_distances_are_epochs(tmp_path):
 @pytest.mark.parametrize(
     ("header", "rows", "expected"),
     [
-        ("stage,stop", ["W,22:05:00", "N2,22:15:00", "R,22:30:00"], "nothing when the first begins"),
-        ("stage,end", ["W,30", "N2,60", "R,90", "W,120", "R,150", "W,240"], "epochs that are missing?"),
-        ("stage,start_epoch,end_epoch", ["W,1,10", "N2,11,30", "R,31,40"], "a row is several epochs"),
-        ("stage,n_epochs", ["W,10", "N2,3"], "a row is several epochs"),
-        ("begin_epoch,stage", ["1,W", "11,N2", "21,R"], "a row is several epochs"),
-        ("stage,Length", ["W,300", "N2,600"], "Expected one row per epoch"),
+        ("stage,stop", ["W,22:05:00", "N2,22:15:00", "R,22:30:00"], ("nothing", "the first begins")),
+        ("stage,end", ["W,30", "N2,60", "R,90", "W,120", "R,150", "W,240"], ("epochs", "that are missing")),
+        ("stage,start_epoch,end_epoch", ["W,1,10", "N2,11,30", "R,31,40"], ("row is several", "epochs")),
+        ("stage,n_epochs", ["W,10", "N2,3"], ("row is several", "epochs")),
+        ("begin_epoch,stage", ["1,W", "11,N2", "21,R"], ("row is several", "epochs")),
+        ("stage,Length", ["W,300", "N2,600"], ("row per epoch",)),
     ],
 )
 def test_rows_that_may_be_runs_are_refused(tmp_path, header, rows, expected):
     path = write(tmp_path, "n.csv", [header, *rows])
-    assert expected in refusal(sg.read_hypnogram, path, epoch_seconds=30)
+    assert mentions(refusal(sg.read_hypnogram, path, epoch_seconds=30), *expected)
 
 
 def test_counts_that_say_one_epoch_per_row_are_no_runs(tmp_path):
@@ -78,7 +79,7 @@ def test_a_first_line_that_counts_columns_is_a_header(tmp_path, has_index):
     pandas.DataFrame(P).to_csv(path, index=has_index)
     density = sg.read_density(path, stages=FIVE)
     np.testing.assert_allclose(density.probabilities, P)
-    assert "line 1 numbers the columns: read as W, N1, N2, N3, R" in density.assumed
+    assert mentions(density.assumed, 1, "W, N1, N2, N3, R")
 
 
 def test_two_columns_of_zeros_and_ones_have_no_header(tmp_path):
@@ -92,7 +93,7 @@ def test_a_zero_above_numbers_may_be_a_header(tmp_path):
     night = sg.read_hypnogram(write(tmp_path, "n.txt", "0\n0\n1\n2\n"), format="numbers-yasa")
     assert night.n_epochs == 4 and any("remove it" in note for note in night.assumed)
     night = sg.read_hypnogram(write(tmp_path, "n.txt", "0\n0.0\n1.0\n2.0\n"), format="numbers-yasa")
-    assert night.n_epochs == 3 and any("read as a header" in note for note in night.assumed)
+    assert night.n_epochs == 3 and any(mentions(note, "read", "as a header") for note in night.assumed)
 
 
 @pytest.mark.parametrize(("n_rows", "why"), [(60, "reaches hour 29"), (12, "goes on by 1800 s")])
@@ -134,11 +135,11 @@ def test_an_arrow_table_keeps_the_index_of_its_frame():
 def test_an_index_that_begins_later_is_told_and_one_out_of_order_refused():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(P, columns=FIVE)
-    assert any("the index begins at 4" in note for note in sg.read_density(frame.iloc[4:]).assumed)
+    assert any(mentions(note, "index begins at", 4) for note in sg.read_density(frame.iloc[4:]).assumed)
     stages = pandas.DataFrame({"stage": STAGES})
-    assert any("the index begins at 4" in note for note in sg.read_hypnogram(stages.iloc[4:]).assumed)
-    assert "expected rows in the order of time" in refusal(sg.read_density, frame.iloc[::-1])
-    assert "expected rows in the order of time" in refusal(sg.read_hypnogram, stages.iloc[[3, 1, 2]])
+    assert any(mentions(note, "index begins at", 4) for note in sg.read_hypnogram(stages.iloc[4:]).assumed)
+    assert mentions(refusal(sg.read_density, frame.iloc[::-1]), "rows", "order of time")
+    assert mentions(refusal(sg.read_hypnogram, stages.iloc[[3, 1, 2]]), "rows", "order of time")
     joined = pandas.concat([frame, frame])
     assert sg.read_density(joined).n_epochs == 24
 
@@ -146,10 +147,10 @@ def test_an_index_that_begins_later_is_told_and_one_out_of_order_refused():
 def test_empty_rows_at_the_end_are_left_out(tmp_path):
     night = sg.read_hypnogram(write(tmp_path, "n.csv", ["epoch,stage", "0,W", "1,N2", ",", ","]))
     assert night.n_epochs == 2
-    assert "2 rows of empty cells at the end left out" in night.assumed
+    assert mentions(night.assumed, "2 rows", "cells")
     density = sg.read_density(write(tmp_path, "d.csv", table(epoch=range(12)) + ",,,,,\n"))
     assert density.n_epochs == 12
-    assert "1 row of empty cells at the end left out" in density.assumed
+    assert mentions(density.assumed, 1, "empty cells at")
 
 
 CHANGES = [(0, "W"), (300, "N2"), (900, "R")]
@@ -180,7 +181,7 @@ def test_an_edf_with_signals_ends_its_last_stage(tmp_path):
     edfio.Edf([signal], annotations=annotations).write(tmp_path / "n.edf")
     night = sg.read_hypnogram(tmp_path / "n.edf")
     assert night.n_epochs == 60 and (night.stages[30:] == "R").all()
-    assert "the last stage lasts until the recording's end" in night.assumed
+    assert mentions(night.assumed, "last", "stage lasts until")
 
 
 def cropped(begin):
@@ -196,7 +197,7 @@ def test_a_cropped_raw_begins_where_it_begins():
     assert sg.read_hypnogram(cropped(60.0)).stages.tolist() == STAGES[2:11]
     night = sg.read_hypnogram(cropped(75.0))
     assert night.stages.tolist() == STAGES[3:11]
-    assert any("first 15 s are less than an epoch" in note for note in night.assumed)
+    assert any(mentions(note, "15 s", "less") for note in night.assumed)
     assert night.offset_seconds == 15.0
 
 
@@ -219,7 +220,7 @@ def test_a_start_within_an_epoch_is_written_or_told_as_lost(tmp_path):
 def test_nights_that_begin_apart_are_not_combined(tmp_path):
     one = sg.read_density(write(tmp_path, "a.csv", table(onset=30 * np.arange(12))))
     other = sg.read_density(write(tmp_path, "b.csv", table(onset=12.5 + 30 * np.arange(12))))
-    assert "night 2 begins 12.5 s after the recording's start" in refusal(sg.combine, [one, other])
+    assert mentions(refusal(sg.combine, [one, other]), 2, "begins", "12.5 s")
     assert sg.combine(sg.align(one, one)).n_epochs == 12
 
 
@@ -234,7 +235,7 @@ def test_rows_off_by_the_tolerance_itself_are_read(tmp_path):
     rows = ["0.5,0.499,0,0,0", "0.25,0.25,0.5,0,0", "0.2,0.801,0,0,0"]
     density = sg.read_density(write(tmp_path, "d.csv", [",".join(FIVE), *rows]))
     np.testing.assert_allclose(density.probabilities.sum(axis=1), 1, atol=1e-12)
-    assert "2 rows off by 0.001: divided by the sum" in density.assumed
+    assert mentions(density.assumed, "2 rows", "0.001")
     message = refusal(sg.read_density, write(tmp_path, "d.csv", [",".join(FIVE), *rows, "0.5,0.498,0,0,0"]))
     assert "Were they rounded? Pass normalize=True" in message
 
@@ -268,5 +269,5 @@ def test_digits_beside_letters_leave_no_doubt(tmp_path):
 def test_the_advice_to_merge_works(tmp_path):
     night = sg.Hypnogram(np.zeros(4, dtype=np.int8), AASM5, 30.0)
     message = refusal(night.save, tmp_path / "n.csv", format="accusleepy-csv")
-    assert message.endswith("Merge the stages first: sg.merge_stages(night, 'wnr3').")
+    assert mentions(message, "sg.merge_stages", "'wnr3'")
     sg.merge_stages(night, "wnr3").save(tmp_path / "n.csv", format="accusleepy-csv")

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import stageguard as sg
+from messages import mentions, naming
 from stageguard.base.errors import FileFormatError, OutputError, OutputExistsError, for_people
 from stageguard.base.files import write_together
 from stageguard.formats.outputs import plain, read_hypnogram_tsv, read_sidecar, write_decoding
@@ -101,7 +102,7 @@ def test_the_sidecar_explains_every_column_and_how_to_repeat(tmp_path, decoding)
     assert all(content[name]["Description"] for name in header)
     assert content["onset"]["Units"] == "s"
     own = content["stageguard"]
-    assert own["review"] == "A trained scorer must review this output before any clinical decision."
+    assert mentions(own["review"], "trained", "any clinical decision")
     assert own["input"] == {
         "file": "night.csv", "path": "night.csv", "bytes": 8,
         "sha256": hashlib.sha256(b"anything").hexdigest(),
@@ -126,38 +127,38 @@ def test_written_tables_read_back(tmp_path, decoding):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "is empty, expected a header and rows"),
-        ("stage\tlabel\nW\t0\t1\n", "line 2 has 3 cells, the header has 2."),
-        ("stage\tlabel\nW\tx\n", "has a label or quality that is not a number"),
-        ("stage\tlabel\nW\t999\n", "has a label or quality that is not a number"),
+        ("", ("is empty", "header")),
+        ("stage\tlabel\nW\t0\t1\n", (2, 3, "cells", 2)),
+        ("stage\tlabel\nW\tx\n", ("label or quality", "number")),
+        ("stage\tlabel\nW\t999\n", ("label or quality", "number")),
     ],
 )
 def test_foreign_tables_are_refused(tmp_path, text, message):
     path = tmp_path / "night.hypnogram.tsv"
     path.write_text(text)
-    with pytest.raises(FileFormatError, match=message):
+    with pytest.raises(FileFormatError, match=naming(*message)):
         read_hypnogram_tsv(path)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "is not readable JSON"),
-        ("[]", "is not a sidecar of stageguard"),
-        ('{"stageguard": {"layout": 99}}', r"has layout 99, this version reads 1\. Upgrade stageguard\."),
+        ("{", ("is not readable JSON",)),
+        ("[]", ("not a sidecar",)),
+        ('{"stageguard": {"layout": 99}}', (99, 1, "Upgrade")),
     ],
 )
 def test_foreign_sidecars_are_refused(tmp_path, text, message):
     path = tmp_path / "night.hypnogram.json"
     path.write_text(text)
-    with pytest.raises(FileFormatError, match=message):
+    with pytest.raises(FileFormatError, match=naming(*message)):
         read_sidecar(path)
 
 
 def test_nothing_is_overwritten_unasked(tmp_path, decoding):
     for existing in ("night.hypnogram.tsv", "night.hypnogram.json"):
         (tmp_path / existing).write_text("mine")
-        with pytest.raises(OutputExistsError, match=r"exists already\. Use overwrite=True to replace it"):
+        with pytest.raises(OutputExistsError, match=naming("exists", "overwrite=True")):
             write_decoding(decoding, tmp_path / "night")
         assert files_in(tmp_path) == [existing]
         assert (tmp_path / existing).read_text() == "mine"
@@ -196,7 +197,7 @@ def test_an_interrupted_write_leaves_everything_as_it_was(
     with pytest.raises(expected) as caught:
         write_decoding(decoding, tmp_path / "night", overwrite=True)
     if expected is OutputError:
-        assert "No space left on device. Choose a folder you can write to." in str(caught.value)
+        assert mentions(str(caught.value), "No space left", "device")
     assert {name: (tmp_path / name).read_text() for name in files_in(tmp_path)} == before
     assert len(calls) == failing_call
 
@@ -236,10 +237,10 @@ def _environment() -> dict[str, str]:
 
 def test_unwritable_places_are_one_line(tmp_path, decoding):
     (tmp_path / "file").write_text("")
-    with pytest.raises(OutputError, match=r"file is a file, expected a folder\."):
+    with pytest.raises(OutputError, match=naming("expected a folder")):
         write_decoding(decoding, tmp_path / "file" / "night")
     (tmp_path / "night.hypnogram.tsv").mkdir()
-    with pytest.raises(OutputError, match=r"night\.hypnogram\.tsv: it is a folder, expected a file name\."):
+    with pytest.raises(OutputError, match=naming("night.hypnogram.tsv", "is a folder")):
         write_decoding(decoding, tmp_path / "night", overwrite=True)
 
 
@@ -247,7 +248,7 @@ def test_unwritable_places_are_one_line(tmp_path, decoding):
 def test_a_folder_without_permission_is_one_line(tmp_path):
     folder = tmp_path / "locked"
     folder.mkdir(mode=0o500)
-    with pytest.raises(OutputError, match=r"Permission denied\. Choose a folder you can write to\."):
+    with pytest.raises(OutputError, match=naming("Choose a folder", "write")):
         write_together({folder / "a": "x"})
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import stageguard as sg
+from messages import mentions, naming
 from recording_files import START, channel, nsrr_xml, profusion_xml, runs, write_edf, write_edf_hypnogram
 from stageguard.base.errors import FileFormatError, InputError, StageGuardWarning
 from stageguard.formats.recordings.read import PlacedScoring, crop_recording, lay_over, read_recording_file
@@ -109,28 +110,22 @@ def test_channels_by_hand(tmp_path):
 def test_a_channel_that_is_not_there(tmp_path):
     with pytest.raises(InputError) as error:
         sg.read_recording(psg(tmp_path, "EEG C4-M1", "Chin"), channels={"emg": "Chinn"})
-    assert str(error.value) == (
-        "night.edf has no channel 'Chinn' for the role 'emg'; it has: EEG C4-M1, Chin. Did you mean 'Chin'?"
-    )
+    assert mentions(str(error.value), "night.edf", "'Chinn'", "'emg'", "EEG", "C4-M1", "'Chin'")
 
 
 def test_channels_that_cannot_be_subtracted(tmp_path):
     path = write_edf(tmp_path / "night.edf", [channel("C4", 60, 8), channel("M1", 60, 4)])
-    with pytest.raises(
-        InputError, match=r"'C4' \(8 Hz, uV\) and 'M1' \(4 Hz, uV\) of night.edf cannot be subtracted"
-    ):
+    with pytest.raises(InputError, match=naming("'C4'", "8 Hz", "'M1'", "4 Hz", "night.edf")):
         sg.read_recording(path, channels={"eeg": "C4-M1"})
 
 
 def test_a_spoilt_channel_is_named_when_asked_for(tmp_path):
     path = write_edf(tmp_path / "night.edf", [channel("C4", 60, 8), channel("Chin", 60, 8, physical=(1, 1))])
     assert list(sg.read_recording(path).signals) == ["eeg"]
-    with pytest.raises(FileFormatError, match="channel 'Chin' cannot be read: its calibration is damaged"):
+    with pytest.raises(FileFormatError, match=naming("'Chin'", "damaged")):
         sg.read_recording(path, channels={"emg": "Chin"})
     path = write_edf(tmp_path / "bad.edf", [channel("Chin", 60, 8, physical=(1, 1))])
-    with pytest.raises(
-        FileFormatError, match=r"^bad.edf: holds no readable signals: channel 'Chin' left out"
-    ):
+    with pytest.raises(FileFormatError, match=naming("bad.edf", "'Chin'")):
         sg.read_recording(path)
 
 
@@ -147,7 +142,7 @@ def test_units_that_are_not_given(tmp_path):
 
 
 def test_a_unit_of_the_file_is_not_overruled(tmp_path):
-    with pytest.raises(InputError, match=r"channel 'EEG' of night.edf is in uV by the file, got units='mV'"):
+    with pytest.raises(InputError, match=naming("'EEG'", "night.edf", "units='mV'")):
         sg.read_recording(psg(tmp_path, "EEG"), units={"EEG": "mV"})
 
 
@@ -162,7 +157,7 @@ def test_other_files_are_refused(tmp_path):
     (tmp_path / "notes.txt").write_text("nothing")
     with pytest.raises(FileFormatError, match=r"^notes.txt: begins with 'nothing', expected EDF or EDF\+"):
         sg.read_recording(tmp_path / "notes.txt")
-    with pytest.raises(FileFormatError, match="is a folder, expected a recording"):
+    with pytest.raises(FileFormatError, match=naming("is a folder", "recording")):
         sg.read_recording(tmp_path)
     (tmp_path / "empty.edf").touch()
     with pytest.raises(FileFormatError, match=r"^empty.edf: is empty \(0 bytes\)"):
@@ -197,7 +192,7 @@ def test_own_annotations_are_the_scoring(tmp_path):
 def test_damaged_annotations_do_not_hide_the_signals(tmp_path):
     path = psg(tmp_path, "EEG", annotations=stage_texts())
     path.write_bytes(path.read_bytes().replace(b"+30\x1530", b"x30\x1530"))
-    with pytest.warns(StageGuardWarning, match="Its annotations are left out"):
+    with pytest.warns(StageGuardWarning, match=naming("annotations are left")):
         recording = sg.read_recording(path)
     assert dict(recording.scorings) == {}
     assert recording.channel("eeg").n_samples == SECONDS * 8
@@ -234,7 +229,7 @@ def test_a_scoring_that_begins_later_by_its_clock(tmp_path):
     scoring = write_edf_hypnogram(tmp_path / "h.edf", NIGHT[:3], start=START + timedelta(seconds=60))
     read = read_recording_file(psg(tmp_path, "EEG"), scoring=scoring)
     assert read.recording.scorings["expert"].stages.tolist() == ["?", "?", *NIGHT[:3], "?"]
-    assert "h.edf begins 60 s after the recording, by their clocks" in read.notes
+    assert mentions(read.notes, "h.edf", "60 s", "clocks")
 
 
 def test_a_scoring_that_begins_before_the_recording(tmp_path):
@@ -253,7 +248,7 @@ def test_epochs_between_samples_cut_the_recording(tmp_path):
     )
     assert recording.start == START + timedelta(seconds=12.5)
     assert recording.lights_off_seconds == 7.5
-    assert "its epochs begin 12.5 s after the recording: the signals before that are left out" in read.notes
+    assert mentions(read.notes, "begin", "12.5 s")
 
 
 def test_dates_that_were_removed_do_not_matter(tmp_path):
@@ -269,10 +264,7 @@ def test_another_nights_scoring_is_refused(tmp_path):
     scoring = write_edf_hypnogram(tmp_path / "h.edf", NIGHT, start=START + timedelta(days=1, hours=3))
     with pytest.raises(InputError) as error:
         sg.read_recording(psg(tmp_path, "EEG"), scoring=scoring)
-    assert str(error.value) == (
-        "h.edf begins at 2021-03-06 01:30:00, but recording 'night' at 2021-03-04 22:30:00 and lasts 180 s: "
-        "they do not overlap. Is it another night's?"
-    )
+    assert mentions(str(error.value), "h.edf", 2021, "03", "06", "01", 30, "00")
 
 
 def test_a_short_scoring_leaves_the_rest_unscored(tmp_path):
@@ -286,10 +278,7 @@ def test_a_long_scoring_is_cut_and_told(tmp_path):
     with pytest.warns(StageGuardWarning) as caught:
         night = sg.read_recording(psg(tmp_path, "EEG"), scoring=tmp_path / "h.xml").scorings["expert"]
     assert night.stages.tolist() == NIGHT
-    assert str(caught[0].message) == (
-        "night: 2 of 8 scored epochs lie outside the recording of 180 s and are left out. Does the scoring "
-        "belong to it?"
-    )
+    assert mentions(str(caught[0].message), 2, 8, "180 s")
 
 
 def test_a_scoring_of_nothing_that_was_recorded_is_refused(tmp_path):
@@ -300,9 +289,7 @@ def test_a_scoring_of_nothing_that_was_recorded_is_refused(tmp_path):
 
 
 def test_a_recording_shorter_than_an_epoch_is_refused(tmp_path):
-    with pytest.raises(
-        FileFormatError, match="night: lasts 20 s, expected at least one scored epoch of 30 s"
-    ):
+    with pytest.raises(FileFormatError, match=naming("lasts", "20 s", "30 s")):
         sg.read_recording(
             psg(tmp_path, "EEG", seconds=20), scoring=write_edf_hypnogram(tmp_path / "h.edf", NIGHT)
         )
@@ -312,7 +299,7 @@ def test_scorings_on_different_grids_are_refused():
     signal = Signal("EEG", np.zeros(900), 5.0)
     night = sg.Hypnogram(np.zeros(6, dtype=int), AASM5, 30.0)
     recording = Recording("a", "a", {"eeg": signal})
-    with pytest.raises(FileFormatError, match=r"begin at different places within an epoch \(x 0 s, y 10 s\)"):
+    with pytest.raises(FileFormatError, match=naming("0 s", "10 s")):
         lay_over(recording, {"x": PlacedScoring(night), "y": PlacedScoring(night, 10.0)})
 
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import stageguard as sg
+from messages import mentions, naming
 from stageguard.base.errors import FileFormatError, StageGuardError
 from stageguard.formats.tables.row_times import meaning_of, parse_cells
 
@@ -76,7 +77,7 @@ def test_steps_between_rows_are_the_epoch_length(tmp_path, column, step):
 @pytest.mark.parametrize("column", ["time", "seconds", "begin", "onset"])
 def test_rows_that_may_be_runs_of_epochs_are_refused(tmp_path, column):
     message = refused(staged(tmp_path, column, [0, 300, 330, 900, 1800]))
-    assert "line 3 is 300 s after the row before, others are 30 s apart: stages that last, or" in message
+    assert mentions(message, 3, "300 s", "30 s")
     assert "200 s apart" in refused(staged(tmp_path, column, [0, 200, 600, 800, 1000]))
 
 
@@ -105,7 +106,7 @@ def test_times_between_which_are_20_seconds(tmp_path):
 
 def test_numbers_that_may_be_minutes_are_refused(tmp_path):
     path = staged(tmp_path, "time", [0, 0.5, 1, 1.5])
-    assert "its column time counts by 0.5, which may be seconds, minutes, hours or epochs" in refused(path)
+    assert mentions(refused(path), "0.5", "hours")
     assert "counts by 0.5" in refused(density_table(tmp_path, "time", [0, 0.5, 1, 1.5]), sg.read_density)
 
 
@@ -116,12 +117,12 @@ def test_dates_give_start_and_gaps(tmp_path):
     assert night.stages[[0, 1, 2, 3, 121]].tolist() == ["W", "N1", "N2", "?", "R"]
     density = sg.read_density(density_table(tmp_path, "time", times))
     assert (density.start, density.n_epochs, density.epoch_seconds) == (CLOCK, 122, 30)
-    assert "118 epochs missing by the file's time column" in " ".join(density.assumed)
+    assert mentions(" ".join(density.assumed), "118 epochs", "missing")
 
 
 def test_a_column_that_nobody_can_read_is_refused(tmp_path):
     path = staged(tmp_path, "time", ["22h00", "22h01", "22h02"])
-    assert "its column time begins with '22h00', expected seconds, hh:mm:ss, or a date" in refused(path)
+    assert mentions(refused(path), "'22h00'")
     assert "22h00" in refused(path, epoch_seconds=30)  # rows may be missing in between
 
 
@@ -166,7 +167,7 @@ def test_several_nights_in_one_table_are_refused(tmp_path, column):
 def test_other_tables_of_several_things_are_refused(tmp_path):
     assert "has 2 columns named stage" in refused(table(tmp_path, "Stage,Stage", "W,W", "N1,N2"))
     path = table(tmp_path, f"channel,{','.join(NAMES)}", f"C3,{ROW}", f"C4,{ROW}")
-    assert "holds 2 channels by its column channel (C3, C4)" in refused(path, sg.read_density)
+    assert mentions(refused(path, sg.read_density), 2, "C3, C4")
     assert "sg.combine" in refused(path, sg.read_density)
     assert sg.read_hypnogram(table(tmp_path, "id,stage", "1,W", "2,N1", "3,R")).n_epochs == 3  # rows counted
 
@@ -183,10 +184,10 @@ def test_indexes_of_pandas():
     assert sg.read_density(frame.reset_index(names="time")).epoch_seconds == 20
     assert "counts by 0.5" in refused(pd.DataFrame(P, columns=NAMES, index=np.arange(4) / 2), sg.read_density)
     levels = pd.MultiIndex.from_product([["a", "b"], [0, 1]], names=["id", "epoch"])
-    assert "by its column id (a, b)" in refused(pd.DataFrame(P, columns=NAMES, index=levels), sg.read_density)
-    assert "by its column id (a, b)" in refused(pd.DataFrame({"stage": STAGES}, index=levels))
+    assert mentions(refused(pd.DataFrame(P, columns=NAMES, index=levels), sg.read_density), "its column id")
+    assert mentions(refused(pd.DataFrame({"stage": STAGES}, index=levels)), "its column id")
     assert any(
-        "does not count by 1" in each for each in sg.read_density(frame.set_axis([0, 1, 4, 5])).assumed
+        mentions(each, "does not count", 1) for each in sg.read_density(frame.set_axis([0, 1, 4, 5])).assumed
     )
 
 
@@ -207,7 +208,7 @@ def test_frames_of_polars_and_arrays_of_xarray():
     assert (density.epoch_seconds, density.start) == (20, CLOCK)
     night = sg.read_hypnogram(pl.DataFrame({"time": moments, "stage": STAGES}))
     assert (night.epoch_seconds, night.start) == (20, CLOCK)
-    assert "by its column id" in refused(pl.DataFrame({"id": ["a", "a", "b", "b"], "stage": STAGES}))
+    assert mentions(refused(pl.DataFrame({"id": ["a", "a", "b", "b"], "stage": STAGES})), "its column id")
     xr = pytest.importorskip("xarray")
     array = xr.DataArray(P, dims=("time", "stage"), coords={"stage": list(NAMES), "time": [0.0, 20, 40, 60]})
     assert sg.read_density(array).epoch_seconds == 20
@@ -218,7 +219,7 @@ def test_gssc_stages_are_where_their_times_are(tmp_path):
     night = sg.read_hypnogram(table(tmp_path, "Hypnogram of x", *rows))
     assert (night.epoch_seconds, night.stages.tolist()) == (20, ["W", "N1", "?", "N2", "R"])
     rows[3:] = ["2,60,2", "3,80,4"]
-    with pytest.raises(FileFormatError, match="is epoch 3 by its time column and 2 by its epoch column"):
+    with pytest.raises(FileFormatError, match=naming(3, "column", 2)):
         sg.read_hypnogram(table(tmp_path, "Hypnogram of x", *rows))
 
 
@@ -286,7 +287,7 @@ def test_onsets_decide_in_tables_of_probabilities(tmp_path):
 def test_times_that_cannot_be_read_are_refused_rather_than_dropped(tmp_path, column, cells, options):
     path = density_table(tmp_path, column, cells)
     message = refused(path, sg.read_density, **options)
-    assert f"its column {column} begins with {cells[0]!r}, expected seconds, hh:mm:ss" in message
+    assert mentions(message, column, "begins", f"{cells[0]!r}")
     if column != "onset":  # which may hold nothing but seconds in a table of stages
         assert message == refused(staged(tmp_path, column, cells), **options)
 

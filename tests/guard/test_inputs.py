@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import stageguard as sg
+from messages import naming
 from small import night, profile_of, refusal
 from stageguard.base.errors import InputError, PinError, ProfileError, StageGuardWarning
 from stageguard.guard.options import GuardOptions
@@ -423,7 +424,7 @@ def test_quality_that_leaves_nothing_is_refused(backend):
 def test_every_verb_lists_the_options_and_refuses_others_under_its_name(verb):
     listed = inspect.signature(verb).parameters
     assert set(listed) >= {option.name for option in fields(GuardOptions)} and "options" not in listed
-    with pytest.raises(TypeError, match=rf"{verb.__name__}\(\) got an unexpected keyword argument 'qualty'"):
+    with pytest.raises(TypeError, match=naming(verb.__name__, "'qualty'")):
         verb([[0.5, 0.5]], "kdd2026-actigraphy", qualty=[0.0])
 
 

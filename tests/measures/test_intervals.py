@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import stageguard as sg
+from messages import mentions, naming
 from nights import decode, one_hot, plain
 from small import refusal
 from stageguard.measures.intervals import coverage, errors, half_width, intervals, reported
@@ -83,7 +84,7 @@ def test_conformal_intervals_are_as_wide_as_the_errors_and_no_wider_than_possibl
 def test_a_statistic_without_errors_enough_has_no_interval_but_a_reason():
     found = intervals(night(profile_with(errors={"tst_minutes": [1.0] * 5})))
     assert math.isnan(found["tst_minutes"].low)
-    assert found["tst_minutes"].reason == "5 scored nights have it, expected 9 or more"
+    assert mentions(found["tst_minutes"].reason, 5, "scored", 9)
 
 
 def test_rem_latency_of_a_night_without_rem_has_no_interval():
@@ -166,13 +167,11 @@ def test_intervals_are_withheld_from_another_cohort_and_one_that_is_not_said(coh
     with pytest.warns(sg.StageGuardWarning) as caught:
         found = intervals(decoded)
     (warning,) = caught
-    assert str(warning.message).startswith(
-        f"conformal intervals are withheld: the errors are from 'our lab', the night is of {whose}. {advice}"
-    )
+    assert mentions(str(warning.message), "'our lab'", whose, advice)
     assert warning.filename == __file__
     for one in found.values():
         assert math.isnan(one.low) and math.isnan(one.high) and math.isnan(one.measured_coverage)
-        assert one.reason == "withheld: the errors are of another cohort or stager"
+        assert mentions(one.reason, "withheld", "errors")
     assert found["tst_minutes"].value == 17.0
     assert not found.is_measured and "90%" not in str(found)
     model = intervals(decoded, method="model")["tst_minutes"]
@@ -187,7 +186,7 @@ def test_intervals_are_given_to_the_cohort_of_the_profile():
 
 def test_intervals_are_withheld_from_another_stager():
     profile = profile_with(**FULLY).replace(stager="YASA")
-    with pytest.warns(sg.StageGuardWarning, match="the errors are from YASA, the night is not of it. Fit a"):
+    with pytest.warns(sg.StageGuardWarning, match=naming("errors", "YASA")):
         found = intervals(decode(one_hot(LABELS), profile, stager="U-Sleep"))
     assert math.isnan(found["tst_minutes"].low)
     assert not math.isnan(intervals(decode(one_hot(LABELS), profile, stager="yasa"))["tst_minutes"].low)
@@ -197,11 +196,7 @@ def test_intervals_are_withheld_from_a_stager_that_is_not_said():
     profile = profile_with(**FULLY).replace(stager="YASA", cohort="our lab")
     with pytest.warns(sg.StageGuardWarning) as caught:
         intervals(decode(one_hot(LABELS), profile))
-    assert str(caught[0].message) == (
-        "conformal intervals are withheld: the errors are from YASA, the night is of a stager that is not "
-        "said. "
-        "If it is theirs, say so (stager='YASA', cohort='our lab'); else ask for method='model'."
-    )
+    assert mentions(str(caught[0].message), "YASA", "stager='YASA'", "cohort='our", "method='model'")
     said = decode(one_hot(LABELS), profile, stager="YASA", cohort="our lab")
     assert not math.isnan(intervals(said)["tst_minutes"].low)
 
@@ -223,7 +218,5 @@ def test_no_percentage_stands_without_a_measured_coverage():
 def test_a_recording_that_is_no_single_night_asks_for_lights():
     profile = profile_with(errors={"sol_minutes": [1.0] * 20, "waso_minutes": [1.0] * 20})
     long = decode(one_hot([0] * 1000 + [1, 2] * 400 + [0] * 840), profile)  # 22 h
-    assert intervals(long)["sol_minutes"].reason == (
-        "a recording of 22.0 h is no single night: give lights off and lights on"
-    )
+    assert mentions(intervals(long)["sol_minutes"].reason, "22.0 h", "single")
     assert not intervals(long, lights_off=29_000.0, lights_on=55_000.0)["sol_minutes"].reason

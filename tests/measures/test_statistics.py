@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import stageguard as sg
+from messages import mentions, naming
 from nights import decode, random_probabilities
 from small import profile_of, refusal
 from stageguard.base.errors import InputError
@@ -138,19 +139,19 @@ def test_efficiency_is_nan_when_most_of_the_night_is_unscored():
 @pytest.mark.parametrize(
     ("bouts", "field", "reason"),
     [
-        (((W, 4), (N2, 9), (W, 4)), "sol_5min_minutes", "there are no 5 min of sleep without a break"),
+        (((W, 4), (N2, 9), (W, 4)), "sol_5min_minutes", ("5 min", "break")),
         (
             ((W, 4), (N2, 19), (U, 1), (N2, 19)),
             "sol_10min_minutes",
-            "there are no 10 min of sleep without a break",
+            ("10 min", "break"),
         ),
-        (((W, 4), (N2, 19)), "rem_latency_minutes", "there is no REM"),
+        (((W, 4), (N2, 19)), "rem_latency_minutes", ("there is no REM",)),
     ],
 )
 def test_a_latency_that_is_never_reached_is_nan(bouts, field, reason):
     found = sleep_statistics(night_of(*bouts))
     assert math.isnan(getattr(found, field))
-    assert found.reasons[field] == reason
+    assert mentions(found.reasons[field], *reason)
 
 
 def test_stages_a_scheme_lacks_are_reasons():
@@ -160,7 +161,7 @@ def test_stages_a_scheme_lacks_are_reasons():
     assert two.reasons == dict.fromkeys(absent, "scheme 'ws2' has no REM stage")
     custom = sg.StageScheme.custom(["active", "quiet"])
     none = sleep_statistics(night_of((0, 4), (1, 30), scheme=custom))
-    assert none.reasons["tst_minutes"] == "scheme 'custom' does not say which stage is wake"
+    assert mentions(none.reasons["tst_minutes"], "'custom'", "wake")
     assert none.stage_minutes == {"active": 2.0, "quiet": 15.0}
     assert math.isnan(none.tst_minutes)
     assert (none.tib_minutes, none.unscored_minutes) == (17.0, 0.0)
@@ -345,9 +346,9 @@ def test_a_day_has_no_bedtime_and_says_so():
         "rem_latency_minutes",
     ):
         assert math.isnan(getattr(found, field))
-        assert found.reasons[field].startswith("a recording of 24.0 h is no single night: give lights off")
+        assert mentions(found.reasons[field], "24.0 h", "single")
     assert math.isnan(found.cycles)
-    assert found.reasons["cycles"] == "cycles are defined for one night of human sleep"
+    assert mentions(found.reasons["cycles"], "cycles", "defined")
     night_only = sleep_statistics(mouse_day(), lights_off="07:00", lights_on="19:00")
     assert (night_only.se_percent, night_only.sol_minutes, night_only.rem_latency_minutes) == (
         50.0,
@@ -462,13 +463,13 @@ def test_the_hypnogram_is_left_alone():
 def test_lights_are_seconds_and_not_before_the_recording():
     night = sg.Hypnogram([0, 0, 1, 1, 2, 2], "wnr3", 30.0)
     for before in (-15, timedelta(seconds=-15)):
-        with pytest.raises(InputError, match=r"lights_off is .*, expected seconds since the beginning"):
+        with pytest.raises(InputError, match=naming("lights_off", "since", "beginning")):
             sg.sleep_statistics(night, lights_off=before)
-    with pytest.raises(InputError, match=r"lights_off is '60', expected a time .*, or a number of seconds\."):
+    with pytest.raises(InputError, match=naming("lights_off", "'60'")):
         sg.sleep_statistics(night, lights_off="60")
 
 
 def test_another_tools_hypnogram_is_sent_to_its_reader():
     for verb in (sg.sleep_statistics, lambda night: sg.validity(night, "human-psg-5")):
-        with pytest.raises(InputError, match=r"Another tool's hypnogram is read by sg\.read_hypnogram\.$"):
+        with pytest.raises(InputError, match=naming("Another", "sg.read_hypnogram")):
             verb(object())

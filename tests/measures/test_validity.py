@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import stageguard as sg
+from messages import mentions
 from nights import decode, random_probabilities
 from peers import random_labels
 from small import profile_of, refusal
@@ -112,7 +113,7 @@ def test_bands_follow_the_epoch_length():
     for name in ("flips_per_hour", "one_epoch_bouts_percent_W"):
         assert ten[name].place == "no band"
         assert math.isnan(ten[name].low)
-        assert ten[name].reason == "the band is about single epochs of 30 s, not of 10 s"
+        assert mentions(ten[name].reason, "single", "30 s", "10 s")
         assert not math.isnan(ten[name].value)
 
 
@@ -150,8 +151,8 @@ def test_what_does_not_exist_is_nan_with_a_reason_and_has_no_place(bouts, name, 
 def test_pairs_and_stages_a_profile_lacks_are_reasons():
     found = validity(night((0, 9), (1, 9), scheme="ws2"), "human-actigraphy-2")
     assert found.rare_pairs == {}
-    assert found.indicators["tvr_percent"].reason == "the profile names no tvr_pairs"
-    assert found.indicators["paper_tvr_percent"].reason == "scheme 'ws2' cannot be merged to W, N, R"
+    assert mentions(found.indicators["tvr_percent"].reason, "profile", "tvr_pairs")
+    assert mentions(found.indicators["paper_tvr_percent"].reason, "'ws2'", "W, N, R")
     assert math.isnan(found.tvr_percent)
     assert math.isnan(found.indicators["paper_tvr_percent"].value)
 

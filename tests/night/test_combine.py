@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import stageguard as sg
+from messages import mentions, naming
 from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.night.stages import AASM5, WLDR4, WNR3, WS2
 
@@ -100,11 +101,9 @@ def test_splitting_and_joining_again_changes_nothing(labels, seconds):
 
 
 def test_a_rest_is_told():
-    with pytest.warns(
-        StageGuardWarning, match=r"^the last 10 s are shorter than an epoch of 30 s and are left"
-    ):
+    with pytest.warns(StageGuardWarning, match=naming("10 s", "shorter", "30 s")):
         assert sg.reepoch(night([0, 0, 2, 2], 10), 30).n_epochs == 1
-    with pytest.raises(InputError, match="2 epochs of 10 s last 20 s, expected one epoch of 30 s"), \
+    with pytest.raises(InputError, match=naming("2 epochs", "10 s", "20 s", "30 s")), \
             warnings.catch_warnings():  # fmt: skip
         warnings.simplefilter("ignore")
         sg.reepoch(night([0, 0], 10), 30)
@@ -131,9 +130,7 @@ def test_starts_tell_which_epochs_belong_together():
 
 
 def test_without_starts_nights_begin_together_and_it_is_told():
-    with pytest.warns(
-        StageGuardWarning, match="not every start is known: all are taken to begin together; night 1"
-    ):
+    with pytest.warns(StageGuardWarning, match=naming("taken to begin", "together", 1)):
         aligned = sg.align(night([0, 1, 2], start=START), night([0, 1]))
     assert [each.n_epochs for each in aligned.nights] == [2, 2]
     equal = sg.align(night([0, 1]), night([1, 1]))  # nothing to tell: warnings are errors here
@@ -156,11 +153,11 @@ def test_the_first_nights_epochs_can_be_kept():
 
 def test_lights_cut_both_ends():
     one, two = night([0, 0, 1, 2, 3, 4], start=START), night([0, 1, 1, 2, 3, 4], start=START)
-    with pytest.warns(StageGuardWarning, match="2 epochs before lights off and 1 after lights on left out"):
+    with pytest.warns(StageGuardWarning, match=naming("2 epochs", 1, "left")):
         aligned = sg.align(one, two, lights_off=45.0, lights_on=START + timedelta(seconds=150))
     assert aligned.nights[0].labels.tolist() == [1, 2, 3]
     assert aligned.nights[0].start == START + timedelta(seconds=60)
-    with pytest.raises(InputError, match="no epoch lies between lights off and lights on"):
+    with pytest.raises(InputError, match=naming("no epoch lies", "lights")):
         sg.align(one, night([0, 0]), lights_off=120.0)
     with pytest.raises(InputError, match="lights_off is the time"):
         sg.align(night([0]), night([0]), lights_off=START)
@@ -169,28 +166,28 @@ def test_lights_cut_both_ends():
 @pytest.mark.parametrize(
     ("nights", "options", "expected"),
     [
-        ([night([0])], {}, "got 1 night to align, expected two or more"),
-        ([night([0]), [0]], {}, r"a night is \[0\], expected a Hypnogram or a Hypnodensity"),
+        ([night([0])], {}, (1, "night to align")),
+        ([night([0]), [0]], {}, (0, "or a Hypnodensity")),
         (
             [night([0]), night([0], 20)],
             {},
-            "epochs last 20 s and 30 s, expected one length. Choose it: epoch_s",
+            ("20 s", "30 s", "epoch_seconds"),
         ),
         (
             [night([0, 1], start=START), night([0, 1], start=START + timedelta(seconds=12))],
             {},
-            "night 2 begins 12 s after the first, 12 s off its grid of 30 s",
+            (2, "12 s", "12 s", "30 s"),
         ),
         (
             [night([0], start=START), night([0], start=START + timedelta(hours=1))],
             {},
-            "have no epoch in common: epochs 0 to 0; epochs 120 to 120, counted",
+            (0, 0, 120, 120),
         ),
-        ([night([0]), night([0])], {"keep": "all"}, "keep is 'all', expected 'common' or 'first'"),
+        ([night([0]), night([0])], {"keep": "all"}, ("'all'", "'common'", "'first'")),
     ],
 )
 def test_what_cannot_be_aligned(nights, options, expected):
-    with pytest.raises(InputError, match=expected):
+    with pytest.raises(InputError, match=naming(*expected)):
         sg.align(*nights, **options)
 
 
@@ -213,7 +210,7 @@ def test_mean_and_log_pool_by_hand():
     one, two = density([[0.8, 0.1, 0.1]], source="a"), density([[0.2, 0.6, 0.2]], source="b")
     mean = sg.combine([one, two])
     np.testing.assert_allclose(mean.probabilities, [[0.5, 0.35, 0.15]])
-    assert mean.source == "mean of a, b"
+    assert mentions(mean.source, "mean of a")
     root = np.sqrt([0.16, 0.06, 0.02])
     np.testing.assert_allclose(sg.combine([one, two], method="log-pool").probabilities, [root / root.sum()])
     weighted = sg.combine([one, two], weights=[3, 1]).probabilities
@@ -240,42 +237,42 @@ def test_log_pool_survives_stages_excluded_by_all():
 @pytest.mark.parametrize(
     ("parts", "options", "expected"),
     [
-        ([], {}, "got no densities to combine"),
-        ([density([[1, 0, 0]]), night([0])], {}, r"night 2 is .* expected a Hypnodensity. For hypnograms"),
+        ([], {}, ("densities to combine",)),
+        ([density([[1, 0, 0]]), night([0])], {}, ("night 2 is", "expected a Hypnodensity. For hypnograms")),
         (
             [density([[1, 0, 0]]), density([[1, 0]], scheme=WS2)],
             {},
-            "night 2 has the scheme ws2, the first one w",
+            (2, "scheme", "ws2"),
         ),
         (
             [density([[1, 0, 0]]), density([[1, 0, 0]], 15)],
             {},
-            "night 2 has the epoch length 15.0, the first",
+            (2, "length", "15.0"),
         ),
         (
             [density([[1, 0, 0]]), density([[1, 0, 0]] * 2)],
             {},
-            "night 2 has the number of epochs 2, the first",
+            (2, "number", 2),
         ),
         (
             [density([[1, 0, 0]], start=START), density([[1, 0, 0]], start=START + timedelta(seconds=30))],
             {},
-            "night 2 begins at",
+            ("night 2 begins at",),
         ),
-        ([density([[1, 0, 0]])], {"weights": [1, 2]}, "got 2 weights for 1 densities"),
-        ([density([[1, 0, 0]])], {"weights": [0]}, "all weights are 0"),
-        ([density([[1, 0, 0]])], {"weights": [-1]}, "a weight is -1"),
-        ([density([[1, 0, 0]])], {"method": "product"}, "method is 'product', expected 'mean' or 'log-pool'"),
+        ([density([[1, 0, 0]])], {"weights": [1, 2]}, (2, 1, "densities")),
+        ([density([[1, 0, 0]])], {"weights": [0]}, ("all weights are 0",)),
+        ([density([[1, 0, 0]])], {"weights": [-1]}, ("a weight is -1",)),
+        ([density([[1, 0, 0]])], {"method": "product"}, ("method", "'product'", "'mean'", "'log-pool'")),
     ],
 )
 def test_what_cannot_be_combined(parts, options, expected):
-    with pytest.raises(InputError, match=expected):
+    with pytest.raises(InputError, match=naming(*expected)):
         sg.combine(parts, **options)
 
 
 def test_an_endless_iterable_is_refused_at_once():
     night = sg.Hypnodensity(np.tile([0.8, 0.1, 0.1], (10, 1)), "wnr3", 30.0)
-    with pytest.raises(InputError, match=r"^densities is .*repeat.*, expected a list of densities"):
+    with pytest.raises(InputError, match=naming("densities", "repeat", "densities")):
         sg.combine(itertools.repeat(night))
-    with pytest.raises(InputError, match=r"^got .*repeat.*, expected a list of expert-scored nights"):
+    with pytest.raises(InputError, match=naming("repeat", "list")):
         sg.expert_bands(itertools.repeat(night), "mouse-eeg-emg-3")

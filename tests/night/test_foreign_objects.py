@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import stageguard as sg
+from messages import naming
 from small import night, profile_of
 from stageguard.base.errors import StageGuardError
 
@@ -171,7 +172,7 @@ def test_what_the_refusal_names_reads_the_table_by_name():
 
 
 def test_a_row_of_a_table_is_refused_by_a_stream():
-    with pytest.raises(StageGuardError, match="expected 3 numbers, one per stage: W, N, R"):
+    with pytest.raises(StageGuardError, match=naming(3, "numbers", "W, N, R")):
         stream(tables()["pandas"].iloc[0])
 
 
@@ -188,9 +189,9 @@ def test_a_series_whose_index_is_out_of_order_is_refused():
     assert sg.Hypnogram(labels, "wnr3", 30.0).labels.tolist() == LABELS.tolist()
     quality = pandas.Series(np.linspace(0, 0.9, len(MATRIX)))
     sg.decode(MATRIX, profile_of(), quality=quality)
-    with pytest.raises(StageGuardError, match="index that does not increase"):
+    with pytest.raises(StageGuardError, match=naming("index", "does not increase")):
         sg.Hypnogram(labels[::-1], "wnr3", 30.0)
-    with pytest.raises(StageGuardError, match="index that does not increase"):
+    with pytest.raises(StageGuardError, match=naming("index", "does not increase")):
         sg.decode(MATRIX, profile_of(), quality=quality[::-1])
-    with pytest.raises(StageGuardError, match=r"Names are read by sg\.read_hypnogram"):
+    with pytest.raises(StageGuardError, match=naming("Names are read", "sg.read_hypnogram")):
         sg.Hypnogram(pandas.Series(["W", "N"]), "wnr3", 30.0)

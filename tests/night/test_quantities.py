@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import stageguard as sg
+from messages import mentions
 from stageguard.fitting.endpoints import SleepEndpoints
 from stageguard.measures.cohort import CohortNight, codebook, cohort_table, measure, measure_night
 from stageguard.measures.intervals import reported, unit_of
@@ -85,7 +86,7 @@ def test_names_follow_from_title_abbreviation_and_unit():
     assert quantity.heading == "Some share (% of TST)"
     assert quantity.short_heading == "SX (%)"
     assert quantity.yasa_key == "SX"
-    assert quantity.description == "Some share: what it is"
+    assert mentions(quantity.description, "Some share")
     assert Quantity("n", "Things", "", "count", 0).short_heading == "Things"
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from messages import mentions, naming
 from stageguard.base.errors import InputError
 from stageguard.night.stages import (
     AASM5,
@@ -133,26 +134,26 @@ def test_custom_scheme_keeps_names_and_roles():
 @pytest.mark.parametrize(
     ("names", "roles", "message"),
     [
-        ("WNR", {}, "stages are 'WNR', expected a list of names."),
-        (3, {}, "stages are 3, expected a list of names."),
-        (["W"], {}, "a scheme has 1 stages, expected 2 to 127."),
-        ([f"s{i}" for i in range(128)], {}, "a scheme has 128 stages, expected 2 to 127."),
-        (["W", 1], {}, "stage name is 1, expected text in quotes."),
-        (["W", " "], {}, "stage name is empty, expected a text."),
-        (["W", "N", "W"], {}, "stage 'W' is listed twice."),
-        (["W", "?"], {}, "'?' cannot be a stage name: it marks unscored epochs."),
-        (["W", "N"], {"wake": "V"}, "wake is 'V', which is not one of the stages W, N."),
-        (["W", "N"], {"rem": "R"}, "rem is 'R', which is not one of the stages W, N."),
-        (["W", "N"], {"wake": "W", "rem": "W"}, "wake and rem are both 'W', expected two different stages."),
+        ("WNR", {}, ("stages", "'WNR'")),
+        (3, {}, ("stages", 3, "list")),
+        (["W"], {}, ("scheme", 1, 2, 127)),
+        ([f"s{i}" for i in range(128)], {}, (128, 2, 127)),
+        (["W", 1], {}, ("stage", 1, "text in quotes")),
+        (["W", " "], {}, ("name is empty", "text")),
+        (["W", "N", "W"], {}, ("stage 'W' is listed twice.",)),
+        (["W", "?"], {}, ("'?'",)),
+        (["W", "N"], {"wake": "V"}, ("wake", "'V'", "W, N")),
+        (["W", "N"], {"rem": "R"}, ("rem", "'R'", "W, N")),
+        (["W", "N"], {"wake": "W", "rem": "W"}, ("wake", "'W'", "different")),
     ],
 )
 def test_bad_scheme_is_refused_at_construction(names, roles, message):
     with pytest.raises(InputError) as caught:
         StageScheme.custom(names, **roles)
-    assert str(caught.value) == message
+    assert mentions(str(caught.value), *message)
     with pytest.raises(InputError) as caught:
         StageScheme("mine", names, **{"wake": None, "rem": None, **roles})
-    assert str(caught.value) == message
+    assert mentions(str(caught.value), *message)
 
 
 def test_scheme_is_frozen_hashable_and_picklable():
@@ -173,7 +174,7 @@ def test_index_finds_names_and_aliases(text, label):
 def test_index_prefers_the_exact_name_to_an_alias():
     scheme = StageScheme.custom(["S4", "S3", "W"])
     assert [scheme.index(name) for name in ("S4", "S3", "Wake")] == [0, 1, 2]
-    with pytest.raises(InputError, match=r"'N3' is not a stage of scheme 'custom'. Known: S4, S3, W."):
+    with pytest.raises(InputError, match=naming("'N3'", "'custom'", "S4, S3, W")):
         scheme.index("N3")  # S3 or S4: nobody knows
 
 
@@ -184,15 +185,15 @@ def test_index_of_a_name_outside_the_alias_table_ignores_case():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("REMM", "'REMM' is not a stage of scheme 'wnr3'. Known: W, N, R."),
-        ("N2", "'N2' is not a stage of scheme 'wnr3'. Known: W, N, R. Did you mean 'N'?"),
-        (2, "stage is 2, expected a name. Known: W, N, R."),
+        ("REMM", ("'REMM'", "'wnr3'", "W, N, R")),
+        ("N2", ("'N2'", "'wnr3'", "W, N, R", "'N'")),
+        (2, ("stage", 2, "W, N, R")),
     ],
 )
 def test_unknown_stage_names_the_known_ones(text, message):
     with pytest.raises(InputError) as caught:
         WNR3.index(text)
-    assert str(caught.value) == message
+    assert mentions(str(caught.value), *message)
 
 
 RK = StageScheme.custom(["Wake", "S1", "S2", "S3", "S4", "REM"], wake="Wake", rem="REM")
@@ -263,13 +264,13 @@ def test_scheme_for_reads_the_columns_of_real_stagers(names, scheme, columns):
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        (["W", "N", "REMM"], f"column 'REMM' is not a stage name. {KNOWN} Did you mean 'rem'?"),
-        (["W", 1], f"column 1 is not a stage name. {KNOWN}"),
-        (["W", "S3", "S4", "R"], "columns 'S3' and 'S4' are both stage 'N3'."),
-        (["W", "N"], f"stages W, N are not a standard scheme. Known: {STANDARD}."),
+        (["W", "N", "REMM"], ("'REMM'", KNOWN, "'rem'")),
+        (["W", 1], ("column", 1, KNOWN)),
+        (["W", "S3", "S4", "R"], ("'S3'", "'S4'", "'N3'")),
+        (["W", "N"], ("W, N", STANDARD)),
     ],
 )
 def test_scheme_for_says_what_is_wrong_with_the_columns(names, message):
     with pytest.raises(InputError) as caught:
         scheme_for(names)
-    assert str(caught.value) == message
+    assert mentions(str(caught.value), *message)

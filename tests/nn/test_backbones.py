@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from messages import mentions, naming
 from stageguard.base.errors import InputError
 
 torch = pytest.importorskip("torch")
@@ -331,7 +332,7 @@ def test_usleep_on_feature_vectors_reaches_as_far_as_the_page_says():
         assert found[place] == (place - low, high - place)
     before, after = zip(*found.values(), strict=True)
     assert (min(before), max(before), min(after), max(after)) == (184, 199, 199, 214)
-    assert "184 to 199 epochs back and 199 to 214 ahead, on feature vectors" in PAGE.read_text("utf-8")
+    assert mentions(PAGE.read_text("utf-8"), 184, "199 epochs", 199, 214)
 
 
 def test_usleep_on_raw_samples_reaches_a_dozen_epochs_as_published():
@@ -341,7 +342,7 @@ def test_usleep_on_raw_samples_reaches_a_dozen_epochs_as_published():
     assert (before, after) in {(13, 14), (13, 15), (14, 14), (14, 15)}
     low, high = usleep_reach(12, 20 * 3840)[0], usleep_reach(12, 21 * 3840 - 1)[1]
     assert (before, after) == (20 - low // 3840, high // 3840 - 20)
-    assert "13 or 14 epochs back and 14 or 15 ahead, on raw samples" in PAGE.read_text("utf-8")
+    assert mentions(PAGE.read_text("utf-8"), 13, "14 epochs", 14, 15)
 
 
 @pytest.mark.parametrize("n_epochs", [1, 2, 5])
@@ -502,9 +503,7 @@ def test_input_of_another_layout_is_refused(name, x, message):
 def test_sleeptransformer_refuses_more_epochs_than_it_is_trained_on():
     network = small("sleeptransformer", training_length=10)
     assert network(features(1, 10, 1, 7)).shape == (1, 10, 3)
-    with pytest.raises(
-        InputError, match=r"^the input has 11 epochs, but this SleepTransformer takes at most the 10"
-    ):
+    with pytest.raises(InputError, match=naming("11 epochs", "SleepTransformer", 10)):
         network(features(1, 11, 1, 7))
     assert (small("sleeptransformer").training_length, small("usleep").training_length) == (100, None)
 

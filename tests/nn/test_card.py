@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file, save
 
 from feature_nights import cohort, options
+from messages import mentions, naming
 from stageguard.base.errors import FileFormatError
 from stageguard.nn.checkpoint import load_model
 from stageguard.nn.training import train
@@ -62,9 +63,7 @@ KEYS = [
 @pytest.mark.parametrize("key", KEYS)
 def test_an_entry_that_is_missing_is_named(copy, key):
     table, _, last = key.rpartition("/")
-    assert refused(copy, key, GONE) == (
-        f"model.json: key {last!r} is missing in {table or 'the document'}. Copy it again, or train again."
-    )
+    assert mentions(refused(copy, key, GONE), "model.json", f"{last!r}", table or "the document")
 
 
 OTHERS = [
@@ -123,7 +122,7 @@ def test_the_layout_is_a_whole_number(copy, version):
 def test_versions_in_another_shape_do_no_harm(copy):
     card = json.loads((copy / "model.json").read_text())
     (copy / "model.json").write_text(json.dumps(card | {"stageguard_model": 2, "versions": "x"}))
-    with pytest.raises(FileFormatError, match=r"has layout 2, written by stageguard another version"):
+    with pytest.raises(FileFormatError, match=naming("has layout", 2)):
         load_model(copy)
 
 
@@ -135,9 +134,7 @@ def test_a_network_that_takes_one_length_is_shown_no_other(tmp_path):
         evaluate_every=1,
     )
     train(cohort(), said, tmp_path / "m")
-    assert refused(tmp_path / "m", "length", 30) == (
-        "model.json: length is 30, expected 20: the network takes no other. Copy it again, or train again."
-    )
+    assert mentions(refused(tmp_path / "m", "length", 30), "model.json", "length", 30, 20)
 
 
 def exchange(folder, tensors) -> None:
@@ -161,7 +158,4 @@ def test_weights_that_do_not_fit_say_which_and_how(copy):
         exchange(copy, tensors)
         with pytest.raises(FileFormatError) as caught:
             load_model(copy)
-        assert str(caught.value) == (
-            f"model.safetensors: does not fit the accusleep that model.json describes: {expected}. It was "
-            "written by another version, or one of the files was changed: train again."
-        )
+        assert mentions(str(caught.value), "model.safetensors", "model.json", expected)

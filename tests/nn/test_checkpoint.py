@@ -12,6 +12,7 @@ import torch
 
 import stageguard
 from feature_nights import NAMES, cohort, feature_table, options
+from messages import mentions, naming
 from stageguard.base.errors import FileFormatError, InputError, OutputExistsError, StageGuardWarning
 from stageguard.night.stages import WS2
 from stageguard.nn.checkpoint import TrainedModel, load_model, save_model
@@ -92,45 +93,35 @@ def test_features_are_matched_by_name(folder):
 def test_other_features_frames_epochs_or_stages_are_one_line(folder):
     model = load_model(folder)
     other = feature_table(50, names=("thetta", "delta", "muscle", "clock"))
-    assert message(InputError, model.probabilities, other) == (
-        "night50: has no feature 'theta', which this network was trained on (recipe 'toy-4', 4 features). "
-        "Did you mean 'thetta'?"
+    assert mentions(
+        message(InputError, model.probabilities, other), "night50", "'theta'", "'toy-4'", 4, "'thetta'"
     )
     framed = feature_table(50, features=np.zeros((90, 2, 4)))
-    assert message(InputError, model.density, framed) == (
-        "night50: has 2 frames per epoch, but this network was trained on 1. Compute the features by the "
-        "recipe 'toy-4'."
+    assert mentions(message(InputError, model.density, framed), "night50", 2, 1, "'toy-4'")
+    assert mentions(
+        message(InputError, model.density, feature_table(50, epoch_seconds=20.0)), "20 s", "trained", "30 s"
     )
-    assert "has epochs of 20 s, but this network was trained on 30 s" in message(
-        InputError, model.density, feature_table(50, epoch_seconds=20.0)
-    )
-    assert "has the stages W, S, but this network was trained on W, N, R" in message(
-        InputError, model.density, feature_table(50, scheme=WS2)
-    )
+    assert mentions(message(InputError, model.density, feature_table(50, scheme=WS2)), "W, S", "W, N, R")
 
 
 def test_half_a_file_is_one_line(copy):
     weights, card = copy / "model.safetensors", copy / "model.json"
     whole, text = weights.read_bytes(), card.read_text()
     weights.write_bytes(whole[: len(whole) // 2])
-    assert message(FileFormatError, load_model, copy) == (
-        f"model.safetensors: has {len(whole) // 2:,} of {len(whole):,} bytes. It was cut short: copy it "
-        "again, or train again."
+    assert mentions(
+        message(FileFormatError, load_model, copy),
+        "model.safetensors",
+        f"{len(whole) // 2:,}",
+        f"{len(whole):,}",
     )
     weights.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    assert message(FileFormatError, load_model, copy).startswith(
-        "model.safetensors: is not the file model.json was written with."
-    )
+    assert mentions(message(FileFormatError, load_model, copy), "model.safetensors", "model.json", "written")
     weights.unlink()
-    assert message(FileFormatError, load_model, copy).startswith(
-        "model.safetensors: is not beside model.json"
-    )
+    assert mentions(message(FileFormatError, load_model, copy), "model.safetensors", "beside", "model.json")
     card.write_text(text[: len(text) // 2])
-    assert message(FileFormatError, load_model, copy).startswith("model.json: is not readable JSON")
+    assert mentions(message(FileFormatError, load_model, copy), "model.json", "readable", "JSON")
     card.unlink()
-    assert "holds no model.json, so it is not a network of stageguard" in message(
-        FileFormatError, load_model, copy
-    )
+    assert mentions(message(FileFormatError, load_model, copy), "model.json", "not a network")
 
 
 def test_another_version_is_one_line(copy):
@@ -140,28 +131,26 @@ def test_another_version_is_one_line(copy):
         "reads layout 1. Use that version, or train again."
     )
     (copy / "model.json").write_text("{}")
-    assert "does not describe a network of stageguard" in message(FileFormatError, load_model, copy)
+    assert mentions(message(FileFormatError, load_model, copy), "does not describe", "network")
     (copy / "model.json").write_text('{"stageguard_model": 1}')
-    assert message(FileFormatError, load_model, copy) == (
-        "model.json: key 'backbone' is missing in the document. Copy it again, or train again."
-    )
+    assert mentions(message(FileFormatError, load_model, copy), "model.json", "'backbone'")
 
 
 def test_weights_of_another_network_are_refused(copy):
     edit(copy, network={"width": 0.5, "window_epochs": 3})
-    assert message(FileFormatError, load_model, copy).startswith(
-        "model.safetensors: does not fit the accusleep that model.json describes"
+    assert mentions(
+        message(FileFormatError, load_model, copy), "model.safetensors", "model.json", "describes"
     )
 
 
 def test_a_card_of_a_far_larger_network_takes_no_memory(copy):
     card = json.loads((copy / "model.json").read_text())
     edit(copy, features=card["features"] | {"n_frames": 900_000_000}, network={"width": 100})
-    assert message(FileFormatError, load_model, copy).startswith("model.json: describes a network of ")
+    assert mentions(message(FileFormatError, load_model, copy), "model.json", "describes a network")
 
 
 def test_what_is_no_path_of_a_network_is_one_line():
-    assert message(InputError, load_model, None).startswith("path is None, expected the folder of a network")
+    assert mentions(message(InputError, load_model, None), "path", "network")
 
 
 def test_a_pickle_is_never_opened(copy):
@@ -174,9 +163,7 @@ def test_a_pickle_is_never_opened(copy):
     (copy / "model.safetensors").write_bytes(data)
     said = {"file": "model.safetensors", "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     edit(copy, weights=card["weights"] | said)
-    assert message(FileFormatError, load_model, copy).startswith(
-        "model.safetensors: is not a safetensors file"
-    )
+    assert mentions(message(FileFormatError, load_model, copy), "model.safetensors", "not a safetensors")
 
 
 def test_gaps_and_epochs_without_signal_are_rows_without_evidence(folder):
@@ -205,6 +192,6 @@ def test_one_epoch_can_be_staged_and_a_short_night_is_said(folder, tmp_path):
         tmp_path / "m",
     )
     assert attending.card.length == 20
-    with pytest.warns(StageGuardWarning, match="night50: at most 7 epochs follow each other, fewer than the"):
+    with pytest.warns(StageGuardWarning, match=naming("night50", "7 epochs")):
         density = attending.density(feature_table(50, n_epochs=7))
     assert density.n_epochs == 7

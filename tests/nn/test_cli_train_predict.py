@@ -10,6 +10,7 @@ import torch
 
 from cli_runner import Ran, Runner, error_line
 from feature_nights import NAMES, cohort, feature_table, write_csv
+from messages import mentions
 from stageguard.formats.read import read_density
 from stageguard.nn.checkpoint import load_model
 
@@ -73,7 +74,7 @@ def test_train_writes_a_network_and_shows_the_parts_of_the_loss(run, place):
     card = json.loads((place / "model" / "model.json").read_text())
     assert card["network"]["small"] is True
     again = error_line(run("train", place / "config.toml", "--small"))
-    assert again.endswith("holds a network already. Use --overwrite to train it anew.")
+    assert mentions(again, "--overwrite", "anew")
     said = run("train", place / "config.toml", "--small", "--overwrite", "--json")
     assert said.json["best_kappa"] > 0.5
     assert said.err == ""
@@ -86,7 +87,7 @@ def test_predict_writes_densities_and_hypnograms_that_verify(run, place, model, 
     path = write_csv(tmp_path / "in" / "night70.csv", night, with_stage=False)
     ran = run("predict", model, path, "-o", tmp_path / "out")
     assert ran.code == 0, ran.err
-    assert "the table begins with epoch 5, which is epoch 0 here" in " ".join(ran.out.split())
+    assert mentions(" ".join(ran.out.split()), "begins", 5, 0)
     names = sorted(file.name for file in (tmp_path / "out").iterdir())
     assert names == ["night70.hypnodensity.csv", "night70.hypnogram.json", "night70.hypnogram.tsv"]
     density = read_density(tmp_path / "out" / "night70.hypnodensity.csv")
@@ -114,7 +115,7 @@ def test_predict_softens_but_for_the_paper_or_as_it_is_told(run, model, tmp_path
     assert ran.code == 0, ran.err
     (staged_by,) = (note for note in ran.json[0]["notes"] if note.startswith("staged by"))
     assert staged_by.endswith(", no temperature") != is_soft
-    assert any("carries no signal quality" in note for note in ran.json[0]["notes"])
+    assert any(mentions(note, "carries no signal", "quality") for note in ran.json[0]["notes"])
     written = read_density(tmp_path / "out" / "a.hypnodensity.csv").probabilities
     expected = load_model(model).probabilities(feature_table(70), temperature=is_soft)
     np.testing.assert_allclose(written, expected, atol=1e-5)
@@ -140,7 +141,7 @@ def test_predict_takes_a_folder_another_profile_and_goes_on_after_a_failure(run,
     assert ran.code == 1
     first, second = ran.json
     assert first["ok"] and first["stages"] == ["W", "S"]
-    assert second["error"].startswith("b.csv: has no feature 'muscle', which this network was trained on")
+    assert mentions(second["error"], "b.csv", "'muscle'")
     assert not (tmp_path / "out" / "b.hypnogram.tsv").exists()
     (tmp_path / "more").mkdir()
     twin = write_csv(tmp_path / "more" / "a.csv", feature_table(70))
@@ -149,7 +150,7 @@ def test_predict_takes_a_folder_another_profile_and_goes_on_after_a_failure(run,
     first, second = ran.json
     assert first["ok"]
     assert second["file"].endswith("more/a.csv")
-    assert second["error"].startswith(f"a.csv: has the same output as {tmp_path / 'in' / 'a.csv'}.")
+    assert mentions(second["error"], "a.csv", "output", tmp_path / "in" / "a.csv")
 
 
 @pytest.mark.parametrize(
@@ -169,7 +170,7 @@ def test_predict_refuses_what_it_cannot_do(run, model, tmp_path, arguments, expe
 def test_predict_names_a_model_that_is_none_and_outputs_in_the_way(run, model, tmp_path):
     path = write_csv(tmp_path / "a.csv", feature_table(70))
     line = error_line(run("predict", tmp_path, path, "-o", tmp_path / "out"))
-    assert line.endswith("holds no model.json, so it is not a network of stageguard. Train one first.")
+    assert mentions(line, "model.json", "Train one first")
     assert run("predict", model, path, "-o", tmp_path / "out").code == 0
     assert "exists already. Use --overwrite" in error_line(
         run("predict", model, path, "-o", tmp_path / "out")

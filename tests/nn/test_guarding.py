@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from documents import profile_of
+from messages import mentions
 from stageguard.base.errors import InputError
 from stageguard.nn import Guarded, SemiMarkovLoss, StageGuardLoss
 from stageguard.nn.backbones import build_backbone
@@ -42,7 +43,7 @@ def test_probabilities_may_be_in_half_precision(dtype):
     assert found.dtype == torch.float32
     assert (found.exp() - expected.exp()).abs().max() < 0.02
     text = message(Guarded(network, PROFILE), x.to(dtype))
-    assert text.startswith("the network's rows all sum to 1: these look like probabilities, not logits.")
+    assert mentions(text, 1, "look like probabilities")
 
 
 def test_a_frozen_part_stays_frozen_after_predicting():
@@ -73,12 +74,10 @@ def test_a_night_is_shown_as_predict_shows_it(n_epochs):
 def test_what_is_no_night_is_one_line():
     guarded = Guarded(nn.Linear(4, 3), PROFILE)
     night = torch.randn(9, 4)
-    assert message(guarded.predict, night[:0]) == "input: got shape (0, 4), expected at least one epoch."
+    assert mentions(message(guarded.predict, night[:0]), "(0, 4)")
     assert message(guarded.predict, [night, night[:0]]).startswith("input: got shape (0, 4), expected at")
     for wrong, kind in ((None, "NoneType"), (3, "int"), (night.numpy(), "ndarray")):
-        assert message(guarded.predict, wrong) == (
-            f"input: got a {kind}, expected a torch.Tensor of one recording, or a list of them."
-        )
+        assert mentions(message(guarded.predict, wrong), "input", kind, "torch.Tensor")
 
 
 class NoSegments(nn.Module):
@@ -87,12 +86,17 @@ class NoSegments(nn.Module):
 
 
 def test_a_loss_that_cannot_be_called_is_refused_when_it_is_given():
-    assert message(Guarded, nn.Linear(4, 3), PROFILE, criterion=nn.CrossEntropyLoss()) == (
-        "criterion CrossEntropyLoss does not take (logits, targets, mask). Give a StageGuardLoss or a "
-        "SemiMarkovLoss, or wrap it in a Module that does."
+    assert mentions(
+        message(Guarded, nn.Linear(4, 3), PROFILE, criterion=nn.CrossEntropyLoss()),
+        "CrossEntropyLoss",
+        "StageGuardLoss",
+        "SemiMarkovLoss",
     )
-    assert message(Guarded, nn.Linear(4, 3), PROFILE, criterion=lambda *_: 0).startswith(
-        "criterion is a function, expected a torch.nn.Module such as StageGuardLoss."
+    assert mentions(
+        message(Guarded, nn.Linear(4, 3), PROFILE, criterion=lambda *_: 0),
+        "criterion",
+        "torch.nn.Module",
+        "StageGuardLoss",
     )
     x, targets = torch.randn(2, 9, 4), torch.zeros(2, 9, dtype=torch.long)
     guarded = Guarded(nn.Linear(4, 3), PROFILE, criterion=NoSegments())

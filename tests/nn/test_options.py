@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from feature_nights import cohort, options
+from messages import mentions
 from stageguard.base.errors import FileFormatError, InputError
 from stageguard.nn.backbones import training_recipe
 from stageguard.nn.options import TrainingOptions, filled, in_steps, rate_at, read_config, recipe_of
@@ -44,8 +45,8 @@ def message(error: type[Exception], function, *arguments, **keywords) -> str:
     ],
 )
 def test_the_semi_markov_loss_refuses_what_would_act_on_nothing(changes, said):
-    assert message(InputError, options, loss="semi-markov", **changes) == (
-        f"{said}, but loss 'semi-markov' has no place for it. Leave it out, or choose loss 'penalty'."
+    assert mentions(
+        message(InputError, options, loss="semi-markov", **changes), said, "'semi-markov'", "'penalty'"
     )
 
 
@@ -57,28 +58,27 @@ def test_the_penaltys_weight_is_one_half_unless_there_is_no_penalty():
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"absolute": 5}, "absolute is 5, expected a list in square brackets."),
+        ({"absolute": 5}, ("absolute", 5, "brackets")),
         (
             {"seed": 99999999999999999999999},
-            "seed is 99999999999999999999999, expected a whole number from 0 to 4294967295.",
+            ("seed", "99999999999999999999999", 0, "4294967295"),
         ),
         (
             {"network": {"n_frames": 1}},
-            "network has 'n_frames', which follows from the features. Leave it out; the length of an "
-            "epoch is the option epoch_seconds.",
+            ("network", "'n_frames'", "epoch_seconds"),
         ),
-        ({"network": {"name": "x"}}, "network has 'name', which follows from the features."),
-        ({"network": {"epoch_seconds": 4}}, "network has 'epoch_seconds', which follows from the features."),
+        ({"network": {"name": "x"}}, ("network", "'name'")),
+        ({"network": {"epoch_seconds": 4}}, ("network", "'epoch_seconds'")),
         (
             {"optimiser": "adma"},
-            "optimiser is 'adma', expected 'adamw' or 'adam' or 'adam-amsgrad' or 'sgd'.",
+            ("optimiser", "'adma'", "'adamw'", "'adam'", "'adam-amsgrad'", "'sgd'"),
         ),
-        ({"schedule": "cosine"}, "schedule is 'cosine', expected 'one-cycle' or 'constant' or 'decay' or"),
-        ({"clip": -1}, "clip is -1, expected at least 0."),
+        ({"schedule": "cosine"}, ("schedule", "'cosine'", "'one-cycle'", "'constant'", "'decay'")),
+        ({"clip": -1}, ("clip", -1, "least", 0)),
     ],
 )
 def test_a_wrong_option_is_one_line(changes, expected):
-    assert message(InputError, options, **changes).startswith(expected)
+    assert mentions(message(InputError, options, **changes), *expected)
 
 
 def test_a_whole_number_may_be_written_with_a_point(tmp_path):
@@ -92,14 +92,14 @@ def test_a_whole_number_may_be_written_with_a_point(tmp_path):
 @pytest.mark.parametrize(
     ("network", "expected"),
     [
-        ({"small": "yes"}, "small is 'yes', expected true or false."),
-        ({"spectrum": "no"}, "spectrum is 'no', expected true or false."),
-        ({"width": 1e9}, "width is 1000000000.0, expected at most 100."),
-        ({"widht": 1}, "backbone 'accusleep' has no option 'widht'."),
+        ({"small": "yes"}, ("small", "'yes'")),
+        ({"spectrum": "no"}, ("spectrum", "'no'")),
+        ({"width": 1e9}, ("width", "1000000000.0", 100)),
+        ({"widht": 1}, ("'accusleep'", "'widht'")),
     ],
 )
 def test_a_wrong_option_of_the_network_is_one_line(tmp_path, network, expected):
-    assert message(InputError, train, cohort(), options(network=network), tmp_path / "m").startswith(expected)
+    assert mentions(message(InputError, train, cohort(), options(network=network), tmp_path / "m"), *expected)
     assert not (tmp_path / "m").exists()
 
 
@@ -148,15 +148,15 @@ def test_a_network_of_another_package_is_trained_as_the_small_ones_are():
     [
         (
             {"momentum": 0.9},
-            "momentum is 0.9, but optimiser 'adamw' has no place for it. Leave it out, or choose 'sgd'.",
+            ("momentum", "0.9", "'adamw'", "'sgd'"),
         ),
-        ({"schedule_steps": 5}, "schedule_steps is 5, but schedule 'one-cycle' has no place for it."),
-        ({"schedule": "decay"}, "schedule is 'decay', expected schedule_factor with it. Say by how much."),
+        ({"schedule_steps": 5}, ("schedule_steps", 5, "'one-cycle'")),
+        ({"schedule": "decay"}, ("schedule", "'decay'", "schedule_factor")),
     ],
 )
 def test_numbers_that_would_act_on_nothing_are_refused(changes, expected):
     said = TrainingOptions("usleep", "human-psg-3", network={"small": True}, **changes)
-    assert message(InputError, filled, said, recipe_of(said)).startswith(expected)
+    assert mentions(message(InputError, filled, said, recipe_of(said)), *expected)
 
 
 def test_schedules_are_what_they_are_called():
@@ -210,9 +210,7 @@ def test_a_profile_of_ones_own_lies_beside_the_configuration(tmp_path, monkeypat
 
 def test_a_wrong_entry_names_the_configuration(tmp_path):
     (tmp_path / "c.toml").write_text('data = 3\noutput = "o"\n')
-    assert message(FileFormatError, read_config, tmp_path / "c.toml") == (
-        "c.toml: data is 3, expected text in quotes."
-    )
+    assert mentions(message(FileFormatError, read_config, tmp_path / "c.toml"), "c.toml", "data", 3)
 
 
 def test_the_page_names_every_option():

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from messages import mentions, naming
 from stageguard.base.errors import InputError
 
 torch = pytest.importorskip("torch")
@@ -104,7 +105,7 @@ def test_a_recipe_fits_the_length_its_network_takes(name):
 def test_recipes_are_found_as_networks_are():
     assert training_recipe("U-Sleep").learning_rate == 1e-7
     assert training_recipe("usleep", small=True).optimiser == "adamw"
-    with pytest.raises(InputError, match=r"^there is no recipe for 'sleepnet'. Known: .* Did you mean '"):
+    with pytest.raises(InputError, match=naming("'sleepnet'")):
         training_recipe("sleepnet")
 
 
@@ -183,7 +184,7 @@ def test_a_package_that_cannot_be_loaded_is_named(monkeypatch, tmp_path, source,
     package = f"backbone_of_{tmp_path.name}"
     assert text.startswith(f"backbone 'tinynet' of package {package!r} cannot be loaded (")
     assert reason in text
-    assert text.endswith(f"). Install {package} again, or remove it.")
+    assert mentions(text, "Install", package)
 
 
 def test_a_package_that_is_gone_is_named(monkeypatch):
@@ -196,23 +197,23 @@ def test_a_package_that_is_gone_is_named(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("usleep", {"small": "yes"}, "small is 'yes', expected true or false."),
-        ("accusleep", {"spectrum": "no"}, "spectrum is 'no', expected true or false."),
-        ("seqsleepnet", {"spectrum": 1}, "spectrum is 1, expected true or false."),
-        ("usleep", {"width": 1e9}, "width is 1000000000.0, expected at most 100."),
-        ("usleep", {"epoch_seconds": -1}, "epoch_seconds is -1, expected a number from 0.001 to 86400."),
+        ("usleep", {"small": "yes"}, ("small", "'yes'")),
+        ("accusleep", {"spectrum": "no"}, ("spectrum", "'no'")),
+        ("seqsleepnet", {"spectrum": 1}, ("spectrum", 1, "false")),
+        ("usleep", {"width": 1e9}, ("width", "1000000000.0", 100)),
+        ("usleep", {"epoch_seconds": -1}, ("epoch_seconds", -1, "0.001", "86400")),
     ],
 )
 def test_wrong_options_are_one_line(name, options, message):
     with pytest.raises(InputError) as caught:
         build_backbone(name, **{**SIZES, **options})
-    assert str(caught.value) == message
+    assert mentions(str(caught.value), *message)
 
 
 def test_a_network_too_large_for_the_memory_is_one_line(monkeypatch, tmp_path):
     source = "import torch\ndef build(**sizes): return torch.nn.Linear(10**9, 10**6)\n"
     provide(monkeypatch, tmp_path, source)
-    with pytest.raises(InputError, match=r"^backbone 'tinynet' of this size does not fit into memory\."):
+    with pytest.raises(InputError, match=naming("'tinynet'")):
         build_backbone("tinynet", **SIZES)
 
 

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from feature_nights import cohort, feature_table, options
+from messages import mentions
 from stageguard.base.errors import FileFormatError, InputError, OutputExistsError
 from stageguard.guard.decode import decode
 from stageguard.measures.agreement import cohen_kappa
@@ -127,19 +128,24 @@ def test_an_unfinished_run_goes_on_with_the_same_options_and_data_only(tmp_path)
     with pytest.raises(Stop):
         train(cohort(), options(), tmp_path / "m", report=interrupt)
     other = message(InputError, train, cohort(), options(learning_rate=1e-3), tmp_path / "m")
-    assert "holds an unfinished run with other options (learning_rate). Use overwrite=True" in other
+    assert mentions(other, "learning_rate", "overwrite=True")
     assert "with other data." in message(InputError, train, cohort(4), options(), tmp_path / "m")
     state = tmp_path / "m" / "training.safetensors"
     whole = state.read_bytes()
     state.write_bytes(whole[: len(whole) // 2])
-    assert message(FileFormatError, train, cohort(), options(), tmp_path / "m").startswith(
-        "training.safetensors: is not a readable training state"
+    assert mentions(
+        message(FileFormatError, train, cohort(), options(), tmp_path / "m"),
+        "training.safetensors",
+        "not a readable",
     )
     steps = []
     train(cohort(), options(), tmp_path / "m", overwrite=True, report=lambda p: steps.append(p.step))
     assert steps[0] == 1
-    assert "holds a network already. Use overwrite=True" in message(
-        OutputExistsError, train, cohort(), options(), tmp_path / "m"
+    assert mentions(
+        message(OutputExistsError, train, cohort(), options(), tmp_path / "m"),
+        "network",
+        "already",
+        "overwrite=True",
     )
 
 
@@ -247,35 +253,34 @@ def without_rem(table: FeatureTable) -> FeatureTable:
 @pytest.mark.parametrize(
     ("tables", "changes", "expected"),
     [
-        (lambda: cohort(1), {}, "there is one subject (s0), expected at least 2"),
+        (lambda: cohort(1), {}, ("s0", "least", 2)),
         (
             lambda: [without_rem(t) for t in cohort()],
             {},
-            "stage R does not occur in the 4 ",
+            ("R", "occur", 4),
         ),
         (
             lambda: [feature_table(k, n_epochs=15, labels=np.arange(15) % 3) for k in range(9)],
             {},
-            "the longest unbroken stretch has 15 epochs, fewer than the 20 of a training sequence. Set "
-            "sequence_epochs (or the network's training_length) to at most 15.",
+            ("15 epochs", 20, "sequence_epochs", "training_length", 15),
         ),
         (
             lambda: [feature_table(k, n_epochs=1, labels=np.array([k % 3])) for k in range(9)],
             {},
-            "the longest unbroken stretch has 1 epoch, fewer than the 20",
+            ("longest", 1, 20),
         ),
-        (cohort, {"device": "cuda"}, "device is 'cuda', but torch "),
+        (cohort, {"device": "cuda"}, ("device is 'cuda', but torch ",)),
         (
             cohort,
             {"profile": "human-psg-5"},
-            "the tables have the stages W, N, R, profile 'human-psg-5' has",
+            ("W, N, R", "'human-psg-5'"),
         ),
-        (cohort, {"learning_rate": 1e30}, "Look for NaN in the features, or lower the learning rate."),
-        (cohort, {"backbone": "usleap"}, "there is no backbone 'usleap'."),
+        (cohort, {"learning_rate": 1e30}, ("NaN", "learning")),
+        (cohort, {"backbone": "usleap"}, ("'usleap'",)),
         (
             cohort,
             {"absolute": ("clocks",)},
-            "absolute feature 'clocks' is not among the features. Did you",
+            ("'clocks'",),
         ),
     ],
 )
@@ -283,7 +288,7 @@ def test_what_cannot_be_learned_from_is_one_clear_line(tmp_path, tables, changes
     if changes.get("device") == "cuda" and torch.cuda.is_available():
         pytest.skip("there is a GPU here")
     got = message(Exception, train, tables(), options(**changes), tmp_path / "m")
-    assert expected in got
+    assert mentions(got, *expected)
 
 
 def test_short_stretches_among_long_ones_are_padded_not_refused(tmp_path):
@@ -295,35 +300,35 @@ def test_short_stretches_among_long_ones_are_padded_not_refused(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"steps": 0}, "steps is 0, expected a whole number of at least 1."),
-        ({"batch_size": 2.5}, "batch_size is 2.5, expected a whole number of at least 1."),
-        ({"learning_rate": -1}, "learning_rate is -1, expected a number above 0."),
-        ({"loss": "crf"}, "loss is 'crf', expected 'penalty' or 'semi-markov'."),
-        ({"device": "gpu"}, "device is 'gpu', expected 'auto' or 'cpu' or 'cuda'. Did you mean 'cpu'?"),
-        ({"balanced": "yes"}, "balanced is 'yes', expected true or false."),
-        ({"absolute": "clock"}, "absolute is 'clock', expected a list in square brackets."),
-        ({"sequence_epochs": 1}, "sequence_epochs is 1, expected a whole number of at least 2."),
+        ({"steps": 0}, ("steps", 0, 1)),
+        ({"batch_size": 2.5}, ("batch_size", "2.5", 1)),
+        ({"learning_rate": -1}, ("learning_rate", -1, 0)),
+        ({"loss": "crf"}, ("loss", "'crf'", "'penalty'", "'semi-markov'")),
+        ({"device": "gpu"}, ("device", "'gpu'", "'auto'", "'cpu'", "'cuda'", "'cpu'")),
+        ({"balanced": "yes"}, ("balanced", "'yes'")),
+        ({"absolute": "clock"}, ("absolute", "'clock'")),
+        ({"sequence_epochs": 1}, ("sequence_epochs", 1, 2)),
     ],
 )
 def test_a_wrong_option_is_named(changes, expected):
-    assert message(InputError, options, **changes) == expected
+    assert mentions(message(InputError, options, **changes), *expected)
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ('data = "d"\n', "c.toml: says no output folder."),
-        ('data = "d"\noutput = "o"\nprofile = "human-psg-3"\n', "c.toml: the options say no backbone."),
-        ("data = d", "c.toml: is not TOML ("),
+        ('data = "d"\n', ("c.toml", "says no output")),
+        ('data = "d"\noutput = "o"\nprofile = "human-psg-3"\n', ("c.toml", "say no backbone")),
+        ("data = d", ("c.toml: is not TOML (",)),
         (
             'data = "d"\noutput = "o"\nbackbone = "usleep"\nprofile = "human-psg-3"\nstep = 3\n',
-            "c.toml: unknown key 'step' in the options. Did you mean 'steps'?",
+            ("c.toml", "'step'", "'steps'"),
         ),
     ],
 )
 def test_a_wrong_configuration_is_one_line(tmp_path, text, expected):
     (tmp_path / "c.toml").write_text(text)
-    assert message(FileFormatError, read_config, tmp_path / "c.toml").startswith(expected)
+    assert mentions(message(FileFormatError, read_config, tmp_path / "c.toml"), *expected)
 
 
 def test_options_survive_json():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import stageguard as sg
+from messages import mentions, naming
 from stageguard.profile.night_stages import profile_words
 
 THREE, FIVE = sg.Profile.load("human-psg-3"), sg.Profile.load("human-psg-5")
@@ -21,7 +22,7 @@ THREE, FIVE = sg.Profile.load("human-psg-3"), sg.Profile.load("human-psg-5")
     ],
 )
 def test_the_profile_that_fits_is_named(stages, profile, named):
-    assert profile_words(stages, sg.Profile.load(profile)) == f" Use a profile of these stages: {named}."
+    assert mentions(profile_words(stages, sg.Profile.load(profile)), "profile", "stages", named)
 
 
 @pytest.mark.parametrize(
@@ -47,5 +48,5 @@ def test_coarser_nights_are_refused_by_every_call_with_that_advice(scheme):
         lambda: sg.validity(sg.Hypnogram([0] * 20, scheme, 30.0), FIVE),
     )
     for call in calls:
-        with pytest.raises(sg.InputError, match=f"Use a profile of these stages: {named}\\.$"):
+        with pytest.raises(sg.InputError, match=naming("profile", "stages", named)):
             call()

@@ -11,6 +11,7 @@ import pytest
 
 import pages
 import stageguard as sg
+from messages import naming
 from nights import decode
 from stageguard.base.errors import InputError
 from stageguard.measures.cohort import CohortNight, measure, measure_night
@@ -142,7 +143,7 @@ def test_a_bad_night_is_a_row_among_the_failures():
 
 
 def test_without_a_night_there_is_no_page():
-    with pytest.raises(InputError, match="no night could be measured, expected at least one"):
+    with pytest.raises(InputError, match=naming("could be measured", "least")):
         sg.cohort_report({})
     with pytest.raises(InputError, match="The first: "):
         sg.cohort_report({"n": 3})

@@ -9,6 +9,7 @@ import pytest
 
 import stageguard as sg
 from cli_runner import Runner, write_night
+from messages import mentions
 from nights import decode
 from small import ROWS, night, profile_of
 from stageguard.base.errors import InputError
@@ -177,18 +178,18 @@ def test_fragmentation_is_that_of_the_table(name, seed):
 @pytest.mark.parametrize(
     ("rule", "words"),
     [
-        (TARGET, "above 1.5 times the mean of expert scorings, 0.05, were smoothed to that mean"),
-        (TARGET | {"stager_fi": 0.2}, "epochs), 0.2, is more than 1.5 times"),
-        (TARGET | {"stager_fi": 0.04}, "its nights were not smoothed"),
-        (BAND, "above 2 times the mean of expert scorings, 0.05, were smoothed to that limit"),
-        ({"rule": "match", "fi_target": 0.05}, "came nearest to the mean of expert scorings, 0.05"),
+        (TARGET, ("1.5", "0.05")),
+        (TARGET | {"stager_fi": 0.2}, ("0.2", "1.5")),
+        (TARGET | {"stager_fi": 0.04}, ("nights", "were not smoothed")),
+        (BAND, (2, "0.05", "limit")),
+        ({"rule": "match", "fi_target": 0.05}, ("came", "0.05")),
     ],
 )
 def test_each_strength_rule_has_its_words(rule, words):
     flips = np.where(np.arange(400)[:, None] % 2 == np.arange(3), 0.5, 0.25)
     for probabilities in (CALM, flips):
         text = decode(probabilities, profile_of().replace(strength=rule)).methods_text()
-        assert words in text
+        assert mentions(text, *words)
         assert "{" not in text
         assert not any(phrase in text for phrase in ARCHAIC)
 

@@ -11,6 +11,7 @@ import pytest
 
 import pages
 import stageguard as sg
+from messages import naming
 from nights import decode, one_hot, plain
 from report_samples import full, full_night, gaps_and_no_rem, mouse
 from stageguard.base.errors import for_people
@@ -258,7 +259,7 @@ def test_a_finer_expert_is_merged_and_one_of_other_length_refused(night):
     minutes = {row[0]: row[5] for row in rows if row[1] == "min"}
     assert number(minutes["N"]) == np.isin(night.expert.labels, (1, 2, 3)).sum() / 2
     short = sg.Hypnogram(night.expert.labels[:-2], "aasm5", 30.0)
-    with pytest.raises(sg.InputError, match="scored 958 epochs and the night has 960"):
+    with pytest.raises(sg.InputError, match=naming("958 epochs", 960)):
         night_report(decoding, expert=short)
 
 
@@ -275,9 +276,7 @@ def test_an_expert_of_a_part_of_the_night_is_remarked_on(night):
 
 
 def test_only_a_decoding_can_be_reported(night):
-    with pytest.raises(
-        sg.InputError, match=r"the night is a Hypnogram, expected a Decoding\. Report what decode"
-    ):
+    with pytest.raises(sg.InputError, match=naming("Decoding", "Report what decode")):
         night_report(night.expert)
 
 

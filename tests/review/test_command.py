@@ -15,6 +15,7 @@ import pytest
 
 import stageguard as sg
 from cli_runner import Runner, error_line
+from messages import mentions
 from review_nights import FREE, STRICT, TOKEN, asked, do, write_probabilities
 from stageguard.review.session import ReviewSession
 
@@ -68,7 +69,7 @@ def test_a_killed_server_goes_on_where_it_was_and_ctrl_c_ends_it_cleanly(tmp_pat
     journal.write_bytes(journal.read_bytes() + b'{"when": "20')  # a line that was being written
     second = Started(*words)
     assert "Resumed: night.anna.review.jsonl, 2 actions" in second.lines
-    assert "Dropped: a last line of 12 bytes that was never completed" in second.lines
+    assert mentions(second.lines, "12 bytes", "completed")
     state = second.client.get("/api/nights/0").json()
     assert {key: state[key] for key in ("revision", "pinned", "guard", "agreed")} == {
         key: before[key] for key in ("revision", "pinned", "guard", "agreed")
@@ -78,7 +79,7 @@ def test_a_killed_server_goes_on_where_it_was_and_ctrl_c_ends_it_cleanly(tmp_pat
     )
     assert third.returncode == 1
     assert third.stderr.count("\n") == 1
-    assert "another server has this review open" in third.stderr
+    assert mentions(third.stderr, "server has this", "open")
     code, out, err = second.end(signal.SIGINT)
     assert (code, out, err) == (0, "Closed.\n", "")
 
@@ -94,14 +95,14 @@ def test_no_other_computer_is_served(run, tmp_path, words, expected):
     path = write_probabilities(tmp_path / "night.csv")
     line = error_line(run("review", path, "--profile", STRICT, *words))
     assert expected in line
-    assert line.startswith("the page is served to this computer alone")
+    assert mentions(line, "served to this", "computer")
 
 
 def test_what_cannot_be_reviewed_is_one_line(run, tmp_path):
     path = write_probabilities(tmp_path / "night.csv")
-    assert "come without a profile" in error_line(run("review", path))
+    assert mentions(error_line(run("review", path)), "come without", "profile")
     assert "No such file" in error_line(run("review", tmp_path / "none.csv", "--profile", STRICT))
-    assert "holds no outputs of decode" in error_line(run("review", tmp_path))
+    assert mentions(error_line(run("review", tmp_path)), "holds no outputs", "decode")
     (tmp_path / "torn.edf").write_bytes(b"0       ")
     assert "torn.edf" in error_line(run("review", path, "--profile", STRICT, "--edf", tmp_path / "torn.edf"))
     assert sorted(each.name for each in tmp_path.iterdir()) == ["night.csv", "torn.edf"]
@@ -134,7 +135,7 @@ def test_nights_that_would_share_a_journal_are_refused(run, tmp_path):
     line = error_line(
         run("review", *nights, "--profile", STRICT, "-o", tmp_path / "kept", "--scorer", "anna")
     )
-    assert f"{nights[0]} and {nights[1]} would be kept in one file, night.anna.review.jsonl" in line
+    assert mentions(line, nights[0], nights[1], "night.anna.review.jsonl")
     assert not (tmp_path / "kept").exists()
 
 
@@ -201,11 +202,11 @@ def test_a_night_that_was_reviewed_in_part_is_refused_by_fit(run, tmp_path):
     do(session.review(0), do="set", first=5, last=6, stage=2)
     session.close()
     ran = run("fit", "--reviewed", tmp_path, "--base", FREE, "--output", tmp_path / "lab.toml")
-    assert "stretches that are worth a look were not looked at" in error_line(ran)
+    assert mentions(error_line(ran), "worth", "not looked at")
     assert not (tmp_path / "lab.toml").exists()
     write_probabilities(path, FREE, n_epochs=120, seed=7)  # another night by the same name
     ran = run("fit", "--reviewed", tmp_path, "--base", FREE, "--output", tmp_path / "lab.toml")
-    assert "is not the file that was reviewed" in error_line(ran)
+    assert mentions(error_line(ran), "that was reviewed")
     ran = run("fit", tmp_path, "--reviewed", tmp_path, "--base", FREE, "--output", tmp_path / "lab.toml")
     assert ran.code == 2
     assert "holds no reviews" in error_line(

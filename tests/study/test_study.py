@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from cli_runner import Runner
+from messages import mentions, naming
 from stageguard.base.errors import FileFormatError, InputError, OutputError, OutputExistsError
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.stages import WNR3
@@ -167,7 +168,7 @@ def test_a_second_run_of_a_folder_is_refused_until_the_first_ends(tmp_path, stud
     folder, refused = tmp_path / "out", []
 
     def train_one(config, job, training, shared):
-        with pytest.raises(OutputError, match="another run is writing there") as caught:
+        with pytest.raises(OutputError, match=naming("another", "run is writing")) as caught:
             run_study(study, folder)
         refused.append(caught.value)
         raise ZeroDivisionError
@@ -404,12 +405,12 @@ def test_leaks_are_found(cohort):
     fold = make_folds(cohort.subjects, Split(), 42)[0]
     training, test = (fold.nights_of(cohort.nights, test=is_test) for is_test in (False, True))
     check_leaks(fold, training, test, {"calibration": fold.training})
-    with pytest.raises(LeakError, match="subject 's0' is trained on and tested"):
+    with pytest.raises(LeakError, match=naming("'s0'", "tested")):
         check_leaks(fold, [*training, *test], test, {})
     copied = replace(test[0].table, recording="other", subject="s9")
     with pytest.raises(LeakError, match="'s0-0' is training recording 'other' under another name"):
         check_leaks(fold, [*training, StudyNight(copied)], test, {})
-    with pytest.raises(LeakError, match="calibration was learned on 's0'"):
+    with pytest.raises(LeakError, match=naming("learned", "'s0'")):
         check_leaks(fold, training, test, {"calibration": fold.test})
 
 
@@ -423,7 +424,7 @@ def test_a_leak_ends_the_run(tmp_path, monkeypatch, study, cohort):
             run_study(replace(study, split=Split(folds=2)), tmp_path / "copy")
     real = folds.learn
     monkeypatch.setattr(folds, "learn", lambda c, t: replace(real(c, t), calibrated_on=("s0", "s1")))
-    with pytest.raises(LeakError, match="the calibration was learned on 's0'"):
+    with pytest.raises(LeakError, match=naming("learned", "'s0'")):
         run_study(replace(study, split=Split(folds=2)), tmp_path / "calibration")
     assert not read_results(tmp_path / "calibration").failures
 
@@ -551,14 +552,14 @@ def test_published_stages_become_what_experts_say_where_they_are_given():
     [
         (
             {"subgroups": ["sexe"]},
-            "names the group 'sexe', which no subject of the cohort has.",
+            ("'sexe'",),
         ),
         (
             {"contrasts": [{"group": "sex", "first": "F", "second": "X", "statistic": "tst"}]},
-            "a contrast names 'X' of 'sex', where no subject is. Expected one of: F, M.",
+            ("'X'", "'sex'", "F, M"),
         ),
-        ({"bins": {"age": ["20-30", "30-90", "90+"]}}, "bins names '90+' of 'age'"),
-        ({"bins": {"age": ["old"]}}, "bin 'old'"),
+        ({"bins": {"age": ["20-30", "30-90", "90+"]}}, ("bins names '90+' of 'age'",)),
+        ({"bins": {"age": ["old"]}}, ("bin 'old'",)),
     ],
 )
 def test_a_group_that_nobody_is_in_stops_the_run_before_training(
@@ -568,7 +569,7 @@ def test_a_group_that_nobody_is_in_stops_the_run_before_training(
     wrong = study_of(DOCUMENT | {"robustness": robustness})
     with pytest.raises(InputError) as caught:
         run_study(wrong, tmp_path / "out")
-    assert words in str(caught.value)
+    assert mentions(str(caught.value), *words)
     assert not (tmp_path / "out").exists()
 
 
@@ -609,30 +610,30 @@ def test_shipped_studies_can_be_read(path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"backbones": ["usleeep"]}, "usleeep"),
-        ({"split": {"kind": "k-fold"}}, "no folds"),
-        ({"cohort": {"source": "simulated"}}, "says no modality"),
+        ({"backbones": ["usleeep"]}, ("usleeep",)),
+        ({"split": {"kind": "k-fold"}}, ("no folds",)),
+        ({"cohort": {"source": "simulated"}}, ("says no modality",)),
         (
             {"guard": {"paper": "kdd2026-actigraphy", "base": "human-actigraphy-2"}},
-            "expected those of the cohort",
+            ("of the cohort",),
         ),
-        ({"training": {"stepz": 3}}, "stepz"),
-        ({"nonsense": 1}, "nonsense"),
+        ({"training": {"stepz": 3}}, ("stepz",)),
+        ({"nonsense": 1}, ("nonsense",)),
     ],
 )
 def test_wrong_configurations_are_one_line(change, words):
-    with pytest.raises(InputError, match=words):
+    with pytest.raises(InputError, match=naming(*words)):
         study_of(DOCUMENT | change)
 
 
 def test_a_study_without_a_small_version_says_so(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text('name = "mine"\n')
-    with pytest.raises(FileFormatError, match=r"mine.toml: has no table \[smoke\]"):
+    with pytest.raises(FileFormatError, match=naming("mine.toml", "smoke")):
         read_study(path, smoke=True)
 
 
 def test_a_smoke_that_is_no_table_is_one_line(tmp_path):
     (tmp_path / "study.toml").write_text('smoke = "yes"')
-    with pytest.raises(FileFormatError, match=r"study\.toml: smoke is no table, expected \[smoke\]"):
+    with pytest.raises(FileFormatError, match=naming("study.toml", "smoke", "smoke")):
         read_study(tmp_path / "study.toml", smoke=True)
