@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -175,7 +176,7 @@ def test_early_rem_of_which_less_than_half_is_left_counts_as_removed():
     labels = decoding.hypnogram.labels.copy()
     assert (labels[38:48] == 2).all() and summary_of(decoding).early_rem_removed == ()
     labels[42:48] = 1  # whatever rule did it
-    cut = decoding.replaced(hypnogram=sg.Hypnogram(labels, decoding.hypnogram.scheme, 30.0))
+    cut = replace(decoding, hypnogram=sg.Hypnogram(labels, decoding.hypnogram.scheme, 30.0))
     (words,) = summary_of(cut).early_rem_removed
     assert mentions(words, "9 min", 39, 3, "5 min", "REM")
     (event,) = (each for each in sg.rare_events(cut) if each.is_early_rem)

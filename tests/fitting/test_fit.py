@@ -24,12 +24,12 @@ from stageguard.fitting.learning_curve import CurvePoint, LearningCurve
 from stageguard.fitting.material import read_material
 from stageguard.fitting.scoring import OutputScore, Scores
 from stageguard.fitting.training import FitBase, train
-from stageguard.guard.decoding import many_changes_advice
 from stageguard.night.period import period_of
 from stageguard.profile.rules import RULES
 from stageguard.profile.rules.band import BandRule
 from stageguard.profile.rules.rule import USUAL, Choice, Setting, StrengthRule, Trial
 from stageguard.profile.rules.search import calm
+from stageguard.report.guard_words import many_changes_advice
 
 BASE = "human-psg-3"
 

@@ -15,9 +15,9 @@ from messages import mentions, naming
 from nights import decode, random_mapping, random_probabilities
 from small import mapping_of, profile_of
 from stageguard.base.errors import InputError, StageGuardWarning
-from stageguard.guard.evidence import runs
 from stageguard.guard.explain import PathScorer, explain
 from stageguard.guard.solver import solver_for
+from stageguard.night.period import runs
 
 CASES = [
     {"ends": "censored", "stay": "self", "flip": None, "durations": False, "minimum": False},

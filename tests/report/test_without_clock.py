@@ -5,7 +5,7 @@ import pytest
 
 import stageguard as sg
 from nights import decode
-from stageguard.guard.decoding import without_clock
+from stageguard.guard.decode import without_clock
 from stageguard.report.hypnogram_svg import night_picture
 
 

@@ -144,12 +144,14 @@ class ScoredFile:
     @property
     def period(self) -> Period | None:
         """The sleep period that the night was decoded with, if it is known."""
-        return self.recorded.period if self.decoding is None else self.decoding.night.period
+        if self.decoding is None:
+            return self.recorded.period
+        return self.decoding.period if self.decoding.profile.measures_sleep_period else None
 
     def estimates(self, options: StatisticsOptions) -> Estimates | None:
         """Return estimates from the probabilities, if they are known for these options."""
         if self.decoding is not None:
-            return estimates_of(self.decoding.replaced(hypnogram=self.final), options)
+            return estimates_of(replace(self.decoding, hypnogram=self.final), options)
         known = self.recorded.estimates
         if known is None:
             return None

@@ -10,7 +10,7 @@ import numpy as np
 from stageguard.base.arrays import CLIP, Floats, Labels
 from stageguard.fitting.material import FitNight
 from stageguard.guard import inputs
-from stageguard.guard.decoding import decode_under
+from stageguard.guard.decode import decode_under
 from stageguard.guard.evidence import Night, Spans
 from stageguard.guard.options import DEFAULTS
 from stageguard.guard.solver import Path, Solver
@@ -82,7 +82,7 @@ class KeepingSolver(Solver):
 
 def decode_prepared(profile: Profile, solver: Solver, nights: Sequence[Night]) -> list[Labels]:
     """Return each night's labels under a profile, -1 in gaps."""
-    return [decode_under(profile, night, solver).path.labels for night in nights]
+    return [decode_under(profile, night, solver).hypnogram.labels for night in nights]
 
 
 def decode_weights(solver: Solver, nights: Sequence[Night], weights: Sequence[float]) -> list[list[Labels]]:

@@ -14,8 +14,8 @@ from stageguard.base.arrays import Floats
 from stageguard.base.errors import StageGuardWarning
 from stageguard.fitting.cross_validation import HeldOut
 from stageguard.fitting.scoring import mean_over_subjects, paired_error
-from stageguard.guard.decode import decode
-from stageguard.guard.decoding import Decoding, under_full_clock
+from stageguard.guard.decode import decode, under_full_clock
+from stageguard.guard.decoding import Decoding
 from stageguard.guard.posterior import Posterior, posterior_like
 from stageguard.measures.estimates import default_of_rem_latency, rem_latency_of, sums_of
 from stageguard.measures.statistics import StatisticsOptions, sleep_statistics
@@ -130,7 +130,7 @@ def _errors(
     if expert.scheme.rem is not None:
         # all estimators see the epochs that the expert scored, and no others
         labels = np.where(is_scored, night.hypnogram.labels, UNSCORED).astype(np.int8)
-        shown = night.replaced(hypnogram=replace(night.hypnogram, labels=labels))
+        shown = replace(night, hypnogram=replace(night.hypnogram, labels=labels))
         end = len(labels) * night.epoch_seconds / 60.0  # REM that never comes counts as coming at the end
         strict, options = under_full_clock(shown), StatisticsOptions()
         latencies = {way: rem_latency_of(shown, strict, options, way, seed) for way in OF_REM_LATENCY}

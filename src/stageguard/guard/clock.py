@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,10 +44,6 @@ class ClockRules(NamedTuple):
         held_back = tuple(np.flatnonzero((rows < 1.0).any(axis=0)).tolist())
         return cls(rows, scheme.wake_index, restart_epochs, spare_epochs, clock.weight, held_back)
 
-    def in_full(self) -> ClockRules:
-        """Return the clock at weight 1."""
-        return self._replace(rows=self.rows ** (1.0 / self.weight), weight=1.0)
-
     @property
     def spread_nats(self) -> float:
         """The most that the clock can move one stage against another."""
@@ -72,19 +68,22 @@ class Bout(NamedTuple):
     stop: int
 
 
-def bridged_bouts(labels: Labels, stage: int, n_epochs: int) -> list[Bout]:
-    """Return the bouts of a stage that begin in the first epochs; a single other epoch does not end one."""
-    if not (labels[:n_epochs] == stage).any():  # the common case, and ten times as fast
-        return []
-    is_stage = labels == stage
-    bridged = is_stage.copy()
-    bridged[1:-1] |= is_stage[:-2] & is_stage[2:]
-    return [Bout(stage, start, stop) for start, stop in runs(bridged) if start < n_epochs]
+def bridged_bouts(labels: Labels, stages: Sequence[int], n_epochs: int) -> list[Bout]:
+    """Return the bouts of stages that begin in the first epochs; a single other epoch does not end one."""
+    bouts = []
+    for stage in stages:
+        if not (labels[:n_epochs] == stage).any():  # the common case, and ten times as fast
+            continue
+        is_stage = labels == stage
+        bridged = is_stage.copy()
+        bridged[1:-1] |= is_stage[:-2] & is_stage[2:]
+        bouts += [Bout(stage, start, stop) for start, stop in runs(bridged) if start < n_epochs]
+    return bouts
 
 
 @dataclass(slots=True, eq=False)
 class NightClock:
-    """The clock of one night; its factors are computed on first use.
+    """The clock of one night.
 
     Attributes
     ----------
@@ -94,58 +93,42 @@ class NightClock:
         The profile's clock.
     own : array of int8
         The stager's own choice, calibrated if the profile says so.
-    start, stop : int, int or None
-        Epochs between which it runs: from lights off until the time is unknown; None is the end of the night.
+    start, stop : int
+        Epochs between which it runs: from lights off until the time is unknown.
     released : tuple of Bout
         Where it gave way, because it would have left other stages in the middle of a bout.
+    by_time, factors : array, shape (…, n_stages)
+        Factors of the likelihoods, from the first epoch to the end of the last curve: as the time alone gives
+        them, and as they are used. Shortly before the first onset, stages of sleep that are rarer than usual
+        at onset have their factor there, since an epoch of them would itself be the onset. Before lights off
+        all factors are 1. In `factors`, that of a stage is not below 1 in long bouts of the stager and where
+        the clock gave way.
+    bouts : list of Bout
+        The stager's bouts of stages that are held back; on most nights there is none.
     """
 
     onsets: tuple[int, ...]
     rules: ClockRules
     own: Labels
-    start: int = 0
-    stop: int | None = None
+    start: int
+    stop: int
     released: tuple[Bout, ...] = ()
-    _factors: Floats | None = None
-    _found: list[Bout] | None = None
+    by_time: Floats = field(init=False)
+    factors: Floats = field(init=False)
+    bouts: list[Bout] = field(init=False)
 
-    @property
-    def factors(self) -> Floats:
-        """Factors of the likelihoods, from the first epoch to the end of the last curve, (…, n_stages).
-
-        Shortly before the first onset, stages of sleep that are rarer than usual at onset have their factor
-        there, since an epoch of them would itself be the onset. Before lights off all factors are 1. In long
-        bouts of the stager, and where the clock gave way, the factor of that stage is not below 1.
-        """
-        if self._factors is None:
-            factors, least = self.unspared, self.rules.spare_epochs - 1e-9
-            spared = (bout for bout in self._bouts(len(factors)) if bout.stop - bout.start >= least)
-            for stage, start, stop in (*spared, *self.released):
-                factors[start:stop, stage] = np.maximum(factors[start:stop, stage], 1.0)
-            self._factors = factors
-        return self._factors
-
-    def _bouts(self, n_timed: int) -> list[Bout]:
-        """Return the stager's bouts of stages that are held back; on most nights there is none."""
-        if self._found is None:
-            held_back = self.rules.held_back
-            self._found = [each for stage in held_back for each in bridged_bouts(self.own, stage, n_timed)]
-        return self._found
-
-    @property
-    def unspared(self) -> Floats:
-        """`factors` as the time alone gives them."""
-        last = len(self.own) if self.stop is None else self.stop
-        rows, wake = self.rules.rows, self.rules.wake
+    def __post_init__(self) -> None:
+        """Compute the factors."""
+        rules = self.rules
         # what lies farther from onset than a wake that restarts the clock is of another sleep
-        first = max(self.start, self.onsets[0] - math.ceil(self.rules.restart_epochs))
-        factors: Floats = kernels.active.clock_factors(rows, wake, self.onsets, first, last)
-        return factors
-
-    @property
-    def weight(self) -> float:
-        """Weight of the curves."""
-        return self.rules.weight
+        first = max(self.start, self.onsets[0] - math.ceil(rules.restart_epochs))
+        self.by_time = kernels.active.clock_factors(rules.rows, rules.wake, self.onsets, first, self.stop)
+        self.bouts = bridged_bouts(self.own, rules.held_back, len(self.by_time))
+        least = rules.spare_epochs - 1e-9
+        spared = [bout for bout in self.bouts if bout.stop - bout.start >= least]
+        self.factors = self.by_time.copy() if spared or self.released else self.by_time
+        for stage, begin, end in (*spared, *self.released):
+            self.factors[begin:end, stage] = np.maximum(self.factors[begin:end, stage], 1.0)
 
     @property
     def nats(self) -> Floats:
@@ -155,35 +138,45 @@ class NightClock:
     @property
     def log_shares(self) -> Floats:
         """Log of the experts' share of each stage at that time relative to its share of the whole night."""
-        return self._logs(self.unspared) / self.weight
+        return self._logs(self.by_time) / self.rules.weight
 
     def _logs(self, factors: Floats) -> Floats:
         logs = np.zeros((len(self.own), factors.shape[1]))
         np.log(factors, out=logs[: len(factors)])
         return logs
 
-    def under(self, rules: ClockRules) -> NightClock:
-        """Return the clock under other rules."""
-        return NightClock(self.onsets, rules, self.own, self.start, self.stop)
+    def in_full(self) -> NightClock:
+        """Return the clock at weight 1."""
+        rules = self.rules
+        full = rules._replace(rows=rules.rows ** (1.0 / rules.weight), weight=1.0)
+        return NightClock(self.onsets, full, self.own, self.start, self.stop)
 
     def with_released(self, holes: Sequence[Bout]) -> NightClock:
         """Return the clock that also gives way there."""
-        released = (*self.released, *holes)
-        return NightClock(self.onsets, self.rules, self.own, self.start, self.stop, released)
+        return replace(self, released=(*self.released, *holes))
 
     def epochs_since_onset(self, epoch: int) -> int | None:
         """Return how many epochs after the last onset an epoch is, None before the first."""
         before = [onset for onset in self.onsets if onset <= epoch]
         return epoch - before[-1] if before else None
 
-    def holes(self, labels: Labels) -> list[Bout]:
+    def lost_bouts(self, labels: Labels) -> list[Bout]:
+        """Return the stager's bouts, of stages that are held back, of which a path lost an epoch."""
+        lost = []
+        for bout in self.bouts:
+            here = slice(bout.start, bout.stop)
+            if ((self.own[here] == bout.stage) & (labels[here] != bout.stage)).any():
+                lost.append(bout)
+        return lost
+
+    def holes(self, labels: Labels, lost: Sequence[Bout]) -> list[Bout]:
         """Return where a path lost the middle of a bout of the stager to the clock and kept both sides.
 
         Each is from the first to the last epoch that is kept of the bout. The clock has to give way there:
         wake in the middle of REM is more wrong than REM.
         """
         holes = []
-        for stage, start, stop in self._lost(labels):
+        for stage, start, stop in lost:
             kept = start + np.flatnonzero(labels[start:stop] == stage)
             if len(kept):
                 here = slice(int(kept[0]), int(kept[-1]) + 1)
@@ -193,28 +186,18 @@ class NightClock:
                     holes.append(Bout(stage, here.start, here.stop))
         return holes
 
-    def removed(self, labels: Labels, epoch_seconds: float) -> tuple[RemovedBout, ...]:
+    def removed(self, labels: Labels, lost: Sequence[Bout], epoch_seconds: float) -> tuple[RemovedBout, ...]:
         """Return the bouts of the stager that the clock held back and of which a path lost three minutes."""
         minutes, found = epoch_seconds / 60.0, []
-        lost = self._lost(labels)
-        unspared = self.unspared if lost else self.rules.rows
         for stage, start, stop in lost:
             own, is_stage = self.own[start:stop] == stage, labels[start:stop] == stage
             n_removed = int(np.count_nonzero(own & ~is_stage))
-            is_held = (unspared[start:stop, stage] < 1.0).any()
+            is_held = (self.by_time[start:stop, stage] < 1.0).any()
             if is_held and n_removed * minutes >= NOTABLE_MINUTES - 1e-9:
                 since = self.epochs_since_onset(start)
                 after = math.nan if since is None else since * minutes
                 found.append(RemovedBout(start, stop - start, n_removed, (stop - start) * minutes, after))
         return tuple(found)
-
-    def _lost(self, labels: Labels) -> list[Bout]:
-        """Return the stager's bouts, of stages that are held back, of which a path lost an epoch."""
-        bouts = self._bouts(len(self.factors))
-        if not bouts:
-            return []
-        gone = {stage: (self.own == stage) & (labels != stage) for stage in self.rules.held_back}
-        return [bout for bout in bouts if gone[bout.stage][bout.start : bout.stop].any()]
 
 
 @dataclass(frozen=True, slots=True)

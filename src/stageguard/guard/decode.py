@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any, Unpack, overload
+from typing import Any, TypeVar, Unpack, overload
 
 from stageguard.base import checks
+from stageguard.base.arrays import NAN, Labels
 from stageguard.base.errors import (
     CohortError,
     EpochNumber,
@@ -20,21 +21,19 @@ from stageguard.base.errors import (
     StageGuardWarning,
     message_of,
 )
-from stageguard.guard.decoding import (
-    MANY_CHANGES,
-    Decoding,
-    decode_timed,
-    decode_under,
-    many_changes_advice,
-    many_changes_words,
-    removed_words,
-)
-from stageguard.guard.evidence import Night, calibration_of
-from stageguard.guard.inputs import OneNight, is_batch, is_of_other_stager, night_of, set_period
+from stageguard.base.lazy import load
+from stageguard.guard.clock import MOST_PASSES, RemovedBout
+from stageguard.guard.decoding import Decoding
+from stageguard.guard.evidence import Night
+from stageguard.guard.inputs import OneNight, for_stager, is_batch, night_of
 from stageguard.guard.options import GuardOptions, OptionKeywords, takes_options
-from stageguard.guard.solver import NO_PATH, NoPathError, solver_for
-from stageguard.guard.strength import Passes, Strength, overruled_pins
+from stageguard.guard.solver import NO_PATH, NightCurve, NoPathError, Path, Solver, fixed_setting, solver_for
+from stageguard.guard.strength import Strength, overruled_pins, strength_of
+from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile, as_profile
+from stageguard.profile.rules.rule import UNTOUCHED, Choice, Setting
+
+Result = TypeVar("Result")
 
 
 @overload
@@ -117,28 +116,48 @@ def decode(density: Any, profile: Profile | str, *, options: GuardOptions) -> De
     >>> result.stages.tolist()
     ['W', 'W', 'W']
     """
-    results, batch = decode_all(density, profile, options)
-    _warn_of_many_changes(results)
-    _warn_of_removed_rem(results)
-    return results if batch else results[0]
+    results, several = decode_all(density, profile, options)
+    for result in results:
+        if result.changed_share > result.many_changes or result.strength.clock_removed:
+            for text in load("report.guard_words:decode_warnings")(results):  # of all nights together
+                warnings.warn(text, StageGuardWarning, stacklevel=3)
+            break
+    return results if several else results[0]
 
 
 def decode_all(density: Any, profile: Profile | str, options: GuardOptions) -> tuple[list[Decoding], bool]:
     """Decode the input of a call; also return whether it is a list of nights."""
-    profile = profile_for(profile, options, stacklevel=6)
-    nights, several = read_all(density, profile, options)
-    results: list[Decoding] = []
-    for i, night in enumerate(nights):
-        try:
-            results.append(decode_night(night, profile))
-        except StageGuardError as error:
-            raise (numbered(error, i) if several else error) from None
-    return results, several
+    return for_each_night(decode_night, density, profile_for(profile, options, stacklevel=6), options)
+
+
+def for_each_night(
+    verb: Callable[[Night, Profile], Result], density: Any, profile: Profile, options: GuardOptions
+) -> tuple[list[Result], bool]:
+    """Read the nights of a call, then do something with each; also return whether it is a list of nights.
+
+    Every night is read and checked before work on the first begins. Errors name the night of a list.
+    """
+    if not is_batch(density):
+        return [verb(night_of(density, profile, options), profile)], False
+    items = list(density)
+    options_of = options.of_each_night(len(items))
+    nights, results = list[Night](), list[Result]()
+    try:
+        for item, own in zip(items, options_of, strict=True):
+            nights.append(night_of(item, profile, own))
+        for night in nights:
+            results.append(verb(night, profile))
+    except StageGuardError as error:
+        number = len(results) if len(nights) == len(items) else len(nights)
+        raise _numbered(error, number) from None
+    return results, True
 
 
 def profile_for(profile: Profile | str, options: GuardOptions, *, stacklevel: int) -> Profile:
     """Return the profile at a call's strength and for its cohort; warn or refuse if it is not made for it."""
-    profile = as_profile(profile).at_strength(options.strength)
+    profile = as_profile(profile)
+    if options.strength is not None:
+        profile = profile.at_strength(options.strength)
     if options.stager is not None:
         checks.text(options.stager, "stager", empty=False)
     if options.trained is not None:
@@ -149,30 +168,7 @@ def profile_for(profile: Profile | str, options: GuardOptions, *, stacklevel: in
     return profile
 
 
-def read_all(density: Any, profile: Profile, options: GuardOptions) -> tuple[list[Night], bool]:
-    """Return the checked nights of a call, and whether it is a list of nights."""
-    if not is_batch(density):
-        return [_of_cohort(night_of(density, profile, options), profile)], False
-    nights: list[Night] = []
-    items = list(density)
-    for night, own in zip(items, options.of_each_night(len(items)), strict=True):
-        try:
-            nights.append(_of_cohort(night_of(night, profile, own), profile))
-        except StageGuardError as error:
-            raise numbered(error, len(nights)) from None
-    return nights, True
-
-
-def _of_cohort(night: Night, profile: Profile) -> Night:
-    """Note whether the profile's clock runs for the cohort of a night."""
-    cohort = night.options.cohort
-    caution = None if cohort is None else profile.caution_for(cohort)
-    if caution is not None and not caution.clock:
-        night.assumed.append(f"the clock does not run for {cohort!r}")
-    return night
-
-
-def numbered(error: StageGuardError, number: int) -> StageGuardError:
+def _numbered(error: StageGuardError, number: int) -> StageGuardError:
     """Return an error that names the night of a list."""
     named = type(error)(f"night {number}: " + message_of(error))
     if isinstance(error, PinError) and isinstance(named, PinError):  # which pins: a field, for callers
@@ -191,6 +187,74 @@ def decode_night(night: Night, profile: Profile) -> Decoding:
         raise _explain_no_path(failure) from None
 
 
+def decode_under(
+    profile: Profile, night: Night, solver: Solver | None = None, *, is_of_other_stager: bool = False
+) -> Decoding:
+    """Decode a checked night at the strength that the profile, or its rule, sets for it.
+
+    First the strength, which a rule sets on the night without its clock; then the path without the clock,
+    which says where sleep begins; then the path with the clock, again until sleep onset no longer moves.
+    Profiles that differ only in strength may share a `solver`.
+    """
+    solver = solver_for(profile, night.epoch_seconds) if solver is None else solver
+    if profile.strength is None:
+        setting = fixed_setting(profile)
+        fi_before = night.fragmentation_index(night.own)
+        choice = Choice("fixed", setting, "fixed", fi_before, NAN, profile.prior_exponent)
+    else:
+        choice = profile.strength.choose(NightCurve(profile, solver, night))
+        setting = choice.setting
+        if setting != UNTOUCHED:  # what lies around the sleep period must not change a stage inside
+            night = night.cut_at_period()
+    path, clock_facts = solver.path(night, setting), dict[str, Any]()
+    if solver.clock is not None and night.has_clock:
+        # after the first segment, the time since sleep onset is unknown
+        within = max(night.period[0], night.lights_off), min((night.period[1], *night.segments[:1]))
+        onsets = solver.clock.onsets(path.labels, *within)
+        for n_passes in range(1, MOST_PASSES + 1):
+            night, path, removed = decode_timed(solver, night.counted_from(onsets, solver.clock), setting)
+            found = solver.clock.onsets(path.labels, *within)
+            if found == onsets or n_passes == MOST_PASSES:  # it may go back and forth between two onsets
+                break
+            onsets = found
+        clock_facts = {
+            "clock_onsets": onsets,
+            "clock_passes": n_passes,
+            "clock_settled": found == onsets,
+            "clock_overruled": overruled_pins(night) if night.pins else (),
+            "clock_removed": removed,
+        }
+    strength = strength_of(choice, night, path.labels, clock_facts)
+    return _decoding(path, profile, strength, night, setting, is_of_other_stager)
+
+
+def decode_timed(
+    solver: Solver, night: Night, setting: Setting
+) -> tuple[Night, Path, tuple[RemovedBout, ...]]:
+    """Decode a night with its clock, which gives way where it would leave a hole in a bout.
+
+    Every round releases epochs that were held back before, so that there is an end. Returns the night with
+    the clock as it was used, its path, and the early bouts that are gone.
+    """
+    while True:
+        path, clock = solver.path(night, setting), night.clock
+        lost = [] if clock is None else clock.lost_bouts(path.labels)
+        if clock is None or not lost:
+            return night, path, ()
+        holes = clock.holes(path.labels, lost)
+        if not holes:
+            return night, path, clock.removed(path.labels, lost, night.epoch_seconds)
+        night = night.timed(clock.with_released(holes))
+
+
+def _decoding(
+    path: Path, profile: Profile, strength: Strength, night: Night, setting: Setting, is_of_other: bool
+) -> Decoding:
+    described = (night.epoch_seconds, night.start, f"StageGuard {profile.name}", (), night.offset_seconds)
+    hypnogram = Hypnogram.trusted(path.labels, profile.scheme, *described)
+    return Decoding(hypnogram, profile, strength, night, setting, is_of_other, path.score)
+
+
 def decode_held(density: OneNight, profile: Profile | str, options: GuardOptions, held: Strength) -> Decoding:
     """Decode one night at a strength that was chosen before, its clock counting from the same epochs.
 
@@ -198,7 +262,7 @@ def decode_held(density: OneNight, profile: Profile | str, options: GuardOptions
     only what follows from the pin itself, and not how strongly the rest of the night is constrained.
     """
     profile = profile_for(profile, options, stacklevel=5)
-    (night,), _ = read_all(density, profile, options)
+    night = night_of(density, profile, options)
     used = for_stager(profile, night)
     solver = solver_for(used, night.epoch_seconds)
     if used.strength is not None:
@@ -207,32 +271,35 @@ def decode_held(density: OneNight, profile: Profile | str, options: GuardOptions
         night = night.counted_from(held.clock_onsets, solver.clock)
     setting = held.setting(used, night)
     try:
-        night, path = decode_timed(solver, night, setting)
+        night, path, removed = decode_timed(solver, night, setting)
     except NoPathError as failure:
         raise _explain_no_path(failure) from None
-    removed = () if night.clock is None else night.clock.removed(path.labels, night.epoch_seconds)
-    passes = Passes(held.clock_onsets, held.clock_passes, held.clock_settled, removed)
     strength = replace(
         held,
         fi_after=night.fragmentation_index(path.labels),
         clock_overruled=overruled_pins(night),
         clock_removed=removed,
     )
-    held_night = Decoding(used, night, used is not profile, path, setting, None, passes)
-    return held_night.replaced(strength=strength)
+    return _decoding(path, used, strength, night, setting, used is not profile)
 
 
-def for_stager(profile: Profile, night: Night) -> Profile:
-    """Return the profile that a night is decoded with: another one if its stager is not the profile's."""
-    if profile.stager is None and profile.fingerprint is None:
-        return profile
-    if not is_of_other_stager(profile, night):
-        return profile
-    other = profile.for_other_stager()
-    if night.calibration is not None:  # it belonged to the profile's own stager, and moved the sleep period
-        night.calibration, night._base = calibration_of(other), None
-        set_period(night, other)
-    return other
+def without_clock(decoding: Decoding) -> Labels:
+    """Return the labels of a night at its strength if its clock did not run."""
+    solver = solver_for(decoding.profile, decoding.epoch_seconds)
+    return solver.path(decoding.night.timed(None), decoding.setting).labels
+
+
+def under_full_clock(decoding: Decoding) -> Decoding:
+    """Decode a night again at its strength, with its clock at weight 1, if it has one."""
+    clock = decoding.night.clock
+    if clock is None:
+        return decoding
+    solver = solver_for(decoding.profile, decoding.epoch_seconds)
+    night, path, _ = decode_timed(solver, decoding.night.timed(clock.in_full()), decoding.setting)
+    # the strength stays that of the night as it was decoded; the labels are new
+    return _decoding(
+        path, decoding.profile, decoding.strength, night, decoding.setting, decoding.is_of_other_stager
+    )
 
 
 def check_cohort(profile: Profile, cohort: str | None, *, stacklevel: int) -> None:
@@ -277,29 +344,3 @@ def _explain_no_path(failure: NoPathError) -> InputError:
     )
     error.pins = blamed
     return error
-
-
-def _warn_of_many_changes(results: Sequence[Decoding]) -> None:
-    many = [
-        (share, result)
-        for result in results
-        if (share := result.changed_share) > MANY_CHANGES and share > result.many_changes
-    ]
-    if not many:
-        return
-    _, worst = max(many, key=lambda pair: pair[0])
-    nights = f"on {len(many)} of {len(results)} nights many epochs were changed; most: "
-    which = "" if len(results) == 1 else nights
-    warnings.warn(
-        f"{which}{many_changes_words(worst)}: {many_changes_advice(results[0].profile)}",
-        StageGuardWarning,
-        stacklevel=4,
-    )
-
-
-def _warn_of_removed_rem(results: Sequence[Decoding]) -> None:
-    """Warn once per night on which the clock removed early REM that a person should look at."""
-    for i, result in enumerate(results):
-        if result.removed_bouts:
-            which = "" if len(results) == 1 else f"night {i}: "
-            warnings.warn(which + removed_words(result), StageGuardWarning, stacklevel=4)

@@ -13,6 +13,7 @@ import numpy as np
 
 from stageguard.base.arrays import Floats, Indices, Labels, Mask
 from stageguard.base.errors import InputError
+from stageguard.base.lazy import load
 from stageguard.guard.automaton import Durations, compile_tables, weigh
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.evidence import Night
@@ -104,21 +105,8 @@ class Change:
 
     def __str__(self) -> str:
         """Return the change as one sentence."""
-        last = self.first_epoch + self.n_epochs - 1
-        where = f"epoch {self.first_epoch}" if self.n_epochs == 1 else f"epochs {self.first_epoch}-{last}"
-        when = "" if self.clock is None else f" ({self.clock:%H:%M:%S})"
-        margin = self.margin_nats
-        cost = "no allowed night keeps it" if margin == np.inf else f"keeping it costs {margin:.2f} nats"
-        by = self._by_clock() if self.rule == "clock" else f"by {self.rule}"
-        return f"{where}{when}: {in_bouts(self.before)} -> {in_bouts(self.after)}, {by}; {cost}"
-
-    def _by_clock(self) -> str:
-        is_before = np.isnan(self.minutes_since_onset)
-        when = "before" if is_before else f"{self.minutes_since_onset:.0f} min after"
-        return (
-            f"by clock ({self.before[0]} {when} sleep onset: experts {self.usual_share:.0%} of its usual "
-            f"share, {-self.clock_nats:+.1f} nats)"
-        )
+        sentence: str = load("report.guard_words:change_words")(self)
+        return sentence
 
 
 def explain(result: Decoding) -> tuple[Change, ...]:

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from stageguard.base import checks
 from stageguard.base.arrays import Array, Floats, Labels, Mask
-from stageguard.base.errors import Argument, InputError, Message, RowNumber
+from stageguard.base.errors import (
+    Argument,
+    EpochNumber,
+    InputError,
+    Message,
+    PinError,
+    RowNumber,
+    did_you_mean,
+    message_of,
+)
 from stageguard.base.lazy import load
 from stageguard.guard import kernels
 from stageguard.guard.automaton import minimum_epochs
-from stageguard.guard.evidence import (
-    Night,
-    calibration_of,
-    check_pins,
-    check_quality,
-    check_segments,
-    cut,
-    features_of,
-)
+from stageguard.guard.evidence import Night, Spans, best_stages, features_of
 from stageguard.guard.options import GuardOptions
 from stageguard.night.hypnodensity import (
     Hypnodensity,
@@ -32,8 +35,10 @@ from stageguard.night.hypnodensity import (
 )
 from stageguard.night.hypnogram import NO_PROBABILITIES, Hypnogram
 from stageguard.night.night import ExportableStages
+from stageguard.night.period import period_of, runs
+from stageguard.night.stages import StageScheme
 from stageguard.night.timing import lights_window
-from stageguard.profile.night_stages import columns_of, in_profile_order, naming_profile_for
+from stageguard.profile.night_stages import in_profile_order, profile_words
 from stageguard.profile.profile import Profile
 
 OneNight = Hypnodensity | Array
@@ -41,6 +46,7 @@ OneNight = Hypnodensity | Array
 UNSAID_TRAINING = "how the stager was trained is not said: taken as class-balanced"
 
 AROUND_THE_CLOCK_HOURS = 24.0  # a sleep period of this length holds several nights
+LONGEST_BRIDGE_SECONDS = 300.0  # without evidence, which neighbours decide; longer is a gap
 
 
 def is_batch(nights: object) -> bool:
@@ -53,11 +59,41 @@ def is_batch(nights: object) -> bool:
 
 
 def night_of(density: Any, profile: Profile, options: GuardOptions) -> Night:
-    """Return a night ready to be decoded: read, checked, and with its sleep period."""
+    """Return a night ready to be decoded: read, checked, cut at segments and gaps, with its sleep period."""
     night = read_night(density, profile, options)
-    check_night(night, profile)
-    set_period(night, profile)
+    night.probabilities = matrix = _unshared(night.probabilities)
+    night.argmax, is_bad = kernels.active.argmax(matrix, np.ones(profile.scheme.n_stages))
+    night.spans = ((0, len(matrix)),)
+    is_by_epoch = options.quality is not None or options.pins is not None or options.segments is not None
+    if is_bad or is_by_epoch:  # on most nights there is nothing to cut, nothing to fill
+        _cut_and_fill(night, profile, is_bad=is_bad)
+    _calibrate(night, profile)
+    if options.cohort is not None:
+        caution = profile.caution_for(options.cohort)
+        if caution is not None and not caution.clock:
+            night.assumed.append(f"the clock does not run for {options.cohort!r}")
     return night
+
+
+def _cut_and_fill(night: Night, profile: Profile, *, is_bad: bool) -> None:
+    """Check quality, pins and segments of a night, cut it at segments and long gaps, and bridge short gaps.
+
+    The kernel says only that some row is wrong: rows of NaN are gaps, all others are refused.
+    """
+    matrix, options, n_epochs = night.probabilities, night.options, len(night.probabilities)
+    night.quality = check_quality(options.quality, n_epochs)
+    if options.pins is not None:
+        night.pins = check_pins(options.pins, profile.scheme, n_epochs)
+    segments = check_segments(options.segments, n_epochs)
+    if not is_bad and len(segments) == 1:
+        return
+    missing = _missing_rows(matrix, profile) if is_bad else np.zeros(n_epochs, dtype=bool)
+    night.argmax = np.where(missing, np.int8(-1), night.argmax)
+    missing[list(night.pins)] = False  # a pinned epoch is evidence enough
+    night.spans, filled = cut(missing, segments, night.epoch_seconds)
+    night.segments, night.is_whole = segments[1:], False
+    if filled.any() or (np.isnan(matrix[list(night.pins), 0]).any() if night.pins else False):
+        night.filled = filled
 
 
 def read_night(density: Any, profile: Profile, options: GuardOptions) -> Night:
@@ -77,7 +113,7 @@ def read_night(density: Any, profile: Profile, options: GuardOptions) -> Night:
         if density.scheme.names != profile.scheme.names:
             matrix = in_profile_order(matrix, density.scheme.names, profile, assumed)
         about = (density.start, density.source, density.offset_seconds, assumed)
-        return Night(matrix, _UNKNOWN, density.epoch_seconds, options, *about)
+        return Night(matrix, _UNKNOWN, _UNKNOWN, density.epoch_seconds, options, *about)
     if isinstance(density, ExportableStages):
         if isinstance(density, Hypnogram):
             raise InputError(f"got a Hypnogram, which holds {NO_PROBABILITIES}")
@@ -96,7 +132,7 @@ def read_night(density: Any, profile: Profile, options: GuardOptions) -> Night:
         assumed.append(length)
     else:
         epoch_seconds = checks.epoch_seconds(options.epoch_seconds)
-    return Night(matrix, _UNKNOWN, epoch_seconds, options, assumed=assumed)
+    return Night(matrix, _UNKNOWN, _UNKNOWN, epoch_seconds, options, assumed=assumed)
 
 
 _UNKNOWN: Labels = np.empty(0, dtype=np.int8)  # until the night is checked
@@ -116,15 +152,17 @@ def _as_probabilities(night: Any, names: Sequence[str], options: GuardOptions, p
         raise InputError(
             Message(logits, " and ", log, " exclude each other. Log-probabilities are ", log, ".")
         )
-    is_plain = not (options.logits or options.log)
-    with naming_profile_for(columns_of(night), profile):
-        matrix = as_float_matrix(
-            night, len(names), names, what="probabilities" if is_plain else options.scale
-        )
-    if is_plain:
-        return matrix
+    what = options.scale if options.logits or options.log else "probabilities"
+    try:
+        matrix = as_float_matrix(night, len(names), names, what=what)
+    except InputError as error:
+        shape: tuple[int, ...] = getattr(night, "shape", ())
+        n_columns = shape[1] if len(shape) == 2 else 0
+        raise InputError(message_of(error) + profile_words(n_columns, profile)) from None
     if options.logits:
         return softmax(matrix)
+    if not options.log:
+        return matrix
     if np.nanmax(matrix, initial=-np.inf) > 1e-3:
         row = int(np.nanargmax(np.nanmax(matrix, axis=1)))
         raise InputError(
@@ -172,7 +210,19 @@ def _about_cohort(profile: Profile, cohort: str | None) -> list[str]:
     return [f"cohort {cohort!r} is not {fitted_on}: {steps}"]
 
 
-def is_of_other_stager(profile: Profile, night: Night) -> bool:
+def for_stager(profile: Profile, night: Night) -> Profile:
+    """Return the profile that a night is decoded with: another one if its stager is not the profile's."""
+    if profile.stager is None and profile.fingerprint is None:
+        return profile
+    if not _is_of_other_stager(profile, night):
+        return profile
+    other = profile.for_other_stager()
+    if night.calibration is not None:  # it belonged to the profile's own stager, and moved the sleep period
+        _calibrate(night, other)
+    return other
+
+
+def _is_of_other_stager(profile: Profile, night: Night) -> bool:
     """Whether a night is decoded as one of another stager; a named stager overrules the fingerprint."""
     named, theirs = night.options.stager, profile.stager or "the stager"
     if not profile.is_by(named):
@@ -210,32 +260,6 @@ def _conversion(profile: Profile, epoch_seconds: float) -> str:
     return f"transitions for {profile.epoch_seconds:g} s epochs are rescaled to {epoch_seconds:g} s{shown}"
 
 
-def check_night(night: Night, profile: Profile) -> None:
-    """Check a night's numbers and options, find the stager's own choice, and cut it at segments and gaps."""
-    night.probabilities = matrix = _unshared(night.probabilities)
-    ones = np.ones(profile.scheme.n_stages)
-    night.argmax, is_bad = kernels.active.argmax(matrix, ones)
-    night.calibration = calibration_of(profile)
-    night.spans = ((0, len(matrix)),)
-    if not is_bad and not night.options.is_by_epoch:
-        return  # most nights: nothing to cut, nothing to fill
-    n_epochs, options = len(matrix), night.options
-    night.quality = check_quality(options.quality, n_epochs)
-    if options.pins is not None:
-        night.pins = check_pins(options.pins, profile.scheme, n_epochs)
-    segments = check_segments(options.segments, n_epochs)
-    if not is_bad and len(segments) == 1:
-        return
-    # the kernel says only that some row is wrong: rows of NaN are gaps, all others are refused
-    missing = _missing_rows(matrix, profile) if is_bad else np.zeros(n_epochs, dtype=bool)
-    night.argmax = np.where(missing, np.int8(-1), night.argmax)
-    missing[list(night.pins)] = False  # a pinned epoch is evidence enough
-    night.spans, filled = cut(missing, segments, night.epoch_seconds)
-    night.segments = segments[1:]
-    if filled.any() or (np.isnan(matrix[list(night.pins), 0]).any() if night.pins else False):
-        night.filled = filled
-
-
 def _unshared(matrix: Floats) -> Floats:
     """Return the matrix, or a copy if its memory may be written to: no result changes when an array does."""
     base = matrix if matrix.flags.owndata else matrix.base
@@ -258,35 +282,137 @@ def _missing_rows(matrix: Floats, profile: Profile) -> Mask:
     return missing
 
 
-def set_period(night: Night, profile: Profile) -> None:
-    """Set the sleep period within lights off and lights on, and where the clock may run.
+def _calibrate(night: Night, profile: Profile) -> None:
+    """Set the stager's own choice after a profile's calibration, its sleep period, and where the clock runs.
 
-    The period is that of the stager's own choice, before any rule, so that whatever lies around the night
-    changes nothing in it. The profile's clock does not run in a recording around the clock, unless lights
-    off says when the night begins.
+    The period lies within lights off and lights on. It is that of the stager's own choice, before any rule,
+    so that whatever lies around the night changes nothing in it. The profile's clock does not run in a
+    recording around the clock, unless lights off says when the night begins.
     """
-    first, stop = _lights(night, profile)
+    calibration, options = profile.calibration, night.options
+    night.calibration, night._base, night.own = None, None, night.argmax
+    if calibration.temperature != 1.0 or calibration.biases:
+        night.calibration = calibration
+        night.own = best_stages(night.probabilities, calibration, None)
+    first, stop = 0, len(night.argmax)
+    night.period = first, stop
+    if options.lights_off is not None or options.lights_on is not None:
+        described = (night.start, None, (), night.offset_seconds)
+        recorded = Hypnogram.trusted(night.argmax.view(), profile.scheme, night.epoch_seconds, *described)
+        first, stop = lights_window(recorded, options.lights_off, options.lights_on)
     night.lights_off = first
-    if profile.measures_sleep_period:
-        night.lights_on = None if night.options.lights_on is None else stop
-        night.period = profile.period_in(night.own_choice(), night.epoch_seconds, first, stop)
-    if profile.clock is None or night.options.lights_off is not None:
+    is_asleep = profile.measures_sleep_period
+    if is_asleep:
+        night.lights_on = None if options.lights_on is None else stop
+        night.period = period_of(night.own, profile.scheme.wake_index, night.epoch_seconds, first, stop)
+    if profile.clock is None or options.lights_off is not None:
         return
-    begin, end = night.measured
+    begin, end = night.period
     hours = (end - begin) * night.epoch_seconds / 3600.0
     if hours >= AROUND_THE_CLOCK_HOURS:
         night.has_clock = False
-        what = "sleep period" if profile.measures_sleep_period else "recording"
+        what = "sleep period" if is_asleep else "recording"
         night.assumed.append(
             f"the profile's clock does not run in a {what} of {hours:.1f} h, where no sleep is known to be "
             "the night's: lights_off says when it begins"
         )
 
 
-def _lights(night: Night, profile: Profile) -> tuple[int, int]:
-    """Return the epochs between lights off and lights on; the whole recording where they are not night."""
-    if not night.options.has_lights:
-        return 0, len(night.argmax)
-    described = (night.start, None, (), night.offset_seconds)
-    recorded = Hypnogram.trusted(night.argmax.view(), profile.scheme, night.epoch_seconds, *described)
-    return lights_window(recorded, night.options.lights_off, night.options.lights_on)
+def cut(missing: Mask, segments: Sequence[int], epoch_seconds: float) -> tuple[Spans, Mask]:
+    """Return the stretches to decode and the missing epochs within them.
+
+    Runs of missing epochs up to five minutes are bridged, at the ends too; longer ones are gaps. A
+    stretch with no evidence at all is a gap however short it is.
+    """
+    spans: list[tuple[int, int]] = []
+    filled = np.zeros(len(missing), dtype=bool)
+    bounds = [*segments, len(missing)]
+    for begin, end in pairwise(bounds):
+        gap = np.zeros(end - begin, dtype=bool)
+        for start, stop in runs(missing[begin:end]):
+            gap[start:stop] = (stop - start) * epoch_seconds > LONGEST_BRIDGE_SECONDS + 1e-9
+        for start, stop in runs(~gap):
+            if not missing[begin + start : begin + stop].all():
+                spans.append((begin + start, begin + stop))
+                filled[begin + start : begin + stop] = missing[begin + start : begin + stop]
+    return tuple(spans), filled
+
+
+def check_segments(segments: Sequence[int] | None, n_epochs: int) -> tuple[int, ...]:
+    """Return the first epoch of every segment, 0 included."""
+    if segments is None:
+        return (0,)
+    starts = np.asarray(checks.array_of(segments, "segments", "read_density"))
+    if starts.ndim != 1 or (starts.size and starts.dtype.kind not in "iu"):
+        raise InputError(
+            f"segments are {checks.shown(segments)}, expected a list of first epochs such as [0, 480]."
+        )
+    starts = starts.astype(np.int64)
+    if starts.size and (starts[0] < 0 or starts[-1] >= n_epochs or np.any(np.diff(starts) <= 0)):
+        raise InputError(
+            f"segments are {starts.tolist()}, expected increasing first epochs from 0 to {n_epochs - 1}."
+        )
+    return tuple(sorted({0, *starts.tolist()}))
+
+
+def check_quality(quality: npt.ArrayLike | None, n_epochs: int) -> Floats | None:
+    """Return beta per epoch (0 clean, 1 lost), or None when all of it is clean."""
+    if quality is None:
+        return None
+    checks.refuse_unordered(quality, "quality values")
+    try:
+        beta = np.asarray(checks.array_of(quality, "quality values", "signal_quality"), dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(
+            "quality holds no numbers, expected one value from 0 (clean) to 1 (lost) per epoch."
+        ) from None
+    if beta.shape != (n_epochs,):
+        raise InputError(f"quality has shape {beta.shape}, expected one value per epoch: ({n_epochs},).")
+    outside = ~((beta >= 0.0) & (beta <= 1.0))
+    if outside.any():
+        epoch = int(outside.argmax())
+        raise InputError(
+            Message(
+                *(f"quality is {beta[epoch]:g} at epoch ", EpochNumber(epoch), ", expected 0 (clean) to 1 "),
+                "(lost). Give 1 where the signal is missing.",
+            )
+        )
+    if np.all(beta == 1.0):
+        raise InputError(
+            "quality is 1 (lost) at every epoch, expected evidence for at least one. "
+            "0 is clean and 1 is lost: is it the other way round?"
+        )
+    return beta if beta.any() else None
+
+
+def check_pins(pins: Mapping[int, str | int], scheme: StageScheme, n_epochs: int) -> dict[int, int]:
+    """Return pinned stages by epoch, in order of time."""
+    checked: dict[int, int] = {}
+    if not isinstance(pins, Mapping):
+        raise PinError(
+            f"pins is {checks.shown(pins)}, expected epochs and their stages, such as {{120: 'R'}}."
+        )
+    for epoch, stage in pins.items():
+        if isinstance(epoch, bool) or not isinstance(epoch, int | np.integer):
+            raise PinError(f"pin {epoch!r}: expected the index of an epoch, a whole number from 0.")
+        if not 0 <= epoch < n_epochs:
+            bounds = EpochNumber(0), " to ", EpochNumber(n_epochs - 1)
+            raise PinError(
+                Message("pin at epoch ", EpochNumber(int(epoch)), " is out of range, expected ", *bounds, ".")
+            )
+        checked[int(epoch)] = _stage_index(stage, scheme, int(epoch))
+    return dict(sorted(checked.items()))
+
+
+def _stage_index(stage: str | int, scheme: StageScheme, epoch: int) -> int:
+    if isinstance(stage, int | np.integer) and not isinstance(stage, bool):
+        if 0 <= stage < scheme.n_stages:
+            return int(stage)
+        wanted = f" is stage {stage}, expected 0 to {scheme.n_stages - 1}."
+        raise PinError(Message("pin at epoch ", EpochNumber(epoch), wanted))
+    try:
+        return scheme.index(stage)  # type: ignore[arg-type]  # index says what it expected
+    except InputError:
+        known, hint = ", ".join(scheme.names), did_you_mean(str(stage), scheme.names)
+        wanted = f" is {stage!r}, expected one of {known}.{hint}"
+        raise PinError(Message("pin at epoch ", EpochNumber(epoch), wanted)) from None

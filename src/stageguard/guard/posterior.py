@@ -12,12 +12,12 @@ import numpy.typing as npt
 
 from stageguard.base import checks
 from stageguard.base.arrays import CLIP, Floats, Labels
-from stageguard.base.errors import InputError, StageGuardError, StageGuardWarning
+from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.guard import kernels as kernels_module
-from stageguard.guard.decode import decode_all, decode_night, for_stager, numbered, profile_for, read_all
+from stageguard.guard.decode import decode_all, decode_night, for_each_night, profile_for
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.evidence import Night
-from stageguard.guard.inputs import OneNight, assumptions
+from stageguard.guard.inputs import OneNight, assumptions, for_stager
 from stageguard.guard.options import GuardOptions, OptionKeywords, per_night, takes_options
 from stageguard.guard.solver import Solver, fixed_setting, solver_for
 from stageguard.night.hypnodensity import Hypnodensity
@@ -117,13 +117,7 @@ def posterior(density: Any, profile: Profile | str, *, options: GuardOptions) ->
     [[0.96, 0.04], [0.89, 0.11], [0.85, 0.15]]
     """
     used = profile_for(profile, options, stacklevel=5)
-    nights, several = read_all(density, used, options)
-    posteriors: list[Posterior] = []
-    for i, night in enumerate(nights):
-        try:
-            posteriors.append(_posterior_under(used, night))
-        except StageGuardError as error:
-            raise (numbered(error, i) if several else error) from None
+    posteriors, several = for_each_night(_posterior_under, density, used, options)
     return posteriors if several else posteriors[0]
 
 
@@ -210,13 +204,12 @@ def marginals_like(result: Decoding) -> Floats:
     return _smooth(solver, result.night, result.setting)[0]
 
 
-def _posterior_under(profile: Profile, night: Night) -> Posterior:
+def _posterior_under(night: Night, profile: Profile) -> Posterior:
     """Return the posterior of a checked night at the strength that `decode` chooses for it."""
     used = for_stager(profile, night)
-    setting = fixed_setting(used)
     # the clock counts from the sleep onset of a path, and a rule asks for paths; else none is needed
-    if setting is not None and used.clock is None:
-        found = _posterior(used, night, setting, None)
+    if used.strength is None and used.clock is None:
+        found = _posterior(used, night, fixed_setting(used), None)
         if found.log_evidence > -np.inf:
             return found
     return posterior_like(decode_night(night, profile))  # which says why, if there is no path
@@ -260,7 +253,7 @@ class Evidence:
 
     def __init__(self, solver: Solver, night: Night, setting: Setting) -> None:
         self.solver, self.night, self.setting = solver, night, setting
-        self.is_plain = night.is_plain_but_for_clock and solver.sums_bouts and not solver.is_free(setting)
+        self.is_plain = night.is_plain and solver.sums_bouts and not solver.is_free(setting)
         self._logs: Floats | None = None
 
     @property

@@ -103,21 +103,20 @@ class Solver:
         spans = night.spans if spans is None else spans
         if self.is_free(setting):
             return self._free_path(night, setting.stage_nats, spans)
-        active, products = kernels_module.active, self._takes_products(night, setting)
+        rows, products, weight = self._kernel_input(night, setting)
         if self.is_structured:
-            rows, weight = self._evidence(night, setting.stage_nats, products)
             bouts = self.bouts((setting.transition_weight,), products=products)
             clock = night.clock.factors if products and night.clock is not None else None
-            return Path(*active.path(rows, spans, products, weight, *bouts, clock))
+            return Path(*kernels_module.active.path(rows, spans, products, weight, *bouts, clock))
         labels, total = np.full(len(night.argmax), -1, dtype=np.int8), 0.0
-        rows, weight = self._evidence(night, setting.stage_nats, products)
         for first, end in spans:
             if self.is_greedy:
                 rules = self._greedy_rules(setting, products=products)
                 greedy = kernels_module.for_stages(self.n_stages).greedy
                 labels[first:end], score = greedy(rows[first:end], products, weight, *rules)
             else:
-                labels[first:end], score = active.automaton(rows[first:end], *self.automaton_tables(setting))
+                tables = self.automaton_tables(setting)
+                labels[first:end], score = kernels_module.active.automaton(rows[first:end], *tables)
             total += score
         return Path(labels, total)
 
@@ -129,14 +128,13 @@ class Solver:
         if not self.is_structured:
             return [self.point(night, Setting(weight, nats), spans) for weight in weights]
         # the largest weight is the first that products might not hold
-        products = self._takes_products(night, Setting(weights[-1], nats))
-        rows, weight = self._evidence(night, nats, products)
+        rows, products, weight = self._kernel_input(night, Setting(weights[-1], nats))
         bouts = self.bouts(weights, products=products)
         switches, counts = kernels_module.active.curve(rows, spans, products, weight, *bouts)
         if -1 in switches:
             raise NoPathError(self, night, Setting(weights[switches.index(-1)], nats))
         # no pair of epochs is across two stretches; single epochs have no index
-        n_pairs = sum(end - first - 1 for first, end in spans) or np.nan
+        n_pairs = sum([end - first - 1 for first, end in spans]) or np.nan
         return [Point(n / n_pairs, own) for n, own in zip(switches, counts, strict=True)]
 
     def point(self, night: Night, setting: Setting, spans: Spans) -> Point:
@@ -147,8 +145,10 @@ class Solver:
 
     def _free_path(self, night: Night, nats: Nats, spans: Spans) -> Path:
         """Return the path of which every epoch is decided by itself."""
+        if nats is None and night.is_plain and night.clock is None:
+            return Path(_only_in(spans, night.argmax), None)  # stepping aside is argmax to the bit
         weight = self._no_weight if nats is None else np.exp(np.array(nats))
-        if night.is_plain_but_for_clock:
+        if night.is_plain:
             clock = None if night.clock is None else night.clock.factors
             labels, _ = kernels_module.active.argmax(night.probabilities, weight, clock)
             return Path(_only_in(spans, labels), None)
@@ -170,12 +170,6 @@ class Solver:
         choices[list(night.pins)] = list(night.pins.values())
         return Path(np.where((labels >= 0) & (choices >= 0), choices, labels), score)
 
-    def _takes_products(self, night: Night, setting: Setting) -> bool:
-        """Whether a kernel takes the night as products of probabilities; if not, as logarithms."""
-        if not night.is_plain_but_for_clock or (self.is_greedy and night.clock is not None):
-            return False  # the evidence is not its probabilities, or the kernel knows no clock
-        return self.holds_products(setting)
-
     def holds_products(self, setting: Setting) -> bool:
         """Whether products of probabilities cannot underflow, whatever the night."""
         if not (self.is_greedy or self.is_structured):
@@ -187,11 +181,17 @@ class Solver:
             worst += self.profile.flip_flop.penalty_nats
         return worst * self._reach_epochs <= PRODUCT_RANGE_NATS
 
-    def _evidence(self, night: Night, nats: Nats, products: bool) -> tuple[Floats, Floats]:
-        """Return a night as a kernel takes it, and the factors of its stages."""
-        if not products:  # logarithms include weights and clock already
-            return night.evidence(nats), self._no_weight
-        return night.probabilities, self._no_weight if nats is None else np.exp(np.array(nats))
+    def _kernel_input(self, night: Night, setting: Setting) -> tuple[Floats, bool, Floats]:
+        """Return a night as a kernel takes it: its rows, whether they are products, and factors of stages.
+
+        Products of probabilities are faster. Logarithms, which include weights and clock already, are for
+        evidence that is more than the probabilities, and for the greedy pass, which knows no clock.
+        """
+        nats = setting.stage_nats
+        knows_clock = night.clock is None or not self.is_greedy
+        if night.is_plain and knows_clock and self.holds_products(setting):
+            return night.probabilities, True, self._no_weight if nats is None else np.exp(np.array(nats))
+        return night.evidence(nats), False, self._no_weight
 
     def bouts(self, transition_weights: tuple[float, ...], *, products: bool) -> Bouts:
         """Return stays and changes (a row per transition weight, as probabilities or in nats), and minima."""
@@ -244,16 +244,49 @@ class Solver:
         return np.concatenate([scores + (total - base) for scores, base in zip(kept, bases, strict=True)])
 
 
+class NightCurve:
+    """What a rule may ask of a night; see `stageguard.profile.rules.rule.Curve`."""
+
+    def __init__(self, profile: Profile, solver: Solver, night: Night) -> None:
+        self._profile, self._solver, self._night = profile, solver, night
+        self._spans = night.spans_asleep()  # hours awake around the night must not count
+        self.fi = night.fragmentation_index(night.own)
+        self.ratio = solver.epoch_seconds / profile.epoch_seconds
+        self.rem = profile.scheme.rem_index
+        self.is_natural = night.options.trained == "natural"
+        self.is_free_at_zero = solver.is_free_at_zero
+        self.prior_exponent = profile.prior_exponent
+        self.expected = night.mean_probabilities
+
+    @property
+    def prior_nats(self) -> Nats:
+        """What the profile's own prior adds to each stage."""
+        return prior_nats(self._profile)
+
+    def at(self, weights: Sequence[float], nats: Nats = None) -> list[Point]:
+        """Return the night at several transition weights."""
+        return self._solver.curve(self._night, tuple(weights), nats, self._spans)
+
+    def free(self, nats: Nats) -> Point:
+        """Return the night with every epoch decided by itself."""
+        return self._solver.point(self._night, Setting(0.0, nats, is_free=True), self._spans)
+
+    def own_counts(self) -> Sequence[int]:
+        """Return the epochs in each stage of the stager's own choice."""
+        own = self._night.own[slice(*self._night.period)]
+        counts: list[int] = np.bincount(own[own >= 0], minlength=self._solver.n_stages).tolist()
+        return counts
+
+
 def solver_for(profile: Profile, epoch_seconds: float) -> Solver:
     """Return the profile compiled for an epoch length and the active kernels, from the profile's cache."""
     key = ("solver", epoch_seconds, kernels_module.active.NAME)
     return profile._once(key, Solver, profile, epoch_seconds)
 
 
-def fixed_setting(profile: Profile) -> Setting | None:
-    """Return the setting of a profile with a fixed strength; None if a rule sets it."""
-    if profile.transition_weight is None:
-        return None
+def fixed_setting(profile: Profile) -> Setting:
+    """Return the setting of a profile with a fixed strength."""
+    assert profile.transition_weight is not None
     return Setting(profile.transition_weight, prior_nats(profile))
 
 
@@ -266,10 +299,12 @@ def prior_nats(profile: Profile) -> Nats:
 
 def _only_in(spans: Spans, labels: Labels) -> Labels:
     """Return labels with -1 outside of the spans."""
+    if spans == ((0, len(labels)),):
+        return labels
     inside = np.zeros(len(labels), dtype=bool)
     for first, end in spans:
         inside[first:end] = True
-    return labels if inside.all() else np.where(inside, labels, np.int8(-1))
+    return np.where(inside, labels, np.int8(-1))
 
 
 @lru_cache(maxsize=8)

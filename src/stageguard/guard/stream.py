@@ -27,7 +27,7 @@ from stageguard.guard import inputs
 from stageguard.guard import snapshot as snapshot_module
 from stageguard.guard.automaton import compile_automaton, weigh
 from stageguard.guard.decode import check_cohort
-from stageguard.guard.evidence import LONGEST_BRIDGE_SECONDS, best_stages
+from stageguard.guard.evidence import best_stages
 from stageguard.guard.kernels.reference_sums import Automaton
 from stageguard.guard.options import GuardOptions
 from stageguard.guard.posterior import EXACT_WINDOW
@@ -369,8 +369,8 @@ def _lag_epochs(seconds: float | None, epoch_seconds: float) -> int:
 
 
 def _most_bridged(epoch_seconds: float) -> int:
-    """Return how many epochs without evidence are bridged, as in `evidence.cut`."""
-    longest = LONGEST_BRIDGE_SECONDS + 1e-9
+    """Return how many epochs without evidence are bridged, as in `inputs.cut`."""
+    longest = inputs.LONGEST_BRIDGE_SECONDS + 1e-9
     n = math.ceil(longest / epoch_seconds)
     while n * epoch_seconds > longest:
         n -= 1

@@ -1,73 +1,25 @@
-"""`Strength`: how strongly a recording was constrained, and why; the curve of a night that rules ask."""
+"""`Strength`: how strongly a recording was constrained, and why."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
-from stageguard.base.arrays import Floats, Labels
+from stageguard.base.arrays import Labels
 from stageguard.base.lazy import load
 from stageguard.guard.clock import RemovedBout
 from stageguard.guard.evidence import Night
-from stageguard.guard.solver import Path, Solver, prior_nats
+from stageguard.guard.solver import prior_nats
 from stageguard.night.quantities import Steering
 from stageguard.profile.profile import OFF, Profile
-from stageguard.profile.rules.rule import UNTOUCHED, Choice, Lifting, Nats, Point, Setting, Step
+from stageguard.profile.rules.rule import UNTOUCHED, Choice, Lifting, Setting, Step
 from stageguard.profile.rules.search import share_nats
 
 STEERING = ("lowered", "raised", "raised then lowered", "nearest")  # steps that aim at a fragmentation
-
-
-class NightCurve:
-    """What a rule may ask of a night; see `stageguard.profile.rules.rule.Curve`."""
-
-    def __init__(self, profile: Profile, solver: Solver, night: Night) -> None:
-        self._profile, self._solver, self._night = profile, solver, night
-        self._spans = night.spans_asleep()  # hours awake around the night must not count
-        self._own: Labels = night.own_choice()
-        self.fi = night.fragmentation_index(self._own)
-        self.ratio = solver.epoch_seconds / profile.epoch_seconds
-        self.rem = profile.scheme.rem_index
-        self.is_natural = night.options.trained == "natural"
-        self.is_free_at_zero = solver.is_free_at_zero
-        self.prior_exponent = profile.prior_exponent
-
-    @cached_property
-    def prior_nats(self) -> Nats:
-        """What the profile's own prior adds to each stage."""
-        return prior_nats(self._profile)
-
-    def at(self, weights: Sequence[float], nats: Nats = None) -> list[Point]:
-        """Return the night at several transition weights."""
-        return self._solver.curve(self._night, tuple(weights), nats, self._spans)
-
-    def free(self, nats: Nats) -> Point:
-        """Return the night with every epoch decided by itself."""
-        return self._solver.point(self._night, Setting(0.0, nats, is_free=True), self._spans)
-
-    def own_counts(self) -> Sequence[int]:
-        """Return the epochs in each stage of the stager's own choice."""
-        own = self._own[slice(*self._night.measured)]
-        counts: list[int] = np.bincount(own[own >= 0], minlength=self._solver.n_stages).tolist()
-        return counts
-
-    def expected(self) -> Floats:
-        """Return the mean probability of each stage."""
-        return self._night.mean_probabilities()
-
-
-class Passes(NamedTuple):
-    """How a path with the clock was found."""
-
-    onsets: tuple[int, ...]  # epochs from which the time is counted
-    n: int  # how often the night was decoded with the clock
-    is_settled: bool  # whether the path falls asleep there
-    removed: tuple[RemovedBout, ...] = ()  # bouts of early REM that are gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +94,13 @@ class Strength:
 
     def __str__(self) -> str:
         """Return the reason in one sentence, and where the clock begins in another."""
-        return strength_words("reason")(self)
+        sentence: str = load("report.guard_words:reason")(self)
+        return sentence
 
     def in_short(self) -> str:
         """Return what was done in one sentence, and what is unusual about the clock."""
-        return strength_words("in_short")(self)
+        sentence: str = load("report.guard_words:in_short")(self)
+        return sentence
 
     def setting(self, profile: Profile, night: Night) -> Setting:
         """Return the setting behind it, so that a night can be decoded again in the same way."""
@@ -160,66 +114,21 @@ class Strength:
         return Setting(self.transition_weight, nats, is_free=self.step == "raised")
 
 
-def strength_words(name: Literal["reason", "in_short"]) -> Callable[[Strength], str]:
-    """Return a function of `report.strength_words`, which writes the sentences; loaded when one is needed."""
-    words: Callable[[Strength], str] = load(f"report.strength_words:{name}")
-    return words
-
-
-def strength_of(choice: Choice, night: Night, path: Path, passes: Passes | None) -> Strength:
-    """Return how strongly a rule's choice constrained a night, and what the clock did to it."""
-    # the rule measured the night without the clock, which then may have changed stages
-    fi_after = choice.fi_after if passes is None else night.fragmentation_index(path.labels)
-    is_lowered = choice.step == "lowered"
-    return Strength(
-        rule=choice.rule,
-        step=choice.step,
-        transition_weight=choice.setting.transition_weight,
-        prior_exponent=choice.prior_exponent,
-        fi_before=choice.fi_before,
-        fi_after=fi_after,
-        fi_low=choice.fi_low,
-        fi_high=choice.fi_high,
-        fi_aim=choice.fi_aim,
-        fi_yielded=choice.fi_yielded,
-        stager_fi=choice.stager_fi,
-        balance_nats=choice.setting.stage_nats or () if is_lowered else (),
-        lifting=choice.lifting,
-        **clock_facts(night, passes),
-    )
-
-
-def fixed_strength(profile: Profile, night: Night, path: Path, passes: Passes | None) -> Strength:
-    """Return how strongly a profile with a fixed strength constrained a night.
+def strength_of(choice: Choice, night: Night, labels: Labels, clock_facts: Mapping[str, Any]) -> Strength:
+    """Return how strongly a choice constrained a night; `clock_facts` are the fields about the clock.
 
     It mentions what the caller asked for, unless the profile steps aside anyway, as for another cohort.
     """
-    assert profile.transition_weight is not None
-    asked = night.options.strength
-    is_heeded = asked == OFF or asked == profile.transition_weight
-    return Strength(
-        rule="fixed",
-        step="fixed",
-        transition_weight=profile.transition_weight,
-        prior_exponent=profile.prior_exponent,
-        fi_before=night.fragmentation_index(night.own_choice()),
-        fi_after=night.fragmentation_index(path.labels),
-        asked=asked if is_heeded else None,
-        **clock_facts(night, passes),
-    )
-
-
-def clock_facts(night: Night, passes: Passes | None) -> dict[str, Any]:
-    """Return the fields of `Strength` about the clock."""
-    if passes is None:
-        return {}
-    return {
-        "clock_onsets": passes.onsets,
-        "clock_passes": passes.n,
-        "clock_settled": passes.is_settled,
-        "clock_overruled": overruled_pins(night),
-        "clock_removed": passes.removed,
-    }
+    facts, asked = choice._asdict(), night.options.strength
+    setting: Setting = facts.pop("setting")
+    # a rule measured the night without the clock, which then may have changed stages
+    if clock_facts or choice.rule == "fixed":
+        facts["fi_after"] = night.fragmentation_index(labels)
+    if choice.step == "lowered" and setting.stage_nats is not None:
+        facts["balance_nats"] = setting.stage_nats
+    if asked is not None and choice.rule == "fixed" and asked in (OFF, setting.transition_weight):
+        facts["asked"] = asked
+    return Strength(transition_weight=setting.transition_weight, **facts, **clock_facts)
 
 
 def overruled_pins(night: Night) -> tuple[int, ...]:

@@ -16,7 +16,8 @@ import numpy as np
 
 from stageguard.base.arrays import NAN, Floats, Labels, Mask
 from stageguard.base.errors import InputError
-from stageguard.guard.decoding import Decoding, under_full_clock
+from stageguard.guard.decode import under_full_clock
+from stageguard.guard.decoding import Decoding
 from stageguard.guard.posterior import marginals_like, sample_like
 from stageguard.measures.bouts import stage_counts
 from stageguard.measures.statistics import (
@@ -313,7 +314,7 @@ def _measure(night: Decoding, options: StatisticsOptions, labels: Labels) -> Sle
 def _labels_under(strict: Decoding, night: Decoding) -> Labels:
     """Return the labels under the full clock, unscored where the night is."""
     labels = night.hypnogram.labels
-    return np.where(labels == UNSCORED, labels, strict.path.labels)
+    return np.where(labels == UNSCORED, labels, strict.hypnogram.labels)
 
 
 def _expected_rem_latency(night: Decoding, strict: Decoding, options: StatisticsOptions) -> float:
@@ -345,7 +346,7 @@ def _median_of_draws(night: Decoding, options: StatisticsOptions, seed: int) -> 
         strength = replace(
             night.strength, rule="fixed", step="fixed", transition_weight=YIELDING_WEIGHT, prior_exponent=0.0
         )
-        night = night.replaced(strength=strength)
+        night = replace(night, strength=strength, setting=strength.setting(night.profile, night.night))
     drawn = (
         _measure(night, options, labels).rem_latency_minutes
         for labels in sample_like(night, n=N_DRAWS, seed=seed)

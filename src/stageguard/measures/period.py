@@ -24,9 +24,9 @@ def period_for(night: ScoredNight, profile: Profile, lights: Lights = (None, Non
     first, stop = lights_window(hypnogram, *lights)
     # before and after must be measured in the same epochs, so both take the stager's own sleep period
     if isinstance(night, Decoding) and night.profile.scheme == profile.scheme:
-        if profile.measures_sleep_period and night.night.period is not None and lights == (None, None):
+        if profile.measures_sleep_period and night.profile.measures_sleep_period and lights == (None, None):
             return night.period
-        return profile.period_in(night.night.own_choice(), night.epoch_seconds, first, stop)
+        return profile.period_in(night.night.own, night.epoch_seconds, first, stop)
     scored = in_stages_of(profile, hypnogram)
     return profile.period_in(scored.labels, scored.epoch_seconds, first, stop)
 

@@ -253,7 +253,7 @@ def _is_rem_rare(decoding: Decoding) -> Mask:
     clock, rem = decoding.night.clock, decoding.profile.scheme.rem_index
     if clock is None or rem is None:
         return np.zeros(0, dtype=bool)
-    return np.asarray(clock.unspared[:, rem] < 0.5**clock.weight)
+    return np.asarray(clock.by_time[:, rem] < 0.5**clock.rules.weight)
 
 
 def _bouts_of(labels: Labels, stage: int | None) -> Indices:

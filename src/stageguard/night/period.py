@@ -52,6 +52,8 @@ def period_of(
     if not len(lasting):
         return first + int(epochs[0]), first + int(epochs[-1]) + 1
     cuts = np.flatnonzero(np.diff(lasting) > apart) + 1
+    if not len(cuts):
+        return first + int(lasting[0]), first + int(lasting[-1]) + 1
     sleeps = [(int(each[0]), int(each[-1]) + 1) for each in np.split(lasting, cuts)]
     begin, end = max(sleeps, key=lambda sleep: n_before[sleep[1]] - n_before[sleep[0]])  # the first of equals
     return first + begin, first + end

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -67,6 +67,13 @@ class StageScheme:
     wake, rem : str or None
         Which of the names is wake and which is REM, if any.
 
+    Attributes
+    ----------
+    n_stages : int
+        Number of stages.
+    wake_index, rem_index : int or None
+        Labels of wake and of REM.
+
     Examples
     --------
     >>> import stageguard as sg
@@ -79,17 +86,23 @@ class StageScheme:
     names: tuple[str, ...]
     wake: str | None = None
     rem: str | None = None
+    n_stages: int = field(init=False, repr=False, compare=False)
+    wake_index: int | None = field(init=False, repr=False, compare=False)  # label of wake, or None
+    rem_index: int | None = field(init=False, repr=False, compare=False)  # label of REM, or None
 
     def __post_init__(self) -> None:
         """Check the names and their roles."""
         checks.text(self.name, "scheme name", empty=False)
         object.__setattr__(self, "names", _checked_names(self.names))
+        object.__setattr__(self, "n_stages", len(self.names))
         for role in ("wake", "rem"):
             stage = getattr(self, role)
             if stage is not None and not (isinstance(stage, str) and stage in self.names):
                 raise InputError(
                     f"{role} is {checks.shown(stage)}, which is not one of the stages {_listed(self.names)}."
                 )
+            index = None if stage is None else self.names.index(stage)
+            object.__setattr__(self, f"{role}_index", index)
         if self.wake is not None and self.wake == self.rem:
             raise InputError(f"wake and rem are both {self.wake!r}, expected two different stages.")
 
@@ -110,21 +123,6 @@ class StageScheme:
             if (standard.names, standard.wake, standard.rem) == (scheme.names, wake, rem):
                 return standard
         return scheme
-
-    @property
-    def n_stages(self) -> int:
-        """Number of stages."""
-        return len(self.names)
-
-    @property
-    def wake_index(self) -> int | None:
-        """Label of wake, or None."""
-        return None if self.wake is None else self.names.index(self.wake)
-
-    @property
-    def rem_index(self) -> int | None:
-        """Label of REM, or None."""
-        return None if self.rem is None else self.names.index(self.rem)
 
     @property
     def sleep(self) -> tuple[str, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from difflib import SequenceMatcher
-from typing import Any
 
 import numpy as np
 
@@ -26,9 +25,11 @@ def in_stages_of(profile: Profile, night: AnyNight) -> AnyNight:
 def in_profile_order(matrix: Floats, names: Sequence[str], profile: Profile, assumed: list[str]) -> Floats:
     """Bring columns into the profile's order by their names, summing finer stages where needed."""
     scheme = profile.scheme
+    if tuple(names) == scheme.names:
+        return matrix
     order = _columns(names, scheme)
     if order is not None:
-        return matrix if order == list(range(len(order))) else np.ascontiguousarray(matrix[:, order])
+        return np.ascontiguousarray(matrix[:, order])
     finer, columns = scheme_for(names)
     with naming_profile_for(names, profile):
         merged = merge_columns(matrix[:, columns], finer, scheme)
@@ -58,12 +59,6 @@ def naming_profile_for(stages: Sequence[str] | int, profile: Profile) -> Iterato
         yield
     except InputError as error:
         raise InputError(message_of(error) + profile_words(stages, profile)) from None
-
-
-def columns_of(array: Any) -> int:
-    """Return the number of columns of a matrix, 0 for anything else."""
-    shape: tuple[int, ...] = getattr(array, "shape", ())
-    return shape[1] if len(shape) == 2 else 0
 
 
 def profile_words(stages: Sequence[str] | int, profile: Profile) -> str:

@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 from stageguard.base.arrays import Floats, Indices, Labels, Mask
 from stageguard.formats.raw_night import Event
-from stageguard.guard.decoding import Decoding, without_clock
+from stageguard.guard.decode import without_clock
+from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import bouts_of, hypnogram_before
 from stageguard.night.colours import PAGE, top_down
 from stageguard.night.hypnogram import Hypnogram

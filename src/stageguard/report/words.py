@@ -9,13 +9,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stageguard.guard.decoding import Decoding, many_changes_advice, many_changes_words, removed_words
+from stageguard.guard.decoding import Decoding
 from stageguard.guard.explain import Change
 from stageguard.measures.day import lights_words
 from stageguard.measures.statistics import LONGEST_NIGHT_HOURS, StatisticsOptions
 from stageguard.measures.validity import Validity
 from stageguard.night.quantities import quantity_of
 from stageguard.night.stages import StageScheme
+from stageguard.report.guard_words import many_changes_advice, many_changes_words, removed_words
 from stageguard.report.numbers import ABSENT, count, difference, duration, shown
 from stageguard.report.summary import aside_words, early_rem_words
 from stageguard.report.tables import ReportMeasures, bands_sentence, fates, indicator_rows
@@ -154,7 +155,7 @@ def warnings_of(decoding: Decoding, measured: ReportMeasures) -> Iterator[str]:
         if caution is not None:
             yield f"The profile has a caution for “{decoding.cohort}”: {caution.reason}"
     if decoding.changed_share > decoding.many_changes:
-        yield (f"{many_changes_words(decoding)}: {many_changes_advice(decoding.profile)}")
+        yield f"{many_changes_words(decoding)}: {many_changes_advice(decoding.profile)}"
     n_unscored = int(np.count_nonzero(decoding.hypnogram.labels < 0))
     if n_unscored > MUCH_UNSCORED * decoding.hypnogram.n_epochs:
         share = 100 * n_unscored / decoding.hypnogram.n_epochs

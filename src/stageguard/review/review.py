@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +152,7 @@ class Review:
         stages = self.stages(at)
         if decoding is None:
             return save(stages, path, format=form.name)
-        result = decoding.replaced(hypnogram=stages)
+        result = replace(decoding, hypnogram=stages)
         if form.name != OWN_FORMAT:
             return save(result, path, format=form.name)
         source = self.input.source

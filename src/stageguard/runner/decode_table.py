@@ -63,10 +63,11 @@ from stageguard.formats.outputs import (
     sidecar_sha256,
 )
 from stageguard.guard.decode import check_cohort, decode
-from stageguard.guard.decoding import Decoding, warnings_of
+from stageguard.guard.decoding import Decoding
 from stageguard.guard.explain import explain
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.profile.profile import Profile
+from stageguard.report.guard_words import shared_warnings
 from stageguard.report.summary import measures_of
 from stageguard.runner.decode_one import DecodeOptions, reading_with
 from stageguard.runner.manifest import (
@@ -241,7 +242,7 @@ def _decode_night(
             trained=options.trained,
             strength=options.strength,
         )
-    for text in (*cautions, *warnings_of(decoding)):
+    for text in (*cautions, *shared_warnings(decoding)):
         warnings.warn(StageGuardWarning(text), stacklevel=2)
     changes = explain(decoding) if task.explain else ()
     row = ManifestRow.of(night.id, task.path.name, decoding, measures_of(decoding))

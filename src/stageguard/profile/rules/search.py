@@ -48,8 +48,10 @@ def calm(curve: Curve, aim: float, nats: Nats, fi_free: float) -> tuple[float, f
         if not fi > aim:
             break
         weights = TRANSITION_WEIGHTS[begin : begin + _TOGETHER]
-        tried = [(each, point.fi) for each, point in zip(weights, curve.at(weights, nats), strict=True)]
-        weight, fi = next((pair for pair in tried if pair[1] <= aim), tried[-1])
+        for tried, point in zip(weights, curve.at(weights, nats), strict=True):
+            weight, fi = tried, point.fi
+            if fi <= aim:
+                break
     return weight, fi
 
 

@@ -150,7 +150,7 @@ def _balance(curve: Curve, counts: Sequence[int]) -> Nats:
     for n_rounds in range(1, BALANCING_ROUNDS + 1):
         share = counts[curve.rem] / sum(counts)
         added += 0.5 * math.log((expected + _LEAST_SHARE) / (share + _LEAST_SHARE))
-        nats = tuple(added if stage == curve.rem else 0.0 for stage in range(len(counts)))
+        nats = (*(0.0,) * curve.rem, added, *(0.0,) * (len(counts) - curve.rem - 1))
         if n_rounds < BALANCING_ROUNDS:
             ((_, counts),) = curve.at((YIELDING_WEIGHT,), nats)
     return nats
@@ -161,8 +161,9 @@ def _land(curve: Curve, aim: float, nats: Nats, weight: float, fi: float) -> tup
     if not fi < NEAR * aim or weight == 0.0:
         return weight, fi
     below = TRANSITION_WEIGHTS[TRANSITION_WEIGHTS.index(weight) - 1]
-    parts = (i / (WEIGHTS_BETWEEN + 1) for i in range(1, WEIGHTS_BETWEEN + 1))
-    weights = tuple(below + (weight - below) * part for part in parts)
-    points = curve.at(weights, nats)
-    tried = [*zip(weights, (point.fi for point in points), strict=True), (weight, fi)]
-    return min(tried, key=lambda pair: abs(pair[1] - aim))
+    step = (weight - below) / (WEIGHTS_BETWEEN + 1)
+    weights = [below + i * step for i in range(1, WEIGHTS_BETWEEN + 1)]
+    for tried, point in zip(reversed(weights), reversed(curve.at(weights, nats)), strict=True):
+        if abs(point.fi - aim) <= abs(fi - aim):  # of equals, the weaker
+            weight, fi = tried, point.fi
+    return weight, fi
