@@ -18,7 +18,7 @@ import stageguard as sg
 from cli_runner import Runner, write_night
 from messages import mentions
 from nights import decode as decode_quietly
-from stageguard.cli.present import MOST_ROWS
+from stageguard.cli.outcomes import MOST_ROWS
 from stageguard.night.period import period_of
 from stageguard.report.summary import summary_of
 from stageguard.runner.manifest import DecodedFile, Manifest, ManifestRow

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from stageguard.cli.console import Console, Table, Text
 from stageguard.cli.progress import progress, progress_bar, size_words
+from stageguard.cli.terminal import Console
 
 
 class Terminal:
@@ -48,10 +48,8 @@ def watched(monkeypatch):
 
 def test_tables_line_up(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
-    made = Table("file", "value", right=("value",))
-    made.add_row("a long name of a night that wraps", "1.5 above")
-    made.add_row("睡眠", Text(("20", "green"), " inside"))
-    Console().print(made)
+    rows = [("a long name of a night that wraps", "1.5 above"), ("睡眠", [("20", "green"), " inside"])]
+    Console().table(("file", ">value"), rows)
     head, rule, *rows = capsys.readouterr().out.splitlines()
     assert head.split() == ["file", "value"]
     assert set(rule) == {"─"} and len(rule) == 40
@@ -64,7 +62,7 @@ def test_no_line_is_too_wide_and_no_letter_is_lost(text, width):
     terminal = Terminal()
     console = Console()
     console._stream, console.width = terminal, width
-    console.print(Text((text, "")))
+    console.print((text, ""))
     lines = re.sub(r"\x1b\[[0-9;]*m", "", terminal.text).splitlines()
     assert all(cell_len(line) <= width for line in lines)
     assert "".join("".join(lines).split()) == "".join(text.split())
@@ -72,27 +70,26 @@ def test_no_line_is_too_wide_and_no_letter_is_lost(text, width):
 
 def test_styles_are_for_terminals_that_show_them(monkeypatch):
     terminal = watched(monkeypatch)
-    Console().print(Text(("night.csv", "bold"), " with a profile"))
+    Console().print(("night.csv", "bold"), " with a profile")
     assert terminal.text == "\x1b[1mnight.csv\x1b[0m with a profile\n"
     for name, value in (("NO_COLOR", "1"), ("TERM", "dumb")):
         terminal.text = ""
         monkeypatch.setenv(name, value)
-        Console().print("night.csv", "bold red")
+        Console().print("night.csv", style="bold red")
         assert terminal.text == "night.csv\n"
 
 
 def test_a_style_goes_on_after_a_break_of_line(monkeypatch):
     terminal = watched(monkeypatch)
     monkeypatch.setenv("COLUMNS", "4")
-    Console().print("one two", "dim")
+    Console().print("one two", style="dim")
     assert [line.count("\x1b[2m") for line in terminal.text.splitlines()] == [1, 1]
 
 
 def test_rules_are_letters_that_the_stream_has(monkeypatch):
     terminal = watched(monkeypatch)
-    made = Table("file")
     terminal.encoding = "ascii"
-    Console().print(made)
+    Console().table(("file",), [])
     assert "----" in terminal.text
 
 

@@ -298,7 +298,7 @@ def test_a_deleted_working_folder_is_named(nights, tmp_path, more):
     assert mentions(ran.stderr, "in was deleted", "exists")
 
 
-@pytest.mark.parametrize("module", ["app", "terminal", "console"])
+@pytest.mark.parametrize("module", ["app", "terminal"])
 def test_ctrl_c_while_the_command_line_is_imported_is_one_line(module):
     code = (
         "import signal, sys\n"

@@ -12,8 +12,8 @@ import pytest
 import nights
 import stageguard as sg
 from messages import mentions
-from stageguard.cli.console import Console
-from stageguard.cli.present import print_summary
+from stageguard.cli.decoded import print_summary
+from stageguard.cli.terminal import Console
 from stageguard.guard.strength import STEERING
 from stageguard.report.summary import DECODED_ROWS, BeforeAfter, odds, summary_of
 

@@ -17,8 +17,7 @@ from messages import mentions
 from stageguard.base.errors import FIRST_NIGHT, Argument, Message, NightNumber
 from stageguard.base.files import read_cell, write_cell
 from stageguard.cli.app import SHORT_HELP
-from stageguard.cli.console import Console, Table
-from stageguard.cli.terminal import error_text, in_options
+from stageguard.cli.terminal import Console, error_text, in_options
 
 PROFILE = "human-psg-5"
 
@@ -36,10 +35,11 @@ def nights(tmp_path):
 @pytest.mark.parametrize("width", [1, 20, 45, 80])
 def test_a_narrow_terminal_breaks_no_word_and_loses_no_column(capsys, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))
-    shown = Table("file", "value", "which", right=("value",))
-    shown.add_row("night.csv", "-0.204 above", "fragmentation_index, transitions_per_hour")
-    shown.add_row("x" * 100, "1", "")  # no terminal has room for it
-    Console().print(shown)
+    rows = [
+        ("night.csv", "-0.204 above", "fragmentation_index, transitions_per_hour"),
+        ("x" * 100, 1, ""),  # no terminal has room for it
+    ]
+    Console().table(("file", ">value", "which"), rows)
     printed = capsys.readouterr().out
     for word in ("file", "night.csv", "-0.204 above", "fragmentation_index,", "transitions_per_hour"):
         assert word in printed

@@ -13,9 +13,9 @@ from click import UsageError
 
 from stageguard.base.errors import StageGuardError
 from stageguard.base.files import check_places, file_error, write_text_atomic
+from stageguard.cli import options as opt
 from stageguard.cli.cohort_nights import CohortReader, Groups, grouping, listed_nights
 from stageguard.cli.command import option, packed
-from stageguard.cli.console import Console
 from stageguard.cli.inputs import (
     MAGIC,
     Input,
@@ -25,13 +25,9 @@ from stageguard.cli.inputs import (
     nights_of,
     with_table_nights,
 )
-from stageguard.cli.options import (
-    COUNT,
-    PATH,
-)
-from stageguard.cli.present import end, print_notes, print_review, run_shown
+from stageguard.cli.outcomes import end, print_notes, print_review, run_shown
 from stageguard.cli.scored_files import Experts, ReadOptions
-from stageguard.cli.terminal import print_json, print_list
+from stageguard.cli.terminal import Console, print_json
 from stageguard.formats.companions import ListRow, read_groups
 from stageguard.formats.outputs import REPORT_SUFFIX, output_paths
 from stageguard.measures.statistics import StatisticsOptions
@@ -66,21 +62,21 @@ cohort_options = packed(
     option(
         "--by",
         metavar="GROUPS.tsv",
-        type=PATH,
+        type=opt.PATH,
         heading=OF_COHORT,
         help="Compare groups: columns id, group (optional: subject, expert).",
     ),
     option(
         "--reports",
         metavar="FOLDER",
-        type=PATH,
+        type=opt.PATH,
         heading=OF_COHORT,
         help="Where the nights' own reports are. Default: beside the nights, or the page.",
     ),
     option(
         "--jobs",
         metavar="N",
-        type=COUNT,
+        type=opt.COUNT,
         default=1,
         heading=OF_COHORT,
         help="Files, or blocks of a table, at a time; 0 means one per core.",
@@ -164,10 +160,10 @@ def cohort_at(path: Path) -> dict[str, Path] | None:
 
 
 def cohort_reading(
-    options: DecodeOptions, quality: Path | None, pins: Sequence[str], scoring_format: str | None
+    options: DecodeOptions, companions: opt.Companions, scoring_format: str | None
 ) -> ReadOptions:
     """Return how to read the files of a cohort; refuse options that belong to one night."""
-    if quality is not None or pins or options != DecodeOptions(options.density):
+    if companions or options != DecodeOptions(options.density):
         raise UsageError("--quality, --pins, --cohort, --stager and --trained go with one night's decoding.")
     return ReadOptions(density=options.density, scoring_format=scoring_format)
 
@@ -294,5 +290,5 @@ def _say(
         out = Console()
         out.print(looking_like_experts(judged), style="bold")
         print_notes(notes, as_json=False)
-        print_list(out, "Wrote", [page])
+        out.list("Wrote", [page])
         print_review(out)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -13,19 +12,15 @@ from typing import Any, TypeVar
 
 from click import UsageError
 
-from stageguard.base.errors import FileFormatError, InputError, StageGuardError, record_fault
+from stageguard.base.errors import FileFormatError, InputError, record_fault
 from stageguard.base.files import file_error, real_path, special
 from stageguard.cli.night_files import Wanted, is_night
-from stageguard.cli.options import (
-    check_one_file,
-)
 from stageguard.formats.cohort_split import split_table
 from stageguard.formats.companions import (
     MOMENT_WORDS,
     START_WORDS,
     numbered_rows,
     parse_moment,
-    parse_pins,
     parse_start,
 )
 from stageguard.formats.density import listed
@@ -40,14 +35,13 @@ from stageguard.formats.outputs import (
     output_paths,
     read_sidecar,
 )
-from stageguard.formats.quality_table import read_quality
 from stageguard.formats.raw_night import FileOptions
-from stageguard.formats.read import is_hypnogram, night_name, read_density_file, read_hypnogram_file
+from stageguard.formats.read import is_hypnogram, night_name, read_hypnogram_file
 from stageguard.formats.shared_profile import PROFILE_DIGITS
 from stageguard.formats.sniffing import UTF16_MARKS, read_head
 from stageguard.night.timing import Moment
 from stageguard.profile.profile import Profile
-from stageguard.runner.decode_one import DecodeOptions, reading_with
+from stageguard.runner.decode_one import DecodeOptions
 from stageguard.runner.manifest import COHORT_TABLE, FAILURES_TABLE, METHODS_TEXT
 from stageguard.runner.run import file_key
 
@@ -379,31 +373,6 @@ def _recorded_lights(path: Path) -> dict[str, Moment]:
         return {key: parse_moment(str(options[key])) for key in ("lights_off", "lights_on") if key in options}
     except (KeyError, TypeError, ValueError) as error:
         raise file_error(sidecar, record_fault(error)) from None
-
-
-def with_companions(
-    options: DecodeOptions,
-    nights: Sequence[Path],
-    quality: Path | None,
-    pins: Sequence[str],
-    profile: Profile | None,
-) -> DecodeOptions:
-    """Return options with the pins and the quality of the one night they are for."""
-    check_one_file(len(nights), quality, pins)
-    options = replace(options, pins=parse_pins(pins) if pins else None)
-    if quality is None:
-        return options
-    table = read_quality(quality)
-    unmatched = replace(options, quality=table.values)
-    if profile is None:  # an output of `decode`, for which the caller refuses options
-        return unmatched
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the same warnings follow when the night is decoded
-            density = read_density_file(nights[0], reading_with(profile, options.density)).density
-    except (StageGuardError, OSError):  # the same error follows
-        return unmatched
-    return replace(options, quality=table.of(density))
 
 
 def find_densities(

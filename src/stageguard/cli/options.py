@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
+import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
 from typing import Any, get_args
@@ -11,14 +14,17 @@ from typing import Any, get_args
 import click
 from click.shell_completion import CompletionItem
 
-from stageguard.base.errors import InputError
+from stageguard.base.errors import InputError, StageGuardError
 from stageguard.base.files import refuse_address
 from stageguard.cli.command import option, packed
-from stageguard.formats.companions import MOMENT_WORDS, parse_moment
+from stageguard.formats.companions import MOMENT_WORDS, parse_moment, parse_pins
+from stageguard.formats.quality_table import read_quality
 from stageguard.formats.raw_night import FileOptions
+from stageguard.formats.read import read_density_file
 from stageguard.guard.options import Training
 from stageguard.night.timing import Moment
-from stageguard.runner.decode_one import DecodeOptions
+from stageguard.profile.profile import Profile
+from stageguard.runner.decode_one import DecodeOptions, reading_with
 
 
 class PathType(click.Path):
@@ -77,86 +83,86 @@ DEVICE = click.Choice(["auto", "cpu", "cuda"])
 HOW_READ = "How files are read"
 WHAT_ELSE = "What else is known of a night"
 
-profile_option = option(
+profile = option(
     "--profile",
     "-p",
     metavar="NAME",
     required=True,
     help="Name (see: stageguard profiles) or a .toml file.",
 )
-stages_option = option(
+stages = option(
     "--stages",
     metavar="W,N1,...",
     heading=HOW_READ,
     help="Names of the columns in order. Needed for bare arrays.",
 )
-epoch_seconds_option = option(
+epoch_seconds = option(
     "--epoch-seconds",
     metavar="SECONDS",
     type=SECONDS,
     heading=HOW_READ,
     help="Epoch length. Default: the file's, else the profile's, else 30.",
 )
-format_option = option(
+file_format = option(
     "--format",
     metavar="NAME",
     heading=HOW_READ,
     help="Who wrote the probabilities, where content cannot tell: usleep-npy, ...",
 )
-scheme_option = option(
+scheme = option(
     "--scheme",
     type=SCHEME,
     heading=HOW_READ,
     help="Scheme of the hypnograms; finer stages are merged into it.",
 )
-scoring_format_option = option(
+scoring_format = option(
     "--scoring-format",
     metavar="NAME",
     heading=HOW_READ,
     help="Who wrote the scorings, where content cannot tell: numbers-yasa, ...",
 )
-cohort_option = option(
+cohort = option(
     "--cohort",
     metavar="NAME",
     heading=WHAT_ELSE,
     help="Who was recorded, e.g. narcolepsy: warns or refuses if need be.",
 )
-stager_option = option(
+stager = option(
     "--stager",
     metavar="NAME",
     heading=WHAT_ELSE,
     help="Whose probabilities these are, where the profile is tuned or fitted to one.",
 )
-overwrite_option = option("--overwrite", is_flag=True, help="Replace existing outputs.")
-json_option = option("--json", "as_json", is_flag=True, help="Print JSON only.")
-jobs_option = option(
+overwrite = option("--overwrite", is_flag=True, help="Replace existing outputs.")
+as_json = option("--json", "as_json", is_flag=True, help="Print JSON only.")
+jobs = option(
     "--jobs",
     metavar="N",
     type=COUNT,
     default=1,
     help="Files, or blocks of a table, at a time; 0 means one per core.",
 )
-scheduler_option = option(
+scheduler = option(
     "--scheduler",
     metavar="tcp://HOST:PORT|local",
     help="Run on a Dask cluster; its workers see the same folders.",
 )
-density_files_argument = click.argument(
+density_files = click.argument(
     "files",
     nargs=-1,
     type=PATH,
     help="Probabilities (CSV, .npy, YASA JSON ...), folders of them, quoted patterns, or a sample list.",
 )
-scored_files_argument = click.argument(
+scored_files = click.argument(
     "files",
     nargs=-1,
     type=PATH,
     help="Hypnograms or probabilities, folders of them, quoted patterns, or a sample list.",
 )
-output_folder_option = option(
+output_folder = option(
     "--output", "-o", metavar="FOLDER", type=PATH, help="For the outputs. Default: beside each file."
 )
-sample_list_option = option(
+sample_list = option(
     "--list",
     "samples",
     metavar="SAMPLES.tsv",
@@ -164,12 +170,12 @@ sample_list_option = option(
     help="Table of nights: id, probabilities, scoring, edf, start, lights_off, lights_on. With FILES, it "
     "tells more about them.",
 )
-lights_on_phase_option = option(
+lights_on_phase = option(
     "--lights-on-phase",
     metavar="07:00",
     help="For rodents: when the lights go on. Adds light, dark and hours.",
 )
-start_option = option(
+start = option(
     "--start", metavar="TIME", help="When files begin that do not say so: 22:30, or 2024-05-01T22:30."
 )
 
@@ -216,7 +222,7 @@ def _moment(text: str | None, option: str) -> Moment | None:
         raise InputError(f"{option} is {text!r}, expected {MOMENT_WORDS}.") from None
 
 
-lights_options = packed(
+lights = packed(
     "lights",
     _lights,
     option(
@@ -256,26 +262,26 @@ def file_options(
     )
 
 
-logits_option = option("--logits", is_flag=True, heading=HOW_READ, help="Probability files hold logits.")
-log_option = option("--log", is_flag=True, heading=HOW_READ, help="Probability files hold log-probabilities.")
-pool_option = option(
+logits = option("--logits", is_flag=True, heading=HOW_READ, help="Probability files hold logits.")
+log = option("--log", is_flag=True, heading=HOW_READ, help="Probability files hold log-probabilities.")
+pool = option(
     "--pool",
     metavar="SECONDS",
     type=SECONDS,
     heading=HOW_READ,
     help="Average shorter rows of probabilities to epochs of this length.",
 )
-normalize_option = option(
+normalize = option(
     "--normalize",
     is_flag=True,
     heading=HOW_READ,
     help="Divide rows that rounding took off a sum of 1, by 0.02 at most.",
 )
 READING = (
-    *(epoch_seconds_option, logits_option, log_option, stages_option),
-    *(format_option, pool_option, normalize_option),
+    *(epoch_seconds, logits, log, stages),
+    *(file_format, pool, normalize),
 )
-reading_options = packed("reading", file_options, *READING)
+reading = packed("reading", file_options, *READING)
 
 
 def _decode_options(
@@ -284,12 +290,12 @@ def _decode_options(
     return DecodeOptions(file_options(**reading), cohort=cohort, stager=stager, trained=trained)
 
 
-decoding_options = packed(
+decoding = packed(
     "options",
     _decode_options,
     *READING,
-    cohort_option,
-    stager_option,
+    cohort,
+    stager,
     option(
         "--trained",
         type=click.Choice(get_args(Training)),
@@ -297,29 +303,63 @@ decoding_options = packed(
         help="How the stager was trained; unknown counts as balanced.",
     ),
 )
-quality_option = option(
-    "--quality",
-    metavar="FILE",
-    type=PATH,
-    heading=WHAT_ELSE,
-    help="Signal quality per epoch, 0 clean to 1 lost (.npy or table).",
+
+
+@dataclass(frozen=True, slots=True)
+class Companions:
+    """The signal quality and the pins of one night: files, or pins as they were typed."""
+
+    quality: Path | None
+    pins: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return self.quality is not None or bool(self.pins)
+
+    @property
+    def files(self) -> list[Path]:
+        """The files among them that exist."""
+        paths = [*([] if self.quality is None else [self.quality]), *map(Path, self.pins)]
+        return [path for path in paths if path.is_file()]
+
+    def add_to(
+        self, options: DecodeOptions, nights: Sequence[Path], profile: Profile | None
+    ) -> DecodeOptions:
+        """Return options with the pins and the quality of the one night they are for."""
+        if self and len(nights) > 1:
+            raise click.UsageError("--quality and --pins belong to one file: take the files one by one.")
+        if self.pins:
+            options = dataclasses.replace(options, pins=parse_pins(self.pins))
+        if self.quality is None:
+            return options
+        table = read_quality(self.quality)
+        unmatched = dataclasses.replace(options, quality=table.values)
+        if profile is None:  # an output of `decode`, for which the caller refuses options
+            return unmatched
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the same warnings follow when the night is decoded
+                density = read_density_file(nights[0], reading_with(profile, options.density)).density
+        except (StageGuardError, OSError):  # the same error follows
+            return unmatched
+        return dataclasses.replace(options, quality=table.of(density))
+
+
+companions = packed(
+    "companions",
+    Companions,
+    option(
+        "--quality",
+        metavar="FILE",
+        type=PATH,
+        heading=WHAT_ELSE,
+        help="Signal quality per epoch, 0 clean to 1 lost (.npy or table).",
+    ),
+    option(
+        "--pins",
+        metavar="120=R|FILE",
+        multiple=True,
+        heading=WHAT_ELSE,
+        help="Epochs you are sure of (counted from 1), or a table with epoch and stage.",
+    ),
 )
-pins_option = option(
-    "--pins",
-    metavar="120=R|FILE",
-    multiple=True,
-    heading=WHAT_ELSE,
-    help="Epochs you are sure of (counted from 1), or a table with epoch and stage.",
-)
-
-
-def check_one_file(n_files: int, quality: Path | None, pins: Sequence[str]) -> None:
-    """Refuse several files with options that belong to one file."""
-    if n_files > 1 and (quality is not None or pins):
-        raise click.UsageError("--quality and --pins belong to one file: take the files one by one.")
-
-
-def files_named(quality: Path | None, pins: Sequence[str]) -> list[Path]:
-    """Return the existing files that these options name."""
-    paths = [*([] if quality is None else [quality]), *map(Path, pins)]
-    return [path for path in paths if path.is_file()]

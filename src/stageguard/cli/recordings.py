@@ -15,13 +15,8 @@ from click import UsageError
 
 from stageguard.base.errors import InputError
 from stageguard.base.files import exists_error
+from stageguard.cli import options as opt
 from stageguard.cli.command import option, packed
-from stageguard.cli.options import (
-    COUNT,
-    PATH,
-    parse_dataset_options,
-    parse_pairs,
-)
 from stageguard.datasets import dataset as described
 from stageguard.formats.recordings.read import SUFFIXES, read_recording_file
 from stageguard.night.recording import Recording
@@ -30,7 +25,7 @@ recordings_argument = click.argument(
     "recordings",
     nargs=-1,
     required=True,
-    type=PATH,
+    type=opt.PATH,
     help="EDF, EDF+ or WFDB (.hea) files or folders of them; with --dataset the dataset's folder.",
 )
 channel_option = option(
@@ -46,7 +41,7 @@ dataset_option_option = option(
     "--dataset-option", metavar="KEY=VALUE", multiple=True, help="An option of the dataset's. Repeat it."
 )
 recording_jobs_option = option(
-    "--jobs", metavar="N", type=COUNT, default=1, help="Recordings at a time; 0 means one per core."
+    "--jobs", metavar="N", type=opt.COUNT, default=1, help="Recordings at a time; 0 means one per core."
 )
 
 
@@ -69,7 +64,7 @@ recording_options = packed(
     option(
         "--scoring",
         metavar="FILE",
-        type=PATH,
+        type=opt.PATH,
         help="Expert scoring of the one recording, where it holds none.",
     ),
 )
@@ -116,8 +111,8 @@ class Source:
 def find_sources(paths: Sequence[Path], given: RecordingOptions, output: Path | None) -> list[Source]:
     """Return the recordings to read, in order; refuse options that do not go together."""
     dataset, scoring = given.dataset, given.scoring
-    channels = parse_pairs(given.channel, "--channel", "a role and a channel's name, such as eeg=C4-M1")
-    options = parse_dataset_options(given.dataset_option, "--dataset-option")
+    channels = opt.parse_pairs(given.channel, "--channel", "a role and a channel's name, such as eeg=C4-M1")
+    options = opt.parse_dataset_options(given.dataset_option, "--dataset-option")
     if dataset is None:
         if options:
             raise UsageError("--dataset-option needs --dataset: say which dataset it is.")

@@ -14,16 +14,10 @@ from click import UsageError
 
 from stageguard.base.errors import Argument, FileFormatError, InputError, message_of
 from stageguard.base.files import file_error, refuse_special
+from stageguard.cli import options as opt
 from stageguard.cli.command import option, packed
 from stageguard.cli.inputs import Input, is_own, night_id, nights_of
 from stageguard.cli.night_files import Wanted, is_night
-from stageguard.cli.options import (
-    HOW_READ,
-    READING,
-    file_options,
-    scheme_option,
-    scoring_format_option,
-)
 from stageguard.formats.companions import START_WORDS, parse_start
 from stageguard.formats.events import read_events
 from stageguard.formats.file_format import Kind
@@ -97,7 +91,7 @@ def _scored_reading(
 ) -> ReadOptions:
     return ReadOptions(
         scheme=None if scheme is None else StageScheme.named(scheme),
-        density=file_options(**reading),
+        density=opt.file_options(**reading),
         scoring_format=scoring_format,
         column=column,
     )
@@ -106,13 +100,13 @@ def _scored_reading(
 scored_reading_options = packed(
     "reading",
     _scored_reading,
-    *READING,
-    scheme_option,
-    scoring_format_option,
+    *opt.READING,
+    opt.scheme,
+    opt.scoring_format,
     option(
         "--column",
         metavar="NAME",
-        heading=HOW_READ,
+        heading=opt.HOW_READ,
         help="Column of the stages in tables of scorings, where its name does not tell.",
     ),
 )

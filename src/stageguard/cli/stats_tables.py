@@ -12,14 +12,8 @@ import numpy as np
 from click import UsageError
 
 from stageguard.base.arrays import NAN, Floats
-from stageguard.cli.console import Console, Table
-from stageguard.cli.present import length_words
-from stageguard.cli.terminal import (
-    count,
-    one_line,
-    print_heading,
-    print_list,
-)
+from stageguard.cli.outcomes import length_words
+from stageguard.cli.terminal import Console, count, one_line
 from stageguard.formats.cohort_files import Cohort, scoring_names
 from stageguard.measures.architecture import ERROR_QUANTITIES, STEERED_LIKE
 from stageguard.measures.bland_altman import METHOD_OF_TABLE, bland_altman
@@ -45,19 +39,19 @@ def print_one(cohort: Cohort, out: Console) -> None:
     (night,), (facts,), measures = cohort.nights, cohort.facts, cohort.compared
     out.print(f"{one_line(night.night_id)}: {length_words(facts.n_epochs, facts.epoch_seconds)}")
     titles = [column_titles(measures)[name] for name in measures.columns_of(measures.names[0])]
-    made = Table("", *titles, "unit", right=tuple(titles))
+    rows = []
     for name in measures.names:
         quantity, columns = quantity_of(name), measures.columns_of(name)
         numbers = (_flagged(quantity, float(values[0]), key) for key, values in columns.items())
-        made.add_row(titled(quantity, quantity.title, measures), *numbers, quantity.unit)
-    out.print(made)
+        rows.append((titled(quantity, quantity.title, measures), *numbers, quantity.unit))
+    out.table(("", *(f">{title}" for title in titles), "unit"), rows)
     _print_early(measures, out)
     if facts.epochs_changed is not None:
         out.print(f"{count(facts.epochs_changed, 'epoch')} changed.")
     reasons = dict.fromkeys(
         text for each in night.compared.measures.values() for text in each.reasons.values()
     )
-    print_list(out, "Why n/a", reasons)
+    out.list("Why n/a", reasons)
 
 
 def _flagged(quantity: Quantity, value: float, column: str) -> str:
@@ -85,11 +79,12 @@ def _number(value: float, decimals: int, column: str) -> str:
 def print_nights(cohort: CohortTable, out: Console) -> None:
     """Print one row per night: the main quantities, and how far decoding changed them."""
     rows = [quantity for quantity in shown_rows(cohort) if "night row" in quantity.shown]
-    titles = [titled(quantity, quantity.short_heading, cohort) for quantity in rows]
-    made = Table("night", *titles, right=tuple(titles))
-    for number, night in enumerate(cohort.night_ids):
-        made.add_row(one_line(night), *(_night_cell(cohort, quantity, number) for quantity in rows))
-    out.print(made)
+    cells = [
+        (night, *(_night_cell(cohort, quantity, number) for quantity in rows))
+        for number, night in enumerate(cohort.night_ids)
+    ]
+    titles = (f">{titled(quantity, quantity.short_heading, cohort)}" for quantity in rows)
+    out.table(("night", *titles), cells)
     _print_early(cohort, out)
     hint = "All columns: --output cohort.tsv"
     if {"before", "after"} <= cohort.values.keys():
@@ -109,7 +104,7 @@ def _night_cell(cohort: CohortTable, quantity: Quantity, number: int) -> str:
 
 def print_means(cohort: CohortTable, out: Console) -> None:
     """Print one row per quantity: its mean and standard deviation over the nights."""
-    print_heading(out, f"Mean ± standard deviation over {len(cohort.night_ids)} nights")
+    out.heading(f"Mean ± standard deviation over {len(cohort.night_ids)} nights")
     rows = shown_rows(cohort)
     known = [
         column
@@ -117,7 +112,7 @@ def print_means(cohort: CohortTable, out: Console) -> None:
         if any(_n_known(cohort.columns_of(quantity.key)[column]) for quantity in rows)
     ]
     titles = [column_titles(cohort)[column] for column in known]
-    made = Table("", "nights", *titles, right=("nights", *titles))
+    cells = []
     for quantity in rows:
         columns = {name: values for name, values in cohort.columns_of(quantity.key).items() if name in known}
         counts = {_n_known(values) for values in columns.values()} - {0}
@@ -125,8 +120,8 @@ def print_means(cohort: CohortTable, out: Console) -> None:
             n_nights = str(max(counts)) if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
             decimals = max(1, quantity.decimals)
             means = [_mean(values, decimals, column) for column, values in columns.items()]
-            made.add_row(titled(quantity, quantity.short_heading, cohort), n_nights, *means)
-    out.print(made)
+            cells.append((titled(quantity, quantity.short_heading, cohort), n_nights, *means))
+    out.table(("", ">nights", *(f">{title}" for title in titles)), cells)
 
 
 def print_errors(cohort: Cohort, out: Console) -> None:
@@ -136,11 +131,11 @@ def print_errors(cohort: Cohort, out: Console) -> None:
     """
     errors = cohort.errors
     n_subjects = max(row.n_subjects for row in errors)
-    print_heading(out, f"Mean absolute error against the expert ({count(n_subjects, 'subject')})")
+    out.heading(f"Mean absolute error against the expert ({count(n_subjects, 'subject')})")
     has_before = any(row.before for row in errors)
     has_p = any(row.after is not None and not isnan(row.after.p) for row in errors)
     titles = ("before", "after", "improvement (%)", *(("p",) if has_p else ())) if has_before else ("scored",)
-    made = Table("", "n", *titles, right=("n", *titles))
+    rows = []
     for row in errors:
         cells = [_spread(row.after)]
         if has_before:
@@ -148,9 +143,9 @@ def print_errors(cohort: Cohort, out: Console) -> None:
             cells = [_spread(row.before), *cells, gain]
             cells += [_p(NAN if row.after is None else row.after.p)] if has_p else []
         title = titled(STEERED_LIKE[row.quantity], ERROR_QUANTITIES[row.quantity], cohort.table)
-        made.add_row(title, str(row.n_subjects), *cells)
-    out.print(made)
-    print_list(out, "Method", [cohort.errors_method])
+        rows.append((title, row.n_subjects, *cells))
+    out.table(("", ">n", *(f">{title}" for title in titles)), rows)
+    out.list("Method", [cohort.errors_method])
 
 
 def _p(p: float) -> str:
@@ -184,9 +179,8 @@ def print_groups(cohort: CohortTable, differences: Sequence[GroupDifference], ou
     for first, second in dict.fromkeys((row.first, row.second) for row in differences):
         of_pair = [d for d in differences if (d.first, d.second) == (first, second)]
         sizes = max(d.result.n_first for d in of_pair), max(d.result.n_second for d in of_pair)
-        print_heading(out, one_line(f"{first} (n = {sizes[0]}) minus {second} (n = {sizes[1]})"))
-        titles = (one_line(first), one_line(second), "difference [95 % CI]", "Cohen's d [95 % CI]")
-        made = Table("", "stages", *titles, right=titles)
+        out.heading(one_line(f"{first} (n = {sizes[0]}) minus {second} (n = {sizes[1]})"))
+        shown_lines: list[list[str]] = []
         for quantity in shown_rows(cohort):
             rows = [
                 [names[row.scoring], *_difference_cells(row, max(1, quantity.decimals), sizes)]
@@ -197,9 +191,10 @@ def print_groups(cohort: CohortTable, differences: Sequence[GroupDifference], ou
             lines += [""] * (len(rows) - len(lines))
             for number, cells in enumerate(rows):  # a long title goes on beside the next row
                 last = number == len(rows) - 1
-                made.add_row(" ".join(lines[number:]) if last else lines[number], *cells)
-        out.print(made)
-    print_list(out, "Method", [METHOD])
+                shown_lines.append([" ".join(lines[number:]) if last else lines[number], *cells])
+        intervals = (">difference [95 % CI]", ">Cohen's d [95 % CI]")
+        out.table(("", "stages", f">{first}", f">{second}", *intervals), shown_lines)
+    out.list("Method", [METHOD])
 
 
 def _difference_cells(found: GroupDifference, decimals: int, sizes: tuple[int, int]) -> list[str]:
@@ -224,30 +219,31 @@ def print_estimates(cohort: CohortTable, estimates: Sequence[CohortEstimate], ou
         by_measure = {item.measure: item for item in estimates if item.title == title}
         result = next(iter(by_measure.values())).result
         people = f"{result.n_scored} scored by experts, {result.n_unscored} not"
-        print_heading(out, one_line(f"{title} ({people})"))
+        out.heading(one_line(f"{title} ({people})"))
         if all(isnan(item.result.scored_estimate) for item in by_measure.values()):
             out.print(f"{result.reason[:1].upper()}{result.reason[1:]}.")
             continue
-        titles = ("estimate [95 % CI]", "scored alone [95 % CI]", "width", "λ")
-        made = Table("", *titles, right=titles)
+        rows = []
         for quantity in shown_rows(cohort):
             estimate = by_measure[quantity.key]
             result, places = estimate.result, 2 if estimate.covariate else max(1, quantity.decimals)
             if isnan(result.scored_estimate):
                 continue
-            made.add_row(
-                titled(quantity, quantity.short_heading, cohort),
-                _interval(result.estimate, result.low, result.high, places),
-                _interval(result.scored_estimate, result.scored_low, result.scored_high, places),
-                shown(result.width_ratio, 2),
-                f"{result.weight:.2f}",
+            rows.append(
+                (
+                    titled(quantity, quantity.short_heading, cohort),
+                    _interval(result.estimate, result.low, result.high, places),
+                    _interval(result.scored_estimate, result.scored_low, result.scored_high, places),
+                    shown(result.width_ratio, 2),
+                    f"{result.weight:.2f}",
+                )
             )
             if result.reason:
                 where = one_line(f"{quantity.short_heading} ({title})")
                 reasons.setdefault(result.reason, []).append(where)
-        out.print(made)
-    print_list(out, "Why", [f"{reason}: {', '.join(names)}" for reason, names in reasons.items()])
-    print_list(out, "Method", [POWERED_METHOD])
+        out.table(("", ">estimate [95 % CI]", ">scored alone [95 % CI]", ">width", ">λ"), rows)
+    out.list("Why", [f"{reason}: {', '.join(names)}" for reason, names in reasons.items()])
+    out.list("Method", [POWERED_METHOD])
 
 
 def _interval(value: float, low: float, high: float, places: int) -> str:

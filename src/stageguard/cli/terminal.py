@@ -1,13 +1,17 @@
-"""Print what all commands print in the same way: errors, lists, tables, JSON."""
+"""Print on the terminal: texts, lists and tables that rich lays out, errors, and JSON.
+
+Rich is imported when something is printed.
+"""
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from stageguard.base.errors import (
     Argument,
@@ -20,8 +24,143 @@ from stageguard.base.errors import (
     message_of,
     visible,
 )
-from stageguard.cli.console import Console, Text
 from stageguard.runner.stopping import unstopped
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
+
+    from stageguard.runner.run import Outcome
+
+Piece = str | tuple[str, str]  # a text, or a text and its style, such as `bold red`
+
+PIPE_WIDTH = 110
+LONGEST_WORD = 40  # longest word that a column makes room for; longer ones, such as paths, are broken
+GAP = 3  # spaces between columns
+NUMBERS = ">"  # before the title of a column of numbers, which stand at the right
+
+
+class Console:
+    """Standard output or standard error, as wide as the terminal."""
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        self._stream: TextIO = sys.stderr if stderr else sys.stdout
+        self.width = _width_of(self._stream)
+
+    def print(self, *pieces: Piece, style: str = "", indent: int = 0, whole_line: bool = False) -> None:
+        """Print a text; `whole_line` leaves it to the terminal to break the line."""
+        self._write(_rich_text(pieces, style), indent, indent + 1, whole_line=whole_line)
+
+    def heading(self, heading: str) -> None:
+        """Print a heading with a blank line before it."""
+        self.print()
+        self.print(heading, style="bold")
+
+    def list(self, heading: str, items: Iterable[object], *, whole_lines: bool = False) -> None:
+        """Print a heading and its items, or nothing if there are no items.
+
+        With `whole_lines`, the terminal breaks long lines, so that a command in them can be copied.
+        """
+        texts = [one_line(item) for item in items]
+        if len(texts) == 1:
+            self.print((f"{heading}: ", "bold"), texts[0], whole_line=whole_lines)
+        elif texts:
+            self.print(heading, style="bold")
+            for text in texts:
+                self.print(f"- {text}", indent=2, whole_line=whole_lines)
+
+    def table(
+        self,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[object]],
+        *,
+        headed: bool = True,
+        indent: int = 0,
+    ) -> None:
+        """Print a table, with a line of titles if it is `headed`; `>` before a title means numbers.
+
+        No column is narrower than its words, and a number keeps its sign and its unit.
+        """
+        from rich import box
+        from rich.cells import cell_len
+        from rich.table import Table
+
+        cells = [[_rich_cell(cell) for cell in row] for row in rows]
+        table = Table(
+            box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, show_header=headed, header_style="bold"
+        )
+        least = indent + 1 + GAP * (len(columns) - 1)
+        for k, column in enumerate(columns):
+            title, is_number = one_line(column.removeprefix(NUMBERS)), column.startswith(NUMBERS)
+            texts = [row[k].plain for row in cells]
+            words = texts if is_number else [word for text in texts for word in text.split()]
+            width = min(LONGEST_WORD, max(map(cell_len, [*words, *title.split(), " "])))
+            least += width
+            table.add_column(
+                title,
+                justify="right" if is_number else "left",
+                no_wrap=is_number,
+                overflow="fold",
+                min_width=width,
+            )
+        for row in cells:
+            table.add_row(*row)
+        self._write(table, indent, least)
+
+    def _write(self, shown: RenderableType, indent: int, least: int, *, whole_line: bool = False) -> None:
+        """Write text or a table without blanks at the ends of lines."""
+        from rich.console import Console as RichConsole
+        from rich.padding import Padding
+
+        out = RichConsole(
+            file=self._stream,
+            width=max(self.width, least),
+            color_system="auto" if _is_coloured(self._stream) else None,
+            markup=False,
+            emoji=False,
+        )
+        with out.capture() as captured:
+            out.print(
+                Padding.indent(shown, indent) if indent and not whole_line else shown, soft_wrap=whole_line
+            )
+        before = " " * indent if whole_line else ""
+        for line in captured.get().splitlines():
+            self._stream.write(f"{before}{line}".rstrip() + "\n")
+
+
+def _rich_text(pieces: Iterable[Piece], style: str = "") -> Text:
+    """Return a text for rich, with escapes for what a terminal would obey."""
+    from rich.text import Text
+
+    styled = [(piece, "") if isinstance(piece, str) else piece for piece in pieces]
+    escaped = [("\n".join(map(visible, text.split("\n"))), style) for text, style in styled]
+    return Text.assemble(*escaped, style=style)
+
+
+def _rich_cell(cell: object) -> Text:
+    """Return a cell of a table for rich: a list of pieces, a text and its style, or what has a text."""
+    if isinstance(cell, list):
+        return _rich_text(cell)
+    if isinstance(cell, tuple):
+        return _rich_text([(one_line(cell[0]), cell[1])])
+    return _rich_text([f"{cell:,}" if isinstance(cell, int) else one_line(cell)])
+
+
+def _width_of(stream: TextIO) -> int:
+    """Return the width of a stream: COLUMNS, else the terminal's, else that of a pipe."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) > 0:
+        return int(columns)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or PIPE_WIDTH
+    except (AttributeError, OSError, ValueError):  # not a terminal
+        return PIPE_WIDTH
+
+
+def _is_coloured(stream: TextIO) -> bool:
+    """Whether to print styles: the stream is a terminal that supports them, and NO_COLOR is not set."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
 
 # Options that are not named after their argument.
 _OPTIONS = {
@@ -139,29 +278,12 @@ class JsonList:
             print(f"[\n{text}" if self._n_items == 0 else f",\n{text}", end="")
             self._n_items += 1
 
+    def add_outcome(self, outcome: Outcome[Any]) -> None:
+        """Print the outcome of one more file."""
+        if self._wanted:
+            self.add(outcome.to_dict())
+
     def __exit__(self, *_: object) -> None:
         """Close the list."""
         if self._wanted:
             print("\n]" if self._n_items else "[]", flush=True)
-
-
-def print_heading(out: Console, heading: str) -> None:
-    """Print a heading with a blank line before it."""
-    out.print()
-    out.print(heading, "bold")
-
-
-def print_list(out: Console, heading: str, items: Any, *, whole_lines: bool = False) -> None:
-    """Print a heading and its items, or nothing if there are no items.
-
-    With `whole_lines`, the terminal breaks long lines, so that a command in them can be copied.
-    """
-    items = [one_line(item) for item in items]
-    if not items:
-        return
-    if len(items) == 1:
-        out.print(Text((f"{heading}: ", "bold"), items[0]), whole_line=whole_lines)
-        return
-    out.print(heading, "bold")
-    for item in items:
-        out.print(f"- {item}", indent=2, whole_line=whole_lines)

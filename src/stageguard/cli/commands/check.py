@@ -12,30 +12,24 @@ from typing import Any
 from click.exceptions import Exit
 
 from stageguard.base.errors import InputError
+from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
-from stageguard.cli.console import Console, Table
 from stageguard.cli.inputs import Input, find_inputs, lights_of, with_table_nights
-from stageguard.cli.options import (
-    json_option,
-    sample_list_option,
-    scored_files_argument,
-)
-from stageguard.cli.present import (
+from stageguard.cli.outcomes import (
     MOST_ROWS,
     PLACE_STYLE,
+    finish,
     in_tables,
     placed,
     print_headline,
     print_read,
     print_verdict,
     print_warnings,
-    run_and_show,
+    run_shown,
     short_names,
 )
 from stageguard.cli.scored_files import ReadOptions, read_night, read_options, scored_reading_options
-from stageguard.cli.terminal import (
-    print_list,
-)
+from stageguard.cli.terminal import Console
 from stageguard.measures.day import lights_words
 from stageguard.measures.period import period_for
 from stageguard.measures.validity import Indicator, Validity, validity_of
@@ -44,12 +38,12 @@ from stageguard.runner.run import Outcome
 
 
 @command
-@scored_files_argument
-@sample_list_option
+@opt.scored_files
+@opt.sample_list
 @option("--profile", "-p", metavar="NAME", help="Whose bands. Default: the one recorded by decode.")
 @option("--strict", is_flag=True, help="Exit 1 unless every night looks like expert scoring.")
 @scored_reading_options
-@json_option
+@opt.as_json
 def check(
     files: tuple[Path, ...],
     samples: Path | None,
@@ -71,15 +65,8 @@ def check(
     """
     options = read_options(reading, profile=profile)
     inputs = with_table_nights(find_inputs(files, samples, options.wanted))
-    outcomes = run_and_show(
-        lambda night: check_night(night, options),
-        inputs.nights,
-        "Checking",
-        _print_many,
-        show_one=_print_one,
-        as_json=as_json,
-        notes=inputs.notes,
-    )
+    outcomes = run_shown(lambda night: check_night(night, options), inputs.nights, "Checking", quiet=as_json)
+    finish(outcomes, _print_many, inputs.notes, show_one=_print_one, as_json=as_json)
     if strict and not all(outcome.result.validity.looks_like_experts for outcome in outcomes):
         raise Exit(1)
 
@@ -141,33 +128,34 @@ def check_night(night: Input, options: ReadOptions) -> CheckResult:
     )
 
 
-def _print_one(outcome: Outcome[CheckResult]) -> None:
-    out, night = Console(), outcome.result
+def _print_one(outcome: Outcome[CheckResult], out: Console) -> None:
+    night = outcome.result
     print_headline(outcome.file, night.facts, out, "against", night.lights)
     judged = night.validity
     print_verdict(judged.verdict, out, looks_like_experts=judged.looks_like_experts)
     if night.is_argmax:
         out.print("Checked: the most probable stage of each epoch, as the stager gave it.")
-    made = Table("indicator", "value", "unit", "expert range", "place", right=("value", "expert range"))
+    rows: list[list[object]] = []
     for name, indicator in night.indicators.items():
         decimals = _decimals(indicator)
         low, high = indicator.low, indicator.high
         band = "" if isnan(low) else f"{low:.{decimals}f} to {high:.{decimals}f}"
         value = shown(indicator.value, decimals)
         place = "" if indicator.place == "no band" else indicator.place
-        made.add_row(name, value, indicator.unit, band, place, style=PLACE_STYLE.get(place, ""))
-    out.print(made)
+        style = PLACE_STYLE.get(place, "")
+        rows.append([(cell, style) for cell in (name, value, indicator.unit, band, place)])
+    out.table(("indicator", ">value", "unit", ">expert range", "place"), rows)
     _print_outside(night, out)
     rare = [f"{pair} {n}" for pair, n in night.validity.rare_pairs.items() if n]
     short = [f"{stage} {n}" for stage, n in night.validity.bouts_below_minimum.items() if n]
-    print_list(out, "Uncommon transitions", [", ".join(rare)] if rare else [])
-    print_list(out, "Bouts below the profile's minimum", [", ".join(short)] if short else [])
+    out.list("Uncommon transitions", [", ".join(rare)] if rare else [])
+    out.list("Bouts below the profile's minimum", [", ".join(short)] if short else [])
     reasons = dict.fromkeys(each.reason for each in night.indicators.values() if each.reason)
-    print_read([outcome], out)
-    print_list(out, "Warning", outcome.warnings)
-    print_list(out, "Note", list(reasons))
-    print_list(out, "Joint score", [night.joint_source] if night.joint_source else [])
-    print_list(out, "Bands", [source for source in night.band_sources if source])
+    print_read(outcome.notes, out)
+    out.list("Warning", outcome.warnings)
+    out.list("Note", list(reasons))
+    out.list("Joint score", [night.joint_source] if night.joint_source else [])
+    out.list("Bands", [source for source in night.band_sources if source])
 
 
 def _decimals(indicator: Indicator) -> int:
@@ -185,17 +173,19 @@ def _print_outside(night: CheckResult, out: Console) -> None:
         out.print(f"{len(outside)} of {night.n_judged} outside their bands: {listed}")
 
 
-def _print_many(done: list[Outcome[CheckResult]]) -> None:
-    out, nights = Console(), [outcome.result for outcome in done]
-    out.print(_counted(nights) if len(done) > MOST_ROWS else _rows(done))
+def _print_many(done: list[Outcome[CheckResult]], out: Console) -> None:
+    nights = [outcome.result for outcome in done]
+    if len(done) > MOST_ROWS:
+        _print_counts(nights, out)
+    else:
+        _print_rows(done, out)
     out.print(looking_like_experts([night.validity.looks_like_experts for night in nights]), style="bold")
     print_warnings(done, out)
 
 
-def _rows(done: list[Outcome[CheckResult]]) -> Table:
-    """Return a table with one row per night."""
-    numbers = ("joint score", "FI", "TVR (%)", "flips per h", "outside")
-    made = Table("night" if in_tables(done) else "file", *numbers, "which", right=numbers)
+def _print_rows(done: list[Outcome[CheckResult]], out: Console) -> None:
+    """Print one row per night."""
+    rows = []
     for name, outcome in zip(short_names(done), done, strict=True):
         night = outcome.result
         outside = night.validity.outside
@@ -205,26 +195,28 @@ def _rows(done: list[Outcome[CheckResult]]) -> Table:
             place: [key for key in outside if night.indicators[key].place == place]
             for place in ("above", "below")
         }
-        made.add_row(
-            name,
-            *(placed(_cell(one), one.place) for one in shown_first),
-            f"{len(outside)} of {night.n_judged}",
-            "; ".join(f"{place}: {', '.join(keys)}" for place, keys in places.items() if keys),
+        rows.append(
+            (
+                name,
+                *(placed(_cell(one), one.place) for one in shown_first),
+                f"{len(outside)} of {night.n_judged}",
+                "; ".join(f"{place}: {', '.join(keys)}" for place, keys in places.items() if keys),
+            )
         )
-    return made
+    kind = "night" if in_tables(done) else "file"
+    out.table((kind, ">joint score", ">FI", ">TVR (%)", ">flips per h", ">outside", "which"), rows)
 
 
-def _counted(nights: list[CheckResult]) -> Table:
-    """Return a table with one row per indicator: how many nights lie below, inside and above its band."""
-    places = ("below", "inside", "above")
-    made = Table("indicator", *places, "no band or value", right=(*places, "no band or value"))
+def _print_counts(nights: list[CheckResult], out: Console) -> None:
+    """Print one row per indicator: how many nights lie below, inside and above its band."""
+    places, rows = ("below", "inside", "above"), []
     measured = [night.validity.measured for night in nights]
     for key in dict.fromkeys(key for indicators in measured for key in indicators):
         numbers: Counter[str] = Counter(indicators[key].place for indicators in measured if key in indicators)
         n_judged = sum(numbers[place] for place in places)
         if n_judged:
-            made.add_row(key, *(f"{numbers[place]:,}" for place in places), f"{len(nights) - n_judged:,}")
-    return made
+            rows.append((key, *(numbers[place] for place in places), len(nights) - n_judged))
+    out.table(("indicator", ">below", ">inside", ">above", ">no band or value"), rows)
 
 
 def _cell(indicator: Indicator) -> str:

@@ -9,25 +9,12 @@ import click
 from click import UsageError
 
 from stageguard.base.errors import InputError
+from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
-from stageguard.cli.console import Console
 from stageguard.cli.inputs import find_inputs
 from stageguard.cli.night_files import Wanted
-from stageguard.cli.options import (
-    PATH,
-    SCHEME,
-    SECONDS,
-    json_option,
-    overwrite_option,
-    reading_options,
-)
-from stageguard.cli.present import MOST_ROWS, print_read_notes
-from stageguard.cli.terminal import (
-    count,
-    in_options,
-    print_json,
-    print_list,
-)
+from stageguard.cli.outcomes import MOST_ROWS, print_read
+from stageguard.cli.terminal import Console, count, in_options, print_json
 from stageguard.formats.convert import save
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_density_file
@@ -40,10 +27,19 @@ from stageguard.runner.run import collect_warnings
 
 @command
 @click.argument(
-    "files", nargs=-1, required=True, type=PATH, help="Probabilities of one night: two or more, or a pattern."
+    "files",
+    nargs=-1,
+    required=True,
+    type=opt.PATH,
+    help="Probabilities of one night: two or more, or a pattern.",
 )
 @option(
-    "--output", "-o", metavar="FILE", type=PATH, required=True, help="File to write: .csv, .npz or .parquet."
+    "--output",
+    "-o",
+    metavar="FILE",
+    type=opt.PATH,
+    required=True,
+    help="File to write: .csv, .npz or .parquet.",
 )
 @option(
     "--method",
@@ -53,12 +49,12 @@ from stageguard.runner.run import collect_warnings
 )
 @option("--weights", metavar="2,1,...", help="One weight per file; only their ratios count. Default: equal.")
 @option("--to", metavar="FORMAT", help="Format to write. Default: by the output's name.")
-@reading_options
-@option("--merge", type=SCHEME, help="Merge all into a coarser scheme first.")
-@option("--reepoch", metavar="SECONDS", type=SECONDS, help="Change all to this epoch length first.")
+@opt.reading
+@option("--merge", type=opt.SCHEME, help="Merge all into a coarser scheme first.")
+@option("--reepoch", metavar="SECONDS", type=opt.SECONDS, help="Change all to this epoch length first.")
 @option("--align", is_flag=True, help="Cut nights of other lengths or starts to the epochs all have.")
-@overwrite_option
-@json_option
+@opt.overwrite
+@opt.as_json
 def combine(
     files: tuple[Path, ...],
     output: Path,
@@ -124,10 +120,10 @@ def combine(
         f"{count(combined.n_epochs, 'epoch')} of {combined.epoch_seconds:g} s, stages "
         f"{' '.join(combined.scheme.names)}"
     )
-    print_read_notes(notes, out)
-    print_list(out, "Warning", warnings)
-    print_list(out, "Wrote", written.files)
-    print_list(out, "Lost", written.lost)
+    print_read(notes, out)
+    out.list("Warning", warnings)
+    out.list("Wrote", written.files)
+    out.list("Lost", written.lost)
 
 
 def parse_weights(text: str) -> list[float]:

@@ -15,16 +15,10 @@ from click import UsageError
 
 from stageguard.base.arrays import NAN
 from stageguard.base.errors import InputError, StageGuardWarning
+from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
-from stageguard.cli.console import Console, Table
 from stageguard.cli.inputs import Input, find_inputs, is_sample_list, scoring_of, with_table_nights
-from stageguard.cli.options import (
-    PATH,
-    SECONDS,
-    json_option,
-    sample_list_option,
-)
-from stageguard.cli.present import MOST_ROWS, print_warnings, run_and_show, short_names
+from stageguard.cli.outcomes import MOST_ROWS, finish, print_warnings, run_shown, short_names
 from stageguard.cli.scored_files import (
     Experts,
     ReadOptions,
@@ -34,13 +28,7 @@ from stageguard.cli.scored_files import (
     refuse_guess,
     scored_reading_options,
 )
-from stageguard.cli.terminal import (
-    in_options,
-    naming_nights,
-    one_line,
-    print_heading,
-    print_list,
-)
+from stageguard.cli.terminal import Console, in_options, naming_nights, one_line
 from stageguard.measures.agreement import Agreement, agreement, merged_pairs
 from stageguard.measures.taught import NO_TEST, Taught, taught_by, taught_words
 from stageguard.night.align import align as align_nights
@@ -55,17 +43,17 @@ from stageguard.runner.run import Outcome, collect_warnings
 @click.argument(
     "expert",
     required=False,
-    type=PATH,
+    type=opt.PATH,
     help="The expert's hypnogram, or a folder with one for each night. Left out with --list.",
 )
 @click.argument(
     "others",
     metavar="OTHER",
     nargs=-1,
-    type=PATH,
+    type=opt.PATH,
     help="What to compare with it: hypnograms or probabilities, folders of them, or quoted patterns.",
 )
-@sample_list_option
+@opt.sample_list
 @option("--profile", "-p", metavar="NAME", help="Whose uncommon transitions to look for.")
 @option(
     "--align",
@@ -75,11 +63,11 @@ from stageguard.runner.run import Outcome, collect_warnings
 @option(
     "--expert-epoch-seconds",
     metavar="SECONDS",
-    type=SECONDS,
+    type=opt.SECONDS,
     help="Epoch length of the expert's file, where it does not say it and differs from the other.",
 )
 @scored_reading_options
-@json_option
+@opt.as_json
 def compare(
     expert: Path | None,
     others: tuple[Path, ...],
@@ -110,14 +98,13 @@ def compare(
         raise UsageError(f"missing argument {missing}.")
     experts = Experts(files.pop(0) if samples is None else None)
     inputs = with_table_nights(find_inputs(files, samples, options.wanted))
-    run_and_show(
+    outcomes = run_shown(
         lambda night: compare_night(night, experts, options, align=align),
         inputs.nights,
         "Comparing",
-        print_comparison,
-        as_json=as_json,
-        notes=inputs.notes,
+        quiet=as_json,
     )
+    finish(outcomes, _print_comparison, inputs.notes, as_json=as_json)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +188,7 @@ class Scoring:
     agreement: Agreement
 
 
-def print_comparison(outcomes: Sequence[Outcome[CompareResult]]) -> None:
+def _print_comparison(outcomes: Sequence[Outcome[CompareResult]], out: Console) -> None:
     """Print all measures of a few scorings, or the main measures of many with their means."""
     scorings = [
         Scoring(name, kind, result)
@@ -209,7 +196,6 @@ def print_comparison(outcomes: Sequence[Outcome[CompareResult]]) -> None:
         for kind, result in outcome.result.agreement.items()
     ]
     agreements = [one.agreement for one in scorings]
-    out = Console()
     experts = list(dict.fromkeys(outcome.result.expert for outcome in outcomes))
     whose = one_line(experts[0]) if len(experts) == 1 else f"{len(experts)} expert scorings"
     if words := taught_words([outcome.result.taught for outcome in outcomes], NO_TEST):
@@ -230,10 +216,10 @@ def print_comparison(outcomes: Sequence[Outcome[CompareResult]]) -> None:
             _print_rows(scorings, out)
         for scoring in scorings:
             columns.setdefault(scoring.kind, []).append(scoring.agreement)
-        print_heading(out, "Mean ± standard deviation over the files")
+        out.heading("Mean ± standard deviation over the files")
         _print_measures(columns, {"Files": [f"{len(each)}" for each in columns.values()]}, out)
     _print_notes(outcomes, agreements, out)
-    print_warnings(outcomes, Console())
+    print_warnings(outcomes, out)
 
 
 def _print_measures(
@@ -244,47 +230,44 @@ def _print_measures(
     names_majority: bool = False,
 ) -> None:
     """Print a column per scoring, or per kind of scoring with means over files."""
-    made = Table("", *columns, right=tuple(columns))
-    for title, cells in counts.items():
-        made.add_row(title, *cells)
+    rows: list[Sequence[object]] = [(title, *cells) for title, cells in counts.items()]
     for key, (title, _) in MAIN.items():
         means = [_mean([getattr(one, key) for one in each]) for each in columns.values()]
         if key == "majority_accuracy" and names_majority:
             stages = [each[0].majority_stage or "none" for each in columns.values()]
             means = [f"{mean} ({stage})" for mean, stage in zip(means, stages, strict=True)]
-        made.add_row(title, *means)
+        rows.append((title, *means))
     for stage in dict.fromkeys(stage for each in columns.values() for one in each for stage in one.f1):
         means = [_mean([one.f1.get(stage, NAN) for one in each]) for each in columns.values()]
-        made.add_row(f"F1 {stage}", *means)
+        rows.append((f"F1 {stage}", *means))
     for key, title in RECALLS.items():
         recalls = [_recall(each, key) for each in columns.values()]
-        made.add_row(f"Uncommon transitions found, {title}", *recalls)
-    out.print(made)
+        rows.append((f"Uncommon transitions found, {title}", *recalls))
+    out.table(("", *(f">{title}" for title in columns)), rows)
 
 
 def _print_confusion(name: str, own: Agreement, out: Console) -> None:
     stages = own.scheme.names
-    print_heading(out, f"Epochs: expert (rows) by {name} (columns)")
-    made = Table("", *stages, "recall", right=(*stages, "recall"))
-    for index, (stage, row) in enumerate(zip(stages, own.confusion.tolist(), strict=True)):
-        total = sum(row)
-        made.add_row(stage, *(f"{n:,}" for n in row), shown(row[index] / total if total else NAN, 3))
-    out.print(made)
+    out.heading(f"Epochs: expert (rows) by {name} (columns)")
+    rows = [
+        (stage, *row, shown(row[index] / sum(row) if sum(row) else NAN, 3))
+        for index, (stage, row) in enumerate(zip(stages, own.confusion.tolist(), strict=True))
+    ]
+    out.table(("", *(f">{stage}" for stage in stages), ">recall"), rows)
 
 
 def _print_rows(scorings: Sequence[Scoring], out: Console) -> None:
     """Print one row per scoring."""
-    titles = ("epochs", *(short for _, short in MAIN.values()), "rare ± 0", "rare ± 2")
-    made = Table("file", "stages", *titles, right=titles)
-    last = ""
+    rows, last = [], ""
     for one in scorings:
         cells = [shown(getattr(one.agreement, key), 3) for key in MAIN]
         for key in RECALLS:
             n_found, n_rare = _counts([one.agreement], key)
             cells.append(f"{n_found} of {n_rare}" if n_rare else "n/a")
-        made.add_row(one.name if one.name != last else "", one.kind, f"{one.agreement.n_epochs:,}", *cells)
+        rows.append((one.name if one.name != last else "", one.kind, one.agreement.n_epochs, *cells))
         last = one.name
-    out.print(made)
+    measures = (f">{short}" for _, short in MAIN.values())
+    out.table(("file", "stages", ">epochs", *measures, ">rare ± 0", ">rare ± 2"), rows)
 
 
 def _print_notes(
@@ -294,7 +277,7 @@ def _print_notes(
     notes = [f"uncommon transitions are {', '.join(pairs)}"] if pairs else []
     reasons = [f"{key}: {why}" for own in found for key, why in own.reasons.items() if key not in RECALLS]
     read = [note for outcome in outcomes for note in outcome.notes]
-    print_list(out, "Note", dict.fromkeys([*notes, *reasons, *read]))
+    out.list("Note", dict.fromkeys([*notes, *reasons, *read]))
 
 
 def _counts(own: Sequence[Agreement], key: str) -> tuple[int, int]:

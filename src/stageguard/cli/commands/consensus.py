@@ -14,28 +14,13 @@ from click import UsageError
 from stageguard.base.arrays import NAN, Floats
 from stageguard.base.errors import InputError, StageGuardError
 from stageguard.base.files import real_path, write_text_atomic
+from stageguard.cli import options as opt
 from stageguard.cli.cohort_nights import listed_nights
 from stageguard.cli.command import command, option
-from stageguard.cli.console import Console, Table
 from stageguard.cli.inputs import Input, find_inputs
-from stageguard.cli.options import (
-    PATH,
-    epoch_seconds_option,
-    json_option,
-    overwrite_option,
-    scheme_option,
-    scoring_format_option,
-)
-from stageguard.cli.present import print_notes, run_and_show
+from stageguard.cli.outcomes import finish, print_notes, run_shown
 from stageguard.cli.scored_files import Experts, ReadOptions, read_options, read_scored
-from stageguard.cli.terminal import (
-    count,
-    error_text,
-    naming_nights,
-    one_line,
-    print_json,
-    print_list,
-)
+from stageguard.cli.terminal import Console, count, error_text, naming_nights, print_json
 from stageguard.formats.density import listed
 from stageguard.formats.raw_night import FileOptions
 from stageguard.measures.experts import (
@@ -59,14 +44,14 @@ from stageguard.runner.run import Outcome
     "scorings",
     nargs=-1,
     required=True,
-    type=PATH,
+    type=opt.PATH,
     help="Two or more experts' hypnograms of one night, a folder of them, or a quoted pattern; "
     "or a folder for each expert, with many nights.",
 )
 @option(
     "--night",
     metavar="FILE",
-    type=PATH,
+    type=opt.PATH,
     help="A stager's hypnogram or probabilities, to place among them; or a folder of nights.",
 )
 @option(
@@ -79,14 +64,14 @@ from stageguard.runner.run import Outcome
     "--output",
     "-o",
     metavar="FILE.tsv",
-    type=PATH,
+    type=opt.PATH,
     help="Where to write the consensus; a folder for many nights.",
 )
-@scheme_option
-@epoch_seconds_option
-@scoring_format_option
-@overwrite_option
-@json_option
+@opt.scheme
+@opt.epoch_seconds
+@opt.scoring_format
+@opt.overwrite
+@opt.as_json
 def consensus(
     scorings: tuple[Path, ...],
     night: Path | None,
@@ -132,8 +117,8 @@ def consensus(
         out = Console()
         out.print(f"Consensus of {len(merged.files)} scorers ({method}): {merged.facts}")
         _print_scorers([merged], list(map(str, merged.files)), out)
-        print_list(out, "Stager", [] if merged.stager is None else [merged.stager])
-        print_list(out, "Wrote", [] if output is None else [output])
+        out.list("Stager", [] if merged.stager is None else [merged.stager])
+        out.list("Wrote", [] if output is None else [output])
     print_notes(inputs.notes, as_json=as_json)
 
 
@@ -230,14 +215,13 @@ def _many_nights(
             raise InputError(f"no night of the stager is named {task.id!r}, expected one in {night}.")
         return merger.merge(files, by_stager, None if output is None else output / f"{task.id}.tsv")
 
-    def show(outcomes: Sequence[Outcome[MergedScoring]]) -> None:
-        out = Console()
+    def show(outcomes: Sequence[Outcome[MergedScoring]], out: Console) -> None:
         out.print(f"Consensus of {len(folders)} scorers ({merger.method}) on {count(len(outcomes), 'night')}")
         _print_scorers([outcome.result for outcome in outcomes], [str(folder) for folder in folders], out)
-        print_list(out, "Wrote", [] if output is None else [output])
+        out.list("Wrote", [] if output is None else [output])
 
     tasks = [Input(folders[0] / name, name) for name in everyone]
-    run_and_show(work, tasks, "Merging", show, as_json=as_json, notes=notes)
+    finish(run_shown(work, tasks, "Merging", quiet=as_json), show, notes, as_json=as_json)
 
 
 def with_others(kappas: Floats) -> list[float]:
@@ -261,14 +245,14 @@ def _print_scorers(nights: Sequence[MergedScoring], scorers: Sequence[str], out:
             ("stager's accuracy", [each.accuracy for each in placed]),
         ):
             columns[title] = [mean_known([row[i] for row in values]) for i in range(len(scorers))]
-    made = Table("scorer", *columns, right=tuple(columns))
-    for i, scorer in enumerate(scorers):
-        made.add_row(one_line(scorer), *(shown(values[i], 3) for values in columns.values()))
-    out.print(made)
+    rows = [
+        (scorer, *(shown(values[i], 3) for values in columns.values())) for i, scorer in enumerate(scorers)
+    ]
+    out.table(("scorer", *(f">{title}" for title in columns)), rows)
     odd = [f"{scorers[i]} (kappa {columns['kappa with others'][i]:.2f})" for i in disagreeing(kappas)]
     if odd:
         rule = f"more than {DISAGREES:g} below that of the others with one another"
-        print_list(out, "Disagrees with all", [f"{', '.join(odd)}, {rule}: look, or leave it out"])
+        out.list("Disagrees with all", [f"{', '.join(odd)}, {rule}: look, or leave it out"])
 
 
 def mean_known(values: Sequence[float]) -> float:

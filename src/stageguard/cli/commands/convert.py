@@ -11,42 +11,20 @@ from typing import Any
 import click
 from click import UsageError
 
+from stageguard.cli import options as opt
 from stageguard.cli.command import command, option, packed
-from stageguard.cli.console import Console, Table
 from stageguard.cli.inputs import Input, Inputs, find_inputs
 from stageguard.cli.night_files import Wanted
-from stageguard.cli.options import (
-    HOW_READ,
-    PATH,
-    SCHEME,
-    SECONDS,
-    epoch_seconds_option,
-    file_options,
-    json_option,
-    log_option,
-    logits_option,
-    normalize_option,
-    overwrite_option,
-    pool_option,
-    sample_list_option,
-    scheme_option,
-    stages_option,
-)
-from stageguard.cli.present import (
+from stageguard.cli.outcomes import (
     MOST_NOTES,
     MOST_ROWS,
     end,
-    print_notes,
+    notes_of,
     print_read,
     print_warnings,
     run_shown,
 )
-from stageguard.cli.terminal import (
-    count,
-    one_line,
-    print_json,
-    print_list,
-)
+from stageguard.cli.terminal import Console, count, one_line, print_json
 from stageguard.formats.companions import SOME_DAY
 from stageguard.formats.convert import ListedFile, Written
 from stageguard.formats.convert import convert as convert_night
@@ -57,16 +35,16 @@ from stageguard.runner.run import Outcome, check_folder, succeeded
 
 source_options = packed(
     "reading",
-    file_options,
-    *(epoch_seconds_option, logits_option, log_option, stages_option),
+    opt.file_options,
+    *(opt.epoch_seconds, opt.logits, opt.log, opt.stages),
     option(
         "--format",
         metavar="NAME",
-        heading=HOW_READ,
+        heading=opt.HOW_READ,
         help="Format of the sources, where content cannot tell.",
     ),
-    pool_option,
-    normalize_option,
+    opt.pool,
+    opt.normalize,
 )
 
 
@@ -74,35 +52,35 @@ source_options = packed(
 @click.argument(
     "sources",
     nargs=-1,
-    type=PATH,
+    type=opt.PATH,
     help="Hypnograms or probabilities of any format, folders, quoted patterns, or a sample list.",
 )
 @option(
     "--output",
     "-o",
     metavar="TARGET",
-    type=PATH,
+    type=opt.PATH,
     help="File or folder. Several nights go into a folder, or into one .parquet. Default: beside each.",
 )
-@sample_list_option
+@opt.sample_list
 @option("--to", metavar="FORMAT", help="Format to write (docs/formats.md). Default: by the target's name.")
 @source_options
-@scheme_option
-@option("--merge", type=SCHEME, help="Merge stages into a coarser scheme on the way.")
+@opt.scheme
+@option("--merge", type=opt.SCHEME, help="Merge stages into a coarser scheme on the way.")
 @option(
     "--reepoch",
     metavar="SECONDS",
-    type=SECONDS,
+    type=opt.SECONDS,
     help="Write epochs of this length; the sources' own is --epoch-seconds.",
 )
 @option(
     "--annotations-from",
     metavar="FILE",
-    type=PATH,
+    type=opt.PATH,
     help="Add arousals, apnoeas and other annotations of this EDF+, XML, .annot or events.tsv.",
 )
-@overwrite_option
-@json_option
+@opt.overwrite
+@opt.as_json
 def convert(
     sources: tuple[Path, ...],
     output: Path | None,
@@ -164,8 +142,7 @@ def convert(
         print_json([_described(outcome, together) for outcome in outcomes])
     else:
         _print(succeeded(outcomes), together)
-    print_notes(inputs.notes, as_json=as_json, heading="Left out")
-    end(outcomes, as_json=as_json)
+    end(outcomes, inputs.notes, as_json=as_json, heading="Left out")
 
 
 def _is_one_file(inputs: Inputs, output: Path, to: str | None) -> bool:
@@ -241,18 +218,16 @@ def _print(done: list[Outcome[Written]], together: Sequence[Input]) -> None:
     if len(done) == 1:
         written = done[0].result
         many = f", {count(len(together), 'night')}" if together else ""
-        print_list(out, "Wrote", [f"{', '.join(map(str, written.files))} ({written.format}{many})"])
-        print_list(out, "Lost", [_lost(written)])
+        out.list("Wrote", [f"{', '.join(map(str, written.files))} ({written.format}{many})"])
+        out.list("Lost", [_lost(written)])
     else:
-        shown = Table("file", "written")
-        for outcome in done[:MOST_ROWS]:
-            shown.add_row(one_line(Path(outcome.file).name), one_line(outcome.result.files[0]))
-        out.print(shown)
+        rows = [(Path(outcome.file).name, outcome.result.files[0]) for outcome in done[:MOST_ROWS]]
+        out.table(("file", "written"), rows)
         if len(done) > MOST_ROWS:
             out.print(f"and {count(len(done) - MOST_ROWS, 'more night')}, all of them in --json")
         out.print(f"Converted {count(len(done), 'night')} to {done[0].result.format}")
-        print_list(out, "Lost", [_lost_in_all(done)])
-    print_read(done, out)
+        out.list("Lost", [_lost_in_all(done)])
+    print_read(notes_of(done), out)
     print_warnings(done, out)
 
 

@@ -11,23 +11,13 @@ from typing import Any
 import click
 from click.exceptions import Exit
 
+from stageguard.cli import options as opt
 from stageguard.cli.command import group, option
-from stageguard.cli.console import Console, Table, Text
-from stageguard.cli.options import (
-    PATH,
-    json_option,
-    parse_dataset_options,
-)
 from stageguard.cli.progress import (
     progress_bar,
     size_words,
 )
-from stageguard.cli.terminal import (
-    count,
-    one_line,
-    print_heading,
-    print_json,
-)
+from stageguard.cli.terminal import Console, count, one_line, print_json
 from stageguard.datasets import Dataset, RemoteFile, dataset, dataset_names
 from stageguard.datasets.local_copy import CopyCheck, Got, list_remote
 from stageguard.datasets.local_copy import check as check_copy
@@ -37,7 +27,7 @@ name_argument = click.argument("name", help="Name of a dataset: see stageguard d
 
 
 @group
-@json_option
+@opt.as_json
 def data(as_json: bool) -> None:
     """List the datasets, check a local copy, or fetch an open one.
 
@@ -49,7 +39,7 @@ def data(as_json: bool) -> None:
 
 
 @data.command("list")
-@json_option
+@opt.as_json
 def list_datasets(as_json: bool) -> None:
     """List the datasets that can be read in their native layouts.
 
@@ -65,18 +55,17 @@ def _list(*, as_json: bool) -> None:
     if as_json:
         print_json([facts(entry) for entry in known])
         return
-    shown = Table("name", "modality", "recordings", "access", "what it is", right=("recordings",))
-    for entry in known:
-        number = "" if entry.n_recordings is None else f"{entry.n_recordings:,}"
-        shown.add_row(entry.name, entry.modality, number, entry.access, entry.title)
+    rows = [
+        (entry.name, entry.modality, entry.n_recordings or "", entry.access, entry.title) for entry in known
+    ]
     out = Console()
-    out.print(shown)
+    out.table(("name", "modality", ">recordings", "access", "what it is"), rows)
     out.print("More about one, and how to get it: stageguard data show NAME")
 
 
 @data.command("show")
 @name_argument
-@json_option
+@opt.as_json
 def show(name: str, as_json: bool) -> None:
     """Show what a dataset is, who may have it, and how it is read.
 
@@ -89,21 +78,17 @@ def show(name: str, as_json: bool) -> None:
         print_json(facts(named))
         return
     out = Console()
-    out.print(Text((named.name, "bold"), f"  {named.title}"))
-    shown = Table("", "", headed=False)
-    for label, text in lines(named).items():
-        if text:
-            shown.add_row(label, one_line(text))
-    out.print(shown)
+    out.print((named.name, "bold"), f"  {named.title}")
+    out.table(("", ""), [line for line in lines(named).items() if line[1]], headed=False)
     if named.options:
-        print_heading(out, "Options of its reader (--option KEY=VALUE)")
+        out.heading("Options of its reader (--option KEY=VALUE)")
         for key, text in named.options.items():
             out.print(one_line(f"{key}: {text}"), indent=2)
 
 
 @data.command("check")
 @name_argument
-@click.argument("folder", type=PATH, help="Where the local copy is.")
+@click.argument("folder", type=opt.PATH, help="Where the local copy is.")
 @option(
     "--option",
     "said",
@@ -113,7 +98,7 @@ def show(name: str, as_json: bool) -> None:
 )
 @option("--deep", is_flag=True, help="Read every sample, not only the ends of each signal.")
 @option("--no-digests", is_flag=True, help="Do not compare with published digests.")
-@json_option
+@opt.as_json
 def check(
     name: str, folder: Path, said: tuple[str, ...], deep: bool, no_digests: bool, as_json: bool
 ) -> None:
@@ -137,7 +122,7 @@ def check(
             deep=deep,
             digests=not no_digests,
             on_step=step,
-            **parse_dataset_options(said, "--option"),
+            **opt.parse_dataset_options(said, "--option"),
         )
     if as_json:
         print_json(report(result))
@@ -149,14 +134,14 @@ def check(
 
 @data.command("get")
 @name_argument
-@click.argument("folder", type=PATH, help="Where to put it.")
+@click.argument("folder", type=opt.PATH, help="Where to put it.")
 @option(
     "--only", metavar="PATTERN", multiple=True, help="Only files that match, such as 'labels/*'. Repeatable."
 )
 @option("--list", "just_list", is_flag=True, help="List the files and their sizes, and fetch nothing.")
 @option("--overwrite", is_flag=True, help="Replace files that differ from those published.")
 @option("--no-unpack", is_flag=True, help="Keep archives as they are.")
-@json_option
+@opt.as_json
 def get(
     name: str,
     folder: Path,
@@ -293,16 +278,15 @@ def print_check(result: CopyCheck, out: Console) -> None:
     if result.is_fine:
         out.print("No problem was found.")
         return
-    print_heading(out, count(len(result.problems), "problem"))
-    _print_rows(
-        out, [(each.what, each.kind, each.detail) for each in result.problems], "what", "problem", "detail"
-    )
+    out.heading(count(len(result.problems), "problem"))
+    problems = [(each.what, each.kind, each.detail) for each in result.problems]
+    _print_rows(problems, ("what", "problem", "detail"), out)
 
 
 def print_files(files: Sequence[RemoteFile], out: Console) -> None:
     """Print the files that can be fetched."""
     rows = [(file.path, "" if file.size is None else size_words(file.size)) for file in files]
-    _print_rows(out, rows, "file", "size", right=("size",))
+    _print_rows(rows, ("file", ">size"), out)
     known = [file.size for file in files if file.size is not None]
     total = f", {size_words(sum(known))}" if known else ""
     out.print(f"{count(len(files), 'file')}{total}. Without --list they are fetched.")
@@ -317,8 +301,8 @@ def print_got(dataset: Dataset, folder: Path, got: Sequence[Got], out: Console) 
     )
     failed = [(each.file.path, each.problem) for each in got if each.state == "failed"]
     if failed:
-        print_heading(out, f"{count(len(failed), 'file')} failed")
-        _print_rows(out, failed, "file", "why")
+        out.heading(f"{count(len(failed), 'file')} failed")
+        _print_rows(failed, ("file", "why"), out)
         out.print("Run it again: what is there is kept, what broke off goes on.")
         return
     out.print(f"Licence: {dataset.licence or 'none stated'}.")
@@ -327,13 +311,8 @@ def print_got(dataset: Dataset, folder: Path, got: Sequence[Got], out: Console) 
     out.print(f"CopyCheck it: stageguard data check {dataset.name} {folder}")
 
 
-def _print_rows(
-    out: Console, rows: Sequence[Sequence[str]], *columns: str, right: tuple[str, ...] = ()
-) -> None:
+def _print_rows(rows: Sequence[Sequence[str]], columns: Sequence[str], out: Console) -> None:
     """Print the first rows of a table, and how many more there are."""
-    shown = Table(*columns, right=right)
-    for row in rows[:MOST_ROWS]:
-        shown.add_row(*map(one_line, row))
-    out.print(shown)
+    out.table(columns, rows[:MOST_ROWS])
     if len(rows) > MOST_ROWS:
         out.print(f"... and {len(rows) - MOST_ROWS:,} more: --json lists all.")

@@ -2,71 +2,36 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
 from click import UsageError
 from click.exceptions import Exit
 
 from stageguard.base.arrays import NAN
 from stageguard.base.errors import InputError
 from stageguard.base.files import read_text, write_text_atomic
+from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
-from stageguard.cli.console import Console, Table
-from stageguard.cli.inputs import Inputs, find_densities, with_companions
-from stageguard.cli.options import (
-    NumberOrWord,
-    check_one_file,
-    decoding_options,
-    density_files_argument,
-    jobs_option,
-    json_option,
-    lights_options,
-    output_folder_option,
-    overwrite_option,
-    pins_option,
-    profile_option,
-    quality_option,
-    sample_list_option,
-    scheduler_option,
-)
-from stageguard.cli.present import (
-    MOST_NOTES,
-    MOST_ROWS,
-    executor_on,
-    is_worth_saying,
-    look_at,
-    print_cohort,
-    print_early_rem_kept,
-    print_night,
-    print_notes,
-    print_problems,
-    print_review,
-    some_nights,
-)
+from stageguard.cli.decoded import print_manifest
+from stageguard.cli.inputs import Inputs, find_densities
+from stageguard.cli.outcomes import print_notes, print_problems
 from stageguard.cli.progress import progress_bar
-from stageguard.cli.terminal import (
-    JsonList,
-    count,
-    one_line,
-    print_error,
-    print_list,
-)
+from stageguard.cli.terminal import Console, JsonList, one_line, print_error
 from stageguard.formats.cohort_table import has_ids
 from stageguard.formats.density import listed
 from stageguard.formats.outputs import PLAIN_SUFFIXES
 from stageguard.guard.decoding import CITATION, Decoding
 from stageguard.night.timing import Moment
 from stageguard.profile.profile import Profile
-from stageguard.report.summary import looking_like_experts
 from stageguard.runner.cohort import Source, decode_cohort
 from stageguard.runner.decode_files import DecodeTask, FileSource
 from stageguard.runner.decode_one import DecodeOptions
 from stageguard.runner.decode_table import TableTask, is_table_name, table_source
+from stageguard.runner.executors import executor_for
 from stageguard.runner.manifest import (
     FAILURES_TABLE,
     METHODS_TEXT,
@@ -77,7 +42,6 @@ from stageguard.runner.manifest import (
 from stageguard.runner.run import Outcome, check_folder
 from stageguard.runner.tune_files import keep_tuned
 
-PERCENTILES = (5, 50, 95)
 # Suffixes of files that --output may be meant for, where it names a folder.
 OTHER_FILES = frozenset(
     (
@@ -87,51 +51,47 @@ OTHER_FILES = frozenset(
 )
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
+    pass
 
 
 @command
-@profile_option
-@density_files_argument
-@sample_list_option
-@decoding_options
-@quality_option
-@pins_option
-@lights_options
-@output_folder_option
+@opt.profile
+@opt.density_files
+@opt.sample_list
+@opt.decoding
+@opt.companions
+@opt.lights
+@opt.output_folder
 @option("--svg", is_flag=True, help="Also draw each night as an SVG picture.")
 @option("--explain", is_flag=True, help="Also write which epochs changed, why, and what keeping them costs.")
 @option(
     "--strength",
-    type=NumberOrWord("off", "tune", min=0, max=1000),
+    type=opt.NumberOrWord("off", "tune", min=0, max=1000),
     help="How strongly to guard. NUMBER: transition weight, in place of the profile's own or "
     "its rule. off: the stager's own choice, apart from --pins, --quality and gaps. tune: "
     "as the profile tuned to the stager on these nights, if ten or more, says.",
 )
-@option("--tune", is_flag=True, help="The same as --strength tune.")
 @option(
     "--only",
     metavar="ID",
     multiple=True,
     help="Decode this night of a folder, list or table alone; repeatable.",
 )
-@overwrite_option
-@jobs_option
-@scheduler_option
-@json_option
+@opt.overwrite
+@opt.jobs
+@opt.scheduler
+@opt.as_json
 def decode(
     profile: str,
     files: tuple[Path, ...],
     samples: Path | None,
     options: DecodeOptions,
-    quality: Path | None,
-    pins: tuple[str, ...],
+    companions: opt.Companions,
     lights: tuple[Moment | None, Moment | None],
     output: Path | None,
     svg: bool,
     explain: bool,
     strength: float | Literal["off", "tune"] | None,
-    tune: bool,
     only: tuple[str, ...],
     overwrite: bool,
     jobs: int,
@@ -152,79 +112,80 @@ def decode(
     stageguard decode nights --profile human-psg-5 --output decoded --jobs 0
     """
     loaded = Profile.load(profile)
-    if tune and strength not in (None, "tune"):
-        raise UsageError(f"--tune is --strength tune, and --strength {strength} was given. Say one of them.")
-    is_tuned = tune or strength == "tune"
     if strength != "tune":
         options = replace(options, strength=strength)
     is_one_file = output is not None and _is_file_name(output, files)
-    is_named = output is not None and bool(output.suffix) and not is_one_file
-    if output is not None and is_named and is_table_name(output):
-        # options for files of one night
-        single = {
-            "--strength tune": is_tuned,
+    if output is not None and not is_one_file and output.suffix and is_table_name(output):
+        single = {  # options for files of one night
+            "--strength tune": strength == "tune",
             "--svg": svg,
             "--lights-off or --lights-on": lights != (None, None),
             "--format": options.density.format is not None,
+            "--quality or --pins": bool(companions),
         }
-        too_much = [option for option, is_given in single.items() if is_given]
-        check_one_file(2, quality, pins)
-        path = _table_to_decode(files, samples, profile, too_much)
-        task = TableTask(
-            *(path, output, loaded, options),
-            overwrite=overwrite,
-            explain=explain,
-            only=only,
-            say=one_line,
+        path = _table_to_decode(files, samples, profile, [name for name, is_set in single.items() if is_set])
+        table = TableTask(
+            *(path, output, loaded, options), overwrite=overwrite, explain=explain, only=only, say=one_line
         )
-        with executor_on(scheduler) as executor:
-            manifest = _run(table_source(task), jobs, executor, as_json=as_json)
-        with JsonList(wanted=as_json) as printed:
-            for row in manifest.nights:
-                printed.add({"ok": True} | row.to_dict())
-            for outcome in manifest.failures:
-                printed.add(outcome.to_dict())
-        _end(manifest, as_json=as_json, in_one_table=True)
+        _decode_table(table, jobs, scheduler, as_json=as_json)
         return
     inputs = _chosen(find_densities(files, samples, loaded, options), only)
-    options = with_companions(options, [night.path for night in inputs.nights], quality, pins, loaded)
+    options = companions.add_to(options, [night.path for night in inputs.nights], loaded)
     if is_one_file and len(inputs.nights) != 1:
         raise UsageError(f"--output is one file for {len(inputs.nights):,} nights, expected a folder.")
     folder = output.parent if output is not None and is_one_file else output
     check_folder(folder)
-    notes, written = list(inputs.notes), list[Path]()
-    if is_tuned:
-        base = loaded
+    remarks, written = list(inputs.notes), list[Path]()
+    if strength == "tune":
         from stageguard.cli.commands.tune import tuned_on  # loads what fits profiles
 
-        loaded, remarks = tuned_on(inputs, base, options, jobs, quiet=as_json)
-        notes += remarks
-        if folder is not None and loaded != base:
-            written.append(keep_tuned(loaded, folder, overwrite=overwrite))
-    draw = _draw if svg else None
-    tasks = _tasks(
-        inputs,
-        folder,
-        loaded,
-        options,
-        lights,
-        overwrite=overwrite,
-        explain=explain,
-        draw=draw,
-        as_json=as_json,
-    )
-    if output is not None and is_one_file:
-        tasks = [replace(task, output=output, shares_profile=False) for task in tasks]
+        tuned, reasons = tuned_on(inputs, loaded, options, jobs, quiet=as_json)
+        remarks += reasons
+        if folder is not None and tuned != loaded:
+            written.append(keep_tuned(tuned, folder, overwrite=overwrite))
+        loaded = tuned
+    off, on = lights
+    n_nights = len(inputs.nights)
+    tasks = [
+        DecodeTask(
+            night.path,
+            output if output is not None and is_one_file else night.output(output),
+            loaded,
+            options,
+            overwrite=overwrite,
+            draw=_draw if svg else None,
+            explain=explain,
+            edf=night.edf,
+            lights_off=night.lights_off if off is None else off,
+            lights_on=night.lights_on if on is None else on,
+            start=night.start,
+            durable=n_nights == 1,
+            shares_profile=inputs.is_cohort and output is not None and not is_one_file,
+            in_full=as_json or n_nights <= MOST_IN_FULL,
+            error=night.error,
+        )
+        for night in inputs.nights
+    ]
     tables = output if inputs.is_cohort and not is_one_file else None
-    source = FileSource(tasks, tables, one_line)
-    with executor_on(scheduler) as executor, JsonList(wanted=as_json) as printed:
-        show = (lambda outcome: printed.add(outcome.to_dict())) if as_json else None
-        manifest = _run(source, jobs, executor, n_nights=len(tasks), as_json=as_json, show=show)
+    with JsonList(wanted=as_json) as printed:
+        source, show = FileSource(tasks, tables, one_line), printed.add_outcome
+        manifest = _run(source, jobs, scheduler, n_nights=n_nights, as_json=as_json, show=show)
     if tables is not None:
         _write_methods(manifest, loaded, options, tables)
     manifest.written += written
-    manifest.remarks[:0] = notes
+    manifest.remarks[:0] = remarks
     _end(manifest, as_json=as_json)
+
+
+def _decode_table(table: TableTask, jobs: int, scheduler: str | None, *, as_json: bool) -> None:
+    """Decode a table of many nights to another table."""
+    manifest = _run(table_source(table), jobs, scheduler, as_json=as_json)
+    with JsonList(wanted=as_json) as printed:
+        for row in manifest.nights:
+            printed.add({"ok": True} | row.to_dict())
+        for outcome in manifest.failures:
+            printed.add_outcome(outcome)
+    _end(manifest, as_json=as_json, in_one_table=True)
 
 
 def _is_file_name(output: Path, files: Sequence[Path]) -> bool:
@@ -241,42 +202,6 @@ def _is_file_name(output: Path, files: Sequence[Path]) -> bool:
     if suffix not in PLAIN_SUFFIXES:
         return False
     return suffix == ".json" or not files or not any(has_ids(path) for path in files)
-
-
-def _tasks(
-    inputs: Inputs,
-    output: Path | None,
-    profile: Profile,
-    options: DecodeOptions,
-    lights: tuple[Moment | None, Moment | None],
-    *,
-    overwrite: bool,
-    explain: bool,
-    draw: Callable[[Decoding], str] | None,
-    as_json: bool,
-) -> list[DecodeTask]:
-    """Return one task per night, with what the options or a sample list say about it."""
-    n_nights, (off, on) = len(inputs.nights), lights
-    return [
-        DecodeTask(
-            night.path,
-            night.output(output),
-            profile,
-            options,
-            overwrite=overwrite,
-            draw=draw,
-            explain=explain,
-            edf=night.edf,
-            lights_off=night.lights_off if off is None else off,
-            lights_on=night.lights_on if on is None else on,
-            start=night.start,
-            durable=n_nights == 1,
-            shares_profile=inputs.is_cohort and output is not None,
-            in_full=as_json or n_nights <= MOST_IN_FULL,
-            error=night.error,
-        )
-        for night in inputs.nights
-    ]
 
 
 def _write_methods(manifest: Manifest, profile: Profile, options: DecodeOptions, folder: Path) -> None:
@@ -302,7 +227,7 @@ def _write_methods(manifest: Manifest, profile: Profile, options: DecodeOptions,
 def _end(manifest: Manifest, *, as_json: bool, in_one_table: bool = False) -> None:
     """Print the outcome of the nights, and exit with 1 if any failed."""
     if not as_json:
-        _print(manifest, in_one_table=in_one_table)
+        print_manifest(manifest, Console(), in_one_table=in_one_table)
     print_notes(manifest.remarks, as_json=as_json)
     failures = next((path for path in manifest.written if path.name.endswith(FAILURES_TABLE)), None)
     print_problems(
@@ -338,7 +263,7 @@ def _chosen(inputs: Inputs, only: Sequence[str] | None) -> Inputs:
 def _run(
     source: Source,
     jobs: int,
-    executor: Executor | None,
+    scheduler: str | None,
     *,
     n_nights: int | None = None,
     as_json: bool,
@@ -346,16 +271,14 @@ def _run(
 ) -> Manifest:
     """Decode in order, with a progress bar on a terminal; how many nights a table has is not known before."""
     is_quiet = as_json or (n_nights is not None and n_nights < 2)
-    with progress_bar("Decoding", quiet=is_quiet) as move:
-        n_done = 0
+    with executor_for(scheduler) as executor, progress_bar("Decoding", quiet=is_quiet) as move:
+        numbers = itertools.count(1)
 
         def on_outcome(outcome: Outcome[DecodedNight]) -> None:
-            nonlocal n_done
-            n_done += 1
             if show is not None:
                 show(outcome)
             if move is not None:
-                move(total=n_nights, completed=n_done)
+                move(total=n_nights, completed=next(numbers))
 
         return decode_cohort(source, jobs=jobs, executor=executor, on_outcome=on_outcome)
 
@@ -378,68 +301,3 @@ def _table_to_decode(
         )  # fmt: skip
         raise InputError(f"{too_much[0]} does not go with a table as --output. {what_to_do}")
     return files[0]
-
-
-def _print(manifest: Manifest, *, in_one_table: bool = False) -> None:
-    """Print one night in full, a row for each of a few nights, or a summary of very many."""
-    out = Console()
-    if manifest.n_nights > 1 or in_one_table:
-        if manifest.n_decoded <= MOST_ROWS and not in_one_table:
-            print_cohort(manifest.first, out)
-        elif manifest.nights:
-            _print_common(manifest, out)
-        counts = {
-            "done before": manifest.n_before,
-            "decoded": manifest.n_decoded,
-            "failed": len(manifest.failures),
-        }
-        words = ", ".join(f"{n:,} {what}" for what, n in counts.items() if n or what == "decoded")
-        out.print(f"{count(manifest.n_nights, 'night')}: {words}.", style="bold")
-        print_list(out, "Wrote", manifest.written)
-    elif manifest.first:
-        print_night(manifest.first[0])
-    elif manifest.nights:
-        out.print(
-            f"{manifest.nights[0].file} was decoded before, with the same profile and options: nothing to "
-            "do. --overwrite decodes it again."
-        )
-
-
-def _print_common(manifest: Manifest, out: Console) -> None:
-    """Print percentiles over the nights, and counts of what the strength rule did, warnings and remarks."""
-    rows = manifest.nights
-    numbers = {
-        ("Epochs", ",.0f"): [row.n_epochs for row in rows],
-        ("Epochs changed (%)", ".1f"): [100 * row.n_changed / row.n_epochs for row in rows],
-        ("Joint score before", ".2f"): [row.joint_before for row in rows],
-        ("Joint score after", ".2f"): [row.joint_after for row in rows],
-        ("FI before", ".3f"): [row.fi_before for row in rows],
-        ("FI after", ".3f"): [row.fi_after for row in rows],
-    }
-    titles = ("5th percentile", "median", "95th percentile")
-    shown = Table("over all nights", *titles, right=titles)
-    for (title, form), values in numbers.items():
-        known = np.array(values, dtype=np.float64)
-        known = known[~np.isnan(known)]
-        cells = [f"{value:{form}}" for value in np.percentile(known, PERCENTILES)] if len(known) else []
-        shown.add_row(title, *(cells or ["n/a"] * len(titles)))
-    out.print(shown)
-    out.print(looking_like_experts([row.joint.looks_like_experts for row in rows]))
-    early = [row.id for row in rows if row.early_rem_removed]
-    if early:
-        text = f"{some_nights(early, len(rows))} (column early_rem_removed). {look_at(early)}"
-        print_list(out, "Early REM removed", [text])
-    print_early_rem_kept({row.id: row.early_rem_kept_minutes for row in rows}, out)
-    strengths = Counter(f"{row.rule}, {row.step}" for row in rows).most_common()
-    print_list(out, "Strength", ["; ".join(f"{text} ({n:,})" for text, n in strengths)])
-    print_list(out, "Warning", _counted(manifest.warnings))
-    notes = Counter({text: n for text, n in manifest.notes.items() if is_worth_saying(text)})
-    print_list(out, "Read", ["; ".join(_counted(notes))] if notes else [])
-    print_review(out)
-
-
-def _counted(texts: Counter[str]) -> list[str]:
-    """Return the most frequent texts, each with its number of nights."""
-    shown = [f"{one_line(text)} ({count(n, 'night')})" for text, n in texts.most_common(MOST_NOTES)]
-    more = len(texts) - MOST_NOTES
-    return shown + ([f"and {count(more, 'more remark')}"] if more > 0 else [])

@@ -6,13 +6,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from stageguard.base.files import write_together
+from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
-from stageguard.cli.console import Console
-from stageguard.cli.options import PATH, json_option
-from stageguard.cli.present import print_night
-from stageguard.cli.terminal import (
-    print_json,
-)
+from stageguard.cli.decoded import print_night
+from stageguard.cli.terminal import Console, print_json
 from stageguard.formats.outputs import write_decoding
 from stageguard.guard.decoding import Decoding
 from stageguard.profile.profile import Profile
@@ -48,12 +45,12 @@ Check the output:    stageguard verify synthetic-night.hypnogram.tsv
     "--output",
     "-o",
     metavar="FOLDER",
-    type=PATH,
+    type=opt.PATH,
     default=Path("stageguard-demo"),
     help="Folder for the outputs.",
 )
 @option("--overwrite", is_flag=True, help="Write into a folder that no demo made.")
-@json_option
+@opt.as_json
 def demo(output: Path, overwrite: bool, as_json: bool) -> None:
     """Decode a synthetic night and show what changed.
 

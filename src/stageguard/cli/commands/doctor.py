@@ -16,13 +16,9 @@ from click.exceptions import Exit
 from stageguard.base.errors import ProfileError, StageGuardError
 from stageguard.base.extras import to_install
 from stageguard.base.version import __version__
+from stageguard.cli import options as opt
 from stageguard.cli.command import command
-from stageguard.cli.console import Console, Table
-from stageguard.cli.options import json_option
-from stageguard.cli.terminal import (
-    print_json,
-    print_list,
-)
+from stageguard.cli.terminal import Console, print_json
 from stageguard.guard.decode import decode
 from stageguard.guard.kernels import TO_COMPILE
 from stageguard.profile.profile import Profile, profiles
@@ -44,7 +40,7 @@ class Finding:
 
 
 @command
-@json_option
+@opt.as_json
 def doctor(as_json: bool) -> None:
     """Say what is installed, what is missing and how to get it, and decode a test night.
 
@@ -57,14 +53,12 @@ def doctor(as_json: bool) -> None:
     if as_json:
         print_json({"ok": ok, "findings": [asdict(finding) for finding in findings]})
     else:
-        shown = Table("", "what", "found")
-        for finding in findings:
-            shown.add_row("ok" if finding.ok else "!!", finding.name, finding.state)
         out = Console()
-        out.print(shown)
+        rows = [("ok" if finding.ok else "!!", finding.name, finding.state) for finding in findings]
+        out.table(("", "what", "found"), rows)
         # Not in the table, where a command would be broken into lines and could not be copied.
         todo = [f"{finding.name}: {finding.advice}" for finding in findings if finding.advice]
-        print_list(out, "To do", todo, whole_lines=True)
+        out.list("To do", todo, whole_lines=True)
         out.print(_verdict(findings), style="bold")
     if not ok:
         raise Exit(1)

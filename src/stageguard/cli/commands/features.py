@@ -13,10 +13,9 @@ import click
 from click import UsageError
 
 from stageguard.base.errors import InputError, did_you_mean
+from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
-from stageguard.cli.console import Console, Table
-from stageguard.cli.options import PATH, SECONDS, json_option, overwrite_option, scheduler_option
-from stageguard.cli.present import run_and_show
+from stageguard.cli.outcomes import finish, run_shown
 from stageguard.cli.recordings import (
     RecordingOptions,
     Source,
@@ -25,11 +24,7 @@ from stageguard.cli.recordings import (
     recording_options,
     recordings_argument,
 )
-from stageguard.cli.terminal import (
-    count,
-    one_line,
-    print_list,
-)
+from stageguard.cli.terminal import Console, count, one_line
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_hypnogram_file
 from stageguard.measures.experts import consensus
@@ -43,17 +38,18 @@ from stageguard.signals.features import features as compute
 def _print_recipes(ctx: click.Context, _: click.Parameter, is_asked: bool) -> None:
     if not is_asked or ctx.resilient_parsing:
         return
-    shown = Table("recipe", "modality", "epoch", "what", right=("epoch",))
-    for recipe in map(Recipe.load, recipes()):
-        shown.add_row(recipe.name, recipe.modality, f"{recipe.epoch_seconds:g} s", recipe.summary)
-    Console().print(shown)
+    rows = [
+        (recipe.name, recipe.modality, f"{recipe.epoch_seconds:g} s", recipe.summary)
+        for recipe in map(Recipe.load, recipes())
+    ]
+    Console().table(("recipe", "modality", ">epoch", "what"), rows)
     ctx.exit()
 
 
 @command
 @recordings_argument
 @option("--recipe", "-r", metavar="NAME", required=True, help="Name (see --recipes) or a .toml file.")
-@option("--output", "-o", metavar="FOLDER", type=PATH, required=True, help="For the feature tables.")
+@option("--output", "-o", metavar="FOLDER", type=opt.PATH, required=True, help="For the feature tables.")
 @option(
     "--recipes",
     is_flag=True,
@@ -62,20 +58,20 @@ def _print_recipes(ctx: click.Context, _: click.Parameter, is_asked: bool) -> No
     callback=_print_recipes,
     help="List built-in recipes and exit.",
 )
-@option("--epoch-seconds", metavar="SECONDS", type=SECONDS, help="Epoch length. Default: the recipe's.")
+@option("--epoch-seconds", metavar="SECONDS", type=opt.SECONDS, help="Epoch length. Default: the recipe's.")
 @recording_options
 @option("--scorer", metavar="NAME", help="Whose stages to write. Default: the only one's, or the consensus.")
 @option(
     "--calibration",
     metavar="FILE",
-    type=PATH,
+    type=opt.PATH,
     help="Stages of some epochs of the one recording, to scale its features by.",
 )
 @option("--format", type=click.Choice(["npz", "tsv"]), default="npz", help="TSV where an epoch is one frame.")
-@overwrite_option
+@opt.overwrite
 @recording_jobs_option
-@scheduler_option
-@json_option
+@opt.scheduler
+@opt.as_json
 def features(
     recordings: tuple[Path, ...],
     recipe: str,
@@ -102,16 +98,16 @@ def features(
     sources = find_sources(recordings, given, output)
     if calibration is not None and len(sources) != 1:
         raise UsageError("--calibration belongs to one recording: give the recordings one by one.")
-    run_and_show(
+    outcomes = run_shown(
         partial(_extract, loaded, epoch_seconds, calibration, scorer, f".{format}", overwrite),
         sources,
         "Extracting",
-        _show,
-        as_json=as_json,
+        quiet=as_json,
         output_of=attrgetter("output"),
         jobs=jobs,
         scheduler=scheduler,
     )
+    finish(outcomes, _show, as_json=as_json)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,26 +198,25 @@ def _scoring(
     return merged, [*remarks, f"stages are the {merged.scorer}"]
 
 
-def _show(done: Sequence[Outcome[ExtractedRecording]]) -> None:
-    out, first = Console(), done[0].result
+def _show(done: Sequence[Outcome[ExtractedRecording]], out: Console) -> None:
+    first = done[0].result
     out.print(
         f"Recipe {first.recipe['name']} ({first.recipe['sha256'][:12]}): "
         f"{count(first.n_features, 'feature')}, "
         f"{count(first.n_frames, 'frame')} per epoch of {first.epoch_seconds:g} s, scaling {first.scaling}"
     )
-    numbers = ("epochs", "no signal", "scored", "seconds")
-    shown = Table("recording", "subject", *numbers, right=numbers)
+    rows = []
     for outcome in done:
         made = outcome.result
-        name = one_line(made.recording) + (" (synthetic)" if made.is_synthetic else "")
-        cells = (f"{number:,}" for number in (made.n_epochs, made.n_without_signal, made.n_scored))
-        shown.add_row(name, one_line(made.subject), *cells, f"{outcome.seconds:.1f}")
-    out.print(shown)
+        name = made.recording + (" (synthetic)" if made.is_synthetic else "")
+        counts = made.n_epochs, made.n_without_signal, made.n_scored
+        rows.append((name, made.subject, *counts, f"{outcome.seconds:.1f}"))
+    out.table(("recording", "subject", ">epochs", ">no signal", ">scored", ">seconds"), rows)
     if len(done) == 1:
-        print_list(out, "Assumed", first.notes)
+        out.list("Assumed", first.notes)
     warned = [f"{each.result.recording}: {one_line(text)}" for each in done for text in each.warnings]
-    print_list(out, "Warning", warned)
+    out.list("Warning", warned)
     if len(done) == 1:
-        print_list(out, "Wrote", [first.output])
+        out.list("Wrote", [first.output])
     else:
         out.print(f"Wrote {count(len(done), 'feature table')} to {first.output.parent}")

@@ -14,33 +14,15 @@ from click import UsageError
 
 from stageguard.base.errors import InputError, Message
 from stageguard.base.files import check_apart, exists_error
+from stageguard.cli import options as opt
 from stageguard.cli.command import command, option, packed
-from stageguard.cli.console import Console, Table
 from stageguard.cli.inputs import Input, Inputs, find_inputs, scoring_of, with_table_nights
-from stageguard.cli.options import (
-    COUNT,
-    PATH,
-    Number,
-    json_option,
-    overwrite_option,
-    reading_options,
-    sample_list_option,
-    scheduler_option,
-    scoring_format_option,
-)
-from stageguard.cli.present import end, executor_on, print_notes, run_shown
+from stageguard.cli.outcomes import end, run_shown
 from stageguard.cli.progress import (
     progress_bar,
 )
 from stageguard.cli.scored_files import Experts, ReadOptions, read_expert, read_options, read_scoring
-from stageguard.cli.terminal import (
-    count,
-    naming_nights,
-    one_line,
-    print_heading,
-    print_json,
-    print_list,
-)
+from stageguard.cli.terminal import Console, count, naming_nights, one_line, print_json
 from stageguard.fitting.fit import FitProgress, fit_report
 from stageguard.fitting.judging import JudgedCandidate
 from stageguard.fitting.recount import recount
@@ -56,6 +38,7 @@ from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile
 from stageguard.report.summary import shown
 from stageguard.review.scorings import find_reviews, read_reviewed, with_reviews
+from stageguard.runner.executors import executor_for
 from stageguard.runner.run import Outcome, collect_warnings, succeeded
 
 if TYPE_CHECKING:
@@ -86,14 +69,14 @@ choice_options = packed(
     option(
         "--fragmentation-weight",
         metavar="NUMBER",
-        type=Number(min=0.0),
+        type=opt.Number(min=0.0),
         default=2.0,
         help="Kappa that a unit of distance in FI is worth.",
     ),
     option(
         "--statistics-weight",
         metavar="NUMBER",
-        type=Number(min=0.0),
+        type=opt.Number(min=0.0),
         default=0.3,
         help="Kappa that argmax's errors of statistics are worth.",
     ),
@@ -106,48 +89,48 @@ choice_options = packed(
         default=5,
         help="Folds of cross-validation.",
     ),
-    option("--seed", metavar="N", type=COUNT, default=0, help="Same seed, same profile."),
+    option("--seed", metavar="N", type=opt.COUNT, default=0, help="Same seed, same profile."),
     option("--learning-curve/--no-learning-curve", default=True, help="Find how many nights are enough."),
 )
 
 
 @command
 @option("--base", "-b", metavar="NAME", required=True, help="Profile to start from: a name or a .toml file.")
-@option("--output", "-o", metavar="FILE.toml", type=PATH, required=True, help="The fitted profile.")
+@option("--output", "-o", metavar="FILE.toml", type=opt.PATH, required=True, help="The fitted profile.")
 @click.argument(
     "files",
     nargs=-1,
-    type=PATH,
+    type=opt.PATH,
     help="The stager's probabilities, or experts' hypnograms alone; folders, quoted patterns, a list.",
 )
-@sample_list_option
+@opt.sample_list
 @option(
     "--expert",
     metavar="FOLDER",
-    type=PATH,
+    type=opt.PATH,
     multiple=True,
     help="Experts' hypnograms by night. Once for each of several experts.",
 )
 @option(
     "--reviewed",
     metavar="FOLDER",
-    type=PATH,
+    type=opt.PATH,
     help="Nights that were reviewed to the end (see: stageguard review).",
 )
 @option(
     "--subjects",
     metavar="TABLE",
-    type=PATH,
+    type=opt.PATH,
     help="Whose each night is: columns id and subject; group and expert may be.",
 )
 @option("--transitions-only", is_flag=True, help="Count transitions, keep every rule of the base profile.")
 @choice_options
-@reading_options
-@scoring_format_option
-@overwrite_option
+@opt.reading
+@opt.scoring_format
+@opt.overwrite
 @option("--all", "show_all", is_flag=True, help="Show every candidate, not the best of each kind.")
-@scheduler_option
-@json_option
+@opt.scheduler
+@opt.as_json
 def fit(
     base: str,
     output: Path,
@@ -214,7 +197,7 @@ def fit(
         end(outcomes, as_json=as_json)
         return
     names = [outcome.id for outcome in succeeded(outcomes)]
-    with executor_on(scheduler) as executor, naming_nights(names):
+    with executor_for(scheduler) as executor, naming_nights(names):
         report, warned = _fitted(nights, reader.base, output.stem, choice, executor, quiet=as_json)
     if by_review:
         reviewed_profile = with_reviews(report.profile, by_review)
@@ -226,8 +209,7 @@ def fit(
         print_json(report.to_dict() | result)
     else:
         print_fit(report, output, notes, warned, show_all=show_all)
-    print_notes(inputs.notes, as_json=as_json)
-    end(outcomes, as_json=as_json)
+    end(outcomes, inputs.notes, as_json=as_json)
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,19 +359,15 @@ def _print_counted(
         f"{one_line(profile.name)}: transitions of {count(made['n_nights'], 'scored night')}, "
         f"{made['n_scored_epochs']:,} scored epochs; every rule is {one_line(base.name)}'s"
     )
-    columns = [f"to {name}" for name in names]
-    shown_rows = Table("from", *columns, "pairs", "before", right=(*columns, "pairs"))
+    rows = []
     for name, row, before in zip(names, profile.transitions, base.transitions, strict=True):
         pairs = f"{made['pairs_counted_from'][name]:,.0f}"
         replaced = " ".join(f"{share:.4f}" for share in before)
-        shown_rows.add_row(name, *(f"{share:.4f}" for share in row), pairs, replaced)
-    out.print(shown_rows)
-    print_list(out, "Note", notes)
-    print_list(out, "Warning", warned)
-    print_list(out, "Wrote", [output])
-
-
-NUMBERS = ("kappa", "accuracy", "FI", "|FI - expert|", "errors", "criterion")
+        rows.append((name, *(f"{share:.4f}" for share in row), pairs, replaced))
+    out.table(("from", *(f">to {name}" for name in names), ">pairs", "before"), rows)
+    out.list("Note", notes)
+    out.list("Warning", warned)
+    out.list("Wrote", [output])
 
 
 def print_fit(
@@ -404,31 +382,31 @@ def print_fit(
     )
     if report.rows:
         _print_candidates(report, out, show_all=show_all)
-    print_heading(out, "What the profile does")
+    out.heading("What the profile does")
     out.print(report.reason)
-    print_list(out, "Learned", list(_learned(report)))
+    out.list("Learned", list(_learned(report)))
     _print_gain(report, out)
     _print_curve(report, out)
     _print_intervals(report, out)
     warnings = [one_line(text).rstrip(".") for text in warned]
-    print_list(out, "Note", [text for text in (*report.notes, *notes) if one_line(text) not in warnings])
-    print_list(out, "Warning", warned)
-    print_list(out, "Wrote", [output])
+    out.list("Note", [text for text in (*report.notes, *notes) if one_line(text) not in warnings])
+    out.list("Warning", warned)
+    out.list("Wrote", [output])
 
 
 def _print_candidates(report: FitReport, out: Console, *, show_all: bool) -> None:
     rows = report.rows if show_all else _best_of_each(report.rows)
     hidden = len(report.rows) - len(rows)
-    print_heading(
-        out, "Candidates, cross-validated over subjects" + (", the best of each kind" if hidden else "")
-    )
-    made = Table("candidate", *NUMBERS, "", right=NUMBERS)
+    out.heading("Candidates, cross-validated over subjects" + (", the best of each kind" if hidden else ""))
+    cells: list[list[object]] = []
     for row in rows:
         values = (row.kappa, row.accuracy, row.fi, row.fi_distance, row.error, row.criterion)
         status = "" if row.status == "kept" else row.status
         style = "bold" if row.status == "chosen" else ""
-        made.add_row(row.candidate.name, *(shown(value, 3) for value in values), status, style=style)
-    out.print(made)
+        texts = (row.candidate.name, *(shown(value, 3) for value in values), status)
+        cells.append([(text, style) for text in texts])
+    numbers = (">kappa", ">accuracy", ">FI", ">|FI - expert|", ">errors", ">criterion")
+    out.table(("candidate", *numbers, ""), cells)
     if hidden:
         out.print(f"{hidden} more with --all, and in the profile's provenance.", style="dim")
 
@@ -488,18 +466,18 @@ def _print_curve(report: FitReport, out: Console) -> None:
     curve = report.learning_curve
     if curve is None:
         return
-    print_heading(out, "How many scored nights are enough")
-    numbers = ("subjects", "nights", "kappa gained", "criterion gained", "standard error")
-    made = Table(*numbers, right=numbers)
-    for point in curve.points:
-        gains = (point.kappa_gain, point.criterion_gain)
-        made.add_row(
-            str(point.n_subjects),
+    out.heading("How many scored nights are enough")
+    rows = [
+        (
+            point.n_subjects,
             f"{point.n_nights:.0f}",
-            *(f"{gain:+.3f}" for gain in gains),
+            f"{point.kappa_gain:+.3f}",
+            f"{point.criterion_gain:+.3f}",
             shown(point.standard_error, 3),
         )
-    out.print(made)
+        for point in curve.points
+    ]
+    out.table((">subjects", ">nights", ">kappa gained", ">criterion gained", ">standard error"), rows)
     out.print(str(curve))
 
 
@@ -510,14 +488,13 @@ def _print_intervals(report: FitReport, out: Console) -> None:
     known = {name: width for name, width in widths.items() if math.isfinite(width)}
     if not known:
         return
-    print_heading(out, f"{DEFAULT_LEVEL:.0%} intervals, from errors on {held['n_nights']} nights held out")
-    numbers = ("plus or minus", "covered", "covered by draws")
-    made = Table("statistic", *numbers, right=numbers)
+    out.heading(f"{DEFAULT_LEVEL:.0%} intervals, from errors on {held['n_nights']} nights held out")
+    rows = []
     for name, width in known.items():
         shares = (held.get(kind, {}).get(name) for kind in ("coverage", "model_coverage"))
         cells = ("n/a" if share is None else f"{share:.0%}" for share in shares)
-        made.add_row(name, f"{width:.1f} {unit_of(name)}".rstrip(), *cells)
-    out.print(made)
+        rows.append((name, f"{width:.1f} {unit_of(name)}".rstrip(), *cells))
+    out.table(("statistic", ">plus or minus", ">covered", ">covered by draws"), rows)
     out.print(
         "Covered: each subject by the errors on the others. Draws of the posterior promise no coverage."
     )

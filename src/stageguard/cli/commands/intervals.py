@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, fields, replace
 from datetime import datetime
+from functools import partial
 from math import isnan
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -14,31 +15,13 @@ from click import UsageError
 
 from stageguard.base.errors import InputError
 from stageguard.base.files import CELL_WORDS, write_together
+from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
-from stageguard.cli.console import Console, Table
-from stageguard.cli.inputs import Input, find_densities, find_inputs, lights_of, with_companions
+from stageguard.cli.inputs import Input, find_densities, find_inputs, lights_of
 from stageguard.cli.night_files import Wanted
-from stageguard.cli.options import (
-    COUNT,
-    PATH,
-    Number,
-    decoding_options,
-    files_named,
-    json_option,
-    lights_options,
-    overwrite_option,
-    pins_option,
-    quality_option,
-    sample_list_option,
-    start_option,
-)
-from stageguard.cli.present import finish, print_headline, print_read, print_review, run_shown
+from stageguard.cli.outcomes import finish, notes_of, print_headline, print_read, print_review, run_shown
 from stageguard.cli.scored_files import decode_night, read_start
-from stageguard.cli.terminal import (
-    count,
-    one_line,
-    print_list,
-)
+from stageguard.cli.terminal import Console, count, one_line
 from stageguard.formats.outputs import table_with_codebook
 from stageguard.measures.day import lights_words
 from stageguard.measures.intervals import WITHHELD, shortest_first_rem
@@ -56,11 +39,11 @@ from stageguard.runner.run import Outcome, succeeded
 @click.argument(
     "files",
     nargs=-1,
-    type=PATH,
+    type=opt.PATH,
     help="Probabilities with --profile, or outputs of decode; folders, quoted patterns, a sample list.",
 )
 @option("--profile", "-p", metavar="NAME", help="A profile that fit made; an output records its own.")
-@sample_list_option
+@opt.sample_list
 @option(
     "--method",
     type=click.Choice(["conformal", "model", "both"]),
@@ -70,14 +53,14 @@ from stageguard.runner.run import Outcome, succeeded
 @option(
     "--level",
     metavar="SHARE",
-    type=Number(min=0.5, max=0.99),
+    type=opt.Number(min=0.5, max=0.99),
     default=0.9,
     help="Coverage wanted, 0.5 to 0.99.",
 )
 @option("--draws", metavar="N", type=click.IntRange(min=10), default=200, help="For model intervals.")
-@option("--seed", metavar="N", type=COUNT, default=0, help="Of the draws.")
-@lights_options
-@start_option
+@option("--seed", metavar="N", type=opt.COUNT, default=0, help="Of the draws.")
+@opt.lights
+@opt.start
 @option(
     "--convention",
     type=click.Choice(get_args(Convention)),
@@ -87,15 +70,14 @@ from stageguard.runner.run import Outcome, succeeded
 @option(
     "--min-first-rem-seconds",
     metavar="SECONDS",
-    type=Number(min=0.0),
+    type=opt.Number(min=0.0),
     help="First REM bout that lasts. Default: the profile's, else 120.",
 )
-@decoding_options
-@quality_option
-@pins_option
-@option("--output", "-o", metavar="FILE.tsv", type=PATH, help="One row per night, statistic and kind.")
-@overwrite_option
-@json_option
+@opt.decoding
+@opt.companions
+@option("--output", "-o", metavar="FILE.tsv", type=opt.PATH, help="One row per night, statistic and kind.")
+@opt.overwrite
+@opt.as_json
 def intervals(
     files: tuple[Path, ...],
     profile: str | None,
@@ -109,8 +91,7 @@ def intervals(
     convention: Convention,
     min_first_rem_seconds: float | None,
     options: DecodeOptions,
-    quality: Path | None,
-    pins: tuple[str, ...],
+    companions: opt.Companions,
     output: Path | None,
     overwrite: bool,
     as_json: bool,
@@ -152,15 +133,16 @@ def intervals(
         inputs = find_inputs(files, samples, Wanted("hypnogram"))
     else:
         inputs = find_densities(files, samples, loaded, request.options)
-    options = with_companions(options, [night.path for night in inputs.nights], quality, pins, loaded)
+    options = companions.add_to(options, [night.path for night in inputs.nights], loaded)
     request = replace(request, options=options)
     outcomes = run_shown(lambda night: intervals_of(night, request), inputs.nights, "Drawing", quiet=as_json)
     done = succeeded(outcomes)
     if output is not None and done:
-        spare = [path for night in inputs.nights for path in night.files] + files_named(quality, pins)
+        spare = [path for night in inputs.nights for path in night.files] + companions.files
         spare += [path for path in (samples, None if profile is None else Path(profile)) if path is not None]
         write_table(done, output, request, overwrite=overwrite, spare=spare)
-    finish(outcomes, lambda done: print_intervals(done, request, output), inputs.notes, as_json=as_json)
+    show = partial(print_intervals, request, output)
+    finish(outcomes, show, inputs.notes, as_json=as_json)
 
 
 MODEL_WORDS = (
@@ -310,25 +292,24 @@ def write_table(
 
 
 def print_intervals(
-    outcomes: Sequence[Outcome[IntervalsResult]], request: Request, output: Path | None
+    request: Request, output: Path | None, outcomes: Sequence[Outcome[IntervalsResult]], out: Console
 ) -> None:
     """Print a table per night; if several nights were written to a file, only its name."""
-    out = Console()
     if output is None or len(outcomes) == 1:
         for outcome in outcomes:
             print_headline(outcome.file, outcome.result.facts, out, "with", outcome.result.lights)
             _print_night(outcome.result, out)
     for sentence in _meaning([outcome.result for outcome in outcomes], request):
         out.print(sentence)
-    print_read(outcomes, out)
+    print_read(notes_of(outcomes), out)
     if len(outcomes) == 1:
-        print_list(out, "Assumed", outcomes[0].result.assumptions)
-    print_list(out, "Warning", _warnings(outcomes))
+        out.list("Assumed", outcomes[0].result.assumptions)
+    out.list("Warning", _warnings(outcomes))
     if output is not None:
         n_rows = sum(len(outcome.result.intervals) for outcome in outcomes)
         book = output.with_suffix(".json").name
         nights = count(len(outcomes), "night")
-        print_list(out, "Wrote", [f"{output} ({n_rows:,} rows, {nights}), explained in {book}"])
+        out.list("Wrote", [f"{output} ({n_rows:,} rows, {nights}), explained in {book}"])
     print_review(out)
 
 
@@ -346,8 +327,7 @@ def _warnings(outcomes: Sequence[Outcome[IntervalsResult]]) -> list[str]:
 
 def _print_night(night: IntervalsResult, out: Console) -> None:
     """Print one row per statistic and kind, with name and value only in a statistic's first row."""
-    numbers = ("value", "low", "high", "covered")
-    shown = Table("statistic", "value", "low", "high", "kind", "covered", "", right=numbers)
+    cells = []
     by_name: dict[str, list[IntervalRow]] = {}
     for row in night.intervals:
         by_name.setdefault(row.statistic, []).append(row)
@@ -355,15 +335,17 @@ def _print_night(night: IntervalsResult, out: Console) -> None:
         for number, row in enumerate(rows):
             value = f"{_number(row.value)} {row.unit}".rstrip()
             share = row.measured_coverage
-            shown.add_row(
-                *((name, value) if number == 0 else ("", "")),
-                _number(row.low),
-                _number(row.high),
-                row.kind,
-                "n/a" if isnan(share) else f"{share:.0%}",
-                "withheld" if row.reason == WITHHELD else row.reason,  # a warning says why, once
+            cells.append(
+                (
+                    *((name, value) if number == 0 else ("", "")),
+                    _number(row.low),
+                    _number(row.high),
+                    row.kind,
+                    "n/a" if isnan(share) else f"{share:.0%}",
+                    "withheld" if row.reason == WITHHELD else row.reason,  # a warning says why, once
+                )
             )
-    out.print(shown)
+    out.table(("statistic", ">value", ">low", ">high", "kind", ">covered", ""), cells)
 
 
 def _meaning(nights: Sequence[IntervalsResult], request: Request) -> Iterator[str]:

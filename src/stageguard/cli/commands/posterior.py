@@ -10,27 +10,19 @@ from typing import Any
 import click
 import numpy as np
 
+from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
-from stageguard.cli.console import Console, Table
-from stageguard.cli.inputs import Input, find_densities, with_companions
-from stageguard.cli.options import (
-    COUNT,
-    decoding_options,
-    density_files_argument,
-    json_option,
-    output_folder_option,
-    overwrite_option,
-    pins_option,
-    profile_option,
-    quality_option,
-    sample_list_option,
+from stageguard.cli.inputs import Input, find_densities
+from stageguard.cli.outcomes import (
+    finish,
+    notes_of,
+    print_headline,
+    print_read,
+    print_review,
+    run_shown,
+    short_names,
 )
-from stageguard.cli.present import print_headline, print_read, print_review, run_and_show, short_names
-from stageguard.cli.terminal import (
-    count,
-    one_line,
-    print_list,
-)
+from stageguard.cli.terminal import Console, count, one_line
 from stageguard.formats.outputs import POSTERIOR_MEANING, Draws, WrittenPosterior, write_posterior
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.posterior import MOST_DRAWS, Posterior, posterior_like, sample_like
@@ -43,22 +35,21 @@ UNSURE_BELOW = 0.9  # epochs whose most probable stage is less probable than thi
 
 
 @command
-@profile_option
-@density_files_argument
-@sample_list_option
+@opt.profile
+@opt.density_files
+@opt.sample_list
 @option(
     "--draws",
     metavar="N",
     type=click.IntRange(min=1, max=MOST_DRAWS),
     help="Also draw N whole nights: NAME.draws.npz.",
 )
-@option("--seed", metavar="N", type=COUNT, default=0, help="Same seed, same draws.")
-@decoding_options
-@quality_option
-@pins_option
-@output_folder_option
-@overwrite_option
-@json_option
+@option("--seed", metavar="N", type=opt.COUNT, default=0, help="Same seed, same draws.")
+@opt.decoding
+@opt.companions
+@opt.output_folder
+@opt.overwrite
+@opt.as_json
 def posterior(
     profile: str,
     files: tuple[Path, ...],
@@ -66,8 +57,7 @@ def posterior(
     draws: int | None,
     seed: int,
     options: DecodeOptions,
-    quality: Path | None,
-    pins: tuple[str, ...],
+    companions: opt.Companions,
     output: Path | None,
     overwrite: bool,
     as_json: bool,
@@ -83,7 +73,7 @@ def posterior(
     """
     loaded = Profile.load(profile)
     inputs = find_densities(files, samples, loaded, options)
-    options = with_companions(options, [night.path for night in inputs.nights], quality, pins, loaded)
+    options = companions.add_to(options, [night.path for night in inputs.nights], loaded)
     check_folder(output)
 
     def write(night: Input) -> PosteriorFile:
@@ -102,15 +92,10 @@ def posterior(
         )
         return describe_posterior(smooth, decoding, drawn, notes, written)
 
-    run_and_show(
-        write,
-        inputs.nights,
-        "Adding up",
-        lambda done: _print_many(done) if len(done) > 1 else _print_one(done[0]),
-        as_json=as_json,
-        output_of=lambda night: night.output(output),
-        notes=inputs.notes,
+    outcomes = run_shown(
+        write, inputs.nights, "Adding up", quiet=as_json, output_of=lambda night: night.output(output)
     )
+    finish(outcomes, _print, inputs.notes, as_json=as_json)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,25 +158,28 @@ def describe_posterior(
     )
 
 
-def _print_one(outcome: Outcome[PosteriorFile]) -> None:
-    out, night = Console(), outcome.result
-    print_headline(outcome.file, night.facts, out, "under")
-    shown = Table("", "value", right=("value",), headed=False)
-    for title, cell in _rows(night):
-        shown.add_row(title, cell)
-    out.print(shown)
-    numbers = ("expected min", "decoded min")
-    minutes = Table("stage", *numbers, right=numbers)
-    for name in night.facts.stages:
-        cells = (night.expected_minutes[name], night.decoded_minutes[name])
-        minutes.add_row(one_line(name), *(f"{cell:,.1f}" for cell in cells))
-    out.print(minutes)
-    print_read([outcome], out)
-    print_list(out, "Assumed", night.assumptions)
-    print_list(out, "Warning", outcome.warnings)
-    print_list(out, "Wrote", night.outputs.values())
+def _print(done: list[Outcome[PosteriorFile]], out: Console) -> None:
+    if len(done) > 1:
+        _print_many(done, out)
+    else:
+        _print_one(done[0], out)
     out.print(POSTERIOR_MEANING)
     print_review(out)
+
+
+def _print_one(outcome: Outcome[PosteriorFile], out: Console) -> None:
+    night = outcome.result
+    print_headline(outcome.file, night.facts, out, "under")
+    out.table(("", ">value"), _rows(night), headed=False)
+    minutes = [
+        (name, f"{night.expected_minutes[name]:,.1f}", f"{night.decoded_minutes[name]:,.1f}")
+        for name in night.facts.stages
+    ]
+    out.table(("stage", ">expected min", ">decoded min"), minutes)
+    print_read(outcome.notes, out)
+    out.list("Assumed", night.assumptions)
+    out.list("Warning", outcome.warnings)
+    out.list("Wrote", night.outputs.values())
 
 
 def _rows(night: PosteriorFile) -> list[tuple[str, str]]:
@@ -210,24 +198,21 @@ def _rows(night: PosteriorFile) -> list[tuple[str, str]]:
     return rows
 
 
-def _print_many(outcomes: list[Outcome[PosteriorFile]]) -> None:
-    below = f"below {UNSURE_BELOW:g}"
-    numbers = ("epochs", "log-evidence", "entropy (bits)", below)
-    shown = Table("file", *numbers, "warnings", right=numbers)
-    for name, outcome in zip(short_names(outcomes), outcomes, strict=True):
-        night = outcome.result
-        shown.add_row(
+def _print_many(outcomes: list[Outcome[PosteriorFile]], out: Console) -> None:
+    rows = [
+        (
             name,
-            f"{night.facts.n_epochs:,}",
+            night.facts.n_epochs,
             f"{night.log_evidence:,.1f}",
             f"{night.mean_entropy_bits:.3f}",
-            f"{night.n_unsure:,}",
+            night.n_unsure,
             "; ".join(map(one_line, outcome.warnings)),
         )
-    out = Console()
-    out.print(shown)
+        for name, outcome in zip(short_names(outcomes), outcomes, strict=True)
+        for night in (outcome.result,)
+    ]
+    below = f">below {UNSURE_BELOW:g}"
+    out.table(("file", ">epochs", ">log-evidence", ">entropy (bits)", below, "warnings"), rows)
     folders = sorted({str(outcome.result.outputs["csv"].parent) for outcome in outcomes})
     out.print(f"Wrote {len(outcomes)} posteriors to {', '.join(folders)}")
-    print_read(outcomes, out)
-    out.print(POSTERIOR_MEANING)
-    print_review(out)
+    print_read(notes_of(outcomes), out)

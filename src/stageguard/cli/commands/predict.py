@@ -14,18 +14,10 @@ from click import UsageError
 
 from stageguard.base.errors import InputError
 from stageguard.base.files import exists_error, file_sha256
+from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
-from stageguard.cli.options import (
-    DEVICE,
-    PATH,
-    cohort_option,
-    json_option,
-    overwrite_option,
-    parse_dataset_options,
-    parse_pairs,
-    scheduler_option,
-)
-from stageguard.cli.present import print_cohort, print_night, run_and_show
+from stageguard.cli.decoded import print_cohort, print_night
+from stageguard.cli.outcomes import finish, run_shown
 from stageguard.cli.recordings import channel_option, dataset_option, dataset_option_option
 from stageguard.datasets import entries
 from stageguard.formats.outgoing import Outgoing
@@ -49,17 +41,17 @@ DENSITY_SUFFIX = ".hypnodensity.csv"
 
 
 @command
-@click.argument("model", type=PATH, help="The folder `train` wrote.")
+@click.argument("model", type=opt.PATH, help="The folder `train` wrote.")
 @click.argument(
     "recordings",
     nargs=-1,
     required=True,
-    type=PATH,
+    type=opt.PATH,
     help="Recordings (EDF, WFDB), feature tables (CSV, TSV, .npz), or folders of them.",
 )
-@option("--output", "-o", metavar="FOLDER", type=PATH, required=True, help="For the outputs.")
+@option("--output", "-o", metavar="FOLDER", type=opt.PATH, required=True, help="For the outputs.")
 @option("--profile", "-p", metavar="NAME", help="Decode with this one, not the model's own.")
-@cohort_option
+@opt.cohort
 @dataset_option
 @dataset_option_option
 @channel_option
@@ -73,10 +65,10 @@ DENSITY_SUFFIX = ".hypnodensity.csv"
     default=None,
     help="Whether to soften as training found best. Default: yes, with a kdd2026 profile no.",
 )
-@option("--device", type=DEVICE, default="auto", help="Where to compute.")
-@overwrite_option
-@scheduler_option
-@json_option
+@option("--device", type=opt.DEVICE, default="auto", help="Where to compute.")
+@opt.overwrite
+@opt.scheduler
+@opt.as_json
 def predict(
     model: Path,
     recordings: tuple[Path, ...],
@@ -107,11 +99,11 @@ def predict(
     _loaded.cache_clear()  # the files may have changed since an earlier call
     network = NamedModel.of(model, device)
     guard = network.load().card.profile if profile is None else Profile.load(profile)
-    channels = parse_pairs(channel, "--channel", "ROLE=LABEL such as eeg=C4-M1")
-    dataset_options = parse_dataset_options(dataset_option, "--dataset-option")
+    channels = opt.parse_pairs(channel, "--channel", "ROLE=LABEL such as eeg=C4-M1")
+    dataset_options = opt.parse_dataset_options(dataset_option, "--dataset-option")
     tasks = find_tasks(recordings, dataset, channels, output, dataset_options)
 
-    run_and_show(
+    outcomes = run_shown(
         partial(
             stage_and_write,
             network=network,
@@ -123,12 +115,11 @@ def predict(
         ),
         tasks,
         "Staging",
-        print_cohort,
-        show_one=print_night,
-        as_json=as_json,
+        quiet=as_json,
         output_of=attrgetter("output"),
         scheduler=scheduler,
     )
+    finish(outcomes, print_cohort, show_one=print_night, as_json=as_json)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,15 +8,9 @@ from typing import Any
 
 import click
 
+from stageguard.cli import options as opt
 from stageguard.cli.command import group
-from stageguard.cli.console import Console, Table, Text
-from stageguard.cli.options import json_option
-from stageguard.cli.terminal import (
-    count,
-    one_line,
-    print_heading,
-    print_json,
-)
+from stageguard.cli.terminal import Console, count, one_line, print_json
 from stageguard.profile.profile import FOLDER, Profile
 from stageguard.profile.profile import profiles as names
 
@@ -31,7 +25,7 @@ ENDS = {
 
 
 @group
-@json_option
+@opt.as_json
 def profiles(as_json: bool) -> None:
     """List the built-in profiles, or show one.
 
@@ -43,7 +37,7 @@ def profiles(as_json: bool) -> None:
 
 
 @profiles.command("list")
-@json_option
+@opt.as_json
 def list_profiles(as_json: bool) -> None:
     """List the built-in profiles.
 
@@ -59,19 +53,18 @@ def _list(*, as_json: bool) -> None:
     if as_json:
         print_json([_headline(profile) for profile in loaded])
         return
-    shown = Table("name", "stages", "epoch", "summary")
-    for profile in loaded:
-        shown.add_row(
-            profile.name, " ".join(profile.scheme.names), f"{profile.epoch_seconds:g} s", profile.summary
-        )
+    rows = [
+        (profile.name, " ".join(profile.scheme.names), f"{profile.epoch_seconds:g} s", profile.summary)
+        for profile in loaded
+    ]
     out = Console()
-    out.print(shown)
+    out.table(("name", "stages", "epoch", "summary"), rows)
     out.print("More about one: stageguard profiles show NAME")
 
 
 @profiles.command("show")
 @name_argument
-@json_option
+@opt.as_json
 def show(name: str, as_json: bool) -> None:
     """Show everything a profile assumes, and whom it is not for.
 
@@ -85,26 +78,23 @@ def show(name: str, as_json: bool) -> None:
         return
     out = Console()
     _print_words(profile, out)
-    print_heading(out, "Rules")
-    shown = Table("rule", "value")
-    for rule, value in _rules(profile).items():
-        shown.add_row(rule, one_line(value))
-    out.print(shown)
+    out.heading("Rules")
+    out.table(("rule", "value"), list(_rules(profile).items()))
     _print_transitions(profile, out)
     if profile.bands:
         _print_bands(profile, out)
     if profile.joint is not None:
-        print_heading(out, f"Joint score of {len(profile.joint.indicators)} indicators")
+        out.heading(f"Joint score of {len(profile.joint.indicators)} indicators")
         source = f": {profile.joint.source}" if profile.joint.source else ""
         out.print(one_line(f"most expert nights are under {profile.joint.threshold:.2f}{source}"))
     if profile.provenance:
-        print_heading(out, "Provenance")
+        out.heading("Provenance")
         _print_nested(profile.provenance, out, 0)
 
 
 @profiles.command("path")
 @name_argument
-@json_option
+@opt.as_json
 def path(name: str, as_json: bool) -> None:
     """Print the path of a profile's file, to copy it and make it your own.
 
@@ -133,18 +123,18 @@ def _headline(profile: Profile) -> dict[str, Any]:
 
 
 def _print_words(profile: Profile, out: Console) -> None:
-    out.print(Text((one_line(profile.name), "bold"), f"  sha256 {profile.sha256[:12]}"))
+    out.print((one_line(profile.name), "bold"), f"  sha256 {profile.sha256[:12]}")
     for line in (profile.summary, f"For: {profile.intended_for}" if profile.intended_for else ""):
         if line:
             out.print(one_line(line))
     if not profile.not_for:
         return
-    print_heading(out, "Whom it is not for")
-    shown = Table("--cohort", "decode", "why")
-    for caution in profile.not_for:
-        action = "refuses" if caution.action == "refuse" else "warns"
-        shown.add_row(one_line(caution.cohort), action, one_line(caution.reason))
-    out.print(shown)
+    out.heading("Whom it is not for")
+    rows = [
+        (caution.cohort, "refuses" if caution.action == "refuse" else "warns", caution.reason)
+        for caution in profile.not_for
+    ]
+    out.table(("--cohort", "decode", "why"), rows)
 
 
 def _rules(profile: Profile) -> dict[str, str]:
@@ -187,12 +177,10 @@ def _strength(profile: Profile) -> str:
 
 
 def _print_transitions(profile: Profile, out: Console) -> None:
-    names = tuple(one_line(name) for name in profile.scheme.names)
-    print_heading(out, f"Transition probabilities per epoch of {profile.epoch_seconds:g} s")
-    shown = Table("from \\ to", *names, right=names)
-    for name, row in zip(names, profile.transitions, strict=True):
-        shown.add_row(name, *(_probability(value) for value in row))
-    out.print(shown)
+    names = profile.scheme.names
+    out.heading(f"Transition probabilities per epoch of {profile.epoch_seconds:g} s")
+    rows = [(name, *map(_probability, row)) for name, row in zip(names, profile.transitions, strict=True)]
+    out.table(("from \\ to", *(f">{name}" for name in names)), rows)
 
 
 def _probability(value: float) -> str:
@@ -207,13 +195,12 @@ def _probability(value: float) -> str:
 def _print_bands(profile: Profile, out: Console) -> None:
     sources = {band.source for band in profile.bands.values()}
     one_source = len(sources) == 1 and all(sources)
-    print_heading(out, "Expert ranges" + (f": {one_line(sources.pop())}" if one_source else ""))
-    columns = ("indicator", "low", "high", "unit") + (() if one_source else ("source",))
-    shown = Table(*columns, right=("low", "high"))
-    for name, band in profile.bands.items():
-        row = (name, f"{band.low:.4g}", f"{band.high:.4g}", band.unit, band.source)
-        shown.add_row(*map(one_line, row[: len(columns)]))
-    out.print(shown)
+    out.heading("Expert ranges" + (f": {one_line(sources.pop())}" if one_source else ""))
+    rows = [
+        (name, f"{band.low:.4g}", f"{band.high:.4g}", band.unit, *(() if one_source else (band.source,)))
+        for name, band in profile.bands.items()
+    ]
+    out.table(("indicator", ">low", ">high", "unit", *(() if one_source else ("source",))), rows)
 
 
 def _print_nested(mapping: Any, out: Console, depth: int) -> None:
@@ -223,16 +210,11 @@ def _print_nested(mapping: Any, out: Console, depth: int) -> None:
             out.print(f"{one_line(key)}:", indent=2 * depth)
             _print_nested(value, out, depth + 1)
         elif key == "rows" and "columns" in mapping:
-            out.print(_rows_table(mapping["columns"], value), indent=2 * depth)
+            first, *others = map(str, mapping["columns"])  # such as the candidates of a fit
+            rows = [
+                [f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row] for row in value
+            ]
+            out.table((first, *(f">{column}" for column in others)), rows, indent=2 * depth)
         else:
             text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
             out.print(one_line(f"{key}: {text}"), indent=2 * depth)
-
-
-def _rows_table(columns: Any, rows: Any) -> Any:
-    """Return a table from a profile's provenance, such as the candidates of a fit."""
-    names = [one_line(column) for column in columns]
-    shown = Table(*names, right=tuple(names[1:]))
-    for row in rows:
-        shown.add_row(*(one_line(f"{cell:.4g}" if isinstance(cell, float) else cell) for cell in row))
-    return shown

@@ -17,10 +17,9 @@ import click
 from stageguard.base.errors import InputError
 from stageguard.base.files import write_together
 from stageguard.base.version import __version__
+from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
-from stageguard.cli.console import Console, Table, Text
-from stageguard.cli.options import PATH, SECONDS, json_option, overwrite_option
-from stageguard.cli.present import length_words, run_and_show
+from stageguard.cli.outcomes import finish, length_words, run_shown
 from stageguard.cli.recordings import (
     RecordingOptions,
     Source,
@@ -29,11 +28,7 @@ from stageguard.cli.recordings import (
     recording_options,
     recordings_argument,
 )
-from stageguard.cli.terminal import (
-    count,
-    one_line,
-    print_list,
-)
+from stageguard.cli.terminal import Console, Piece, count, one_line
 from stageguard.formats.outputs import table_with_codebook
 from stageguard.night.recording import Recording
 from stageguard.runner.run import Outcome
@@ -61,14 +56,14 @@ JSON_SUFFIX = ".quality.json"
 @option(
     "--epoch-seconds",
     metavar="SECONDS",
-    type=SECONDS,
+    type=opt.SECONDS,
     help="Epoch length. Default: the scoring's, else 30; EEG without a scoring must say it.",
 )
 @recording_options
-@option("--output", "-o", metavar="FOLDER", type=PATH, help="For the tables. Default: beside each file.")
-@overwrite_option
+@option("--output", "-o", metavar="FOLDER", type=opt.PATH, help="For the tables. Default: beside each file.")
+@opt.overwrite
 @recording_jobs_option
-@json_option
+@opt.as_json
 def quality(
     recordings: tuple[Path, ...],
     modality: str | None,
@@ -88,16 +83,15 @@ def quality(
     --------
     stageguard quality wrists --dataset sleep-accel --rules graded --output quality
     """
-    run_and_show(
+    outcomes = run_shown(
         partial(_assess, modality, rules, epoch_seconds, overwrite),
         find_sources(recordings, given, output),
         "Assessing",
-        _show_many,
-        show_one=_show_one,
-        as_json=as_json,
+        quiet=as_json,
         output_of=attrgetter("output"),
         jobs=jobs,
     )
+    finish(outcomes, _show_many, show_one=_show_one, as_json=as_json)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,55 +241,53 @@ def _time(seconds: float, begin: datetime | None) -> str:
     return f"{begin + timedelta(seconds=seconds):%H:%M}"
 
 
-def _show_one(outcome: Outcome[AssessedRecording]) -> None:
+def _show_one(outcome: Outcome[AssessedRecording], out: Console) -> None:
     """Print the strip chart of one recording, the reasons, and where the table is."""
-    out, made = Console(), outcome.result
+    made = outcome.result
     quality = made.quality
     n_epochs, seconds = quality.n_epochs, quality.epoch_seconds
     synthetic = " (synthetic)" if made.is_synthetic else ""
     length = length_words(n_epochs, seconds)
     about = f"{synthetic}: {quality.modality}, {length}, rules {quality.rules}"
-    out.print(Text((one_line(quality.recording), "bold"), about))
+    out.print((one_line(quality.recording), "bold"), about)
     out.print()
     for time, marks in chart(quality.beta.tolist(), seconds, made.start):
-        out.print(Text((f"{time:>6} ", "dim"), _coloured(marks)))
-    out.print(f"{'':7}{CLEAN} clean   {BARS[0]} to {BARS[-1]} share that is lost", "dim")
+        out.print((f"{time:>6} ", "dim"), *_coloured(marks))
+    out.print(f"{'':7}{CLEAN} clean   {BARS[0]} to {BARS[-1]} share that is lost", style="dim")
     out.print()
     out.print(
         f"Clean {made.clean_percent:.1f} % of epochs; lost altogether {count(made.n_lost, 'epoch')}; mean of "
         f"beta {quality.beta.mean():.3f}."
     )
     if reasons := quality.counts():
-        shown = Table("reason", "epochs", "share", "first at", right=("epochs", "share", "first at"))
-        for reason, n in reasons.items():
-            first = _time(made.first[reason] * seconds, made.start)
-            shown.add_row(reason, f"{n:,}", f"{100 * n / n_epochs:.1f} %", first)
-        out.print(shown)
-    print_list(out, "Assumed", made.notes)
-    print_list(out, "Warning", outcome.warnings)
-    print_list(out, "Wrote", made.outputs.values())
+        first = {reason: _time(epoch * seconds, made.start) for reason, epoch in made.first.items()}
+        rows = [(reason, n, f"{100 * n / n_epochs:.1f} %", first[reason]) for reason, n in reasons.items()]
+        out.table(("reason", ">epochs", ">share", ">first at"), rows)
+    out.list("Assumed", made.notes)
+    out.list("Warning", outcome.warnings)
+    out.list("Wrote", made.outputs.values())
 
 
-def _show_many(done: Sequence[Outcome[AssessedRecording]]) -> None:
+def _show_many(done: Sequence[Outcome[AssessedRecording]], out: Console) -> None:
     """Print one row per recording."""
-    out, numbers = Console(), ("epochs", "clean", "mean beta")
-    shown = Table("recording", *numbers, "mostly", "course", right=numbers)
-    for made in (outcome.result for outcome in done):
-        shown.add_row(
-            one_line(made.quality.recording) + (" (synthetic)" if made.is_synthetic else ""),
-            f"{made.quality.n_epochs:,}",
+    rows = [
+        (
+            made.quality.recording + (" (synthetic)" if made.is_synthetic else ""),
+            made.quality.n_epochs,
             f"{made.clean_percent:.1f} %",
             f"{made.quality.beta.mean():.3f}",
             next(iter(made.quality.counts()), ""),
             _coloured(strip(made.quality.beta.tolist(), 30)),
         )
-    out.print(shown)
+        for made in (outcome.result for outcome in done)
+    ]
+    out.table(("recording", ">epochs", ">clean", ">mean beta", "mostly", "course"), rows)
     warned = [f"{each.result.quality.recording}: {one_line(text)}" for each in done for text in each.warnings]
-    print_list(out, "Warning", warned)
+    out.list("Warning", warned)
     folders = sorted({str(each.result.outputs["tsv"].parent) for each in done})
     out.print(f"Wrote {count(len(done), 'table')} to {', '.join(folders)}")
 
 
-def _coloured(marks: str) -> Text:
+def _coloured(marks: str) -> list[Piece]:
     styles = {CLEAN: "green"} | dict.fromkeys(BARS[:4], "yellow") | dict.fromkeys(BARS[4:], "red")
-    return Text(*((mark, styles[mark]) for mark in marks))
+    return [(mark, styles[mark]) for mark in marks]

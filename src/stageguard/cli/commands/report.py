@@ -12,6 +12,7 @@ from click.exceptions import Exit
 
 from stageguard.base.errors import StageGuardError
 from stageguard.base.files import write_text_atomic
+from stageguard.cli import options as opt
 from stageguard.cli.cohort_report import (
     CohortGiven,
     CohortRequest,
@@ -21,21 +22,9 @@ from stageguard.cli.cohort_report import (
     report_cohort,
 )
 from stageguard.cli.command import command, option
-from stageguard.cli.console import Console
-from stageguard.cli.inputs import Input, lights_of, night_id, with_companions
-from stageguard.cli.options import (
-    PATH,
-    decoding_options,
-    files_named,
-    json_option,
-    lights_on_phase_option,
-    lights_options,
-    overwrite_option,
-    pins_option,
-    quality_option,
-    scoring_format_option,
-)
-from stageguard.cli.present import print_review, print_summary
+from stageguard.cli.decoded import print_summary
+from stageguard.cli.inputs import Input, lights_of, night_id
+from stageguard.cli.outcomes import print_review
 from stageguard.cli.scored_files import (
     ReadOptions,
     decode_night,
@@ -44,11 +33,7 @@ from stageguard.cli.scored_files import (
     read_options,
     read_start,
 )
-from stageguard.cli.terminal import (
-    print_error,
-    print_json,
-    print_list,
-)
+from stageguard.cli.terminal import Console, print_error, print_json
 from stageguard.formats.outputs import REPORT_SUFFIX, is_output, output_paths
 from stageguard.formats.raw_night import Event
 from stageguard.measures.statistics import StatisticsOptions
@@ -64,38 +49,41 @@ from stageguard.runner.run import collect_warnings
 @command
 @click.argument(
     "night",
-    type=PATH,
+    type=opt.PATH,
     help="Probabilities, or a .hypnogram.tsv with its probabilities beside it; or a cohort: a "
     "folder, a quoted pattern, a sample list, a table of many nights.",
 )
 @option(
-    "--output", "-o", metavar="NIGHT.html", type=PATH, help="The page. Default: NIGHT.report.html beside it."
+    "--output",
+    "-o",
+    metavar="NIGHT.html",
+    type=opt.PATH,
+    help="The page. Default: NIGHT.report.html beside it.",
 )
 @option("--profile", "-p", metavar="NAME", help="Needed for probabilities; an output records its own.")
 @option(
     "--input",
     "source",
     metavar="FILE",
-    type=PATH,
+    type=opt.PATH,
     help="The probabilities of a .hypnogram.tsv. Default: the recorded name beside it.",
 )
 @option(
     "--expert",
     metavar="FILE",
-    type=PATH,
+    type=opt.PATH,
     help="An expert's hypnogram, and what else it marks; of a cohort a folder or a table.",
 )
 @option("--title", metavar="TEXT", help="Headline. Default: the file's name.")
-@lights_options
-@lights_on_phase_option
+@opt.lights
+@opt.lights_on_phase
 @option("--start", metavar="TIME", help="When the recording began: 2024-05-01T22:30.")
-@decoding_options
-@quality_option
-@pins_option
+@opt.decoding
+@opt.companions
 @cohort_options
-@scoring_format_option
-@overwrite_option
-@json_option
+@opt.scoring_format
+@opt.overwrite
+@opt.as_json
 def report(
     night: Path,
     output: Path | None,
@@ -107,8 +95,7 @@ def report(
     lights_on_phase: str | None,
     start: str | None,
     options: DecodeOptions,
-    quality: Path | None,
-    pins: tuple[str, ...],
+    companions: opt.Companions,
     cohort_given: CohortGiven,
     scoring_format: str | None,
     overwrite: bool,
@@ -131,7 +118,7 @@ def report(
     if table is not None:
         measuring = StatisticsOptions("aasm", *lights, lights_on_phase=lights_on_phase)
         reading = read_options(
-            cohort_reading(options, quality, pins, scoring_format),
+            cohort_reading(options, companions, scoring_format),
             profile=profile,
             start=start,
             decode=profile is not None,
@@ -150,7 +137,7 @@ def report(
     try:
         with collect_warnings() as warned:
             loaded = None if profile is None else Profile.load(profile)
-            options = with_companions(options, [night], quality, pins, loaded)
+            options = companions.add_to(options, [night], loaded)
             decoding, notes = decode_night(night, loaded, options, read_start(start), source)
         scored: Hypnogram | None = None
         annotations: Sequence[Event] = ()
@@ -175,7 +162,7 @@ def report(
             expert,
             source,
             None if profile is None else Path(profile),
-            *files_named(quality, pins),
+            *companions.files,
         ]
         spare = [path for path in read if path is not None]
         write_text_atomic(page, html, overwrite=overwrite, spare=spare)
@@ -193,6 +180,6 @@ def report(
 def _print_night(night: Path, summary: DecodingSummary, warned: Sequence[object], page: Path) -> None:
     out = Console()
     print_summary(str(night), summary, out)
-    print_list(out, "Warning", warned)
-    print_list(out, "Wrote", [page])
+    out.list("Warning", warned)
+    out.list("Wrote", [page])
     print_review(out)

@@ -14,23 +14,11 @@ from click import UsageError
 from click.exceptions import Exit
 
 from stageguard.base.errors import InputError
+from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
-from stageguard.cli.console import Console
-from stageguard.cli.inputs import find_densities, with_companions
-from stageguard.cli.options import (
-    PATH,
-    decoding_options,
-    lights_options,
-    pins_option,
-    quality_option,
-    scoring_format_option,
-)
+from stageguard.cli.inputs import find_densities
 from stageguard.cli.scored_files import read_start
-from stageguard.cli.terminal import (
-    count,
-    print_error,
-    print_list,
-)
+from stageguard.cli.terminal import Console, count, print_error
 from stageguard.formats.outputs import TSV_SUFFIX
 from stageguard.night.timing import Moment
 from stageguard.profile.profile import Profile
@@ -53,19 +41,21 @@ TUNNEL_PORT = 8642
     metavar="NIGHT",
     nargs=-1,
     required=True,
-    type=PATH,
+    type=opt.PATH,
     help="Probabilities with --profile, or .hypnogram.tsv files; a folder of either.",
 )
 @option("--profile", "-p", metavar="NAME", help="Needed for probabilities; an output records its own.")
-@option("--edf", metavar="FILE", type=PATH, help="The recording of the night, to see its signals.")
-@option("--scoring", metavar="FILE", type=PATH, help="An expert's scoring of the night, to see beside it.")
+@option("--edf", metavar="FILE", type=opt.PATH, help="The recording of the night, to see its signals.")
+@option(
+    "--scoring", metavar="FILE", type=opt.PATH, help="An expert's scoring of the night, to see beside it."
+)
 @option("--scorer", metavar="NAME", help="Who reviews. Default: the name of this account.")
 @option("--blind", is_flag=True, help="Hide stager and guard until the night is scored.")
 @option(
     "--output",
     "-o",
     metavar="FILE|FOLDER",
-    type=PATH,
+    type=opt.PATH,
     help="Where the review is kept. Default: NIGHT.SCORER.review.jsonl beside it.",
 )
 @option(
@@ -78,12 +68,11 @@ TUNNEL_PORT = 8642
 @option("--no-open", is_flag=True, help="Do not open a browser.")
 @option("--host", metavar="ADDRESS", help="Refused: says how to review from another computer.")
 @option("--remote", is_flag=True, help="Refused likewise.")
-@lights_options
+@opt.lights
 @option("--start", metavar="TIME", help="When the recording began: 2024-05-01T22:30.")
-@decoding_options
-@quality_option
-@pins_option
-@scoring_format_option
+@opt.decoding
+@opt.companions
+@opt.scoring_format
 def review(
     nights: tuple[Path, ...],
     profile: str | None,
@@ -99,8 +88,7 @@ def review(
     lights: tuple[Moment | None, Moment | None],
     start: str | None,
     options: DecodeOptions,
-    quality: Path | None,
-    pins: tuple[str, ...],
+    companions: opt.Companions,
     scoring_format: str | None,
 ) -> None:
     """Review nights in the browser: set epochs, and the night is decoded around them at once.
@@ -118,7 +106,7 @@ def review(
     if len(paths) > 1 and (edf is not None or scoring is not None):
         raise UsageError("--edf and --scoring belong to one night: review the nights one by one.")
     loaded = None if profile is None else Profile.load(profile)
-    options = with_companions(options, paths, quality, pins, loaded)
+    options = companions.add_to(options, paths, loaded)
     if output is not None and output.suffix == ".jsonl" and len(paths) > 1:
         raise UsageError(f"--output is one file for {count(len(paths), 'night')}, expected a folder.")
     if output is not None and output.suffix and output.suffix != ".jsonl":
@@ -161,10 +149,10 @@ def _serve(session: ReviewSession, port: int, *, opens: bool) -> None:
     resumed = first.journal.found
     out.print(f"Review of {count(len(readable), 'night')} by {session.scorer}: {server.url}", whole_line=True)
     if resumed.actions:
-        print_list(out, "Resumed", [f"{first.journal.path.name}, {count(len(resumed.actions), 'action')}"])
+        out.list("Resumed", [f"{first.journal.path.name}, {count(len(resumed.actions), 'action')}"])
     if resumed.n_dropped:
-        print_list(out, "Dropped", [f"a last line of {resumed.n_dropped} bytes that was never completed"])
-    print_list(out, "Saved in", [first.journal.path])
+        out.list("Dropped", [f"a last line of {resumed.n_dropped} bytes that was never completed"])
+    out.list("Saved in", [first.journal.path])
     out.print("Ctrl-C ends it; nothing is lost.")
     sys.stdout.flush()
     if opens and _has_display():

@@ -9,16 +9,12 @@ from typing import Literal
 
 import click
 
+from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
-from stageguard.cli.console import Console, Table
-from stageguard.cli.options import COUNT, PATH, json_option, overwrite_option
 from stageguard.cli.progress import (
     progress,
 )
-from stageguard.cli.terminal import (
-    count,
-    print_json,
-)
+from stageguard.cli.terminal import Console, count, print_json
 from stageguard.runner.processes import run_all
 from stageguard.signals.modalities import MODALITIES
 from stageguard.synthetic.cohort import Plan, Subject, simulate_cohort
@@ -30,7 +26,7 @@ from stageguard.synthetic.cohort import Plan, Subject, simulate_cohort
     "--output",
     "-o",
     metavar="FOLDER",
-    type=PATH,
+    type=opt.PATH,
     required=True,
     help="For the cohort; a new or empty folder.",
 )
@@ -43,15 +39,15 @@ from stageguard.synthetic.cohort import Plan, Subject, simulate_cohort
     "--variant", type=click.Choice(["adult", "narcolepsy", "infant"]), default="adult", help="Whose sleep."
 )
 @option("--layout", metavar="KIND", help="Files of eeg-emg: mat, parquet, csv; of bioradar: npz, edf.")
-@overwrite_option
+@opt.overwrite
 @option(
     "--jobs",
     metavar="N",
-    type=COUNT,
+    type=opt.COUNT,
     default=1,
     help="Subjects at a time; 0 means one per core.",
 )
-@json_option
+@opt.as_json
 def simulate(
     modality: str,
     output: Path,
@@ -104,16 +100,15 @@ def _print(plan: Plan, made: Sequence[Subject], folder: Path) -> None:
         f"SYNTHETIC: {who}, {plan.hours:g} h of {plan.modality} each, made up with seed {plan.seed}. "
         "No evidence about real sleepers."
     )
-    stages = tuple(made[0].stage_percent)
-    numbers = (*(f"{name} %" for name in stages), "events")
     facts = [name for name in ("age", "osa", "sex") if name in made[0].covariates]
-    shown = Table("subject", *facts, *numbers, right=("age", *numbers))
+    rows = []
     for subject in made:
         values = (subject.covariates[name] for name in facts)
         cells = [f"{value:g}" if isinstance(value, float) else value for value in values]
         shares = (f"{share:.0f}" for share in subject.stage_percent.values())
-        shown.add_row(subject.subject, *cells, *shares, str(len(subject.events)))
-    out.print(shown)
+        rows.append((subject.subject, *cells, *shares, len(subject.events)))
+    columns = [f">{name}" if name == "age" else name for name in facts]
+    out.table(("subject", *columns, *(f">{name} %" for name in made[0].stage_percent), ">events"), rows)
     unit = " --dataset-option unit=uV" if plan.recorded.dataset == "accusleep" else ""
     out.print(f"Wrote {folder}. What is in it: {folder / 'README.txt'}")
     out.print(

@@ -14,22 +14,11 @@ from click import UsageError
 from stageguard.base.arrays import NAN
 from stageguard.base.errors import InputError, Message, message_of
 from stageguard.base.files import check_places, real_path, write_text_atomic
+from stageguard.cli import options as opt
 from stageguard.cli.cohort_nights import CohortReader, Groups, MeasuredInput, grouping, listed_nights
 from stageguard.cli.command import command, option
-from stageguard.cli.console import Console
 from stageguard.cli.inputs import Input, find_inputs, with_table_nights
-from stageguard.cli.options import (
-    PATH,
-    Number,
-    json_option,
-    lights_on_phase_option,
-    lights_options,
-    overwrite_option,
-    sample_list_option,
-    scored_files_argument,
-    start_option,
-)
-from stageguard.cli.present import MOST_ROWS, end, run_shown
+from stageguard.cli.outcomes import MOST_ROWS, end, run_shown
 from stageguard.cli.scored_files import (
     Experts,
     ReadOptions,
@@ -46,12 +35,7 @@ from stageguard.cli.stats_tables import (
     print_nights,
     print_one,
 )
-from stageguard.cli.terminal import (
-    count,
-    one_line,
-    print_json,
-    print_list,
-)
+from stageguard.cli.terminal import Console, count, one_line, print_json
 from stageguard.formats.cohort_files import (
     Cohort,
     Facts,
@@ -83,20 +67,20 @@ PARTLY_WORDS = (
 
 
 @command
-@scored_files_argument
-@sample_list_option
+@opt.scored_files
+@opt.sample_list
 @option(
     "--output",
     "-o",
     metavar="COHORT.tsv",
-    type=PATH,
+    type=opt.PATH,
     help="Write one row per night, and a codebook beside it.",
 )
 @option(
     "--table",
     "paper",
     metavar="FILE.md|.tex|.tsv",
-    type=PATH,
+    type=opt.PATH,
     help="Write mean ± SD, and with experts bias and limits of agreement, as Markdown, LaTeX or TSV.",
 )
 @option("--profile", "-p", metavar="NAME", help="Decode probabilities with it; count its transitions.")
@@ -106,32 +90,32 @@ PARTLY_WORDS = (
     default="aasm",
     help="Whose definitions, where they differ.",
 )
-@lights_options
-@lights_on_phase_option
+@opt.lights
+@opt.lights_on_phase
 @option(
     "--min-first-rem-seconds",
     metavar="SECONDS",
-    type=Number(min=0),
+    type=opt.Number(min=0),
     default=120.0,
     help="How long the first REM bout lasts that ends REM latency to a lasting bout.",
 )
-@start_option
+@opt.start
 @option(
     "--by",
     metavar="GROUPS.tsv",
-    type=PATH,
+    type=opt.PATH,
     help="Compare groups: columns id, group (optional: subject, expert).",
 )
 @option(
     "--expert",
     metavar="FOLDER",
-    type=PATH,
+    type=opt.PATH,
     help="Expert hypnograms, named like the nights, or a table; or a file for one night.",
 )
 @option(
     "--scored",
     metavar="FOLDER",
-    type=PATH,
+    type=opt.PATH,
     help="Expert hypnograms of some nights, or a table: estimates for all of them.",
 )
 @option(
@@ -141,8 +125,8 @@ PARTLY_WORDS = (
     help="With --scored: correlations with a number in the table of --by, such as age.",
 )
 @scored_reading_options
-@overwrite_option
-@json_option
+@opt.overwrite
+@opt.as_json
 def stats(
     files: tuple[Path, ...],
     samples: Path | None,
@@ -493,8 +477,8 @@ def print_stats(result: CohortResult) -> None:
     steered = [steered_words(cohort.table.n_steered)] if cohort.table.n_steered else []
     done = succeeded(result.outcomes)
     warned = [f"{outcome.id}: {one_line(text)}" for outcome in done for text in outcome.warnings]
-    print_list(out, "Warning", warned[:MOST_WARNINGS])
+    out.list("Warning", warned[:MOST_WARNINGS])
     if len(warned) > MOST_WARNINGS:
         out.print(f"  and {len(warned) - MOST_WARNINGS} more, all of them in --json")
-    print_list(out, "Note", [convention, *steered, *result.notes])
-    print_list(out, "Wrote", result.written)
+    out.list("Note", [convention, *steered, *result.notes])
+    out.list("Wrote", result.written)

@@ -21,25 +21,9 @@ from stageguard.base.arrays import Floats
 from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import InputError, OutputError, StageGuardError, StageGuardWarning, message_of
 from stageguard.base.files import checked_file, read_file, write_together
+from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
-from stageguard.cli.options import (
-    PATH,
-    Number,
-    cohort_option,
-    column_names,
-    epoch_seconds_option,
-    log_option,
-    logits_option,
-    profile_option,
-    refuse_two_scales,
-    stager_option,
-    stages_option,
-)
-from stageguard.cli.terminal import (
-    count,
-    one_line,
-    print_warning,
-)
+from stageguard.cli.terminal import count, one_line, print_warning
 from stageguard.guard.stream import StreamingDecoder
 from stageguard.profile.profile import Profile
 from stageguard.runner.stopping import STOPS, Stopped
@@ -53,28 +37,28 @@ _SIGNALS = (*STOPS, *([signal.SIGALRM] if hasattr(signal, "SIGALRM") else []))
 
 
 @command
-@profile_option
+@opt.profile
 @option(
     "--transition-weight",
     metavar="NUMBER",
-    type=Number(min=0.0),
+    type=opt.Number(min=0.0),
     help="Strength, for profiles that set it per night: what decode chose on earlier nights. "
     "Leaves out the profile's clock.",
 )
-@option("--state", metavar="FILE", type=PATH, help="Go on from it if it exists; the state is kept in it.")
+@option("--state", metavar="FILE", type=opt.PATH, help="Go on from it if it exists; the state is kept in it.")
 @option("--finish", is_flag=True, help="With --state: the recording ends with this input.")
-@stages_option
-@epoch_seconds_option
-@logits_option
-@log_option
+@opt.stages
+@opt.epoch_seconds
+@opt.logits
+@opt.log
 @option(
     "--max-lag-seconds",
     metavar="SECONDS",
-    type=Number(min=0.0),
+    type=opt.Number(min=0.0),
     help="Longest wait for a stage. Default: no limit.",
 )
-@cohort_option
-@stager_option
+@opt.cohort
+@opt.stager
 def stream(
     profile: str,
     transition_weight: float | None,
@@ -98,7 +82,7 @@ def stream(
     --------
     stageguard stream --profile human-psg-5 --transition-weight 0.15 --max-lag-seconds 300 < rows.txt
     """
-    refuse_two_scales(logits=logits, log=log)
+    opt.refuse_two_scales(logits=logits, log=log)
     if finish and state is None:
         raise UsageError("--finish goes with --state: without one, the end of input is the end.")
     loaded = Profile.load(profile)
@@ -116,7 +100,7 @@ def stream(
         logits=logits,
         log=log,
     )
-    run = Run(new_decoder, column_names(stages), state, finish=finish)
+    run = Run(new_decoder, opt.column_names(stages), state, finish=finish)
     try:
         run.feed(sys.stdin.buffer)
     except BrokenPipeError:

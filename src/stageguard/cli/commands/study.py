@@ -10,21 +10,15 @@ from click import UsageError
 from click.exceptions import Exit
 
 from stageguard.base.errors import InputError
+from stageguard.cli import options as opt
 from stageguard.cli.command import group, option
-from stageguard.cli.console import Console
-from stageguard.cli.options import COUNT, PATH, Number, json_option, overwrite_option
 from stageguard.cli.progress import (
     progress_bar,
 )
-from stageguard.cli.terminal import (
-    count,
-    print_error,
-    print_json,
-    print_warning,
-)
+from stageguard.cli.terminal import Console, count, print_error, print_json, print_warning
 from stageguard.runner.stopping import Stopped, stoppable
 
-folder_argument = click.argument("folder", type=PATH, help="What `study run` wrote.")
+folder_argument = click.argument("folder", type=opt.PATH, help="What `study run` wrote.")
 name_option = option(
     "--name", "-n", metavar="NAME", multiple=True, help="Which ones; repeatable. Default: all."
 )
@@ -47,7 +41,7 @@ def study() -> None:
 
 @study.command("status")
 @folder_argument
-@json_option
+@opt.as_json
 def status(folder: Path, as_json: bool) -> None:
     """Show how far a study has come.
 
@@ -79,13 +73,13 @@ def status(folder: Path, as_json: bool) -> None:
 
 @study.command("run")
 @click.argument(
-    "config", metavar="STUDY.toml", type=PATH, help="What to run, such as studies/mouse-sim.toml."
+    "config", metavar="STUDY.toml", type=opt.PATH, help="What to run, such as studies/mouse-sim.toml."
 )
 @option(
     "--output",
     "-o",
     metavar="FOLDER",
-    type=PATH,
+    type=opt.PATH,
     required=True,
     help="New, or that of an earlier run, which goes on.",
 )
@@ -93,15 +87,17 @@ def status(folder: Path, as_json: bool) -> None:
 @option(
     "--jobs",
     metavar="N",
-    type=COUNT,
+    type=opt.COUNT,
     default=1,
     help="Folds at a time, a core each; 0 means one per core.",
 )
 @option("--scheduler", metavar="tcp://HOST:PORT|local", help="Run on a Dask cluster; its workers see FOLDER.")
-@option("--timeout", metavar="MINUTES", type=Number(min=0.01), help="Longest wait for a fold of a cluster.")
-@overwrite_option
+@option(
+    "--timeout", metavar="MINUTES", type=opt.Number(min=0.01), help="Longest wait for a fold of a cluster."
+)
+@opt.overwrite
 @option("--guard-again", is_flag=True, help="Guard all stored predictions again.")
-@json_option
+@opt.as_json
 def run(
     config: Path,
     output: Path,
@@ -194,10 +190,10 @@ def table(folder: Path, name: tuple[str, ...], form: Literal["md", "tex", "csv"]
     metavar="FOLDER...",
     nargs=-1,
     required=True,
-    type=PATH,
+    type=opt.PATH,
     help="What `study run` or `study report --publish` wrote.",
 )
-@option("--output", "-o", metavar="FOLDER", type=PATH, help="Write the tables there in all formats.")
+@option("--output", "-o", metavar="FOLDER", type=opt.PATH, help="Write the tables there in all formats.")
 @form_option
 def compare(folders: tuple[Path, ...], output: Path | None, form: Literal["md", "tex", "csv"]) -> None:
     """Print tables over several studies: the main comparison side by side, errors of sleep architecture.
@@ -224,7 +220,7 @@ def compare(folders: tuple[Path, ...], output: Path | None, form: Literal["md", 
 
 @study.command("figure")
 @folder_argument
-@option("--output", "-o", metavar="FOLDER", type=PATH, help="Default: FOLDER/figures.")
+@option("--output", "-o", metavar="FOLDER", type=opt.PATH, help="Default: FOLDER/figures.")
 @name_option
 @night_option
 @option("--format", "form", type=click.Choice(["png", "pdf", "svg"]), default="png", help="Of the files.")
@@ -251,7 +247,9 @@ def figure(
 @study.command("report")
 @folder_argument
 @night_option
-@option("--publish", metavar="FOLDER", type=PATH, help="Write there what may be shown without the nights.")
+@option(
+    "--publish", metavar="FOLDER", type=opt.PATH, help="Write there what may be shown without the nights."
+)
 def report(folder: Path, night: str | None, publish: Path | None) -> None:
     """Write all tables and figures, and one page that shows them.
 

@@ -10,18 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
-from stageguard.cli.console import Console
-from stageguard.cli.options import DEVICE, PATH, json_option, overwrite_option
 from stageguard.cli.progress import (
     progress_bar,
 )
-from stageguard.cli.terminal import (
-    error_text,
-    print_error,
-    print_json,
-    print_list,
-)
+from stageguard.cli.terminal import Console, error_text, print_error, print_json
 from stageguard.datasets import Entry
 from stageguard.nn.data import dataset_tables, read_folder
 from stageguard.nn.options import TrainingConfig, read_config
@@ -36,12 +30,14 @@ if TYPE_CHECKING:
 
 
 @command
-@click.argument("config", metavar="CONFIG.toml", type=PATH, help="What to train, and on what.")
-@option("--output", "-o", metavar="FOLDER", type=PATH, help="For the network. Default: what the file says.")
+@click.argument("config", metavar="CONFIG.toml", type=opt.PATH, help="What to train, and on what.")
+@option(
+    "--output", "-o", metavar="FOLDER", type=opt.PATH, help="For the network. Default: what the file says."
+)
 @option("--small", is_flag=True, help="The size for a computer without a GPU.")
-@option("--device", type=DEVICE, help="Where to compute. Default: what the file says.")
-@overwrite_option
-@json_option
+@option("--device", type=opt.DEVICE, help="Where to compute. Default: what the file says.")
+@opt.overwrite
+@opt.as_json
 def train(
     config: Path, output: Path | None, small: bool, device: str | None, overwrite: bool, as_json: bool
 ) -> None:
@@ -128,5 +124,5 @@ def _print(card: ModelCard, folder: Path, remarks: Sequence[str], *, as_json: bo
         f"{training['n_subjects']} subjects: kappa {training['best_kappa']:.3f} on the others, at step "
         f"{training['best_step']} of {training['stopped_at']}."
     )
-    print_list(out, "Warning", remarks)
-    print_list(out, "Wrote", [folder / name for name in ("model.safetensors", "model.json", "log.jsonl")])
+    out.list("Warning", remarks)
+    out.list("Wrote", [folder / name for name in ("model.safetensors", "model.json", "log.jsonl")])

@@ -9,26 +9,11 @@ from click import UsageError
 
 from stageguard.base.errors import InputError, Message
 from stageguard.base.files import check_apart, exists_error
+from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
-from stageguard.cli.console import Console
 from stageguard.cli.inputs import Inputs, find_densities, with_table_nights
-from stageguard.cli.options import (
-    PATH,
-    density_files_argument,
-    jobs_option,
-    json_option,
-    overwrite_option,
-    reading_options,
-    sample_list_option,
-)
-from stageguard.cli.present import end, print_notes, run_shown
-from stageguard.cli.terminal import (
-    count,
-    naming_nights,
-    one_line,
-    print_json,
-    print_list,
-)
+from stageguard.cli.outcomes import end, run_shown
+from stageguard.cli.terminal import Console, count, naming_nights, one_line, print_json
 from stageguard.fitting.tune import check_base, decision, tuned_profile
 from stageguard.formats.raw_night import FileOptions
 from stageguard.profile.profile import Profile
@@ -40,14 +25,14 @@ from stageguard.runner.tune_files import TuneTask, measure_task
 
 @command
 @option("--base", "-b", metavar="NAME", required=True, help="Profile to tune: a name or a .toml file.")
-@option("--output", "-o", metavar="FILE.toml", type=PATH, required=True, help="The tuned profile.")
-@density_files_argument
-@sample_list_option
+@option("--output", "-o", metavar="FILE.toml", type=opt.PATH, required=True, help="The tuned profile.")
+@opt.density_files
+@opt.sample_list
 @option("--stager", metavar="NAME", help="The stager, with version and channels: used on no other.")
-@reading_options
-@overwrite_option
-@jobs_option
-@json_option
+@opt.reading
+@opt.overwrite
+@opt.jobs
+@opt.as_json
 def tune(
     base: str,
     output: Path,
@@ -97,9 +82,8 @@ def tune(
         )
         for sentence in decision(tuned.strength):
             out.print(sentence)
-        print_list(out, "Wrote", [output])
-    print_notes(inputs.notes, as_json=as_json)
-    end(outcomes, as_json=as_json)
+        out.list("Wrote", [output])
+    end(outcomes, inputs.notes, as_json=as_json)
 
 
 def tuned_on(

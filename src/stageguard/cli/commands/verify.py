@@ -8,20 +8,18 @@ import click
 from click.exceptions import Exit
 
 from stageguard.base.version import __version__
+from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
-from stageguard.cli.console import Console, Table
-from stageguard.cli.options import PATH, json_option
-from stageguard.cli.terminal import (
-    one_line,
-    print_json,
-)
+from stageguard.cli.terminal import Console, one_line, print_json
 from stageguard.runner.verify import verify_output
 
 
 @command
-@click.argument("output", type=PATH, help="A .hypnogram.tsv, its .json, or a table that decode wrote.")
-@option("--input", "source", metavar="FILE", type=PATH, help="The probabilities. Default: the recorded file.")
-@json_option
+@click.argument("output", type=opt.PATH, help="A .hypnogram.tsv, its .json, or a table that decode wrote.")
+@option(
+    "--input", "source", metavar="FILE", type=opt.PATH, help="The probabilities. Default: the recorded file."
+)
+@opt.as_json
 def verify(output: Path, source: Path | None, as_json: bool) -> None:
     """Check an output by decoding its input again with its profile.
 
@@ -33,11 +31,9 @@ def verify(output: Path, source: Path | None, as_json: bool) -> None:
     if as_json:
         print_json(verification.to_dict())
     else:
-        shown = Table("", "check", "finding")
-        for check in verification.checks:
-            shown.add_row("ok" if check.ok else "DIFFERS", check.name, one_line(check.finding))
         out = Console()
-        out.print(shown)
+        rows = [("ok" if check.ok else "DIFFERS", check.name, check.finding) for check in verification.checks]
+        out.table(("", "check", "finding"), rows)
         if verification.unchecked:
             fields = ", ".join(verification.unchecked)
             out.print(f"Not checked, as nothing derives it: {one_line(fields)}")
