@@ -115,9 +115,9 @@ def test_what_the_options_leave_open_the_recipe_of_the_networks_size_says(tmp_pa
         assert whole.optimiser == recipe.optimiser
         assert whole.batch_size == recipe.batch_size
         assert whole.sequence_epochs == recipe.sequence_epochs
-        assert whole.clip == (recipe.gradient_clip or 0.0)
+        assert whole.clip == recipe.clip
         assert whole.steps == (recipe.steps or recipe.rounds * 7)
-        assert whole.evaluate_every == (recipe.validate_every_steps or 7)
+        assert whole.evaluate_every == (recipe.evaluate_every or 7)
     model = train(
         cohort(), TrainingOptions("accusleep", "human-psg-3", {"small": True}, sequence_epochs=20, steps=3,
                                   penalty_weight=0.0), tmp_path / "m"
@@ -219,7 +219,7 @@ def test_the_page_names_every_option():
     assert [item.name for item in fields(TrainingOptions) if item.name not in named] == []
     small = training_recipe("usleep", small=True)
     assert f"| {small.steps}, {small.batch_size} |" in page
-    assert f"`evaluate_every`, `patience` | {small.validate_every_steps}, to the end |" in page
+    assert f"`evaluate_every`, `patience` | {small.evaluate_every}, to the end |" in page
     rates = [
         f"{training_recipe(name, small=True).learning_rate:g}"
         for name in ("accusleep", "sleeptransformer", "usleep")

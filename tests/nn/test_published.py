@@ -144,5 +144,5 @@ def test_the_page_gives_decay_and_clip_of_every_published_recipe():
         recipe = training_recipe(name)
         row = re.search(rf"^\| {title} \| {recipe.optimiser} .*$", page, re.MULTILINE)
         assert row and f"| {recipe.learning_rate:g} | {recipe.weight_decay:.3g}" in row[0], title
-        if recipe.gradient_clip:
-            assert f"| {recipe.gradient_clip:g} |" in row[0], title
+        if recipe.clip:
+            assert f"| {recipe.clip:g} |" in row[0], title

@@ -107,8 +107,7 @@ CHANGES = {
     ),
     "unknown number": (
         lambda run, _: run.update(colour=1),
-        "unknown key 'colour' in the document. Known: step, best_step, best_kappa, n_stale, history, "
-        "tensors, replaces",
+        "unknown key 'colour' in the document. Known: step, best_step, best_kappa, n_stale, history",
     ),
     "history as text": (
         lambda run, _: run.update(history="x"),

@@ -319,7 +319,7 @@ def test_a_wrong_option_is_named(changes, expected):
     [
         ('data = "d"\n', ("c.toml", "says no output")),
         ('data = "d"\noutput = "o"\nprofile = "human-psg-3"\n', ("c.toml", "say no backbone")),
-        ("data = d", ("c.toml: is not TOML (",)),
+        ("data = d", ("c.toml", "not valid TOML")),
         (
             'data = "d"\noutput = "o"\nbackbone = "usleep"\nprofile = "human-psg-3"\nstep = 3\n',
             ("c.toml", "'step'", "'steps'"),

@@ -23,7 +23,7 @@ from stageguard.base.schema import REQUIRED
 from stageguard.base.version import __version__
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.stages import StageScheme
-from stageguard.nn.backbones import SET_BY_FEATURES, build_backbone
+from stageguard.nn.backbones import build_backbone, check_network
 from stageguard.nn.data import read_features
 from stageguard.nn.inference import soften, table_probabilities
 from stageguard.nn.pytorch import EXTRA, NEEDED_BY, Tensor, nn, torch, warn
@@ -43,14 +43,6 @@ def _names(value: object, where: str) -> tuple[str, ...]:
     if len(set(names)) != len(names) or not names:
         raise InputError(f"{where} are not different from each other.")
     return names
-
-
-def _network(value: object, where: str) -> dict[str, Any]:
-    options = _mapping(value, where)
-    taken = [key for key in options if key in SET_BY_FEATURES]
-    if taken:
-        raise InputError(f"network has {taken[0]!r}, which follows from the features.")
-    return options
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +82,7 @@ class ModelCard:
     """A network's purpose and training: everything but its weights."""
 
     backbone: str = schema.text()
-    network: Mapping[str, Any] = schema.declare(REQUIRED, _network)  # options of the backbone
+    network: Mapping[str, Any] = schema.declare(REQUIRED, check_network)  # options of the backbone
     # length of the training epochs
     epoch_seconds: float = schema.declare(REQUIRED, lambda value, where: checks.epoch_seconds(value))
     features: FeatureSet = schema.declare(REQUIRED, partial(schema.read_table, FeatureSet))
@@ -331,9 +323,11 @@ def load_model(path: str | Path, *, device: str | torch.device = "cpu") -> Train
         )
     document = _read_card(folder / CARD)
     try:
-        about = {key: document.pop(key) for key in ("weights",) if key in document}
+        about = document.pop("weights", None)
         card = ModelCard.from_dict(document)
-        weights = schema.read_table(_File, about).weights
+        if about is None:
+            raise InputError("key 'weights' is missing in the document.")
+        weights = schema.read_table(_Weights, about, "weights")
         if (size := _n_bytes(card)) > max(weights.bytes, LARGE_BYTES):
             raise InputError(f"describes a network of {size:,} bytes, expected {weights.bytes:,}.")
         network = card.build()
@@ -370,13 +364,6 @@ class _Weights:
     file: str = schema.choice(schema.REQUIRED, WEIGHTS)
     bytes: int = schema.count()
     sha256: str = schema.text()
-
-
-@dataclass(frozen=True, slots=True)
-class _File:
-    """The keys of the card's file that are not part of the card."""
-
-    weights: _Weights = schema.declare(schema.REQUIRED, partial(schema.read_table, _Weights))
 
 
 def first_difference(expected: Mapping[str, Tensor], got: Mapping[str, Tensor]) -> str:

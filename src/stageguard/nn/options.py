@@ -16,8 +16,8 @@ from stageguard.nn.backbones import (
     GENERIC,
     OPTIMISERS,
     SCHEDULES,
-    SET_BY_FEATURES,
     TrainingRecipe,
+    check_network,
     training_recipe,
 )
 from stageguard.profile.profile import Profile
@@ -27,9 +27,10 @@ DEVICES = ("auto", "cpu", "cuda")
 LARGEST_SEED = 2**32 - 1
 WARM_UP = 0.3  # share of the steps in which the learning rate of one cycle rises
 
-# Options that a recipe has under the same name.
+# Options whose defaults a recipe has under the same name, whatever the other options are.
 _OF_RECIPE = (
-    *("sequence_epochs", "batch_size", "optimiser", "learning_rate", "weight_decay", "decayed", "schedule"),
+    *("sequence_epochs", "batch_size", "optimiser", "learning_rate", "weight_decay", "decayed", "clip"),
+    "schedule",
 )
 
 
@@ -47,9 +48,7 @@ class TrainingOptions:
         lambda value, where: value if isinstance(value, Profile) else checks.text(value, where, empty=False),
     )
     # further options of the backbone, such as width, depth, small, training_length
-    network: Mapping[str, Any] = field(
-        default_factory=dict, metadata={"check": lambda value, where: _network(value, where)}
-    )
+    network: Mapping[str, Any] = field(default_factory=dict, metadata={"check": check_network})
     # cross-entropy plus the transition penalty, or the likelihood of the constrained model
     loss: str = schema.choice("penalty", *LOSSES)
     # for the penalty loss: the paper's lambda, by default 0.5; whether stages are weighted inversely to their
@@ -115,16 +114,6 @@ class TrainingOptions:
         return cls(**document)
 
 
-def _network(network: object, where: str) -> Mapping[str, Any]:
-    for name in (options := checks.mapping(network, where)):
-        if name in SET_BY_FEATURES:
-            raise InputError(
-                f"network has {name!r}, which follows from the features. Leave it out; the length of an "
-                "epoch is the option epoch_seconds."
-            )
-    return options
-
-
 _EXAMPLES = {
     "backbone": 'backbone = "usleep"',
     "profile": 'profile = "human-psg-3"',
@@ -188,7 +177,6 @@ def recipe_of(options: TrainingOptions) -> TrainingRecipe:
 def filled(options: TrainingOptions, recipe: TrainingRecipe) -> TrainingOptions:
     """Return the options with the recipe's values for those that do not depend on the data."""
     options = _fill_defaults(options, {name: getattr(recipe, name) for name in _OF_RECIPE})
-    options = _fill_defaults(options, {"clip": recipe.gradient_clip or 0.0})
     is_stepwise = options.schedule in ("decay", "drop")
     if options.optimiser == "sgd":
         options = _fill_defaults(options, {"momentum": recipe.momentum})
@@ -216,11 +204,11 @@ def _idle(options: TrainingOptions, name: str, other: str, wanted: str) -> Input
 def in_steps(options: TrainingOptions, recipe: TrainingRecipe, n_round: int) -> TrainingOptions:
     """Return filled options with the recipe's counts of rounds as steps; a round has `n_round` steps."""
     steps = options.steps or recipe.steps or (recipe.rounds or 1) * n_round
-    every = options.evaluate_every or recipe.validate_every_steps or n_round
+    every = options.evaluate_every or recipe.evaluate_every or n_round
     counted: dict[str, Any] = {
         "steps": steps,
         "evaluate_every": every,
-        "patience": recipe.early_stopping_rounds or ceil(steps / every),
+        "patience": recipe.patience or ceil(steps / every),
     }
     if options.schedule in ("decay", "drop"):
         counted["schedule_factor"] = recipe.schedule_factor

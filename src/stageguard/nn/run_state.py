@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,20 @@ from stageguard.nn.pytorch import Tensor, nn, torch
 
 STATE = "training.safetensors"
 LOG = "log.jsonl"
-COUNTED = ("step", "best_step", "best_kappa", "n_stale", "history")  # of a run, besides its tensors
+METADATA = ("identity", "run", "tensors", "replaces")  # of the state's file
 BEGIN_ANEW = Message(OVERWRITE, " to begin anew")
+
+
+@dataclass(slots=True)
+class RunNumbers:
+    """The numbers that change during training."""
+
+    step: int = schema.count(0, low=0)
+    best_step: int = schema.count(0, low=0)
+    best_kappa: float = schema.number(-2.0)
+    n_stale: int = schema.count(0, low=0)  # evaluations since the best one
+    # one entry per evaluation
+    history: tuple[Mapping[str, Any], ...] = schema.declare((), partial(checks.items, check=checks.mapping))
 
 
 @dataclass(slots=True)
@@ -39,11 +52,7 @@ class TrainingRun:
     network: nn.Module
     optimizer: torch.optim.Optimizer
     best: dict[str, Tensor]
-    step: int = 0
-    best_step: int = 0
-    best_kappa: float = -2.0
-    n_stale: int = 0
-    history: list[dict[str, Any]] = field(default_factory=list)
+    numbers: RunNumbers = field(default_factory=RunNumbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,21 +62,6 @@ class Location:
     folder: Path  # for the state, the log and finally the network
     identity: Mapping[str, Any]  # options, data and profile in JSON types; only the same run is resumed
     replaces: bool = False  # whether to start again and replace the content of the folder
-
-
-@dataclass(frozen=True, slots=True)
-class _Numbers:
-    """The numbers of a state."""
-
-    step: int = schema.count(low=0)
-    best_step: int = schema.count(low=0)
-    best_kappa: float = schema.number()
-    n_stale: int = schema.count(low=0)
-    history: list[dict[str, Any]] = schema.declare(
-        schema.REQUIRED, lambda value, where: list(checks.items(value, where, checks.mapping))
-    )
-    tensors: tuple[str, ...] = schema.declare(schema.REQUIRED, schema.text_list)
-    replaces: bool = schema.flag()
 
 
 def check_output(folder: Path, *, overwrite: bool) -> None:
@@ -129,21 +123,23 @@ def _decay_groups(network: nn.Module, options: TrainingOptions) -> list[dict[str
 
 def remember(run: TrainingRun, score: ValidationScore) -> None:
     """Keep the weights if they are the best so far."""
-    if score.kappa > run.best_kappa:
+    numbers = run.numbers
+    if score.kappa > numbers.best_kappa:
         run.best = plain_tensors(run.network.state_dict())
-        run.best_kappa, run.best_step, run.n_stale = score.kappa, run.step, 0
+        numbers.best_kappa, numbers.best_step, numbers.n_stale = score.kappa, numbers.step, 0
     else:
-        run.n_stale += 1
+        numbers.n_stale += 1
 
 
 def log(
-    run: TrainingRun, means: Mapping[str, float], rate: float, score: ValidationScore, seconds: float
+    numbers: RunNumbers, means: Mapping[str, float], rate: float, score: ValidationScore, seconds: float
 ) -> None:
     """Add a line to the log."""
     validation = {name: round(value, 6) for name, value in asdict(score).items()}
     training = {name: round(value, 6) for name, value in means.items()}
-    entry = {"step": run.step, "learning_rate": rate, "training": training, "validation": validation}
-    run.history.append(entry | {"is_best": run.best_step == run.step, "seconds": round(seconds, 2)})
+    entry = {"step": numbers.step, "learning_rate": rate, "training": training, "validation": validation}
+    entry |= {"is_best": numbers.best_step == numbers.step, "seconds": round(seconds, 2)}
+    numbers.history += (entry,)
 
 
 def save(run: TrainingRun, location: Location) -> None:
@@ -151,20 +147,18 @@ def save(run: TrainingRun, location: Location) -> None:
     tensors: dict[str, Tensor] = {}
     for prefix, named in (("network.", run.network.state_dict()), ("best.", run.best)):
         tensors |= {prefix + name: tensor for name, tensor in plain_tensors(named).items()}
-    for index, known in run.optimizer.state_dict()["state"].items():
-        moments = {name: tensor for name, tensor in known.items() if tensor is not None}
+    for index, state in run.optimizer.state_dict()["state"].items():
+        moments = {name: tensor for name, tensor in state.items() if tensor is not None}
         tensors |= {f"optimizer.{index}.{name}": tensor for name, tensor in plain_tensors(moments).items()}
-    numbers = {name: getattr(run, name) for name in COUNTED}
-    numbers |= {"tensors": sorted(tensors), "replaces": location.replaces}
-    metadata = {"identity": json.dumps(location.identity), "run": json.dumps(numbers)}
-    state = codec.save(tensors, metadata=metadata)
-    lines = [{"options": location.identity["options"]}, *run.history]
+    about = (location.identity, asdict(run.numbers), sorted(tensors), location.replaces)
+    metadata = {key: json.dumps(value) for key, value in zip(METADATA, about, strict=True)}
+    lines = [{"options": location.identity["options"]}, *run.numbers.history]
     text = "".join(json.dumps(line) + "\n" for line in lines)
-    folder = location.folder
-    write_together({folder / STATE: state, folder / LOG: text}, overwrite=True, make_folders=True)
+    contents = {location.folder / STATE: codec.save(tensors, metadata=metadata), location.folder / LOG: text}
+    write_together(contents, overwrite=True, make_folders=True)
     if location.replaces:
         for name in (CARD, WEIGHTS):
-            (folder / name).unlink(missing_ok=True)
+            (location.folder / name).unlink(missing_ok=True)
 
 
 def resume(run: TrainingRun, location: Location) -> None:
@@ -176,54 +170,58 @@ def resume(run: TrainingRun, location: Location) -> None:
     if not path.exists():
         return
     try:
-        identity, numbers, tensors = _read(path)
-        is_same = all(identity.get(what) == _plain(value) for what, value in location.identity.items())
-        if location.replaces and not (is_same and numbers.replaces):
-            path.unlink()
-            return
-        if not is_same:
-            raise InputError(_other(location, identity))
-        _restore(run, numbers, tensors)
-    except FileFormatError:
-        if not location.replaces:
-            raise
-        path.unlink()
-
-
-def _read(path: Path) -> tuple[Mapping[str, Any], _Numbers, dict[str, Tensor]]:
-    """Return identity, numbers and tensors of a state file."""
-    try:
         with safetensors.safe_open(checked_file(path, "weights"), "pt") as file:
             metadata = file.metadata()
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        identity, numbers = (parse_json(metadata[key]) for key in ("identity", "run"))
-        return checks.mapping(identity, "identity"), schema.read_table(_Numbers, numbers), tensors
+        stored, numbers, names, replaced = (parse_json(metadata[key]) for key in METADATA)
+        difference = _difference(checks.mapping(stored, "identity"), location.identity)
+        if location.replaces and (difference or replaced is not True):
+            path.unlink()
+            return
+        if not difference:
+            if odd := sorted({*names} ^ {*tensors}):
+                raise InputError(f"{odd[0]!r} is missing or unknown")
+            _restore(run, schema.read_table(RunNumbers, numbers, complete=True), tensors)
+            return
     except (InputError, safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise _unreadable(path.name, error) from None
+        if not location.replaces:
+            reason = str(error).rstrip(".")
+            raise FileFormatError(
+                f"{path.name}: is not a readable training state ({reason}). {BEGIN_ANEW}."
+            ) from None
+        path.unlink()
+        return
+    raise InputError(
+        f"{location.folder} holds an unfinished run with other {difference}. {BEGIN_ANEW}, or choose "
+        "another folder."
+    )
 
 
-def _restore(run: TrainingRun, numbers: _Numbers, tensors: dict[str, Tensor]) -> None:
+def _difference(stored: Mapping[str, Any], identity: Mapping[str, Any]) -> str:
+    """Return in what a stored run differs from this one ("options (seed)"), "" if in nothing."""
+    for part, value in identity.items():
+        plain, other = parse_json(json.dumps(value)), stored.get(part)
+        if plain != other:
+            stored_options = other if isinstance(other, Mapping) else {}
+            changed = [key for key in stored_options if stored_options[key] != plain.get(key)]
+            return f"{part} ({changed[0]})" if changed else part
+    return ""
+
+
+def _restore(run: TrainingRun, numbers: RunNumbers, tensors: Mapping[str, Tensor]) -> None:
     """Restore the whole run, or change nothing if the state does not fit."""
 
     def part(prefix: str) -> dict[str, Tensor]:
         return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
 
-    try:
-        odd = sorted({*numbers.tensors} ^ {*tensors})
-        if odd:
-            raise InputError(f"{odd[0]!r} is missing or unknown")
-        for prefix in ("network.", "best."):
-            if difference := first_difference(run.network.state_dict(), part(prefix)):
-                raise InputError(f"{prefix}*: {difference}")
-        moments = _moments(run.optimizer, part("optimizer."))
-    except (InputError, ValueError) as error:
-        raise _unreadable(STATE, error) from None
+    for prefix in ("network.", "best."):
+        if difference := first_difference(run.network.state_dict(), part(prefix)):
+            raise InputError(f"{prefix}*: {difference}")
+    moments = _moments(run.optimizer, part("optimizer."))
     groups = run.optimizer.state_dict()["param_groups"]
     run.optimizer.load_state_dict({"state": moments, "param_groups": groups})
     run.network.load_state_dict(part("network."))
-    run.best = part("best.")
-    for name in COUNTED:
-        setattr(run, name, getattr(numbers, name))
+    run.best, run.numbers = part("best."), numbers
 
 
 def _moments(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> dict[int, dict[str, Tensor]]:
@@ -238,26 +236,3 @@ def _moments(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) ->
             raise InputError(f"'optimizer.{name}' has another shape than its parameter")
         moments.setdefault(int(index), {})[kind] = tensor
     return moments
-
-
-def _unreadable(name: str, error: Exception) -> FileFormatError:
-    reason = str(error).rstrip(".")
-    return FileFormatError(f"{name}: is not a readable training state ({reason}). {BEGIN_ANEW}.")
-
-
-def _other(location: Location, said: Mapping[str, Any]) -> str:
-    """Return the message on how the stored run differs from this one."""
-    what = next(what for what, value in location.identity.items() if said.get(what) != _plain(value))
-    detail, theirs = "", said.get(what)
-    if what == "options" and isinstance(theirs, Mapping):
-        changed = [k for k, v in _plain(location.identity[what]).items() if theirs.get(k) != v]
-        detail = f" ({changed[0]})" if changed else ""
-    return (
-        f"{location.folder} holds an unfinished run with other {what}{detail}. {BEGIN_ANEW}, or choose "
-        "another folder."
-    )
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as JSON restores it."""
-    return parse_json(json.dumps(value))

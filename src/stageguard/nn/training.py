@@ -149,14 +149,15 @@ def train(
     with _repeatable(options.seed, device):
         card, run, plan = _set_up(tables, options, device, folder, overwrite)
         resume(run, plan.location)
-        if shared is not None and not run.step:
+        if shared is not None and not run.numbers.step:
             resume(run, plan.before_penalty(shared))
         _loop(run, plan, report, shared)
         run.network.load_state_dict(run.best)
         network, judge = run.network.eval(), plan.judge
         weights = plan.objective.stage_weights
         temperature = judge.temperature(network, weights) if plan.options.temperature else 1.0
-    results = {"best_step": run.best_step, "best_kappa": run.best_kappa, "stopped_at": run.step}
+    found = run.numbers
+    results = {"best_step": found.best_step, "best_kappa": found.best_kappa, "stopped_at": found.step}
     about = {**card.training, "options": plan.options.to_dict(), **results}
     model = TrainedModel(network, replace(card, length=judge.length, temperature=temperature, training=about))
     save_model(model, folder, overwrite=True)
@@ -221,29 +222,29 @@ def _loop(run: TrainingRun, plan: _Plan, report: Report | None, shared: Path | N
     """Optimise until steps or patience run out; evaluate, log and save on the way."""
     options, every = plan.options, plan.options.evaluate_every
     assert every is not None and options.patience is not None
-    began, sums = time.perf_counter(), dict[str, float]()
-    for step, windows in plan.batches(run.step):
-        if run.n_stale >= options.patience:
+    numbers, began, sums = run.numbers, time.perf_counter(), dict[str, float]()
+    for step, windows in plan.batches(numbers.step):
+        if numbers.n_stale >= options.patience:
             break
         rate = rate_at(step, options)
         parts = _step(run, plan, step, windows, rate)
-        run.step = step + 1
+        numbers.step = step + 1
         for name, value in parts.items():
             sums[name] = sums.get(name, 0.0) + value
         score = means = None
-        if run.step % every == 0 or run.step == plan.n_steps:
+        if numbers.step % every == 0 or numbers.step == plan.n_steps:
             score = plan.judge.score(run.network)
-            if run.step > options.penalty_after:  # weights that have not seen the penalty are not chosen
+            if numbers.step > options.penalty_after:  # weights that have not seen the penalty are not chosen
                 remember(run, score)
-            n_summed = (run.step - 1) % every + 1
+            n_summed = (numbers.step - 1) % every + 1
             means = {name: value / n_summed for name, value in sums.items()}
-            log(run, means, rate, score, time.perf_counter() - began)
+            log(numbers, means, rate, score, time.perf_counter() - began)
             sums = {}
             save(run, plan.location)
-        if shared is not None and run.step == options.penalty_after:
+        if shared is not None and numbers.step == options.penalty_after:
             save(run, plan.before_penalty(shared))
         if report is not None:
-            report(TrainingProgress(run.step, plan.n_steps, parts, score, means))
+            report(TrainingProgress(numbers.step, plan.n_steps, parts, score, means))
 
 
 def _step(

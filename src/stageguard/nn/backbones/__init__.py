@@ -44,6 +44,18 @@ WIDEST = 100
 MOST_INPUTS = 1_000_000_000  # frames, or features: the sizes of layers stay countable
 
 
+def check_network(value: object, where: str) -> dict[str, Any]:
+    """Return the options of a network; refuse those that follow from the features."""
+    options = dict(checks.mapping(value, where))
+    for name in options:
+        if name in SET_BY_FEATURES:
+            raise InputError(
+                f"network has {name!r}, which follows from the features. Leave it out; the length of an "
+                "epoch is the option epoch_seconds."
+            )
+    return options
+
+
 def backbones() -> list[str]:
     """Return the names that `build_backbone` knows, sorted: six built in, and those of other packages."""
     return sorted({*BUILT_IN, *_added_backbones()})
@@ -167,7 +179,7 @@ OPTIMISERS, SCHEDULES = get_args(Optimiser), get_args(Schedule)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRecipe:
-    """How to train a network."""
+    """How to train a network: defaults of the options of the same names, and counts of rounds."""
 
     optimiser: Optimiser
     learning_rate: float  # the first, or the highest of a one-cycle schedule
@@ -181,9 +193,9 @@ class TrainingRecipe:
     schedule: Schedule = "constant"
     rounds: int | None = None  # largest number of passes over the training data, or
     steps: int | None = None  # of optimiser steps
-    early_stopping_rounds: int | None = None  # stop after this many validations without improvement
-    gradient_clip: float | None = None  # largest norm of the gradient
-    validate_every_steps: int | None = None  # None: once per round
+    patience: int | None = None  # stop after this many evaluations without improvement
+    clip: float = 0.0  # largest norm of the gradient; 0 for no limit
+    evaluate_every: int | None = None  # steps; None: once per round
     momentum: float = 0.0  # of "sgd"
     balanced: bool = False  # whether rare and frequent stages count alike, by weights or by resampling
     schedule_factor: float = 1.0
@@ -191,9 +203,7 @@ class TrainingRecipe:
 
 
 # Common to the code of Phan et al.
-_by_phan = partial(
-    TrainingRecipe, optimiser="adam", learning_rate=1e-4, batch_size=32, validate_every_steps=100
-)
+_by_phan = partial(TrainingRecipe, optimiser="adam", learning_rate=1e-4, batch_size=32, evaluate_every=100)
 PUBLISHED = {
     "accusleep": TrainingRecipe(
         optimiser="sgd",
@@ -206,8 +216,8 @@ PUBLISHED = {
         batch_size=4,
         sequence_epochs=64,
         rounds=10,
-        early_stopping_rounds=15,
-        validate_every_steps=200,
+        patience=15,
+        evaluate_every=200,
         balanced=True,
         source="AccuSleep_train.m of Barger et al. 2019, with MATLAB's defaults for the rest. Its 256 "
         "pictures per step are 4 sequences of 64 here; rare stages were repeated until equally frequent.",
@@ -235,7 +245,7 @@ PUBLISHED = {
         rounds=200,
         weight_decay=1e-3 / 25,
         decayed=("fine.0.weight",),
-        gradient_clip=10 / 25,
+        clip=10 / 25,
         source="trainer.py and model.py of Supratak et al. 2017, second stage. The first trains the "
         "convolutions alone, 100 rounds on batches of 100 with all stages equally frequent; they go on at a "
         "rate of 1e-6. The loss is summed over the 25 epochs of a sequence, so that decay (1e-3, of the "
@@ -254,7 +264,7 @@ PUBLISHED = {
         weight_decay=1e-4 / 32,
         sequence_epochs=21,
         rounds=210,
-        early_stopping_rounds=200,
+        patience=200,
         source="config.py and run_seq21_block4.sh of Phan et al. 2022. The loss is summed over the 32 "
         "sequences of a batch, so that its decay of 1e-4 is a 32nd of that for a mean. A round there is "
         "a 21st of all overlapping sequences, and training stops after 100,000 steps at the earliest.",
@@ -265,7 +275,7 @@ PUBLISHED = {
         batch_size=64,
         sequence_epochs=35,
         rounds=12_000,
-        early_stopping_rounds=200,
+        patience=200,
         balanced=True,
         source="usleep/hparams.yaml of Perslev et al. 2021. Sequences are drawn so that stages come up "
         "alike; parts of them are erased and channels dropped at random.",
@@ -282,8 +292,8 @@ def _small(learning_rate: float) -> TrainingRecipe:
         batch_size=16,
         sequence_epochs=100,
         steps=300,
-        validate_every_steps=50,
-        gradient_clip=5.0,
+        evaluate_every=50,
+        clip=5.0,
         source="Our choice, on one feature vector per epoch of Sleep-EDF cassette and of Sleep-Accel.",
     )
 
