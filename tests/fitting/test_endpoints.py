@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 
 import stageguard as sg
 from stageguard.fitting.candidates import Candidate, Scope
@@ -23,23 +20,21 @@ from stageguard.night.stages import AASM5, WNR3, WS2, StageScheme
 from stageguard.profile.parts import Calibration
 
 
-@given(arrays(np.int8, st.integers(1, 60), elements=st.integers(-1, 4)))
-def test_the_seven_of_a_night_are_those_of_sleep_statistics(labels):
-    night = SleepEndpoints(AASM5, 30.0, "night")
-    found = dict(zip(night.names, night.of(labels[None])[0].tolist(), strict=True))
-    wanted = sg.sleep_statistics(sg.Hypnogram(labels, AASM5, 30.0))
-    assert found.pop("bouts") == sum(wanted.bouts.values())
-    np.testing.assert_equal(found, {name: float(getattr(wanted, name)) for name in found})
-
-
-@given(arrays(np.int8, st.integers(1, 60), elements=st.integers(-1, 2)))
-def test_those_of_a_day_are_minutes_and_bouts_of_every_stage(labels):
-    day = SleepEndpoints(WNR3, 4.0, "day")
-    wanted = sg.sleep_statistics(sg.Hypnogram(labels, WNR3, 4.0))
-    found = dict(zip(day.names, day.of(labels[None])[0].tolist(), strict=True))
-    for stage in "WNR":
-        assert found[f"minutes_{stage}"] == pytest.approx(wanted.stage_minutes[stage])
-        assert found[f"bouts_{stage}"] == wanted.bouts[stage]
+def test_statistics_of_a_night_and_of_a_day_in_closed_form():
+    labels = np.array([0, 0, 1, 1, 0, 2, 2, -1], np.int8)  # W W N N W R R and a gap
+    night, day = (SleepEndpoints(WNR3, 60.0, kind) for kind in ("night", "day"))
+    assert dict(zip(night.names, night.of(labels), strict=True)) == {
+        "tst_minutes": 4.0,
+        "se_percent": 50.0,
+        "sol_minutes": 2.0,
+        "rem_latency_minutes": 3.0,
+        "waso_minutes": 1.0,
+        "awakenings": 1.0,
+        "bouts": 4.0,
+    }
+    found = dict(zip(day.names, day.of(labels), strict=True))
+    assert [found[f"minutes_{stage}"] for stage in "WNR"] == [3.0, 2.0, 2.0]
+    assert [found[f"bouts_{stage}"] for stage in "WNR"] == [2.0, 1.0, 1.0]
 
 
 def test_short_epochs_long_recordings_and_unknown_wake_are_days():

@@ -16,10 +16,9 @@ from stageguard.cli.outcomes import length_words
 from stageguard.cli.terminal import Console, count, one_line
 from stageguard.formats.cohort_files import Cohort, scoring_names
 from stageguard.measures.architecture import ERROR_QUANTITIES, STEERED_LIKE
-from stageguard.measures.bland_altman import METHOD_OF_TABLE, bland_altman
 from stageguard.measures.cohort import CohortTable
 from stageguard.measures.groups import METHOD, GroupDifference
-from stageguard.measures.paired import Estimate, estimate
+from stageguard.measures.paired import METHOD_OF_TABLE, Estimate, bland_altman, estimate
 from stageguard.measures.prediction_powered import METHOD as POWERED_METHOD
 from stageguard.measures.prediction_powered import CohortEstimate
 from stageguard.night.quantities import EARLY_WORDS, Quantity, quantity_of, steered_words

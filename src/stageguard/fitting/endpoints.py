@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from stageguard.base.arrays import Floats, Labels, Mask, count_true
-from stageguard.measures.statistics import LONGEST_NIGHT_HOURS, MOST_UNSCORED
-from stageguard.night.hypnogram import UNSCORED
+from stageguard.base.arrays import Floats, Labels, Mask
+from stageguard.measures.statistics import LONGEST_NIGHT_HOURS, sleep_statistics
+from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.quantities import ALL_BOUTS, REPORTED, REPORTED_OF_STAGE
 from stageguard.night.stages import StageScheme
 
 Kind = Literal["night", "day"]
 
-OF_A_NIGHT = tuple(quantity.key for quantity in REPORTED)
-LATENCIES = tuple(quantity.key for quantity in REPORTED if quantity.is_latency)
 ONE_PERCENT_STEP = 0.1  # one step of a percentage; a step of minutes is an epoch, of counts one
 SHORT_EPOCH_SECONDS = 15.0  # shorter epochs are scored in rodents, which sleep around the clock
 
@@ -52,55 +48,17 @@ class SleepEndpoints:
     @property
     def names(self) -> tuple[str, ...]:
         """The statistics, in order."""
-        return tuple(name for name, _ in _names_and_units(self.kind, self.scheme.names))
-
-    def of(self, labels: Labels) -> Floats:
-        """Return the statistics (n_outputs, n_statistics) of outputs (n_outputs, n_epochs), -1 unscored.
-
-        NaN where one does not exist; the numbers equal those of `stageguard.sleep_statistics`.
-        """
-        scored = labels != UNSCORED
-        begins = scored.copy()
-        # a bout begins where the stage changes, or after a gap
-        begins[:, 1:] &= labels[:, 1:] != labels[:, :-1]
-        columns: tuple[npt.NDArray[Any], ...]
         if self.kind == "night":
-            columns = (*self._of_night(labels, scored), count_true(begins))
-        else:
-            stages = [labels == stage for stage in range(self.scheme.n_stages)]
-            minutes = self.epoch_seconds / 60.0
-            columns = (
-                *(count_true(stage) * minutes for stage in stages),
-                *(count_true(stage & begins) for stage in stages),
-            )
-        return np.stack(columns, axis=1).astype(np.float64)
+            return tuple(quantity.key for quantity in (*REPORTED, ALL_BOUTS))
+        kinds = [quantity.reported_key for quantity in REPORTED_OF_STAGE]
+        return tuple(f"{kind}_{stage}" for kind in kinds for stage in self.scheme.names)
 
-    def _of_night(self, labels: Labels, scored: Mask) -> list[Floats]:
-        """Return the statistics of a night, without bouts, in the order of OF_A_NIGHT."""
-        n_epochs, minutes = labels.shape[1], self.epoch_seconds / 60.0
-        if self.scheme.wake is None:
-            return [np.full(len(labels), np.nan) for _ in OF_A_NIGHT]
-        wake = labels == self.scheme.wake_index
-        asleep = scored & ~wake
-        n_asleep, n_scored = count_true(asleep), count_true(scored)
-        sleeps, epochs = n_asleep > 0, np.arange(n_epochs)
-        # argmax finds the first True; backwards, the last
-        onset, stop = asleep.argmax(axis=1), n_epochs - asleep[:, ::-1].argmax(axis=1)
-        inside = wake & (epochs >= onset[:, None]) & (epochs < stop[:, None])
-        awakes = inside.copy()
-        awakes[:, 1:] &= ~inside[:, :-1]
-        rem = labels == self.scheme.rem_index if self.scheme.rem is not None else np.zeros_like(wake)
-        has_bedtime = n_epochs * minutes < LONGEST_NIGHT_HOURS * 60.0
-        is_half_scored = n_scored >= (1.0 - MOST_UNSCORED) * n_epochs
-        values = {
-            "tst_minutes": (n_asleep * minutes, n_scored > 0),
-            "se_percent": (100.0 * n_asleep / n_epochs, (n_scored > 0) & is_half_scored & has_bedtime),
-            "sol_minutes": (onset * minutes, sleeps & has_bedtime),
-            "rem_latency_minutes": ((rem.argmax(axis=1) - onset) * minutes, rem.any(axis=1) & has_bedtime),
-            "waso_minutes": (count_true(inside) * minutes, sleeps),
-            "awakenings": (count_true(awakes), sleeps),
-        }
-        return [np.where(exists, value, np.nan) for value, exists in map(values.__getitem__, OF_A_NIGHT)]
+    def of(self, labels: Labels) -> list[float]:
+        """Return the statistics of a scoring, -1 unscored; NaN where one does not exist."""
+        found = sleep_statistics(Hypnogram(labels, self.scheme, self.epoch_seconds))
+        if self.kind == "night":
+            return [*(getattr(found, quantity.key) for quantity in REPORTED), sum(found.bouts.values())]
+        return [value for each in REPORTED_OF_STAGE for value in getattr(found, each.key).values()]
 
     def errors(self, expert: Labels, labels: Labels, both: Mask) -> Floats:
         """Return the errors of outputs (n_outputs, n_epochs) against an expert's night, where both scored.
@@ -109,25 +67,20 @@ class SleepEndpoints:
         night has no such statistic. If only the output has none, sleep or REM that never comes counts as
         coming at the end, and anything else as 0.
         """
-        # most outputs have the same gaps: the expert is then measured once for all
-        same_gaps = both[:1] if (both == both[0]).all() else both
-        expected = self.of(np.where(same_gaps, expert, np.int8(UNSCORED)))
-        shown = self.of(np.where(both, labels, np.int8(UNSCORED)))
-        end = labels.shape[1] * self.epoch_seconds / 60.0
-        names = _names_and_units(self.kind, self.scheme.names)
+        expected: list[list[float]] = []
+        for i, mask in enumerate(both):
+            # most outputs have the same gaps: the expert is then measured once for all
+            is_same = i > 0 and np.array_equal(mask, both[i - 1])
+            expected.append(expected[-1] if is_same else self.of(np.where(mask, expert, np.int8(UNSCORED))))
+        shown = np.array([self.of(own) for own in np.where(both, labels, np.int8(UNSCORED))])
+        minutes = self.epoch_seconds / 60.0
+        if self.kind == "night":
+            quantities = [*REPORTED, ALL_BOUTS]
+        else:
+            quantities = [each for each in REPORTED_OF_STAGE for _ in self.scheme.names]
         # sleep that never comes must cost more than sleep that comes late
-        never = np.array([end if name in LATENCIES else 0.0 for name, _ in names])
-        step_of = {"min": self.epoch_seconds / 60.0, "%": ONE_PERCENT_STEP}
-        steps = np.array([step_of.get(unit, 1.0) for _, unit in names])
-        return np.asarray(np.abs(np.where(np.isnan(shown), never, shown) - expected) / steps)
-
-
-@cache
-def _names_and_units(kind: Kind, stages: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    if kind == "night":
-        return tuple((quantity.key, quantity.short_unit) for quantity in (*REPORTED, ALL_BOUTS))
-    return tuple(
-        (f"{quantity.reported_key}_{stage}", quantity.short_unit)
-        for quantity in REPORTED_OF_STAGE
-        for stage in stages
-    )
+        end = labels.shape[1] * minutes
+        never = np.array([end if quantity.is_latency else 0.0 for quantity in quantities])
+        step_of = {"min": minutes, "%": ONE_PERCENT_STEP}
+        steps = np.array([step_of.get(quantity.short_unit, 1.0) for quantity in quantities])
+        return np.asarray(np.abs(np.where(np.isnan(shown), never, shown) - np.array(expected)) / steps)

@@ -13,10 +13,9 @@ import numpy as np
 from stageguard.base.arrays import NAN, Floats
 from stageguard.base.errors import InputError
 from stageguard.guard.effect import Effect
-from stageguard.measures.bouts import hypnogram_of
-from stageguard.measures.day import DayPart, lights_words
+from stageguard.measures.bouts import hypnogram_of, period_for
 from stageguard.measures.estimates import Estimates
-from stageguard.measures.period import period_for
+from stageguard.measures.parts import DayPart, lights_words
 from stageguard.measures.statistics import AASM, StatisticsOptions
 from stageguard.measures.taught import Taught, taught_by
 from stageguard.measures.validity import validity_of

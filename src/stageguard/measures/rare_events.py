@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from stageguard.base import checks
-from stageguard.base.arrays import NAN, Floats, Indices, Labels, Mask
+from stageguard.base.arrays import NAN, Floats, Labels
 from stageguard.base.errors import InputError
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import TOLERANCE_EPOCHS, bouts_of, cuts_of
@@ -122,20 +122,9 @@ def rare_events(decoding: Decoding, *, within_minutes: float = SOON_MINUTES) -> 
 
 def early_rem_removed(decoding: Decoding) -> tuple[RareEvent, ...]:
     """Return the stager's early REM that the decoded night has lost, or of which less than half is left."""
-    return _describe(decoding, _early_removed(decoding))
-
-
-def _early_removed(decoding: Decoding) -> list[_Sighting]:
-    before, labels = decoding.argmax, decoding.hypnogram.labels
-    rem = decoding.profile.scheme.rem_index
-
-    def is_removed(event: _Sighting) -> bool:
-        is_other = (before[event.epoch :] != rem).nonzero()[0]
-        bout = labels[event.epoch :][: int(is_other[0]) if len(is_other) else None]
-        n_kept = int(np.count_nonzero(bout == rem))  # all of a bout that merged with another
-        return n_kept < len(bout) and (not event.in_after or 2 * n_kept < len(bout))
-
-    return [each for each in _early_sightings(decoding) if each.in_before and is_removed(each)]
+    events = _describe(decoding, _early_sightings(decoding, SOON_MINUTES))
+    # a bout that only merged with another is lost as an event, but none of its epochs is
+    return tuple(each for each in events if each.n_removed and each.fate in ("lost", "partly removed"))
 
 
 class _Sighting(NamedTuple):
@@ -148,18 +137,27 @@ class _Sighting(NamedTuple):
     is_early_rem: bool = False
 
 
-def _early_sightings(decoding: Decoding, soon: float = SOON_MINUTES) -> list[_Sighting]:
-    """Return REM soon after sleep onset, and REM that the clock holds back."""
-    scheme = decoding.hypnogram.scheme
-    nights = decoding.argmax, decoding.hypnogram.labels
-    n_soon = soon * 60.0 / decoding.epoch_seconds
-    rem = [_bouts_of(labels, scheme.rem_index) for labels in nights]
-    begin = decoding.period[0]  # sleep before the night is none of its early sleep
-    early = [_early_rem(*each, scheme, n_soon, begin) for each in zip(nights, rem, strict=True)]
-    held_back = [
-        [epoch for epoch in _held_back(decoding, starts) if epoch not in known]
-        for starts, known in zip(rem, early, strict=True)
-    ]
+def _early_sightings(decoding: Decoding, soon: float) -> list[_Sighting]:
+    """Return REM soon after sleep onset, and REM that the clock holds back, where experts seldom score it."""
+    scheme, clock = decoding.hypnogram.scheme, decoding.night.clock
+    if scheme.wake is None or scheme.rem_index is None:
+        return []
+    is_rare = np.zeros(0, dtype=bool)  # by the clock, in the epochs that it times
+    if clock is not None:
+        is_rare = clock.by_time[:, scheme.rem_index] < 0.5**clock.rules.weight
+    n_soon = soon * 60.0 / decoding.epoch_seconds + 1e-9
+    begin = decoding.period[0]  # sleep before the night, such as an evening nap, makes no REM early
+    early, held_back = [], []
+    for labels in (decoding.argmax, decoding.hypnogram.labels):
+        bouts = bouts_of(labels)
+        rem = bouts.starts[bouts.stages == scheme.rem_index]
+        onset = begin + next(iter(_first_sleep(labels[begin:], scheme)), 0)
+        is_early = (begin <= rem) & (rem - onset <= n_soon)
+        is_timed = rem < len(is_rare)
+        is_held = is_timed & ~is_early
+        is_held[is_timed] &= is_rare[rem[is_timed]]
+        early.append(rem[is_early].tolist())
+        held_back.append(rem[is_held].tolist())
     kinds = {f"REM within {soon:g} min of sleep onset": early, "REM held back by the clock": held_back}
     return [
         _Sighting(kind, *match, True) for kind, epochs in kinds.items() for match in _match_events(*epochs)
@@ -224,44 +222,10 @@ def _match_events(before: list[int], after: list[int]) -> list[tuple[int, bool, 
     return [(i, True, i in kept) for i in before] + [(j, False, True) for j in new]
 
 
-def _early_rem(labels: Labels, rem: Indices, scheme: StageScheme, n_soon: float, first: int) -> list[int]:
-    """Return which bouts of REM, by their first epochs, begin soon after the first sleep from `first` on."""
-    if scheme.wake is None or scheme.rem is None or not len(rem):
-        return []
-    # sleep before the night, such as an evening nap, does not make REM early
-    onset = first + next(iter(_first_sleep(labels[first:], scheme)), 0)
-    early: list[int] = rem[(first <= rem) & (rem - onset <= n_soon + 1e-9)].tolist()
-    return early
-
-
 def _first_sleep(labels: Labels, scheme: StageScheme) -> tuple[int, ...]:
     """Return the first epoch of sleep; empty without sleep."""
     asleep = (labels >= 0) & (labels != scheme.wake_index)
     return (int(asleep.argmax()),) if scheme.wake is not None and asleep.any() else ()
-
-
-def _held_back(decoding: Decoding, epochs: Indices) -> list[int]:
-    """Return the epochs at which REM is rare by the clock."""
-    is_rare = _is_rem_rare(decoding)
-    timed = epochs[epochs < len(is_rare)]
-    rare: list[int] = timed[is_rare[timed]].tolist()
-    return rare
-
-
-def _is_rem_rare(decoding: Decoding) -> Mask:
-    """Return a mask over the first epochs: where experts score less than half of REM's usual share."""
-    clock, rem = decoding.night.clock, decoding.profile.scheme.rem_index
-    if clock is None or rem is None:
-        return np.zeros(0, dtype=bool)
-    return np.asarray(clock.by_time[:, rem] < 0.5**clock.rules.weight)
-
-
-def _bouts_of(labels: Labels, stage: int | None) -> Indices:
-    """Return the first epoch of every bout of a stage; empty if the stage is None."""
-    is_stage = labels == (-2 if stage is None else stage)
-    is_stage[1:] &= ~is_stage[:-1]
-    starts: Indices = is_stage.nonzero()[0]
-    return starts
 
 
 def _margin(log_probabilities: Floats, stage: int) -> Floats:

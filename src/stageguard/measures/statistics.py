@@ -33,7 +33,7 @@ from typing import Literal
 import numpy as np
 
 from stageguard.base import checks
-from stageguard.base.arrays import NAN, Indices, Labels, Mask
+from stageguard.base.arrays import NAN, Indices, Labels
 from stageguard.base.lazy import ShownInNotebooks
 from stageguard.measures.bouts import (
     ScoredNight,
@@ -43,8 +43,7 @@ from stageguard.measures.bouts import (
     stage_counts,
     whole_epochs,
 )
-from stageguard.measures.cycles import cycles_of
-from stageguard.measures.day import DayPart, hours_of, phases_of, zeitgeber_seconds
+from stageguard.measures.parts import DayPart, cycles_of, hours_of, phases_of, zeitgeber_seconds
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.quantities import NIGHT, Need
 from stageguard.night.stages import StageScheme, canonical_name
@@ -140,17 +139,20 @@ class SleepStatistics(ShownInNotebooks):
 
     @property
     def cycles(self) -> float:
-        """NREM-REM cycles, as `stageguard.measures.cycles` defines them."""
-        return float(len(self.cycle_epochs)) if self._has_cycles else NAN
+        """NREM-REM cycles, as `stageguard.measures.parts` defines them."""
+        cycles = self._cycles
+        return NAN if cycles is None else float(len(cycles))
 
     @property
     def cycle_epochs(self) -> list[tuple[int, int]]:
         """First epoch and end of each cycle, counted from lights off; none where cycles are not defined."""
-        return cycles_of(self.labels, self.scheme, self.epoch_seconds) if self._has_cycles else []
+        return self._cycles or []
 
     @property
-    def _has_cycles(self) -> bool:
-        return self._is_one_night and self.scheme.rem is not None and self.tst_minutes > 0.0
+    def _cycles(self) -> list[tuple[int, int]] | None:
+        if not self._is_one_night or self.scheme.rem is None or not self.tst_minutes > 0.0:
+            return None
+        return cycles_of(self.labels, self.scheme, self.epoch_seconds)
 
     @property
     def phases(self) -> Mapping[str, DayPart]:
@@ -404,37 +406,19 @@ def _numbers_of_sleep(
     if is_scored_enough:
         numbers["sme_percent"] = 100.0 * n_asleep / (stop - onset)
     if has_bedtime:
-        numbers |= _sleep_latencies(is_asleep, epoch_seconds)
+        sleep = runs_of(is_asleep)
+        numbers["sol_minutes"] = onset * minutes
+        numbers["sol_5min_minutes"] = _onset(sleep, whole_epochs(300.0, epoch_seconds)) * minutes
+        numbers["sol_10min_minutes"] = _onset(sleep, whole_epochs(600.0, epoch_seconds)) * minutes
     if has_bedtime and scheme.rem is not None:
+        rem = runs_of(labels == scheme.rem_index)
+        first_rem, lasting_rem = _onset(rem, 1), _onset(rem, shortest_rem_epochs)
         # by YASA, SOL is a part of REM latency
-        from_epoch = 0 if convention == "yasa" else onset
-        is_rem = labels == scheme.rem_index
-        numbers |= _rem_latencies(is_rem, from_epoch, epoch_seconds, shortest_rem_epochs)
+        latency = (first_rem - (0 if convention == "yasa" else onset)) * minutes
+        # one latency is the other plus a whole number of epochs: they agree where the first bout lasts
+        numbers["rem_latency_minutes"] = latency
+        numbers["rem_latency_bout_minutes"] = latency + (lasting_rem - first_rem) * epoch_seconds / 60.0
     return numbers
-
-
-def _sleep_latencies(is_asleep: Mask, epoch_seconds: float) -> dict[str, float]:
-    """Return the latencies from lights off to sleep, and to sleep that lasts."""
-    runs, minutes = runs_of(is_asleep), epoch_seconds / 60.0
-    return {
-        "sol_minutes": _onset(runs, 1) * minutes,
-        "sol_5min_minutes": _onset(runs, whole_epochs(300.0, epoch_seconds)) * minutes,
-        "sol_10min_minutes": _onset(runs, whole_epochs(600.0, epoch_seconds)) * minutes,
-    }
-
-
-def _rem_latencies(
-    is_rem: Mask, from_epoch: int, epoch_seconds: float, shortest_rem_epochs: int
-) -> dict[str, float]:
-    """Return the latencies of the first REM, and of the first bout that lasts, counted from an epoch."""
-    runs = runs_of(is_rem)
-    onset, lasting_onset = _onset(runs, 1), _onset(runs, shortest_rem_epochs)
-    # one latency is the other plus a whole number of epochs: they agree where the first bout lasts
-    latency = (onset - from_epoch) * (epoch_seconds / 60.0)
-    return {
-        "rem_latency_minutes": latency,
-        "rem_latency_bout_minutes": latency + (lasting_onset - onset) * epoch_seconds / 60.0,
-    }
 
 
 def _onset(runs: Indices, shortest_epochs: int) -> float:

@@ -34,9 +34,10 @@ from stageguard.measures.bouts import (
     bouts_of,
     cuts_of,
     hypnogram_of,
+    labels_in,
     pair_counts,
+    period_for,
 )
-from stageguard.measures.period import labels_in, period_for
 from stageguard.night.align import on_epochs_of
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.period import Period

@@ -12,10 +12,9 @@ from stageguard.base.arrays import Floats
 from stageguard.base.errors import InputError, did_you_mean
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.agreement import common_scheme
-from stageguard.measures.bland_altman import BlandAltman, bland_altman
-from stageguard.measures.bouts import ScoredNight, hypnogram_of
+from stageguard.measures.bouts import ScoredNight, hypnogram_of, period_for
 from stageguard.measures.cohort import measure
-from stageguard.measures.period import period_for
+from stageguard.measures.paired import BlandAltman, bland_altman
 from stageguard.measures.taught import warn_of_taught
 from stageguard.measures.validity import Indicator, validity_of
 from stageguard.night.align import on_epochs_of, where_scored

@@ -21,7 +21,6 @@ from stageguard.formats.outputs import REVIEW_SENTENCE
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.effect import Effect
 from stageguard.measures.agreement import agreement
-from stageguard.measures.bland_altman import METHOD_OF_PLOTS
 from stageguard.measures.bouts import ScoredNight, hypnogram_before, hypnogram_of
 from stageguard.measures.cohort import (
     SCORINGS,
@@ -32,6 +31,7 @@ from stageguard.measures.cohort import (
     measure_night,
 )
 from stageguard.measures.groups import METHOD as GROUPS_METHOD
+from stageguard.measures.paired import METHOD_OF_PLOTS
 from stageguard.measures.taught import NO_TEST, Taught, taught_words
 from stageguard.measures.validity import place_in
 from stageguard.night.colours import stage_shade, top_down

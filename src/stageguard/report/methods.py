@@ -19,15 +19,14 @@ from stageguard.base.version import __version__
 from stageguard.guard.decoding import CITATION, Decoding
 from stageguard.guard.effect import Effect
 from stageguard.guard.strength import Strength
-from stageguard.measures.bouts import cuts_of, hypnogram_before
-from stageguard.measures.day import lights_words
+from stageguard.measures.bouts import cuts_of, hypnogram_before, period_for
 from stageguard.measures.estimates import (
     EXPECTED_REM_SECONDS,
     LITTLE_REM,
     N_DRAWS,
     default_of_rem_latency,
 )
-from stageguard.measures.period import period_for
+from stageguard.measures.parts import lights_words
 from stageguard.measures.statistics import FIRST_REM_SECONDS
 from stageguard.measures.validity import validity_of
 from stageguard.night.period import APART_MINUTES, ASLEEP_MINUTES, WINDOW_MINUTES

@@ -12,11 +12,10 @@ import numpy as np
 from stageguard.base.arrays import NAN
 from stageguard.base.errors import Message
 from stageguard.guard.decoding import Decoding
-from stageguard.measures.bouts import cuts_of, hypnogram_before
+from stageguard.measures.bouts import cuts_of, hypnogram_before, period_for
 from stageguard.measures.cohort import CohortTable, measure
-from stageguard.measures.day import lights_words
 from stageguard.measures.estimates import Estimates, Expected, estimates_of
-from stageguard.measures.period import period_for
+from stageguard.measures.parts import lights_words
 from stageguard.measures.rare_events import early_rem_removed
 from stageguard.measures.statistics import AASM, StatisticsOptions
 from stageguard.measures.validity import Validity, validity_of

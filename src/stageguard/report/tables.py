@@ -11,11 +11,10 @@ import numpy as np
 
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.agreement import Agreement, agreement, common_scheme, merged_pairs
-from stageguard.measures.bouts import cuts_of, hypnogram_before, hypnogram_of, pair_counts
+from stageguard.measures.bouts import cuts_of, hypnogram_before, hypnogram_of, pair_counts, period_for
 from stageguard.measures.cohort import count_steered
 from stageguard.measures.estimates import Estimates, estimates_of
 from stageguard.measures.intervals import Intervals, intervals, is_foreign, origin_of
-from stageguard.measures.period import period_for
 from stageguard.measures.rare_events import RareEvent, rare_events
 from stageguard.measures.statistics import SleepStatistics, StatisticsOptions
 from stageguard.measures.taught import NO_TEST, taught_by, taught_words

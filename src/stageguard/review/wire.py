@@ -13,9 +13,8 @@ import numpy.typing as npt
 from stageguard.base.arrays import Floats
 from stageguard.base.errors import InputError, for_people, visible
 from stageguard.guard.explain import Change, in_bouts
-from stageguard.measures.bouts import cuts_of
-from stageguard.measures.cycles import cycles_of
-from stageguard.measures.period import period_for
+from stageguard.measures.bouts import cuts_of, period_for
+from stageguard.measures.parts import cycles_of
 from stageguard.measures.statistics import SleepStatistics
 from stageguard.measures.validity import Validity, validity_of
 from stageguard.night.colours import stage_shade, top_down

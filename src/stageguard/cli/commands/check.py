@@ -30,8 +30,8 @@ from stageguard.cli.outcomes import (
 )
 from stageguard.cli.scored_files import ReadOptions, read_night, read_options, scored_reading_options
 from stageguard.cli.terminal import Console
-from stageguard.measures.day import lights_words
-from stageguard.measures.period import period_for
+from stageguard.measures.bouts import period_for
+from stageguard.measures.parts import lights_words
 from stageguard.measures.validity import Indicator, Validity, validity_of
 from stageguard.report.summary import RecordingFacts, looking_like_experts, shown
 from stageguard.runner.run import Outcome

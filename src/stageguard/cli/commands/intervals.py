@@ -23,10 +23,10 @@ from stageguard.cli.outcomes import finish, notes_of, print_headline, print_read
 from stageguard.cli.scored_files import decode_night, read_start
 from stageguard.cli.terminal import Console, count, one_line
 from stageguard.formats.outputs import table_with_codebook
-from stageguard.measures.day import lights_words
 from stageguard.measures.intervals import WITHHELD, shortest_first_rem
 from stageguard.measures.intervals import Method as IntervalMethod
 from stageguard.measures.intervals import intervals as measure_intervals
+from stageguard.measures.parts import lights_words
 from stageguard.measures.statistics import Convention
 from stageguard.night.timing import Moment
 from stageguard.profile.profile import Profile
