@@ -13,9 +13,8 @@ import numpy as np
 
 import stageguard as sg
 from stageguard.review.opening import ReviewRequest
-from stageguard.review.review import Review
+from stageguard.review.review import Review, ReviewSession
 from stageguard.review.server import ReviewServer
-from stageguard.review.session import ReviewSession
 
 STRICT = "kdd2026-bioradar"  # W, N, R with minimum bouts, so that pins can contradict one another
 TOKEN = "X-StageGuard-Token"  # the header that the page sends

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from review_nights import running
 from stageguard.profile.profile import Profile
 from stageguard.review.opening import ReviewRequest
+from stageguard.review.review import ReviewSession
 from stageguard.review.server import ReviewServer
-from stageguard.review.session import ReviewSession
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

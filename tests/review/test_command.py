@@ -17,7 +17,7 @@ import stageguard as sg
 from cli_runner import Runner, error_line
 from messages import mentions
 from review_nights import FREE, STRICT, TOKEN, asked, do, write_probabilities
-from stageguard.review.session import ReviewSession
+from stageguard.review.review import ReviewSession
 
 COMMAND = [sys.executable, "-c", "import sys; from stageguard.cli import main; sys.exit(main())", "review"]
 

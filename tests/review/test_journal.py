@@ -21,9 +21,8 @@ from review_nights import STRICT, asked, do, open_review, write_probabilities
 from stageguard.base.errors import FileFormatError, InputError, OutputError
 from stageguard.formats.raw_night import FileOptions
 from stageguard.review.journal import read_journal, sealed_line
-from stageguard.review.review import ConflictError, Review
+from stageguard.review.review import ConflictError, Review, ReviewSession
 from stageguard.review.scorings import read_reviewed
-from stageguard.review.session import ReviewSession
 from stageguard.review.wire import explanation
 from stageguard.runner.decode_one import DecodeOptions
 
@@ -278,8 +277,8 @@ QUALITY = np.linspace(0, 1, 80)
         ({"options": DecodeOptions(FileOptions(epoch_seconds=20.0))}, ("epochs or stages",)),
         ({"options": DecodeOptions(FileOptions(normalize=True))}, ("normalize not given", "True")),
         ({"start": datetime(2024, 1, 1, 22)}, ("'2024-01-01T22:00:00'",)),
-        ({"lights_off": 600.0}, ("lights_off", "600.0")),
-        ({"lights_on": 1800.0}, ("lights_on", "1800.0")),
+        ({"options": DecodeOptions(lights_off=600.0)}, ("lights_off", "600.0")),
+        ({"options": DecodeOptions(lights_on=1800.0)}, ("lights_on", "1800.0")),
         ({"profile": sg.Profile.load(STRICT).replace(transition_weight=0.3)}, ("under another profile",)),
     ],
 )
@@ -424,7 +423,7 @@ def test_the_review_of_another_night_scorer_or_profile_is_not_gone_on_with(tmp_p
     session, review = open_review(tmp_path)
     do(review, do="agree", first=1, last=1)
     session.close()
-    opened, path = review.input, review.journal.path
+    opened, path = review.night, review.journal.path
     path.write_bytes(data := path.read_bytes() + b'{"when": "20')
     with pytest.raises(FileFormatError, match=naming("'anna'")):
         Review(opened, path, "ben", is_blind=False)

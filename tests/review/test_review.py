@@ -10,6 +10,7 @@ import pytest
 from sklearn.metrics import cohen_kappa_score
 
 import stageguard as sg
+from cli_runner import Runner
 from messages import mentions, naming
 from nights import decode
 from review_nights import FREE, STRICT, asked, do, open_review, write_probabilities
@@ -17,9 +18,8 @@ from stageguard.base.errors import FileFormatError, InputError, PinError
 from stageguard.review import wire
 from stageguard.review.night import NightUnderReview, guard
 from stageguard.review.opening import ReviewRequest
-from stageguard.review.review import ConflictError, HiddenError
+from stageguard.review.review import ConflictError, HiddenError, ReviewSession
 from stageguard.review.scorings import read_reviewed
-from stageguard.review.session import ReviewSession
 from stageguard.review.state import GuardSettings, Pin
 from stageguard.runner.decode_one import DecodeOptions
 from stageguard.runner.verify import verify_output
@@ -406,6 +406,22 @@ def test_an_output_of_decode_is_opened_with_what_it_records(tmp_path):
     assert (review.now.result.labels == night.hypnogram.labels).all()
     assert review.now.state.pins == {20: Pin(2, "given before the review")}
     assert (tmp_path / "night.anna.review.jsonl").exists()
+    session.close()
+
+
+@pytest.mark.parametrize(
+    "options", [("--lights-off", 1800, "--lights-on", 7200), ("--strength", 0.7), ("--strength", "off")]
+)
+def test_the_review_of_an_output_begins_with_its_stages_and_exports_what_verifies(tmp_path, capsys, options):
+    path = write_probabilities(tmp_path / "night.csv", "human-psg-5", n_epochs=600, seed=1)
+    ran = Runner(capsys)("decode", path, "--profile", "human-psg-5", *options)
+    assert ran.code == 0, ran.err
+    (written,) = tmp_path.glob("*.hypnogram.tsv")
+    session = ReviewSession([ReviewRequest(written)], "anna")
+    review = session.review(0)
+    assert (review.now.result.labels == sg.read_hypnogram(written).labels).all()
+    verified = verify_output(review.export("stageguard-tsv").path)
+    assert verified.ok, [check for check in verified.checks if not check.ok]
     session.close()
 
 

@@ -20,8 +20,8 @@ from stageguard.base.errors import OutputError
 from stageguard.formats.registry import formats
 from stageguard.review import access
 from stageguard.review.access import MOST_BODY_BYTES
+from stageguard.review.review import ReviewSession
 from stageguard.review.server import ReviewServer
-from stageguard.review.session import ReviewSession
 
 N_EPOCHS = 80
 

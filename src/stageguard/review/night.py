@@ -5,7 +5,9 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,7 +31,9 @@ from stageguard.night.stages import StageScheme
 from stageguard.profile.profile import Profile, profiles
 from stageguard.review.journal import MALFORMED, RECORD, JournalFile
 from stageguard.review.state import ON_EPOCHS, Action, GuardSettings, Pin, ReviewState, act, parse_action
+from stageguard.runner.decode_one import DecodeOptions
 
+GIVEN_BEFORE = "given before the review"
 MOST_PROFILES_TRIED = 3  # other profiles to try if pins contradict each other
 
 
@@ -45,31 +49,49 @@ class NightUnderReview:
         The stager's probabilities, in the stage order of the profile.
     profile : Profile
         The profile at the start of the review.
-    options : GuardOptions
-        Quality, lights off, cohort, stager and training, as in `decode`; pins are actions here.
-    statistics : StatisticsOptions
-        Options of the sleep statistics.
+    reading : DecodeOptions
+        How the night was read, its quality, lights, cohort and stager, and the stages that were fixed before
+        the review, with those that the profile's rule chose the strength with.
+    source : Path
+        The file of the probabilities.
+    start : datetime or None
+        When the recording began, if that was said.
     expert : Hypnogram or None
         An expert's scoring of the same epochs.
-    pins : mapping of int to Pin
-        Stages that were fixed before the review.
-    strength_pins : mapping of int to int or None
-        The pins with which the profile's rule chose the strength; None for `pins`.
     """
 
     name: str
     density: Hypnodensity
     profile: Profile
-    options: GuardOptions = field(default_factory=GuardOptions)
-    statistics: StatisticsOptions = field(default_factory=StatisticsOptions)
+    reading: DecodeOptions = field(default_factory=DecodeOptions)
+    source: Path = Path()
+    start: datetime | None = None
     expert: Hypnogram | None = None
-    pins: Mapping[int, Pin] = field(default_factory=dict)
-    strength_pins: Mapping[int, int] | None = None
     notes: tuple[str, ...] = ()
     # slow results by the settings that they depend on; `replace` begins with empty ones
     _profiles: dict[GuardSettings, Profile] = field(default_factory=dict, init=False)
     _strengths: dict[GuardSettings, ChosenStrength] = field(default_factory=dict, init=False)
     _first_labels: dict[object, Labels] = field(default_factory=dict, init=False)
+
+    @cached_property
+    def options(self) -> GuardOptions:
+        """The options of the guard; pins are actions here."""
+        names = ("quality", "lights_off", "lights_on", "cohort", "stager", "trained")
+        return GuardOptions(**{name: getattr(self.reading, name) for name in names})
+
+    @cached_property
+    def statistics(self) -> StatisticsOptions:
+        """Options of the sleep statistics."""
+        return StatisticsOptions(lights_off=self.reading.lights_off, lights_on=self.reading.lights_on)
+
+    @cached_property
+    def pins(self) -> dict[int, Pin]:
+        """Stages that were fixed before the review."""
+        stages = self._stages(self.reading.pins or {})
+        return {epoch: Pin(stage, GIVEN_BEFORE) for epoch, stage in stages.items()}
+
+    def _stages(self, pins: Mapping[int, str]) -> dict[int, int]:
+        return {epoch: self.profile.scheme.index(stage) for epoch, stage in pins.items()}
 
     @property
     def scheme(self) -> StageScheme:
@@ -115,9 +137,9 @@ class NightUnderReview:
         """Return the state before the first action; a blind scorer begins without pins."""
         if is_blind:
             return ReviewState(GuardSettings(self.profile.name), is_blind=True)
-        stages = {epoch: pin.stage for epoch, pin in self.pins.items()}
-        chosen_with = stages if self.strength_pins is None else self.strength_pins
-        settings = GuardSettings(self.profile.name, strength_pins=tuple(sorted(chosen_with.items())))
+        chosen_with = self.reading.strength_pins
+        stages = self._stages(self.reading.pins or {} if chosen_with is None else chosen_with)
+        settings = GuardSettings(self.profile.name, strength_pins=tuple(sorted(stages.items())))
         return ReviewState(settings, pins=self.pins, first_pins=self.pins)
 
     def hypnogram(self, labels: Labels, scorer: str | None = None) -> Hypnogram:

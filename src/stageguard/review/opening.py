@@ -14,7 +14,7 @@ import numpy as np
 
 from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.base.files import file_error
-from stageguard.formats.companions import parse_moment, parse_start
+from stageguard.formats.companions import parse_start
 from stageguard.formats.outputs import (
     JSON_SUFFIX,
     describe_file,
@@ -28,18 +28,13 @@ from stageguard.formats.outputs import (
 )
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import night_name, read_density_file, read_hypnogram_file
-from stageguard.guard.options import GuardOptions
-from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.align import on_epochs_of
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.night.timing import Moment, recording_start, with_start
+from stageguard.night.timing import recording_start, with_start
 from stageguard.profile.profile import Profile
 from stageguard.review.night import NightUnderReview
-from stageguard.review.state import Pin
 from stageguard.runner.decode_one import DecodeOptions, reading_with, refuse_output
 from stageguard.runner.verify import check_input, check_profile, decode_recorded, errors_of_record
-
-GIVEN_BEFORE = "given before the review"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +45,6 @@ class ReviewRequest:
     profile: Profile | None = None  # required for probabilities; an output of `decode` records it
     options: DecodeOptions = field(default_factory=DecodeOptions)
     start: datetime | None = None
-    lights_off: Moment | None = None
-    lights_on: Moment | None = None
     scoring: Path | None = None
     scoring_format: str | None = None
     edf: Path | None = None
@@ -72,34 +65,25 @@ class ReviewRequest:
         return is_output(self.path)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ReviewInput:
-    """A night to review, the file of its probabilities, and the options with which it was read."""
-
-    night: NightUnderReview
-    source: Path
-    options: DecodeOptions
-    request: ReviewRequest
-
-    def recorded_options(
-        self, pins: Mapping[int, str] | None, strength_pins: Mapping[int, str] | None
-    ) -> dict[str, Any]:
-        """Return all options besides file and profile, as `decode` records them."""
-        request = self.request
-        options = replace(
-            self.options,
-            pins=dict(pins) if pins else None,
-            strength_pins=None if strength_pins is None else dict(strength_pins),
-        )
-        times = {"start": request.start, "lights_off": request.lights_off, "lights_on": request.lights_on}
-        return options.to_dict() | {
-            key: value.isoformat() if isinstance(value, datetime) else value
-            for key, value in times.items()
-            if value is not None
-        }
+def recorded_options(
+    night: NightUnderReview, pins: Mapping[int, str] | None, strength_pins: Mapping[int, str] | None
+) -> dict[str, Any]:
+    """Return all options besides file and profile, as `decode` records them."""
+    reading = night.reading
+    options = replace(
+        reading,
+        pins=dict(pins) if pins else None,
+        strength_pins=None if strength_pins is None else dict(strength_pins),
+    )
+    times = {"start": night.start, "lights_off": reading.lights_off, "lights_on": reading.lights_on}
+    return options.to_dict() | {
+        key: value.isoformat() if isinstance(value, datetime) else value
+        for key, value in times.items()
+        if value is not None
+    }
 
 
-def open_night(request: ReviewRequest) -> ReviewInput:
+def open_night(request: ReviewRequest) -> NightUnderReview:
     """Read a night; any error in its files is reported in one line."""
     if request.is_output:
         request, source = _from_record(request)
@@ -110,37 +94,17 @@ def open_night(request: ReviewRequest) -> ReviewInput:
     else:
         refuse_output(request.path)
         source = request.path
-    profile, options = request.profile, request.options
+    profile = request.profile
     assert profile is not None
-    read = read_density_file(source, reading_with(profile, options.density))
+    read = read_density_file(source, reading_with(profile, request.options.density))
     density = with_start(read.density, request.start)
     if density.scheme.names != profile.scheme.names:
         density = density.merge(profile.scheme)
     night = NightUnderReview(
-        request.name,
-        density,
-        profile,
-        GuardOptions(
-            quality=options.quality,
-            lights_off=request.lights_off,
-            cohort=options.cohort,
-            stager=options.stager,
-            trained=options.trained,
-        ),
-        StatisticsOptions(lights_off=request.lights_off, lights_on=request.lights_on),
-        pins={
-            epoch: Pin(profile.scheme.index(stage), GIVEN_BEFORE)
-            for epoch, stage in (options.pins or {}).items()
-        },
-        strength_pins=None
-        if options.strength_pins is None
-        else {epoch: profile.scheme.index(stage) for epoch, stage in options.strength_pins.items()},
-        notes=read.notes,
+        request.name, density, profile, request.options, source, request.start, notes=read.notes
     )
-    if request.scoring is not None:
-        night = replace(night, expert=_read_expert(request, night))
-    night.statistics.measure(night.hypnogram(night.argmax))  # raises an error if the lights are wrong
-    return ReviewInput(night, source, options, request)
+    _ = night.pins, night.stager_statistics  # raises an error if a pin or the lights are wrong
+    return night if request.scoring is None else replace(night, expert=_read_expert(request, night))
 
 
 def _from_record(request: ReviewRequest) -> tuple[ReviewRequest, Path]:
@@ -155,9 +119,6 @@ def _from_record(request: ReviewRequest) -> tuple[ReviewRequest, Path]:
         recorded = record["options"]
         options = DecodeOptions.from_dict(recorded, read_hypnogram_tsv(files.tsv).quality)
         source, _ = check_input(files.sidecar, record, None)
-        moments = {
-            key: parse_moment(str(recorded[key])) for key in ("lights_off", "lights_on") if key in recorded
-        }
         start = parse_start(str(recorded["start"])) if "start" in recorded else request.start
     if source is None:
         raise file_error(request.path, "comes without its probabilities, expected them beside it.")
@@ -165,11 +126,14 @@ def _from_record(request: ReviewRequest) -> tuple[ReviewRequest, Path]:
         raise InputError(
             f"{request.path.name} records its profile: leave out --profile, or name probabilities."
         )
-    described = replace(request, profile=profile, options=options, start=start)
-    return replace(described, **{key: moments.get(key, getattr(request, key)) for key in _LIGHTS}), source
-
-
-_LIGHTS = ("lights_off", "lights_on")
+    off, on = options.lights_off, options.lights_on
+    options = replace(
+        options,
+        strength=None,  # the recorded profile has it already, and an action may change it
+        lights_off=request.options.lights_off if off is None else off,
+        lights_on=request.options.lights_on if on is None else on,
+    )
+    return replace(request, profile=profile, options=options, start=start), source
 
 
 def _read_expert(request: ReviewRequest, night: NightUnderReview) -> Hypnogram:
@@ -185,9 +149,9 @@ def _read_expert(request: ReviewRequest, night: NightUnderReview) -> Hypnogram:
     return on_epochs_of(by_stager, expert).merge(night.scheme)
 
 
-def head_of(opened: ReviewInput, folder: Path, scorer: str, *, is_blind: bool) -> dict[str, Any]:
+def head_of(night: NightUnderReview, folder: Path, scorer: str, *, is_blind: bool) -> dict[str, Any]:
     """Return the first line of a journal: the night, the scorer, and the options."""
-    night = opened.night
+    quality = night.reading.quality
     return {
         "scorer": scorer,
         "blind": is_blind,
@@ -198,10 +162,10 @@ def head_of(opened: ReviewInput, folder: Path, scorer: str, *, is_blind: bool) -
             "stages": list(night.scheme.names),
         },
         "probabilities": _sha256(night.density.probabilities),
-        "source": describe_file(opened.source) | {"path": relative_path(opened.source, folder)},
-        "options": plain(opened.recorded_options(None, opened.options.strength_pins)),
-        "quality_sha256": None if night.options.quality is None else _sha256(night.options.quality),
-        "quality": None if night.options.quality is None else plain(np.asarray(night.options.quality)),
+        "source": describe_file(night.source) | {"path": relative_path(night.source, folder)},
+        "options": plain(recorded_options(night, None, night.reading.strength_pins)),
+        "quality_sha256": None if quality is None else _sha256(quality),
+        "quality": None if quality is None else plain(np.asarray(quality)),
         "pins": {str(epoch): night.scheme.names[pin.stage] for epoch, pin in night.pins.items()},
         "profile": describe_profile(night.profile),
     }

@@ -1,15 +1,22 @@
-"""A review in progress: the night, its journal, and the result of the guard after each action."""
+"""A session of reviews: its nights, and of each review the journal and the guard's result after each action.
+
+All nights are read at the start; the review of a night is opened when it is first needed.
+"""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from stageguard.base import checks
-from stageguard.base.errors import InputError, PinError, for_people
-from stageguard.base.files import file_error
+from stageguard.base.errors import InputError, PinError, StageGuardError, error_message, for_people
+from stageguard.base.files import file_error, real_path
+from stageguard.base.version import __version__
 from stageguard.formats.convert import Written, formats_for, save
 from stageguard.formats.file_format import FileFormat
 from stageguard.formats.outputs import (
@@ -19,11 +26,11 @@ from stageguard.formats.outputs import (
 )
 from stageguard.formats.registry import named
 from stageguard.guard.decoding import Decoding
-from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.report.summary import measures_of
-from stageguard.review.journal import REVIEW_SUFFIX, Journal, check_exports, check_head, now
+from stageguard.review.journal import REVIEW_SUFFIX, Journal, check_exports, check_head, now, read_journal
 from stageguard.review.night import (
+    NightUnderReview,
     Relaxation,
     Revision,
     action_record,
@@ -34,8 +41,9 @@ from stageguard.review.night import (
     relaxations,
     replay,
 )
-from stageguard.review.opening import ReviewInput, head_of
+from stageguard.review.opening import ReviewRequest, head_of, open_night, recorded_options
 from stageguard.review.queue import Queue, queue_of
+from stageguard.review.signals import RecordingSignals
 from stageguard.review.state import parse_action
 
 MOST_EXPORTS = 1000  # names to try for an export
@@ -60,10 +68,10 @@ class ConflictError(InputError):
 class Review:
     """One night, one scorer, one journal. A lock ensures that actions run one after the other."""
 
-    def __init__(self, source: ReviewInput, path: Path, scorer: str, *, is_blind: bool) -> None:
-        self.input, self.night, self.scorer = source, source.night, scorer
+    def __init__(self, night: NightUnderReview, path: Path, scorer: str, *, is_blind: bool) -> None:
+        self.night, self.scorer = night, scorer
         self._lock = threading.Lock()
-        head = head_of(source, path.parent, scorer, is_blind=is_blind)
+        head = head_of(night, path.parent, scorer, is_blind=is_blind)
         self.journal = Journal(path)
         try:
             found = self.journal.found
@@ -155,7 +163,7 @@ class Review:
         result = replace(decoding, hypnogram=stages)
         if form.name != OWN_FORMAT:
             return save(result, path, format=form.name)
-        source = self.input.source
+        source = self.night.source
         if describe_file(source)["sha256"] != self.journal.head["source"]["sha256"]:
             raise file_error(
                 source, "was changed since it was opened. Put it back, or export in another format."
@@ -164,17 +172,15 @@ class Review:
         pins = {epoch: names[pin.stage] for epoch, pin in at.state.pins.items()}
         chosen_with = chosen_strength(self.night, at.state.settings).pins
         strength_pins = {epoch: names[stage] for epoch, stage in chosen_with.items()}
-        request = self.input.request
-        lights = StatisticsOptions(lights_off=request.lights_off, lights_on=request.lights_on)
-        measures = measures_of(result, lights)
+        measures = measures_of(result, self.night.statistics)
         self._is_named = True
         written = write_decoding(
             result,
             path,
             source_path=source,
-            options=self.input.recorded_options(pins, None if strength_pins == pins else strength_pins)
+            options=recorded_options(self.night, pins, None if strength_pins == pins else strength_pins)
             | {"reviewed_by": self.scorer, "review": self.journal.place()},
-            quality=self.night.options.quality,
+            quality=self.night.reading.quality,
             notes=self.night.notes,
             joint_score=asdict(measures.joint),
             measured=measures.to_dict(),
@@ -190,3 +196,139 @@ def journal_path(folder: Path, name: str, scorer: str) -> Path:
     """Return the path of the journal of a night and a scorer."""
     file_name = "".join(c if c.isalnum() or c in "-_." else "_" for c in scorer).strip(".") or "scorer"
     return folder / f"{name}.{file_name[:60]}{REVIEW_SUFFIX}"
+
+
+MOST_NAME = 100  # characters of a scorer's name
+
+
+class UnknownIndexError(InputError):
+    """There is no night, or no epoch, with this number."""
+
+
+class ReviewSession:
+    """Nights by number, and the reviews that are open."""
+
+    def __init__(
+        self,
+        requests: Sequence[ReviewRequest],
+        scorer: str,
+        *,
+        is_blind: bool = False,
+        output: Path | None = None,
+    ) -> None:
+        self.requests, self.scorer, self.is_blind = tuple(requests), _checked_name(scorer), is_blind
+        self._output = output
+        self._refuse_shared_journals()
+        self._lock = threading.Lock()
+        self._reviews: dict[int, Review] = {}
+        self._signals: dict[int, RecordingSignals] = {}
+        self.nights: list[NightUnderReview | None] = []
+        self.errors: list[str | None] = []
+        for request in self.requests:
+            try:
+                self.nights.append(open_night(request))
+                self.errors.append(None)
+            except (StageGuardError, OSError) as error:
+                self.nights.append(None)
+                self.errors.append(str(error_message(error, request.path)))
+
+    def _refuse_shared_journals(self) -> None:
+        """Refuse nights that share a journal, because they have the same name and folder."""
+        places: dict[Path, Path] = {}
+        for index, night in enumerate(self.requests):
+            kept = self.journal_path(index)
+            other = places.setdefault(kept, night.path)
+            if other is not night.path:
+                raise InputError(
+                    f"{other} and {night.path} would be kept in one file, {kept.name}. Review them "
+                    "one by one, into folders of their own."
+                )
+
+    def journal_path(self, index: int) -> Path:
+        """Return the path of a night's journal, without `..`: folders on the way are not created."""
+        night = self.requests[index]
+        if self._output is None:
+            return journal_path(night.path.parent, night.name, self.scorer)
+        if self._output.suffix == ".jsonl":
+            return real_path(self._output.parent) / self._output.name
+        return journal_path(real_path(self._output), night.name, self.scorer)
+
+    def review(self, index: int) -> Review:
+        """Return the review of a night; open it if needed."""
+        if not 0 <= index < len(self.requests):
+            raise UnknownIndexError(f"there is no night {index}, expected 0 to {len(self.requests) - 1}.")
+        opened, error = self.nights[index], self.errors[index]
+        if opened is None:
+            raise UnknownIndexError(error or "this night could not be read.")
+        with self._lock:
+            if index not in self._reviews:
+                path = self.journal_path(index)
+                self._reviews[index] = Review(opened, path, self.scorer, is_blind=self.is_blind)
+            return self._reviews[index]
+
+    def signals(self, index: int) -> RecordingSignals:
+        """Return the signals of a night; open its recording if needed."""
+        review = self.review(index)
+        path = self.requests[index].edf
+        if path is None:
+            raise UnknownIndexError("this night was opened without a recording (--edf).")
+        with self._lock:
+            if index not in self._signals:
+                self._signals[index] = RecordingSignals(path, review.night.hypnogram(review.night.argmax))
+            return self._signals[index]
+
+    def overview(self) -> dict[str, Any]:
+        """Return a row per night, and the profiles to choose from."""
+        first = next((night for night in self.nights if night is not None), None)
+        return {
+            "version": __version__,
+            "scorer": self.scorer,
+            "blind": self.is_blind,
+            "nights": [self._row(index) for index in range(len(self.requests))],
+            "profiles": [] if first is None else list(first.profile_names),
+        }
+
+    def _row(self, index: int) -> dict[str, Any]:
+        """Return a night's row in the list; numbers that are not known yet are None."""
+        request, opened, review = self.requests[index], self.nights[index], self._reviews.get(index)
+        row: dict[str, Any] = {
+            "index": index,
+            "name": request.name,
+            "epochs": 0 if opened is None else opened.n_epochs,
+            "has_signals": request.edf is not None,
+            "has_scoring": request.scoring is not None,
+            "error": self.errors[index],
+        }
+        row |= dict.fromkeys(("changed", "pins", "looked_at", "queue_left"))
+        if review is None:
+            row["begun"] = _has_actions(self.journal_path(index))
+            return row
+        at = review.now
+        row |= {"pins": len(at.state.pins), "looked_at": at.state.n_agreed, "begun": True}
+        if not at.state.is_blind:
+            row["changed"] = int(np.count_nonzero(at.result.labels != review.night.argmax))
+            row["queue_left"] = review.n_stretches_left
+        return row
+
+    def close(self) -> None:
+        """Close all reviews."""
+        for review in self._reviews.values():
+            review.close()
+        self._reviews.clear()
+
+
+def _checked_name(scorer: str) -> str:
+    """Return a scorer's name, after checking that a terminal, the page and a journal can show it."""
+    name = checks.text(scorer, "scorer").strip()
+    if not name.isprintable() or not 1 <= len(name) <= MOST_NAME:
+        raise InputError(
+            f"scorer is {checks.shown(scorer)}, expected a name of 1 to {MOST_NAME} printable characters."
+        )
+    return name
+
+
+def _has_actions(path: Path) -> bool:
+    try:
+        return bool(path.is_file() and read_journal(path).actions)
+    except (StageGuardError, OSError):
+        return False

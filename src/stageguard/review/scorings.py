@@ -18,17 +18,16 @@ import numpy as np
 
 from stageguard.base.errors import FileFormatError, InputError, StageGuardError
 from stageguard.base.files import file_error, file_sha256
-from stageguard.formats.companions import parse_moment, parse_start
+from stageguard.formats.companions import parse_start
 from stageguard.measures.agreement import agreement
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile
 from stageguard.review.journal import MALFORMED, REVIEW_SUFFIX, JournalFile, check_exports, read_journal
 from stageguard.review.night import NightUnderReview, Revision, guard, pinned_labels, replay
-from stageguard.review.opening import GIVEN_BEFORE, ReviewRequest, open_night
+from stageguard.review.opening import ReviewRequest, open_night
 from stageguard.review.queue import queue_of
 from stageguard.review.review import Review
-from stageguard.review.state import Pin
 from stageguard.runner.decode_one import DecodeOptions
 
 
@@ -46,11 +45,11 @@ def journal_result(night: NightUnderReview, journal: JournalFile) -> JournalResu
     """Return the result of a journal of a night, under the profile that it records."""
     try:
         profile = Profile.from_dict(journal.head["profile"]["definition"])
-        stages = {int(epoch): profile.scheme.index(stage) for epoch, stage in journal.head["pins"].items()}
+        pins = {int(epoch): str(stage) for epoch, stage in journal.head["pins"].items()}
+        same = replace(night, profile=profile, reading=replace(night.reading, pins=pins))
+        _ = same.pins  # which must be stages of the profile
     except MALFORMED:
         raise file_error(journal.path, "its first line is incomplete or was edited.") from None
-    pins = {epoch: Pin(stage, GIVEN_BEFORE) for epoch, stage in stages.items()}
-    same = replace(night, profile=profile, pins=pins)
     at = replay(same, journal)
     labels = pinned_labels(same, at.state) if at.state.is_blind else at.result.labels
     return JournalResult(journal.scorer, same, at, same.hypnogram(labels, journal.scorer))
@@ -233,15 +232,13 @@ def _reopen(journal: JournalFile) -> JournalResult:
             Profile.from_dict(head["profile"]["definition"]),
             DecodeOptions.from_dict(options, quality),
             parse_start(str(options["start"])) if "start" in options else None,
-            parse_moment(str(options["lights_off"])) if "lights_off" in options else None,
-            parse_moment(str(options["lights_on"])) if "lights_on" in options else None,
             night_name=str(head["night"]["name"]),
         )
     except FileFormatError:  # of the file that was reviewed
         raise
     except MALFORMED:
         raise file_error(journal.path, "its first line is incomplete or was edited.") from None
-    return journal_result(open_night(request).night, journal)
+    return journal_result(open_night(request), journal)
 
 
 def _source(folder: Path, recorded: dict[str, Any]) -> Path:

@@ -18,8 +18,14 @@ from stageguard.base.files import parse_json, read_file
 from stageguard.night.colours import css_variables
 from stageguard.review import wire
 from stageguard.review.access import AccessControl, limited_protocol
-from stageguard.review.review import ConflictError, HiddenError, Review, StaleError
-from stageguard.review.session import ReviewSession, UnknownIndexError
+from stageguard.review.review import (
+    ConflictError,
+    HiddenError,
+    Review,
+    ReviewSession,
+    StaleError,
+    UnknownIndexError,
+)
 from stageguard.review.signals import Filters
 from stageguard.runner.stopping import STOPS
 

@@ -6,6 +6,7 @@ aligned by their clocks, or by the night's offset if one of them has no clock.
 
 from __future__ import annotations
 
+import base64
 import re
 import threading
 from collections.abc import Mapping, Sequence
@@ -28,7 +29,6 @@ from stageguard.formats.recordings.raw import subtract_samples
 from stageguard.formats.recordings.read import begins_after, read_recording
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Recording, Signal
-from stageguard.review.wire import encode_array
 
 MOST_EPOCHS = 64  # in a window
 MOST_CHANNELS = 32
@@ -173,6 +173,11 @@ class RecordingSignals:
             names_text = ", ".join(self._channels)
             raise InputError(f"there is no channel {checks.shown(unknown[0])}, expected one of {names_text}.")
         return {name: self._channels[name] for name in names}
+
+
+def encode_array(array: npt.NDArray[Any]) -> str:
+    """Return the little-endian bytes of an array in base64."""
+    return base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
 
 
 def _hertz(text: str, name: str) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
 from math import isfinite, isinf, isnan
 from typing import Any
@@ -26,6 +25,7 @@ from stageguard.review.night import GuardResult, NightUnderReview, Revision, pin
 from stageguard.review.queue import Queue
 from stageguard.review.review import ConflictError, Review
 from stageguard.review.scorings import blind_agreement, second_scorer
+from stageguard.review.signals import encode_array
 from stageguard.review.state import ReviewState
 
 NO_EVIDENCE = 255
@@ -33,11 +33,6 @@ STEPS = 200  # of a probability from 0 to 1, in a byte
 # Keys that set a stage. NREM has s, because n goes to the next change.
 KEYS = {"W": "w", "N1": "1", "N2": "2", "N3": "3", "R": "r", "N": "s", "S": "s", "Light": "l", "Deep": "d"}
 FULL = {"W": "Wake", "R": "REM", "N": "NREM", "S": "Sleep", "Light": "Light sleep", "Deep": "Deep sleep"}
-
-
-def encode_array(array: npt.NDArray[Any]) -> str:
-    """Return the little-endian bytes of an array in base64."""
-    return base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
 
 
 def shares(probabilities: Floats) -> str:
@@ -74,7 +69,7 @@ def fixed_part(review: Review, at: Revision) -> dict[str, Any]:
     density = night.density
     off, on = night.statistics.lights
     first, stop = lights_window(night.hypnogram(night.argmax), off, on)
-    lost = night.options.quality  # 0 clean to 1 lost
+    lost = night.reading.quality  # 0 clean to 1 lost
     hidden: dict[str, Any] = {
         "stager": encode_array(night.argmax),
         "expert": None if night.expert is None else encode_array(night.expert.labels),

@@ -6,6 +6,7 @@ import getpass
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from webbrowser import open_new_tab
 
@@ -23,8 +24,8 @@ from stageguard.formats.outputs import TSV_SUFFIX
 from stageguard.night.timing import Moment
 from stageguard.profile.profile import Profile
 from stageguard.review.opening import ReviewRequest
+from stageguard.review.review import ReviewSession
 from stageguard.review.server import ReviewServer
-from stageguard.review.session import ReviewSession
 from stageguard.runner.decode_one import DecodeOptions
 
 TUNNEL = (
@@ -111,19 +112,9 @@ def review(
         raise UsageError(f"--output is one file for {count(len(paths), 'night')}, expected a folder.")
     if output is not None and output.suffix and output.suffix != ".jsonl":
         raise UsageError(f"--output is {output.name!r}, expected a folder or the name of a .jsonl file.")
-    off, on = lights
+    options = replace(options, lights_off=lights[0], lights_on=lights[1])
     asked = [
-        ReviewRequest(
-            path,
-            loaded,
-            options,
-            read_start(start),
-            off,
-            on,
-            scoring,
-            scoring_format,
-            edf,
-        )
+        ReviewRequest(path, loaded, options, read_start(start), scoring, scoring_format, edf)
         for path in paths
     ]
     session = ReviewSession(asked, scorer or _account(), is_blind=blind, output=output)
