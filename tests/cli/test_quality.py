@@ -13,7 +13,7 @@ from dataset_files import accusleep_session, sleepbrl_record
 from made_recordings import N_EPOCHS, write_psg
 from messages import mentions
 from stageguard.cli.commands.quality import chart, strip
-from stageguard.formats.quality_table import read_quality
+from stageguard.formats.companions import read_quality
 
 
 @pytest.fixture

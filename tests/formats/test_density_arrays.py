@@ -172,7 +172,7 @@ def test_arrays_of_sleepecg(tmp_path, names, scheme):
 
 def test_the_order_of_sleepecg_is_that_of_the_installed_one():
     utils = pytest.importorskip("sleepecg.utils")
-    from stageguard.formats.stager_arrays import SLEEPECG
+    from stageguard.formats.tools.arrays import SLEEPECG
     from stageguard.night.stages import canonical_name
 
     for names in utils._STAGE_NAMES.values():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from messages import mentions, naming
 from stageguard.base.errors import FileFormatError, StageGuardError
-from stageguard.formats.quality_table import read_quality
+from stageguard.formats.companions import read_quality
 from stageguard.night.hypnodensity import Hypnodensity
 
 N = 12

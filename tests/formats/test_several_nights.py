@@ -12,7 +12,7 @@ import stageguard as sg
 from messages import mentions
 from stageguard.base.errors import FileFormatError, StageGuardError
 from stageguard.formats.cohort_table import read_nights
-from stageguard.formats.quality_table import read_quality
+from stageguard.formats.companions import read_quality
 from stageguard.formats.raw_night import FileOptions
 
 NAMES = ("W", "N1", "N2", "N3", "R")

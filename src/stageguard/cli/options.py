@@ -17,8 +17,7 @@ from click.shell_completion import CompletionItem
 from stageguard.base.errors import InputError, StageGuardError
 from stageguard.base.files import refuse_address
 from stageguard.cli.command import option, packed
-from stageguard.formats.companions import MOMENT_WORDS, parse_moment, parse_pins
-from stageguard.formats.quality_table import read_quality
+from stageguard.formats.companions import MOMENT_WORDS, parse_moment, parse_pins, read_quality
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_density_file
 from stageguard.guard.options import Training

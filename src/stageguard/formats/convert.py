@@ -416,7 +416,7 @@ def _read_object(source: Any, options: FileOptions) -> Outgoing:
     from stageguard.formats.objects import OBJECTS
 
     kind = next((kind for kind in OBJECTS if kind.is_it(source)), None)
-    if kind is not None and kind.density is not None:
+    if kind is not None and kind.does("density"):
         density = _try(lambda: read_density_object(source, options))
         scored = _try(lambda: read_hypnogram_file(source, options))
         if density is not None or scored is not None:

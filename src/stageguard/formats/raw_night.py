@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy.typing as npt
 
@@ -146,19 +146,32 @@ BOTH: frozenset[Part] = ONLY_STAGES | ONLY_PROBABILITIES
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """The function that reads a format, and the parts of a night that it returns."""
+    """The function that reads a format or a kind of object, and the parts of a night that it returns."""
 
     parts: frozenset[Part]
-    read: Callable[[Path, FileOptions], RawNight]
+    read: Callable[[Any, FileOptions], RawNight]  # of a path or an object
 
 
-def of_stages(read: Callable[[Path, FileOptions], RawHypnogram]) -> Reader:
-    """Return the reader of a format that holds only stages."""
-    return Reader(ONLY_STAGES, lambda path, options: RawNight(stages=partial(read, path, options)))
+def of_stages(read: Callable[[Any, FileOptions], RawHypnogram]) -> Reader:
+    """Return the reader of a source that holds only stages."""
+    return Reader(ONLY_STAGES, lambda source, options: RawNight(stages=partial(read, source, options)))
 
 
-def of_probabilities(read: Callable[[Path, FileOptions], RawDensity]) -> Reader:
-    """Return the reader of a format that holds only probabilities."""
+def of_probabilities(read: Callable[[Any, FileOptions], RawDensity]) -> Reader:
+    """Return the reader of a source that holds only probabilities."""
     return Reader(
-        ONLY_PROBABILITIES, lambda path, options: RawNight(probabilities=partial(read, path, options))
+        ONLY_PROBABILITIES, lambda source, options: RawNight(probabilities=partial(read, source, options))
+    )
+
+
+def of_both(
+    stages: Callable[[Any, FileOptions], RawHypnogram],
+    probabilities: Callable[[Any, FileOptions], RawDensity],
+) -> Reader:
+    """Return the reader of a source whose stages and probabilities are read apart."""
+    return Reader(
+        BOTH,
+        lambda source, options: RawNight(
+            stages=partial(stages, source, options), probabilities=partial(probabilities, source, options)
+        ),
     )

@@ -3,14 +3,19 @@
 A MAT-file of level 5 (MATLAB 5 to 7) is a chain of elements: type, number of bytes, data. Every length is
 checked against the data, so that a damaged file is just an error: scipy 1.17 ends in a segmentation fault on
 one of the damaged files that the tests make.
+
+AccuSleePy writes `brain_state,confidence_score`: digits, and the sigmoid of the largest logit. It loses the
+values of the other stages, as do tables of another tool's stage and confidence, which are read here, too.
 """
 
 from __future__ import annotations
 
 import math
 import struct
+import warnings
 import zlib
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +23,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.errors import StageGuardError
+from stageguard.base.arrays import Floats, Indices
+from stageguard.base.checks import MISSING_WORDS
+from stageguard.base.errors import Argument, StageGuardError, StageGuardWarning
 from stageguard.base.files import damaged_file, file_error, open_file, read_file
 from stageguard.formats.density import MOST_EPOCHS, check_usual, listed
 from stageguard.formats.file_format import (
@@ -34,11 +41,19 @@ from stageguard.formats.file_format import (
 from stageguard.formats.hdf5 import opened_hdf5, values_of
 from stageguard.formats.hypnogram import NUMBERINGS, numbered_stages
 from stageguard.formats.outgoing import Content, Outgoing, stage_words
-from stageguard.formats.raw_night import BOTH, FileOptions, RawHypnogram, RawNight, Reader, of_stages
+from stageguard.formats.raw_night import (
+    FileOptions,
+    RawDensity,
+    RawHypnogram,
+    Where,
+    of_both,
+    of_stages,
+)
 from stageguard.formats.sniffing import begins_with, first_row, has_columns
-from stageguard.formats.stager_arrays import ACCUSLEEPY, read_confidences
-from stageguard.formats.tables.delimited import read_rows
+from stageguard.formats.tables.delimited import find_rows, read_rows, text_lines
+from stageguard.night.stages import AASM5, SCHEMES, canonical_name
 
+NO_LABEL = MISSING_WORDS | {"-1", "?", "art", "uns"}
 EPOCH_SECONDS = 2.5  # AccuSleep's default, which files do not tell
 COLUMN = "brain_state"
 DIGITS = {"R": "1", "W": "2", "N": "3", "?": "-1"}
@@ -197,6 +212,124 @@ def _values(path: Path, matrix: _Matrix, order: str) -> npt.NDArray[Any]:
     return values.astype(dtype.newbyteorder("="))
 
 
+@dataclass(frozen=True, slots=True)
+class ConfidenceTool:
+    """A tool that writes a table of confidences, and what its columns and numbers mean."""
+
+    name: str
+    format: str
+    label: str
+    confidence: str
+    digits: tuple[str, ...]  # stages of the digits from 1; empty if labels are names
+    usual_seconds: float
+    meaning: str
+
+
+ACCUSLEEPY = ConfidenceTool(
+    "AccuSleePy", "accusleepy-csv", "brain_state", "confidence_score", ("R", "W", "N"), 2.5,
+    "the sigmoid of the largest logit, and belongs to the label before short bouts were replaced",
+)  # fmt: skip
+
+
+def read_confidences(path: Path, options: FileOptions, *, tool: ConfidenceTool) -> RawDensity:
+    """Read labels and confidences from a tool's table; refuse unless the caller named the format."""
+    table = find_rows(path, text_lines(path), lambda header: tool.label in header)
+    if table is None:
+        raise file_error(path, f"has no column {tool.label}, so it is not a table of {tool.name}.")
+    if tool.confidence not in table.header:
+        raise file_error(
+            path,
+            f"holds the labels of {tool.name} without confidence (got: {listed(table.header)}), so no "
+            "probabilities. Read it with read_hypnogram.",
+        )
+    confidences, _ = table.numbers(table.header.index(tool.confidence))
+    if options.format != tool.format:
+        raise file_error(
+            path,
+            "holds one stage and its confidence per epoch, not a distribution over the stages: the "
+            f"confidence of {tool.name} is {tool.meaning}. To decode it all the same, with the rest "
+            "spread evenly, say so: ",
+            Argument("format", tool.format),
+            ".",
+        )
+    return spread(path, table.column(tool.label), confidences, options, tool, table.lines)
+
+
+def spread(
+    where: Where,
+    labels: Sequence[str],
+    confidences: Floats,
+    options: FileOptions,
+    tool: ConfidenceTool,
+    lines: Sequence[int] | None,
+) -> RawDensity:
+    """Give the label its confidence and the other stages equal parts of the rest, with a warning.
+
+    A confidence that does not exceed an equal share does not support the label: no evidence.
+    """
+    names, places = _label_places(where, labels, options, tool, lines)
+    n_stages = len(names)
+    scored = places >= 0
+    bad = scored & ~((confidences >= 0) & (confidences <= 1))
+    if bad.any():
+        row = int(np.argmax(bad))
+        line = f"row {row}" if lines is None else f"line {lines[row]}"
+        raise file_error(where, f"{line}: the confidence is {confidences[row]:g}, expected 0 to 1.")
+    known = scored & (confidences > 1 / n_stages)
+    values = np.repeat(((1 - confidences) / (n_stages - 1))[:, None], n_stages, axis=1)
+    values[np.flatnonzero(known), places[known]] = confidences[known]
+    values[~known] = np.nan
+    name = where if isinstance(where, str) else where.name
+    others = f"the other {n_stages - 1} stages equal parts of the rest"
+    notes = [f"not a distribution: each label got its confidence, {others}"]
+    text = f"{name}: {notes[0]}. Decisions on it are weaker than they look."
+    warnings.warn(StageGuardWarning(text), stacklevel=2)
+    n_weak = int(np.count_nonzero(scored & ~known))
+    if n_weak:
+        notes.append(f"{n_weak:,} with a confidence of at most 1/{n_stages}: read as without evidence")
+    return RawDensity(
+        values,
+        names,
+        notes=tuple(notes),
+        lines=lines,
+        usual_seconds=tool.usual_seconds,
+        tool=tool.name,
+        is_chosen=bool(tool.digits),
+    )
+
+
+def _label_places(
+    where: Where,
+    labels: Sequence[str],
+    options: FileOptions,
+    tool: ConfidenceTool,
+    lines: Sequence[int] | None,
+) -> tuple[tuple[str, ...], Indices]:
+    """Return stage names, and the index of each label among them, -1 if undefined."""
+    if tool.digits:
+        names = tool.digits if options.stages is None else tuple(options.stages)
+        meaning = {str(digit): digit - 1 for digit in range(1, len(names) + 1)}
+        expected = ", ".join(f"{digit} {name}" for digit, name in enumerate(names, start=1))
+    else:
+        named = {canonical_name(label) for label in labels if label.casefold() not in NO_LABEL}
+        fitting = [scheme for scheme in SCHEMES.values() if named <= set(scheme.names)]
+        names = tuple(options.stages or (fitting[0] if fitting else AASM5).names)
+        meaning = {str(canonical_name(name) or name): index for index, name in enumerate(names)}
+        expected = ", ".join(names)
+    places = np.full(len(labels), -1, dtype=np.intp)
+    for row, label in enumerate(labels):
+        key = label.removesuffix(".0") if tool.digits else str(canonical_name(label) or label)
+        if key in meaning and key.casefold() not in NO_LABEL:
+            places[row] = meaning[key]
+        elif key.casefold() not in NO_LABEL:
+            line = f"row {row}" if lines is None else f"line {lines[row]}"
+            raise file_error(
+                where,
+                f"{line}: the stage is {label[:40]!r}, expected {expected}, or -1. Name others with stages.",
+            )
+    return names, places
+
+
 FORMATS = (
     FileFormat(
         "accusleepy-csv",
@@ -204,13 +337,7 @@ FORMATS = (
         (".csv",),
         lambda head, path: COLUMN in first_row(head),
         sniff_hypnogram=has_columns(COLUMN),
-        reader=Reader(
-            BOTH,
-            lambda path, options: RawNight(
-                stages=partial(read_csv, path, options),
-                probabilities=partial(read_confidences, path, options, tool=ACCUSLEEPY),
-            ),
-        ),
+        reader=of_both(read_csv, partial(read_confidences, tool=ACCUSLEEPY)),
         write=write_csv,
         loses=(OTHER_PROBABILITIES, *NUMBERS_ALONE, LEAD, SCORER, ANNOTATIONS),
         has_final_stages=always_final,

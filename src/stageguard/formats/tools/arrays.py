@@ -1,12 +1,15 @@
-"""Read stage probabilities from .npy and .npz files, also in the column order of a tool; write .npz."""
+"""Read arrays of stage probabilities, from .npy and .npz files and in memory; write .npz.
+
+The meaning of columns is never guessed: the caller names the stages, or the tool.
+"""
 
 from __future__ import annotations
 
 import io
 import math
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -14,14 +17,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.errors import Argument, FileFormatError, InputError
+from stageguard.base.arrays import Floats
+from stageguard.base.errors import (
+    Argument,
+    FileFormatError,
+    InputError,
+    Message,
+    did_you_mean,
+)
 from stageguard.base.files import damaged_file, file_error, open_file, read_file
 from stageguard.formats.density import listed
 from stageguard.formats.file_format import ANNOTATIONS, NUMBERS_ALONE, SCORER, FileFormat
 from stageguard.formats.outgoing import Content, Outgoing
-from stageguard.formats.raw_night import FileOptions, RawDensity, of_probabilities
+from stageguard.formats.raw_night import FileOptions, RawDensity, Where, of_probabilities
 from stageguard.formats.sniffing import begins_with, never
-from stageguard.formats.stager_arrays import TOOLS, UNKNOWN, array_density
 from stageguard.night.stages import canonical_name
 
 MOST_BYTES = 4 * 2**30  # of one array in an archive, uncompressed
@@ -31,6 +40,40 @@ MOST_HEADER_BYTES = 12_000  # of an array: NumPy refuses longer headers
 
 SOMNOTATE_STATES, SOMNOTATE_SECONDS = {"awake", "non-REM", "REM"}, 1.0  # its time_resolution by default
 KNOWN_KEYS = ("probabilities", "stages", "epoch_seconds", "offset_seconds", "start")
+FIVE = ("W", "N1", "N2", "N3", "R")
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayTool:
+    """A tool that returns arrays: the order of its columns, if fixed, and its epoch length."""
+
+    name: str
+    title: str
+    order: tuple[str, ...] | None = None
+    usual_seconds: float | None = None
+    stage_axes: tuple[int, ...] = (1, 2)  # axes of windows on which the stages may be
+
+
+# By name of the format. In braindecode, users choose the order; in SleepECG it depends on the number.
+TOOLS = {
+    "usleep-npy": ArrayTool("U-Sleep", "an array of U-Time or U-Sleep", FIVE, 30.0),
+    "gssc": ArrayTool("GSSC", "an array of GSSC", FIVE, 30.0),
+    "physioex": ArrayTool("PhysioEx", "logits of PhysioEx, windows of (epochs, stages)", FIVE, 30.0, (2,)),
+    "braindecode": ArrayTool(
+        "braindecode", "logits of braindecode, windows of (stages, epochs)", stage_axes=(1,)
+    ),
+    "sleepecg": ArrayTool("SleepECG", "an array of SleepECG", usual_seconds=30.0),
+}
+UNKNOWN = ArrayTool("", "")
+UNDEFINED = "UNDEFINED"
+# SleepECG's columns after UNDEFINED, by their number: from deep sleep to wake.
+SLEEPECG = {
+    2: ("S", "W"),
+    3: ("N", "R", "W"),
+    4: ("DEEP", "LIGHT", "R", "W"),
+    5: ("N3", "N2", "N1", "R", "W"),
+}
+SOFT, LEAST_SOFT, LEAST_SOFT_ROWS = 0.01, 0.1, 3  # margin from 0 and 1; share and number of rows
 
 
 def read_npy(path: Path, options: FileOptions) -> RawDensity:
@@ -256,6 +299,123 @@ def _start(path: Path, content: Mapping[str, npt.NDArray[Any]]) -> datetime | No
         raise file_error(
             path, f"'start' must be a date and time such as 2024-05-01T22:30:00, got {value!r}."
         ) from None
+
+
+def array_density(where: Where, array: npt.NDArray[Any], options: FileOptions) -> RawDensity:
+    """Return the rows of an array of (epochs, stages), or of windows of epochs, joined end to end."""
+    tool = TOOLS.get(options.format or "", UNKNOWN)
+    if options.format is not None and tool is UNKNOWN and options.format not in ("npy", "npz"):
+        hint = did_you_mean(options.format, TOOLS)
+        raise file_error(where, f"format {options.format!r} is not one of arrays: {', '.join(TOOLS)}.{hint}")
+    if options.format == "sleepecg":
+        return _sleepecg(where, array, options, tool)
+    names, assumed = _names(where, tool, options)
+    matrix, joined = _join_windows(where, array, len(names), tool)
+    return RawDensity(
+        matrix,
+        names,
+        notes=(*assumed, *joined),
+        usual_seconds=tool.usual_seconds,
+        tool=tool.name,
+    )
+
+
+def _names(where: Where, tool: ArrayTool, options: FileOptions) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of the columns, and what was assumed."""
+    if options.stages is not None:
+        return tuple(options.stages), ()
+    if tool.order is not None:
+        return tool.order, (f"columns read as {', '.join(tool.order)}, the order of {tool.name}",)
+    why, tools = f"the order is not that of {tool.name} but of whoever trained the network", Message()
+    if tool is UNKNOWN:
+        why = "their order differs between tools"
+        tools = Message(" Or say who wrote it with ", Argument("format"), f": {', '.join(TOOLS)}.")
+    example = Argument("stages", ["W", "N1", "N2", "N3", "R"])
+    raise file_error(
+        where,
+        f"names no stages, and {why}. Say what the columns are with stages, for example ",
+        *(example, ".", tools),
+    )
+
+
+def _join_windows(
+    where: Where, array: npt.NDArray[Any], n_stages: int, tool: ArrayTool
+) -> tuple[npt.NDArray[Any], tuple[str, ...]]:
+    """Return rows of epochs from windows of (epochs, stages) or of (stages, epochs)."""
+    if array.ndim != 3:
+        return array, ()
+    axes = [axis for axis in tool.stage_axes if array.shape[axis] == n_stages]
+    if len(axes) != 1:
+        why = "both may be the stages" if axes else f"expected {n_stages} stages on one of the last two"
+        raise file_error(
+            where,
+            f"has shape {array.shape}: {why}. Windows are (windows, epochs, stages) or (windows, stages, "
+            "epochs): ",
+            Argument("format", "physioex"),
+            " or ",
+            Argument("format", "braindecode"),
+            ".",
+        )
+    windows = array if axes[0] == 2 else np.swapaxes(array, 1, 2)
+    n_windows, n_epochs = windows.shape[:2]
+    note = f"{n_windows} window{'s' * (n_windows != 1)} of {n_epochs} epochs joined end to end"
+    return windows.reshape(n_windows * n_epochs, n_stages), (note,) if n_epochs > 1 else ()
+
+
+def _sleepecg(where: Where, array: npt.NDArray[Any], options: FileOptions, tool: ArrayTool) -> RawDensity:
+    """Return the probabilities of SleepECG's `stage(..., return_mode="prob")`: column 0 is UNDEFINED."""
+    n_stages = array.shape[1] - 1 if array.ndim == 2 else 0
+    if n_stages not in SLEEPECG or array.dtype.kind not in "fiu":
+        raise file_error(
+            where,
+            f"has shape {array.shape} of {array.dtype}, expected SleepECG's (epochs, 3 to 6): {UNDEFINED} "
+            "and the stages.",
+        )
+    names = SLEEPECG[n_stages]
+    if options.stages is not None:  # with or without the name of column 0
+        names = tuple(options.stages)
+        if len(names) == n_stages + 1 and names[0].casefold() == UNDEFINED.casefold():
+            names = names[1:]
+        if len(names) != n_stages:
+            raise file_error(
+                where, f"has {n_stages} stages behind {UNDEFINED}, got {len(options.stages)} names in stages."
+            )
+    plain = array.astype(np.float64)
+    if options.stages is None or len(options.stages) == n_stages:  # else column 0 is named UNDEFINED
+        _refuse_soft_undefined(where, plain[:, 0], names)
+    values, note = without_undefined(plain[:, 1:], plain[:, 0], (UNDEFINED,))
+    order = list(reversed(range(n_stages)))  # from wake to deep sleep
+    order = [order[0], *order[2:], order[1]] if n_stages > 2 else order
+    notes = (f"columns read as {UNDEFINED}, {', '.join(names)}, the order of SleepECG", note)
+    return RawDensity(
+        values[:, order],
+        tuple(names[column] for column in order),
+        notes=notes if options.stages is None else (note,),
+        usual_seconds=tool.usual_seconds,
+        tool=tool.name,
+    )
+
+
+def _refuse_soft_undefined(where: Where, undefined: Floats, names: Sequence[str]) -> None:
+    """Refuse a first column that looks like a stage's, since SleepECG's UNDEFINED is always near 0 or 1."""
+    n_soft = int(np.count_nonzero((undefined > SOFT) & (undefined < 1 - SOFT)))
+    if n_soft >= LEAST_SOFT_ROWS and n_soft >= LEAST_SOFT * len(undefined):
+        raise file_error(
+            where,
+            f"its column 0 is between 0 and 1 in {n_soft:,} of {len(undefined):,} rows, expected "
+            f"{UNDEFINED}, which is 0 or 1. Was it left out already? Then name the columns with stages "
+            "and without format, for example ",
+            Argument("stages", list(SLEEPECG.get(len(names) + 1, SLEEPECG[5]))),
+            ".",
+        )
+
+
+def without_undefined(values: Floats, undefined: Floats, names: Sequence[str]) -> tuple[Floats, str]:
+    """Return probabilities given that the stage is defined; rows without any such stage have no evidence."""
+    left = values.sum(axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        kept = np.where((left > 0)[:, None], values * ((left + undefined) / left)[:, None], np.nan)
+    return kept, f"column {' and '.join(names)} left out: the stages divided by what remains"
 
 
 FORMATS = (

@@ -56,9 +56,10 @@ from stageguard.formats.raw_night import (
     of_stages,
 )
 from stageguard.formats.sniffing import has_columns, header_cells, is_json
-from stageguard.formats.stager_arrays import YASA, read_confidences, without_undefined
 from stageguard.formats.tables.delimited import read_rows
 from stageguard.formats.tables.table import Table, as_number
+from stageguard.formats.tools.accusleep import ConfidenceTool, read_confidences
+from stageguard.formats.tools.arrays import without_undefined
 from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnogram import NO_PROBABILITIES, Hypnogram
 from stageguard.night.stages import AASM5, WLDR4, WNR3, WS2
@@ -80,6 +81,10 @@ STAGES = {
     n: tuple(YASA_WORDS[scheme.name].get(name, name) for name in scheme.names)
     for n, scheme in SCHEMES.items()
 }
+# YASA's FAQ writes `Stage,Confidence`.
+CONFIDENCES = ConfidenceTool(
+    "YASA", "yasa-confidence-csv", "stage", "confidence", (), 30.0, "the probability of that stage alone"
+)
 # Number and name of a stage must not contradict each other.
 _VALUES = {"WAKE": 0, "W": 0, "N1": 1, "N2": 2, "N3": 3, "REM": 4, "R": 4, "SLEEP": 1, "NREM": 2}
 _VALUES |= {"LIGHT": 2, "DEEP": 3, "ART": -1, "UNS": -2}
@@ -360,7 +365,7 @@ FORMATS = (
         "stage and confidence as YASA's examples write them",
         (".csv", ".tsv", ".txt"),
         _is_confidence,
-        reader=of_probabilities(partial(read_confidences, tool=YASA)),
+        reader=of_probabilities(partial(read_confidences, tool=CONFIDENCES)),
         loses=(OTHER_PROBABILITIES, EPOCH_LENGTH, START),
     ),
     FileFormat(

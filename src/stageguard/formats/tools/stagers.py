@@ -1,0 +1,189 @@
+"""Read files of networks that stage sleep: GSSC, U-Time and U-Sleep, wav2sleep; write U-Sleep's.
+
+GSSC writes a title, then epoch, time, stage and, except from the PyPI version, probabilities. U-Sleep writes
+a stage per line, or intervals. wav2sleep writes `Timestamp,pred`, and the expert's `Stage` if the recording
+has one; its times are the ends of epochs of 30 s, and its numbers those of four stages.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from stageguard.base.files import file_error
+from stageguard.formats.annotations import staged_rows
+from stageguard.formats.file_format import (
+    ANNOTATIONS,
+    EPOCH_LENGTH,
+    PROBABILITIES,
+    SCORER,
+    STAGES_ALONE,
+    START,
+    FileFormat,
+)
+from stageguard.formats.outgoing import Content, Outgoing, number, stage_words
+from stageguard.formats.raw_night import (
+    BOTH,
+    FileOptions,
+    RawDensity,
+    RawHypnogram,
+    RawNight,
+    Reader,
+    of_stages,
+)
+from stageguard.formats.sniffing import (
+    first_cells,
+    first_lines,
+    has_columns,
+    holds_words,
+    read_head,
+    whole_lines,
+)
+from stageguard.formats.tables.delimited import lines_of, read_rows, read_text, stage_rows, text_lines
+from stageguard.formats.tables.probabilities import density_of_text
+from stageguard.formats.tables.table import IndexColumns, Meaning, Table
+from stageguard.formats.tools.text import numbers_of_lines, read_numbered_table, read_stage_lines
+from stageguard.night.stages import AASM5
+
+WORDS = frozenset(("w", "n1", "n2", "n3", "rem", "r", "unknown", "out_of_bounds"))
+_IDS = re.compile(r"\s*\d+(\.\d*)?\s*,\s*\d+(\.\d*)?\s*,\s*[A-Za-z?][\w ?]*")
+COLUMNS = ("init_sec", "duration_sec", "stage")
+UNSCORED = {"out_of_bounds": "?"}
+USLEEP_WORDS = {"aasm5": {"R": "REM"}}
+USLEEP_LOSES = (PROBABILITIES, START, SCORER, ANNOTATIONS)
+WAV2SLEEP_SUFFIX = ".preds.csv"
+WAV2SLEEP_COLUMNS = ("timestamp", "pred")
+
+
+def read_gssc_csv(path: Path, options: FileOptions) -> RawNight:
+    """Read the stages of GSSC (0 W, 1 N1, 2 N2, 3 N3, 4 REM) and, if there are any, its probabilities."""
+    text = read_text(path)
+    return RawNight(
+        stages=lambda: numbers_of_lines(path, lines_of(path, text), options, numbering="yasa"),
+        probabilities=partial(_density, path, text, options),
+    )
+
+
+def _density(path: Path, text: str, options: FileOptions) -> RawDensity:
+    """Return the probabilities of GSSC, whose epochs are timed by the column Time."""
+    if _header(read_head(path)) is not None and _has_stages_alone(path):
+        raise file_error(
+            path,
+            "has GSSC's stages but no probabilities, as the version on PyPI writes it. Write it with GSSC's "
+            "main branch, or read the stages with read_hypnogram.",
+        )
+    raw = density_of_text(path, text, options, expected=("stage",))
+    return replace(raw, epoch_source="", usual_seconds=30.0, tool="GSSC")
+
+
+def _header(head: bytes) -> tuple[str, ...] | None:
+    """Return the column names below the title, or None."""
+    lines = first_lines(head)
+    if len(lines) < 2 or not lines[0].strip('"').startswith("Hypnogram of "):
+        return None
+    cells = first_cells(lines[1])
+    return cells if cells[:3] == ("epoch", "time", "stage") else None
+
+
+def _has_stages_alone(path: Path) -> bool:
+    """Whether a file has no column of probabilities, or not GSSC's header."""
+    return not any(cell.startswith("prob") for cell in _header(read_head(path)) or ())
+
+
+def read_ids(path: Path, options: FileOptions) -> RawHypnogram:
+    """Read onset, duration and stage of each run (`.ids`), without a header."""
+    return _runs(path, stage_rows(path, text_lines(path), -1, ",", COLUMNS), options)
+
+
+def _runs(path: Path, table: Table, options: FileOptions) -> RawHypnogram:
+    onsets, lasting = table.seconds("init_sec"), table.seconds("duration_sec")
+    texts = [UNSCORED.get(text.casefold(), text) for text in table.column("stage")]
+    return staged_rows(path, zip(table.lines, onsets, lasting, texts, strict=True), options, scheme=AASM5)
+
+
+def write_hyp(night: Outgoing, path: Path) -> Content:
+    """Write one stage per line (`.hyp`)."""
+    words = stage_words(night.from_recording_start(), USLEEP_WORDS, "U-Sleep", "UNKNOWN")
+    return Content({path: "\n".join(words) + "\n"})
+
+
+def write_runs(night: Outgoing, path: Path, *, mark: str, header: Sequence[str] = ()) -> Content:
+    """Write onset, duration and stage of each epoch, not of runs as U-Sleep does: this keeps its length."""
+    words, seconds = stage_words(night, USLEEP_WORDS, "U-Sleep", "UNKNOWN"), number(night.epoch_seconds)
+    rows = ((number(onset), seconds, word) for onset, word in zip(night.onsets, words, strict=True))
+    return Content({path: "\n".join(map(mark.join, [header, *rows] if header else rows)) + "\n"})
+
+
+def _is_ids(head: bytes, path: Path) -> bool:
+    lines = whole_lines(head)
+    return bool(lines) and all(map(_IDS.fullmatch, lines))
+
+
+def read_wav2sleep(path: Path, options: FileOptions) -> RawHypnogram:
+    """Read the stages that wav2sleep predicted."""
+    table = read_rows(path, WAV2SLEEP_COLUMNS)
+    times = IndexColumns(meanings={"timestamp": Meaning("end", 1.0, True)})
+    table = replace(
+        table,
+        header=WAV2SLEEP_COLUMNS,
+        columns=[table.column(name) for name in WAV2SLEEP_COLUMNS],
+        index=times,
+    )
+    return read_numbered_table(path, table, "wav2sleep", replace(options, column=WAV2SLEEP_COLUMNS[1]))
+
+
+def _is_wav2sleep(head: bytes, path: Path) -> bool:
+    return path.name.lower().endswith(WAV2SLEEP_SUFFIX) and has_columns(*WAV2SLEEP_COLUMNS)(head, path)
+
+
+FORMATS = (
+    FileFormat(
+        "gssc-csv",
+        "CSV of GSSC",
+        (".csv",),
+        lambda head, path: _header(head) is not None,
+        reader=Reader(BOTH, read_gssc_csv),
+        loses=(START, EPOCH_LENGTH, SCORER),
+        holds_both=True,
+        has_final_stages=_has_stages_alone,
+    ),
+    FileFormat(
+        "usleep-hyp",
+        "U-Sleep .hyp",
+        (".hyp",),
+        holds_words(WORDS, ".hyp"),
+        reader=of_stages(lambda path, options: read_stage_lines(path, UNSCORED, AASM5)),
+        write=write_hyp,
+        loses=STAGES_ALONE,
+        is_plain=True,
+    ),
+    FileFormat(
+        "usleep-ids",
+        "U-Sleep .ids",
+        (".ids",),
+        _is_ids,
+        reader=of_stages(read_ids),
+        write=partial(write_runs, mark=","),
+        loses=USLEEP_LOSES,
+    ),
+    FileFormat(
+        "usleep-tsv",
+        "U-Sleep .tsv",
+        (".tsv",),
+        has_columns(*COLUMNS),
+        reader=of_stages(lambda path, options: _runs(path, read_rows(path, COLUMNS), options)),
+        write=partial(write_runs, mark="\t", header=COLUMNS),
+        loses=USLEEP_LOSES,
+    ),
+    FileFormat(
+        "wav2sleep-csv",
+        "predictions of wav2sleep",
+        (WAV2SLEEP_SUFFIX,),
+        _is_wav2sleep,
+        reader=of_stages(read_wav2sleep),
+        loses=(PROBABILITIES, f"{START}, unless its times are dates", SCORER),
+    ),
+)
