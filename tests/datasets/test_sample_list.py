@@ -109,7 +109,7 @@ def test_a_damaged_list(folder, rows, expected):
 
 @pytest.mark.parametrize(
     ("off", "seconds"),
-    [("22:30:20", 20), ("22:31", 60), ("2021-03-04T22:30:40", 40), ("15.5", 15.5), ("-30", -30)],
+    [("22:30:20", 20), ("22:31", 60), ("2021-03-04T22:30:40", 40), ("15.5", 15.5)],
 )
 def test_times(folder, off, seconds):
     listed(folder, "id edf lights_off", f"a p1/night1.edf {off}")
@@ -127,11 +127,12 @@ def test_a_time_after_midnight(tmp_path):
 @pytest.mark.parametrize(
     ("cells", "expected"),
     [
-        ("soon n/a", ("lights_off", "'soon'", 22, 58)),
+        ("soon n/a", ("lights_off", "'soon'", "expected")),
+        ("-30 n/a", ("lights_off", "'-30'", "expected")),
         ("25:00 n/a", ("a: lights_off is '25:00'",)),
-        ("9e9 n/a", ("lights_off", "'9e9'", "9,000,000,000 s", "120 s")),
+        ("9000000000 n/a", ("lights_off", "'9000000000'", "9,000,000,000 s", "120 s")),
         ("60 30", ("lights_on", 30, "lights_off", 60)),
-        ("2021-03-04T22:30:40+01:00 n/a", ("a: lights_off is '2021-03-04T22:30:40",)),
+        ("2021-03-04T22:30:40+01:00 n/a", ("a: lights_off is 2021-03-04 22:30:40",)),
     ],
 )
 def test_times_that_are_refused(folder, cells, expected):
@@ -143,7 +144,7 @@ def test_times_that_are_refused(folder, cells, expected):
 def test_a_time_of_day_needs_a_start(tmp_path):
     write_edf(tmp_path / "a.edf", [channel("EEG", 120, 1)], start="04.03.21xx.xx.xx")
     listed(tmp_path, "id edf lights_off", "a a.edf 22:31")
-    with pytest.raises(InputError, match=naming("when it began", "Give")):
+    with pytest.raises(InputError, match=naming("a: lights_off", "'22:31'")):
         list(recordings("sample-list", tmp_path))
 
 

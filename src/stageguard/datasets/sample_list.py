@@ -12,19 +12,18 @@ Only `edf` is required. Paths are relative to the list's folder. `channel:ROLE` 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 
 from stageguard.base.arrays import DAY_SECONDS
-from stageguard.base.errors import InputError
+from stageguard.base.errors import InputError, Message
 from stageguard.datasets import Entry
-from stageguard.formats.companions import START_WORDS, numbered_rows, parse_start
+from stageguard.formats.companions import MOMENT_WORDS, START_WORDS, numbered_rows, parse_moment, parse_start
 from stageguard.formats.recordings.read import EXPERT, read_recording_file
 from stageguard.night.recording import Recording
+from stageguard.night.timing import seconds_from_start
 
 OWN_COLUMNS = ("id", "subject", "edf", "scoring", "start", "lights_off", "lights_on")
 PREFIXES = ("channel:", "unit:", "scoring:")
@@ -70,8 +69,8 @@ def read_row(
             recording = replace(recording, start=parse_start(row["start"]))
         except ValueError:
             raise InputError(f"{name}: start is {row['start'][:40]!r}, expected {START_WORDS}.") from None
-    off = seconds_of(row.get("lights_off"), recording, "lights_off")
-    on = seconds_of(row.get("lights_on"), recording, "lights_on")
+    off = _lights(row, recording, "lights_off")
+    on = _lights(row, recording, "lights_on", after=off or 0.0)
     if off is not None and on is not None and on <= off:
         raise InputError(
             f"{name}: lights_on ({row['lights_on']}) comes before lights_off ({row['lights_off']}). "
@@ -85,41 +84,22 @@ def read_row(
     )
 
 
-def seconds_of(text: str | None, recording: Recording, what: str) -> float | None:
-    """Return seconds since the recording's start, from a number, a time of day, or a date with a time."""
-    if text is None:
+def _lights(row: Mapping[str, str], recording: Recording, what: str, after: float = 0.0) -> float | None:
+    """Return when lights went off or on, in seconds since the recording's start, by a cell of its line."""
+    if what not in row:
         return None
+    text = row[what]
     try:
-        seconds = float(text)
-    except ValueError:
-        seconds = _clock_seconds(text, recording, what)
+        seconds = seconds_from_start(recording.start, parse_moment(text), what, after=after)
+    except ValueError as error:
+        why = error if isinstance(error, InputError) else f"{what} is {text[:40]!r}, expected {MOMENT_WORDS}."
+        raise InputError(Message(f"{recording.id}: ", why)) from None
     if not -DAY_SECONDS <= seconds <= recording.seconds + DAY_SECONDS:
         raise InputError(
             f"{recording.id}: {what} is {text!r}, {seconds:,.0f} s from the start of a recording of "
             f"{recording.seconds:,.0f} s. Correct the list."
         )
     return seconds
-
-
-def _clock_seconds(text: str, recording: Recording, what: str) -> float:
-    if recording.start is None:
-        raise InputError(
-            f"{recording.id}: {what} is {text!r}, but the recording does not say when it began. Give seconds."
-        )
-    clock = re.fullmatch(r"(\d{1,2}):(\d{2})(?::(\d{2}))?", text)
-    try:
-        if clock is None:
-            return (datetime.fromisoformat(text) - recording.start).total_seconds()
-        midnight = recording.start.replace(hour=0, minute=0, second=0, microsecond=0)
-        of_day = timedelta(hours=int(clock[1]), minutes=int(clock[2]), seconds=int(clock[3] or 0))
-        if of_day >= timedelta(days=1):
-            raise ValueError(text)
-        return (midnight + of_day - recording.start).total_seconds() % DAY_SECONDS
-    except (ValueError, TypeError):
-        raise InputError(
-            f"{recording.id}: {what} is {text[:40]!r}, expected seconds since the start, or a time such as "
-            "22:58."
-        ) from None
 
 
 def _table(folder: Path, table: str | Path | None) -> Path:

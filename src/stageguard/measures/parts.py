@@ -72,7 +72,7 @@ def zeitgeber_seconds(hypnogram: Hypnogram, lights_on_phase: str, first: int) ->
     """Return how long before an epoch the lights of a 12 h : 12 h cycle went on."""
     # the cycle repeats every day, so the remainder of a day is enough
     clock = clock_seconds(lights_on_phase, "lights_on_phase")
-    start = time_of_day(hypnogram, lights_on_phase, "lights_on_phase")
+    start = time_of_day(hypnogram.start, lights_on_phase, "lights_on_phase")
     return (start + first * hypnogram.epoch_seconds - clock) % DAY_SECONDS
 
 

@@ -183,12 +183,13 @@ def epoch_at(night: Night, moment: Moment, what: str, after: int = 0) -> int:
     `what` names the moment in messages. A time of day of ``lights_on`` is the next one after epoch `after`.
     """
     n_epochs, epoch_seconds = night.n_epochs, night.epoch_seconds
-    seconds = _seconds_from_start(night, moment, what, after * epoch_seconds)
+    offset, after_seconds = night.offset_seconds, after * epoch_seconds
+    seconds = seconds_from_start(night.start, moment, what, offset_seconds=offset, after=after_seconds)
     epoch = math.floor(seconds / epoch_seconds + 0.5)
     if not 0 <= epoch <= n_epochs:
         began = recording_start(night)
         begins = "" if began is None else f" ({began:%H:%M:%S})"
-        hours = (seconds + night.offset_seconds) / 3600
+        hours = (seconds + offset) / 3600
         raise _wrong_moment(
             what,
             f"{checks.shown(moment)}, {hours:.2f} h after the recording starts{begins}, "
@@ -212,38 +213,40 @@ def lights_window(night: Night, lights_off: Moment | None, lights_on: Moment | N
     return first, stop
 
 
-def _seconds_from_start(night: Night, moment: Moment, what: str, after: float) -> float:
-    """Return seconds from the first epoch to a moment, which counts from the beginning of the recording."""
+def seconds_from_start(
+    start: datetime | None, moment: Moment, what: str, *, offset_seconds: float = 0.0, after: float = 0.0
+) -> float:
+    """Return seconds from a start to a moment; a number counts from `offset_seconds` before that start.
+
+    `what` names the moment in messages. A time of day of ``lights_on`` is the next one `after` these seconds.
+    """
     if isinstance(moment, str):
-        ahead = clock_seconds(moment, what) - time_of_day(night, moment, what)
-        seconds = ahead % DAY_SECONDS
+        seconds = (clock_seconds(moment, what) - time_of_day(start, moment, what)) % DAY_SECONDS
         while what == "lights_on" and seconds <= after:  # the next morning, or the one after
             seconds += DAY_SECONDS
         return seconds
     if not isinstance(moment, datetime):
         seconds_in = moment.total_seconds() if isinstance(moment, timedelta) else moment
         try:
-            return checks.number(seconds_in, what, low=0) - night.offset_seconds
+            return checks.number(seconds_in, what, low=0) - offset_seconds
         except InputError:
             raise _wrong_moment(
                 what,
                 f"{checks.shown(moment)}, expected seconds since the beginning of the recording, or a time "
                 "such as '22:30'.",
             ) from None
-    time_of_day(night, moment, what)
-    assert night.start is not None
-    if (moment.tzinfo is None) != (night.start.tzinfo is None):
+    time_of_day(start, moment, what)
+    assert start is not None
+    if (moment.tzinfo is None) != (start.tzinfo is None):
         raise _wrong_moment(
             what,
-            f"{moment} and the recording starts at {night.start}, "
-            "expected both with a time zone or both without.",
+            f"{moment} and the recording starts at {start}, expected both with a time zone or both without.",
         )
-    return (moment - night.start).total_seconds()
+    return (moment - start).total_seconds()
 
 
-def time_of_day(night: Night, moment: str | datetime, what: str) -> float:
-    """Return when the first epoch begins, in seconds after midnight; the start must be known."""
-    start = night.start
+def time_of_day(start: datetime | None, moment: str | datetime, what: str) -> float:
+    """Return a start in seconds after midnight; it must be known to compare a moment with it."""
     if start is None:
         raise _wrong_moment(
             what,
