@@ -21,7 +21,7 @@ from stageguard.formats.cohort_table import (
     ID,
     OWN_COLUMNS,
     TABLE_SUFFIXES,
-    Cells,
+    CellRow,
     IdOrder,
     is_parquet,
     table_rows,
@@ -156,7 +156,7 @@ def _estimates(row: Mapping[str, str], profile: Profile, options: Mapping[str, A
     }
 
 
-def _text(rows: Iterable[Cells], delimiter: str) -> str:
+def _text(rows: Iterable[CellRow], delimiter: str) -> str:
     if delimiter == "\t":
         return "\n".join(map(delimiter.join, rows)) + "\n"
     quoted = ([f'"{cell}"' if "," in cell else cell for cell in row] for row in rows)

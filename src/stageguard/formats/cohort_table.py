@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
-import numpy.typing as npt
 
 from stageguard.base.arrays import SUM_TOLERANCE
 from stageguard.base.checks import MISSING_WORDS
@@ -31,7 +30,6 @@ from stageguard.formats.sniffing import first_cells, first_lines, read_head
 from stageguard.formats.tables.delimited import (
     DELIMITERS,
     HEADER_SEARCH_LINES,
-    Row,
     check_widths,
     split_line,
     split_rows,
@@ -45,7 +43,7 @@ from stageguard.formats.tables.probabilities import (
     find_layout,
 )
 from stageguard.formats.tables.row_times import meaning_of
-from stageguard.formats.tables.table import Table, cell_text
+from stageguard.formats.tables.table import Cells, Table, cell_text
 from stageguard.formats.tools.parquet import (
     open_parquet,
     pyarrow_modules,
@@ -64,8 +62,7 @@ TEXT_DELIMITERS = {".csv": ",", ".tsv": "\t"}
 TABLE_SUFFIXES = (*PARQUET_SUFFIXES, *TEXT_DELIMITERS)
 OWN_COLUMNS = ("onset", "duration", "stage", "label", "argmax_stage", "changed", "filled", "probability")
 
-Cells = list[str]
-Codes = npt.NDArray[np.integer[Any]]
+CellRow = list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,24 +200,71 @@ def _refuse_decoded(path: Path, header: Sequence[str]) -> None:
         )
 
 
-def _night(
-    path: Path,
-    name: str,
-    read: Callable[[], RawDensity],
-    options: FileOptions,
-    remarks: tuple[str, ...] = (),
-) -> TableNight:
-    """Return the night that `read` finds, or its error."""
-    try:
-        raw = read()
-        density = build_density(path, raw, options)
-    except FileFormatError as error:
-        return TableNight(name, error=Message(f"{path.name}, night {name[:40]}: ", error.reason or error))
-    except StageGuardError as error:
-        return TableNight(name, error=error_message(error))
-    values = np.asarray(raw.values)
-    has_negative = values.dtype.kind in "fiu" and bool((values < -SUM_TOLERANCE).any())
-    return TableNight(name, density.density, density.notes + remarks, has_negative=has_negative)
+# a block of rows: each night that begins in it with its first row, and the columns
+RowBlock = tuple[Sequence[tuple[str, int]], Sequence[Cells]]
+
+
+@dataclass(frozen=True, slots=True)
+class _NightReader:
+    """How nights are read from columns of rows, in any process."""
+
+    path: Path
+    options: FileOptions
+    density: Callable[[Sequence[Cells]], RawDensity]  # can be sent to another process
+    remarks: tuple[str, ...] = ()
+
+    def blocks(self, blocks: Iterator[RowBlock]) -> Iterator[TableBlock]:
+        """Yield the nights of blocks of rows; the last night of a block may go on in the next one."""
+        ids, n_rows = IdOrder(self.path), 0
+        last, rest = "", list[Cells]()  # the night that may go on, and its rows so far
+        for begins, columns in blocks:
+            names, starts, n_before = list[str](), list[int](), 0
+            if rest:
+                names, starts, n_before = [last], [0], len(rest[0])
+                columns = list(map(_joined, rest, columns))
+            for name, row in begins:
+                if row == 0 and name == last and rest:
+                    continue
+                ids.check(name, n_rows + row + 1)
+                ids.check_blanks(name)
+                ids.finished.update(names[-1:])
+                names.append(name)
+                starts.append(n_before + row)
+            for name, first, end in zip(names, starts, [*starts[1:], len(columns[0])], strict=True):
+                ids.check_length(name, end - first)
+            last, rest = names[-1], [column[starts[-1] :] for column in columns]
+            yield self._block(names[:-1], starts, [column[: starts[-1]] for column in columns])
+            n_rows += len(columns[0]) - n_before
+        if not rest:
+            raise file_error(self.path, "has a header but no rows. Expected one row per epoch.")
+        yield self._block([last], [0, len(rest[0])], rest)
+
+    def _block(self, ids: Sequence[str], bounds: Sequence[int], columns: Sequence[Cells]) -> TableBlock:
+        return TableBlock(tuple(ids), partial(self._nights, ids, bounds, columns))
+
+    def _nights(
+        self, ids: Sequence[str], bounds: Sequence[int], columns: Sequence[Cells]
+    ) -> list[TableNight]:
+        nights = zip(ids, bounds, bounds[1:], strict=False)
+        return [self._night(name, [column[begin:end] for column in columns]) for name, begin, end in nights]
+
+    def _night(self, name: str, columns: Sequence[Cells]) -> TableNight:
+        """Return the night in these rows, or its error."""
+        try:
+            raw = self.density(columns)
+            density = build_density(self.path, raw, self.options)
+        except FileFormatError as error:
+            where = f"{self.path.name}, night {name[:40]}: "
+            return TableNight(name, error=Message(where, error.reason or error))
+        except StageGuardError as error:
+            return TableNight(name, error=error_message(error))
+        values = np.asarray(raw.values)
+        has_negative = values.dtype.kind in "fiu" and bool((values < -SUM_TOLERANCE).any())
+        return TableNight(name, density.density, density.notes + self.remarks, has_negative=has_negative)
+
+
+def _joined(before: Cells, after: Cells) -> Cells:
+    return np.concatenate((before, after)) if isinstance(before, np.ndarray) else [*before, *after]
 
 
 # Parquet
@@ -234,8 +278,20 @@ def _parquet_nights(path: Path, options: FileOptions) -> Iterator[TableBlock]:
             header = tuple(file.schema_arrow.names)
             refuse_large_groups(path, file.metadata)
         id_name = header[id_column(path, header)]
+        stages = choose_columns(path, header, options).places
+        if len(stages) < 2:
+            raise file_error(
+                path, f"names no stages (got: {listed(header)}). Expected columns such as W, N1, N2, N3, R."
+            )
+        wanted = [
+            name for column, name in enumerate(header)
+            if name != id_name and (column in stages or meaning_of(name) is not None or is_night_column(name))
+        ]  # fmt: skip
+        ignored = [name for name in header if name not in wanted and name != id_name]
+        remarks = (f"columns ignored: {listed(ignored)}",) if ignored else ()
+        reader = _NightReader(path, options, partial(_array_density, path, wanted, options), remarks)
         with open_parquet(parquet, path, "a recording", memory_map=True) as file:
-            yield from _batched_nights(path, arrow, file, header, id_name, options)
+            yield from reader.blocks(_parquet_blocks(path, arrow, file, id_name, wanted))
     except StageGuardError:
         raise
     except (arrow.ArrowException, OSError, ValueError) as error:
@@ -243,109 +299,40 @@ def _parquet_nights(path: Path, options: FileOptions) -> Iterator[TableBlock]:
         raise file_error(path, f"is damaged or cut short ({reason}). Save it again.") from None
 
 
-def _batched_nights(
-    path: Path, arrow: Any, file: Any, header: tuple[str, ...], id_name: str, options: FileOptions
-) -> Iterator[TableBlock]:
-    stages = choose_columns(path, header, options).places
-    if len(stages) < 2:
-        raise file_error(
-            path, f"names no stages (got: {listed(header)}). Expected columns such as W, N1, N2, N3, R."
-        )
-    wanted = [
-        name for column, name in enumerate(header)
-        if name != id_name and (column in stages or meaning_of(name) is not None or is_night_column(name))
-    ]  # fmt: skip
-    ignored = [name for name in header if name not in wanted and name != id_name]
-    remarks = (f"columns ignored: {listed(ignored)}",) if ignored else ()
-    columns_read = _Columns(path, tuple(wanted), options, remarks)
-    ids, first_row = IdOrder(path), 0
-    carried: tuple[str, list[npt.NDArray[Any]]] | None = None
-    for batch in _batches(arrow, file, [id_name, *wanted]):
-        names, starts = _runs(ids, batch.column(id_name), first_row)
+def _array_density(
+    path: Path, header: Sequence[str], options: FileOptions, columns: Sequence[Cells]
+) -> RawDensity:
+    return density_of_frame(array_table(path, list(zip(header, columns, strict=True))), options)
+
+
+def _parquet_blocks(path: Path, arrow: Any, file: Any, id_name: str, wanted: list[str]) -> Iterator[RowBlock]:
+    """Yield blocks of rows, each from one or more row groups."""
+
+    def block() -> RowBlock:
+        (batch,) = arrow.Table.from_batches(waiting).unify_dictionaries().combine_chunks().to_batches()
         texts = unpacked_texts(path, batch.select(wanted))
         columns = [column.to_numpy(zero_copy_only=False) for column in texts.columns]
-        if carried is not None:
-            name, before = carried
-            if names[:1] == [name]:
-                starts[0] = -len(before[0])
-            else:
-                names, starts = [name, *names], [-len(before[0]), *starts]
-            columns = [np.concatenate(pair) for pair in zip(before, columns, strict=True)]
-            starts = [start + len(before[0]) for start in starts]
-        ends = [*starts[1:], len(columns[0])]
-        for name, begin, end in zip(names, starts, ends, strict=True):
-            ids.check_length(name, end - begin)
-        carried = names[-1], [values[starts[-1] :] for values in columns]
-        columns = [values[: starts[-1]] for values in columns]
-        yield columns_read.block(names[:-1], starts, columns)
-        first_row += batch.num_rows
-    if carried is None:
-        raise file_error(path, "has no rows.")
-    yield columns_read.block([carried[0]], [0, len(carried[1][0])], carried[1])
+        return _id_runs(batch.column(id_name)), columns
 
-
-@dataclass(frozen=True, slots=True)
-class _Columns:
-    """Columns of a table's rows, and how they are read."""
-
-    path: Path
-    header: tuple[str, ...]
-    options: FileOptions
-    remarks: tuple[str, ...]
-
-    def block(
-        self, ids: Sequence[str], bounds: Sequence[int], columns: Sequence[npt.NDArray[Any]]
-    ) -> TableBlock:
-        """Return a block of nights that begin and end at `bounds`."""
-        return TableBlock(tuple(ids), partial(self._nights, ids, bounds, columns))
-
-    def _nights(
-        self, ids: Sequence[str], bounds: Sequence[int], columns: Sequence[npt.NDArray[Any]]
-    ) -> list[TableNight]:
-        nights = zip(ids, bounds, bounds[1:], strict=False)
-        return [self._night(name, [each[begin:end] for each in columns]) for name, begin, end in nights]
-
-    def _night(self, name: str, columns: Sequence[npt.NDArray[Any]]) -> TableNight:
-        table = array_table(self.path, list(zip(self.header, columns, strict=True)))
-        read = partial(density_of_frame, table, self.options)
-        return _night(self.path, name, read, self.options, self.remarks)
-
-
-def _batches(arrow: Any, file: Any, columns: list[str]) -> Iterator[Any]:
-    """Yield blocks of rows, each from one or more row groups."""
     waiting, n_rows = list[Any](), 0
-    for batch in file.iter_batches(batch_size=BLOCK_ROWS, columns=columns, use_threads=False):
+    for batch in file.iter_batches(batch_size=BLOCK_ROWS, columns=[id_name, *wanted], use_threads=False):
         waiting.append(batch)
         n_rows += batch.num_rows
         if n_rows > BLOCK_ROWS // 2:
-            yield _together(arrow, waiting)
+            yield block()
             waiting, n_rows = [], 0
-    if waiting:
-        yield _together(arrow, waiting)
+    if n_rows:
+        yield block()
 
 
-def _together(arrow: Any, batches: list[Any]) -> Any:
-    if len(batches) == 1:
-        return batches[0]
-    (batch,) = arrow.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()
-    return batch
-
-
-def _runs(ids: IdOrder, column: Any, first_row: int) -> tuple[list[str], list[int]]:
-    """Return the name of each night in a column of ids, and the row of the column at which it begins."""
+def _id_runs(column: Any) -> list[tuple[str, int]]:
+    """Return the name of each night in a column of ids, and the row at which it begins; or a missing id."""
     if column.null_count:
-        ids.check("", first_row + 1 + int(np.argmax(column.is_null().to_numpy(zero_copy_only=False))))
+        return [("", int(np.argmax(column.is_null().to_numpy(zero_copy_only=False))))]
     encoded = column if hasattr(column, "dictionary") else column.dictionary_encode()
-    codes: Codes = encoded.indices.to_numpy(zero_copy_only=False)
-    starts = [0, *(np.flatnonzero(codes[1:] != codes[:-1]) + 1).tolist()] if len(codes) else []
-    names: list[str] = []
-    for start in starts:
-        name = cell_text(encoded.dictionary[int(codes[start])].as_py())
-        ids.check(name, first_row + 1 + start)
-        ids.check_blanks(name)
-        names.append(name)
-        ids.finished.update(names[-2:-1])
-    return names, starts
+    codes = encoded.indices.to_numpy(zero_copy_only=False)
+    starts = [0, *(np.flatnonzero(codes[1:] != codes[:-1]) + 1).tolist()]
+    return [(cell_text(encoded.dictionary[int(codes[start])].as_py()), start) for start in starts]
 
 
 # delimited text
@@ -358,30 +345,37 @@ def _text_nights(path: Path, options: FileOptions) -> Iterator[TableBlock]:
             head = list(islice(lines, HEADER_SEARCH_LINES))
             if not any(line.strip() for line in head):
                 raise file_error(path, f"is empty. Expected a header such as {ID},W,N1,N2,N3,R.")
-            for nights in _line_nights(path, head, lines, options):
-                yield TableBlock(tuple(night.id for night in nights), partial(list, nights))
+            for delimiter in DELIMITERS:
+                _refuse_decoded(path, split_line(head[0], delimiter))
+            layout = find_layout(path, head, options)
+            column = id_column(path, layout.header)
+            reader = _NightReader(path, options, partial(_text_density, path, layout, options))
+            yield from reader.blocks(_text_blocks(path, layout, column, head, lines))
     except UnicodeDecodeError as error:
         raise file_error(path, f"is not UTF-8 text (byte {error.start}). Save it as UTF-8.") from None
 
 
-def _line_nights(
-    path: Path, head: list[str], lines: Iterator[str], options: FileOptions
-) -> Iterator[list[TableNight]]:
-    for delimiter in DELIMITERS:
-        _refuse_decoded(path, split_line(head[0], delimiter))
-    layout = find_layout(path, head, options)
-    column = id_column(path, layout.header)
-    ids, carried, n_rows = IdOrder(path), None, 0
+def _text_density(path: Path, layout: Layout, options: FileOptions, columns: Sequence[Cells]) -> RawDensity:
+    """Return the probabilities of rows whose last column is their lines in the file."""
+    *cells, lines = columns
+    table = Table(path, layout.header, cells, list(map(int, lines)), layout.delimiter, layout.notes)
+    return density_of_table(table, layout.stages, options, expected=(ID,))
+
+
+def _text_blocks(
+    path: Path, layout: Layout, id_place: int, head: list[str], lines: Iterator[str]
+) -> Iterator[RowBlock]:
+    """Yield blocks of rows, with the line of each row as a last column."""
     number = layout.header_line + 2  # of the next line, counted from 1
     waiting = head[layout.header_line + 1 :]
     while waiting:
         more = list(islice(lines, BLOCK_ROWS))
-        block, waiting = [*waiting, *more], []
+        block = [*waiting, *more]
         while more and sum(line.count('"') for line in block) % 2:  # a cell continues in the next line
             more = list(islice(lines, 1))
             block += more
         rows, begins = split_rows(
-            path, block, layout.delimiter, range(number, number + len(block)), exact=column
+            path, block, layout.delimiter, range(number, number + len(block)), exact=id_place
         )
         number += len(block)
         filled = [(row, line) for row, line in zip(rows, begins, strict=True) if any(row)]
@@ -389,41 +383,12 @@ def _line_nights(
             path, [row for row, _ in filled], [line for _, line in filled], len(layout.header),
             f"the header has {len(layout.header)}. Every row needs one cell per column.",
         )  # fmt: skip
-        nights = []
-        for row, line in filled:
-            name, n_rows = row[column], n_rows + 1
-            if carried is None or name != carried.name:
-                if carried is not None:
-                    nights.append(_rows_night(path, carried, layout, options))
-                    ids.finished.add(carried.name)
-                ids.check(name, n_rows)
-                ids.check_blanks(name)
-                carried = _Rows(name)
-            carried.rows.append(row)
-            carried.lines.append(line)
-        if carried is not None:
-            ids.check_length(carried.name, len(carried.rows))
-        yield nights
+        if filled:
+            names = [row[id_place] for row, _ in filled]
+            changes = [row for row, name in enumerate(names) if not row or name != names[row - 1]]
+            cells = zip(*(row for row, _ in filled), strict=True)
+            yield [(names[row], row) for row in changes], [*cells, np.array([line for _, line in filled])]
         waiting = list(islice(lines, 1))
-    if carried is None:
-        raise file_error(path, "has a header but no rows. Expected one row per epoch.")
-    yield [_rows_night(path, carried, layout, options)]
-
-
-@dataclass(slots=True)
-class _Rows:
-    """The rows of a night so far; the next block may continue it."""
-
-    name: str
-    rows: list[Row] = field(default_factory=list)
-    lines: list[int] = field(default_factory=list)
-
-
-def _rows_night(path: Path, night: _Rows, layout: Layout, options: FileOptions) -> TableNight:
-    columns = list(zip(*night.rows, strict=True))
-    table = Table(path, layout.header, columns, night.lines, layout.delimiter, layout.notes)
-    read = partial(density_of_table, table, layout.stages, options, expected=(ID,))
-    return _night(path, night.name, read, options)
 
 
 # decoded nights
@@ -543,19 +508,19 @@ def _text_bytes(nights: Sequence[tuple[str, Decoding]], delimiter: str) -> bytes
     return stream.getvalue().encode()
 
 
-def table_rows(path: Path) -> Iterator[Cells]:
+def table_rows(path: Path) -> Iterator[CellRow]:
     """Yield the cells of each row of a table, the header first."""
     return _parquet_rows(path) if is_parquet(path) else _text_rows(path)
 
 
-def part_rows(output: Path, part: bytes) -> Iterator[Cells]:
+def part_rows(output: Path, part: bytes) -> Iterator[CellRow]:
     """Yield the cells of a part that `part_bytes` made for an output, as `table_rows` yields the output's."""
     if not is_parquet_name(output):
         return csv.reader(io.StringIO(part.decode()), delimiter=TEXT_DELIMITERS[output.suffix.lower()])
     return _batch_rows(part_table(output, part))
 
 
-def _text_rows(path: Path) -> Iterator[Cells]:
+def _text_rows(path: Path) -> Iterator[CellRow]:
     """Yield the cells of each non-empty line, the header first."""
     with open_text(path, "a recording", encoding="utf-8-sig") as file:
         lines = (line for line in file if line.strip())
@@ -565,7 +530,7 @@ def _text_rows(path: Path) -> Iterator[Cells]:
         yield from csv.reader(lines, delimiter=widest)
 
 
-def _parquet_rows(path: Path) -> Iterator[Cells]:
+def _parquet_rows(path: Path) -> Iterator[CellRow]:
     _, parquet = pyarrow_modules(path, "reading")
     with open_parquet(parquet, path, "a recording", memory_map=True) as file:
         yield list(file.schema_arrow.names)
@@ -573,7 +538,7 @@ def _parquet_rows(path: Path) -> Iterator[Cells]:
             yield from _batch_rows(unpacked_texts(path, batch))
 
 
-def _batch_rows(batch: Any) -> Iterator[Cells]:
+def _batch_rows(batch: Any) -> Iterator[CellRow]:
     yield from map(list, zip(*(map(_cell, column.to_pylist()) for column in batch.columns), strict=True))
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from stageguard.base.errors import StageGuardError, StageGuardWarning, fault_text
 from stageguard.base.files import parse_json, read_cell
-from stageguard.formats.cohort_table import ID, OWN_COLUMNS, Cells, part_bytes, part_rows, table_rows
+from stageguard.formats.cohort_table import ID, OWN_COLUMNS, CellRow, part_bytes, part_rows, table_rows
 from stageguard.formats.companions import parse_moment
 from stageguard.formats.outputs import (
     HypnogramTable,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 LIGHTS = ("lights_off", "lights_on")
 STAGE = OWN_COLUMNS.index("stage") + 1  # after the id
-NightRows = tuple[str, list[Cells]]  # the id as written in the table, and the rows of the night
+NightRows = tuple[str, list[CellRow]]  # the id as written in the table, and the rows of the night
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ def _check_nights(task: TableTask, manifest: Manifest) -> list[Check]:
     return checks
 
 
-def _by_night(rows: Iterator[Cells]) -> Iterator[NightRows]:
+def _by_night(rows: Iterator[CellRow]) -> Iterator[NightRows]:
     """Group the rows of a table by night."""
     for name, of_night in groupby(rows, key=lambda row: row[0] if row else ""):
         yield name, list(of_night)
@@ -181,7 +181,7 @@ def _decoded_again(task: TableTask, manifest: Manifest) -> Iterator[NightRows]:
             yield from _by_night(part_rows(task.output, part_bytes(task.output, decoded.decodings)))
 
 
-def _difference(written: list[Cells], fresh: list[Cells]) -> str:
+def _difference(written: list[CellRow], fresh: list[CellRow]) -> str:
     if len(written) != len(fresh):
         return f"{len(fresh)} epochs, but {len(written)} are written"
     different = [t for t, (mine, now) in enumerate(zip(written, fresh, strict=True)) if mine != now]
