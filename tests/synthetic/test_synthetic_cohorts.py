@@ -228,7 +228,7 @@ def test_files_of_others_are_never_replaced(tmp_path):
     [
         (("eeg", 1), ("modality is 'eeg', expected 'eeg-emg' or", "Did you mean 'eeg-emg'?")),
         (("eeg-emg", 0), ("subjects", 0, 1, 999)),
-        (("eeg-emg", 1, 0.001), ("hours", "0.001", "0.00222", 72)),
+        (("eeg-emg", 1, 0.001), ("hours", "0.001", "0.00222222", 72)),
         (("bioradar", 1, float("nan")), ("hours is nan",)),
         (("bioradar", 1, 8.0, -1), ("seed", -1, 0)),
         (

@@ -185,15 +185,11 @@ def epoch_length(tables: Sequence[FeatureTable], said: float | None = None) -> f
     """Return the epoch length of the options (``said``), else of the tables; all must agree."""
     knowing = [table for table in tables if table.epoch_seconds is not None]
     for table in knowing:
-        if said is not None and table.epoch_seconds != said:
+        other, seconds = ("epoch_seconds", said) if said else (knowing[0].recording, knowing[0].epoch_seconds)
+        if table.epoch_seconds != seconds:
             raise InputError(
-                f"{table.recording}: has epochs of {table.epoch_seconds:g} s, but epoch_seconds is {said:g}. "
-                "Leave it out, or compute the features anew."
-            )
-        if table.epoch_seconds != knowing[0].epoch_seconds:
-            raise InputError(
-                f"{table.recording}: has epochs of {table.epoch_seconds:g} s and {knowing[0].recording} of "
-                f"{knowing[0].epoch_seconds:g} s. Compute them all by one recipe."
+                f"{table.recording}: has epochs of {table.epoch_seconds:g} s and {other} {seconds:g} s. "
+                "Compute all features by one recipe."
             )
     return knowing[0].epoch_seconds if said is None and knowing else said
 
@@ -296,6 +292,7 @@ class Normalisation:
 
     def __post_init__(self) -> None:
         """Check that there is a mean and a spread for each absolute feature."""
+        schema.check_fields(self)
         for name in ("mean", "spread"):
             values = getattr(self, name)
             if len(values) != len(self.absolute):
@@ -303,9 +300,8 @@ class Normalisation:
                     f"{name} has {len(values)} numbers for {len(self.absolute)} absolute features, expected "
                     "one for each."
                 )
-            for feature, value in zip(self.absolute, values, strict=True):
-                checks.number(value, f"{name} of {feature!r}", positive=name == "spread")
-        schema.check_fields(self)
+        for feature, value in zip(self.absolute, self.spread, strict=True):
+            checks.number(value, f"spread of {feature!r}", positive=True)
 
     @classmethod
     def fit(

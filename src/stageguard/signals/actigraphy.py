@@ -13,7 +13,7 @@ from stageguard.base.errors import InputError
 from stageguard.night.recording import EpochGrid, Recording
 from stageguard.signals.activity import METHODS, ActivityCounts, find_acceleration, find_counts, stillness
 from stageguard.signals.heart import RATE_FEATURES, READY_MADE, heart_rate_features, read_heart_rate
-from stageguard.signals.quality import Assessed, Stretches, from_epochs, from_stretches
+from stageguard.signals.quality import Assessed, Stretches, from_flags, from_stretches
 from stageguard.signals.windows import (
     IF_PRESENT,
     ClockFeatures,
@@ -244,7 +244,7 @@ def assess(recording: Recording, epochs: EpochGrid, rules: str) -> Assessed:
     if rules == "kdd2026":  # an epoch without counts is lost too, and interrupts a run of zeros
         each = counts.per_epoch(epochs)
         zero = long_runs(each == 0, PAPER_ZERO_EPOCHS)
-        return from_epochs({"counts: zero": zero, "counts: missing": np.isnan(each)})
+        return from_flags({"counts: zero": zero, "counts: missing": np.isnan(each)})
     stretches: Stretches = {"counts: missing": _missing(counts, epochs), "counts: stuck": _stuck(counts)}
     return from_stretches(stretches | _removals(recording, counts), epochs.edges)
 

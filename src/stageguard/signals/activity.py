@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,7 @@ from stageguard.base.errors import InputError
 from stageguard.base.extras import library
 from stageguard.base.units import known_unit, to_unit
 from stageguard.night.recording import EpochGrid, Recording, Series, Signal
-from stageguard.signals.windows import cumulative
+from stageguard.signals.windows import LEAST_SHARE, cumulative
 
 AXES = ("x", "y", "z")
 BLOCK_SECONDS = 1800
@@ -21,17 +22,7 @@ WARM_UP_SECONDS = 60  # the slowest pole of the ActiGraph filter falls below 1e-
 LEAST_RATE_HZ = 10.0  # counts need the movements below 3 Hz
 MOST_G = 3.0  # a wrist at rest feels 1 g; a larger median means another unit
 
-# Rates that the ActiGraph procedure brings to 30 Hz, with the factors up and down.
-ACTIGRAPH_RATES = {
-    30: (1, 1),
-    40: (3, 4),
-    50: (3, 5),
-    60: (1, 2),
-    70: (3, 7),
-    80: (3, 8),
-    90: (1, 3),
-    100: (3, 10),
-}
+ACTIGRAPH_RATES = range(30, 101, 10)  # that the ActiGraph procedure brings to 30 Hz
 
 # Neishabouri et al. (2022): input and output coefficients of the band-pass filter at 30 Hz, followed by a
 # gain, a dead band and a ceiling.
@@ -52,7 +43,6 @@ TE_LINDERT_SECONDS = 15
 TE_LINDERT_EDGES_G = np.linspace(0.0, 5.0, 129)
 
 METHODS = ("actigraph", "te-lindert")
-LEAST_SHARE = 0.5  # a stretch's counts are known if at least this share of it has data
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +170,7 @@ def te_lindert_counts(acceleration: Acceleration) -> tuple[Floats, Mask]:
         steps[first:end] = np.digitize(largest, TE_LINDERT_EDGES_G)
     whole = len(steps) // TE_LINDERT_SECONDS * TE_LINDERT_SECONDS
     summed = steps[:whole].reshape(-1, TE_LINDERT_SECONDS).sum(axis=1)
-    known = has_data[:whole].reshape(-1, TE_LINDERT_SECONDS).mean(axis=1) >= 0.5
+    known = has_data[:whole].reshape(-1, TE_LINDERT_SECONDS).mean(axis=1) >= LEAST_SHARE
     counts = np.maximum((summed - 18.0) * 3.07, 0.0)
     return np.where(known, counts, 0.0)[:, None], np.asarray(known)
 
@@ -196,15 +186,13 @@ def stillness(acceleration: Acceleration, window_seconds: int) -> tuple[Floats, 
         stop = first + n_windows * window_seconds
         spread.append(acceleration.read(first, stop, grid_hz).reshape(n_windows, -1, 3).std(axis=1))
         seconds = acceleration.has_data(first, stop).reshape(n_windows, window_seconds)
-        known.append(seconds.mean(axis=1) >= 0.5)
+        known.append(seconds.mean(axis=1) >= LEAST_SHARE)
     return np.concatenate(spread), np.concatenate(known)
 
 
 def _to_30_hz(values: Floats, rate_hz: int) -> Floats:
     """Return acceleration at 30 Hz by ActiGraph's resampling: insert zeros, smooth, decimate."""
-    up, down = ACTIGRAPH_RATES[rate_hz]
-    if up == down:
-        return values
+    up, down = Fraction(30, rate_hz).as_integer_ratio()
     if up == 1:
         return values[::down]
     signal = library("scipy.signal", "activity counts from raw acceleration")

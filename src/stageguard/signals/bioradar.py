@@ -16,12 +16,12 @@ from stageguard.base.units import to_unit
 from stageguard.night.recording import EpochGrid, Recording, Signal
 from stageguard.signals.quality import (
     Assessed,
-    from_epochs,
-    from_segments,
+    from_flags,
     measure_segments,
     worst,
 )
 from stageguard.signals.windows import (
+    LEAST_SHARE,
     Columns,
     Extracted,
     blocks_of_windows,
@@ -224,7 +224,6 @@ def phase_seen(signal: Signal, function: Callable[[Floats], Floats]) -> Signal:
 
 
 FINER = 4  # zero padding: this many spectral lines per line that the window resolves
-LEAST_PRESENT = 0.5  # share of a window, or of an epoch, that must be present to measure a rate in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +259,7 @@ def strongest_rhythm(windows: Floats, rate_hz: float, band: tuple[float, float])
     """Return the strongest rhythm within a band in Hz of windows (n, n_samples); NaN is a missing sample."""
     present = np.isfinite(windows)
     share = present.mean(axis=1)
-    usable = share >= LEAST_PRESENT
+    usable = share >= LEAST_SHARE
     filled = np.where(present, windows, 0.0)
     n_samples = windows.shape[1]
     n_fft = FINER * n_samples
@@ -397,7 +396,7 @@ def _table(phase: Phase, epochs: EpochGrid, settings: BioradarSettings, name: st
     }
     values = np.stack(list(columns.values()), axis=1)[:, None, :]
     present = _per_epoch(phase.is_present.astype(np.float64), epochs, 1 / phase.rate_hz)
-    values[~(present >= LEAST_PRESENT)] = np.nan
+    values[~(present >= LEAST_SHARE)] = np.nan
     return values.astype(np.float32), tuple(columns)
 
 
@@ -479,7 +478,7 @@ def assess(recording: Recording, epochs: EpochGrid, rules: str) -> Assessed:
 def _paper(signal: Signal, epochs: EpochGrid, role: str) -> Assessed:
     """Mark amplitudes beyond 5 deviations of this recording, and two or more epochs without a signal."""
     segments = measure_segments(signal, epochs, 1, spectra=False)
-    return from_epochs(
+    return from_flags(
         {
             f"{role}: dropout": long_runs(segments.lost(), PAPER_DROPOUT_EPOCHS),
             f"{role}: amplitude": segments.is_extreme(PAPER_Z),
@@ -493,7 +492,7 @@ def _grade_phase(signal: Signal, epochs: EpochGrid, role: str) -> Assessed:
     segments = measure_segments(signal, epochs, per_epoch, spectra=False)
     if role == "radar_phase":  # an angle has no limits at which it could clip
         segments = replace(segments, clipped=np.zeros_like(segments.clipped))
-    return from_segments(segments.flags(role, GRADED_Z, GRADED_TIMES, FLAT))
+    return from_flags(segments.flags(role, GRADED_Z, GRADED_TIMES, FLAT))
 
 
 def _unwrap(angles: Floats) -> Floats:

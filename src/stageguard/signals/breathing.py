@@ -14,6 +14,7 @@ from stageguard.base.extras import library
 from stageguard.night.recording import EpochGrid, Recording
 from stageguard.signals.windows import (
     IF_PRESENT,
+    LEAST_SHARE,
     Columns,
     blocks_of_windows,
     cumulative,
@@ -29,7 +30,6 @@ ROLES = ("thorax", "abdomen", "airflow")
 LEAST_RATE_HZ = 4.0
 WORK_RATE_HZ = 8.0
 FLAT_SECONDS = 10.0  # a belt whose signal is constant for this long is not connected
-LEAST_SHARE = 0.5  # of a window that must have a signal
 LEAST_BREATHS = 3
 BREATH_SECONDS = (1.0, 15.0)
 LEAST_PROMINENCE = 0.7  # of a breath, over the usual size of the signal around it

@@ -21,9 +21,10 @@ from stageguard.signals.heart import (
     hrv_features,
     raw_heart_rate,
 )
-from stageguard.signals.quality import Assessed, from_epochs, named
+from stageguard.signals.quality import Assessed, from_flags, named
 from stageguard.signals.windows import (
     IF_PRESENT,
+    LEAST_SHARE,
     ClockFeatures,
     Columns,
     Extracted,
@@ -37,7 +38,6 @@ from stageguard.signals.windows import (
     window_edges,
 )
 
-LEAST_SHARE = 0.5  # of an epoch or window that a sensor must have recorded
 PLAUSIBLE_PERCENT = (50.0, 100.0)  # below this the probe is off the finger
 MOST_FALL_PER_SECOND = 4.0  # a faster change is the probe, not the blood
 BASELINE_SECONDS = 120
@@ -234,7 +234,7 @@ def _paper(heart: HeartRates, belts: Mapping[str, Belt], epochs: EpochGrid) -> A
     for role, belt in belts.items():
         lost = _belt_missing(belt, edges[-1], MISSING_SECONDS)
         flags[f"{role}: missing"] = covered_share(edges, *lost) >= least
-    return from_epochs(flags)
+    return from_flags(flags)
 
 
 def _grade(heart: HeartRates, belts: Mapping[str, Belt], epochs: EpochGrid) -> Assessed:

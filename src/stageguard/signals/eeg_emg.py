@@ -19,8 +19,7 @@ from stageguard.night.recording import EpochGrid, Recording, Signal
 from stageguard.signals.quality import (
     Assessed,
     Segments,
-    from_epochs,
-    from_segments,
+    from_flags,
     measure_segments,
     worst,
 )
@@ -251,7 +250,7 @@ def _paper(signal: Signal, epochs: EpochGrid, role: str, limits: ChannelLimits) 
     flags = {f"{role}: no signal": segments.lost(), f"{role}: amplitude": segments.is_extreme(PAPER_Z)}
     if limits.has_high:
         flags[f"{role}: high-frequency power"] = (segments.high + segments.hum)[:, 0] > PAPER_HIGH_SHARE
-    return from_epochs(flags)
+    return from_flags(flags)
 
 
 def _grade_channel(signal: Signal, epochs: EpochGrid, role: str, limits: ChannelLimits) -> Assessed:
@@ -265,7 +264,7 @@ def _grade_channel(signal: Signal, epochs: EpochGrid, role: str, limits: Channel
     flags[f"{role}: mains hum"] = (segments.hum > HUM_SHARE) & sound
     if limits.has_high:
         flags[f"{role}: high-frequency power"] = (segments.high > PAPER_HIGH_SHARE) & sound
-    return from_segments(flags)
+    return from_flags(flags)
 
 
 def _warn_unit(segments: Segments, signal: Signal, role: str) -> None:

@@ -16,6 +16,7 @@ from stageguard.base.units import quantity_of
 from stageguard.night.recording import EpochGrid, Recording, Series, Signal
 from stageguard.signals.windows import (
     IF_PRESENT,
+    LEAST_SHARE,
     Columns,
     blocks_of_windows,
     cumulative,
@@ -188,7 +189,6 @@ Measures = Callable[[Floats, Floats], dict[str, float]]
 GROUPS = ("epoch", "time", "frequency", "nonlinear")
 BANDS = {"vlf": (0.0033, 0.04), "lf": (0.04, 0.15), "hf": (0.15, 0.4)}
 LEAST_BEATS = 20
-LEAST_SHARE = 0.5  # normal intervals must fill this share of a window
 BRIDGE_SECONDS = 5.0  # a longer time without a normal beat is a gap
 LEAST_POWER_MS2 = 1e-3  # keeps the logarithm finite for a heart without variability
 DFA_BEATS = np.arange(4, 17)

@@ -36,7 +36,7 @@ HUM_HZ = (50.0, 60.0)
 HUM_HALF_WIDTH_HZ = 1.5
 RAIL_SECONDS = 0.006  # a signal that stays at its extreme value for this long has hit a limit,
 RAIL_RUNS = 2  # if it does so in this many segments; one segment may just hold the highest peak
-LEAST_SHARE = 1e-3  # of an epoch; smaller shares are rounding errors
+SMALLEST_SHARE = 1e-3  # of an epoch; smaller shares are rounding errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,16 +172,15 @@ def _shares(power: Floats32, lines: Floats, known: Mask) -> tuple[Floats, Floats
     return high, share
 
 
-def from_epochs(flags: Mapping[str, Mask]) -> Assessed:
-    """Return beta (n_epochs,), 1 for every epoch that a rule flags, and the names of these rules."""
-    beta = np.any(list(flags.values()), axis=0).astype(np.float64)
-    return beta, _names(flags)
+def from_flags(flags: Mapping[str, Mask]) -> Assessed:
+    """Return beta, the share of each epoch that any rule flags, and the names of these rules.
 
-
-def from_segments(flags: Mapping[str, Mask]) -> Assessed:
-    """Return beta, the share of each epoch's segments that any rule flags, and the names of these rules."""
-    beta = np.any(list(flags.values()), axis=0).mean(axis=1)
-    return beta, _names({name: np.asarray(flag.any(axis=1)) for name, flag in flags.items()})
+    Flags are of whole epochs (n_epochs,) or of their segments (n_epochs, n_segments).
+    """
+    rules = [flag.reshape(len(flag), -1) for flag in flags.values()]
+    rows = np.stack([rule.any(axis=1) for rule in rules], axis=1)  # (n_epochs, n_rules)
+    reasons = tuple("; ".join(compress(flags, row)) for row in rows)
+    return np.any(rules, axis=0).mean(axis=1), reasons
 
 
 def worst(parts: list[Assessed]) -> Assessed:
@@ -191,11 +190,6 @@ def worst(parts: list[Assessed]) -> Assessed:
         "; ".join(filter(None, epoch)) for epoch in zip(*(part[1] for part in parts), strict=True)
     )
     return beta, reasons
-
-
-def _names(flags: Mapping[str, Mask]) -> tuple[str, ...]:
-    rows = np.stack(list(flags.values()), axis=1)
-    return tuple("; ".join(compress(flags, row)) for row in rows)
 
 
 def from_stretches(stretches: Stretches, edges: Floats) -> Assessed:
@@ -208,13 +202,13 @@ def from_stretches(stretches: Stretches, edges: Floats) -> Assessed:
 
 def named(beta: Floats, shares: Mapping[str, Floats]) -> Assessed:
     """Return beta, 0 where it is only a rounding error, and the reasons that contribute to it."""
-    beta = np.where(beta < LEAST_SHARE, 0.0, np.clip(beta, 0.0, 1.0))
+    beta = np.where(beta < SMALLEST_SHARE, 0.0, np.clip(beta, 0.0, 1.0))
     names = list(shares)
     rows = np.stack(list(shares.values()), axis=1)
     reasons = [""] * len(beta)
     for epoch in np.flatnonzero(beta):
         largest = names[int(rows[epoch].argmax())]
-        reasons[epoch] = "; ".join(compress(names, rows[epoch] >= LEAST_SHARE)) or largest
+        reasons[epoch] = "; ".join(compress(names, rows[epoch] >= SMALLEST_SHARE)) or largest
     return beta, tuple(reasons)
 
 

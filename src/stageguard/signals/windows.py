@@ -24,6 +24,7 @@ BLOCK_SAMPLES = 2**20  # samples processed at a time: 8 MB
 BLOCK_WINDOWS = 256  # windows processed at a time, which keeps their samples in few megabytes
 MAD_TO_SD = 1.4826  # standard deviations in a median absolute deviation of a normal distribution
 IF_PRESENT = ("if present", "always", "never")
+LEAST_SHARE = 0.5  # of an epoch or a window that must have been recorded, so that something is measured in it
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from stageguard.base import checks
 from stageguard.base.errors import InputError, OutputError, OutputExistsError
 from stageguard.base.files import SYNTHETIC_FILE, exists_error, refuse_address
 from stageguard.base.version import __version__
@@ -56,16 +57,11 @@ class Plan:
     def __post_init__(self) -> None:
         """Check every option, and fill in defaults."""
         modality = modality_of(self.modality)
-        if isinstance(self.n_subjects, bool) or not 1 <= self.n_subjects <= MOST_SUBJECTS:
-            raise InputError(f"subjects is {self.n_subjects!r}, expected 1 to {MOST_SUBJECTS}.")
-        hours = modality.hours if self.hours is None else float(self.hours)
-        least = 2 * modality.epoch_seconds / 3600
-        if not (math.isfinite(hours) and least <= hours <= LONGEST_HOURS):
-            raise InputError(
-                f"hours is {hours:g}, expected from two epochs ({least:.3g}) to {LONGEST_HOURS:g}."
-            )
-        if isinstance(self.seed, bool) or self.seed < 0:
-            raise InputError(f"seed is {self.seed!r}, expected a whole number of at least 0.")
+        checks.whole(self.n_subjects, "subjects", low=1, high=MOST_SUBJECTS)
+        two_epochs = 2 * modality.epoch_seconds / 3600
+        hours = modality.hours if self.hours is None else self.hours
+        hours = checks.number(hours, "hours", low=two_epochs, high=LONGEST_HOURS)
+        checks.whole(self.seed, "seed")
         layout = modality.layouts[0] if self.layout is None else self.layout
         choices = (("variant", self.variant, modality.variants), ("layout", layout, modality.layouts))
         for what, value, known in choices:

@@ -305,9 +305,14 @@ def robust_moments(values: npt.NDArray[np.floating]) -> tuple[Floats, Floats]:
     flat = values.reshape(-1, values.shape[-1]).astype(np.float64)
     centre = np.median(flat, axis=0)
     spread = MAD_TO_SD * np.median(np.abs(flat - centre), axis=0)
-    usual = flat.std(axis=0)  # the fallback if more than half of the values are equal
-    spread = np.where(spread > 1e-9 * np.maximum(1.0, np.abs(centre)), spread, usual)
-    return centre, np.where(spread > 1e-9 * np.maximum(1.0, np.abs(centre)), spread, 1.0)
+    # the standard deviation where more than half of the values are equal
+    spread = _divisor(spread, centre, flat.std(axis=0))
+    return centre, _divisor(spread, centre, 1.0)
+
+
+def _divisor(spread: Floats, centre: Floats, otherwise: Floats | float) -> Floats:
+    """Return the spread by which to divide, or the other one where it is but a rounding error."""
+    return np.where(spread > 1e-9 * np.maximum(1.0, np.abs(centre)), spread, otherwise)
 
 
 def mixture_moments(
@@ -326,7 +331,7 @@ def mixture_moments(
     variances = np.stack([group.var(axis=0, ddof=1) for group in groups])
     centre = share @ means
     spread = np.sqrt(share @ variances + share @ (means - centre) ** 2)
-    return centre, np.where(spread > 1e-9 * np.maximum(1.0, np.abs(centre)), spread, 1.0)
+    return centre, _divisor(spread, centre, 1.0)
 
 
 def _calibrate(
