@@ -20,9 +20,9 @@ from _common import Row, report
 from bench_cohort import N_EPOCHS, PROFILE, make
 
 import stageguard as sg
-from stageguard.runner.cohort import decode_cohort
 from stageguard.runner.decode_one import DecodeOptions
 from stageguard.runner.decode_table import TableTask, table_source
+from stageguard.runner.manifest import decode_cohort
 from stageguard.synthetic.night import simulate_night
 
 N_SOURCES = 100  # different nights

@@ -25,8 +25,8 @@ from nights import decode as decode_quietly
 from stageguard.base.files import locked
 from stageguard.formats import cohort_table
 from stageguard.runner import decode_table as runs
-from stageguard.runner.cohort import decode_cohort
 from stageguard.runner.decode_one import DecodeOptions
+from stageguard.runner.manifest import decode_cohort
 from stageguard.runner.stopping import Stopped
 
 PROFILE = "human-psg-5"

@@ -57,12 +57,12 @@ class KeepingSolver(Solver):
         self._paths: dict[tuple[int, Spans, Setting], Path] = {}
         self._kept: dict[int, Floats] = {}  # so that no other night gets the identity of a kept one
 
-    def curve(self, night: Night, weights: tuple[float, ...], nats: Nats, spans: Spans) -> list[Point]:
+    def curve(self, night: Night, spans: Spans, weights: Sequence[float], nats: Nats = None) -> list[Point]:
         """Return stretches of a night at several transition weights."""
         keys = [(self._identity(night), tuple(spans), nats, weight) for weight in weights]
         late = [key for key in keys if key not in self._points]
         if late:
-            points = super().curve(night, tuple(key[-1] for key in late), nats, spans)
+            points = super().curve(night, spans, [key[-1] for key in late], nats)
             self._points.update(zip(late, points, strict=True))
         return [self._points[key] for key in keys]
 

@@ -116,18 +116,14 @@ def decode(density: Any, profile: Profile | str, *, options: GuardOptions) -> De
     >>> result.stages.tolist()
     ['W', 'W', 'W']
     """
-    results, several = decode_all(density, profile, options)
+    used = profile_for(profile, options, stacklevel=5)
+    results, several = for_each_night(decode_night, density, used, options)
     for result in results:
         if result.changed_share > result.many_changes or result.strength.clock_removed:
             for text in load("report.guard_words:decode_warnings")(results):  # of all nights together
                 warnings.warn(text, StageGuardWarning, stacklevel=3)
             break
     return results if several else results[0]
-
-
-def decode_all(density: Any, profile: Profile | str, options: GuardOptions) -> tuple[list[Decoding], bool]:
-    """Decode the input of a call; also return whether it is a list of nights."""
-    return for_each_night(decode_night, density, profile_for(profile, options, stacklevel=6), options)
 
 
 def for_each_night(

@@ -14,7 +14,7 @@ from stageguard.base import checks
 from stageguard.base.arrays import CLIP, Floats, Labels
 from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.guard import kernels as kernels_module
-from stageguard.guard.decode import decode_all, decode_night, for_each_night, profile_for
+from stageguard.guard.decode import decode_night, for_each_night, profile_for
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.evidence import Night
 from stageguard.guard.inputs import OneNight, assumptions, for_stager
@@ -180,7 +180,8 @@ def sample(
     (1000, 2)
     """
     n_draws = _count(n)
-    results, batch = decode_all(density, profile, options)
+    used = profile_for(profile, options, stacklevel=5)
+    results, batch = for_each_night(decode_night, density, used, options)
     seeds = _seeds(seed, len(results), batch)
     if any(result.profile.flip_flop.is_greedy for result in results):
         warnings.warn(f"sample: {EXACT_WINDOW}.", StageGuardWarning, stacklevel=3)

@@ -11,7 +11,7 @@ Which kernel finds a path depends on the profile and the night:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -120,16 +120,16 @@ class Solver:
             total += score
         return Path(labels, total)
 
-    def curve(self, night: Night, weights: tuple[float, ...], nats: Nats, spans: Spans) -> list[Point]:
+    def curve(self, night: Night, spans: Spans, weights: Sequence[float], nats: Nats = None) -> list[Point]:
         """Return stretches of a night, without its clock, at several transition weights."""
         if self.is_free_at_zero and weights[0] == 0.0:  # the weights are in order
             free = self.point(night, Setting(0.0, nats, is_free=True), spans)
-            return [free, *(self.curve(night, weights[1:], nats, spans) if weights[1:] else ())]
+            return [free, *(self.curve(night, spans, weights[1:], nats) if weights[1:] else ())]
         if not self.is_structured:
             return [self.point(night, Setting(weight, nats), spans) for weight in weights]
         # the largest weight is the first that products might not hold
         rows, products, weight = self._kernel_input(night, Setting(weights[-1], nats))
-        bouts = self.bouts(weights, products=products)
+        bouts = self.bouts(tuple(weights), products=products)
         switches, counts = kernels_module.active.curve(rows, spans, products, weight, *bouts)
         if -1 in switches:
             raise NoPathError(self, night, Setting(weights[switches.index(-1)], nats))
@@ -256,16 +256,13 @@ class NightCurve:
         self.is_natural = night.options.trained == "natural"
         self.is_free_at_zero = solver.is_free_at_zero
         self.prior_exponent = profile.prior_exponent
+        self.at = partial(solver.curve, night, self._spans)
         self.expected = night.mean_probabilities
 
     @property
     def prior_nats(self) -> Nats:
         """What the profile's own prior adds to each stage."""
         return prior_nats(self._profile)
-
-    def at(self, weights: Sequence[float], nats: Nats = None) -> list[Point]:
-        """Return the night at several transition weights."""
-        return self._solver.curve(self._night, tuple(weights), nats, self._spans)
 
     def free(self, nats: Nats) -> Point:
         """Return the night with every epoch decided by itself."""

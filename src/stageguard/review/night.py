@@ -18,9 +18,10 @@ from stageguard.base.errors import InputError, PinError, StageGuardError, StageG
 from stageguard.base.files import file_error
 from stageguard.base.version import __version__
 from stageguard.guard.automaton import minimum_epochs
-from stageguard.guard.decode import decode_all, decode_held
+from stageguard.guard.decode import decode_held, decode_night, profile_for
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.explain import in_bouts
+from stageguard.guard.inputs import night_of
 from stageguard.guard.options import GuardOptions
 from stageguard.guard.posterior import Posterior, posterior_like
 from stageguard.guard.strength import Strength
@@ -198,14 +199,16 @@ class ChosenStrength:
 def chosen_strength(night: NightUnderReview, settings: GuardSettings) -> ChosenStrength:
     """Return the strength for the night with `settings.strength_pins`, chosen once per settings."""
     if settings not in night._strengths:
-        profile, pins = night.profile_for(settings), dict(settings.strength_pins)
+        pins = dict(settings.strength_pins)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", StageGuardWarning)
+            profile = profile_for(night.profile_for(settings), night.options, stacklevel=2)
             try:
-                ((first,), _) = decode_all(night.density, profile, replace(night.options, pins=pins or None))
+                options = replace(night.options, pins=pins or None)
+                first = decode_night(night_of(night.density, profile, options), profile)
             except PinError:  # the profile does not allow these pins: its strength is that of the night alone
                 pins = {}
-                ((first,), _) = decode_all(night.density, profile, night.options)
+                first = decode_night(night_of(night.density, profile, night.options), profile)
         night._strengths[settings] = ChosenStrength(first.strength, pins)
     return night._strengths[settings]
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from hashlib import sha256
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,9 +36,15 @@ from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.timing import Moment
 from stageguard.profile.profile import Profile
 from stageguard.report.summary import RecordingFacts, measures_of, summary_of
-from stageguard.runner.decode_one import DecodeOptions, decode_file, refuse_output, start_of
+from stageguard.runner.decode_one import (
+    MALFORMED,
+    DecodeOptions,
+    Recipe,
+    decode_file,
+    refuse_output,
+    start_of,
+)
 from stageguard.runner.manifest import DecodedFile, DecodedNight, Manifest, ManifestRow
-from stageguard.runner.resume import MALFORMED, Recipe
 from stageguard.runner.run import Outcome, run_files
 from stageguard.runner.stopping import Stopped
 
@@ -108,9 +115,7 @@ class FileSource:
     def outcomes(self, jobs: int, executor: Executor | None) -> Generator[Outcome[DecodedNight], None, None]:
         """Yield the outcome of each file, in order."""
         work: Callable[[DecodeTask], DecodedNight] = decode_task
-        yield from run_files(
-            work, self.tasks, output_of=lambda task: task.output, jobs=jobs, executor=executor
-        )
+        return run_files(work, self.tasks, output_of=attrgetter("output"), jobs=jobs, executor=executor)
 
     def finish(self, manifest: Manifest) -> None:
         """Write the tables of the manifest."""

@@ -69,7 +69,7 @@ from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.profile.profile import Profile
 from stageguard.report.guard_words import shared_warnings
 from stageguard.report.summary import measures_of
-from stageguard.runner.decode_one import DecodeOptions, reading_with
+from stageguard.runner.decode_one import DecodeOptions, Recipe, is_as_described, reading_with
 from stageguard.runner.manifest import (
     DecodedNight,
     Manifest,
@@ -77,7 +77,6 @@ from stageguard.runner.manifest import (
     recorded_outcomes,
     table_text,
 )
-from stageguard.runner.resume import Recipe, is_as_described
 from stageguard.runner.run import Outcome, attempt, collect_warnings
 from stageguard.runner.stopping import Stopped
 
@@ -206,17 +205,27 @@ class DecodedBlock(NamedTuple):
     decodings: list[tuple[str, Decoding]]  # with the id
 
 
+class NightTask(NamedTuple):
+    """One night of a table that could be read."""
+
+    file: str
+    id: str
+    density: Hypnodensity
+    notes: tuple[str, ...]
+    error: str | None = None
+
+
 def decode_block(
     task: TableTask, nights: Sequence[TableNight], cautions: Sequence[Message] = ()
 ) -> DecodedBlock:
     """Decode the nights of a block one by one; `cautions` are warnings that hold for all of them."""
     block, file = DecodedBlock([], []), task.path.name
+    work = partial(_decode_night, task, block.decodings, cautions)
     for night in nights:
-        if night.density is None:
-            outcome: Outcome[DecodedNight] = Outcome(file, night.id, error=night.error)
-        else:
-            work = partial(_decode_night, task, night, night.density, block.decodings, cautions)
-            outcome = attempt(work, file, night.id, place=f"{file}, night {night.id[:40]}")
+        outcome: Outcome[DecodedNight] = Outcome(file, night.id, error=night.error)
+        if night.density is not None:
+            one = NightTask(file, night.id, night.density, night.notes)
+            outcome = attempt(work, one, place=f"{file}, night {night.id[:40]}")
         if outcome.error is not None:
             outcome = replace(outcome, error=Message(task.say(outcome.error)))
         block.outcomes.append(outcome)
@@ -224,18 +233,14 @@ def decode_block(
 
 
 def _decode_night(
-    task: TableTask,
-    night: TableNight,
-    density: Hypnodensity,
-    decodings: list[tuple[str, Decoding]],
-    cautions: Sequence[Message],
+    task: TableTask, decodings: list[tuple[str, Decoding]], cautions: Sequence[Message], night: NightTask
 ) -> DecodedNight:
     """Decode one night, add it to the decodings, and return what the manifest says of it."""
     options = task.options
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StageGuardWarning)  # their words are for single nights
         decoding = decode(
-            density,
+            night.density,
             task.profile,
             cohort=options.cohort,
             stager=options.stager,
@@ -245,7 +250,7 @@ def _decode_night(
     for text in (*cautions, *shared_warnings(decoding)):
         warnings.warn(StageGuardWarning(text), stacklevel=2)
     changes = explain(decoding) if task.explain else ()
-    row = ManifestRow.of(night.id, task.path.name, decoding, measures_of(decoding))
+    row = ManifestRow.of(night.id, night.file, decoding, measures_of(decoding))
     decodings.append((night.id, decoding))
     return DecodedNight(
         row,

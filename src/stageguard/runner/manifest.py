@@ -1,14 +1,15 @@
-"""The manifest of a run: one row for every decoded night and every failure, and the tables made of them."""
+"""The manifest of a run: a row for every night and every failure; the loop that fills it, its tables."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, get_type_hints
 
 import numpy as np
 
@@ -23,6 +24,8 @@ from stageguard.report.summary import DecodingSummary, JointScores, RecordingFac
 from stageguard.runner.run import Outcome
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from stageguard.guard.decoding import Decoding
     from stageguard.guard.explain import Change
 
@@ -347,3 +350,47 @@ def _text(value: Any) -> str:
 
 
 _cell = lru_cache(64)(write_cell)  # apart from ids, the rows share their few texts
+
+
+class Source(Protocol):
+    """Nights to decode, and where they are written."""
+
+    def opened(self) -> AbstractContextManager[None]:
+        """Hold what a run needs while it lasts; if it is stopped, say what was finished."""
+
+    def outcomes(self, jobs: int, executor: Executor | None) -> Generator[Outcome[DecodedNight], None, None]:
+        """Decode and write the nights that no earlier run has; yield the outcomes of all, in order."""
+
+    def finish(self, manifest: Manifest) -> None:
+        """Write what is written once for all nights, and add it to the manifest."""
+
+
+def decode_cohort(
+    source: Source,
+    *,
+    jobs: int = 1,
+    executor: Executor | None = None,
+    on_outcome: Callable[[Outcome[DecodedNight]], None] | None = None,
+) -> Manifest:
+    """Decode the nights of a source, and return the manifest of the run.
+
+    Parameters
+    ----------
+    source : Source
+        The nights: a `FileSource`, or what `table_source` returns.
+    jobs : int
+        Processes of this computer; 0 means one per core, 1 means this process.
+    executor : Executor, optional
+        Where to run instead of in processes of this computer.
+    on_outcome : callable, optional
+        Called with the outcome of each night, in order, as soon as it is in the manifest.
+    """
+    manifest = Manifest()
+    with source.opened():
+        with closing(source.outcomes(jobs, executor)) as outcomes:
+            for outcome in outcomes:
+                manifest.add(outcome)
+                if on_outcome is not None:
+                    on_outcome(outcome)
+        source.finish(manifest)
+    return manifest

@@ -6,7 +6,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -135,32 +135,22 @@ def run_files(
     claimed = {} if output_of is None else claim_outputs(tasks, output_of)
     problems = [task.error or claimed.get(number) for number, task in enumerate(tasks)]
     ready = [task for task, problem in zip(tasks, problems, strict=True) if problem is None]
-    run = partial(_attempt_task, work, fatal)
-    with closing(_results(run, ready, jobs, executor, singly)) as results:
+    run = partial(attempt, work, fatal=fatal)
+    with ExitStack() as at_the_end:
+        results: Iterator[Outcome[Value]] = map(run, ready)
+        if ready and (executor is not None or (jobs != 1 and len(ready) > 1)):
+            from stageguard.runner.processes import MOST_IN_CHUNK, run_all  # loads multiprocessing
+
+            like, at_once = _Like(run, ready[0]), 1 if singly else MOST_IN_CHUNK
+            items = [like.difference(task) for task in ready]
+            elsewhere = run_all(like, items, jobs, lost=like.lost, executor=executor, at_once=at_once)
+            results = at_the_end.enter_context(closing(elsewhere))
         for task, problem in zip(tasks, problems, strict=True):
             outcome: Outcome[Value] = (
                 next(results) if problem is None else Outcome(task.file, task.id, error=Message(problem))
             )
             yield replace(outcome, is_in_table=getattr(task, "table", None) is not None)
         next(results, None)  # run to the end, where the workers end by themselves instead of being ended
-
-
-def _results(
-    run: Callable[[TaskType], Outcome[Value]],
-    tasks: Sequence[TaskType],
-    jobs: int,
-    executor: Executor | None,
-    singly: bool,
-) -> Generator[Outcome[Value], None, None]:
-    if not tasks or (executor is None and (jobs == 1 or len(tasks) < 2)):
-        yield from map(run, tasks)
-        return
-    from stageguard.runner.processes import MOST_IN_CHUNK, run_all  # loads multiprocessing
-
-    like = _Like(run, tasks[0])
-    items = [like.difference(task) for task in tasks]
-    at_once = 1 if singly else MOST_IN_CHUNK
-    yield from run_all(like, items, jobs, lost=like.lost, executor=executor, at_once=at_once)
 
 
 class _Like(Generic[TaskType, Value]):
@@ -184,7 +174,11 @@ class _Like(Generic[TaskType, Value]):
 
     def lost(self, difference: Mapping[str, Any]) -> Outcome[Any]:
         """Return the outcome of a task whose process was killed."""
-        return _lost(self._task(difference))
+        from stageguard.runner.processes import LOST
+
+        task = self._task(difference)
+        problem = Message(f"{LOST} It can be tried again; ", Argument("jobs", 1), " needs the least memory.")
+        return Outcome(task.file, task.id, error=error_message(problem, task.file))
 
 
 def file_key(name: str) -> str:
@@ -227,14 +221,13 @@ def check_folder(folder: Path | None) -> None:
 
 
 def attempt(
-    work: Callable[[], Value],
-    file: str,
-    night_id: str,
+    work: Callable[[TaskType], Value],
+    task: TaskType,
     *,
     place: str | None = None,
     fatal: tuple[type[Exception], ...] = (),
 ) -> Outcome[Value]:
-    """Return the outcome of a night: its value and the warnings that it gave, or its error.
+    """Return the outcome of a task: its value and the warnings that it gave, or its error.
 
     `place` is what the error begins with, if not the file.
     """
@@ -242,26 +235,13 @@ def attempt(
     value, problem = None, None
     with collect_warnings() as warned:
         try:
-            value = work()
+            value = work(task)
         except fatal:
             raise
         except Exception as error:
-            problem = failure_message(error, place or file)
+            problem = failure_message(error, place or task.file)
     messages = tuple(dict.fromkeys(warned))
-    return Outcome(file, night_id, value, problem, messages, time.perf_counter() - began)
-
-
-def _attempt_task(
-    work: Callable[[TaskType], Value], fatal: tuple[type[Exception], ...], task: TaskType
-) -> Outcome[Value]:
-    return attempt(partial(work, task), task.file, task.id, fatal=fatal)
-
-
-def _lost(task: Task) -> Outcome[Any]:
-    from stageguard.runner.processes import LOST
-
-    problem = Message(f"{LOST} It can be tried again; ", Argument("jobs", 1), " needs the least memory.")
-    return Outcome(task.file, task.id, error=error_message(problem, task.file))
+    return Outcome(task.file, task.id, value, problem, messages, time.perf_counter() - began)
 
 
 def failure_message(error: Exception, file: str | os.PathLike[str]) -> Message:

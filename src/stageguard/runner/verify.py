@@ -28,10 +28,8 @@ from stageguard.formats.outputs import (
 )
 from stageguard.formats.shared_profile import recorded_profile
 from stageguard.profile.profile import Profile, profiles
-from stageguard.runner.compare_sidecars import Check
-from stageguard.runner.decode_again import Fresh, night_again, table_again
-from stageguard.runner.decode_one import DecodeOptions, decode_file
-from stageguard.runner.resume import MALFORMED, is_as_described
+from stageguard.runner.decode_again import Check, Fresh, night_again, table_again
+from stageguard.runner.decode_one import MALFORMED, DecodeOptions, decode_file, is_as_described
 
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding

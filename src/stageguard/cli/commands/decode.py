@@ -27,7 +27,6 @@ from stageguard.formats.outputs import PLAIN_SUFFIXES
 from stageguard.guard.decoding import CITATION, Decoding
 from stageguard.night.timing import Moment
 from stageguard.profile.profile import Profile
-from stageguard.runner.cohort import Source, decode_cohort
 from stageguard.runner.decode_files import DecodeTask, FileSource
 from stageguard.runner.decode_one import DecodeOptions
 from stageguard.runner.decode_table import TableTask, is_table_name, table_source
@@ -38,6 +37,8 @@ from stageguard.runner.manifest import (
     MOST_IN_FULL,
     DecodedNight,
     Manifest,
+    Source,
+    decode_cohort,
 )
 from stageguard.runner.run import Outcome, check_folder
 from stageguard.runner.tune_files import keep_tuned

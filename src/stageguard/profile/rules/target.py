@@ -72,18 +72,15 @@ class TargetRule(StrengthRule):
             lifting=lifting,
         )
         flickers = curve.fi > high if self.stager_fi is None else stager_fi > high and curve.fi > aim
-        if flickers:
-            return self._lower(curve, choice)
-        return lift(curve, choice, target) if curve.fi < target and lifting == "tried" else choice
-
-    def _lower(self, curve: Curve, choice: Choice) -> Choice:
+        if not flickers:
+            return lift(curve, choice, target) if curve.fi < target and lifting == "tried" else choice
         (yielded,) = curve.at((YIELDING_WEIGHT,))
         choice = choice._replace(fi_yielded=yielded.fi)
         if self.stager_fi is None and yielded.fi >= self.soft * curve.fi:
             return choice._replace(step="hard")
         nats = _balance(curve, yielded.counts)
-        weight, fi = calm(curve, choice.fi_aim, nats, curve.fi)
-        weight, fi = _land(curve, choice.fi_aim, nats, weight, fi)
+        weight, fi = calm(curve, aim, nats, curve.fi)
+        weight, fi = _land(curve, aim, nats, weight, fi)
         return choice._replace(setting=Setting(weight, nats), step="lowered", fi_after=fi)
 
     @property
