@@ -83,7 +83,7 @@ def test_nothing_is_overwritten_unasked(run, tmp_path):
     ("options", "message"),
     [
         (("-n", 0), ("subjects", 0, 1, 999)),
-        (("--hours", 0), ("hours", 0, "0.0166667", 72)),
+        (("--hours", 0), ("hours", "0.0", "0.0166667", 72)),
         (("--seed", -2), ("seed", -2, 0)),
         (("--layout", "mat"), ("layout", "'mat'")),
     ],
