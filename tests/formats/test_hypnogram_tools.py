@@ -65,7 +65,7 @@ def test_line_ends_and_a_byte_order_mark_do_not_matter(tmp_path, name, content, 
 @pytest.mark.parametrize(("name", "content", "form"), FILES, ids=[form for _, _, form in FILES])
 def test_a_reader_returns_the_parts_that_its_row_says(tmp_path, name, content, form):
     row = next(row for row in formats() if row.name == form)
-    night = row.read(write(tmp_path, name, content), FileOptions(format=form))
+    night = row.reader.read(write(tmp_path, name, content), FileOptions(format=form))
     assert (night.stages is not None) == row.does("hypnogram")
     assert (night.probabilities is not None) == row.does("density")
     assert row.has_events or not list(night.events())

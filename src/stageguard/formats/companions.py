@@ -14,12 +14,12 @@ import numpy as np
 from stageguard.base.arrays import Floats, Indices
 from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import Argument, InputError, PinError, did_you_mean, message_of
-from stageguard.base.files import file_error, open_file, read_cell
+from stageguard.base.files import file_error, read_cell
 from stageguard.formats.tables.delimited import read_delimited
 from stageguard.formats.tables.probabilities import other_columns
 from stageguard.formats.tables.row_times import meaning_of
 from stageguard.formats.tables.table import NAMELESS, Table, as_number, is_number
-from stageguard.formats.tables.timing import TOLERANCE, Timing, read_timing, refuse_unread
+from stageguard.formats.tables.timing import TOLERANCE, Timing, read_timing
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.timing import Moment
 
@@ -339,7 +339,14 @@ def read_quality(path: Path) -> QualityTable:
     onset, time, duration and epoch say which epochs the rows are.
     """
     if path.suffix.lower() == ".npy":
-        return QualityTable(path, _quality_array(path))
+        from stageguard.formats.tools.arrays import load_plain  # only an array needs it
+
+        array = load_plain(path)
+        if array.ndim != 1 or array.dtype.kind not in "biuf":
+            raise file_error(
+                path, f"expected one number per epoch, got shape {array.shape} of {array.dtype}."
+            )
+        return QualityTable(path, np.asarray(array, dtype=np.float64))
     table = read_delimited(path, kind="text")
     if len(table.header) == 1 and is_number(table.header[0]):  # no header: the first line is a number, too
         lines = [table.lines[0] - 1 if table.lines else 1, *table.lines]
@@ -352,20 +359,8 @@ def read_quality(path: Path) -> QualityTable:
     if header[column] == CLEAN_COLUMN:
         values = 1.0 - values
     times, _ = other_columns(table, (column,), can_decode=False)
-    refuse_unread(path, times, length_is_known=True)
     is_timed = times.onset is not None or times.epoch is not None
-    return QualityTable(path, values, read_timing(path, times, table.lines), is_timed)
-
-
-def _quality_array(path: Path) -> Floats:
-    try:
-        with open_file(path, "an array") as file:
-            values = np.load(file, allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise file_error(path, f"is not a readable .npy array ({str(error)[:80]}).") from None
-    if values.ndim != 1 or values.dtype.kind not in "biuf":
-        raise file_error(path, f"expected one number per epoch, got shape {values.shape} of {values.dtype}.")
-    return np.asarray(values, dtype=np.float64)
+    return QualityTable(path, values, read_timing(path, times, table.lines, needs_length=False), is_timed)
 
 
 def _quality_column(path: Path, table: Table, header: list[str]) -> int:

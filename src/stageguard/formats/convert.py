@@ -370,7 +370,7 @@ def outgoing_of(source: Any, options: FileOptions) -> Outgoing:
 
 def _read_file(path: Path, options: FileOptions) -> Outgoing:
     if not _holds_stages(path, options):
-        registry.chosen(path, "density", options.format)  # a wrong name is told before a wrong kind
+        registry.detect(path, "density", name=options.format)  # a wrong name is told before a wrong kind
         density, parsed = parse_density(path, options)
         stages = _try(lambda: parsed.hypnogram(options)) if parsed.form.holds_both else None
         night = Outgoing(None if stages is None else replace(stages.hypnogram, scorer=None))

@@ -22,8 +22,8 @@ MOST_TEXTS = 3
 
 def read_events(path: Path, format: str | None = None) -> tuple[Event, ...]:
     """Return the annotations other than stages in a file, by onset; none if the format has none."""
-    form = registry.chosen(path, "hypnogram", format)
-    return by_onset(form.read(path, FileOptions(format=format)).events()) if form.has_events else ()
+    form = registry.detect(path, "hypnogram", name=format)
+    return by_onset(form.reader.read(path, FileOptions(format=format)).events()) if form.has_events else ()
 
 
 def by_onset(events: Iterable[Event]) -> tuple[Event, ...]:
@@ -40,7 +40,7 @@ def with_events_of(night: Outgoing, path: Path, *, is_placed: bool = True) -> Ou
     if not form.has_events:
         known = ", ".join(form.name for form in registry.formats() if form.has_events)
         raise InputError(f"{path.name}: {form.title} has no annotations besides stages. Known: {known}.")
-    other = form.read(path, FileOptions(format=form.name))
+    other = form.reader.read(path, FileOptions(format=form.name))
     events = by_onset(other.events())
     theirs, ours = other.recording_start(), night.any.start
     if theirs is None or ours is None:

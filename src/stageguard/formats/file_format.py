@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from stageguard.formats.outgoing import Content, Outgoing
-from stageguard.formats.raw_night import FileOptions, RawNight, Reader
+from stageguard.formats.raw_night import Reader
 from stageguard.formats.sniffing import Sniff
 
 Kind = Literal["density", "hypnogram", "write"]
@@ -73,10 +73,6 @@ class FileFormat:
     def does(self, kind: Kind) -> bool:
         """Whether the format can be read as this kind, or written."""
         return self.write is not None if kind == "write" else kind in self.reader.parts
-
-    def read(self, path: Path, options: FileOptions) -> RawNight:
-        """Return what a file of this format holds."""
-        return self.reader.read(path, options)
 
     def may_be(self, kind: Kind, head: bytes, path: Path) -> bool:
         """Whether a file that begins with `head` may have this format, to be read as this kind."""

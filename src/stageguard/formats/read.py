@@ -150,7 +150,7 @@ class ParsedFile:
 def parse_file(path: Path, form: FileFormat, options: FileOptions) -> ParsedFile:
     """Return what a file of this format holds."""
     with faults_named(path.name):
-        return ParsedFile(path, form, form.read(path, options))
+        return ParsedFile(path, form, form.reader.read(path, options))
 
 
 def read_density_file(path: str | os.PathLike[str], options: FileOptions) -> DensityFile:
@@ -162,7 +162,7 @@ def parse_density(path: Path, options: FileOptions) -> tuple[DensityFile, Parsed
     """Return the probabilities of a file, and all that the file holds."""
     form = None
     try:
-        form = registry.chosen(path, "density", options.format)
+        form = registry.detect(path, "density", name=options.format)
         parsed = parse_file(path, form, options)
         return parsed.density(options), parsed
     except FileFormatError:
@@ -191,7 +191,7 @@ def _refuse_scoring(path: Path) -> None:
         return
     if stranger(read_head(path)) is not None:
         try:  # an HDF5 or MATLAB file may hold anything
-            (form.read(path, FileOptions()).stages or tuple)()
+            (form.reader.read(path, FileOptions()).stages or tuple)()
         except FileFormatError:
             return
     is_scoring = form.is_general and column_of_stages(path) is not None
@@ -316,7 +316,7 @@ def parse_hypnogram(path: Path, options: FileOptions) -> tuple[HypnogramFile, Pa
     """Return the stages of a file, and all that the file holds."""
     if options.format is None:
         _refuse_array(path)
-    parsed = parse_file(path, registry.chosen(path, "hypnogram", options.format), options)
+    parsed = parse_file(path, registry.detect(path, "hypnogram", name=options.format), options)
     return parsed.hypnogram(options), parsed
 
 

@@ -47,11 +47,16 @@ def named(name: str, kind: Kind) -> FileFormat:
     raise InputError(f"unknown format {str(name)[:40]!r}. {known}{did_you_mean(str(name), able)}")
 
 
-def detect(path: Path, kind: Kind, among: Sequence[FileFormat] | None = None) -> FileFormat:
-    """Return the format of a file, by its content, then by its name; an ambiguous file is an error.
+def detect(
+    path: Path, kind: Kind, among: Sequence[FileFormat] | None = None, *, name: str | None = None
+) -> FileFormat:
+    """Return the format that the caller named, else that of a file's content, then of its name.
 
-    A name that belongs to another format than the content is an error, too; an unknown name is not.
+    An ambiguous file is an error. A name of a file that belongs to another format than the content is an
+    error, too; an unknown name is not.
     """
+    if name is not None:
+        return named(name, kind)
     head = sniffing.read_head(path)
     if not head:
         raise file_error(path, "is empty (0 bytes). Was it written completely?")
@@ -97,11 +102,6 @@ def detect(path: Path, kind: Kind, among: Sequence[FileFormat] | None = None) ->
         hint = " Is it an Excel workbook? Save it as CSV." if head.startswith(b"PK") else ""
         raise file_error(path, f"holds {form.title}, not {by_name[0].title} as its name says.{hint}")
     return form
-
-
-def chosen(path: Path, kind: Kind, name: str | None) -> FileFormat:
-    """Return the format that a caller named, else the one found from the content."""
-    return detect(path, kind) if name is None else named(name, kind)
 
 
 def is_own_table(path: Path) -> bool:

@@ -60,10 +60,13 @@ def is_night_column(name: str) -> bool:
     return plain_name(name) in NIGHT_COLUMNS or plain_name(name) in PART_COLUMNS
 
 
-def refuse_several(table: Table) -> None:
-    """Refuse a table if a column or a level of its index tells several nights, channels or scorers apart."""
+def refuse_several(table: Table, *, of_channels: bool = True) -> None:
+    """Refuse a table if a column or a level of its index tells several nights, channels or scorers apart.
+
+    Unless `of_channels`, rows may be of several channels, as events are.
+    """
     for column, name in enumerate(table.header):
-        if is_night_column(name):
+        if is_night_column(name) and (of_channels or PART_COLUMNS.get(name) != "channels"):
             refuse_many(table.path, name, table.column(column), table.header)
     for name, cells in table.index.columns:
         if is_night_column(name):

@@ -32,7 +32,7 @@ from stageguard.formats.tables.delimited import (
 from stageguard.formats.tables.one_night import refuse_runs, refuse_several, refuse_untold_times
 from stageguard.formats.tables.row_times import meaning_of, nameless_index, row_times
 from stageguard.formats.tables.table import NAMELESS, Table, is_filled, is_number, row_name
-from stageguard.formats.tables.timing import RowTimes, read_timing, refuse_unread
+from stageguard.formats.tables.timing import RowTimes, read_timing
 from stageguard.night.stages import canonical_name
 
 LONGEST_NAME = 80  # most characters of a column name that may be a stage
@@ -62,15 +62,7 @@ class Layout:
 
 def read_table(path: Path, options: FileOptions) -> RawDensity:
     """Return the probabilities in a delimited text file with one row per epoch; see `density_of_table`."""
-    return density_of_text(path, read_text(path), options)
-
-
-def density_of_text(
-    path: Path, text: str, options: FileOptions, *, expected: Sequence[str] = (), fills_lead: bool = True
-) -> RawDensity:
-    """Return the probabilities in the text of a file; see `density_of_table`."""
-    table, stages = load_table(path, text, options)
-    return density_of_table(table, stages, options, expected=expected, fills_lead=fills_lead)
+    return density_of_table(*load_table(path, read_text(path), options), options)
 
 
 def load_table(path: Path, text: str, options: FileOptions) -> tuple[Table, StageColumns]:
@@ -104,7 +96,6 @@ def density_of_table(
     where, lines = table.path, table.lines_of_file
     values, has_commas = stage_values(table, stages)
     times, ignored = other_columns(table, stages.places, expected, can_decode=True)
-    refuse_unread(where, times, length_is_known=options.epoch_seconds is not None)
     timing = read_timing(where, times, lines, given=options.epoch_seconds, fills_lead=fills_lead)
     notes = (
         *table.notes,
@@ -134,8 +125,10 @@ def other_columns(
     Refuse a table of several nights, and columns that may be times or tell nights apart; if `can_decode`, a
     table of all nights could be decoded.
     """
-    refuse_several(table)
     where, index = table.path, table.index
+    if len(known) == len(table.header) and not index.columns:
+        return RowTimes(notes=index.notes), ()
+    refuse_several(table)
     timed, ignored = dict(index.columns), list[int]()
     for column, name in enumerate(table.header):
         if column in known:

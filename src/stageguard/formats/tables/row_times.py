@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import takewhile
@@ -116,27 +115,10 @@ def parse_cells(cells: Sequence[str]) -> Parsed | None:
 
 
 def _date_cells(texts: Sequence[str]) -> Parsed | None:
-    """Return dates of a spreadsheet; like times of day if the date is not certain."""
-    dated = parse_dates(texts)
-    if dated is None or dated.midnight is None:
-        return None if dated is None else Parsed("clock", dated.seconds, is_ambiguous=True)
-    first = float(dated.seconds[0])
-    return Parsed("dates", dated.seconds - first, dated.midnight + timedelta(seconds=first))
-
-
-@dataclass(frozen=True, slots=True)
-class Dated:
-    """Seconds of each cell since midnight of the first day, and that midnight if the date is certain."""
-
-    seconds: Floats
-    midnight: datetime | None
-
-
-def parse_dates(texts: Sequence[str]) -> Dated | None:
-    """Return dates with times, or None if a cell is none or the order of day and month cannot be told.
+    """Return dates of a spreadsheet, or None if a cell is none or the order of day and month cannot be told.
 
     The order is told by a number above 12, or by midnight: dates of a night are a day apart, not a month. If
-    both orders give the same times, the night did not pass midnight, and only its date is unknown.
+    both orders give the same times, the night did not pass midnight, and its cells are times of day.
     """
     matches = [match for match in map(_DATED.fullmatch, texts) if match is not None]
     if not matches or len(matches) < len(texts):
@@ -146,18 +128,17 @@ def parse_dates(texts: Sequence[str]) -> Dated | None:
     else:
         orders = [DAY_FIRST] if matches[0][2] == "." else [DAY_FIRST, MONTH_FIRST]
     readings = [reading for order in orders if (reading := _dates_in_order(matches, order)) is not None]
-    if len(readings) == 2 and not np.array_equal(readings[0].seconds, readings[1].seconds):
-        readings = [each for each in readings if np.abs(np.diff(each.seconds)).max() < LONGEST_GAP]
-    if len(readings) == 2:
-        return Dated(readings[0].seconds, readings[0].midnight if _same_day(readings) else None)
-    return readings[0] if readings else None
+    if len(readings) == 2 and not np.array_equal(readings[0].values, readings[1].values):
+        readings = [each for each in readings if np.abs(np.diff(each.values)).max() < LONGEST_GAP]
+    first = readings[0].first if readings else None
+    if first is None or len(readings) == 1 or first == readings[1].first:
+        return readings[0] if readings else None
+    midnight = first.replace(hour=0, minute=0, second=0, microsecond=0)
+    of_day = readings[0].values + (first - midnight).total_seconds()
+    return Parsed("clock", of_day, is_ambiguous=True)
 
 
-def _same_day(readings: Sequence[Dated]) -> bool:
-    return readings[0].midnight == readings[1].midnight
-
-
-def _dates_in_order(matches: Sequence[re.Match[str]], order: tuple[int, int, int]) -> Dated | None:
+def _dates_in_order(matches: Sequence[re.Match[str]], order: tuple[int, int, int]) -> Parsed | None:
     """Return the times with year, month and day in these places, or None if one is no date."""
     moments = []
     for match in matches:
@@ -173,8 +154,8 @@ def _dates_in_order(matches: Sequence[re.Match[str]], order: tuple[int, int, int
             return None
         moments.append((moment, float((match[7] or "0").replace(",", "."))))
     midnight = moments[0][0].replace(hour=0, minute=0)
-    seconds = [(moment - midnight).total_seconds() + second for moment, second in moments]
-    return Dated(np.array(seconds), midnight)
+    seconds = np.array([(moment - midnight).total_seconds() + second for moment, second in moments])
+    return Parsed("dates", seconds - seconds[0], midnight + timedelta(seconds=float(seconds[0])))
 
 
 def row_times(

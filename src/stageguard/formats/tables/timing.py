@@ -54,13 +54,24 @@ def read_timing(
     given: float | None = None,
     missing: str = "read as without evidence",
     fills_lead: bool = True,
+    needs_length: bool = True,
 ) -> Timing:
     """Return epoch length and gaps of rows that are one epoch each; refuse anything but forward steps.
 
     Onsets count from the recording's start. Skipped epochs are `missing`, and so are whole epochs before the
     first row if `fills_lead`. Columns that disagree are an error. Errors name rows by their `lines`, or count
-    them from 0 without lines. With a single row, the epoch length is `given` by the caller.
+    them from 0 without lines. With a single row, the epoch length is `given` by the caller. A column of times
+    that cannot be read is an error unless others say which epochs rows are and, if `needs_length`, how long.
     """
+    is_placed = times.onset is not None or times.epoch is not None
+    is_measured = given is not None or times.onset is not None or times.lasting is not None
+    if times.unread and not (is_placed and (is_measured or not needs_length)):
+        name, text = times.unread[0]  # without it gaps would close up, and rows of 10 s become 30 s
+        raise file_error(
+            path,
+            f"its column {name} begins with {text[:40]!r}, expected seconds, hh:mm:ss, or a date and time "
+            "such as 2024-05-01T22:30:00. Rewrite it; if the rows are all epochs in order, remove it.",
+        )
     lasting = times.lasting if times.lasting is not None and np.isfinite(times.lasting).all() else None
     n_rows = next((len(each) for each in (times.onset, lasting, times.epoch) if each is not None), 0)
     seconds = None if lasting is None else _one_duration(path, lasting, lines)
@@ -89,23 +100,6 @@ def read_timing(
         notes += (f"{many} missing by {owner} (first before {first}): {missing}",)
     start = None if times.start is None else times.start + timedelta(seconds=offset)
     return Timing(seconds, source, epochs + lead if lead or n_missing else None, notes, offset, start)
-
-
-def refuse_unread(path: Where, times: RowTimes, *, length_is_known: bool) -> None:
-    """Refuse a time column that cannot be read unless other columns say which epochs rows are, and how long.
-
-    Without it gaps would close up, and rows of 10 s become 30 s.
-    """
-    is_placed = times.onset is not None or times.epoch is not None
-    is_measured = length_is_known or times.onset is not None or times.lasting is not None
-    if not times.unread or (is_placed and is_measured):
-        return
-    name, text = times.unread[0]
-    raise file_error(
-        path,
-        f"its column {name} begins with {text[:40]!r}, expected seconds, hh:mm:ss, or a date and time "
-        "such as 2024-05-01T22:30:00. Rewrite it; if the rows are all epochs in order, remove it.",
-    )
 
 
 def _lead(

@@ -43,7 +43,7 @@ from stageguard.formats.sniffing import (
     whole_lines,
 )
 from stageguard.formats.tables.delimited import lines_of, read_rows, read_text, stage_rows, text_lines
-from stageguard.formats.tables.probabilities import density_of_text
+from stageguard.formats.tables.probabilities import density_of_table, load_table
 from stageguard.formats.tables.table import IndexColumns, Meaning, Table
 from stageguard.formats.tools.text import numbers_of_lines, read_numbered_table, read_stage_lines
 from stageguard.night.stages import AASM5
@@ -75,7 +75,7 @@ def _density(path: Path, text: str, options: FileOptions) -> RawDensity:
             "has GSSC's stages but no probabilities, as the version on PyPI writes it. Write it with GSSC's "
             "main branch, or read the stages with read_hypnogram.",
         )
-    raw = density_of_text(path, text, options, expected=("stage",))
+    raw = density_of_table(*load_table(path, text, options), options, expected=("stage",))
     return replace(raw, epoch_source="", usual_seconds=30.0, tool="GSSC")
 
 

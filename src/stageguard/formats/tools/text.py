@@ -57,12 +57,12 @@ from stageguard.formats.tables.delimited import (
     split_line,
     text_lines,
 )
-from stageguard.formats.tables.one_night import PART_COLUMNS, is_night_column, refuse_many, refuse_runs
+from stageguard.formats.tables.one_night import refuse_runs, refuse_several
 from stageguard.formats.tables.row_times import INDEX, nameless_index, row_times
 from stageguard.formats.tables.table import NAMELESS, Table, as_number, row_name
-from stageguard.formats.tables.timing import TIMING_COLUMNS, TOLERANCE, RowTimes, read_timing, refuse_unread
+from stageguard.formats.tables.timing import TIMING_COLUMNS, TOLERANCE, RowTimes, read_timing
 from stageguard.formats.tools.arrays import load_plain
-from stageguard.formats.tools.visbrain import description
+from stageguard.formats.tools.viewers import description
 from stageguard.guard.effect import Effect
 from stageguard.guard.strength import steered_by
 from stageguard.measures.estimates import Estimates
@@ -164,7 +164,7 @@ def from_table(path: Path, table: Table, options: FileOptions) -> RawHypnogram:
         and not _is_tiled(times.onset - (times.onset[0] if is_own else 0.0), times.lasting)
     ):
         return _event_stages(path, table, name, times, options)
-    _refuse_doubtful(path, table, times, options)
+    _refuse_doubtful(path, table, times)
     timing = read_timing(
         path, times, table.lines, given=options.epoch_seconds, missing="unscored", fills_lead=not is_own
     )
@@ -214,15 +214,11 @@ def _refuse_several(path: Path, table: Table, name: str) -> None:
         raise file_error(
             path, f"has {table.header.count(name)} columns named {name}, expected one. Rename or remove one."
         )
-    for column in dict.fromkeys(table.header):
-        is_of_event = name in EVENT_COLUMNS and PART_COLUMNS.get(column) == "channels"
-        if is_night_column(column) and not is_of_event:
-            refuse_many(path, column, table.column(column), table.header)
+    refuse_several(table, of_channels=name not in EVENT_COLUMNS)
 
 
-def _refuse_doubtful(path: Path, table: Table, times: RowTimes, options: FileOptions) -> None:
-    """Refuse rows that may be runs of epochs, and times that cannot be read."""
-    refuse_unread(path, times, length_is_known=options.epoch_seconds is not None)
+def _refuse_doubtful(path: Path, table: Table, times: RowTimes) -> None:
+    """Refuse rows that may be runs of epochs."""
     if times.onset is None or len(times.onset) < 3 or times.epoch is not None:
         return
     steps = np.diff(times.onset)
