@@ -194,11 +194,6 @@ def test_a_damaged_list_is_one_line(tmp_path, text, expected):
         next(recordings("dod", tmp_path))
 
 
-def test_a_folder_without_nights(tmp_path):
-    with pytest.raises(InputError, match=naming("h5", "Dreem")):
-        list(entries("dod", tmp_path))
-
-
 def test_choosing_nights(tmp_path):
     for name in ("a1", "b2"):
         dod_night(tmp_path / f"{name}.h5", [0, 1])

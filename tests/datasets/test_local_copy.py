@@ -110,6 +110,17 @@ def test_the_catalogue_names_the_options_of_the_reader(name):
     assert set(dataset(name).options) - {"subjects"} == taken
 
 
+@pytest.mark.parametrize("name", sorted({*dataset_names()} - {"sample-list"}))
+def test_a_folder_without_recordings_says_what_was_expected(tmp_path, name):
+    known = dataset(name)
+    (tmp_path / "notes.txt").write_text("nothing")
+    with pytest.raises(InputError, match=naming(known.title, known.layout)):
+        list(known.entries(tmp_path))
+    (tmp_path / "Mouse01.zip").write_bytes(b"")
+    with pytest.raises(InputError, match=naming(known.title, "Mouse01.zip", "unpack")):
+        list(known.entries(tmp_path))
+
+
 def test_names_are_forgiving_and_errors_helpful(tmp_path):
     assert dataset(" Sleep_Accel ").name == "sleep-accel"
     with pytest.raises(InputError, match=r"no dataset 'acusleep'; there are: .+ Did you mean 'accusleep'\?"):

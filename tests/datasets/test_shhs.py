@@ -132,11 +132,6 @@ def test_subjects_and_visits(tree):
         list(entries("shhs", tree, visit=3))
 
 
-def test_a_folder_without_recordings(tmp_path):
-    with pytest.raises(InputError, match=naming("SHHS", "visit", 1)):
-        list(entries("shhs", tmp_path))
-
-
 def test_files_beside_each_other_are_found_too(tree, tmp_path_factory):
     flat = tmp_path_factory.mktemp("flat")
     for path in tree.rglob("shhs1-200001*"):

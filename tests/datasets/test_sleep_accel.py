@@ -125,11 +125,6 @@ def test_damaged_files_are_named(tmp_path, file, text, message):
         one(tmp_path)
 
 
-def test_an_empty_folder_says_what_was_expected(tmp_path):
-    with pytest.raises(InputError, match=r"holds no Sleep-Accel recording\. Expected motion/46343_accel"):
-        list(entries("sleep-accel", tmp_path))
-
-
 def write_features(folder, subject, hours, labels):
     folder.mkdir(exist_ok=True)
     for ending, values in {

@@ -73,11 +73,6 @@ def test_a_missing_hypnogram_is_told(tree):
     assert dict(entry.read().scorings) == {}
 
 
-def test_a_folder_without_recordings(tmp_path):
-    with pytest.raises(InputError, match=naming("EDF", "recordings")):
-        list(entries("sleep-edf", tmp_path))
-
-
 def test_a_cut_file_is_one_line(tree):
     path = tree / "sleep-cassette" / "SC4001E0-PSG.edf"
     path.write_bytes(path.read_bytes()[:-1])

@@ -387,8 +387,3 @@ def test_objects_are_not_unpickled(tmp_path):
     np.savez(tmp_path / "night.npz", radar_i=np.array([{}, []], dtype=object), rate_hz=50.0)
     with pytest.raises(FileFormatError, match="Python objects"):
         one(tmp_path).channel("radar_i").read()
-
-
-def test_an_empty_folder_says_what_was_expected(tmp_path):
-    with pytest.raises(InputError, match=naming("radar", "sbj01.edf", "sbj01.edf.atr")):
-        list(entries("sleepbrl", tmp_path))

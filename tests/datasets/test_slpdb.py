@@ -88,11 +88,6 @@ def test_missing_files_are_told(tmp_path):
         entry.read()
 
 
-def test_a_folder_without_records(tmp_path):
-    with pytest.raises(InputError, match=naming("records of slpdb", "slp01a.hea")):
-        list(entries("slpdb", tmp_path))
-
-
 @pytest.mark.parametrize(
     ("marks", "expected"),
     [

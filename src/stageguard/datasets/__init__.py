@@ -80,6 +80,7 @@ class Dataset:
     how_to_get: str
     # takes the folder and options by name; yields entries in a stable order without reading signals
     find: Callable[..., Iterator[Entry]] = field(repr=False)
+    layout: str = ""  # files of one recording, by their paths in the dataset's folder
     licence: str = ""
     ethics: str = ""
     url: str = ""
@@ -112,8 +113,25 @@ class Dataset:
                 f"option {unknown[0]!r} is not one of dataset {self.name!r}; its options: {known}."
             )
         wanted = _wanted_subjects(options.pop("subjects", None))
-        entries = self.find(path, **options)
-        return (entry for entry in entries if wanted is None or entry.subject.upper() in wanted)
+        return self._found(path, wanted, options)
+
+    def _found(
+        self, folder: Path, wanted: frozenset[str] | None, options: Mapping[str, Any]
+    ) -> Iterator[Entry]:
+        """Yield the recordings of the wanted subjects; refuse a folder without any recording."""
+        is_empty = True
+        for entry in self.find(folder, **options):
+            is_empty = False
+            if wanted is None or entry.subject.upper() in wanted:
+                yield entry
+        if is_empty:
+            chosen = "".join(f", {name}={value}" for name, value in options.items())
+            archive = next(iter(sorted(folder.rglob("*.zip"))), None)
+            unpack = "" if archive is None else f" {archive.name} is an archive: unpack it."
+            raise InputError(
+                f"{folder} holds no recording of {self.title}{chosen}. Expected files such as {self.layout}."
+                f"{unpack} Name the folder they are in."
+            )
 
     def remote_files(self, fetch: Fetch) -> tuple[RemoteFile, ...]:
         """Return the files that can be fetched; an online list is fetched first."""

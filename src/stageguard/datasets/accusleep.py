@@ -84,15 +84,6 @@ def find(folder: Path, *, group: str | None = None, same_mice: bool = True, **fi
             there = ", ".join(sorted({session.group for session in sessions.values()} - {""})) or "none"
             raise InputError(f"{folder} has no group {group!r}; it has: {there}.")
         sessions = kept
-    if not sessions:
-        archive = next(iter(sorted(folder.rglob("*.zip"))), None) if folder.is_dir() else None
-        instead = (
-            "Expected folders such as Mouse01/Day1 with EEG.mat, EMG.mat and labels.mat, or "
-            "recording.parquet."
-            if archive is None
-            else f"{archive.name} is an archive: unpack it."
-        )
-        raise InputError(f"{folder} holds no AccuSleep recording. {instead}")
     for key in sorted(sessions):
         session = sessions[key]
         subject = session.mouse if same_mice or not session.group else f"{session.group}_{session.mouse}"

@@ -47,11 +47,6 @@ STUDIES = {"dodh": "healthy", "dodo": "apnoea"}
 def find(folder: Path, *, scorers: str | Path | None = None) -> Iterator[Entry]:
     """Yield an entry per night, in the order of their names."""
     nights = sorted(folder.rglob("*.h5"))
-    if not nights:
-        raise InputError(
-            f"folder {folder} holds no .h5 files, expected those of the Dreem Open Datasets. "
-            "Name the folder they are in."
-        )
     home = folder if scorers is None else Path(scorers)
     if not home.is_dir():
         raise InputError(f"scorers is {str(home)!r}, expected a folder with scorer_1, scorer_2, ... in it.")

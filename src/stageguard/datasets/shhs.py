@@ -117,11 +117,6 @@ def _recordings(folder: Path, visit: int) -> dict[str, Path]:
     for path in sorted(folder.rglob(f"shhs{visit}-*.edf")):
         if match := pattern.fullmatch(path.name):
             found.setdefault(match[1], path)
-    if not found:
-        raise InputError(
-            f"folder {folder} holds no recordings of SHHS visit {visit}, expected files such as "
-            f"polysomnography/edfs/shhs{visit}/shhs{visit}-200001.edf. Name the folder above polysomnography."
-        )
     return found
 
 

@@ -51,11 +51,6 @@ def find(folder: Path, *, scheme: str = "aasm5", whole: bool = False) -> Iterato
     files = sorted(path for path in folder.rglob("*") if path.suffix in (".txt", ".out"))
     raw = _files_by_subject(files, (*_RAW, _LABELS))
     features = _files_by_subject(files, _FEATURE_FILES)
-    if not raw and not features:
-        raise InputError(
-            f"{folder} holds no Sleep-Accel recording. Expected motion/46343_acceleration.txt, "
-            "labels/46343_labeled_sleep.txt and the like, or 46343_count_feature.out."
-        )
     for subject in sorted(raw, key=lambda name: (len(name), name)):
         paths = raw[subject]
         missing = [f"{part[0]}/{subject}{ending}" for ending, part in _RAW.items() if ending not in paths]

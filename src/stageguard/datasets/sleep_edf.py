@@ -16,7 +16,6 @@ import numpy as np
 
 from stageguard.base import checks
 from stageguard.base.arrays import DAY_SECONDS
-from stageguard.base.errors import InputError
 from stageguard.base.extras import library
 from stageguard.base.files import checked_file
 from stageguard.datasets import Entry
@@ -59,11 +58,6 @@ def find(
             recordings.setdefault(match[1].upper(), path)
         elif path.name.lower().endswith("-hypnogram.edf"):
             scorings.setdefault(path.name[:7].upper(), []).append(path)
-    if not recordings:
-        raise InputError(
-            f"folder {folder} holds no Sleep-EDF recordings, expected files such as "
-            "sleep-cassette/SC4001E0-PSG.edf. Name the folder they are in."
-        )
     nights = read_tables(folder, lights)
     for key, path in recordings.items():
         subject = key[:5]

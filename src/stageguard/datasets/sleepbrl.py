@@ -57,11 +57,6 @@ def find(
         return
     files = radar_files(folder)
     records = [path for path in files if _RECORD.fullmatch(path.name)]
-    if not files:
-        raise InputError(
-            f"{folder} holds no radar recording. Expected sbj01.edf and sbj01.edf.atr from PhysioNet, or "
-            f"npz, HDF5 or EDF files with a {MAPPING}."
-        )
     if not records:
         yield from find_standard(folder, files)
         return

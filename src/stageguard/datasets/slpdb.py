@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stageguard.base.errors import EpochNumber, InputError, Message, StageGuardWarning
+from stageguard.base.errors import EpochNumber, Message, StageGuardWarning
 from stageguard.base.files import file_error
 from stageguard.datasets import Entry
 from stageguard.formats.recordings.read import PlacedScoring, build_recording, lay_over
@@ -56,11 +56,6 @@ def subject_of(record: str) -> str:
 def find(folder: Path) -> Iterator[Entry]:
     """Yield an entry per record, in order of names."""
     headers = {path.stem: path for path in sorted(folder.rglob("slp*.hea"))}
-    if not headers:
-        raise InputError(
-            f"folder {folder} holds no records of slpdb, expected files such as slp01a.hea. "
-            "Name the folder they are in."
-        )
     for record, path in headers.items():
         subject = subject_of(record)
         parts = [path.with_suffix(suffix) for suffix in (".dat", ".ecg", ".st")]
