@@ -126,9 +126,9 @@ def test_subjects_and_visits(tree):
         "200077",
     ]
     shhs_visit(tree, "200001", NIGHT, visit=2)
-    (again,) = entries("shhs", tree, visit="2")
+    (again,) = entries("shhs", tree, visit=2)
     assert (again.id, again.subject) == ("shhs2-200001", "200001")
-    with pytest.raises(InputError, match="visit is 3, expected 1 or 2"):
+    with pytest.raises(InputError, match=naming("visit is 3", "1 to 2")):
         list(entries("shhs", tree, visit=3))
 
 

@@ -49,7 +49,7 @@ def test_a_subject_is_read_from_four_files(tmp_path):
 def test_stages_are_merged_when_asked(tmp_path, scheme, stages):
     sleep_accel_subject(tmp_path, "46343", STAGES)
     assert one(tmp_path, scheme=scheme).scorings["expert"].stages.tolist() == stages.split()
-    with pytest.raises(InputError, match="scheme is 'five', expected one of aasm5, wnr3, ws2"):
+    with pytest.raises(InputError, match=naming("scheme", "'five'", "'aasm5'", "'ws2'")):
         one(tmp_path, scheme="five")
 
 

@@ -47,7 +47,7 @@ def test_another_pair_can_be_the_main_one(tmp_path):
     assert recording.channel("radar_i_1").name == "S1"
     assert "radar_i_3" not in recording.signals
     np.testing.assert_allclose(recording.channel("radar_q").read(5, 9), radar[5, 5:9], atol=1e-4)
-    with pytest.raises(InputError, match="pair is 9, expected 1 to 8"):
+    with pytest.raises(InputError, match=naming("pair is 9", "1 to 8")):
         one(tmp_path, pair=9)
 
 

@@ -63,15 +63,13 @@ def find(
     ahi: str | None = None,
 ) -> Iterator[Entry]:
     """Yield an entry per recording of one visit, in order of ids."""
-    visit = _whole_number(visit, "visit")
-    if visit not in (1, 2):
-        raise InputError(f"visit is {visit}, expected 1 or 2.")
+    checks.whole(visit, "visit", low=1, high=2)
     checks.choice(annotations, "annotations", ANNOTATIONS)
     participants = read_participants(folder, visit, ahi)
     drawn: Sequence[str] | None = None
     if sample is not None:
         checks.choice(sample, "sample", SAMPLES)
-        seed = _whole_number(seed, "seed")
+        checks.whole(seed, "seed")
         if visit != 1:
             raise InputError("the paper's sample is of visit 1. Leave visit out, or sample.")
         if not participants:
@@ -233,14 +231,6 @@ def _read_table(path: Path) -> list[dict[str, str]]:
     if "nsrrid" not in header:
         raise dataset_error(path, "has no column nsrrid, expected a table of SHHS from the NSRR.")
     return replace(table, header=header).records()
-
-
-def _whole_number(value: int | str, what: str) -> int:
-    """Return an option as a number; the command line passes it as text."""
-    try:
-        return int(str(value).strip())
-    except ValueError:
-        raise InputError(f"{what} is {value!r}, expected a whole number.") from None
 
 
 def _number(cell: str) -> float | None:

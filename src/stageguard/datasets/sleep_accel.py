@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from stageguard.base import checks
 from stageguard.base.arrays import Floats, Ints
 from stageguard.base.errors import InputError
 from stageguard.base.files import checked_file, is_synthetic, open_text
@@ -46,8 +47,7 @@ def find(folder: Path, *, scheme: str = "aasm5", whole: bool = False) -> Iterato
     The days before the night have negative times. Data after the last scored epoch is kept only with
     ``whole``.
     """
-    if scheme not in SCHEMES:
-        raise InputError(f"scheme is {scheme!r}, expected one of {', '.join(SCHEMES)}.")
+    checks.choice(scheme, "scheme", SCHEMES)
     files = sorted(path for path in folder.rglob("*") if path.suffix in (".txt", ".out"))
     raw = _files_by_subject(files, (*_RAW, _LABELS))
     features = _files_by_subject(files, _FEATURE_FILES)

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from stageguard.base.errors import InputError, MissingExtraError, StageGuardWarning
+from stageguard.base import checks
+from stageguard.base.errors import MissingExtraError, StageGuardWarning
 from stageguard.base.extras import library
 from stageguard.base.files import faults_named, is_synthetic, open_file
 from stageguard.datasets import Entry
@@ -47,10 +48,8 @@ def find(
     PhysioNet's recordings have eight I/Q pairs: S5 and S6 become "radar_i_3" and "radar_q_3". The pair chosen
     by ``pair`` has no number.
     """
-    if not 1 <= pair <= N_PAIRS:
-        raise InputError(f"pair is {pair}, expected 1 to {N_PAIRS}.")
-    if scheme not in SCHEMES:
-        raise InputError(f"scheme is {scheme!r}, expected one of {', '.join(SCHEMES)}.")
+    checks.whole(pair, "pair", low=1, high=N_PAIRS)
+    checks.choice(scheme, "scheme", SCHEMES)
     mapped = folder / MAPPING if mapping is None else Path(mapping)
     if mapping is not None or mapped.is_file():
         yield from find_mapped(folder, mapped)
