@@ -862,7 +862,7 @@ def main() -> None:
             f"Publish one first: stageguard study report FOLDER --publish {RESULTS / NAMES[0]}"
         )
     PAGE.write_text(page(studies), "utf-8")
-    tables = {table.name: table for table in across_tables(list(studies.values()))}
+    tables = across_tables(list(studies.values()))
     write_tables(tables, ACROSS, ("md", "csv"))
     print(f"Wrote {PAGE.relative_to(ROOT)} and {ACROSS.relative_to(ROOT)} of {len(studies)} studies.")
 

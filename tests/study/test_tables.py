@@ -256,7 +256,6 @@ def test_tables_over_studies_stand_side_by_side_with_the_best_in_bold():
 @pytest.mark.parametrize("name", TABLES)
 def test_every_table_is_markdown_latex_and_csv_of_the_same_rows(name):
     table = TABLES[name](made_up())
-    assert table.name == name
     assert table.rows or name in ("networks", "scorers")  # which need predictions, and several scorers
     n_rows = len(table.rows)
     assert len(list(csv.reader(io.StringIO(table.text("csv"))))) == n_rows + 1
@@ -266,7 +265,7 @@ def test_every_table_is_markdown_latex_and_csv_of_the_same_rows(name):
 
 
 def test_latex_escapes_and_csv_has_what_a_cell_hides():
-    table = Table("t", "50 % of κ", ("a_b", "x"), (("c & d", Estimate(0.5, 0.1, 3, 0.004, 1.0)),))
+    table = Table("50 % of κ", ("a_b", "x"), (("c & d", Estimate(0.5, 0.1, 3, 0.004, 1.0)),))
     assert r"c \& d & 0.500 $\pm$ 0.100**" in table.text("tex")
     assert r"50 \% of $\kappa$" in table.text("tex")
     assert table.text("csv").splitlines() == [

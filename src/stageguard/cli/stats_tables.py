@@ -283,7 +283,6 @@ def paper_table(cohort: Cohort, notes: list[str]) -> PaperTable:
     steered = [f"{steered_words(table.n_steered)}."] if table.n_steered else []
     remarks = [f"{note}." for note in notes]
     return PaperTable(
-        "statistics",
         f"Sleep statistics of {len(table.night_ids)} nights, mean ± standard deviation",
         tuple(columns),
         tuple(rows),

@@ -10,7 +10,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from stageguard.base.errors import InputError, OutputError, StageGuardError, error_message
 from stageguard.base.extras import library
@@ -171,37 +171,25 @@ class JsonEndpoints:
         text = json.dumps(content, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
         return self._responses.Response(text, status, media_type="application/json")
 
-    def read(self, method: Callable[..., Answer], *names: str) -> Endpoint:
-        """Return an endpoint with arguments from the path; Starlette runs it in a thread."""
-
-        def endpoint(request: Any) -> Any:
-            return self.respond(answer_of(method, *(request.path_params[name] for name in names)))
-
-        return endpoint
-
-    def ask(self, method: Callable[..., Answer]) -> Endpoint:
-        """Return an endpoint with arguments from the query of a night's path."""
-
-        def endpoint(request: Any) -> Any:
-            query: dict[str, list[str]] = {}
-            for name, value in request.query_params.multi_items():
-                query.setdefault(name, []).append(value)
-            return self.respond(answer_of(method, request.path_params["index"], query))
-
-        return endpoint
-
-    def write(self, method: Callable[..., Answer], *names: str) -> Endpoint:
-        """Return an endpoint with arguments from the body, which must be a JSON object."""
+    def route(
+        self, method: Callable[..., Answer], *, takes: Literal["query", "body"] | None = None
+    ) -> Endpoint:
+        """Return an endpoint with arguments from the path, then the query or the body, a JSON object."""
 
         async def endpoint(request: Any) -> Any:
-            try:
-                body = parse_json(await request.body())
-            except (ValueError, RecursionError):
-                body = None
-            if not isinstance(body, dict):
-                return self.respond((400, {"error": "the body is no JSON object."}))
-            where = [request.path_params[name] for name in names]
-            return self.respond(await self._concurrency.run_in_threadpool(answer_of, method, *where, body))
+            arguments = list(request.path_params.values())
+            if takes == "query":
+                query = request.query_params
+                arguments.append({name: query.getlist(name) for name in query})
+            elif takes == "body":
+                try:
+                    arguments.append(parse_json(await request.body()))
+                except (ValueError, RecursionError):
+                    arguments.append(None)
+                if not isinstance(arguments[-1], dict):
+                    return self.respond((400, {"error": "the body is no JSON object."}))
+            run: Any = self._concurrency.run_in_threadpool
+            return await run(lambda: self.respond(answer_of(method, *arguments)))
 
         return endpoint
 
@@ -236,16 +224,16 @@ def make_app(session: ReviewSession, end: Callable[[], None]) -> Any:
             route("/", to.page),
             route("/page/colours.css", to.colours),
             route("/page/{name}", to.page),
-            route("/api/nights", to.read(routes.overview)),
-            route(night_path, to.read(routes.night, "index")),
-            route(night_path + "/queue", to.read(routes.queue, "index")),
-            route(night_path + "/revision", to.read(routes.revision, "index")),
-            route(night_path + "/signals", to.ask(routes.signals)),
-            route(night_path + "/spectrogram", to.ask(routes.spectrogram)),
-            route(night_path + "/explain/{epoch:int}", to.read(routes.explain, "index", "epoch")),
-            route(night_path + "/actions", to.write(routes.act, "index"), methods=["POST"]),
-            route(night_path + "/export", to.write(routes.export, "index"), methods=["POST"]),
-            route("/api/close", to.write(routes.close), methods=["POST"]),
+            route("/api/nights", to.route(routes.overview)),
+            route(night_path, to.route(routes.night)),
+            route(night_path + "/queue", to.route(routes.queue)),
+            route(night_path + "/revision", to.route(routes.revision)),
+            route(night_path + "/signals", to.route(routes.signals, takes="query")),
+            route(night_path + "/spectrogram", to.route(routes.spectrogram, takes="query")),
+            route(night_path + "/explain/{epoch:int}", to.route(routes.explain)),
+            route(night_path + "/actions", to.route(routes.act, takes="body"), methods=["POST"]),
+            route(night_path + "/export", to.route(routes.export, takes="body"), methods=["POST"]),
+            route("/api/close", to.route(routes.close, takes="body"), methods=["POST"]),
         ],
         exception_handlers={404: to.unknown, 405: to.unknown, Exception: to.fault},
     )

@@ -32,9 +32,10 @@ LOWER_IS_BETTER = ("tvr_percent", "fi")  # as the paper marks the best
 DOWNSTREAM = ("tst_minutes", "rem_latency_minutes", "se_percent", "waso_minutes", "awakenings")
 
 
-def across_tables(studies: Sequence[Results]) -> list[Table]:
-    """Return all tables over studies."""
-    return [*(main_across(studies, metric) for metric in MAIN), downstream_across(studies)]
+def across_tables(studies: Sequence[Results]) -> dict[str, Table]:
+    """Return all tables over studies, by name."""
+    main = {f"across-{metric.removesuffix('_percent')}": main_across(studies, metric) for metric in MAIN}
+    return main | {"downstream": downstream_across(studies)}
 
 
 def main_across(studies: Sequence[Results], metric: str) -> Table:
@@ -50,7 +51,6 @@ def main_across(studies: Sequence[Results], metric: str) -> Table:
             is_first = variant in (EXPERT, MAJORITY_CLASS, BASE)
             rows.append((network if is_first else "", TITLES[variant], *cells))
     return Table(
-        f"across-{metric.removesuffix('_percent')}",
         f"{title.replace('accuracy', 'Accuracy')} over all studies",
         ("network", "stages by", *(results.study["name"] for results in studies)),
         tuple(rows),
@@ -108,7 +108,6 @@ def downstream_across(studies: Sequence[Results]) -> Table:
                 cells = [paired(before[metric], errors[metric]) for metric in DOWNSTREAM]
                 rows.append((name, results.study["name"], TITLES[variant], *cells))
     return Table(
-        "downstream",
         "Errors of sleep architecture by network and study",
         ("network", "study", "stages by", *(ARCHITECTURE[metric] for metric in DOWNSTREAM)),
         tuple(rows),

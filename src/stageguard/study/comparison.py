@@ -55,7 +55,6 @@ def columns_for(metrics: Iterable[str]) -> list[tuple[str, int]]:
 
 def study_table(
     results: Results,
-    name: str,
     title: str,
     columns: Iterable[Column],
     rows: Iterable[tuple[Cell, ...]],
@@ -64,7 +63,6 @@ def study_table(
     """Return a table of a study: its title names the study, and its notes what all tables have to say."""
     heads = [(column, 0) if isinstance(column, str) else column for column in columns]
     return Table(
-        name,
         f"{title}: {results.study['title']}",
         tuple(head for head, _ in heads),
         tuple(rows),
@@ -148,7 +146,6 @@ def main_table(results: Results) -> Table:
             rows.append(("", TITLES[variant], *cells))
     return study_table(
         results,
-        "main",
         "Agreement and validity",
         ("network", "stages by", *columns_for(MAIN)),
         rows,
@@ -208,7 +205,6 @@ def architecture_table(results: Results) -> Table:
             )
     return study_table(
         results,
-        "architecture",
         "Sleep architecture, mean absolute error",
         ("network", "stages by", *((ARCHITECTURE[m], 2) for m in metrics)),
         rows,
@@ -244,7 +240,6 @@ def consolidated_table(results: Results) -> Table:
     heads = [head for v in variants for head in ((TITLES[v], 2), ("improvement (%)", 1))]
     return study_table(
         results,
-        "architecture-pairs",
         "Sleep architecture over all pairs of network and subject",
         ("error of", (TITLES[BASE], 2), *heads),
         rows,
@@ -279,7 +274,6 @@ def ablation_table(results: Results) -> Table:
                 rows.append((heading, title, *means, _changed_share(changed, names, variant)))
     return study_table(
         results,
-        "ablations",
         "Parts of the published method",
         ("kind", "variant", *columns_for(metrics), ("recordings unlike the whole (%)", 1)),
         rows,
@@ -316,7 +310,6 @@ def guards_table(results: Results) -> Table:
             rows.append((name, TITLES[variant], *cells, error_ratio(results, records, variant)))
     return study_table(
         results,
-        "guards",
         "Ways to guard",
         ("network", "stages by", *columns_for(MAIN), ("error ratio", 3)),
         rows,
@@ -361,7 +354,6 @@ def experts_table(results: Results) -> Table:
     shares_of = ("FI in two experts' band (%)", 0), ("joint score", 2), ("joint score like experts' (%)", 0)
     return study_table(
         results,
-        "experts",
         "Like an expert's",
         ("network", "stages by", *shares_of),
         rows,
@@ -385,7 +377,6 @@ def scorers_table(results: Results) -> Table:
                 rows.append(("" if is_panel else name, title, *cells))
     return study_table(
         results,
-        "scorers",
         "Agreement with several scorers",
         ("network", "stages by", ("κ, mean over scorers", 3), ("soft agreement", 3)),
         rows,
@@ -409,7 +400,6 @@ def bland_altman_table(results: Results) -> Table:
                     rows.append((name, title, TITLES[variant], *limits, str(found.n)))
     return study_table(
         results,
-        "bland-altman",
         "Bias and limits of agreement",
         ("network", "of", "stages by", ("bias", 2), ("lower limit", 2), ("upper limit", 2), "nights"),
         rows,
@@ -437,7 +427,6 @@ def cost_table(results: Results) -> Table:
     decoding = *((f"{TITLES[v]} (ms)", 2) for v in GUARDED), ("published / forward (%)", 1)
     return study_table(
         results,
-        "costs",
         "Costs",
         ("network", ("forward (ms)", 1), *decoding, *training),
         rows,

@@ -128,7 +128,6 @@ def contrasts_table(results: Results) -> Table:
     heads = [(f"{what}, {TITLES[v]}", places) for what, places in (("Δ", 1), ("d", 2)) for v in shown]
     return study_table(
         results,
-        "contrasts",
         f"Recovery of group differences, {results.backbones[0]}",
         ("comparison", "n first", "n second", *heads),
         rows,
@@ -150,7 +149,6 @@ def subgroup_table(results: Results) -> Table:
     numbers_of = [(f"{what}{end}", 2) for what in "Δd" for end in ("", " low", " high")]
     return study_table(
         results,
-        "subgroups",
         "Differences between groups",
         ("groups", "of", "stages by", *numbers_of),
         rows,
@@ -179,7 +177,6 @@ def populations_table(results: Results) -> Table:
                     rows.append((f"{covariate}: {level}", n_subjects, name, TITLES[variant], *cells))
     return study_table(
         results,
-        "populations",
         "Subpopulations",
         ("subjects", "n", "network", "stages by", *columns_for(MAIN)),
         rows,

@@ -9,31 +9,9 @@ from stageguard.base import checks
 from stageguard.base.errors import InputError, OutputExistsError
 from stageguard.base.files import write_together
 from stageguard.runner.run import check_folder
-from stageguard.study.comparison import (
-    ablation_table,
-    architecture_table,
-    bland_altman_table,
-    consolidated_table,
-    cost_table,
-    experts_table,
-    guards_table,
-    main_table,
-    scorers_table,
-)
+from stageguard.study import comparison, groups, robustness
 from stageguard.study.derived import derived_text
 from stageguard.study.figures import FIGURES, image
-from stageguard.study.groups import contrasts_table, populations_table, subgroup_table
-from stageguard.study.robustness import (
-    agreement_table,
-    f1_table,
-    minimum_bouts_table,
-    noise_table,
-    penalty_table,
-    rare_pairs_table,
-    resampling_table,
-    seeds_table,
-    transitions_table,
-)
 from stageguard.study.store import (
     DERIVED,
     FIGURES_FOLDER,
@@ -50,27 +28,27 @@ from stageguard.study.store import (
 from stageguard.study.table import FORMATS, Table
 
 TABLES: Mapping[str, Callable[[Results], Table]] = {
-    "main": main_table,
-    "architecture": architecture_table,
-    "architecture-pairs": consolidated_table,
-    "contrasts": contrasts_table,
-    "subgroups": subgroup_table,
-    "ablations": ablation_table,
-    "guards": guards_table,
-    "experts": experts_table,
-    "scorers": scorers_table,
-    "bland-altman": bland_altman_table,
-    "rare-pairs": rare_pairs_table,
-    "minimum-bouts": minimum_bouts_table,
-    "penalty": penalty_table,
-    "seeds": seeds_table,
-    "resampling": resampling_table,
-    "label-noise": noise_table,
-    "populations": populations_table,
-    "networks": agreement_table,
-    "f1": f1_table,
-    "transitions": transitions_table,
-    "costs": cost_table,
+    "main": comparison.main_table,
+    "architecture": comparison.architecture_table,
+    "architecture-pairs": comparison.consolidated_table,
+    "contrasts": groups.contrasts_table,
+    "subgroups": groups.subgroup_table,
+    "ablations": comparison.ablation_table,
+    "guards": comparison.guards_table,
+    "experts": comparison.experts_table,
+    "scorers": comparison.scorers_table,
+    "bland-altman": comparison.bland_altman_table,
+    "rare-pairs": robustness.rare_pairs_table,
+    "minimum-bouts": robustness.minimum_bouts_table,
+    "penalty": robustness.penalty_table,
+    "seeds": robustness.seeds_table,
+    "resampling": robustness.resampling_table,
+    "label-noise": robustness.noise_table,
+    "populations": groups.populations_table,
+    "networks": robustness.agreement_table,
+    "f1": robustness.f1_table,
+    "transitions": robustness.transitions_table,
+    "costs": comparison.cost_table,
 }
 
 

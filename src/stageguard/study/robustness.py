@@ -50,7 +50,7 @@ def numbers_of(results: Results, records: Records, variant: str) -> list[Estimat
 
 
 def _group_table(
-    results: Results, name: str, title: str, heads: tuple[str, ...], groups: Iterator[Group], *notes: str
+    results: Results, title: str, heads: tuple[str, ...], groups: Iterator[Group], *notes: str
 ) -> Table:
     """Return a table with a row per group; rows and columns without numbers are left out."""
     measured = [(words, numbers_of(results, records, variant)) for words, records, variant in groups]
@@ -59,25 +59,23 @@ def _group_table(
     rows: list[tuple[Cell, ...]] = [
         (*words, *(n[k] for k in kept)) for words, n in measured if any(each.n for each in n)
     ]
-    return study_table(results, name, title, [*heads, *(columns[k] for k in kept)], rows, *notes)
+    return study_table(results, title, [*heads, *(columns[k] for k in kept)], rows, *notes)
 
 
 def rare_pairs_table(results: Results) -> Table:
     """Return the published decoder with other probabilities of rare pairs, of all and of one at a time."""
     rules = {PAPER: "as published", "paper, no transitions": "no transitions"}
     prefixes = ("paper, relaxed", "paper, epsilon")
-    return _rules(results, "rare-pairs", "Relaxed rare pairs (ε)", rules, prefixes)
+    return _rules(results, "Relaxed rare pairs (ε)", rules, prefixes)
 
 
 def minimum_bouts_table(results: Results) -> Table:
     """Return the published decoder with other minimum bouts."""
     rules = {PAPER: "as published", "paper, no minimum bouts": "no minimum bouts"}
-    return _rules(results, "minimum-bouts", "Scaled minimum bouts", rules, ("paper, minimum",))
+    return _rules(results, "Scaled minimum bouts", rules, ("paper, minimum",))
 
 
-def _rules(
-    results: Results, name: str, title: str, rules: Mapping[str, str], prefixes: tuple[str, ...]
-) -> Table:
+def _rules(results: Results, title: str, rules: Mapping[str, str], prefixes: tuple[str, ...]) -> Table:
     def groups() -> Iterator[Group]:
         for network in results.backbones:
             records = results.of(network)
@@ -87,7 +85,7 @@ def _rules(
                 elif variant.startswith(prefixes):
                     yield (network, variant.removeprefix("paper, ")), records, variant
 
-    return _group_table(results, name, title, ("network", "rule"), groups(), OVER_SUBJECTS)
+    return _group_table(results, title, ("network", "rule"), groups(), OVER_SUBJECTS)
 
 
 def penalty_table(results: Results) -> Table:
@@ -106,7 +104,6 @@ def penalty_table(results: Results) -> Table:
     title = f"Weight λ of the transition penalty, {name}"
     table = _group_table(
         results,
-        "penalty",
         title,
         ("λ", "stages by"),
         groups(),
@@ -147,9 +144,7 @@ def seeds_table(results: Results) -> Table:
                 yield (str(seed), TITLES[variant]), records[seed], variant
 
     note = "The last rows: standard deviation of the seeds' means."
-    table = _group_table(
-        results, "seeds", f"Seeds, {name}", ("seed", "stages by"), groups(), OVER_SUBJECTS, note
-    )
+    table = _group_table(results, f"Seeds, {name}", ("seed", "stages by"), groups(), OVER_SUBJECTS, note)
     shown = dict.fromkeys(str(row[1]) for row in table.rows) if len(seeds) > 1 else {}
     return table.with_rows(*(_spread(table, title) for title in shown))
 
@@ -176,7 +171,6 @@ def resampling_table(results: Results) -> Table:
     ]
     return study_table(
         results,
-        "resampling",
         "Resampled subjects",
         ("network", "stages by", *heads),
         rows,
@@ -206,7 +200,7 @@ def noise_table(results: Results) -> Table:
 
     note = "Stages of training and validation nights replaced at random; test nights are as scored."
     title = f"Wrong training labels, {name}"
-    return _group_table(results, "label-noise", title, ("wrong labels", "stages by"), groups(), note)
+    return _group_table(results, title, ("wrong labels", "stages by"), groups(), note)
 
 
 def f1_table(results: Results) -> Table:
@@ -220,7 +214,7 @@ def f1_table(results: Results) -> Table:
             numbers = [estimate(values(records, variant, f"f1_{stage}")) for stage in stages]
             rows.append((name, TITLES[variant], *numbers))
     columns: list[Column] = ["network", "stages by", *((stage, 3) for stage in stages)]
-    return study_table(results, "f1", "F1 by stage", columns, rows, OVER_SUBJECTS, aside_note(results))
+    return study_table(results, "F1 by stage", columns, rows, OVER_SUBJECTS, aside_note(results))
 
 
 def transitions_table(results: Results) -> Table:
@@ -233,7 +227,7 @@ def transitions_table(results: Results) -> Table:
     matrix = np.array(list(folds.values()))
     rows.append(("largest less smallest", *(matrix.max(axis=0) - matrix.min(axis=0)).tolist()))
     title = "Transition probabilities of each fold's training subjects"
-    return study_table(results, "transitions", title, ("fold", *heads), rows)
+    return study_table(results, title, ("fold", *heads), rows)
 
 
 def agreement_table(results: Results) -> Table:
@@ -254,7 +248,7 @@ def agreement_table(results: Results) -> Table:
     heads = [(f"{TITLES[v]}, {what}", 3) for v in shown for what in ("κ", "equal epochs")]
     note = "Mean ± SD over recordings, of every two networks."
     title = "Agreement between networks"
-    return study_table(results, "networks", title, ["pair", *heads], rows, note, aside_note(results))
+    return study_table(results, title, ["pair", *heads], rows, note, aside_note(results))
 
 
 def bootstrap_interval(

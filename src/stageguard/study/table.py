@@ -18,7 +18,6 @@ FORMATS = {"md": "Markdown", "tex": "LaTeX", "csv": "CSV"}
 class Table:
     """Rows of texts and numbers; a number is shown with the decimals of its column."""
 
-    name: str  # of its files
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...] = field(repr=False)

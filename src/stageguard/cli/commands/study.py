@@ -209,7 +209,7 @@ def compare(folders: tuple[Path, ...], output: Path | None, form: Literal["md", 
     studies = [read_results(folder) for folder in folders]
     for results in studies:
         check_results(results)
-    tables = {table.name: table for table in across_tables(studies)}
+    tables = across_tables(studies)
     if output is not None:
         for path in write_tables(tables, output):
             Console().print(f"Wrote {path}")
