@@ -10,7 +10,7 @@ from nights import decode, one_hot, plain
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.measures.validity import validity
 from stageguard.report import words
-from stageguard.report.numbers import decimals_for, difference, duration, shown
+from stageguard.report.numbers import decimals_for, difference, duration, number_text
 from stageguard.report.summary import early_rem_removed
 from stageguard.report.tables import measure
 
@@ -203,9 +203,9 @@ def test_durations_read_naturally(seconds, text):
 
 
 def test_numbers_keep_their_sign_and_say_when_there_is_none():
-    assert shown(float("nan"), 1) == "–"
-    assert shown(-0.04, 1) == "0.0"
-    assert shown(-1234.5, 1) == "−1,234.5"
+    assert number_text(float("nan"), 1) == "–"
+    assert number_text(-0.04, 1) == "0.0"
+    assert number_text(-1234.5, 1) == "−1,234.5"
     assert difference(2.0, 3.5, 1) == "−1.5"
     assert difference(3.5, 2.0, 1) == "+1.5"
     assert difference(2.0, 2.0, 1) == "0.0"

@@ -154,9 +154,9 @@ def test_a_run_that_is_killed_goes_on_to_the_same_numbers(tmp_path, study, whole
 
 
 def test_a_failed_fold_is_a_row_and_is_tried_again(tmp_path, study, monkeypatch):
-    real = stagers._network
+    real = stagers._fit_network
     with monkeypatch.context() as patch:
-        patch.setattr(stagers, "_network", lambda c, job, t, s: real(c, job, t, s) if job.fold else 1 / 0)
+        patch.setattr(stagers, "_fit_network", lambda c, job, t, s: real(c, job, t, s) if job.fold else 1 / 0)
         results = run_study(study, tmp_path / "out")
     assert [failure["fold"] for failure in results.failures] == [0, 0]
     assert "ZeroDivisionError" in results.failures[0]["error"]
@@ -173,7 +173,7 @@ def test_a_second_run_of_a_folder_is_refused_until_the_first_ends(tmp_path, stud
         refused.append(caught.value)
         raise ZeroDivisionError
 
-    monkeypatch.setattr(stagers, "_network", train_one)
+    monkeypatch.setattr(stagers, "_fit_network", train_one)
     for _ in range(2):
         assert len(run_study(study, folder).failures) == 4
     assert len(refused) == 8
@@ -449,7 +449,7 @@ def test_one_held_out_subject_chooses_lambda(tmp_path, monkeypatch, study, best)
 
     monkeypatch.setattr(stagers, "PENALTY_WEIGHTS", (0.1, 2.0))
     monkeypatch.setattr(stagers, "FLIP_FLOP_NATS", (2.0,))
-    monkeypatch.setattr(stagers, "_network", network)
+    monkeypatch.setattr(stagers, "_fit_network", network)
     tuned = replace(study, split=Split("k-fold", 2, tuning_subject="s2"))
     results = run_study(tuned, tmp_path / "out")
     assert {r["chosen"].get("penalty_weight") for r in results.select(loss="penalty")} == {best}
@@ -537,7 +537,7 @@ def test_published_stages_become_what_experts_say_where_they_are_given():
     said = np.where(labels < 0, 1, labels)
     said[:8] = [1, 0, 0, 1, 1, 2, 1, -1]
     table = FeatureTable("a", "a", said[:, None].astype(np.float32), ("Net",), None, labels, WNR3, 30.0)
-    rows = stagers._published([table], "Net")(table)
+    rows = stagers._published_probabilities([table], "Net")(table)
     counts = np.ones((3, 3))
     for stage, truth in zip(said, labels, strict=True):
         if stage >= 0 and truth >= 0:

@@ -39,7 +39,7 @@ from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.quantities import JOINT, Quantity, Steering, quantity_of, steered_words
 from stageguard.profile.profile import Profile, as_profile
 from stageguard.report.methods import CohortFact, cohort_methods
-from stageguard.report.numbers import count, shown
+from stageguard.report.numbers import count, number_text
 from stageguard.report.page import as_json, render_page
 from stageguard.report.pictures import (
     BandScale,
@@ -286,7 +286,7 @@ def _change_text(by_scoring: Mapping[str, float], decimals: int, unit: str = "")
     known = [
         by_scoring[name] for name in ("before", "after") if not isnan(by_scoring.get(name, float("nan")))
     ]
-    return " → ".join(shown(value, decimals) + unit for value in known) or shown(float("nan"), 0)
+    return " → ".join(number_text(value, decimals) + unit for value in known) or number_text(float("nan"), 0)
 
 
 def _notes(rows: Sequence[CohortRow], about: About, n_steered: Mapping[Steering, int]) -> Iterator[str]:
@@ -566,7 +566,7 @@ def _scale_data(scale: BandScale) -> dict[str, Any]:
 
 def _band_words(quantity: Quantity, low: float, high: float) -> tuple[str, str]:
     """Return the name of an indicator, and its band."""
-    band = f"{shown(low, quantity.decimals)} to {shown(high, quantity.decimals)} {quantity.unit}"
+    band = f"{number_text(low, quantity.decimals)} to {number_text(high, quantity.decimals)} {quantity.unit}"
     return quantity.label or quantity.title, band
 
 
@@ -576,7 +576,7 @@ def _outside(row: CohortRow) -> list[Any]:
     return [
         entry
         for key, value, place in row.outside
-        for entry in (number_of[key], shown(value, quantity_of(key).decimals), place[0])
+        for entry in (number_of[key], number_text(value, quantity_of(key).decimals), place[0])
     ]
 
 

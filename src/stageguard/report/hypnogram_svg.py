@@ -42,7 +42,7 @@ from stageguard.report.svg import (
     printable,
     rect,
     runs,
-    shortened,
+    shorten,
     text_at,
 )
 
@@ -202,7 +202,7 @@ def _panel(panel: HypnogramPanel, axis: EpochAxis, y: float, changed: Mask | Non
         parts.append(f'<path d="{tint}" fill="{TINT}"/>')
     for stage, line in middle.items():
         parts.append(f'<path d="M{frame.left:.1f} {line:.1f}h{frame.plot:.1f}" stroke="{PALE}"/>')
-        parts.append(lane_name(axis, line + 4, shortened(panel.scheme.names[stage], 9)))
+        parts.append(lane_name(axis, line + 4, shorten(panel.scheme.names[stage], 9)))
     return [*parts, *_bouts(panel, axis, y, height, middle)], height
 
 
@@ -308,7 +308,7 @@ def draw_mark(kind: str, x: float, y: float) -> str:
 
 def event_lane(lane: EventLane, axis: EpochAxis, y: float) -> tuple[list[str], float]:
     """Draw annotations as blocks, or the number that begin in each bin; return the parts and the height."""
-    name = shortened(lane.name, 22)
+    name = shorten(lane.name, 22)
     if (bins := bins_of(axis)) is not None:
         counts = bins.counts(lane.begins)
         return list(_density(name, counts, f"to {counts.max():.0f}", bins, axis, y)), DENSITY_LANE
@@ -457,7 +457,7 @@ def hypnogram_svg(decoding: Decoding, expert: Hypnogram | None = None, title: st
     picture = night_picture(decoding, expert)
     axis = axis_of(decoding.hypnogram, FILE_FRAME)
     parts = [
-        text_at(24, 36, shortened(headline, 80), font_size=22, font_weight=600),
+        text_at(24, 36, shorten(headline, 80), font_size=22, font_weight=600),
         text_at(24, 58, subtitle, font_size=13.5, fill=GREY),
     ]
     drawn, y = draw_night(picture, axis, 84.0)
@@ -542,7 +542,7 @@ def _legend(picture: HypnogramPicture, frame: Frame, y: float) -> Iterator[str]:
         entries.append(("no evidence", GAP))
     x = frame.left
     for name, colour in entries:
-        name = shortened(name, 12)
+        name = shorten(name, 12)
         yield rect(x, y - 10, 14, 11, colour)
         yield text_at(x + 19, y, name, font_size=12)
         x += 34 + 8.0 * len(name)
@@ -603,7 +603,7 @@ def _zoom(picture: HypnogramPicture, axis: EpochAxis) -> dict[str, Any]:
     return {
         "windows": windows,
         "chosen": chosen,
-        "first": _most_changed(picture.changed, chosen),
+        "first": _window_of_most_changes(picture.changed, chosen),
         "panels": [
             {
                 "name": panel.name,
@@ -630,7 +630,7 @@ def _zoom(picture: HypnogramPicture, axis: EpochAxis) -> dict[str, Any]:
     }
 
 
-def _most_changed(changed: Mask, n_epochs: int) -> int:
+def _window_of_most_changes(changed: Mask, n_epochs: int) -> int:
     """Return the beginning of the window with most changes, among adjacent windows."""
     begins = np.arange(0, len(changed), n_epochs)
     return int(begins[np.add.reduceat(changed, begins, dtype=np.int64).argmax()])

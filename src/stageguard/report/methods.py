@@ -58,26 +58,26 @@ MADE_BY = {
 def night_methods(decoding: Decoding, lights: tuple[Moment | None, Moment | None] = NO_LIGHTS) -> str:
     """Return the paragraph of one night, measured between lights if they are given."""
     profile, seconds = decoding.profile, decoding.epoch_seconds
-    parts = [opening(profile, seconds, decoding.stager), *origin(profile)]
+    parts = [opening_sentence(profile, seconds, decoding.stager), *origin_sentences(profile)]
     if decoding.strength.asked == OFF:
         parts.append("The guard was switched off: every epoch keeps the stager's most probable stage.")
     elif decoding.is_free:
         if decoding.night.calibration is None and decoding.night.clock is None:
             parts.append("The profile stepped aside: it has no rule that changes a stage.")
-        parts += [*weights(profile), *clock_evidence(profile, ran=decoding.night.clock is not None)]
+        parts += [*weight_sentences(profile), *clock_sentences(profile, ran=decoding.night.clock is not None)]
     else:
         parts += [
-            *weights(profile),
-            *strength_rule(profile, lifts=decoding.strength.lifting == "tried"),
+            *weight_sentences(profile),
+            *strength_sentences(profile, lifts=decoding.strength.lifting == "tried"),
             *_night_strength(decoding),
         ]
         if decoding.strength.step in SMOOTHED:
-            parts += path_rules(profile, seconds)
-        parts += clock_evidence(profile, ran=decoding.night.clock is not None)
+            parts += path_sentences(profile, seconds)
+        parts += clock_sentences(profile, ran=decoding.night.clock is not None)
     parts += [
         *_epoch_sentences(decoding),
         *_left_out_sentences(decoding),
-        changes([Effect.of(decoding)], [profile]),
+        change_sentence([Effect.of(decoding)], [profile]),
     ]
     parts += _night_period(decoding, lights)
     before, after = fragmentation(decoding, lights)
@@ -86,7 +86,10 @@ def night_methods(decoding: Decoding, lights: tuple[Moment | None, Moment | None
         parts.append(f"The {name} was {before:.3f} before and {after:.3f} after decoding.")
     if words := lights_words(decoding.hypnogram, *lights):
         parts.append(f"The night was measured between lights: {words}.")
-    parts += [*rem_latency(profile, decoding), *not_results(profile, decoding.strength.steers)]
+    parts += [
+        *rem_latency_sentences(profile, decoding),
+        *steered_sentences(profile, decoding.strength.steers),
+    ]
     return " ".join([*parts, f"{CITATION}."])
 
 
@@ -164,20 +167,19 @@ def _epoch_sentences(decoding: Decoding) -> Iterator[str]:
         int(np.count_nonzero(mask)) for mask in (decoding.filled, decoding.hypnogram.labels < 0)
     )
     if n_filled:
-        yield (
-            f"{count(n_filled, 'epoch')} without probabilities {was(n_filled)} staged from the epochs around."
-        )
+        filled = f"{count(n_filled, 'epoch')} without probabilities {was_or_were(n_filled)}"
+        yield f"{filled} staged from the epochs around."
     if n_unscored:
         yield (
             f"{count(n_unscored, 'epoch')} without probabilities for more than five minutes "
-            f"{was(n_unscored)} left "
+            f"{was_or_were(n_unscored)} left "
             "unscored."
         )
     if night.lights_off:
         yield f"Sleep before lights off (epoch {night.lights_off + 1:,}) was not taken for sleep onset."
 
 
-def was(number: int) -> str:
+def was_or_were(number: int) -> str:
     """Return was or were."""
     return "was" if number == 1 else "were"
 
@@ -220,7 +222,7 @@ def _left_out_sentences(decoding: Decoding) -> Iterator[str]:
 # Of one night or of many
 
 
-def changes(effects: Sequence[Effect], profiles: Sequence[Profile]) -> str:
+def change_sentence(effects: Sequence[Effect], profiles: Sequence[Profile]) -> str:
     """Say how many epochs got another stage, and what changed them."""
     made_by = MADE_BY | (
         {"path": f"{MADE_BY['path']} and bout rules"} if any(map(_rules_bouts, profiles)) else {}
@@ -229,7 +231,7 @@ def changes(effects: Sequence[Effect], profiles: Sequence[Profile]) -> str:
         sum(getattr(effect, name) for effect in effects) for name in ("n_scored", "n_changed")
     )
     share = f"{100 * n_changed / max(1, n_scored):.1f} %"
-    were = f"{n_changed:,} ({share}) {was(n_changed)}"
+    were = f"{n_changed:,} ({share}) {was_or_were(n_changed)}"
     text = f"Of {count(n_scored, 'epoch')} that the stager scored, {were} assigned another stage"
     causes: Counter[str] = Counter()
     for effect in effects:
@@ -315,20 +317,24 @@ def cohort_methods(
     lifts = any(night.effect.step in RAISED for night in nights)
     by_profile = {(night.profile.sha256, night.epoch_seconds): night for night in nights}
     people = "" if n_subjects is None else f" of {count(n_subjects, 'person').replace('persons', 'people')}"
-    parts = [f"{count(len(nights), 'night')}{people} {was(len(nights))} decoded."]
+    parts = [f"{count(len(nights), 'night')}{people} {was_or_were(len(nights))} decoded."]
     for night in by_profile.values():
         profile, seconds = night.profile, night.epoch_seconds
         parts += [
-            opening(profile, seconds, stager),
-            *origin(profile),
-            *weights(profile),
-            *strength_rule(profile, lifts=lifts),
+            opening_sentence(profile, seconds, stager),
+            *origin_sentences(profile),
+            *weight_sentences(profile),
+            *strength_sentences(profile, lifts=lifts),
         ]
-        parts += [*path_rules(profile, seconds), *clock_evidence(profile, ran=True), *rem_latency(profile)]
+        parts += [
+            *path_sentences(profile, seconds),
+            *clock_sentences(profile, ran=True),
+            *rem_latency_sentences(profile),
+        ]
     parts += _cohort_strengths([night.effect for night in nights])
     parts += _cohort_epochs(nights)
     parts.append(
-        changes([night.effect for night in nights], [night.profile for night in by_profile.values()])
+        change_sentence([night.effect for night in nights], [night.profile for night in by_profile.values()])
     )
     parts += _cohort_periods(nights)
     before, after = (np.array([night.fragmentation[i] for night in nights]) for i in (0, 1))
@@ -338,7 +344,7 @@ def cohort_methods(
             f"{median_range(before, '.3f')} before and {median_range(after, '.3f')} after decoding."
         )
     is_steered = any(night.effect.step not in ("fixed", "untouched", "hard") for night in nights)
-    parts += not_results(nights[0].profile, is_steered)
+    parts += steered_sentences(nights[0].profile, is_steered)
     return " ".join([*parts, f"{CITATION}."])
 
 
@@ -348,10 +354,8 @@ def _cohort_strengths(effects: Sequence[Effect]) -> Iterator[str]:
     raised = sum(each.step in RAISED for each in effects)
     if smoothed:
         weight = median_range(np.array([each.transition_weight for each in smoothed]), ".3g")
-        yield (
-            f"{len(smoothed):,} of {count(len(effects), 'night')} {was(len(smoothed))} smoothed, with a "
-            f"transition weight of {weight}."
-        )
+        nights = f"{len(smoothed):,} of {count(len(effects), 'night')} {was_or_were(len(smoothed))}"
+        yield f"{nights} smoothed, with a transition weight of {weight}."
     else:
         yield f"None of {count(len(effects), 'night')} was smoothed."
     if raised:
@@ -364,7 +368,7 @@ def _cohort_epochs(nights: Sequence[CohortFact]) -> Iterator[str]:
     if unscored:
         yield (
             f"{count(sum(unscored), 'epoch')} without probabilities for more than five minutes, in "
-            f"{count(len(unscored), 'night')}, {was(sum(unscored))} left unscored."
+            f"{count(len(unscored), 'night')}, {was_or_were(sum(unscored))} left unscored."
         )
     n_taught = sum(night.effect.is_taught for night in nights)
     if n_taught:
@@ -390,7 +394,7 @@ def _cohort_periods(nights: Sequence[CohortFact]) -> Iterator[str]:
         yield sentence(f"{' and '.join(given)} of {count(len(nights), 'night')}: {did}")
     n_between = sum(night.is_between_lights for night in nights)
     if n_between:
-        yield f"{count(n_between, 'night')} {was(n_between)} measured between lights."
+        yield f"{count(n_between, 'night')} {was_or_were(n_between)} measured between lights."
 
 
 # Of a profile
@@ -410,7 +414,7 @@ REM_LATENCIES = {
 }
 
 
-def opening(profile: Profile, seconds: float, stager: str | None) -> str:
+def opening_sentence(profile: Profile, seconds: float, stager: str | None) -> str:
     """Name stages, stager, software and profile."""
     stages = ", ".join(profile.scheme.names)
     who = "an automatic stager" if stager is None else stager
@@ -426,7 +430,7 @@ def opening(profile: Profile, seconds: float, stager: str | None) -> str:
     )
 
 
-def origin(profile: Profile) -> Iterator[str]:
+def origin_sentences(profile: Profile) -> Iterator[str]:
     """Say on which nights the profile was fitted, tuned or counted."""
     provenance: Mapping[str, Any] = profile.provenance
     nights = _nights(provenance)
@@ -463,7 +467,7 @@ def _nights(provenance: Mapping[str, Any]) -> str:
     return count(n_nights, "night") + people
 
 
-def weights(profile: Profile) -> Iterator[str]:
+def weight_sentences(profile: Profile) -> Iterator[str]:
     """Say what moves the evidence of every epoch alike."""
     calibration, names = profile.calibration, profile.scheme.names
     if calibration.temperature != 1.0:
@@ -482,7 +486,7 @@ def _stage_values(names: Sequence[str], values: Sequence[float], form: str) -> s
     return ", ".join(f"{name} {format(value, form).replace('-', '−')}" for name, value in pairs)
 
 
-def strength_rule(profile: Profile, *, lifts: bool) -> Iterator[str]:
+def strength_sentences(profile: Profile, *, lifts: bool) -> Iterator[str]:
     """Say how the profile sets the strength of a recording, and that of stages if `lifts`."""
     rule = profile.strength
     if rule is None:
@@ -525,7 +529,7 @@ def strength_rule(profile: Profile, *, lifts: bool) -> Iterator[str]:
         )
 
 
-def path_rules(profile: Profile, seconds: float) -> Iterator[str]:
+def path_sentences(profile: Profile, seconds: float) -> Iterator[str]:
     """Say what the sequence of stages was scored by."""
     stay = "" if profile.stay == "self" else "; staying in a stage was not scored"
     yield (
@@ -553,7 +557,7 @@ def path_rules(profile: Profile, seconds: float) -> Iterator[str]:
         )
 
 
-def clock_evidence(profile: Profile, *, ran: bool) -> Iterator[str]:
+def clock_sentences(profile: Profile, *, ran: bool) -> Iterator[str]:
     """Say how the time since sleep onset weighs stages."""
     clock = profile.clock
     if clock is None:
@@ -575,7 +579,7 @@ def clock_evidence(profile: Profile, *, ran: bool) -> Iterator[str]:
     )
 
 
-def rem_latency(profile: Profile, decoding: Decoding | None = None) -> Iterator[str]:
+def rem_latency_sentences(profile: Profile, decoding: Decoding | None = None) -> Iterator[str]:
     """Define the REM latency that tables report, of one night or of any."""
     if profile.scheme.rem is None:
         return
@@ -591,7 +595,7 @@ def rem_latency(profile: Profile, decoding: Decoding | None = None) -> Iterator[
         )
 
 
-def not_results(profile: Profile, is_steered: bool) -> Iterator[str]:
+def steered_sentences(profile: Profile, is_steered: bool) -> Iterator[str]:
     """Say which statistics the method itself sets."""
     if is_steered:
         yield "Fragmentation, awakenings and bout lengths are set by the strength rule and are not results."

@@ -28,8 +28,8 @@ from stageguard.report.hypnogram_svg import (
     panel_of,
 )
 from stageguard.report.methods import settings
-from stageguard.report.numbers import duration, shown
-from stageguard.report.svg import safe, shortened
+from stageguard.report.numbers import duration, number_text
+from stageguard.report.svg import safe, shorten
 
 MOST_EPOCHS, MOST_BOUTS = 1_000, 700  # more than this are drawn as shares in bins
 MOST_ROWS = 40  # of a table
@@ -81,7 +81,7 @@ def _statistic_rows(before: SleepStatistics, after: SleepStatistics) -> Iterator
         if "decode" in quantity.shown:
             values = [float(getattr(each, quantity.key)) for each in (before, after)]
             if not all(map(isnan, values)):
-                yield quantity.heading, " → ".join(shown(value, quantity.decimals) for value in values)
+                yield quantity.heading, " → ".join(number_text(value, quantity.decimals) for value in values)
 
 
 def _profile(profile: Profile) -> Iterator[str]:
@@ -112,8 +112,10 @@ def _fit(report: FitReport) -> Iterator[str]:
 
 def _statistics(statistics: SleepStatistics) -> Iterator[str]:
     yield f"Sleep statistics, {statistics.convention}"
-    numbers = [(q.heading, shown(float(getattr(statistics, q.key)), q.decimals)) for q in NIGHT]
-    stages = ((f"{stage} (min)", shown(minutes, 1)) for stage, minutes in statistics.stage_minutes.items())
+    numbers = [(q.heading, number_text(float(getattr(statistics, q.key)), q.decimals)) for q in NIGHT]
+    stages = (
+        (f"{stage} (min)", number_text(minutes, 1)) for stage, minutes in statistics.stage_minutes.items()
+    )
     yield _table([*numbers, *stages])
 
 
@@ -149,7 +151,7 @@ def _source_rows(night: Hypnogram | Hypnodensity, by: str | None) -> Iterator[tu
     if night.start is not None:
         yield "Start", f"{night.start:%Y-%m-%d %H:%M:%S}"
     if by:
-        yield "Scored by" if isinstance(night, Hypnogram) else "Source", shortened(by, 200)
+        yield "Scored by" if isinstance(night, Hypnogram) else "Source", shorten(by, 200)
 
 
 def _stage_times(night: Hypnogram) -> str:
@@ -164,7 +166,7 @@ def _stage_times(night: Hypnogram) -> str:
 def _table(rows: Iterable[tuple[str, str]]) -> str:
     cells = "".join(
         f'<tr style="background:none"><th style="{CELL}">{safe(name)}</th>'
-        f'<td style="{CELL}">{safe(shortened(text, 600))}</td></tr>'
+        f'<td style="{CELL}">{safe(shorten(text, 600))}</td></tr>'
         for name, text in list(rows)[:MOST_ROWS]
     )
     return f'<table style="border:0;color:inherit">{cells}</table>' if cells else ""

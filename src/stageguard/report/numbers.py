@@ -16,7 +16,7 @@ def decimals_for(values: Iterable[float]) -> int:
     return sum(largest < limit for limit in (1, 10, 100))
 
 
-def shown(value: float, decimals: int) -> str:
+def number_text(value: float, decimals: int) -> str:
     """Return a number as text, or a dash if it is missing."""
     if not math.isfinite(value):
         return ABSENT
@@ -30,13 +30,13 @@ def difference(after: float, before: float, decimals: int) -> str:
     """Return a change with its sign as text, computed from the unrounded numbers."""
     if not (math.isfinite(after) and math.isfinite(before)):
         return ABSENT
-    text = shown(after - before, decimals)
+    text = number_text(after - before, decimals)
     if float(text.replace(",", "").replace("−", "-")) == 0:
         return text if after == before else f"±{text}"
     return text if text.startswith("−") else f"+{text}"
 
 
-def arrowed(text: str) -> str:
+def with_arrows(text: str) -> str:
     """Return a text with each "->" as one character."""
     return text.replace("->", "→")
 

@@ -22,7 +22,14 @@ if TYPE_CHECKING:
     import jinja2
 
 FOLDER = Path(__file__).with_name("templates")
-FILTERS = (numbers.arrowed, numbers.difference, numbers.duration, numbers.shown, numbers.time_of, in_bouts)
+FILTERS = (
+    numbers.with_arrows,
+    numbers.difference,
+    numbers.duration,
+    numbers.number_text,
+    numbers.time_of,
+    in_bouts,
+)
 
 
 def render_page(template: str, context: Mapping[str, Any], *, styles: str = "", script: str) -> str:

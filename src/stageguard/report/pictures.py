@@ -22,7 +22,7 @@ from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.quantities import JOINT, Quantity, indicators_of, quantity_of
 from stageguard.night.stages import StageScheme
 from stageguard.profile.profile import Profile
-from stageguard.report.numbers import ABSENT, count, decimals_for, shown
+from stageguard.report.numbers import ABSENT, count, decimals_for, number_text
 from stageguard.report.summary import shown_rows, titled
 from stageguard.report.svg import (
     BAND,
@@ -35,7 +35,7 @@ from stageguard.report.svg import (
     bottom_axis,
     document,
     rect,
-    shortened,
+    shorten,
     text_at,
 )
 
@@ -134,13 +134,13 @@ def _band_row(row: BandRow, y: float) -> Iterator[str]:
     line = INK if row.is_verdict else PALE
     yield f'<path d="M0 {y + BANDS_ROW / 2:.1f}H{BANDS_WIDTH:.0f}" stroke="{line}" stroke-width="1"/>'
     bold = {"font_weight": 600} if row.is_verdict else {}
-    yield text_at(0, y + 4, shortened(row.name, 28), font_size=12.5, **bold)
-    unit = shortened(SHORT_UNITS.get(row.unit, row.unit), 18)
+    yield text_at(0, y + 4, shorten(row.name, 28), font_size=12.5, **bold)
+    unit = shorten(SHORT_UNITS.get(row.unit, row.unit), 18)
     yield text_at(BAND_LEFT - REACH - 4, y + 4, unit, font_size=10.5, fill=GREY, text_anchor="end")
     yield rect(BAND_LEFT, y - 6, BAND_RIGHT - BAND_LEFT, 12, BAND)
     yield from _band_marks(row, y)
     decimals = decimals_for((row.low, row.high, row.before, row.after))
-    before, after, low, high = (shown(x, decimals) for x in (row.before, row.after, row.low, row.high))
+    before, after, low, high = (number_text(x, decimals) for x in (row.before, row.after, row.low, row.high))
     cells = ((before, row.before_place), (after, row.after_place), (f"{low} to {high}", ""))
     for x, (text, place) in zip(VALUES, cells, strict=True):
         weight = {"font_weight": 600} if place in OUTSIDE else {}
@@ -274,9 +274,9 @@ def _spread(table: CohortTable, scale_number: int, quantity: Quantity, low: floa
     shares = tuple(_share_words(name, values, low, high) for name, values in columns.items())
     decimals = quantity.decimals
     unit = "" if quantity.unit == "count" else f" {quantity.unit}"
-    band = f"{shown(low, decimals)} to {shown(high, decimals)}{unit}"
+    band = f"{number_text(low, decimals)} to {number_text(high, decimals)}{unit}"
     if quantity is JOINT:
-        band = f"under {shown(high, decimals)} {quantity.unit}"
+        band = f"under {number_text(high, decimals)} {quantity.unit}"
     description = f"Expert band {band}. {'; '.join(shares) or 'No night has it'}."
     label = quantity.label or quantity.title
     parts, size = _histograms(columns, low, high)
@@ -374,7 +374,7 @@ def _agreement_plots(quantity: Quantity, pairs: Mapping[str, BlandAltman]) -> It
 def _agreement_words(quantity: Quantity, pair: BlandAltman) -> str:
     """Return the numbers of a plot as text."""
     bias, low, high, bias_low, bias_high = (
-        shown(value, max(1, quantity.decimals))
+        number_text(value, max(1, quantity.decimals))
         for value in (pair.bias, pair.low, pair.high, pair.bias_low, pair.bias_high)
     )
     return f"bias {bias} ({bias_low} to {bias_high}), limits {low} to {high}, {count(pair.n, 'night')}"
@@ -384,7 +384,7 @@ def _plot_axes(across: ValueAxis, up: ValueAxis) -> Iterator[str]:
     yield from bottom_axis(across, PLOT_BOTTOM, PLOT_TOP)
     values, decimals = up.ticks(5)
     for value in values:
-        label = shown(value, decimals)
+        label = number_text(value, decimals)
         yield text_at(PLOT_LEFT - 5, up.at(value) + 4, label, font_size=11, text_anchor="end", fill=GREY)
     yield f'<path d="M{PLOT_LEFT:.1f} {up.at(0):.1f}H{PLOT_RIGHT:.1f}" stroke="{GREY}"/>'
 
@@ -507,7 +507,7 @@ def _forest_row(
     lanes = [*_forest_lanes(by_scoring, axis)]
     return ForestRow(
         label,
-        (shown(result.mean_first, decimals), shown(result.mean_second, decimals)),
+        (number_text(result.mean_first, decimals), number_text(result.mean_second, decimals)),
         _interval(result.difference, result.low, result.high, decimals),
         effects[final],
         document(f"{quantity.title}: Cohen's d", words, lanes, size, inline=name),
@@ -517,14 +517,14 @@ def _forest_row(
 def _interval(value: float, low: float, high: float, decimals: int) -> str:
     if isnan(value):
         return ABSENT
-    ends = "" if isnan(low) else f" [{shown(low, decimals)}, {shown(high, decimals)}]"
-    return f"{shown(value, decimals)}{ends}"
+    ends = "" if isnan(low) else f" [{number_text(low, decimals)}, {number_text(high, decimals)}]"
+    return f"{number_text(value, decimals)}{ends}"
 
 
 def _forest_ticks(axis: ValueAxis) -> Iterator[str]:
     values, decimals = axis.ticks()
     for value in values:
-        label = shown(value, decimals)
+        label = number_text(value, decimals)
         yield text_at(axis.at(value), 13, label, font_size=11, text_anchor="middle", fill=GREY)
 
 

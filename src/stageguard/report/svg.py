@@ -16,7 +16,7 @@ import numpy.typing as npt
 from stageguard.base.arrays import Floats
 from stageguard.night.colours import PAGE, STAGES, stage_shade
 from stageguard.night.stages import StageScheme
-from stageguard.report.numbers import shown
+from stageguard.report.numbers import number_text
 
 INK, GREY, PALE, GAP, PANEL, BAND = (
     PAGE[name].light for name in ("ink", "grey", "line", "gap", "panel", "band")
@@ -34,7 +34,7 @@ def safe(text: str) -> str:
     return escape(printable(text), quote=True)
 
 
-def shortened(text: str, length: int) -> str:
+def shorten(text: str, length: int) -> str:
     """Cut a text to a length."""
     return text if len(text) <= length else text[: length - 1] + "…"
 
@@ -230,5 +230,5 @@ def bottom_axis(axis: ValueAxis, y: float, top: float) -> Iterator[str]:
     yield f'<path d="{lines}" stroke="{PALE}"/>'
     yield f'<path d="M{axis.start:.1f} {y:.1f}H{axis.stop:.1f}" stroke="{GREY}"/>'
     for value in values:
-        label = shown(value, decimals)
+        label = number_text(value, decimals)
         yield text_at(axis.at(value), y + 13, label, font_size=11, text_anchor="middle", fill=GREY)

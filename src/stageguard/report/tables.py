@@ -34,7 +34,7 @@ from stageguard.night.quantities import (
 )
 from stageguard.night.stages import StageScheme
 from stageguard.report.hypnogram_svg import expert_name
-from stageguard.report.numbers import ABSENT, count, shown
+from stageguard.report.numbers import ABSENT, count, number_text
 from stageguard.report.pictures import OUTSIDE, BandRow
 
 
@@ -356,7 +356,7 @@ def _interval(intervals: Intervals | None, key: str, decimals: int) -> str:
         return ""
     if intervals[key].reason:
         return ABSENT
-    return f"{shown(intervals[key].low, decimals)} to {shown(intervals[key].high, decimals)}"
+    return f"{number_text(intervals[key].low, decimals)} to {number_text(intervals[key].high, decimals)}"
 
 
 def night_intervals(decoding: Decoding, options: StatisticsOptions) -> Intervals | None:

@@ -17,7 +17,7 @@ from stageguard.measures.validity import Validity
 from stageguard.night.quantities import quantity_of
 from stageguard.night.stages import StageScheme
 from stageguard.report.guard_words import many_changes_advice, many_changes_words, removed_words
-from stageguard.report.numbers import ABSENT, count, difference, duration, shown
+from stageguard.report.numbers import ABSENT, count, difference, duration, number_text
 from stageguard.report.summary import aside_words, early_rem_words
 from stageguard.report.tables import ReportMeasures, bands_sentence, fates, indicator_rows
 
@@ -65,9 +65,9 @@ def summary(decoding: Decoding, measured: ReportMeasures) -> Iterator[str]:
         before, after = (agreement.kappa for agreement in measured.agreement)
         verb = "rose" if after > before else "fell" if after < before else "stayed"
         if verb == "stayed" or math.isnan(before) or math.isnan(after):
-            change = f"is κ {shown(before, 2)} before and {shown(after, 2)} after"
+            change = f"is κ {number_text(before, 2)} before and {number_text(after, 2)} after"
         else:
-            change = f"{verb} from κ {shown(before, 3)} to {shown(after, 3)}"
+            change = f"{verb} from κ {number_text(before, 3)} to {number_text(after, 3)}"
         yield f"Agreement with the {measured.expert.name} {change}."
 
 
@@ -229,7 +229,7 @@ def tiles(decoding: Decoding, measured: ReportMeasures) -> Iterator[tuple[str, s
     yield "Epochs changed", f"{100 * decoding.changed_share:.1f} %", f"{n_changed:,} of {n_scored:,}"
     key = "transitions_per_hour"
     was, now = (column.validity.indicators[key] for column in (measured.before, measured.after))
-    band = f"experts {shown(now.low, 1)} to {shown(now.high, 1)}"
+    band = f"experts {number_text(now.low, 1)} to {number_text(now.high, 1)}"
     detail = "no expert band" if math.isnan(now.low) else band
     yield quantity_of(key).title, _change(was.value, now.value), detail
     before, after = measured.before.statistics, measured.after.statistics
@@ -247,7 +247,7 @@ def tiles(decoding: Decoding, measured: ReportMeasures) -> Iterator[tuple[str, s
 
 
 def _change(before: float, after: float, decimals: int = 1) -> str:
-    return f"{shown(before, decimals)} → {shown(after, decimals)}"
+    return f"{number_text(before, decimals)} → {number_text(after, decimals)}"
 
 
 MOST_CHANGES = 4_000  # listed on a page; of more, those with the largest margin

@@ -131,7 +131,7 @@ class NightUnderReview:
         if settings not in self._profiles:
             is_own = settings.profile == self.profile.name
             profile = self.profile if is_own else Profile.load(settings.profile)
-            self._profiles[settings] = _adjust(profile, settings)
+            self._profiles[settings] = _adjust_profile(profile, settings)
         return self._profiles[settings]
 
     def opening_state(self, *, is_blind: bool = False) -> ReviewState:
@@ -294,7 +294,7 @@ def _longer_bouts(night: NightUnderReview, settings: GuardSettings, action: Acti
         )
 
 
-def _adjust(profile: Profile, settings: GuardSettings) -> Profile:
+def _adjust_profile(profile: Profile, settings: GuardSettings) -> Profile:
     if settings.clock and profile.clock is None:
         raise InputError(f"profile {profile.name!r} has no clock, so that it cannot be switched on.")
     profile = profile.at_strength(settings.strength)

@@ -48,7 +48,7 @@ class Routes:
 
     def queue(self, index: int) -> Answer:
         """Return the changes of a night, and the stretches that are worth a look."""
-        review = self._open(index)
+        review = self._open_review(index)
         at = review.now
         return 200, {"revision": at.state.revision} | wire.queue_part(review, at)
 
@@ -60,19 +60,21 @@ class Routes:
 
     def signals(self, index: int, query: Mapping[str, list[str]]) -> Answer:
         """Return the signals of some epochs."""
-        single = _single(query, ("first", "count", "montage", "low", "high", "notch"))
-        first, count = (_whole(single.get(name), name) for name in ("first", "count"))
+        single = _single_values(query, ("first", "count", "montage", "low", "high", "notch"))
+        first, count = (_parse_count(single.get(name), name) for name in ("first", "count"))
         signals = self.session.signals(index)
         names, montage = query.get("channels", []), single.get("montage", "")
         return 200, signals.window(first, count, names, montage, Filters.parse(single))
 
     def spectrogram(self, index: int, query: Mapping[str, list[str]]) -> Answer:
         """Return the spectrogram of the night."""
-        return 200, self.session.signals(index).spectrogram(_single(query, ("channel",)).get("channel"))
+        return 200, self.session.signals(index).spectrogram(
+            _single_values(query, ("channel",)).get("channel")
+        )
 
     def explain(self, index: int, epoch: int) -> Answer:
         """Return why an epoch has its stage."""
-        review = self._open(index)
+        review = self._open_review(index)
         if not 0 <= epoch < review.night.n_epochs:
             raise UnknownIndexError(f"there is no epoch {epoch}, expected 0 to {review.night.n_epochs - 1}.")
         return 200, wire.explanation(review, epoch)
@@ -101,7 +103,7 @@ class Routes:
         self._end()
         return 200, {"closed": True}
 
-    def _open(self, index: int) -> Review:
+    def _open_review(self, index: int) -> Review:
         review = self.session.review(index)
         if review.now.state.is_blind:
             raise HiddenError("this is hidden while the night is scored blind: reveal it first.")
@@ -122,7 +124,7 @@ def answer_of(route: Callable[..., Answer], *arguments: Any) -> Answer:
         return 400, {"error": str(error_message(error))}
 
 
-def _single(query: Mapping[str, list[str]], names: Sequence[str]) -> dict[str, str]:
+def _single_values(query: Mapping[str, list[str]], names: Sequence[str]) -> dict[str, str]:
     """Return single values of a query; refuse a name that occurs twice."""
     twice = [name for name in names if len(query.get(name, ())) > 1]
     if twice:
@@ -130,7 +132,7 @@ def _single(query: Mapping[str, list[str]], names: Sequence[str]) -> dict[str, s
     return {name: query[name][0] for name in names if name in query}
 
 
-def _whole(text: str | None, name: str) -> int:
+def _parse_count(text: str | None, name: str) -> int:
     if text is None or not text.isdecimal() or len(text) > 9:
         raise InputError(f"{name} is {text!r:.40}, expected a whole number.")
     return int(text)

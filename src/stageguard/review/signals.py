@@ -112,7 +112,7 @@ class RecordingSignals:
         count = min(count, self._n_epochs - first)
         begin = self._begins + first * self._epoch_seconds
         seconds = count * self._epoch_seconds
-        chosen = self._chosen(names, montage)
+        chosen = self._choose_channels(names, montage)
         return {
             "channels": [
                 {
@@ -141,7 +141,7 @@ class RecordingSignals:
     def spectrogram(self, channel: str | None) -> dict[str, Any]:
         """Return the power of a channel over the whole night, computed once."""
         name = self.montages[SLEEP][0] if channel is None else channel
-        signal = self._chosen([name], "")[name]
+        signal = self._choose_channels([name], "")[name]
         with self._lock:
             if name not in self._spectrograms:
                 while len(self._spectrograms) >= KEPT_SPECTROGRAMS:
@@ -159,7 +159,7 @@ class RecordingSignals:
                 }
             return self._spectrograms[name]
 
-    def _chosen(self, names: Sequence[str], montage: str) -> dict[str, Signal]:
+    def _choose_channels(self, names: Sequence[str], montage: str) -> dict[str, Signal]:
         if len(names) > MOST_CHANNELS:
             raise InputError(f"{len(names)} channels are asked for, expected at most {MOST_CHANNELS}.")
         if not names:

@@ -94,14 +94,18 @@ def derive(results: Results) -> dict[str, Any]:
     profile = Profile.load(results.study["guard"]["base"])
     seconds = results.records[0]["epoch_seconds"] if results.records else profile.epoch_seconds
     return {
-        "joint": {name: _joint(found, profile, seconds) for name, found in nights.items()},
+        "joint": {name: _joint_scores(found, profile, seconds) for name, found in nights.items()},
         "joint_threshold": profile.joint.threshold if profile.joint is not None else None,
         "networks": [
-            {"pair": [first, second], "variant": variant, **_agreed(nights[first], nights[second], variant)}
+            {
+                "pair": [first, second],
+                "variant": variant,
+                **_network_agreement(nights[first], nights[second], variant),
+            }
             for first, second in combinations(nights, 2)
             for variant in COMPARED
         ],
-        "changed": {name: _changed(found) for name, found in nights.items()},
+        "changed": {name: _count_changes(found) for name, found in nights.items()},
     }
 
 
@@ -117,7 +121,7 @@ def derived_text(results: Results) -> str:
     return json.dumps(derived_of(results), allow_nan=False) + "\n"
 
 
-def _joint(nights: Nights, profile: Profile, epoch_seconds: float) -> dict[str, dict[str, float]]:
+def _joint_scores(nights: Nights, profile: Profile, epoch_seconds: float) -> dict[str, dict[str, float]]:
     scores: dict[str, dict[str, float]] = {}
     for recording, columns in sorted(nights.items()):
         for variant in (name for name in columns if not name.startswith(ABOUT)):
@@ -129,7 +133,7 @@ def _joint(nights: Nights, profile: Profile, epoch_seconds: float) -> dict[str, 
     return scores
 
 
-def _changed(nights: Nights) -> dict[str, dict[str, int]]:
+def _count_changes(nights: Nights) -> dict[str, dict[str, int]]:
     counts: dict[str, dict[str, int]] = {}
     for recording, columns in sorted(nights.items()):
         for variant in (name for name in columns if PAPER in columns and not name.startswith(ABOUT)):
@@ -138,16 +142,16 @@ def _changed(nights: Nights) -> dict[str, dict[str, int]]:
     return counts
 
 
-def _agreed(first: Nights, second: Nights, variant: str) -> dict[str, dict[str, float]]:
+def _network_agreement(first: Nights, second: Nights, variant: str) -> dict[str, dict[str, float]]:
     both = [r for r in sorted(first.keys() & second.keys()) if variant in first[r] and variant in second[r]]
-    compared = {r: _agreement(first[r][variant], second[r][variant]) for r in both}
+    compared = {r: _agreement_of(first[r][variant], second[r][variant]) for r in both}
     return {
         "kappa": {r: float(f"{kappa:.6g}") for r, (kappa, _) in compared.items() if not np.isnan(kappa)},
         "agreement": {r: float(f"{share:.6g}") for r, (_, share) in compared.items()},
     }
 
 
-def _agreement(first: Labels, second: Labels) -> tuple[float, float]:
+def _agreement_of(first: Labels, second: Labels) -> tuple[float, float]:
     """Return Cohen's kappa of two scorings, and the share of equal epochs, over epochs scored in both."""
     counted = contingency(first, second, int(max(first.max(), second.max())) + 1)
     n_both = int(counted.sum())

@@ -210,21 +210,21 @@ def read_cohort(source: CohortSource, folder: Path) -> StudyCohort:
     """Return the nights of a configuration; its folders are relative to `folder`."""
     scheme = SCHEMES[source.scheme]
     if source.source == "simulated":
-        cohort = StudyCohort(tuple(_simulated(source, scheme)), is_synthetic=True)
+        cohort = StudyCohort(tuple(_simulate_nights(source, scheme)), is_synthetic=True)
     elif source.source in PUBLIC:
         cohort = StudyCohort(tuple(public_nights(source, folder)))
     elif source.source == "features":
         tables = read_folder(folder / str(source.folder), scheme)
         cohort = StudyCohort(tuple(StudyNight(table) for table in tables))
     else:
-        cohort = _dataset(source, folder, scheme)
+        cohort = _read_dataset(source, folder, scheme)
     kept = set(cohort.subjects[: source.subjects])
     cohort = replace(cohort, nights=tuple(n for n in cohort.nights if n.subject in kept))
     check_together([night.table for night in cohort.nights])
     return cohort
 
 
-def _simulated(source: CohortSource, scheme: StageScheme) -> Iterable[StudyNight]:
+def _simulate_nights(source: CohortSource, scheme: StageScheme) -> Iterable[StudyNight]:
     modality = modality_of(source.modality)
     recipe = Recipe.load(source.recipe or modality.recipe)
     assert source.subjects is not None
@@ -233,7 +233,7 @@ def _simulated(source: CohortSource, scheme: StageScheme) -> Iterable[StudyNight
         yield night_of(made.recording, recipe, scheme, modality.epoch_seconds)
 
 
-def _dataset(source: CohortSource, folder: Path, scheme: StageScheme) -> StudyCohort:
+def _read_dataset(source: CohortSource, folder: Path, scheme: StageScheme) -> StudyCohort:
     assert source.dataset is not None and source.recipe is not None
     recipe = Recipe.load(source.recipe)
     found = entries(source.dataset, folder / str(source.folder), **source.dataset_options)

@@ -61,12 +61,12 @@ def prepare_study(
         if folder.exists() and (names := store.other_files(folder)):
             raise OutputExistsError(f"{folder} holds other files ({names[0]}). Choose a new or empty folder.")
         cohort = read_cohort(config.cohort, data)
-        _check(config, cohort)
+        _check_config(config, cohort)
         folder.mkdir(parents=True, exist_ok=True)
         store.clear(folder)
         save_cohort(cohort, nights)
     cohort = load_cohort(nights)
-    _check(config, cohort)
+    _check_config(config, cohort)
     jobs = _job_identities(config, cohort)
     about = store.describe(
         config.to_dict(), file_sha256(nights, "an array"), n_jobs=len(jobs), synthetic=cohort.is_synthetic
@@ -75,7 +75,7 @@ def prepare_study(
     return jobs
 
 
-def _check(config: StudyConfig, cohort: StudyCohort) -> None:
+def _check_config(config: StudyConfig, cohort: StudyCohort) -> None:
     """Refuse what does not fit the nights, before hours of work."""
     make_folds(cohort.subjects, config.split, config.seed)
     config.check_nights(cohort.epoch_seconds)
@@ -91,7 +91,7 @@ def _job_identities(config: StudyConfig, cohort: StudyCohort) -> list[_JobIdenti
 
 
 @contextmanager
-def _exclusive(folder: Path) -> Iterator[None]:
+def _lock_folder(folder: Path) -> Iterator[None]:
     """Lock a study's folder while the block runs; a second run in it is an error."""
     check_folder(folder)
     is_new = not folder.exists()
@@ -150,7 +150,7 @@ def run_study(
         Called after every job.
     """
     folder = Path(folder).absolute()
-    with _exclusive(folder):
+    with _lock_folder(folder):
         wanted = prepare_study(config, folder, data=data, overwrite=overwrite)
         done = {} if guard_again else store.done_identities(folder)
         store.keep_records(folder, {each.job.key for each in wanted})
@@ -161,7 +161,7 @@ def run_study(
         outcomes = run_files(run_fold, tasks, jobs=jobs, executor=executor, fatal=(LeakError,), singly=True)
         for task, outcome in zip(tasks, outcomes, strict=True):
             n_done += 1
-            error = _store(folder, task.job, outcome)
+            error = _store_outcome(folder, task.job, outcome)
             if report is not None:
                 report(StudyProgress(n_done, len(wanted), task.id, outcome.seconds, error))
         shutil.rmtree(folder / store.SHARED, ignore_errors=True)
@@ -171,7 +171,7 @@ def run_study(
         return results
 
 
-def _store(folder: Path, job: Job, outcome: Outcome[FoldResult]) -> str | None:
+def _store_outcome(folder: Path, job: Job, outcome: Outcome[FoldResult]) -> str | None:
     """Store the result of a job; return its error, if it failed."""
     if not outcome.ok:
         store.save_record(folder, failure_record(job, str(outcome.error)), None)

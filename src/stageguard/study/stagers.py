@@ -59,13 +59,13 @@ def fit_stager(
 ) -> Stager:
     """Fit the stager of a job; with a tuning subject, one per lambda, of which the best for them is kept."""
     if job.backbone in config.stagers:
-        return _without_network(config, job, training)
+        return _fit_without_network(config, job, training)
     if not job.is_tuned:
-        return _network(config, job, training, shared)
+        return _fit_network(config, job, training, shared)
     pairs = learn(config, training).paper.tvr_pairs
     best: tuple[float, Stager] | None = None
     for weight in PENALTY_WEIGHTS:
-        network = _network(config, replace(job, weight=weight), training, shared)
+        network = _fit_network(config, replace(job, weight=weight), training, shared)
         densities = network.densities(tuning)
         for nats in FLIP_FLOP_NATS:
             variant = Variant(PAPER, learn(config.with_gamma(nats), training).paper, uses_quality=True)
@@ -80,7 +80,9 @@ def fit_stager(
     return best[1]
 
 
-def _network(config: StudyConfig, job: Job, training: Sequence[StudyNight], shared: Path | None) -> Stager:
+def _fit_network(
+    config: StudyConfig, job: Job, training: Sequence[StudyNight], shared: Path | None
+) -> Stager:
     options = config.options(job.backbone, job.loss, seed=job.seed, weight=job.weight)
     tables = [_with_wrong_labels(night.table, job) for night in training]
     clock = _StepClock()
@@ -120,7 +122,7 @@ def _validation(
     return [night for night in training if night.recording in kept]
 
 
-def _without_network(config: StudyConfig, job: Job, training: Sequence[StudyNight]) -> Stager:
+def _fit_without_network(config: StudyConfig, job: Job, training: Sequence[StudyNight]) -> Stager:
     share = float(config.training.get("validation_share", LEAST_VALIDATION_SHARE))
     tables = [_with_wrong_labels(night.table, job) for night in training]
     learning = split_subjects(tables, share, job.seed)[0]
@@ -128,7 +130,7 @@ def _without_network(config: StudyConfig, job: Job, training: Sequence[StudyNigh
     if job.backbone == BOOSTING:
         probabilities = fit_boosting(learning, job.seed).probabilities
     else:
-        probabilities = _published(learning, job.backbone)
+        probabilities = _published_probabilities(learning, job.backbone)
 
     def density(table: FeatureTable) -> Hypnodensity:
         assert table.epochs is not None and table.scheme is not None and table.epoch_seconds is not None
@@ -143,7 +145,7 @@ def _without_network(config: StudyConfig, job: Job, training: Sequence[StudyNigh
     return Stager(density, _validation(training, tables, share, job.seed))
 
 
-def _published(tables: Sequence[FeatureTable], name: str) -> Callable[[FeatureTable], Floats]:
+def _published_probabilities(tables: Sequence[FeatureTable], name: str) -> Callable[[FeatureTable], Floats]:
     """Return the probabilities of stages that a published stager gave: what experts say where it says so.
 
     The share of each expert's stage by the stager's stage is counted on training subjects, and each count
