@@ -18,11 +18,13 @@ from stageguard.guard import kernels
 from stageguard.guard.clock import RemovedBout
 from stageguard.guard.evidence import Night
 from stageguard.guard.inputs import assumptions
+from stageguard.guard.options import Training
 from stageguard.guard.solver import solver_for
 from stageguard.guard.strength import Strength, steered_by
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.night import ExportableStages
+from stageguard.night.period import Period
 from stageguard.night.quantities import Steering
 from stageguard.profile.profile import Profile
 from stageguard.profile.rules.rule import Setting
@@ -57,10 +59,19 @@ class Decoding(ExportableStages):
         Whether what belongs to the profile's stager was left out, because the night is of another one.
     source : str or None
         Where the probabilities came from.
+    epoch_seconds : float
+        Epoch length.
+    period : tuple of int
+        First epoch of the sleep period, and the epoch after it: what the rules and indicators measure. Under
+        a profile that measures whole recordings it is the recording.
     argmax : array of int8
         The stager's own choice per epoch, -1 where it gave none.
     changed, changed_share : array of bool, float
         Epochs whose stage is not the stager's own choice, and their share of the epochs with one.
+    many_changes : float
+        The share of changed epochs beyond which a person should look at this night before using it.
+    removed_bouts : tuple of RemovedBout
+        Bouts of early REM that the stager saw and of which three minutes or more are gone.
     """
 
     hypnogram: Hypnogram
@@ -70,44 +81,42 @@ class Decoding(ExportableStages):
     setting: Setting
     is_of_other_stager: bool = False
     _score: float | None = None  # of the path; None if every epoch was decided by itself
+    cohort: str | None = field(init=False)
+    stager: str | None = field(init=False)
+    trained: Training | None = field(init=False)
+    source: str | None = field(init=False)
+    epoch_seconds: float = field(init=False)
+    period: Period = field(init=False)
     argmax: Labels = field(init=False)
     changed: Mask = field(init=False)
     changed_share: float = field(init=False)
+    many_changes: float = field(init=False)
+    removed_bouts: tuple[RemovedBout, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Compare the stages with the stager's own choice."""
-        argmax = self.night.argmax.view()
+        """Fill in what follows from the night and its strength."""
+        night, strength, put = self.night, self.strength, object.__setattr__
+        argmax = night.argmax.view()
         argmax.flags.writeable = False
         is_scored = argmax >= 0
         changed = (self.hypnogram.labels != argmax) & is_scored
-        share = int(np.count_nonzero(changed)) / max(1, int(np.count_nonzero(is_scored)))
-        for name, value in (("argmax", argmax), ("changed", changed), ("changed_share", share)):
-            object.__setattr__(self, name, value)
+        flickers = (strength.rule, strength.step) == ("target", "lowered")
+        put(self, "cohort", night.options.cohort)
+        put(self, "stager", night.options.stager)
+        put(self, "trained", night.options.trained)
+        put(self, "source", night.source)
+        put(self, "epoch_seconds", night.epoch_seconds)
+        put(self, "period", night.period)
+        put(self, "argmax", argmax)
+        put(self, "changed", changed)
+        put(self, "changed_share", int(np.count_nonzero(changed)) / max(1, int(np.count_nonzero(is_scored))))
+        put(self, "many_changes", MANY_OF_A_FLICKERING_NIGHT if flickers else MANY_CHANGES)
+        put(self, "removed_bouts", strength.clock_removed)
 
     @property
     def assumed(self) -> tuple[str, ...]:
         """What had to be assumed about the input."""
         return assumptions(self.profile, self.night)
-
-    @property
-    def cohort(self) -> str | None:
-        """Who was recorded, as the caller passed it."""
-        return self.night.options.cohort
-
-    @property
-    def stager(self) -> str | None:
-        """Which stager gave the probabilities, as the caller passed it."""
-        return self.night.options.stager
-
-    @property
-    def trained(self) -> str | None:
-        """How the stager was trained, as the caller passed it."""
-        return self.night.options.trained
-
-    @property
-    def source(self) -> str | None:
-        """Where the probabilities came from."""
-        return self.night.source
 
     def __repr__(self) -> str:
         """Return length, changes and profile on one line."""
@@ -123,11 +132,6 @@ class Decoding(ExportableStages):
         return self.hypnogram.stages
 
     @property
-    def epoch_seconds(self) -> float:
-        """Epoch length."""
-        return self.night.epoch_seconds
-
-    @property
     def score(self) -> float:
         """Score of the path in nats: evidence plus weighted transition scores, without an initial term."""
         if self._score is not None:
@@ -135,12 +139,6 @@ class Decoding(ExportableStages):
         # Only a path without transition scores comes without a score: it is the evidence along the labels.
         rows, labels = np.flatnonzero(self.hypnogram.labels >= 0), self.hypnogram.labels
         return float(self.night.evidence(self.setting.stage_nats)[rows, labels[rows]].sum())
-
-    @property
-    def many_changes(self) -> float:
-        """The share of changed epochs beyond which a person should look at this night before using it."""
-        flickers = (self.strength.rule, self.strength.step) == ("target", "lowered")
-        return MANY_OF_A_FLICKERING_NIGHT if flickers else MANY_CHANGES
 
     @property
     def filled(self) -> Mask:
@@ -160,30 +158,6 @@ class Decoding(ExportableStages):
             source=self.source,
             offset_seconds=self.hypnogram.offset_seconds,
         )
-
-    @property
-    def period(self) -> tuple[int, int]:
-        """First epoch of the sleep period, and the epoch after it: what the rules and indicators measure.
-
-        Under a profile that measures whole recordings it is the recording.
-        """
-        return self.night.period
-
-    @property
-    def removed_bouts(self) -> tuple[RemovedBout, ...]:
-        """Bouts of early REM that the stager saw and of which three minutes or more are gone."""
-        return self.strength.clock_removed
-
-    @property
-    def other_causes(self) -> tuple[str, ...]:
-        """What besides the profile's rules can change stages on this night."""
-        causes = {
-            "stages that were given": bool(self.night.pins),
-            "calibration": self.night.calibration is not None,
-            "signal quality": self.night.quality is not None and bool(self.night.quality.any()),
-            "the time since sleep onset": self.night.clock is not None,
-        }
-        return tuple(cause for cause, acts in causes.items() if acts)
 
     def advice(self) -> tuple[str, ...]:
         """Return which option the caller could add, and what it would change, if anything."""

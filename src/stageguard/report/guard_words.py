@@ -253,3 +253,15 @@ def change_words(change: Change) -> str:
             f"share, {-change.clock_nats:+.1f} nats)"
         )
     return f"{where}{when}: {in_bouts(change.before)} -> {in_bouts(change.after)}, {by}; {cost}"
+
+
+def other_causes(decoding: Decoding) -> tuple[str, ...]:
+    """Return what besides the profile's rules can change stages on a night."""
+    night = decoding.night
+    causes = {
+        "stages that were given": bool(night.pins),
+        "calibration": night.calibration is not None,
+        "signal quality": night.quality is not None and bool(night.quality.any()),
+        "the time since sleep onset": night.clock is not None,
+    }
+    return tuple(cause for cause, acts in causes.items() if acts)

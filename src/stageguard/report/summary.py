@@ -32,6 +32,7 @@ from stageguard.night.quantities import (
 )
 from stageguard.profile.profile import Profile
 from stageguard.profile.rules.band import BandRule
+from stageguard.report.guard_words import other_causes
 
 # Quantities in tables of the command line: the joint score, indicators, statistics.
 SHOWN = {quantity.key: quantity for quantity in (JOINT, *INDICATORS, *NIGHT, ALL_BOUTS) if quantity.shown}
@@ -223,7 +224,7 @@ def deed_words(decoding: Decoding) -> str:
     """Return what the guard did and, if no rule smoothed the night, what else changed it."""
     strength = decoding.strength
     is_by_others = strength.step in ("untouched", "hard") and decoding.changed.any()
-    by = f" Changed only by {' and '.join(decoding.other_causes)}." if is_by_others else ""
+    by = f" Changed only by {' and '.join(other_causes(decoding))}." if is_by_others else ""
     return Message(strength.in_short(), by)
 
 

@@ -16,7 +16,7 @@ from stageguard.measures.statistics import LONGEST_NIGHT_HOURS, StatisticsOption
 from stageguard.measures.validity import Validity
 from stageguard.night.quantities import quantity_of
 from stageguard.night.stages import StageScheme
-from stageguard.report.guard_words import many_changes_advice, many_changes_words, removed_words
+from stageguard.report.guard_words import many_changes_advice, many_changes_words, other_causes, removed_words
 from stageguard.report.numbers import ABSENT, count, difference, duration, number_text
 from stageguard.report.summary import aside_words, early_rem_words
 from stageguard.report.tables import ReportMeasures, bands_sentence, fates, indicator_rows
@@ -85,7 +85,7 @@ def _how_much(decoding: Decoding) -> str:
         return f"All {count(n_scored, 'epoch')} keep the stage the stager chose."
     by = ""
     if decoding.strength.step in ("untouched", "hard"):  # only other causes can have changed a stage
-        by = f", by {' and '.join(decoding.other_causes)}" if decoding.other_causes else ""
+        by = f", by {' and '.join(causes)}" if (causes := other_causes(decoding)) else ""
     share = f"{100 * n_changed / n_scored:.1f} %"
     return (
         f"{n_changed:,} of {count(n_scored, 'epoch')} ({share}) got another stage than the stager chose{by}."

@@ -138,7 +138,7 @@ def decode_task(task: DecodeTask) -> DecodedFile:
     refuse_output(task.path)
     start = start_of(task.edf, task.start)
     options, files = task.to_dict(start), output_paths(task.output)
-    is_there = files.tsv.exists() or files.sidecar.exists()
+    is_there = not task.overwrite and (files.tsv.exists() or files.sidecar.exists())
     record = _recorded_before(task, files, options) if is_there else None
     if record is not None and not _lacks(task, files, record):
         remove_leftovers(path for path in (files.tsv, files.sidecar, files.svg, files.changes) if path)
@@ -147,7 +147,7 @@ def decode_task(task: DecodeTask) -> DecodedFile:
         listed_options = replace(task.options, lights_off=task.lights_off, lights_on=task.lights_on)
         decoding, notes = decode_file(task.path, task.profile, listed_options, start)
     may_replace = record is not None or (is_there and _may_complete(decoding, files))
-    if is_there and not may_replace and not task.overwrite and not _is_torn(files):
+    if is_there and not may_replace and not _is_torn(files):
         raise file_error(
             files.sidecar, "was cut off or edited, and its table has other stages than this run gives. "
             + OVERWRITE + " to decode the night again."

@@ -1,5 +1,13 @@
 // Sums over all paths for minimum bouts and a transition matrix: their log-sum, stage marginals, and exact draws.
 // O(T K^2) time, O(T K) memory.
+//
+// The recurrence is that of bouts.hpp with sums in place of maxima, on products: V[t, s] is the sum over all paths whose bout of s
+// has reached m_s epochs, and Y[t, s, d] over those whose bout is d < m_s epochs old. With e, a and w the exponentials of E, τ A, τ S:
+//
+//     B[t, s] = Σ_(r ≠ s) V[t-1, r] a[r, s]                V[t, s] = e[t, s] (V[t-1, s] w[s] + F[t, s])
+//
+// The way back gives β[t, s], the sum over all that may follow a mature bout, and with it the probability that epoch t is in one:
+// V[t, s] β[t, s] divided by the sum over all paths. Here a lane holds a stage, there a transition weight: hence two loops.
 #pragma once
 
 #include <array>
