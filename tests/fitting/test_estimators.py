@@ -55,7 +55,6 @@ def test_fit_chooses_on_held_out_nights_and_writes_it_down(sure):
         zip(recorded["columns"], next(r for r in recorded["rows"] if r[0] == "minutes_N"), strict=True)
     )
     assert row["estimator"] == "path" and row["gain"] == pytest.approx(chosen["minutes_N"].gain, rel=1e-3)
-    assert mentions(str(report), "minutes_N")
     assert sg.Profile.from_dict(report.profile.to_dict()) == report.profile
     result = decode(sure.densities[0], report.profile, cohort="lab")
     found, plain = estimates(result), sg.sleep_statistics(result)

@@ -345,8 +345,4 @@ def _plain(value: Any) -> Any:
     """Return a value that TOML can hold: numbers are rounded, NaN and infinity are text."""
     if not isinstance(value, float):
         return value
-    return _round(value, _DIGITS) if math.isfinite(value) else "n/a"
-
-
-def _round(value: float, digits: int) -> float:
-    return float(f"{value:.{digits}g}")
+    return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else "n/a"

@@ -103,9 +103,12 @@ def fit_report(
         checks.flag(keep_accuracy, "keep_accuracy"),
     )
     with_curve = checks.flag(learning_curve, "learning_curve")
-    n_folds, seed = _whole(n_folds, "n_folds", 2), _whole(seed, "seed", 0)
-    if cohort is not None:
-        checks.text(cohort, "cohort", empty=False)
+    n_folds, seed = checks.count(n_folds, "n_folds", low=2), checks.count(seed, "seed", low=0)
+    for text, what in ((cohort, "cohort"), (name, "name"), (stager, "stager")):
+        if text is not None:
+            checks.text(text, what, empty=False)
+    if statistics is not None:
+        checks.choice(statistics, "statistics", ("night", "day"))
     if progress is not None and not callable(progress):
         raise InputError(
             f"progress is {checks.shown(progress)}, expected a function that takes a FitProgress."
@@ -113,8 +116,6 @@ def fit_report(
     if executor is not None and not callable(getattr(executor, "map", None)):
         raise InputError(f"executor is {checks.shown(executor)}, expected a concurrent.futures.Executor.")
     options = GuardOptions(stages=stages, epoch_seconds=epoch_seconds, logits=logits, log=log)
-    if statistics is not None:
-        checks.choice(statistics, "statistics", ("night", "day"))
     material = read_material(
         densities,
         hypnograms,
@@ -125,10 +126,6 @@ def fit_report(
         statistics=statistics,
     )
     fit_base = FitBase(profile, material.epoch_seconds)
-    if name is not None:
-        checks.text(name, "name", empty=False)
-    if stager is not None:
-        checks.text(stager, "stager", empty=False)
     names = FitNames(name or f"{profile.name}-fitted", cohort, seed, material.assumed, stager)
     # without probabilities nothing can be decoded, so that there is nothing to choose among
     if not material.has_probabilities:
@@ -358,13 +355,6 @@ def _check_enough(material: Material) -> None:
 
 def _warn(text: str) -> None:
     warnings.warn(text, StageGuardWarning, stacklevel=5)
-
-
-def _whole(value: object, what: str, low: int) -> int:
-    number = checks.number(value, what, low=low)
-    if number != int(number):
-        raise InputError(f"{what} is {checks.shown(value)}, expected a whole number from {low}.")
-    return int(number)
 
 
 _DROPPED: dict[Status, str] = {

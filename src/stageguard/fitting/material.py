@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from itertools import combinations, pairwise, product
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -52,8 +52,7 @@ class FitNight:
     stager_period: Period  # that the base profile measures
     expert_period: Period
     truth: Labels  # (n_epochs,) the expert's labels, or the consensus of several experts
-    scorings: tuple[Labels, ...]  # of every expert
-    hypnograms: tuple[Hypnogram, ...]
+    hypnograms: tuple[Hypnogram, ...]  # of every expert
     counts: ScoringCounts
     start: datetime | None
     sha256: str  # of probabilities and scorings
@@ -62,6 +61,11 @@ class FitNight:
     def seed(self) -> int:
         """Seed of this night's draws, whatever its place in the list."""
         return int(self.sha256[:8], 16)
+
+    @property
+    def scorings(self) -> tuple[Labels, ...]:
+        """The labels of every expert."""
+        return tuple(hypnogram.labels for hypnogram in self.hypnograms)
 
     @property
     def n_scored(self) -> int:
@@ -139,64 +143,93 @@ def read_material(
         raise InputError(
             "stages, logits and log say how probabilities are to be read, and there are none. Leave them out."
         )
-    assumed: list[str] = []
-    named = _who(groups, subjects, n_nights)
-    if named is None:
-        assumed.append("groups are not given: every night is taken as a subject of its own")
-    panels = [_panel(scoring, i, base, options) for i, scoring in enumerate(hypnograms)]
-    stagers: list[Night | None] = [None] * n_nights
-    for i, density in enumerate(() if densities is None else densities):
-        stager = _read(density, i, base, options)
-        stagers[i] = stager
-        if not isinstance(density, Hypnodensity):  # an array has the epochs of its scoring
-            stager.offset_seconds = panels[i][0].offset_seconds
-        if not isinstance(_first(hypnograms[i]), Hypnogram):  # labels have the epochs of their density
-            _refuse_other_number(i, panels[i], len(stager.probabilities))
-            panels[i] = [replace(scoring, offset_seconds=stager.offset_seconds) for scoring in panels[i]]
-    scorers = _numbered_scorers(panels)
+    names = _who(groups, subjects, n_nights)
+    assumed = [] if names else ["groups are not given: every night is taken as a subject of its own"]
+    panels, stagers = _read_nights(densities, hypnograms, base, options)
     digests = [_digest(stager, panel) for stager, panel in zip(stagers, panels, strict=True)]
     # by content, so that the order of the nights changes nothing; a number tells equal nights apart
     unnamed = [f"{digest} {digests[:i].count(digest)}" for i, digest in enumerate(digests)]
-    group_of, subject_of = named or (unnamed, unnamed)
-    nights = []
-    for i, (output, panel) in enumerate(zip(stagers, panels, strict=True)):
-        with _errors_name_night(i):
-            panel, truth, start = _align(output, panel)
-        scorings = tuple(scoring.labels for scoring in panel)
-        length = panel[0].epoch_seconds
-        periods = [base.period_in(labels, length) for labels in scorings]
-        argmax = truth if output is None else best_stages(output.probabilities, None, None)
-        stager_period = base.period_in(argmax, length)
-        nights.append(
-            FitNight(
-                number=i,
-                subject=subject_of[i],
-                group=group_of[i],
-                matrix=None if output is None else output.probabilities,
-                logs=None if output is None else _logs(output.probabilities),
-                stager_fi=np.nan if output is None else fragmentation_index(argmax, [stager_period]),
-                stager_period=stager_period,
-                expert_period=base.period_in(truth, length),
-                truth=truth,
-                scorings=scorings,
-                hypnograms=tuple(panel),
-                counts=count_night(scorings, scorers[i], base.scheme.n_stages, periods),
-                start=start,
-                sha256=digests[i],
-            )
-        )
+    group_of, subject_of = names or (unnamed, unnamed)
+    scorers = _numbered_scorers(panels)
+    nights = [
+        _fit_night(i, subject_of[i], group_of[i], stagers[i], panels[i], scorers[i], digests[i], base)
+        for i in range(n_nights)
+    ]
     seconds = _one_epoch_length([panel[0].epoch_seconds for panel in panels])
     refuse_overlaps(nights, seconds)
     refuse_repeats(nights)
     # folds, sums and draws follow this order, so that a fit does not depend on the caller's
     nights.sort(key=lambda night: (night.group, night.subject, night.sha256))
-    for request in (stagers[night.number] for night in nights):
-        assumed += [text for text in (request.assumed if request else ()) if text not in assumed]
+    for stager in (stagers[night.number] for night in nights):
+        assumed += [text for text in (stager.assumed if stager else ()) if text not in assumed]
     lengths = [len(night.truth) for night in nights]
     endpoints = SleepEndpoints.for_nights(base.scheme, seconds, lengths, statistics)
     material = Material(tuple(nights), base.scheme, seconds, tuple(assumed), endpoints)
     _warn_of_missing_stages(material, base)
     return material
+
+
+def _read_nights(
+    densities: Sequence[Any] | None, hypnograms: Sequence[Any], base: Profile, options: GuardOptions
+) -> tuple[list[list[Hypnogram]], list[Night | None]]:
+    """Return the scorings and the probabilities of every night; None without probabilities."""
+    panels = [_panel(scoring, i, base, options) for i, scoring in enumerate(hypnograms)]
+    if densities is None:
+        return panels, [None] * len(panels)
+    stagers: list[Night | None] = []
+    for i, density in enumerate(densities):
+        stager = _read(density, i, base, options)
+        stagers.append(stager)
+        if not isinstance(density, Hypnodensity):  # an array has the epochs of its scoring
+            stager.offset_seconds = panels[i][0].offset_seconds
+        scorings = hypnograms[i]
+        first = scorings[0] if isinstance(scorings, list | tuple) and len(scorings) else scorings
+        if not isinstance(first, Hypnogram):  # labels have the epochs of their density
+            _refuse_other_number(i, panels[i], len(stager.probabilities))
+            panels[i] = [replace(scoring, offset_seconds=stager.offset_seconds) for scoring in panels[i]]
+    return panels, stagers
+
+
+def _fit_night(
+    number: int,
+    subject: str,
+    group: str,
+    stager: Night | None,
+    panel: Sequence[Hypnogram],
+    scorers: Sequence[int],
+    sha256: str,
+    base: Profile,
+) -> FitNight:
+    with _errors_name_night(number):
+        panel, truth, start = _align(stager, panel)
+    scorings = tuple(scoring.labels for scoring in panel)
+    length = panel[0].epoch_seconds
+    periods = [base.period_in(labels, length) for labels in scorings]
+    matrix = logs = None
+    argmax, stager_fi = truth, np.nan
+    stager_period = base.period_in(truth, length)
+    if stager is not None:
+        matrix = stager.probabilities
+        with np.errstate(divide="ignore"):  # rounding may have put a probability just below 0
+            logs = np.log(np.maximum(matrix, 0.0))
+        argmax = best_stages(matrix, None, None)
+        stager_period = base.period_in(argmax, length)
+        stager_fi = fragmentation_index(argmax, [stager_period])
+    return FitNight(
+        number=number,
+        subject=subject,
+        group=group,
+        matrix=matrix,
+        logs=logs,
+        stager_fi=stager_fi,
+        stager_period=stager_period,
+        expert_period=base.period_in(truth, length),
+        truth=truth,
+        hypnograms=tuple(panel),
+        counts=count_night(scorings, scorers, base.scheme.n_stages, periods),
+        start=start,
+        sha256=sha256,
+    )
 
 
 def _n_nights(densities: Any, hypnograms: Any) -> int:
@@ -226,12 +259,6 @@ def _is_one_array(values: Any, dimensions: int) -> bool:
     if isinstance(values, np.ndarray) and values.dtype != object:
         return values.ndim < dimensions
     return len(values) > 0 and checks.n_dimensions(values[0]) == 0
-
-
-def _logs(matrix: Floats) -> Floats:
-    with np.errstate(divide="ignore"):  # rounding may have put a probability just below 0
-        logs: Floats = np.log(np.maximum(matrix, 0.0))
-    return logs
 
 
 def _digest(stager: Night | None, panel: Sequence[Hypnogram]) -> str:
@@ -299,11 +326,6 @@ def _panel(given: Any, i: int, base: Profile, options: GuardOptions) -> list[Hyp
                 scoring = Hypnogram(scoring, base.scheme, seconds)
             panel.append(scoring.merge(base.scheme))
     return panel
-
-
-def _first(scorings: Any) -> Any:
-    """Return the first of one night's scorings, which may be the only one."""
-    return scorings[0] if isinstance(scorings, list | tuple) and len(scorings) else scorings
 
 
 def _refuse_other_epochs(night: Hypnodensity | Hypnogram, options: GuardOptions, what: str) -> None:
@@ -409,38 +431,33 @@ SAME_NIGHT_EPOCHS = 50  # two scorings of this many epochs and several bouts are
 
 
 def refuse_overlaps(nights: Sequence[FitNight], epoch_seconds: float) -> None:
-    """Refuse two nights of one subject at the same time."""
-    by_clock: dict[tuple[str, bool], list[FitNight]] = {}
+    """Refuse two nights of one subject at the same time; if only one has a time zone, by the clock."""
+    by_subject: dict[str, list[FitNight]] = {}
     for night in nights:
         if night.start is not None:
-            by_clock.setdefault((night.subject, night.start.tzinfo is None), []).append(night)
-    for (subject, is_naive), recorded in by_clock.items():
-        ordered = sorted(recorded, key=lambda night: (night.start, night.number))
-        for before, after in pairwise(ordered):
-            assert before.start is not None and after.start is not None
-            end = before.start + timedelta(seconds=len(before.truth) * epoch_seconds)
-            if after.start < end - timedelta(seconds=epoch_seconds / 2):
+            by_subject.setdefault(night.subject, []).append(night)
+    for subject, recorded in by_subject.items():
+        for night, other in combinations(recorded, 2):
+            begins = [each.start for each in (night, other) if each.start is not None]
+            is_mixed = (begins[0].tzinfo is None) != (begins[1].tzinfo is None)
+            # a time zone cannot be compared with none
+            clocks = [begin.replace(tzinfo=None) if is_mixed else begin for begin in begins]
+            lengths = [timedelta(seconds=len(each.truth) * epoch_seconds) for each in (night, other)]
+            ends = [clock + length for clock, length in zip(clocks, lengths, strict=True)]
+            if min(ends) - max(clocks) <= timedelta(seconds=epoch_seconds / 2):
+                continue
+            first, later = (night, other) if clocks[0] <= clocks[1] else (other, night)
+            if is_mixed:
+                naive, zoned = (night, other) if begins[0].tzinfo is None else (other, night)
                 raise InputError(
-                    both_nights(before.number, after.number) + f" of subject {before.subject!r} overlap: one "
-                    f"lasts until {end}, the other begins at {after.start}. Leave one out; several experts' "
-                    "scorings of a night go into one list."
+                    both_nights(naive.number, zoned.number) + f" of subject {subject!r} overlap by the "
+                    f"clock: one begins at {naive.start} without a time zone, the other at {zoned.start}. "
+                    "Leave one out, or give both their time zone."
                 )
-        if is_naive:
-            _refuse_by_wall_clock(recorded, by_clock.get((subject, False), ()), epoch_seconds)
-
-
-def _refuse_by_wall_clock(naive: Sequence[FitNight], zoned: Sequence[FitNight], epoch_seconds: float) -> None:
-    """Refuse two nights, only one with a time zone, that overlap if the time zone is ignored."""
-    for night, other in product(naive, zoned):
-        assert night.start is not None and other.start is not None
-        begins = night.start, other.start.replace(tzinfo=None)
-        lasts = [timedelta(seconds=len(each.truth) * epoch_seconds) for each in (night, other)]
-        ends = [begin + duration for begin, duration in zip(begins, lasts, strict=True)]
-        if min(ends) - max(begins) > timedelta(seconds=epoch_seconds / 2):
             raise InputError(
-                both_nights(night.number, other.number) + f" of subject {night.subject!r} overlap by the "
-                f"clock: one begins at {night.start} without a time zone, the other at {other.start}. Leave "
-                "one out, or give both their time zone."
+                both_nights(first.number, later.number) + f" of subject {subject!r} overlap: one lasts until "
+                f"{ends[first is other]}, the other begins at {later.start}. Leave one out; several experts' "
+                "scorings of a night go into one list."
             )
 
 

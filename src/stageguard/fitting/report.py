@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -110,28 +110,3 @@ class FitReport(ShownInNotebooks):
         ]
         nights = f"{self.n_nights} nights of {self.n_subjects} subjects, base {self.base}"
         return f"<FitReport {self.profile.name!r}: {nights}, {chosen}{''.join(gains)}>"
-
-    def __str__(self) -> str:
-        """Return the report as text."""
-        return "\n".join(self._lines())
-
-    def _lines(self) -> Iterator[str]:
-        nights = f"{self.n_nights} scored nights of {self.n_subjects} subjects"
-        yield f"{self.profile.name}: {nights}, base {self.base}"
-        if self.rows:
-            yield ""
-            heads = ("kappa", "acc.", "FI", "|dFI|", "errors", "crit.")
-            yield f"{'candidate':46} {' '.join(f'{head:>6}' for head in heads)}"
-        for row in self.rows:
-            numbers = row.cells()[1:-1]
-            status = "" if row.status == "kept" else f"  {row.status}"
-            yield f"{row.candidate.name:46} {' '.join(f'{value:6.3f}' for value in numbers)}{status}"
-        yield ""
-        yield self.reason
-        for name, (mean, error) in self.gains().items():
-            yield f"On nights it did not see: {name} {mean:+.3f} (standard error {error:.3f})."
-        if self.learning_curve is not None:
-            yield str(self.learning_curve)
-        for name, estimator in self.profile.estimators.items():
-            yield f"Best estimated by {estimator}: {name}."
-        yield from (f"Note: {note}." for note in self.notes)
