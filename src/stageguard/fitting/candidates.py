@@ -91,7 +91,7 @@ class Candidate:
     @property
     def with_clock(self) -> tuple[Candidate, ...]:
         """The clock goes with any rule: argmax, this candidate's form for other cohorts, itself, with it."""
-        return tuple(replace(each, clock=True) for each in dict.fromkeys((ARGMAX, self.unweighted, self)))
+        return tuple(replace(plain, clock=True) for plain in dict.fromkeys((ARGMAX, self.unweighted, self)))
 
 
 ARGMAX = Candidate("argmax")
@@ -146,10 +146,10 @@ class Scope:
         plain += self._of_rules(need_many=True)
         shifted = [*self.totals_alone]
         if totals:
-            steered = [each for each in plain if _takes_totals(each) and not each.shifts]
-            shifted += [replace(each, totals=share) for each in steered for share in TOTALS]
+            steered = [one for one in plain if _takes_totals(one) and not one.shifts]
+            shifted += [replace(one, totals=share) for one in steered for share in TOTALS]
         if biases:
-            shifted += [replace(each, biases=True) for each in plain]
+            shifted += [replace(one, biases=True) for one in plain]
         return (*plain, *shifted)
 
     def _of_rules(self, *, need_many: bool) -> list[Candidate]:

@@ -81,12 +81,12 @@ def count_night(
     pairs = np.array([pair_counts(labels, n_stages) for labels in scorings], dtype=np.float64)
     periods = periods or [(0, len(labels)) for labels in scorings]
     indices = np.array([fragmentation_index(*each) for each in zip(scorings, zip(periods), strict=True)])
-    known = ~np.isnan(indices)
+    exists = ~np.isnan(indices)
     epochs = [np.bincount(labels[labels >= 0], minlength=n_stages) for labels in scorings]
     return ScoringCounts(
         pairs=pairs.mean(axis=0),
         stage_epochs=np.mean(epochs, axis=0),
-        fragmentation_index=float(indices[known].mean()) if known.any() else np.nan,
+        fragmentation_index=float(indices[exists].mean()) if exists.any() else np.nan,
         bouts=BoutLengths.joined(
             [_known_bouts(labels, scorer) for labels, scorer in zip(scorings, scorers, strict=True)]
         ),
@@ -122,9 +122,9 @@ class CohortCounts:
     @property
     def fragmentation_index(self) -> float:
         """Plain mean over nights."""
-        known = [night.fragmentation_index for night in self.nights]
-        known = [value for value in known if not np.isnan(value)]
-        return float(np.mean(known)) if known else np.nan
+        indices = [night.fragmentation_index for night in self.nights]
+        indices = [value for value in indices if not np.isnan(value)]
+        return float(np.mean(indices)) if indices else np.nan
 
     @cached_property
     def bouts(self) -> BoutLengths:

@@ -209,10 +209,10 @@ class CandidateComparison:
     def scores(self, candidates: Sequence[Candidate], tick: Callable[[], None] | None = None) -> Scores:
         """Return the scores of every candidate on every night, fitted without that night."""
         by_night: dict[int, tuple[OutputScore, ...]] = {}
-        for each in self.rounds:
-            each.score(candidates, self.material)
-            of_nights = zip(*(each.scores[candidate] for candidate in candidates), strict=True)
-            numbers = (night.number for night in each.test.nights)
+        for fold in self.rounds:
+            fold.score(candidates, self.material)
+            of_nights = zip(*(fold.scores[candidate] for candidate in candidates), strict=True)
+            numbers = (night.number for night in fold.test.nights)
             by_night.update(zip(numbers, of_nights, strict=True))
             if tick is not None:
                 tick()
@@ -232,8 +232,8 @@ class CandidateComparison:
     def fit_totals(self, candidates: Sequence[Candidate]) -> None:
         """Fit the stage totals that candidates need, in every round."""
         rules = list(dict.fromkeys(candidate.rule for candidate in candidates if candidate.totals))
-        for each in self.rounds:
-            each.training.fit_totals(rules)
+        for fold in self.rounds:
+            fold.training.fit_totals(rules)
 
     def try_shifts(self, scope: Scope) -> tuple[tuple[float, float], bool, bool]:
         """Find out whether stage biases, and stage totals, are worth comparing with every rule.
@@ -245,7 +245,7 @@ class CandidateComparison:
         self.fit_totals(totals)
         argmax, *with_totals, with_biases = self.scores((ARGMAX, *totals, BIASES)).kappa
         simpler = (argmax, *with_totals[-1:])  # of the totals, those that are met in full
-        gains = [paired_error(with_biases, each, self.subjects) for each in simpler]
+        gains = [paired_error(with_biases, kappa, self.subjects) for kappa in simpler]
         least = 0.0 if scope.tuned else FEW_SUBJECTS_GAIN
         biases = all(gain > error and gain >= least for gain, error in gains)
         totals_gains = paired_errors(np.array(with_totals), argmax, self.subjects) if with_totals else []

@@ -202,7 +202,7 @@ def held_out_errors(held_out: HeldOut, *, aside: bool, min_first_rem_seconds: fl
     ]
     table = errors(experts, outputs, min_first_rem_seconds=min_first_rem_seconds)
     groups = [night.group for night in material.nights]
-    known = {
+    rounded = {
         name: sorted(round(value, _DECIMALS) + 0.0 for value in values if not math.isnan(value))
         for name, values in table.items()
     }
@@ -213,7 +213,7 @@ def held_out_errors(held_out: HeldOut, *, aside: bool, min_first_rem_seconds: fl
         "n_subjects": len(material.subjects),
         "min_first_rem_seconds": min_first_rem_seconds,
         "level_of_coverage": DEFAULT_LEVEL,
-        "errors": {name: values for name, values in known.items() if values},
+        "errors": {name: values for name, values in rounded.items() if values},
         "coverage": {name: round(k / n, _DECIMALS) for name, (k, n) in judged.items() if n},
     }
 

@@ -23,6 +23,7 @@ from stageguard.fitting.report import FitReport
 from stageguard.guard.decode import decode
 from stageguard.guard.posterior import posterior
 from stageguard.night.hypnodensity import Hypnodensity
+from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.stages import UNSCORED_NAME, StageScheme
 from stageguard.profile.profile import Profile, as_profile
 
@@ -38,11 +39,11 @@ class _Parameters:
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters of the constructor."""
-        known = self._defaults()
+        defaults = self._defaults()
         for name, value in params.items():
-            if name not in known:
-                hint = did_you_mean(name, known)
-                raise InputError(f"unknown parameter {name!r}, expected one of {', '.join(known)}.{hint}")
+            if name not in defaults:
+                hint = did_you_mean(name, defaults)
+                raise InputError(f"unknown parameter {name!r}, expected one of {', '.join(defaults)}.{hint}")
             setattr(self, name, value)
         return self
 
@@ -283,8 +284,8 @@ def _not_fitted_error() -> type[Exception]:
     """Return the error of a missing fit, which is also scikit-learn's own if that is loaded."""
     if sys.modules.get("sklearn") is None:
         return InputError
-    known: type[Exception] = import_module("sklearn.exceptions").NotFittedError
-    return type("NotFittedError", (InputError, known), {})
+    not_fitted: type[Exception] = import_module("sklearn.exceptions").NotFittedError
+    return type("NotFittedError", (InputError, not_fitted), {})
 
 
 def _nights_of(
@@ -361,8 +362,9 @@ def _labels_of(
 
 
 def _numbers(stages: npt.NDArray[Any], scheme: StageScheme) -> Labels:
-    known = {name: -1 if name == UNSCORED_NAME else scheme.index(str(name)) for name in set(stages.tolist())}
-    return np.array([known[name] for name in stages.tolist()], dtype=np.int8)
+    names = stages.tolist()
+    label_of = {name: scheme.index(str(name)) for name in set(names) if name != UNSCORED_NAME}
+    return np.array([label_of.get(name, UNSCORED) for name in names], dtype=np.int8)
 
 
 def _join(nights: list[npt.NDArray[Any]], cuts: list[int] | None) -> Any:

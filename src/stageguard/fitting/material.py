@@ -110,10 +110,9 @@ class Material:
 
     def marks(self, base: Profile) -> list[str]:
         """Return marks by which these nights, and those of the base profile, are recognised later."""
-        labels = [each for night in self.nights for each in (night.truth, *night.scorings)]
+        labels = [scoring for night in self.nights for scoring in (night.truth, *night.scorings)]
         labels += [best_stages(night.matrix, None, None) for night in self.nights if night.matrix is not None]
-        found = (mark_of(each) for each in labels)
-        return sorted({*base.taught_by, *(mark for mark in found if mark is not None)})
+        return sorted({*base.taught_by, *filter(None, map(mark_of, labels))})
 
     def sha256(self) -> str:
         """Return a fingerprint of probabilities, scorings, subjects and groups."""
@@ -398,9 +397,9 @@ def _errors_name_night(number: int) -> Iterator[None]:
 
 def _numbered_scorers(panels: Sequence[Sequence[Hypnogram]]) -> list[list[int]]:
     """Return a number for each scoring's scorer, who is known by name, else by index in the night's list."""
-    known: dict[str, int] = {}
+    number_of: dict[str, int] = {}
     return [
-        [known.setdefault(scoring.scorer or f"\0{index}", len(known)) for index, scoring in enumerate(panel)]
+        [number_of.setdefault(scoring.scorer or f"\0{i}", len(number_of)) for i, scoring in enumerate(panel)]
         for panel in panels
     ]
 

@@ -101,20 +101,21 @@ def _relative(errors: Floats) -> Floats:
     Argmax's mean counts as one step at least, so that errors still cost if argmax is right to the epoch. A
     night whose expert has none of the statistics counts as 1.
     """
-    known = ~np.isnan(errors[0])  # (n_nights, n_statistics): what the expert's night has, all candidates have
-    means = np.where(known, errors[0], 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
-    shares = np.where(known, errors, 0.0) / np.maximum(means, 1.0)
-    n_known = known.sum(axis=1)
-    return np.asarray(np.where(n_known > 0, shares.sum(axis=2) / np.maximum(n_known, 1), 1.0))
+    # what the expert's night has, all candidates have
+    exists = ~np.isnan(errors[0])  # (n_nights, n_statistics)
+    means = np.where(exists, errors[0], 0.0).sum(axis=0) / np.maximum(exists.sum(axis=0), 1)
+    shares = np.where(exists, errors, 0.0) / np.maximum(means, 1.0)
+    n_existing = exists.sum(axis=1)
+    return np.asarray(np.where(n_existing > 0, shares.sum(axis=2) / np.maximum(n_existing, 1), 1.0))
 
 
 def by_subject(values: Floats, subjects: Sequence[str]) -> Floats:
     """Return means over each subject's nights, (n_candidates, n_subjects); NaN where none is known."""
     belongs = _belongs(tuple(subjects))
-    known = ~np.isnan(values)
-    n_known = known @ belongs
-    sums = np.where(known, values, 0.0) @ belongs
-    return np.asarray(np.where(n_known > 0, sums / np.maximum(n_known, 1), np.nan))
+    exists = ~np.isnan(values)
+    n_existing = exists @ belongs
+    sums = np.where(exists, values, 0.0) @ belongs
+    return np.asarray(np.where(n_existing > 0, sums / np.maximum(n_existing, 1), np.nan))
 
 
 @lru_cache(maxsize=4)
@@ -132,10 +133,10 @@ def mean_over_subjects(values: Floats, subjects: Sequence[str]) -> Floats:
     """
     shared = np.where(np.isnan(values).any(axis=0), np.nan, values)
     means = by_subject(shared, subjects)
-    known = ~np.isnan(means).any(axis=0)
-    if not known.any():
+    exists = ~np.isnan(means).any(axis=0)
+    if not exists.any():
         return np.full(len(values), np.nan)
-    return np.asarray(means[:, known].mean(axis=1))
+    return np.asarray(means[:, exists].mean(axis=1))
 
 
 def paired_error(first: Floats, second: Floats, subjects: Sequence[str]) -> tuple[float, float]:
@@ -147,11 +148,11 @@ def paired_errors(rows: Floats, second: Floats, subjects: Sequence[str]) -> list
     """Return the mean difference over subjects, and its standard error, of each candidate to `second`."""
     # people are the unit: nights of one person go up and down together
     differences = by_subject(rows - second, subjects)
-    known = ~np.isnan(differences)
-    if known.all():
+    exists = ~np.isnan(differences)
+    if exists.all():
         means, errors = _means_and_errors(differences)
         return list(zip(means.tolist(), errors.tolist(), strict=True))
-    pairs = [_means_and_errors(row[is_known]) for row, is_known in zip(differences, known, strict=True)]
+    pairs = [_means_and_errors(row[mask]) for row, mask in zip(differences, exists, strict=True)]
     return [(float(mean), float(error)) for mean, error in pairs]
 
 

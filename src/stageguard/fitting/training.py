@@ -192,8 +192,8 @@ def _by_stage(scheme: StageScheme, matrix: Floats) -> dict[str, dict[str, float]
 
 def _stager_fi(material: Material) -> float | None:
     """Return the median fragmentation index of the stager's argmax, as a profile takes it."""
-    known = [night.stager_fi for night in material.nights if not math.isnan(night.stager_fi)]
-    return fragmentation_aim(float(np.median(known))) if known else None
+    indices = [night.stager_fi for night in material.nights if not math.isnan(night.stager_fi)]
+    return fragmentation_aim(float(np.median(indices))) if indices else None
 
 
 def _rule_values(candidate: Candidate, training: Training) -> dict[str, Any]:

@@ -138,12 +138,12 @@ def agreement(
     confusion.flags.writeable = False
     # F1 is twice the hits over this sum, so that no division by a precision of 0 occurs
     scored = confusion.sum(axis=0) + confusion.sum(axis=1)  # 2 TP + FP + FN
-    known = {
+    f1 = {
         name: float(2 * confusion[label, label] / scored[label])
         for label, name in enumerate(scheme.names)
         if scored[label]
     }
-    reasons = {f"f1_{name}": f"neither scored {name}" for name in scheme.names if name not in known}
+    reasons = {f"f1_{name}": f"neither scored {name}" for name in scheme.names if name not in f1}
     recalled = _recall(truth, labels, both, [(scheme.index(a), scheme.index(b)) for a, b in rare])
     n_rare = len(recalled[0])
     kappa = cohen_kappa(confusion)
@@ -166,8 +166,8 @@ def agreement(
         majority_stage=scheme.names[commonest] if n_epochs else None,
         majority_accuracy=float(confusion[commonest].sum()) / n_epochs if n_epochs else NAN,
         kappa=kappa,
-        f1={name: known.get(name, NAN) for name in scheme.names},
-        macro_f1=float(np.mean(list(known.values()))) if known else NAN,
+        f1={name: f1.get(name, NAN) for name in scheme.names},
+        macro_f1=float(np.mean(list(f1.values()))) if f1 else NAN,
         confusion=confusion,
         pairs=rare,
         n_rare=n_rare,

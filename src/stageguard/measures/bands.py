@@ -81,9 +81,9 @@ def expert_bands(
     bands = {}
     for name, quantity in indicators_of(profile.scheme.names).items():
         values = [indicators[name].value for indicators in measured]
-        known = [value for value in values if not np.isnan(value)]
-        if len(known) >= FEWEST_SCORINGS:
-            ends = [float(f"{value:.{_DIGITS}g}") for value in np.percentile(known, (low, high))]
+        existing = [value for value in values if not np.isnan(value)]
+        if len(existing) >= FEWEST_SCORINGS:
+            ends = [float(f"{value:.{_DIGITS}g}") for value in np.percentile(existing, (low, high))]
             # a band without width would call every other night unusual
             if ends[0] < ends[1]:
                 source = f"{low:g}th to {high:g}th percentile over {counted}"

@@ -38,7 +38,6 @@ from stageguard.profile.estimators import (
     TST,
     estimators_of,
 )
-from stageguard.profile.profile import Profile
 from stageguard.profile.rules.target import YIELDING_WEIGHT
 
 FIRST_EPOCH = "first REM epoch"  # REM latency on the path
@@ -233,7 +232,9 @@ def estimates_of(night: Decoding, options: StatisticsOptions, seed: int = 0) -> 
     sums = sums_of(night, marginals_like(night), slice(*window))
     latency, latency_estimator = _rem_latency(night, slice(*window), options, seed)
     scheme = night.profile.scheme
-    chosen = dict(night.profile._once("estimators of minutes", _of_minutes, night.profile))
+    named = night.profile.estimators
+    chosen = {name: named.get(name, DEFAULT_OF_MINUTES) for name in estimators_of(scheme)}
+    chosen.pop(REM_LATENCY, None)
     minutes = {stage: sums[chosen[f"minutes_{stage}"]].stage_minutes[stage] for stage in scheme.names}
     return Estimates(
         before=sums["probabilities"],
@@ -247,16 +248,6 @@ def estimates_of(night: Decoding, options: StatisticsOptions, seed: int = 0) -> 
         first_epoch=window[0],
         stop_epoch=window[1],
     )
-
-
-def _of_minutes(profile: Profile) -> dict[str, str]:
-    """Return the estimator of each statistic in minutes."""
-    named = profile.estimators
-    return {
-        name: named.get(name, DEFAULT_OF_MINUTES)
-        for name in estimators_of(profile.scheme)
-        if name != REM_LATENCY
-    }
 
 
 def rem_latency_of(

@@ -173,38 +173,38 @@ class AmongExperts:
         nothing = "they share no scored epochs, or hold one and the same stage throughout"
         if math.isnan(self.mean_kappa):
             return f"kappa of the stager with the scorers does not exist: {nothing}"
-        if not self._known():
+        if not self._scorer_kappas():
             return f"kappa of the scorers with one another does not exist: {nothing}"
         return ""
 
     @property
     def rank(self) -> int | None:
         """Rank by mean kappa, 1 for the best of the scorers and the stager; None without a kappa."""
-        return None if self.reason else 1 + sum(other > self.mean_kappa for other in self._known())
+        return None if self.reason else 1 + sum(other > self.mean_kappa for other in self._scorer_kappas())
 
     @property
     def place(self) -> Literal["below", "inside", "above"] | None:
         """Where the stager's mean kappa lies in the range of the scorers'; None without a kappa."""
         if self.reason:
             return None
-        known = self._known()
-        if self.mean_kappa < min(known):
+        kappas = self._scorer_kappas()
+        if self.mean_kappa < min(kappas):
             return "below"
-        return "above" if self.mean_kappa > max(known) else "inside"
+        return "above" if self.mean_kappa > max(kappas) else "inside"
 
     def __str__(self) -> str:
         """Return the finding as one sentence."""
         if self.reason:
             return f"No place among {len(self.scorers)} scorers: {self.reason}."
-        known, n = self._known(), len(self.scorers)
-        others = "" if len(known) == n else f" ({n - len(known)} of them without kappa)"
+        kappas, n = self._scorer_kappas(), len(self.scorers)
+        others = "" if len(kappas) == n else f" ({n - len(kappas)} of them without kappa)"
         return (
             f"Mean kappa with {n} scorers{others} {self.mean_kappa:.3f}, {self.place} the range of the "
-            f"scorers with one another ({min(known):.3f} to {max(known):.3f}): rank {self.rank} of "
-            f"{len(known) + 1}."
+            f"scorers with one another ({min(kappas):.3f} to {max(kappas):.3f}): rank {self.rank} of "
+            f"{len(kappas) + 1}."
         )
 
-    def _known(self) -> list[float]:
+    def _scorer_kappas(self) -> list[float]:
         return [kappa for kappa in self.scorer_kappa if not math.isnan(kappa)]
 
     def to_dict(self) -> dict[str, Any]:
@@ -214,7 +214,7 @@ class AmongExperts:
             "mean_kappa": self.mean_kappa,
             "soft_agreement": self.soft_agreement,
             "rank": self.rank,
-            "of": len(self._known()) + 1,
+            "of": len(self._scorer_kappas()) + 1,
             "place": self.place,
             "reason": self.reason,
             "scorers": [
@@ -369,7 +369,7 @@ def _soft_agreements(labels: Labels, n_stages: int) -> tuple[float, ...]:
 
 def _nanmean(values: Floats) -> Floats:
     """Return means along the last axis, ignoring NaN; NaN where there is nothing else."""
-    known = ~np.isnan(values)
-    n_known = known.sum(axis=-1)
-    total = np.where(known, values, 0.0).sum(axis=-1)
-    return np.asarray(np.where(n_known > 0, total / np.maximum(n_known, 1), np.nan))
+    exists = ~np.isnan(values)
+    n_existing = exists.sum(axis=-1)
+    total = np.where(exists, values, 0.0).sum(axis=-1)
+    return np.asarray(np.where(n_existing > 0, total / np.maximum(n_existing, 1), np.nan))

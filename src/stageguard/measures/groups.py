@@ -151,8 +151,8 @@ def subject_means(column: Floats, units: list[list[int]]) -> Floats:
     """Return the mean of each subject's nights, NaN left out."""
     if all(len(rows) == 1 for rows in units):
         return column[[rows[0] for rows in units]]
-    known = [column[rows][~np.isnan(column[rows])] for rows in units]
-    return np.array([values.mean() if len(values) else NAN for values in known])
+    existing = [column[rows][~np.isnan(column[rows])] for rows in units]
+    return np.array([values.mean() if len(values) else NAN for values in existing])
 
 
 _MOST_STEPS = 200

@@ -19,6 +19,7 @@ from stageguard.base import checks
 from stageguard.base.arrays import NAN
 from stageguard.base.errors import Argument, InputError, Message, StageGuardWarning, did_you_mean
 from stageguard.guard.decoding import Decoding
+from stageguard.guard.posterior import sample_like
 from stageguard.measures.bouts import ScoredNight
 from stageguard.measures.statistics import (
     FIRST_REM_SECONDS,
@@ -185,8 +186,6 @@ def intervals(
     >>> found.low <= found.high
     True
     """
-    from stageguard.guard.decoding import Decoding
-
     if not isinstance(night, Decoding):
         raise InputError(f"the night is a {type(night).__name__}, expected what decode() returned.")
     checks.choice(method, "method", ("conformal", "model"))
@@ -284,10 +283,10 @@ def half_width(errors: Sequence[float], level: float) -> float:
 
     It is the split-conformal quantile of n absolute errors: the ceil((n + 1) * level)-th smallest.
     """
-    known = np.sort(np.abs([error for error in errors if not math.isnan(error)]))
+    sizes = np.sort(np.abs([error for error in errors if not math.isnan(error)]))
     # n + 1, for the new night: it takes any rank among the errors with the same chance
-    rank = math.ceil((len(known) + 1) * level - 1e-9)
-    return float(known[rank - 1]) if rank <= len(known) else math.inf
+    rank = math.ceil((len(sizes) + 1) * level - 1e-9)
+    return float(sizes[rank - 1]) if rank <= len(sizes) else math.inf
 
 
 def coverage(errors: Sequence[float], groups: Sequence[str], level: float = DEFAULT_LEVEL) -> tuple[int, int]:
@@ -365,13 +364,13 @@ def _conformal(
         )
     ends: dict[str, Ends] = {}
     for name, value in values.items():
-        known = errors_of.get(name, ())
-        width = half_width(known, level)
+        past_errors = errors_of.get(name, ())
+        width = half_width(past_errors, level)
         if math.isnan(value):
             ends[name] = NAN, NAN, reasons[name]
         elif math.isinf(width):
             n_wanted = math.ceil(level / (1 - level) - 1e-9)
-            ends[name] = NAN, NAN, f"{len(known)} scored nights have it, expected {n_wanted} or more"
+            ends[name] = NAN, NAN, f"{len(past_errors)} scored nights have it, expected {n_wanted} or more"
         else:
             ends[name] = value - width, value + width, ""
     return ends
@@ -382,10 +381,10 @@ def _model(draws: Sequence[Mapping[str, float]], level: float) -> dict[str, Ends
     limits = [(1 - level) / 2, (1 + level) / 2]
     ends: dict[str, Ends] = {}
     for name, whole, column in zip(draws[0], np.quantile(table, limits, axis=0).T, table.T, strict=True):
-        known = column[~np.isnan(column)]
+        existing = column[~np.isnan(column)]
         # a quantity absent from most draws has no typical value, only a rare one
-        if len(known) > len(draws) // 2:
-            low, high = whole if len(known) == len(draws) else np.quantile(known, limits)
+        if len(existing) > len(draws) // 2:
+            low, high = whole if len(existing) == len(draws) else np.quantile(existing, limits)
             ends[name] = float(low), float(high), ""
         else:
             ends[name] = NAN, NAN, "does not exist in most draws"
@@ -394,8 +393,6 @@ def _model(draws: Sequence[Mapping[str, float]], level: float) -> dict[str, Ends
 
 def _draws(night: Decoding, n: int, seed: int) -> Iterator[Hypnogram]:
     """Yield nights drawn from the posterior at the strength the night was decoded with."""
-    from stageguard.guard.posterior import sample_like
-
     decoded = night.hypnogram
     described = decoded.scheme, decoded.epoch_seconds, decoded.start, "draw", (), decoded.offset_seconds
     for labels in sample_like(night, n=n, seed=seed):

@@ -136,8 +136,8 @@ def bland_altman(measured: npt.ArrayLike, reference: npt.ArrayLike) -> BlandAltm
             f"got values of the shapes {first.shape} and {second.shape}, expected one number of each night."
         )
     # a night counts only if both measured it
-    known = np.isfinite(first) & np.isfinite(second)
-    first, second = first[known], second[known]
+    exists = np.isfinite(first) & np.isfinite(second)
+    first, second = first[exists], second[exists]
     means, differences, n = (first + second) / 2, first - second, len(first)
     bias = float(differences.mean()) if n else NAN
     if n < 2:

@@ -38,7 +38,7 @@ class Units(NamedTuple):
         return np.split(values, ends[:-1])
 
     @property
-    def known(self) -> list[int]:
+    def n_measured(self) -> list[int]:
         """Scored subjects of each group for whom the statistic exists."""
         return [int(np.count_nonzero(~np.isnan(each))) for each in self.by_group(self.expert)]
 
@@ -171,21 +171,21 @@ def _functional(kind: Kind, values: Floats, units: Units, counts: Floats) -> tup
 
 
 def _mean(values: Floats, counts: Floats) -> tuple[Floats, Floats]:
-    known = ~np.isnan(values)
-    filled = np.where(known, values, 0.0)
-    n = counts @ known.astype(np.float64)
+    exists = ~np.isnan(values)
+    filled = np.where(exists, values, 0.0)
+    n = counts @ exists.astype(np.float64)
     mean = counts @ filled / n
-    return mean, known * (filled - mean[:, None]) / n[:, None]
+    return mean, exists * (filled - mean[:, None]) / n[:, None]
 
 
 def _correlation(values: Floats, covariate: Floats, counts: Floats) -> tuple[Floats, Floats]:
     """Return Pearson's correlation on Fisher's scale."""
-    known = ~np.isnan(values + covariate)
-    n = counts @ known.astype(np.float64)
+    exists = ~np.isnan(values + covariate)
+    n = counts @ exists.astype(np.float64)
     scores = []
     for each in (values, covariate):
-        filled = np.where(known, each, 0.0)
-        centred = known * (filled - (counts @ filled / n)[:, None])
+        filled = np.where(exists, each, 0.0)
+        centred = exists * (filled - (counts @ filled / n)[:, None])
         scores.append(centred / np.sqrt(np.einsum("ij,ij,ij->i", counts, centred, centred) / n)[:, None])
     x, y = scores
     r = np.clip(np.einsum("ij,ij,ij->i", counts, x, y) / n, -1.0, 1.0)

@@ -293,7 +293,7 @@ def _units(
     values = np.array([float(value) for value in automatic.values()])
     is_scored = np.array([name in expert for name in automatic])
     scored = np.array([float(expert.get(name, NAN)) for name in automatic])
-    known = np.array([float((covariate or {}).get(name, NAN)) for name in automatic])
+    covariates = np.array([float((covariate or {}).get(name, NAN)) for name in automatic])
     order: list[list[int]] = []
     sizes: list[int] = []
     for level in levels:
@@ -307,7 +307,7 @@ def _units(
         subject_means(scored, order),
         subject_means(np.where(is_scored, values, NAN), order),
         subject_means(values, order),
-        subject_means(known, order),
+        subject_means(covariates, order),
         tuple(sizes),
         tuple(levels),
     )
@@ -322,7 +322,7 @@ def _estimate(
     rng: np.random.Generator,
 ) -> PredictionPowered:
     both = fits(kind, units, np.ones((1, len(units.all))), weight)
-    if min(units.known) < MIN_RESAMPLED:
+    if min(units.n_measured) < MIN_RESAMPLED:
         powered, scored = (t_interval(kind, own, units, confidence) for own in both)
     else:
         powered, scored = resampled_intervals(kind, both, units, weight, confidence, n_resamples, rng)
@@ -332,7 +332,7 @@ def _estimate(
     too_wide = not powered[2] - powered[1] <= MOST_WIDER * (scored[2] - scored[1])
     if not math.isfinite(scored[2] - scored[1]):
         powered, chosen = scored, 0.0
-        reason = f"too few scored subjects have it ({sum(units.known)}), or they hardly differ"
+        reason = f"too few scored subjects have it ({sum(units.n_measured)}), or they hardly differ"
     # the correction is 0 by construction, and so is what it could add
     elif np.array_equal(units.scored, units.all, equal_nan=True):
         reason = "no night is unscored"

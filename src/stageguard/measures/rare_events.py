@@ -179,7 +179,7 @@ def _describe(decoding: Decoding, sightings: Sequence[_Sighting]) -> tuple[RareE
         length = int(ends[np.searchsorted(ends, epoch, side="right")]) - epoch
         stage, bout = int((before if in_before else after)[epoch]), slice(epoch, epoch + length)
         nats = _margin(evidence[bout], stage)
-        known = nats[~np.isnan(nats)]
+        existing = nats[~np.isnan(nats)]
         # after a restart of the clock, the last onset counts
         since = min((epoch - onset for onset in onsets if onset <= epoch), default=NAN)
         events.append(
@@ -191,7 +191,7 @@ def _describe(decoding: Decoding, sightings: Sequence[_Sighting]) -> tuple[RareE
                 in_after=in_after,
                 n_epochs=length,
                 evidence_nats=float(nats[0]),
-                bout_evidence_nats=float(known.sum()) if len(known) else NAN,
+                bout_evidence_nats=float(existing.sum()) if len(existing) else NAN,
                 is_early_rem=is_early_rem,
                 minutes_since_onset=since * decoding.epoch_seconds / 60.0,
                 n_removed=int(np.count_nonzero(after[bout] != stage)),

@@ -38,15 +38,15 @@ def taught_words(taught: Sequence[Taught | None], tests: str = "no p is given") 
 
     `tests` says what the comparison leaves out for it.
     """
-    known = [each for each in taught if each is not None]
-    if not known:
+    teaching = [each for each in taught if each is not None]
+    if not teaching:
         return ""
     nights = f"These {len(taught):,} nights" if len(taught) > 1 else "This night"
     # some of the nights are a test, but the sum is not
-    if len(known) < len(taught):
-        nights = f"{len(known):,} of these {len(taught):,} nights"
-    names = " and ".join(dict.fromkeys(repr(each.profile) for each in known))
-    return f"{nights} taught profile {names}: this is no test of it, and {tests}. {known[0].held_out}"
+    if len(teaching) < len(taught):
+        nights = f"{len(teaching):,} of these {len(taught):,} nights"
+    names = " and ".join(dict.fromkeys(repr(each.profile) for each in teaching))
+    return f"{nights} taught profile {names}: this is no test of it, and {tests}. {teaching[0].held_out}"
 
 
 def held_out_words(profile: Profile) -> str:

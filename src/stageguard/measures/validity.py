@@ -414,15 +414,15 @@ def _joint_score(
     if hours_scored < SHORTEST_NIGHT_HOURS:
         least = f"expected {SHORTEST_NIGHT_HOURS:g} h or more, as of the nights that were counted"
         return _absent(f"{hours_scored:.1f} h are scored, {least}")
-    known = indicators_of(profile.scheme.names)
+    quantities = indicators_of(profile.scheme.names)
     total, n_indicators = 0.0, 0
     for name, expert in joint.indicators.items():
-        (value, _), rule = values[name], known[name].epoch_rule
+        (value, _), rule = values[name], quantities[name].epoch_rule
         # a night without REM is judged by the indicators that it has
         if not isnan(value) and (scale == 1.0 or rule != "single epochs"):
             value = value / scale if rule == "per pair" else value
             # not sum(): from Python 3.12 on it rounds otherwise, and scores must not depend on that
-            total += ((known[name].normal(value) - expert.centre) / expert.scale) ** 2
+            total += ((quantities[name].normal(value) - expert.centre) / expert.scale) ** 2
             n_indicators += 1
     if n_indicators == 0:
         return _absent("none of the indicators of the joint score exists on this night")
