@@ -162,31 +162,24 @@ def scoring_names(scorings: Iterable[str]) -> dict[str, str]:
 def write_cohort(cohort: Cohort, path: Path, *, overwrite: bool, spare: Iterable[Path] = ()) -> list[Path]:
     """Write the tables and codebooks, all or none, and never over a file in `spare`; return the paths."""
     names = scoring_names(cohort.table.values)
-    header, rows = _nights(cohort)
-    contents = _with_codebook(path, header, rows, _nights_origin(cohort))
-    if cohort.differences:
-        compared = [list(difference_dict(each, names).values()) for each in cohort.differences]
-        file = path.with_name(f"{path.stem}-groups.tsv")
-        contents |= _with_codebook(file, GROUP_COLUMNS, compared, _origin() | {"method": METHOD})
-    if cohort.estimates:
-        estimated = [list(estimate_dict(each).values()) for each in cohort.estimates]
-        file = path.with_name(f"{path.stem}-estimates.tsv")
-        contents |= _with_codebook(file, POWERED_COLUMNS, estimated, _origin() | {"method": POWERED_METHOD})
-    if cohort.errors:
-        errors = [list(each.to_dict().values()) for each in cohort.errors]
-        file = path.with_name(f"{path.stem}-errors.tsv")
-        contents |= _with_codebook(file, ERROR_COLUMNS, errors, _origin() | {"method": cohort.errors_method})
-    if any(each.hours for night in cohort.nights for each in night.measures.values()):
-        file = path.with_name(f"{path.stem}-hours.tsv")
-        contents |= _with_codebook(file, *_hours(cohort.nights, names), _origin())
+    differences = [list(difference_dict(each, names).values()) for each in cohort.differences]
+    estimates = [list(estimate_dict(each).values()) for each in cohort.estimates]
+    errors = [list(each.to_dict().values()) for each in cohort.errors]
+    tables: list[tuple[str, Mapping[str, Any], list[list[Any]], dict[str, Any]]] = [
+        ("", *_nights(cohort), _nights_origin(cohort)),
+        ("-groups", GROUP_COLUMNS, differences, {"method": METHOD}),
+        ("-estimates", POWERED_COLUMNS, estimates, {"method": POWERED_METHOD}),
+        ("-errors", ERROR_COLUMNS, errors, {"method": cohort.errors_method}),
+        ("-hours", *_hours(cohort.nights, names), {}),
+    ]
+    contents: dict[Path, str | bytes] = {}
+    for ending, header, rows, facts in tables:
+        if rows or not ending:
+            file = path if not ending else path.with_name(f"{path.stem}{ending}.tsv")
+            origin = {"version": __version__, "review": REVIEW_SENTENCE, **facts}
+            contents |= table_with_codebook(file, header, rows, {**header, "stageguard": origin}, digits=10)
     write_together(contents, overwrite=overwrite, spare=spare)
     return list(contents)
-
-
-def _with_codebook(
-    path: Path, header: Mapping[str, Any], rows: Iterable[Iterable[Any]], origin: Mapping[str, Any]
-) -> dict[Path, str | bytes]:
-    return table_with_codebook(path, header, rows, {**header, "stageguard": origin}, digits=10)
 
 
 def difference_dict(compared: GroupDifference, names: Mapping[str, str]) -> dict[str, Any]:
@@ -227,7 +220,7 @@ def _nights(cohort: Cohort) -> tuple[dict[str, Any], list[list[Any]]]:
 
 def _nights_origin(cohort: Cohort) -> dict[str, Any]:
     options = cohort.options
-    return _origin() | {
+    return {
         "convention": options.convention,
         "lights_off": options.lights_off,
         "lights_on": options.lights_on,
@@ -268,7 +261,3 @@ def _hours(
         for name, scoring, place, hour in hours
     ]
     return header, rows
-
-
-def _origin() -> dict[str, Any]:
-    return {"version": __version__, "review": REVIEW_SENTENCE}

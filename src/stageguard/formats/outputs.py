@@ -170,7 +170,7 @@ def write_decoding(
     source, spare = None, list[Path]()
     if source_path is not None:
         data = None if source_text is None else source_text.encode()
-        source = describe_input(Path(source_path), data, files.sidecar.parent)
+        source = describe_file(Path(source_path), data, folder=files.sidecar.parent)
         if data is None:
             spare.append(Path(source_path))
         else:
@@ -254,9 +254,9 @@ def output_texts(
 
 def column_meanings(columns: Iterable[str], stages: Sequence[str]) -> dict[str, Any]:
     """Return the meanings of columns of a table of these stages, in the form of BIDS."""
-    meanings = {name: COLUMNS[name] for name in columns}
     levels = dict(zip(map(str, range(len(stages))), stages, strict=True)) | {"-1": "?"}
-    return meanings | {"label": COLUMNS["label"] | {"Levels": levels}}
+    meanings = COLUMNS | {"label": COLUMNS["label"] | {"Levels": levels}}
+    return {name: meanings[name] for name in columns}
 
 
 def sidecar_sha256(content: Mapping[str, Any]) -> str:
@@ -270,11 +270,6 @@ def sidecar_sha256(content: Mapping[str, Any]) -> str:
 def is_as_written(content: Mapping[str, Any]) -> bool:
     """Whether a sidecar holds the hash of its content; without one, nothing says that it was not edited."""
     return bool(content["stageguard"].get("sha256") == sidecar_sha256(content))
-
-
-def describe_input(path: Path, data: bytes | None, folder: Path) -> dict[str, Any]:
-    """Describe a file, with its path from the output's folder."""
-    return describe_file(path, data) | {"path": relative_path(path, folder)}
 
 
 def relative_path(path: Path, folder: Path) -> str | None:
@@ -339,10 +334,11 @@ def _definition(profile: Profile) -> dict[str, Any]:
     return definition
 
 
-def describe_file(path: Path, data: bytes | None = None) -> dict[str, Any]:
-    """Return name, size and SHA-256 of a file, or of the data it is about to hold."""
+def describe_file(path: Path, data: bytes | None = None, *, folder: Path | None = None) -> dict[str, Any]:
+    """Return name, size and SHA-256 of a file, or of the data it is about to hold; its path from a folder."""
     data = read_file(path, "an array") if data is None else data
-    return {"file": path.name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    described = {"file": path.name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    return described if folder is None else described | {"path": relative_path(path, folder)}
 
 
 def plain(value: Any) -> Any:
@@ -369,13 +365,14 @@ def read_hypnogram_tsv(path: str | os.PathLike[str]) -> HypnogramTable:
         raise file_error(
             path, f"has no column {' or '.join(missing)}, so it is not a hypnogram of stageguard."
         )
-    cells = {name: table.column(name) for name in table.header}
+    quality = None
     try:
-        labels = np.array([int(cell) for cell in cells["label"]], dtype=np.int8)
-        quality = np.array([float(cell) for cell in cells["quality"]]) if "quality" in cells else None
+        labels = np.array(list(map(int, table.column("label"))), dtype=np.int8)
+        if "quality" in table.header:
+            quality = np.array(list(map(float, table.column("quality"))))
     except (ValueError, OverflowError) as error:
         raise file_error(path, f"has a label or quality that is not a number ({error}).") from None
-    return HypnogramTable(labels, cells["stage"], quality)
+    return HypnogramTable(labels, table.column("stage"), quality)
 
 
 def read_sidecar(path: str | os.PathLike[str]) -> dict[str, Any]:

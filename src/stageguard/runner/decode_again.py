@@ -21,7 +21,7 @@ from stageguard.formats.companions import parse_moment
 from stageguard.formats.outputs import (
     HypnogramTable,
     changes_text,
-    describe_input,
+    describe_file,
     output_paths,
     output_texts,
     read_hypnogram_tsv,
@@ -126,7 +126,7 @@ def _night_and_sidecar(
     texts = output_texts(
         decoding,
         files,
-        describe_input(path, None, files.sidecar.parent),
+        describe_file(path, folder=files.sidecar.parent),
         DecodeTask(path, files.tsv, profile, options, lights_off=off, lights_on=on).to_dict(start),
         options.quality,
         notes,
