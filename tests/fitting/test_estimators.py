@@ -12,7 +12,7 @@ from scored_nights import Cohort, certain, cohort, fit_report
 from stageguard.base.errors import ProfileError
 from stageguard.fitting.estimates import DEFAULT, _choice
 from stageguard.measures.estimates import Estimates, estimates
-from stageguard.profile.estimators import ESTIMATORS, estimators_of
+from stageguard.profile.parts import ESTIMATORS, estimators_of
 from stageguard.synthetic.night import simulate_night
 
 SUBJECTS = ["a", "b", "c", "d"]

@@ -27,8 +27,7 @@ from stageguard.fitting.training import FitBase, train
 from stageguard.night.period import period_of
 from stageguard.profile.rules import RULES
 from stageguard.profile.rules.band import BandRule
-from stageguard.profile.rules.rule import USUAL, Choice, Setting, StrengthRule, Trial
-from stageguard.profile.rules.search import calm
+from stageguard.profile.rules.rule import USUAL, Choice, Setting, StrengthRule, Trial, calm
 from stageguard.report.guard_words import many_changes_advice
 
 BASE = "human-psg-3"

@@ -8,7 +8,7 @@ import pytest
 import stageguard as sg
 from cli_runner import Runner, error_line
 from stageguard.measures.taught import held_out_words, taught_by, taught_words
-from stageguard.profile.taught import mark_of
+from stageguard.profile.fingerprint import mark_of
 
 BASE = "human-psg-3"
 N_TAUGHT = 6

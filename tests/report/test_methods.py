@@ -13,9 +13,9 @@ from messages import mentions
 from nights import decode
 from small import ROWS, night, profile_of
 from stageguard.base.errors import InputError
-from stageguard.guard.effect import Effect
+from stageguard.guard.explain import Effect
+from stageguard.profile.fingerprint import mark_of
 from stageguard.profile.schema import KEYS
-from stageguard.profile.taught import mark_of
 from stageguard.report.summary import summary_of
 
 CALM = np.tile([0.9, 0.06, 0.04], (400, 1))

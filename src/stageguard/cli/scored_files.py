@@ -34,7 +34,7 @@ from stageguard.formats.read import (
 from stageguard.formats.registry import formats, named
 from stageguard.guard.decode import decode
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.effect import Effect
+from stageguard.guard.explain import Effect
 from stageguard.measures.bouts import hypnogram_before
 from stageguard.measures.estimates import Estimates, estimates_of
 from stageguard.measures.statistics import StatisticsOptions

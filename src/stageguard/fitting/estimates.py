@@ -21,7 +21,7 @@ from stageguard.measures.estimates import default_of_rem_latency, rem_latency_of
 from stageguard.measures.statistics import StatisticsOptions, sleep_statistics
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
-from stageguard.profile.estimators import (
+from stageguard.profile.parts import (
     DEFAULT_OF_MINUTES,
     OF_MINUTES,
     OF_REM_LATENCY,

@@ -35,8 +35,8 @@ from stageguard.night.hypnodensity import Hypnodensity, check_probabilities
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.period import Period
 from stageguard.night.stages import StageScheme
+from stageguard.profile.fingerprint import mark_of
 from stageguard.profile.profile import Profile
-from stageguard.profile.taught import mark_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -23,7 +23,7 @@ from stageguard.base.files import file_error, json_lines, parse_json, read_file,
 from stageguard.formats.sniffing import header_cells
 from stageguard.formats.tables.delimited import read_delimited
 from stageguard.formats.tables.one_night import DECODED_COLUMNS
-from stageguard.guard.effect import Effect
+from stageguard.guard.explain import Effect
 
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy.typing as npt
 
 from stageguard.base.arrays import Indices
-from stageguard.guard.effect import Effect
+from stageguard.guard.explain import Effect
 from stageguard.measures.estimates import Estimates
 from stageguard.night.period import Period
 from stageguard.night.quantities import Steering

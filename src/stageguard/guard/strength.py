@@ -16,8 +16,7 @@ from stageguard.guard.evidence import Night
 from stageguard.guard.solver import prior_nats
 from stageguard.night.quantities import Steering
 from stageguard.profile.profile import OFF, Profile
-from stageguard.profile.rules.rule import UNTOUCHED, Choice, Lifting, Setting, Step
-from stageguard.profile.rules.search import share_nats
+from stageguard.profile.rules.rule import UNTOUCHED, Choice, Lifting, Setting, Step, share_nats
 
 STEERING = ("lowered", "raised", "raised then lowered", "nearest")  # steps that aim at a fragmentation
 

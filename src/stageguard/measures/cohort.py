@@ -12,7 +12,7 @@ import numpy as np
 
 from stageguard.base.arrays import NAN, Floats
 from stageguard.base.errors import InputError
-from stageguard.guard.effect import Effect
+from stageguard.guard.explain import Effect
 from stageguard.measures.bouts import hypnogram_of, period_for
 from stageguard.measures.estimates import Estimates
 from stageguard.measures.parts import DayPart, lights_words

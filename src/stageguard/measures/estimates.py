@@ -30,7 +30,7 @@ from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.quantities import EARLY_REM_MINUTES
 from stageguard.night.stages import StageScheme
 from stageguard.night.timing import Moment, lights_window
-from stageguard.profile.estimators import (
+from stageguard.profile.parts import (
     DEFAULT_OF_MINUTES,
     ESTIMATORS,
     OF_MINUTES,
@@ -115,7 +115,7 @@ class Estimates:
     rem_latency_minutes : float
         The best estimate of REM latency for this night; NaN if there is none.
     rem_latency_estimator : str
-        Its estimator, in the words of `stageguard.profile.estimators`: the one that the profile names. By
+        Its estimator, in the words of `stageguard.profile.parts`: the one that the profile names. By
         default, with a clock, it is the first lasting REM bout of the night decoded under the full clock
         (weight 1, no bound for long bouts) or, if the stager shows REM in less than 8 % of its sleep, the
         time when its posterior expects 3 min of REM; without a clock, the first lasting REM bout. If none of

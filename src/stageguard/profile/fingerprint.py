@@ -1,7 +1,13 @@
-"""How a stager's nights look, and whether another night looks like them."""
+"""By what a profile knows nights again: how its stager's nights look, and marks of those that taught it.
+
+A night is marked by each of its experts' scorings, by their consensus and by the stager's most probable
+stages, since comparisons have the expert's scoring, or an output of decode without its probabilities.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -12,6 +18,7 @@ import numpy as np
 from stageguard.base import checks, schema
 from stageguard.base.arrays import Floats, Labels
 from stageguard.base.errors import InputError
+from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.stages import StageScheme
 from stageguard.profile.parts import per_stage
 
@@ -21,6 +28,8 @@ MOST_OUTSIDE = 1
 ROOM = 0.5
 LEAST_ROOM = 0.01
 _DIGITS = 4
+MARK_DIGITS = 16  # of the SHA-256: a million nights have the same mark by chance once in 37 million times
+_MARK = re.compile(rf"[0-9a-f]{{{MARK_DIGITS}}}")
 
 Range = tuple[float, float, float]  # lowest, median, highest over nights
 
@@ -114,3 +123,21 @@ def read_fingerprint(value: object, where: str, scheme: StageScheme) -> Fingerpr
     if len(shares) < scheme.n_stages:
         raise InputError(f"{where}.shares lacks a stage, expected one each for {', '.join(scheme.names)}.")
     return replace(fingerprint, shares=MappingProxyType(dict(shares)))
+
+
+def mark_of(labels: Labels) -> str | None:
+    """Return the mark of the labels from the first to the last scored epoch; None if none is scored."""
+    scored = np.flatnonzero(labels != UNSCORED)
+    if not len(scored):
+        return None
+    part = np.ascontiguousarray(labels[scored[0] : scored[-1] + 1], dtype=np.int8)
+    return hashlib.sha256(part.tobytes()).hexdigest()[:MARK_DIGITS]
+
+
+def read_marks(value: object, where: str, scheme: StageScheme) -> tuple[str, ...]:
+    """Return the marks, sorted."""
+    marks = checks.items(value, where, checks.text)
+    for mark in marks:
+        if not _MARK.fullmatch(mark):
+            raise InputError(f"{where} has {mark[:40]!r}, expected {MARK_DIGITS} hexadecimal digits.")
+    return tuple(sorted(set(marks)))

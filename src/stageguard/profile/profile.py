@@ -17,7 +17,7 @@ from stageguard.base.schema import Document, read_toml
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.period import Period, period_of
 from stageguard.night.stages import StageScheme
-from stageguard.profile.fingerprint import Fingerprint
+from stageguard.profile.fingerprint import Fingerprint, mark_of
 from stageguard.profile.parts import (
     Band,
     Calibration,
@@ -30,7 +30,6 @@ from stageguard.profile.parts import (
 )
 from stageguard.profile.rules.rule import StrengthRule
 from stageguard.profile.schema import KEYS, check_keys, check_together, document_of, parse_profile
-from stageguard.profile.taught import mark_of
 
 FOLDER = Path(__file__).with_name("builtin")
 

@@ -13,10 +13,9 @@ from stageguard.base.arrays import DAY_SECONDS
 from stageguard.base.errors import InputError, ProfileError, message_of
 from stageguard.night.stages import StageScheme
 from stageguard.profile import parts
-from stageguard.profile.estimators import read_estimators
-from stageguard.profile.fingerprint import read_fingerprint
+from stageguard.profile.fingerprint import read_fingerprint, read_marks
+from stageguard.profile.parts import read_estimators
 from stageguard.profile.rules import read_rule, write_rule
-from stageguard.profile.taught import read_marks
 
 Writer = Callable[[Any, StageScheme], Any]
 

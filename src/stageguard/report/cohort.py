@@ -19,7 +19,7 @@ from stageguard.base.arrays import NAN, Floats
 from stageguard.base.errors import InputError
 from stageguard.formats.outputs import REVIEW_SENTENCE
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.effect import Effect
+from stageguard.guard.explain import Effect
 from stageguard.measures.agreement import agreement
 from stageguard.measures.bouts import ScoredNight, hypnogram_before, hypnogram_of
 from stageguard.measures.cohort import (

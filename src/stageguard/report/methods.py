@@ -17,7 +17,7 @@ from stageguard.base import checks
 from stageguard.base.errors import InputError
 from stageguard.base.version import __version__
 from stageguard.guard.decoding import CITATION, Decoding
-from stageguard.guard.effect import Effect
+from stageguard.guard.explain import Effect
 from stageguard.guard.strength import Strength
 from stageguard.measures.bouts import cuts_of, hypnogram_before, period_for
 from stageguard.measures.estimates import (
@@ -31,7 +31,7 @@ from stageguard.measures.statistics import FIRST_REM_SECONDS
 from stageguard.measures.validity import validity_of
 from stageguard.night.period import APART_MINUTES, ASLEEP_MINUTES, WINDOW_MINUTES
 from stageguard.night.timing import Moment
-from stageguard.profile.estimators import REM_LATENCY
+from stageguard.profile.parts import REM_LATENCY
 from stageguard.profile.profile import OFF, Profile
 from stageguard.profile.rules.band import BandRule
 from stageguard.profile.rules.match import MatchRule

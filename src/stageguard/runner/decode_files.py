@@ -30,8 +30,7 @@ from stageguard.formats.outputs import (
     write_decoding,
 )
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.effect import Effect
-from stageguard.guard.explain import explain
+from stageguard.guard.explain import Effect, explain
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.timing import Moment
 from stageguard.profile.profile import Profile

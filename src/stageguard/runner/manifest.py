@@ -18,7 +18,7 @@ from stageguard.base.errors import Message, StageGuardError, error_message
 from stageguard.base.files import open_text, read_cell, read_text, write_cell, write_text_atomic
 from stageguard.base.version import __version__
 from stageguard.formats.outputs import change_row, output_paths
-from stageguard.guard.effect import Effect
+from stageguard.guard.explain import Effect
 from stageguard.measures.estimates import Estimates
 from stageguard.report.summary import DecodingSummary, JointScores, RecordingFacts, RowMeasures
 from stageguard.runner.run import Outcome

@@ -63,7 +63,7 @@ from stageguard.formats.tables.table import NAMELESS, Table, as_number, row_name
 from stageguard.formats.tables.timing import TIMING_COLUMNS, TOLERANCE, RowTimes, read_timing
 from stageguard.formats.tools.arrays import load_plain
 from stageguard.formats.tools.viewers import description
-from stageguard.guard.effect import Effect
+from stageguard.guard.explain import Effect
 from stageguard.guard.strength import steered_by
 from stageguard.measures.estimates import Estimates
 from stageguard.night.period import Period

@@ -17,8 +17,10 @@ from stageguard.profile.rules.rule import (
     Setting,
     StrengthRule,
     Trial,
+    calm,
+    lift,
+    lifting_of,
 )
-from stageguard.profile.rules.search import calm, lift, lifting_of
 
 # How many times the experts' fragmentation a fitted rule allows. If that was counted on other people, it is
 # the base profile's cap: patients may well be twice as fragmented. On enough nights of the cohort itself, it

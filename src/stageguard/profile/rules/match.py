@@ -17,8 +17,8 @@ from stageguard.profile.rules.rule import (
     Setting,
     StrengthRule,
     Trial,
+    aim_for,
 )
-from stageguard.profile.rules.search import aim_for
 
 # What a fit tries.
 PRIOR_EXPONENTS = (0.0, 0.1, 0.25, 0.5)

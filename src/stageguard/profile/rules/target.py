@@ -18,8 +18,11 @@ from stageguard.profile.rules.rule import (
     Nats,
     Setting,
     StrengthRule,
+    aim_for,
+    calm,
+    lift,
+    lifting_of,
 )
-from stageguard.profile.rules.search import aim_for, calm, lift, lifting_of
 
 YIELDING_WEIGHT = 0.3  # the transition weight at which soft evidence gives way
 BALANCING_ROUNDS = 4  # chosen on the stagers of studies/guard-on-real-data
