@@ -1,7 +1,7 @@
-"""Write results/<name>.md, and the rows that docs/bench.md shows, from the last runs. Measures nothing.
+"""Write results/<name>.md, results/missed.md and the rows that docs/bench.md shows. Measures nothing.
 
 On the page, `<!-- rows: NAME: PART; PART -->` stands for the rows of one result whose name has one of the
-parts, or for all of them; `<!-- missed -->` stands for every goal that was missed.
+parts, or for all of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from _common import RESULTS, Row, cells_of
 
 PAGE = Path(__file__).parents[1] / "docs" / "bench.md"
-MARKS = re.compile(r"(<!-- (?:rows: (\w+)(?:: ([^>]+))?|missed) -->\n).*?(<!-- end -->)", re.DOTALL)
+MARKS = re.compile(r"(<!-- rows: (\w+)(?:: ([^>]+))? -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def documents() -> dict[str, dict[str, Any]]:
@@ -52,21 +52,23 @@ def chosen(document: dict[str, Any], parts: Sequence[str]) -> str:
 
 
 def missed(results: dict[str, dict[str, Any]]) -> str:
-    """Return the goals that were missed, of all results."""
+    """Return the goals that were missed, of all results, as a page."""
     rows = [cells_of(Row(**row)) for document in results.values() for row in document["rows"]]
     found = [cells for cells in rows if cells[-1].startswith("missed")]
-    return lines("| | value | unit | goal | |", "|---|--:|---|--:|---|", found)
+    return "# Goals that were missed\n\n" + lines(
+        "| | value | unit | goal | |", "|---|--:|---|--:|---|", found
+    )
 
 
 def main() -> None:
     results = documents()
     for name, document in results.items():
         (RESULTS / f"{name}.md").write_text(whole(document), "utf-8")
+    (RESULTS / "missed.md").write_text(missed(results), "utf-8")
 
     def table(match: re.Match[str]) -> str:
         parts = match[3].split("; ") if match[3] else []
-        rows = chosen(results[match[2]], parts) if match[2] else missed(results)
-        return f"{match[1]}{rows}{match[4]}"
+        return f"{match[1]}{chosen(results[match[2]], parts)}{match[4]}"
 
     PAGE.write_text(MARKS.sub(table, PAGE.read_text("utf-8")), "utf-8")
 

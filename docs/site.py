@@ -136,7 +136,51 @@ def reference() -> dict[str, str]:
         for name in names.split():
             summary = _summaries(found[name]).get(name, "")
             index.append(f"- [`{name}`][stageguard.{found[name]}.{name}]{summary}")
+    index += ["", "## [Formats](formats.md)", "", "Files and objects that can be read and written."]
+    index += ["", "## [Keys of a profile](keys.md)", "", "Their defaults and meanings."]
+    pages |= {"reference/formats.md": formats_page(), "reference/keys.md": keys_page()}
     return pages | {"reference/index.md": "\n".join(index) + "\n"}
+
+
+FORMATS = """# Formats
+
+P: read as probabilities. H: read as a hypnogram. W: written. *Without*: what the format cannot store, or, if
+it is only read, what you may have to give. *All but the stages*: without probabilities, start time, epoch
+length, part of an epoch before the first, scorer and other annotations. [Bring your stager](../formats.md)
+says how files are recognised and what is assumed.
+"""
+
+
+def formats_page() -> str:
+    """Return a line for every file format, then one for every kind of object."""
+    from stageguard.formats.file_format import EPOCH_LENGTH, NAMES, OTHER_PROBABILITIES, STAGES_ALONE
+    from stageguard.formats.objects import OBJECTS
+    from stageguard.formats.registry import formats
+
+    needed = (NAMES, EPOCH_LENGTH, OTHER_PROBABILITIES)  # to read a night, if the file lacks them
+    rows = [
+        (f"`{form.name}`", f"{form.title}, {' '.join(f'`{s}`' for s in form.suffixes)}", form)
+        for form in formats()
+    ]
+    rows += [("in memory", kind.title, kind) for kind in OBJECTS]
+    lines = []
+    for name, title, entry in rows:
+        kinds = {"density": "P", "hypnogram": "H", "write": "W"}
+        letters = "".join(letter for kind, letter in kinds.items() if entry.does(kind))
+        lost = [loss for loss in entry.loses if entry.does("write") or loss in needed]
+        missing = "all but the stages" if tuple(lost) == STAGES_ALONE else ", ".join(lost)
+        lines.append(f"- {name} ({letters}): {title}" + (f"; without {missing}" if missing else ""))
+    return "\n".join([FORMATS, *lines]) + "\n"
+
+
+def keys_page() -> str:
+    """Return the table of a profile's keys, with links as they are from pages in docs/."""
+    from stageguard.profile.schema import KEYS
+
+    rows = "\n".join(key.row for key in KEYS.values())
+    table = f"| key | default | meaning |\n|---|---|---|\n{rows}\n"
+    about = "[Choosing a profile](profiles.md) has an example, the strength rules and the clock."
+    return re.sub(r"\]\((?=[\w-]+\.md)", "](../", f"# Keys of a profile\n\n{about}\n\n{table}")
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Compare the paper's claims with the committed studies: writes docs/claims.md and studies/across.
+"""Compare the paper's claims with the committed studies: writes docs/claims.md and, by study, studies/across.
 
 python studies/claims.py        after `stageguard study report FOLDER --publish studies/results/NAME`
 """
@@ -35,7 +35,7 @@ from stageguard.study.store import (
 
 ROOT = Path(__file__).parents[1]
 RESULTS, ACROSS = ROOT / "studies" / "results", ROOT / "studies" / "across"
-PAGE = ROOT / "docs" / "claims.md"
+PAGE, NUMBERS = ROOT / "docs" / "claims.md", "claims.md"  # numbers by study are in ACROSS
 REAL = ("sleep-edf", "sleep-edf-published", "sleep-edf-5", "dod-h", "sleep-accel", "sleep-accel-2", "slpdb")
 NAMES = (*REAL, "mouse-sim", "radar-sim")
 NO_PENALTY = "paper, no penalty"
@@ -49,6 +49,7 @@ Measure = Callable[[Results, str], Measured]
 
 # Shares of what was counted from which a claim holds, and up to which it does not.
 HOLDS, FAILS = 0.9, 0.1
+VERDICT_WORDS = ("holds", "holds in part", "does not hold here")
 
 # The paper's range of the fall in FI, %, rounded in Table 3.
 FI_RANGE = (52.5, 64.5)
@@ -628,7 +629,7 @@ def verdict(claim: Claim, studies: Iterable[Results], guard: Guard) -> str:
     if not holds:
         return "*cannot be tested here*"
     share = sum(holds) / len(holds)
-    words = "holds" if share >= HOLDS else "does not hold here" if share <= FAILS else "holds in part"
+    words = VERDICT_WORDS[0 if share >= HOLDS else 2 if share <= FAILS else 1]
     return f"*{words}*, {sum(holds)} of {len(holds)}"
 
 
@@ -711,28 +712,27 @@ def ratios_table(studies: Mapping[str, Results]) -> str:
 
 
 def details(guard: Guard, studies: Mapping[str, Results]) -> str:
-    """Return the numbers of all claims for one way to guard, a column for each study, folded."""
+    """Return the numbers of all claims for one way to guard, a column for each study."""
     rows = []
     for number, claim in enumerate(CLAIMS, 1):
         cells = [cell(claim, results, guard) for results in studies.values()]
         if any(cells):
             rows.append([str(number), f"{claim.shown}; {claim.of}", *cells])
-    body = table(["", "value; counted", *studies], rows, 2)
-    return f"<details>\n<summary>{guard.title.capitalize()}</summary>\n\n{body}\n</details>\n"
+    return f"## {guard.title.capitalize()}\n\n{table(['', 'value; counted', *studies], rows, 2)}"
 
 
 INTRODUCTION = """# The paper's claims, and what our studies found
 
-Written by `studies/claims.py` from the records in `studies/results`; tables over all
-studies are in `studies/across`.
+{summary}
+The numbers of each study are in [studies/across](../studies/across/claims.md); `studies/claims.py` writes
+both from `studies/results`.
 
-The networks learned: 300 steps (slpdb and simulated cohorts: 150) of 16 sequences of 100 epochs, each
-tested on subjects it has not seen. They are small and work on features; `sleep-edf-published` has two of
-published width. Its third, SeqSleepNet, is of published width in `sleep-edf` already: it has the same 101,763
-parameters and the same results in both, is counted in `sleep-edf` and takes no part in verdicts, errors and
-numbers of `sleep-edf-published`. `dod-h` takes the stages of six networks that others trained, and
-trains nothing. SHHS, SLEEPBRL and the paper's mice are not here: a claim that fails here is not refuted for
-them, and one that holds is not confirmed.
+Networks learned for 300 steps (slpdb and simulated cohorts: 150) of 16 sequences of 100 epochs, and were
+tested on subjects they had not seen. They are small and work on features; `sleep-edf-published` has two of
+published width. Its third, SeqSleepNet, is the one of `sleep-edf`, with the same 101,763 parameters and
+results, and is counted there. `dod-h` takes the stages of six networks that others trained. SHHS, SLEEPBRL
+and the paper's mice are not here: a claim that fails here is not refuted for them, and one that holds is not
+confirmed.
 
 A network that is less accurate than calling every epoch the most frequent stage is ~~struck out~~ and takes
 no part in verdicts.
@@ -740,9 +740,8 @@ no part in verdicts.
 
 VERDICTS = f"""## Verdicts
 
-Counted over networks (or errors, classes and so on) of real nights; simulated cohorts are shown under
-*Numbers* and carry no verdict. A claim holds in one of them if the column *counted if* says so.
-*Holds*: in {100 * HOLDS:.0f} % or more of what was counted; *does not
+Counted over networks (or errors, classes and so on) of real nights; simulated cohorts carry no verdict.
+*Holds*: *counted if* is so in {100 * HOLDS:.0f} % or more of what was counted; *does not
 hold here*: in {100 * FAILS:.0f} % or less. An empty cell: the guard is no part of the claim. "Published
 rules" are [those printed](fidelity.md), with transitions counted on each fold's training subjects: on
 networks trained with the penalty, or alone on plain networks. "Released rules" are those of [the authors'
@@ -756,7 +755,9 @@ Errors of TST, SE, REM latency, WASO, bouts and awakenings over those of argmax 
 over networks; in brackets the best and the worst network. Below 1, the guard helps.
 """
 
-DETAILS = """## Numbers
+DETAILS = """# The paper's claims by study
+
+The claims and their verdicts are on the page of [the paper's claims](../../docs/claims.md).
 
 Smallest and largest value, and for how many of what was counted the claim holds: "1.2 to 3.4; 2 of 6". An
 empty cell: the study does not vary this.
@@ -806,10 +807,10 @@ def facts(studies: Sequence[Results]) -> dict[str, str]:
     }
 
 
-def reasons(studies: Mapping[str, Results]) -> Iterator[tuple[int, Claim, str]]:
-    """Yield every claim with its number and why it holds or not."""
-    known = facts(list(studies.values()))
-    yield from ((number, claim, claim.why.format(**known)) for number, claim in enumerate(CLAIMS, 1))
+def reasons(studies: Mapping[str, Results]) -> Iterator[tuple[int, str]]:
+    """Yield the number of every claim, and why it holds or not."""
+    numbers = facts(list(studies.values()))
+    yield from ((number, claim.why.format(**numbers)) for number, claim in enumerate(CLAIMS, 1))
 
 
 def without_penalty(studies: Mapping[str, Results]) -> list[str]:
@@ -825,26 +826,39 @@ def without_penalty(studies: Mapping[str, Results]) -> list[str]:
     ]
 
 
+def summary_table(studies: Mapping[str, Results]) -> str:
+    """Return for how many claims each verdict was given, by way to guard."""
+    rows = []
+    for guard in GUARDS:
+        verdicts = [verdict(claim, studies.values(), guard) for claim in CLAIMS]
+        counts = (sum(words.startswith(f"*{start}*") for words in verdicts) for start in VERDICT_WORDS)
+        rows.append([guard.title, *map(str, counts)])
+    return table(["of the claims that can be tested here", *VERDICT_WORDS], rows)
+
+
+def numbers_page(studies: Mapping[str, Results]) -> str:
+    """Return the page with the numbers of each study."""
+    return "\n".join([DETAILS, *(details(guard, studies) for guard in GUARDS)])
+
+
 def page(studies: Mapping[str, Results]) -> str:
-    """Return the page of these studies."""
+    """Return the page of verdicts and reasons."""
     missing = [name for name in NAMES if name not in studies]
     notes = [f"Not run yet: {', '.join(missing)}.\n"] if missing else []
     notes += [f"UNFINISHED: {name}, {r.progress} done.\n" for name, r in studies.items() if r.is_unfinished]
     return "\n".join(
         [
-            INTRODUCTION,
+            INTRODUCTION.format(summary=summary_table(studies)),
             networks_table(studies),
             *notes,
             VERDICTS,
             *without_penalty(studies),
             verdicts_table(studies),
-            "## Why\n",
-            *(f"{number}. **{claim.says}** {text}" for number, claim, text in reasons(studies)),
+            "## Why\n\nBy the number of the claim.\n",
+            *(f"{number}. {text}" for number, text in reasons(studies)),
             "",
             ERRORS,
             ratios_table(studies),
-            DETAILS,
-            *(details(guard, studies) for guard in GUARDS),
         ]
     )
 
@@ -864,6 +878,7 @@ def main() -> None:
     PAGE.write_text(page(studies), "utf-8")
     tables = across_tables(list(studies.values()))
     write_tables(tables, ACROSS, ("md", "csv"))
+    (ACROSS / NUMBERS).write_text(numbers_page(studies), "utf-8")
     print(f"Wrote {PAGE.relative_to(ROOT)} and {ACROSS.relative_to(ROOT)} of {len(studies)} studies.")
 
 

@@ -6,12 +6,16 @@ import os
 import re
 import subprocess
 import sys
+from html import unescape
 from pathlib import Path
 
 import pytest
 
 import stageguard as sg
 from stageguard import nn
+from stageguard.formats.objects import OBJECTS
+from stageguard.formats.registry import formats
+from stageguard.profile.schema import KEYS
 
 pytest.importorskip("mkdocs", reason="the site is built by the extra docs")
 ROOT = Path(__file__).parents[1]
@@ -37,6 +41,17 @@ def test_every_public_name_is_in_the_reference(site):
     anchors = set(re.findall(r'id="(stageguard\.[\w.]+)"', text))
     names = {anchor.rpartition(".")[2] for anchor in anchors}
     assert {*sg.__all__, *nn.__all__} - {"__version__"} <= names
+
+
+def test_every_format_is_in_the_reference(site):
+    text = (site / "reference" / "formats.html").read_text("utf-8")
+    assert [form.name for form in formats() if f"<code>{form.name}</code>" not in text] == []
+    assert [kind.title for kind in OBJECTS if kind.title not in unescape(text)] == []
+
+
+def test_every_key_of_a_profile_is_in_the_reference(site):
+    text = (site / "reference" / "keys.html").read_text("utf-8")
+    assert [name for name in KEYS if f"<code>{name}</code>" not in text] == []
 
 
 def test_pages_fetch_nothing(site):

@@ -37,7 +37,7 @@ class Key:
 
     @property
     def row(self) -> str:
-        """The key in the table of `docs/profiles.md`."""
+        """The key in the reference's table of keys."""
         default = "" if self.default in (None, "") else f"`{json.dumps(self.default)}`"
         default = self.shown or ("none" if self.default in ({}, []) else default)
         return f"| `{self.name}` | {default} | {self.meaning} |"
