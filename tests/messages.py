@@ -17,6 +17,14 @@ def mentions(text: object, *values: object) -> bool:
     return any(re.search(naming(*values), str(one)) for one in (text if is_many else [text]))
 
 
+def each_mentions(texts: Iterable[object], *groups: tuple[object, ...]) -> bool:
+    """Whether there is a text for each group of values, in order, and it names them."""
+    texts = list(texts)
+    return len(texts) == len(groups) and all(
+        mentions(text, *g) for text, g in zip(texts, groups, strict=True)
+    )
+
+
 def _whole(value: str) -> str:
     """A pattern for a value that is no part of a longer word or number."""
     before = r"(?<!\w)(?<!\d[.,])" if re.match(r"\w", value) else ""

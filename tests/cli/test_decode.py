@@ -17,7 +17,7 @@ import pytest
 
 import stageguard as sg
 from cli_runner import Runner, error_line, write_night
-from messages import mentions
+from messages import each_mentions, mentions
 from nights import decode
 
 
@@ -60,10 +60,9 @@ def test_a_flickering_night_takes_no_more_than_twenty_lines(run, tmp_path, monke
     ran = run("decode", write_night(tmp_path / "n.csv", hours=8, seed=1).name, "-p", "human-psg-5")
     lines = ran.out.splitlines()
     assert len(lines) <= 20, ran.out
-    assert lines[-2:] == [
-        "Wrote: n.hypnogram.tsv, n.hypnogram.json",
-        "A trained scorer must review this output before any clinical decision.",
-    ]
+    assert each_mentions(
+        lines[-2:], ("Wrote: n.hypnogram.tsv, n.hypnogram.json",), ("trained", "any clinical decision")
+    )
     assert sum(line.startswith("Smoothed: transition weight ") for line in lines) == 1
 
 
@@ -255,7 +254,7 @@ def test_output_must_be_a_folder(run, night, tmp_path):
     line = error_line(run("decode", night, "-p", "human-psg-5", "-o", tmp_path / "notes.txt" / "out"))
     assert mentions(line, "notes.txt", "expected a folder")
     line = error_line(run("decode", night, "-p", "human-psg-5", "-o", night))  # the name of a cohort's table
-    assert "it is the same file as" in line
+    assert mentions(line, "same file")
 
 
 @pytest.mark.parametrize(

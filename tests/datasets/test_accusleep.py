@@ -167,12 +167,12 @@ def damage(place, kind):
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        ("text", r"Day1/EEG.mat: is no MAT-file of version 5 to 7.3"),
-        ("name", r"has no variable 'EEG'; it has: LFP"),
-        ("matrix", r"EEG has shape \(480, 2\), expected one row"),
-        ("length", r"signals differ in length \(eeg 900, emg 960 samples\)"),
-        ("labels", r"20 labels of 2.5 s last 50 s, the signals at 8 Hz 120 s. Give label_seconds or rate_hz"),
-        ("cut", r"^Day1/EEG.mat: cannot be read \(.+\). Is it damaged\?"),
+        ("text", ("Day1/EEG.mat", "MAT-file", 5, "7.3")),
+        ("name", ("'EEG'", "LFP")),
+        ("matrix", ("EEG", "(480, 2)")),
+        ("length", (900, 960)),
+        ("labels", (20, "2.5 s", "50 s", "8 Hz", "120 s", "label_seconds", "rate_hz")),
+        ("cut", ("Day1/EEG.mat", "Is it damaged")),
     ],
 )
 def test_damaged_files_are_named(tmp_path, kind, message):
@@ -182,7 +182,7 @@ def test_damaged_files_are_named(tmp_path, kind, message):
         write_mat7(place / "EEG.mat", EEG=np.zeros(960))
     damage(place, kind)
     (entry,) = entries("accusleep", tmp_path, **RATE)
-    with pytest.raises((FileFormatError, OSError), match=message):
+    with pytest.raises((FileFormatError, OSError), match=naming(*message)):
         entry.read().channel("eeg").read()
 
 

@@ -187,13 +187,13 @@ def test_a_busy_server_is_asked_again(tmp_path):
 @pytest.mark.parametrize(
     ("errors", "message"),
     [
-        ([404], "the server answers 404 Not Found"),
-        ([403], "403 Forbidden. It needs an account"),
-        ([503] * 9, r"answers 503 .+\(3 attempts in a row\). Run it again, once"),
+        ([404], ("answers", 404)),
+        ([403], (403, "account")),
+        ([503] * 9, ("answers", 503, 3, "attempts")),
     ],
 )
 def test_refusals_say_why(tmp_path, errors, message):
-    with serving(files={}, errors=errors) as site, pytest.raises(DownloadError, match=message):
+    with serving(files={}, errors=errors) as site, pytest.raises(DownloadError, match=naming(*message)):
         download(remote(site), tmp_path, patience=QUICK)
     assert leftovers(tmp_path) == []
 
@@ -229,7 +229,7 @@ def test_other_schemes_are_refused(tmp_path):
 def test_a_full_disk_is_one_line_and_the_download_goes_on_later(tmp_path, monkeypatch):
     with serving(files={"/night.edf": CONTENT}) as site:
         monkeypatch.setattr(module.os, "fsync", fail_with(OSError(28, "No space left on device")))
-        with pytest.raises(OutputError, match=r"cannot write .*night\.edf: No space left on device"):
+        with pytest.raises(OutputError, match=naming("night.edf", "No space left", "device")):
             download(remote(site), tmp_path, patience=QUICK)
         assert (tmp_path / "night.edf.part").is_file()
         monkeypatch.undo()

@@ -125,7 +125,7 @@ def test_names_are_forgiving_and_errors_helpful(tmp_path):
     assert dataset(" Sleep_Accel ").name == "sleep-accel"
     with pytest.raises(InputError, match=r"no dataset 'acusleep'; there are: .+ Did you mean 'accusleep'\?"):
         dataset("acusleep")
-    with pytest.raises(InputError, match=r"gone does not exist, expected AccuSleep .+ stageguard data show"):
+    with pytest.raises(InputError, match=naming("gone", "AccuSleep")):
         entries("accusleep", tmp_path / "gone")
     with pytest.raises(InputError, match=naming("'epochs'", "'accusleep'", "epoch_seconds")):
         entries("accusleep", tmp_path, epochs=4)
@@ -188,7 +188,7 @@ def test_nothing_is_unpacked_outside_of_the_folder(tmp_path, name):
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("fine", b"")
         archive.writestr(info, b"evil")
-    with pytest.raises(FileFormatError, match=r"Mouse01\.zip: holds .+ which leads out of its folder"):
+    with pytest.raises(FileFormatError, match=naming("Mouse01.zip", "which leads out", "folder")):
         unpack_archive(path)
     assert [p.name for p in tmp_path.rglob("*") if p.is_file()] == ["Mouse01.zip"]
 
@@ -256,7 +256,7 @@ def test_a_file_that_is_there_is_kept_if_it_is_the_same(tmp_path):
 @pytest.mark.parametrize("content", [b"", b"no archive", zipped(x=bytes(range(256)) * 40)[:-60]])
 def test_a_broken_archive_is_named(tmp_path, content):
     (tmp_path / "a.zip").write_bytes(content)
-    with pytest.raises(FileFormatError, match=r"a\.zip: cannot be unpacked .+ Fetch it again"):
+    with pytest.raises(FileFormatError, match=naming("a.zip", "Fetch it again")):
         unpack_archive(tmp_path / "a.zip")
 
 
@@ -265,7 +265,7 @@ def test_a_broken_archive_is_named(tmp_path, content):
 
 def test_closed_datasets_say_how_to_get_them():
     gated = made_up(access="gated", how_to_get="Sign the agreement at example.org.")
-    with pytest.raises(InputError, match=r"A test needs an agreement .+ Sign the agreement at example\.org"):
+    with pytest.raises(InputError, match=naming("Sign the agreement", "example.org")):
         list_remote(gated)
     with pytest.raises(InputError, match="is not public"):
         list_remote(made_up(access="private"))

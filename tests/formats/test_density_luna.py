@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import stageguard as sg
-from messages import naming
+from messages import each_mentions, naming
 from recording_files import channel, write_edf
 from stageguard.base.errors import FileFormatError, InputError
 from stageguard.formats.raw_night import FileOptions
@@ -41,7 +41,7 @@ def test_epochs_that_luna_left_out_keep_their_place(tmp_path):
     assert np.flatnonzero(~np.isnan(values[:, 0])).tolist() == [2, 3, 6]
     np.testing.assert_array_equal(values[[2, 3, 6]], EXPECTED[[2, 3, 6]])
     assert found.density.epoch_seconds == 30.0
-    assert found.notes == ("4 epochs that Luna left out: read as without evidence",)
+    assert each_mentions(found.notes, ("4 epochs", "Luna"))
 
 
 def test_excluded_epochs_have_no_evidence(tmp_path):
@@ -49,7 +49,7 @@ def test_excluded_epochs_have_no_evidence(tmp_path):
     path = table(tmp_path, [row(1), row(2, flag=-1), row(3, missing, flag=-1), row(4)])
     found = read_density_file(path, FileOptions())
     assert np.isnan(found.density.probabilities[:, 0]).tolist() == [False, True, True, False]
-    assert found.notes == ("1 with FLAG -1 (excluded): read as without evidence",)
+    assert each_mentions(found.notes, (1, "FLAG", -1))
 
 
 def test_three_classes_and_a_table_without_times(tmp_path):
@@ -57,7 +57,7 @@ def test_three_classes_and_a_table_without_times(tmp_path):
     rows = [f"x\t{e}\t0.2\t0.3\t0.5" for e in (1, 2)]
     found = read_density_file(table(tmp_path, rows, header), FileOptions())
     np.testing.assert_array_equal(found.density.probabilities, [[0.2, 0.5, 0.3]] * 2)
-    assert found.notes == ("the file does not say how long an epoch is: 30 s assumed, as Luna usually has",)
+    assert each_mentions(found.notes, ("30 s", "usually"))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import stageguard as sg
-from messages import mentions, naming
+from messages import each_mentions, mentions, naming
 from stageguard.base.errors import InputError
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_density_object
@@ -42,12 +42,12 @@ def test_probabilities_are_taken_as_they_are():
 def test_rows_of_one_sum_are_divided_by_it_and_that_is_said(total):
     values, notes = read(P * total)
     np.testing.assert_allclose(values, P)
-    assert notes == [f"rows sum to {total}: divided by their sums"]
+    assert each_mentions(notes, (total, "divided"))
 
 
 def test_sums_may_differ_by_a_thousandth_and_no_more():
     scale = np.array([[3.0], [3.002], [1], [2.998]])
-    assert read(P * scale)[1] == ["rows sum to 3: divided by their sums"]
+    assert each_mentions(read(P * scale)[1], (3, "divided by their"))
     message = refused(P * np.array([[3.0], [3.01], [1], [3.0]]))
     assert mentions(message, 1, "3.01", 3)
 
@@ -114,7 +114,7 @@ def test_what_the_caller_says_is_not_questioned_where_it_may_be():
     assert notes == []
     values, notes = read(np.log(P * 2), log=True)
     np.testing.assert_allclose(values, P)
-    assert notes == ["rows sum to 2: divided by their sums"]
+    assert each_mentions(notes, (2, "divided by their"))
 
 
 @pytest.mark.parametrize("value", [np.inf, 1e400])
@@ -158,10 +158,7 @@ def test_short_rows_are_averaged_on_request():
     assert (pooled.n_epochs, pooled.epoch_seconds) == (4, 15.0)
     np.testing.assert_allclose(pooled.probabilities[1], short.probabilities[3:6].mean(axis=0))
     notes = read_density_object(short, FileOptions(pool_to_seconds=15)).notes
-    assert notes == (
-        "3 rows of 5 s averaged to one epoch of 15 s",
-        "2 rows at the end fill no epoch: dropped",
-    )
+    assert each_mentions(notes, ("3 rows", "5 s", "15 s"), ("2 rows", "dropped"))
 
 
 def test_rows_without_evidence_are_left_out_of_the_mean():

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from messages import mentions, naming
+from messages import each_mentions, mentions, naming
 from recording_files import START, Channel, channel, write_edf
 from stageguard.base.errors import FileFormatError, InputError
 from stageguard.formats.recordings.edf import read_edf_header, read_edf_recording
@@ -142,7 +142,7 @@ def test_gaps_of_a_discontinuous_file_are_nan(tmp_path):
     np.testing.assert_allclose(signal.read(), expected, atol=1e-9)
     np.testing.assert_allclose(signal.read(10, 50), expected[10:50], atol=1e-9)
     assert raw.start == datetime(2021, 3, 4, 22, 30, 0, 250_000)
-    assert raw.notes == ("2 gaps between its records: NaN there",)
+    assert each_mentions(raw.notes, (2, "gaps", "NaN"))
 
 
 def test_a_file_that_calls_itself_continuous_and_is_not(tmp_path):
@@ -163,13 +163,13 @@ def test_an_unfinished_header_is_counted_out(tmp_path, channels):
     path = write_edf(tmp_path / "crash.edf", channels, n_records=-1)
     raw = read_edf_recording(path)
     assert raw.signals["ECG"].n_samples == 7 * 32
-    assert raw.notes == ("the header does not say how many records there are: 7 were counted",)
+    assert each_mentions(raw.notes, ("records there are", 7))
 
 
 def test_spare_bytes_are_told(tmp_path, channels):
     path = write_edf(tmp_path / "spare.edf", channels)
     path.write_bytes(path.read_bytes() + b"xyz")
-    assert read_edf_recording(path).notes == ("3 bytes after the last data record were ignored",)
+    assert each_mentions(read_edf_recording(path).notes, ("3 bytes", "ignored"))
 
 
 def test_edfio_and_mne_take_two_joined_files_and_half_a_file_for_one(tmp_path, channels):

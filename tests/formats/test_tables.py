@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from messages import mentions, naming
+from messages import each_mentions, mentions, naming
 from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import FileFormatError, InputError
 from stageguard.formats.raw_night import FileOptions
@@ -90,7 +90,7 @@ def test_title_lines_above_the_header_are_skipped(tmp_path):
 def test_an_unknown_epoch_length_is_assumed_aloud(tmp_path):
     found = read_density_file(write(tmp_path, f"{HEADER}\n{ROW}\n"), FileOptions(default_epoch_seconds=4.0))
     assert found.density.epoch_seconds == 4.0
-    assert found.notes == ("the file does not say how long an epoch is: 4 s assumed",)
+    assert each_mentions(found.notes, ("4 s", "assumed"))
 
 
 @pytest.mark.parametrize("empty", [",,,,", "nan,nan,NaN,NAN,nan", " , ,, ,", "n/a,NA,null,None,"])
@@ -104,7 +104,7 @@ def test_decimal_commas_are_read_where_the_delimiter_allows(tmp_path):
     path = write(tmp_path, "W;N;R\n0,25;0,5;0,25\n1;0;0\n")
     found = read_density_file(path, FileOptions(epoch_seconds=30))
     np.testing.assert_allclose(found.density.probabilities, [[0.25, 0.5, 0.25], [1, 0, 0]])
-    assert found.notes == ("decimal commas were read as points",)
+    assert each_mentions(found.notes, ("decimal commas were", "points"))
 
 
 def test_stages_choose_among_columns_by_name(tmp_path):
@@ -117,7 +117,7 @@ def test_stages_name_the_columns_of_a_file_without_header(tmp_path):
     path = write(tmp_path, "0.2 ,0.3,0.5\n0,0,1\n")
     found = read_density_file(path, FileOptions(stages=("R", "N", "W"), epoch_seconds=30))
     np.testing.assert_allclose(found.density.probabilities, [[0.5, 0.3, 0.2], [1, 0, 0]])
-    assert found.notes == ("no header: columns read as R, N, W",)
+    assert each_mentions(found.notes, ("header", "R, N, W"))
 
 
 def test_own_stage_names_make_a_custom_scheme(tmp_path):
@@ -340,7 +340,7 @@ def test_the_epoch_length_is_taken_from_the_files_columns(tmp_path, header, cell
 
 def test_an_epoch_column_says_the_order_but_no_length(tmp_path):
     found = read_density_file(timed(tmp_path, "epoch", "1", "2", "3"), FileOptions())
-    assert found.notes == ("the file does not say how long an epoch is: 30 s assumed",)
+    assert each_mentions(found.notes, ("long", "30 s", "assumed"))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 import nights
 import stageguard as sg
-from messages import mentions, naming
+from messages import each_mentions, mentions, naming
 from stageguard.base.errors import InputError
 from stageguard.measures.cohort import (
     CohortNight,
@@ -83,7 +83,7 @@ def test_light_and_dark_are_measured_apart():
     assert found.hours[0].name == "ZT 0"
     assert measure(night).hours == ()
     share = quantity_of("stage_percent_R_dark")
-    assert (share.title, share.unit) == ("Share of R in the dark phase", "% of scored time")
+    assert each_mentions((share.title, share.unit), ("R", "dark"), ("% of scored time",))
 
 
 def test_columns_are_before_after_delta_and_expert():

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import stageguard as sg
-from messages import mentions, naming
+from messages import each_mentions, mentions, naming
 from nights import decode, random_probabilities
 from small import profile_of, refusal
 from stageguard.base.errors import InputError
@@ -66,7 +66,7 @@ def test_a_known_night_in_closed_form():
     assert found.cycles == 1.0
     assert (found.lights_off_epoch, found.lights_on_epoch) == (0, 159)
     assert found.reasons == {}
-    assert found.assumed == ("TIB is the whole recording: neither lights off nor lights on is given",)
+    assert each_mentions(found.assumed, ("TIB", "neither"))
 
 
 def test_rem_latency_runs_from_lights_off_for_yasa_only():
@@ -232,8 +232,8 @@ def test_one_light_alone_is_enough_and_the_other_is_assumed():
     on = sleep_statistics(night_of(*EIGHT), lights_on=27600)
     assert (off.lights_off_epoch, off.lights_on_epoch) == (40, 960)
     assert (on.lights_off_epoch, on.lights_on_epoch) == (0, 920)
-    assert off.assumed == ("TIB ends with the recording: lights on is not given",)
-    assert on.assumed == ("TIB begins with the recording: lights off is not given",)
+    assert each_mentions(off.assumed, ("TIB", "ends", "given"))
+    assert each_mentions(on.assumed, ("TIB", "begins", "given"))
 
 
 def test_lights_on_at_a_time_of_day_is_the_first_one_after_lights_off():

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import stageguard as sg
-from messages import mentions, naming
+from messages import each_mentions, mentions, naming
 from stageguard.base.errors import InputError, StageGuardWarning
 
 START = datetime(2024, 1, 1, 22)
@@ -122,7 +122,7 @@ def test_lights_are_told_by_the_clock_as_to_every_other_function():
     one, two = night(1000, START), night(1000, START)
     with pytest.warns(StageGuardWarning) as caught:
         aligned = sg.align(one, two, lights_off="00:30", lights_on=datetime(2024, 1, 2, 6))
-    assert aligned.notes == ("300 epochs before lights off and 40 after lights on left out",)
+    assert each_mentions(aligned.notes, ("300 epochs", 40, "left"))
     assert str(caught[0].message) == "; ".join(aligned.notes) + "."
     assert aligned.nights[0].start == datetime(2024, 1, 2, 0, 30)
     of_statistics = sg.sleep_statistics(one, lights_off="00:30", lights_on=datetime(2024, 1, 2, 6))

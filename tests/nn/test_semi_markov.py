@@ -12,7 +12,7 @@ import pytest
 
 import oracle
 from documents import MINIMAL, profile_of
-from messages import naming
+from messages import each_mentions, naming
 from stageguard import Profile, decode
 from stageguard.base.errors import InputError, StageGuardWarning
 
@@ -438,12 +438,8 @@ def test_loss_can_be_copied_and_keeps_only_what_was_learned():
 
 
 def test_what_differs_from_the_profile_is_said():
-    assert SemiMarkovLoss("human-psg-5").assumed == (
-        "transition weight 1: the profile sets it per recording, when decoding",
-    )
-    assert SemiMarkovLoss("kdd2026-mouse-eeg-emg").assumed == (
-        "the flip-flop window is exact: the greedy pass exists for decode only",
-    )
+    assert each_mentions(SemiMarkovLoss("human-psg-5").assumed, ("transition weight", 1))
+    assert each_mentions(SemiMarkovLoss("kdd2026-mouse-eeg-emg").assumed, ("greedy", "exists for decode"))
     assert SemiMarkovLoss(profile_of()).assumed == ()
     assert "'human-psg-5', 5 states" in repr(SemiMarkovLoss("human-psg-5"))
 

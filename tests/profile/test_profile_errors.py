@@ -57,26 +57,26 @@ def test_what_is_no_mapping_is_no_profile(document):
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("name", f"key 'name' is missing. {REQUIRED}"),
-        ("scheme", f"key 'scheme' (or 'stages') is missing. {REQUIRED}"),
-        ("epoch_seconds", f"key 'epoch_seconds' is missing. {REQUIRED}"),
-        ("transitions", f"key 'transitions' is missing. {REQUIRED}"),
-        (("transitions", "R"), "transitions lacks stage 'R', expected one entry each for W, N, R."),
-        (("prior", "N"), "prior lacks stage 'N', expected one entry each for W, N, R."),
-        (("strength", "rule"), "key 'rule' is missing in strength."),
-        (("strength", "fi_target"), "key 'fi_target' is missing in strength."),
-        (("bands", "tvr_percent", "low"), "key 'low' is missing in bands.tvr_percent."),
-        (("bands", "tvr_percent", "high"), "key 'high' is missing in bands.tvr_percent."),
-        (("joint", "threshold"), "key 'threshold' is missing in joint."),
-        (("joint", "indicators"), "key 'indicators' is missing in joint."),
+        ("name", ("key 'name' is missing.", REQUIRED)),
+        ("scheme", ("'scheme'", "'stages'", REQUIRED)),
+        ("epoch_seconds", ("key 'epoch_seconds' is missing.", REQUIRED)),
+        ("transitions", ("key 'transitions' is missing.", REQUIRED)),
+        (("transitions", "R"), ("'R'", "W, N, R")),
+        (("prior", "N"), ("'N'", "W, N, R")),
+        (("strength", "rule"), ("'rule'",)),
+        (("strength", "fi_target"), ("'fi_target'",)),
+        (("bands", "tvr_percent", "low"), ("'low'", "bands.tvr_percent")),
+        (("bands", "tvr_percent", "high"), ("'high'", "bands.tvr_percent")),
+        (("joint", "threshold"), ("'threshold'",)),
+        (("joint", "indicators"), ("'indicators'",)),
         (
             ("joint", "indicators", "tvr_percent", "scale"),
-            "key 'scale' is missing in joint.indicators.tvr_percent.",
+            ("'scale'", "joint.indicators.tvr_percent"),
         ),
     ],
 )
 def test_missing_keys_are_named(path, message):
-    assert complaint(path, REMOVED, FULL) == message
+    assert mentions(complaint(path, REMOVED, FULL), *message)
 
 
 @pytest.mark.parametrize("key", ["cohort", "reason"])
@@ -241,18 +241,18 @@ def test_what_is_not_finite_is_refused_everywhere(path, value):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ([], "durations.R is empty, expected probabilities for 1, 2, ... epochs."),
+        ([], ("durations.R", "empty", 1, 2)),
         (
             [0.5, 0.0],
-            "durations.R ends in 0, expected a last entry above 0: its hazard carries on as the tail.",
+            ("durations.R", 0, 0, "carries"),
         ),
-        ([0.5, -0.1], f"durations.R[1] is -0.1, {UNIT}"),
-        ([True], "durations.R[0] is True, expected a number."),
-        (0.5, f"durations.R is 0.5, {LIST}"),
+        ([0.5, -0.1], ("durations.R[1] is -0.1", UNIT)),
+        ([True], ("durations.R", 0, "True")),
+        (0.5, ("durations.R is 0.5", LIST)),
     ],
 )
 def test_bad_duration_tables(value, message):
-    assert complaint(("durations", "R"), value) == message
+    assert mentions(complaint(("durations", "R"), value), *message)
 
 
 def test_duration_table_needs_a_way_out_of_its_stage():
@@ -308,42 +308,42 @@ def test_name_and_cautions_are_not_empty():
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        ("not_for", 3, f"not_for is 3, {LIST}"),
-        ("not_for", {"cohort": "a"}, f"not_for is {{'cohort': 'a'}}, {LIST}"),
-        ("not_for", ["narcolepsy"], f"not_for[0] is 'narcolepsy', {TABLE}"),
-        ("not_for", [{"cohort": "a", "reason": "b", "aliases": "c"}], f"not_for[0].aliases is 'c', {LIST}"),
-        ("transitions", [[1]], f"transitions is [[1]], {TABLE}"),
-        (("transitions", "W"), [0.5, 0.5, 0], f"transitions.W is [0.5, 0.5, 0], {TABLE}"),
-        ("min_bout_seconds", 60, f"min_bout_seconds is 60, {TABLE}"),
-        ("flip_flop", 2.0, f"flip_flop is 2.0, {TABLE}"),
-        ("strength", "band", f"strength is 'band', {TABLE}"),
-        ("prior", [1], f"prior is [1], {TABLE}"),
-        ("calibration", 1.5, f"calibration is 1.5, {TABLE}"),
-        (("calibration", "biases"), [0, 0, 0], f"calibration.biases is [0, 0, 0], {TABLE}"),
-        ("durations", [0.5], f"durations is [0.5], {TABLE}"),
-        ("bands", [], f"bands is [], {TABLE}"),
-        ("joint", [], f"joint is [], {TABLE}"),
+        ("not_for", 3, ("not_for is 3", LIST)),
+        ("not_for", {"cohort": "a"}, ("not_for is {'cohort': 'a'}", LIST)),
+        ("not_for", ["narcolepsy"], ("not_for[0] is 'narcolepsy'", TABLE)),
+        ("not_for", [{"cohort": "a", "reason": "b", "aliases": "c"}], ("not_for[0].aliases is 'c'", LIST)),
+        ("transitions", [[1]], ("transitions is [[1]]", TABLE)),
+        (("transitions", "W"), [0.5, 0.5, 0], ("transitions.W", "0.5", "0.5", 0, TABLE)),
+        ("min_bout_seconds", 60, ("min_bout_seconds is 60", TABLE)),
+        ("flip_flop", 2.0, ("flip_flop is 2.0", TABLE)),
+        ("strength", "band", ("strength is 'band'", TABLE)),
+        ("prior", [1], ("prior is [1]", TABLE)),
+        ("calibration", 1.5, ("calibration is 1.5", TABLE)),
+        (("calibration", "biases"), [0, 0, 0], ("calibration.biases", 0, 0, 0, TABLE)),
+        ("durations", [0.5], ("durations is [0.5]", TABLE)),
+        ("bands", [], ("bands is []", TABLE)),
+        ("joint", [], ("joint is []", TABLE)),
         (
             ("joint", "indicators"),
             {},
-            "joint.indicators is empty, expected the centre and scale of one indicator or more.",
+            ("joint.indicators", "centre and scale"),
         ),
-        (("bands", "tvr_percent"), [0, 1], f"bands.tvr_percent is [0, 1], {TABLE}"),
-        (("bands", "tvr_percent", "source"), 3, f"bands.tvr_percent.source is 3, {TEXT}"),
-        ("provenance", "me", f"provenance is 'me', {TABLE}"),
-        (("provenance", "x"), None, f"provenance.x is None, {FREE}"),
-        (("provenance", "x"), [1, {"y": {1}}], f"provenance.x[1].y is {{1}}, {FREE}"),
+        (("bands", "tvr_percent"), [0, 1], ("bands.tvr_percent is [0, 1]", TABLE)),
+        (("bands", "tvr_percent", "source"), 3, ("bands.tvr_percent.source is 3", TEXT)),
+        ("provenance", "me", ("provenance is 'me'", TABLE)),
+        (("provenance", "x"), None, ("provenance.x is None", FREE)),
+        (("provenance", "x"), [1, {"y": {1}}], ("provenance.x[1].y is {1}", FREE)),
         (
             ("provenance", "x"),
             datetime.date(2024, 3, 1),
-            f"provenance.x is datetime.date(2024, 3, 1), {FREE}",
+            ("provenance.x", "datetime.date", "(2024, 3, 1)", FREE),
         ),
-        (("provenance", "x"), NAN, "provenance.x is nan, expected a finite number."),
-        (("provenance", "x"), "\ud800", "provenance.x is '\\ud800', which cannot be written as UTF-8."),
+        (("provenance", "x"), NAN, ("provenance.x", "expected a finite")),
+        (("provenance", "x"), "\ud800", ("provenance.x", "'\\ud800'", "UTF-8")),
     ],
 )
 def test_wrong_kinds_of_values(path, value, message):
-    assert complaint(path, value, {k: v for k, v in FULL.items() if k != "not_for"}) == message
+    assert mentions(complaint(path, value, {k: v for k, v in FULL.items() if k != "not_for"}), *message)
 
 
 @pytest.mark.parametrize(
@@ -351,52 +351,52 @@ def test_wrong_kinds_of_values(path, value, message):
     [
         (
             {"strength": FULL["strength"], "transition_weight": 1.0},
-            f"keys 'transition_weight' and 'strength' {EITHER}",
+            ("keys 'transition_weight' and 'strength'", EITHER),
         ),
-        ({"stages": ["W", "N", "R"]}, f"keys 'scheme' and 'stages' {EITHER}"),
-        ({"wake": "W"}, f"keys 'scheme' and 'wake' {EITHER}"),
-        ({"rem": "R"}, f"keys 'scheme' and 'rem' {EITHER}"),
+        ({"stages": ["W", "N", "R"]}, ("keys 'scheme' and 'stages'", EITHER)),
+        ({"wake": "W"}, ("keys 'scheme' and 'wake'", EITHER)),
+        ({"rem": "R"}, ("keys 'scheme' and 'rem'", EITHER)),
         (
             {"prior_exponent": 0.5},
-            "prior_exponent is given, but prior is not. Add the stage shares as prior, or drop it.",
+            ("prior_exponent", "drop"),
         ),
         (
             {"prior_exponent": 0.5, "prior": FULL["prior"], "strength": FULL["strength"]},
-            "prior_exponent and strength.rule = 'band' exclude each other: band sets it per recording.",
+            ("prior_exponent", "strength.rule", "'band'"),
         ),
         (
             {"strength": {"rule": "match", "fi_target": 0.05, "cap": 2}},
-            "strength.cap is given, but only rule = 'band' has it. Drop it.",
+            ("strength.cap", "'band'"),
         ),
-        ({"strength": {"rule": "match", "fi_target": 0.05, "floor": 0.5}}, f"strength.floor {BAND_ONLY}"),
-        ({"strength": {"rule": "band", "fi_target": 1.5}}, "strength.fi_target is 1.5, expected at most 1."),
+        ({"strength": {"rule": "match", "fi_target": 0.05, "floor": 0.5}}, ("strength.floor", BAND_ONLY)),
+        ({"strength": {"rule": "band", "fi_target": 1.5}}, ("strength.fi_target", "1.5", 1)),
         (
             {"bands": {"tvr_percent": {"low": 2, "high": 1}}},
-            "bands.tvr_percent has low 2 above high 1. Swap them.",
+            ("bands.tvr_percent", 2, 1, "Swap"),
         ),
     ],
 )
 def test_keys_that_contradict_each_other(changes, message):
     with pytest.raises(ProfileError) as caught:
         Profile.from_dict({**MINIMAL, **changes})
-    assert str(caught.value) == message
+    assert mentions(str(caught.value), *message)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"stages": "WNR"}, f"stages is 'WNR', {LIST}"),
-        ({"stages": ["W"]}, "stages: a scheme has 1 stages, expected 2 to 127."),
-        ({"stages": ["W", "W"]}, "stages: stage 'W' is listed twice."),
-        ({"stages": ["W", "N"], "wake": "V"}, "stages: wake is 'V', which is not one of the stages W, N."),
-        ({"stages": ["W", "N"], "rem": 3}, "stages: rem is 3, which is not one of the stages W, N."),
+        ({"stages": "WNR"}, ("stages is 'WNR'", LIST)),
+        ({"stages": ["W"]}, ("scheme", 1, 2, 127)),
+        ({"stages": ["W", "W"]}, ("'W'", "listed")),
+        ({"stages": ["W", "N"], "wake": "V"}, ("wake", "'V'", "W, N")),
+        ({"stages": ["W", "N"], "rem": 3}, ("rem", 3, "W, N")),
     ],
 )
 def test_bad_stages_of_ones_own(changes, message):
     document = {key: value for key, value in MINIMAL.items() if key != "scheme"}
     with pytest.raises(ProfileError) as caught:
         Profile.from_dict({**document, **changes})
-    assert str(caught.value) == message
+    assert mentions(str(caught.value), *message)
 
 
 def test_long_values_are_cut_and_stay_on_one_line():
@@ -427,26 +427,26 @@ def test_no_value_of_any_key_escapes_as_another_error(key, value):
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        (("errors", "tst_minutes"), "abc", f"intervals.errors.tst_minutes is 'abc', {LIST}"),
-        (("errors", "tst_minutes"), 0.9, f"intervals.errors.tst_minutes is 0.9, {LIST}"),
+        (("errors", "tst_minutes"), "abc", ("intervals.errors.tst_minutes is 'abc'", LIST)),
+        (("errors", "tst_minutes"), 0.9, ("intervals.errors.tst_minutes is 0.9", LIST)),
         (
             ("errors", "tst_minutes"),
             [1.0, "a"],
-            "intervals.errors.tst_minutes[1] is 'a', expected a number.",
+            ("intervals.errors.tst_minutes", 1, "'a'"),
         ),
-        (("errors",), [1.0], f"intervals.errors is (1.0,), {TABLE}"),
-        (("coverage",), 0.9, f"intervals.coverage is 0.9, {TABLE}"),
-        (("coverage", "tst_minutes"), 90, f"intervals.coverage.tst_minutes is 90, {UNIT}"),
+        (("errors",), [1.0], ("intervals.errors is (1.0,)", TABLE)),
+        (("coverage",), 0.9, ("intervals.coverage is 0.9", TABLE)),
+        (("coverage", "tst_minutes"), 90, ("intervals.coverage.tst_minutes is 90", UNIT)),
         (
             ("model_coverage", "tst_minutes"),
             "x",
-            "intervals.model_coverage.tst_minutes is 'x', expected a number.",
+            ("intervals.model_coverage.tst_minutes", "'x'"),
         ),
-        (("n_nights",), "x", "intervals.n_nights is 'x', expected a number."),
-        (("n_subjects",), -1, "intervals.n_subjects is -1, expected at least 0."),
-        (("min_first_rem_seconds",), True, "intervals.min_first_rem_seconds is True, expected a number."),
-        (("level_of_coverage",), 90, f"intervals.level_of_coverage is 90, {UNIT}"),
+        (("n_nights",), "x", ("intervals.n_nights", "'x'")),
+        (("n_subjects",), -1, ("intervals.n_subjects", -1, "least", 0)),
+        (("min_first_rem_seconds",), True, ("intervals.min_first_rem_seconds", "is True")),
+        (("level_of_coverage",), 90, ("intervals.level_of_coverage is 90", UNIT)),
     ],
 )
 def test_errors_on_scored_nights_are_numbers(path, value, message):
-    assert complaint(("intervals", *path), value) == message
+    assert mentions(complaint(("intervals", *path), value), *message)

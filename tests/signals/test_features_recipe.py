@@ -8,6 +8,7 @@ import tomllib
 import pytest
 
 import stageguard as sg
+from messages import naming
 from stageguard.signals.features import FOLDER, Recipe, recipes
 
 SMALL = {"name": "small", "modality": "eeg-emg", "epoch_seconds": 10}
@@ -63,49 +64,49 @@ def test_a_recipe_is_not_overwritten_by_chance(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"name": None}, "key 'name' is missing from the recipe"),
-        ({"modality": None}, "key 'modality' is missing"),
-        ({"modality": "eeg"}, "modality is 'eeg', expected 'eeg-emg' or .* Did you mean 'eeg-emg'"),
-        ({"epoch_seconds": 0}, "epoch_seconds is 0"),
-        ({"epoch_seconds": "4"}, "epoch_seconds is '4', expected a number"),
+        ({"name": None}, ("'name'",)),
+        ({"modality": None}, ("key 'modality' is missing",)),
+        ({"modality": "eeg"}, ("modality is 'eeg', expected 'eeg-emg' or", "Did you mean 'eeg-emg'")),
+        ({"epoch_seconds": 0}, ("epoch_seconds is 0",)),
+        ({"epoch_seconds": "4"}, ("epoch_seconds", "'4'")),
         (
             {"spectrogramm": {}},
-            "unknown key 'spectrogramm' in a recipe for eeg-emg. Did you mean 'spectrogram'",
+            ("'spectrogramm'", "'spectrogram'"),
         ),
-        ({"spectrogram": 3}, "spectrogram is 3, expected a table"),
-        ({"spectrogram": {"tapers": 3}}, "unknown key 'tapers' in spectrogram. Did you mean 'taper'"),
+        ({"spectrogram": 3}, ("spectrogram", 3, "table")),
+        ({"spectrogram": {"tapers": 3}}, ("'tapers'", "'taper'")),
         (
             {"spectrogram": {"taper": "hamming"}},
-            "spectrogram.taper is 'hamming', expected 'multitaper' or 'hann'",
+            ("spectrogram.taper", "'hamming'", "'multitaper'", "'hann'"),
         ),
         (
             {"spectrogram": {"bins": [[0.5, 30.5, 5e-324]]}},
-            r"spectrogram.bins\[0\] is \[0.5, 30.5, 5e-324\], expected .+ of 1 to 10,000 whole widths",
+            ("spectrogram.bins[0] is [0.5, 30.5, 5e-324], expected", "of 1 to 10,000 whole widths"),
         ),
-        ({"spectrogram": {"bins": [[0.0, 30.0, 1e-9]]}}, r"spectrogram.bins\[0\] is .+, expected"),
-        ({"spectrogram": {"frames": 0}}, "spectrogram.frames is 0, expected a whole number from 1"),
-        ({"spectrogram": {"frames": 2.0}}, "spectrogram.frames is 2.0, expected a whole number"),
-        ({"spectrogram": {"frames": True}}, "spectrogram.frames is True, expected a whole number"),
-        ({"spectrogram": {"n_tapers": 9}}, "n_tapers is 9, expected at most 2 x time_bandwidth = 4"),
+        ({"spectrogram": {"bins": [[0.0, 30.0, 1e-9]]}}, ("spectrogram.bins[0] is", ", expected")),
+        ({"spectrogram": {"frames": 0}}, ("spectrogram.frames", 0, "whole", 1)),
+        ({"spectrogram": {"frames": 2.0}}, ("spectrogram.frames", "2.0", "whole")),
+        ({"spectrogram": {"frames": True}}, ("spectrogram.frames", "is True")),
+        ({"spectrogram": {"n_tapers": 9}}, ("n_tapers", 9, 2, "time_bandwidth", 4)),
         (
             {"spectrogram": {"bins": [[1, 10]]}},
-            r"spectrogram.bins\[0\] is .* expected \[lower, upper, width\]",
+            ("spectrogram.bins[0] is", "expected [lower, upper, width]"),
         ),
-        ({"spectrogram": {"bins": [[1, 10, 4]]}}, r"spectrogram.bins\[0\] is .* of 1 to 10,000 whole widths"),
-        ({"spectrogram": {"bins": [[10, 1, 1]]}}, r"spectrogram.bins\[0\] is"),
-        ({"spectrogram": {"channels": "eeg"}}, "spectrogram.channels is 'eeg', expected a list"),
-        ({"spectrogram": {"channels": [1]}}, r"spectrogram.channels\[0\] is 1, expected text"),
-        ({"emg": {"band": [50, 20]}}, r"emg.band is \[50, 20\], expected \[lower, upper\] in Hz"),
-        ({"scaling": {"method": "z"}}, "scaling.method is 'z', expected 'robust' or 'none'"),
-        ({"scaling": {"weights": {"W": 0}}}, "scaling.weights.W is 0, expected a number above 0"),
-        ({"scaling": {"clip": -1}}, "scaling.clip is -1, expected at least 0"),
-        ({"absolute": "clock"}, "absolute is 'clock', expected a list"),
-        ({"provenance": "me"}, "provenance is 'me', expected a table"),
+        ({"spectrogram": {"bins": [[1, 10, 4]]}}, ("spectrogram.bins[0] is", "of 1 to 10,000 whole widths")),
+        ({"spectrogram": {"bins": [[10, 1, 1]]}}, ("spectrogram.bins[0] is",)),
+        ({"spectrogram": {"channels": "eeg"}}, ("spectrogram.channels", "'eeg'")),
+        ({"spectrogram": {"channels": [1]}}, ("spectrogram.channels[0] is 1, expected text",)),
+        ({"emg": {"band": [50, 20]}}, ("emg.band", 50, 20, "upper")),
+        ({"scaling": {"method": "z"}}, ("scaling.method", "'z'", "'robust'", "'none'")),
+        ({"scaling": {"weights": {"W": 0}}}, ("scaling.weights.W", 0, "above", 0)),
+        ({"scaling": {"clip": -1}}, ("scaling.clip", -1, "least", 0)),
+        ({"absolute": "clock"}, ("absolute", "'clock'")),
+        ({"provenance": "me"}, ("provenance", "'me'")),
     ],
 )
 def test_what_is_wrong_is_named(change, message):
     document = {key: value for key, value in (SMALL | change).items() if value is not None}
-    with pytest.raises(sg.InputError, match=message):
+    with pytest.raises(sg.InputError, match=naming(*message)):
         Recipe.from_dict(document)
 
 
