@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataset_files import accusleep_session, write_mat7
+from messages import naming
 from stageguard.base import extras as optional_module
 from stageguard.base.errors import FileFormatError, InputError, MissingExtraError
 from stageguard.datasets import entries, recordings
