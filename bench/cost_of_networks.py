@@ -16,9 +16,10 @@ import torch
 from stageguard.night.stages import WNR3
 from stageguard.nn.backbones import backbones, build_backbone
 from stageguard.nn.options import TrainingOptions
-from stageguard.nn.tables import FeatureTable, Normalisation, make_batch, round_of_batches
+from stageguard.nn.tables import Normalisation, make_batch, round_of_batches
 from stageguard.nn.training import Objective, train
 from stageguard.profile.profile import Profile
+from stageguard.signals.features import Features
 
 N_SUBJECTS, N_EPOCHS, LENGTH, BATCH = 30, 900, 100, 16
 # The input each network was published for.
@@ -32,11 +33,11 @@ PUBLISHED = {
 }
 
 
-def cohort(n_features: int) -> list[FeatureTable]:
+def cohort(n_features: int) -> list[Features]:
     """Noise of the size of a cohort: time does not depend on what there is to learn."""
     rng = np.random.default_rng(0)
     return [
-        FeatureTable(
+        Features(
             f"night{k}",
             f"s{k}",
             rng.normal(size=(N_EPOCHS, n_features)),

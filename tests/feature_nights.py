@@ -9,14 +9,14 @@ import numpy as np
 
 from stageguard.night.stages import WNR3, StageScheme
 from stageguard.nn.options import TrainingOptions
-from stageguard.nn.tables import FeatureTable
+from stageguard.signals.features import Features
 
 NAMES = ("theta", "delta", "muscle", "clock")
 
 
 def feature_table(
     seed: int, subject: str | None = None, n_epochs: int = 90, scheme: StageScheme = WNR3, **changes: Any
-) -> FeatureTable:
+) -> Features:
     """A night in bouts of 15 epochs; the first features show the stage, the last is the clock."""
     rng = np.random.default_rng(seed)
     bouts = rng.permutation(np.arange(-(-n_epochs // 15)) % scheme.n_stages)
@@ -27,15 +27,15 @@ def feature_table(
     fields = {
         "recording": f"night{seed}",
         "subject": f"s{seed}" if subject is None else subject,
-        "features": features,
+        "values": features,
         "names": NAMES,
         "labels": labels,
         "scheme": scheme,
     }
-    return FeatureTable(**(fields | changes))
+    return Features(**(fields | changes))
 
 
-def cohort(n_subjects: int = 5) -> list[FeatureTable]:
+def cohort(n_subjects: int = 5) -> list[Features]:
     return [feature_table(seed) for seed in range(n_subjects)]
 
 
@@ -59,7 +59,7 @@ def options(**changes: Any) -> TrainingOptions:
     return TrainingOptions(**(fast | changes))
 
 
-def write_csv(path: Path, table: FeatureTable, *, with_stage: bool = True) -> Path:
+def write_csv(path: Path, table: Features, *, with_stage: bool = True) -> Path:
     assert table.labels is not None and table.epochs is not None
     header = ["subject", "epoch", *(["stage"] if with_stage else []), *table.names]
     rows = [",".join(header)]
@@ -67,7 +67,7 @@ def write_csv(path: Path, table: FeatureTable, *, with_stage: bool = True) -> Pa
         own = [str(table.subject), str(table.epochs[k])]
         if with_stage:
             own.append((*WNR3.names, "?")[table.labels[k]])
-        cells = ["" if np.isnan(v) else repr(float(v)) for v in table.features[k, 0]]
+        cells = ["" if np.isnan(v) else repr(float(v)) for v in table.values[k, 0]]
         rows.append(",".join([*own, *cells]))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(rows) + "\n")

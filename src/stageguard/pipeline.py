@@ -15,8 +15,8 @@ from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.recording import Recording
 from stageguard.nn.data import table_of
-from stageguard.nn.tables import FeatureTable
 from stageguard.profile.profile import Profile, as_profile
+from stageguard.signals.features import Features
 from stageguard.signals.quality import SignalQuality, signal_quality
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Staged:
 
 
 def stage(
-    recording: Recording | FeatureTable,
+    recording: Recording | Features,
     model: TrainedModel | str | Path,
     profile: Profile | str | None = None,
     *,
@@ -62,7 +62,7 @@ def stage(
 
     Parameters
     ----------
-    recording : Recording or FeatureTable
+    recording : Recording or Features
         The recording, or a table of the features that the network was trained on.
     model : TrainedModel, str or Path
         A network, or the folder that ``stageguard train`` wrote. Needs the extra ``torch``.
@@ -109,14 +109,14 @@ def default_rules(profile: Profile) -> QualityRules:
     return "kdd2026" if profile.reproduces_paper else "graded"
 
 
-def _first_epoch(table: FeatureTable) -> tuple[str, ...]:
+def _first_epoch(table: Features) -> tuple[str, ...]:
     first = 0 if table.epochs is None else int(table.epochs[0])
     return (f"the table begins with epoch {first}, which is epoch 0 here",) if first else ()
 
 
 def _features(
     recording: Recording, model: TrainedModel, rules: QualityRules
-) -> tuple[FeatureTable, SignalQuality | None, tuple[str, ...]]:
+) -> tuple[Features, SignalQuality | None, tuple[str, ...]]:
     """Return the network's feature table, the signal quality (None without rules) and notes."""
     card = model.card
     recipe = card.feature_recipe(recording.id)

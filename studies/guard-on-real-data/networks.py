@@ -16,8 +16,8 @@ import torch
 from stagers import CACHE, N_FOLDS, parts
 
 from stageguard.nn.options import TrainingOptions
-from stageguard.nn.tables import FeatureTable
 from stageguard.nn.training import train
+from stageguard.signals.features import Features
 from stageguard.study.config import CohortSource
 from stageguard.study.nights import read_cohort
 
@@ -44,7 +44,7 @@ OWN_RECIPE = {"sleep-accel": {"validation_share": 0.1, "patience": 10_000}}
 ABSOLUTE = {"sleep-edf": (), "sleep-accel": ("hours", "clock_cosine", "circadian")}
 
 
-def tables_of(cohort: str) -> list[FeatureTable]:
+def tables_of(cohort: str) -> list[Features]:
     """Return a cohort's nights in three stages."""
     return [night.table for night in read_cohort(CohortSource(cohort), Path()).nights]
 
@@ -74,7 +74,7 @@ def options_of(cohort: str, network: str) -> TrainingOptions:
     )
 
 
-def stage(tables: list[FeatureTable], held: set[str], options: TrainingOptions) -> Mapping[str, np.ndarray]:
+def stage(tables: list[Features], held: set[str], options: TrainingOptions) -> Mapping[str, np.ndarray]:
     """Train on everybody but the held-out subjects, and return the probabilities of their nights."""
     training = [table for table in tables if table.subject not in held]
     with tempfile.TemporaryDirectory() as folder:

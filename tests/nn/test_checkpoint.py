@@ -83,10 +83,10 @@ def test_features_are_matched_by_name(folder):
     model = load_model(folder)
     table = feature_table(50)
     order = [2, 0, 3, 1]
-    mixed = feature_table(50, features=table.features[..., order], names=tuple(NAMES[i] for i in order))
+    mixed = feature_table(50, values=table.values[..., order], names=tuple(NAMES[i] for i in order))
     np.testing.assert_array_equal(model.probabilities(mixed), model.probabilities(table))
-    more = np.concatenate([np.ones((90, 1, 1)), table.features], axis=2)
-    wider = feature_table(50, features=more, names=("extra", *NAMES))
+    more = np.concatenate([np.ones((90, 1, 1)), table.values], axis=2)
+    wider = feature_table(50, values=more, names=("extra", *NAMES))
     np.testing.assert_array_equal(model.probabilities(wider), model.probabilities(table))
 
 
@@ -96,7 +96,7 @@ def test_other_features_frames_epochs_or_stages_are_one_line(folder):
     assert mentions(
         message(InputError, model.probabilities, other), "night50", "'theta'", "'toy-4'", 4, "'thetta'"
     )
-    framed = feature_table(50, features=np.zeros((90, 2, 4)))
+    framed = feature_table(50, values=np.zeros((90, 2, 4)))
     assert mentions(message(InputError, model.density, framed), "night50", 2, 1, "'toy-4'")
     assert mentions(
         message(InputError, model.density, feature_table(50, epoch_seconds=20.0)), "20 s", "trained", "30 s"
@@ -168,9 +168,9 @@ def test_a_pickle_is_never_opened(copy):
 
 def test_gaps_and_epochs_without_signal_are_rows_without_evidence(folder):
     model = load_model(folder)
-    features = feature_table(50).features.copy()
+    features = feature_table(50).values.copy()
     features[30] = np.nan
-    table = feature_table(50, features=features, epochs=np.r_[100:160, 165:195])
+    table = feature_table(50, values=features, epochs=np.r_[100:160, 165:195])
     density = model.density(table)
     empty = np.flatnonzero(np.isnan(density.probabilities[:, 0]))
     assert density.n_epochs == 95

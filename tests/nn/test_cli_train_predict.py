@@ -81,9 +81,9 @@ def test_train_writes_a_network_and_shows_the_parts_of_the_loss(run, place):
 
 
 def test_predict_writes_densities_and_hypnograms_that_verify(run, place, model, tmp_path):
-    features = feature_table(70).features.copy()
+    features = feature_table(70).values.copy()
     features[11] = np.nan
-    night = feature_table(70, features=features, epochs=np.r_[5:65, 70:100])
+    night = feature_table(70, values=features, epochs=np.r_[5:65, 70:100])
     path = write_csv(tmp_path / "in" / "night70.csv", night, with_stage=False)
     ran = run("predict", model, path, "-o", tmp_path / "out")
     assert ran.code == 0, ran.err

@@ -36,7 +36,7 @@ def test_csv_and_npz_read_back_as_they_were(tmp_path):
     back = read_features(write_csv(tmp_path / "night1.csv", table), WNR3)
     np.savez(
         tmp_path / "night1.npz",
-        features=table.features,
+        features=table.values,
         names=table.names,
         subject="s1",
         epoch=table.epochs,
@@ -47,7 +47,7 @@ def test_csv_and_npz_read_back_as_they_were(tmp_path):
     assert archived.epoch_seconds == 30.0
     for read in (back, archived):
         assert (read.recording, read.subject, read.names) == ("night1", "s1", NAMES)
-        np.testing.assert_array_equal(read.features, table.features)
+        np.testing.assert_array_equal(read.values, table.values)
         np.testing.assert_array_equal(read.labels, table.labels)
         np.testing.assert_array_equal(read.epochs, table.epochs)
 
@@ -113,9 +113,9 @@ def test_tables_without_subject_or_stages_cannot_train(tmp_path):
 
 
 def test_a_gap_or_an_epoch_without_signal_ends_a_stretch():
-    features = feature_table(1, n_epochs=30).features.copy()
+    features = feature_table(1, n_epochs=30).values.copy()
     features[20] = np.nan
-    table = feature_table(1, n_epochs=30, features=features, epochs=np.r_[0:10, 13:33])
+    table = feature_table(1, n_epochs=30, values=features, epochs=np.r_[0:10, 13:33])
     assert table.stretches() == [(0, 10), (10, 20), (21, 30)]
 
 
@@ -175,7 +175,7 @@ def test_sequences_never_cross_recordings_or_gaps_and_padding_is_masked():
     for k, epochs in enumerate([np.arange(45), np.r_[0:25, 40:70], np.arange(6)]):
         features = np.repeat((1000.0 * (k + 1) + epochs)[:, None], 4, axis=1)
         labels = np.resize([0, 1, 2, -1], len(epochs))
-        tables.append(feature_table(k, n_epochs=len(epochs), features=features, epochs=epochs, labels=labels))
+        tables.append(feature_table(k, n_epochs=len(epochs), values=features, epochs=epochs, labels=labels))
     plain = Normalisation(NAMES, mean=(0.0,) * 4, spread=(1.0,) * 4, clip=1e6)
     stretches = plain.stretches(tables)
     assert [len(s.labels) for s in stretches] == [45, 25, 30, 6]
@@ -191,7 +191,7 @@ def test_sequences_never_cross_recordings_or_gaps_and_padding_is_masked():
             n_padded += n_real < 20
             seen |= set(values[:n_real].astype(int).tolist())
     assert n_padded == 1  # the stretch of six epochs
-    assert seen == {int(v) for t in tables for v in t.features[:, 0, 0]}
+    assert seen == {int(v) for t in tables for v in t.values[:, 0, 0]}
 
 
 def test_a_round_depends_on_seed_and_round_only():
@@ -203,7 +203,7 @@ def test_a_round_depends_on_seed_and_round_only():
 
 def test_nights_are_scaled_by_themselves_and_the_clock_by_all():
     tables = cohort(3)
-    shifted = feature_table(1, features=tables[1].features * 3 + 100)
+    shifted = feature_table(1, values=tables[1].values * 3 + 100)
     scale = Normalisation.fit(tables, ["clock"])
     ours, theirs = scale(tables[1]), scale(shifted)
     np.testing.assert_allclose(ours[..., :3], theirs[..., :3], atol=1e-4)
@@ -215,9 +215,9 @@ def test_nights_are_scaled_by_themselves_and_the_clock_by_all():
 
 
 def test_a_constant_feature_becomes_zero_not_nan():
-    features = feature_table(1).features.copy()
+    features = feature_table(1).values.copy()
     features[..., 2] = 7.0
-    assert (Normalisation()(feature_table(1, features=features))[..., 2] == 0).all()
+    assert (Normalisation()(feature_table(1, values=features))[..., 2] == 0).all()
 
 
 def test_tables_must_share_a_scheme():

@@ -48,7 +48,7 @@ def test_loss_validation_and_card_have_the_same_epoch_length(tmp_path, monkeypat
 def test_filters_of_a_network_are_measured_in_the_seconds_of_its_epochs(tmp_path):
     rng = np.random.default_rng(0)
     raw = [
-        feature_table(k, features=rng.normal(size=(90, 400, 1)), names=("eeg",), epoch_seconds=4.0)
+        feature_table(k, values=rng.normal(size=(90, 400, 1)), names=("eeg",), epoch_seconds=4.0)
         for k in range(3)
     ]
     said = options(

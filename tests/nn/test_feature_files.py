@@ -152,7 +152,7 @@ def test_only_what_is_chosen_has_to_be_numbers(tmp_path):
     (tmp_path / "a.csv").write_text("note,x,y\nhello,1,\nbye,2,\n")
     table = read_features(tmp_path / "a.csv", choose=lambda names: [names.index("x")])
     assert table.names == ("x",)
-    assert table.features[:, 0, 0].tolist() == [1.0, 2.0]
+    assert table.values[:, 0, 0].tolist() == [1.0, 2.0]
     assert "feature 'note' is 'hello'" in message(read_features, tmp_path / "a.csv")
     np.savez(tmp_path / "b.npz", features=[[np.nan, 1.0], [2.0, 3.0]], names=["z", "x"])
     assert read_features(tmp_path / "b.npz", choose=lambda names: [names.index("x")]).names == ("x",)

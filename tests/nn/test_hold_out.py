@@ -42,7 +42,7 @@ def test_a_held_out_subject_changes_nothing(tmp_path):
     nights = cohort()
     said = options(steps=8, held_out_subjects=["s3"])
     first = train(nights, said, tmp_path / "a")
-    changed = replace(nights[3], features=nights[3].features * 50 + 7, labels=(nights[3].labels + 1) % 3)
+    changed = replace(nights[3], values=nights[3].values * 50 + 7, labels=(nights[3].labels + 1) % 3)
     again = train([*nights[:3], changed, nights[4]], said, tmp_path / "b")
     without = train([*nights[:3], nights[4]], options(steps=8), tmp_path / "c")
     for other in (again, without):

@@ -21,9 +21,10 @@ from stageguard.measures.agreement import cohen_kappa
 from stageguard.nn.backbones import build_backbone
 from stageguard.nn.inference import Validation, score_probabilities
 from stageguard.nn.options import TrainingOptions, one_cycle, read_config
-from stageguard.nn.tables import FeatureTable, Normalisation
+from stageguard.nn.tables import Normalisation
 from stageguard.nn.training import Objective, train
 from stageguard.profile.profile import Profile
+from stageguard.signals.features import Features
 
 
 @pytest.fixture(autouse=True)
@@ -245,7 +246,7 @@ def test_one_cycle_rises_to_its_peak_and_falls_to_nothing():
     assert (np.diff(rates[30:]) < 0).all()
 
 
-def without_rem(table: FeatureTable) -> FeatureTable:
+def without_rem(table: Features) -> Features:
     labels = np.where(table.labels == 2, -1, table.labels)
     return feature_table(int(table.subject[1:]), labels=labels)
 

@@ -434,13 +434,12 @@ def test_absolute_features_are_not_scaled():
 
 
 def test_a_result_is_checked_and_cannot_be_changed():
-    own = recipe()
     values = np.zeros((3, 2, 2), dtype=np.float32)
-    made = sg.Features(values, ("a", "b"), EPOCH, own)
+    made = sg.Features("night", "x", values, ("a", "b"))
     with pytest.raises(ValueError, match="read-only"):
         made.values[0] = 1
-    with pytest.raises(sg.InputError, match=naming("for each feature")):
-        sg.Features(values, ("a",), EPOCH, own)
+    with pytest.raises(sg.InputError, match=naming("night", 1, 2)):
+        sg.Features("night", "x", values, ("a",))
     values[1, 0, 1] = np.nan
     with pytest.raises(sg.InputError, match=naming("'b'", 1)):
-        sg.Features(values, ("a", "b"), EPOCH, own)
+        sg.Features("night", "x", values, ("a", "b"))

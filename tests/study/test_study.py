@@ -17,10 +17,10 @@ from messages import mentions, naming
 from stageguard.base.errors import FileFormatError, InputError, OutputError, OutputExistsError
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.stages import WNR3
-from stageguard.nn.tables import FeatureTable, Normalisation
+from stageguard.nn.tables import Normalisation
 from stageguard.profile.profile import Profile
 from stageguard.runner.executors import executor_for
-from stageguard.signals.features import Recipe
+from stageguard.signals.features import Features, Recipe
 from stageguard.study import fold as folds
 from stageguard.study import stagers
 from stageguard.study.comparison import main_table
@@ -57,7 +57,7 @@ def night(subject: str, number: int) -> StudyNight:
     features = np.log(made.density.probabilities + 1e-3).astype(np.float32)
     labels = made.expert.labels.astype(np.int64)
     labels[:3] = 0, 1, 2  # every stage occurs
-    table = FeatureTable(f"{subject}-{number}", subject, features, ("a", "b", "c"), None, labels, WNR3, 30.0)
+    table = Features(f"{subject}-{number}", subject, features, ("a", "b", "c"), None, labels, WNR3, 30.0)
     scorings = {"first": labels, "second": np.roll(labels, 1)}
     return StudyNight(
         table, np.zeros(len(labels)), {"sex": "FM"[number % 2], "age": 20.0 + 10 * number}, scorings
@@ -97,7 +97,7 @@ def test_cohort_reads_back_equal(tmp_path, cohort):
     assert read.is_synthetic
     for a, b in zip(cohort.nights, read.nights, strict=True):
         assert (a.recording, a.subject, dict(a.covariates)) == (b.recording, b.subject, dict(b.covariates))
-        np.testing.assert_array_equal(a.table.features, b.table.features)
+        np.testing.assert_array_equal(a.table.values, b.table.values)
         np.testing.assert_array_equal(a.expert().labels, b.expert().labels)
         assert [one.scorer for one in b.panel()] == ["first", "second"]
         np.testing.assert_array_equal(a.panel()[1].labels, b.panel()[1].labels)
@@ -536,7 +536,7 @@ def test_published_stages_become_what_experts_say_where_they_are_given():
     labels = np.array([0, 0, 0, 1, 1, 2, -1, 1] * 20)
     said = np.where(labels < 0, 1, labels)
     said[:8] = [1, 0, 0, 1, 1, 2, 1, -1]
-    table = FeatureTable("a", "a", said[:, None].astype(np.float32), ("Net",), None, labels, WNR3, 30.0)
+    table = Features("a", "a", said[:, None].astype(np.float32), ("Net",), None, labels, WNR3, 30.0)
     rows = stagers._published_probabilities([table], "Net")(table)
     counts = np.ones((3, 3))
     for stage, truth in zip(said, labels, strict=True):

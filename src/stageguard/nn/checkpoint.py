@@ -27,9 +27,9 @@ from stageguard.nn.backbones import build_backbone, check_network
 from stageguard.nn.data import read_features
 from stageguard.nn.inference import soften, table_probabilities
 from stageguard.nn.pytorch import EXTRA, NEEDED_BY, Tensor, nn, torch, warn
-from stageguard.nn.tables import FeatureTable, Normalisation
+from stageguard.nn.tables import Normalisation
 from stageguard.profile.profile import Profile
-from stageguard.signals.features import Recipe
+from stageguard.signals.features import Features, Recipe
 
 Trained = Literal["natural", "balanced"]
 
@@ -198,16 +198,16 @@ class TrainedModel:
     network: nn.Module
     card: ModelCard
 
-    def accept(self, table: FeatureTable) -> FeatureTable:
+    def accept(self, table: Features) -> Features:
         """Return the table with the network's features in the network's order; check that it fits."""
         card, where = self.card, table.recording
         try:
             columns = card.columns(table.names)
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
-        if table.features.shape[1] != card.features.n_frames:
+        if table.values.shape[1] != card.features.n_frames:
             raise InputError(
-                f"{where}: has {table.features.shape[1]} frames per epoch, but this network was trained on "
+                f"{where}: has {table.values.shape[1]} frames per epoch, but this network was trained on "
                 f"{card.features.n_frames}. Compute the features by the recipe {card.features.recipe!r}."
             )
         if table.epoch_seconds is not None and table.epoch_seconds != card.epoch_seconds:
@@ -222,14 +222,14 @@ class TrainedModel:
             )
         if table.names == card.features.names:
             return table
-        return replace(table, features=table.features[..., columns], names=card.features.names)
+        return replace(table, values=table.values[..., columns], names=card.features.names)
 
-    def read(self, path: str | Path) -> FeatureTable:
+    def read(self, path: str | Path) -> Features:
         """Read the network's features from a file; other features are ignored."""
         return read_features(Path(path), choose=self.card.columns)
 
     def probabilities(
-        self, table: FeatureTable, *, temperature: bool = True
+        self, table: Features, *, temperature: bool = True
     ) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Return stage probabilities per row of a table; NaN in epochs without a signal.
 
@@ -241,7 +241,7 @@ class TrainedModel:
         raw = table_probabilities(self.network, table, scale, n_stages, length=card.length)
         return soften(raw, card.temperature if temperature else 1.0)
 
-    def density(self, table: FeatureTable, *, temperature: bool = True) -> Hypnodensity:
+    def density(self, table: Features, *, temperature: bool = True) -> Hypnodensity:
         """Return stage probabilities from the table's first epoch to its last; NaN in gaps."""
         longest = max((b - a for a, b in table.stretches()), default=0)
         if self.card.length is not None and longest < self.card.length:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,8 @@ from stageguard.measures.experts import consensus
 from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.recording import Recording
 from stageguard.night.stages import AASM5, StageScheme
-from stageguard.nn.tables import FeatureTable, check_together
-from stageguard.signals.features import Recipe, features
+from stageguard.nn.tables import check_together
+from stageguard.signals.features import Features, Recipe, features
 
 Choice = Callable[[Sequence[str]], Sequence[int]]
 
@@ -62,9 +62,7 @@ def stage_label(text: str, scheme: StageScheme) -> int:
             raise unknown from None
 
 
-def read_features(
-    path: Path, scheme: StageScheme | None = None, *, choose: Choice | None = None
-) -> FeatureTable:
+def read_features(path: Path, scheme: StageScheme | None = None, *, choose: Choice | None = None) -> Features:
     """Read one recording's features, all or those that `choose` selects, with its stages in a scheme.
 
     A CSV or TSV has a header and one row per epoch; the columns `subject`, `epoch` and `stage` are not
@@ -165,7 +163,7 @@ def _texts(values: Any) -> list[str]:
     return [entry.decode("utf-8", "replace") if isinstance(entry, bytes) else str(entry) for entry in listed]
 
 
-def _table(path: Path, content: _Content, scheme: StageScheme | None) -> FeatureTable:
+def _table(path: Path, content: _Content, scheme: StageScheme | None) -> Features:
     about = content.about
     subjects = {subject.strip() for subject in _texts(about.get("subject", ()))} - {""}
     if len(subjects) > 1:
@@ -173,7 +171,7 @@ def _table(path: Path, content: _Content, scheme: StageScheme | None) -> Feature
             f"holds {len(subjects)} subjects ({', '.join(sorted(subjects)[:3])}). Write one file each."
         )
     labels = None if scheme is None else _labels(content, scheme)
-    return FeatureTable(
+    return Features(
         path.stem,
         next(iter(subjects), None),
         content.values,
@@ -254,7 +252,7 @@ def feature_files(folder: Path, suffixes: Sequence[str] = SUFFIXES) -> list[Path
     )
 
 
-def read_folder(folder: Path, scheme: StageScheme) -> list[FeatureTable]:
+def read_folder(folder: Path, scheme: StageScheme) -> list[Features]:
     """Read every feature table of a folder, in order of name; all must have the same features."""
     folder = Path(folder)
     if not folder.is_dir():
@@ -273,41 +271,28 @@ def table_of(
     *,
     scheme: StageScheme | None = None,
     epoch_seconds: float | None = None,
-) -> FeatureTable:
+) -> Features:
     """Return the features of a recording, with the experts' stages (or their consensus) in a scheme."""
-    made = features(recording, recipe, epoch_seconds=epoch_seconds)
-    labels = None if scheme is None else _expert_labels(recording, scheme, made.epoch_seconds, made.n_epochs)
-    return FeatureTable(
-        recording.id,
-        recording.subject,
-        made.values,
-        made.names,
-        labels=labels,
-        scheme=scheme if labels is not None else None,
-        epoch_seconds=made.epoch_seconds,
-        recipe=made.recipe.to_dict(),
-        start=recording.start,
-    )
+    table = features(recording, recipe, epoch_seconds=epoch_seconds)
+    if scheme is None or not recording.scorings:
+        return table
+    return replace(table, labels=_expert_labels(recording, scheme, table), scheme=scheme)
 
 
-def _expert_labels(
-    recording: Recording, scheme: StageScheme, epoch_seconds: float, n_epochs: int
-) -> Ints | None:
-    if not recording.scorings:
-        return None
+def _expert_labels(recording: Recording, scheme: StageScheme, table: Features) -> Ints:
     nights = list(recording.scorings.values())
     for night in nights:
-        if abs(night.epoch_seconds - epoch_seconds) > 1e-6:
+        if abs(night.epoch_seconds - (table.epoch_seconds or 0.0)) > 1e-6:
             raise InputError(
                 f"{recording.id}: is scored in epochs of {night.epoch_seconds:g} s and features have "
-                f"{epoch_seconds:g} s. Set epoch_seconds to {night.epoch_seconds:g}."
+                f"{table.epoch_seconds:g} s. Set epoch_seconds to {night.epoch_seconds:g}."
             )
     try:
         scored = (nights[0] if len(nights) == 1 else consensus(nights)).merge(scheme)
     except InputError as error:
         raise InputError(f"{recording.id}: {error}") from None
-    labels = np.full(n_epochs, UNSCORED, dtype=np.int64)
-    n_both = min(n_epochs, scored.n_epochs)
+    labels = np.full(table.n_epochs, UNSCORED, dtype=np.int64)
+    n_both = min(table.n_epochs, scored.n_epochs)
     labels[:n_both] = scored.labels[:n_both]
     return labels
 
@@ -321,7 +306,7 @@ def dataset_tables(
     epoch_seconds: float | None = None,
     options: Mapping[str, Any] | None = None,
     on_recording: Callable[[Entry, Exception | None], None] | None = None,
-) -> list[FeatureTable]:
+) -> list[Features]:
     """Return the tables of a dataset's scored recordings; `options` are those of the dataset's reader.
 
     `on_recording` is called for each recording with its entry and its error, or None. Without it, an error is

@@ -14,8 +14,9 @@ from stageguard.base.errors import StageGuardWarning
 from stageguard.guard.decode import decode
 from stageguard.measures.agreement import cohen_kappa
 from stageguard.nn.pytorch import Tensor, nn, torch
-from stageguard.nn.tables import FeatureTable, Normalisation
+from stageguard.nn.tables import Normalisation
 from stageguard.profile.profile import Profile
+from stageguard.signals.features import Features
 
 WINDOWS_AT_A_TIME = 64
 
@@ -78,7 +79,7 @@ def stretch_probabilities(network: nn.Module, features: Floats32, *, length: int
 
 def table_probabilities(
     network: nn.Module,
-    table: FeatureTable,
+    table: Features,
     normalisation: Normalisation,
     n_stages: int,
     *,
@@ -147,7 +148,7 @@ def score_probabilities(probabilities: Floats, labels: Ints, chosen: Ints | None
 class Validation:
     """Validation recordings, and how a network is run on them."""
 
-    tables: Sequence[FeatureTable]
+    tables: Sequence[Features]
     normalisation: Normalisation
     n_stages: int
     length: int | None

@@ -36,10 +36,8 @@ from stageguard.nn.run_state import (
 )
 from stageguard.nn.semi_markov import SemiMarkovLoss
 from stageguard.nn.tables import (
-    FeatureTable,
     Normalisation,
     Stretch,
-    absolute_features,
     check_together,
     count_labels,
     epoch_length,
@@ -50,6 +48,7 @@ from stageguard.nn.tables import (
     take_subjects,
 )
 from stageguard.profile.profile import Profile, as_profile
+from stageguard.signals.features import Features
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +125,7 @@ class Objective(nn.Module):
 
 
 def train(
-    tables: Sequence[FeatureTable],
+    tables: Sequence[Features],
     options: TrainingOptions,
     folder: str | Path,
     *,
@@ -166,7 +165,7 @@ def train(
 
 
 def _set_up(
-    tables: Sequence[FeatureTable],
+    tables: Sequence[Features],
     options: TrainingOptions,
     device: torch.device,
     folder: Path,
@@ -185,7 +184,7 @@ def _set_up(
             f"{', '.join(profile.scheme.names)}. Read the tables in the profile's scheme."
         )
     counts = count_labels(training, profile.scheme)
-    normalisation = Normalisation.fit(training, tuple(options.absolute) or absolute_features(tables[0]))
+    normalisation = Normalisation.fit(training, tuple(options.absolute) or tables[0].absolute)
     recipe = recipe_of(options)
     options = filled(options, recipe)
     if options.temperature is None:
@@ -306,8 +305,8 @@ def _repeatable(seed: int, device: torch.device) -> Iterator[None]:
 def _card(
     options: TrainingOptions,
     profile: Profile,
-    tables: Sequence[FeatureTable],
-    training: Sequence[FeatureTable],
+    tables: Sequence[Features],
+    training: Sequence[Features],
     normalisation: Normalisation,
 ) -> ModelCard:
     first = tables[0]
@@ -321,7 +320,7 @@ def _card(
         backbone=options.backbone,
         network=options.network,
         epoch_seconds=seconds,
-        features=FeatureSet(recipe, first.recipe, first.names, first.features.shape[1]),
+        features=FeatureSet(recipe, first.recipe, first.names, first.values.shape[1]),
         normalisation=normalisation,
         length=None,
         temperature=1.0,

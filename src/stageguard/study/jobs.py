@@ -92,7 +92,7 @@ def check_leaks(
 
 
 def _content(night: StudyNight) -> str:
-    return hashlib.sha256(night.table.features.tobytes()).hexdigest()
+    return hashlib.sha256(night.table.values.tobytes()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

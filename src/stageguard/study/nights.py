@@ -23,8 +23,8 @@ from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Recording, Series
 from stageguard.night.stages import AASM5, SCHEMES, StageScheme
 from stageguard.nn.data import read_folder, table_of
-from stageguard.nn.tables import FeatureTable, check_together, fingerprint
-from stageguard.signals.features import Recipe
+from stageguard.nn.tables import check_together, fingerprint
+from stageguard.signals.features import Features, Recipe
 from stageguard.signals.modalities import modality_of
 from stageguard.signals.quality import signal_quality
 from stageguard.study.config import CohortSource
@@ -35,7 +35,7 @@ from stageguard.synthetic.cohort import simulate_recording
 class StudyNight:
     """One recording: features, the expert's stages, signal quality and covariates."""
 
-    table: FeatureTable
+    table: Features
     quality: Floats | None = field(default=None, repr=False)  # beta by the paper's thresholds, per row
     covariates: Mapping[str, float | str] = field(default_factory=dict)  # of the subject
     scorings: Mapping[str, Ints] = field(default_factory=dict, repr=False)  # by scorer, if several; per row
@@ -119,7 +119,7 @@ def night_of(
     return StudyNight(table, beta, dict(recording.covariates), _scorings(recording, table, scheme))
 
 
-def _scorings(recording: Recording, table: FeatureTable, scheme: StageScheme) -> dict[str, Ints]:
+def _scorings(recording: Recording, table: Features, scheme: StageScheme) -> dict[str, Ints]:
     """Return each scorer's stages of the table's epochs, if the recording has several scorers."""
     if len(recording.scorings) < 2:
         return {}
@@ -155,7 +155,7 @@ def save_cohort(cohort: StudyCohort, path: Path) -> None:
     arrays: dict[str, Any] = {"about": np.array(json.dumps(about, default=_plain))}
     for number, night in enumerate(cohort.nights):
         table = night.table
-        arrays |= {f"features_{number}": table.features, f"epochs_{number}": table.epochs}
+        arrays |= {f"features_{number}": table.values, f"epochs_{number}": table.epochs}
         arrays[f"labels_{number}"] = table.labels
         if night.quality is not None:
             arrays[f"quality_{number}"] = night.quality
@@ -176,7 +176,7 @@ def load_cohort(path: Path) -> StudyCohort:
         about = parse_json(str(archive["about"]))
         nights = []
         for number, facts in enumerate(about["nights"]):
-            table = FeatureTable(
+            table = Features(
                 facts["recording"],
                 facts["subject"],
                 archive[f"features_{number}"],
@@ -344,8 +344,8 @@ def _table(
     stages: tuple[Ints, Ints],
     scheme: StageScheme,
     recipe: Mapping[str, Any],
-) -> FeatureTable:
-    return FeatureTable(*who, features, names, *stages, scheme, EPOCH_SECONDS, recipe)
+) -> Features:
+    return Features(*who, features, names, *stages, scheme, EPOCH_SECONDS, recipe)
 
 
 @dataclass(frozen=True, slots=True)

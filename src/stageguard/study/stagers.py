@@ -17,8 +17,9 @@ import numpy as np
 from stageguard.base.arrays import Floats, Floats32
 from stageguard.base.extras import library
 from stageguard.night.hypnodensity import Hypnodensity
-from stageguard.nn.tables import FeatureTable, Normalisation, absolute_features, split_subjects
+from stageguard.nn.tables import Normalisation, split_subjects
 from stageguard.nn.training import TrainingProgress, train
+from stageguard.signals.features import Features
 from stageguard.study.config import BOOSTING, StudyConfig
 from stageguard.study.jobs import Job
 from stageguard.study.nights import StudyNight
@@ -38,7 +39,7 @@ BOOSTING_OPTIONS = {"max_iter": 100}
 class Stager:
     """A stager that has learned, and what is to be remembered of it."""
 
-    density: Callable[[FeatureTable], Hypnodensity]
+    density: Callable[[Features], Hypnodensity]
     validation: Sequence[StudyNight]  # nights of training subjects that it has not learned from
     chosen: Mapping[str, float] = field(default_factory=dict)  # lambda and gamma, by a tuning subject
     about: Mapping[str, Any] = field(default_factory=dict)  # facts in JSON types
@@ -116,7 +117,7 @@ class _StepClock:
 
 
 def _validation(
-    training: Sequence[StudyNight], tables: Sequence[FeatureTable], share: float, seed: int
+    training: Sequence[StudyNight], tables: Sequence[Features], share: float, seed: int
 ) -> list[StudyNight]:
     kept = {table.recording for table in split_subjects(tables, share, seed)[1]}
     return [night for night in training if night.recording in kept]
@@ -126,13 +127,13 @@ def _fit_without_network(config: StudyConfig, job: Job, training: Sequence[Study
     share = float(config.training.get("validation_share", LEAST_VALIDATION_SHARE))
     tables = [_with_wrong_labels(night.table, job) for night in training]
     learning = split_subjects(tables, share, job.seed)[0]
-    probabilities: Callable[[FeatureTable], Floats]
+    probabilities: Callable[[Features], Floats]
     if job.backbone == BOOSTING:
         probabilities = fit_boosting(learning, job.seed).probabilities
     else:
         probabilities = _published_probabilities(learning, job.backbone)
 
-    def density(table: FeatureTable) -> Hypnodensity:
+    def density(table: Features) -> Hypnodensity:
         assert table.epochs is not None and table.scheme is not None and table.epoch_seconds is not None
         index = table.epochs - table.epochs[0]
         rows = np.full((int(index[-1]) + 1, table.scheme.n_stages), np.nan)
@@ -145,7 +146,7 @@ def _fit_without_network(config: StudyConfig, job: Job, training: Sequence[Study
     return Stager(density, _validation(training, tables, share, job.seed))
 
 
-def _published_probabilities(tables: Sequence[FeatureTable], name: str) -> Callable[[FeatureTable], Floats]:
+def _published_probabilities(tables: Sequence[Features], name: str) -> Callable[[Features], Floats]:
     """Return the probabilities of stages that a published stager gave: what experts say where it says so.
 
     The share of each expert's stage by the stager's stage is counted on training subjects, and each count
@@ -157,14 +158,14 @@ def _published_probabilities(tables: Sequence[FeatureTable], name: str) -> Calla
     counts = np.ones((scheme.n_stages, scheme.n_stages))
     for table in tables:
         assert table.labels is not None
-        said = table.features[:, 0, column].astype(np.int64)
+        said = table.values[:, 0, column].astype(np.int64)
         both = (said >= 0) & (table.labels >= 0)
         np.add.at(counts, (said[both], table.labels[both]), 1)
     shares = np.vstack([counts / counts.sum(axis=1, keepdims=True), np.full(scheme.n_stages, np.nan)])
-    return lambda table: shares[table.features[:, 0, column].astype(np.int64)]
+    return lambda table: shares[table.values[:, 0, column].astype(np.int64)]
 
 
-def _with_wrong_labels(table: FeatureTable, job: Job) -> FeatureTable:
+def _with_wrong_labels(table: Features, job: Job) -> Features:
     """Return a table with some stages replaced at random, in the same way for every network of a fold."""
     if not job.label_noise:
         return table
@@ -185,17 +186,17 @@ class Boosting:
     normalisation: Normalisation
     n_stages: int
 
-    def probabilities(self, table: FeatureTable) -> Floats:
+    def probabilities(self, table: Features) -> Floats:
         """Return probabilities (n_rows, n_stages) of a table's rows."""
         rows = np.zeros((table.n_epochs, self.n_stages))
         rows[:, self.classifier.classes_] = self.classifier.predict_proba(_columns(table, self.normalisation))
         return rows
 
 
-def fit_boosting(tables: Sequence[FeatureTable], seed: int) -> Boosting:
+def fit_boosting(tables: Sequence[Features], seed: int) -> Boosting:
     """Fit the classifier on the scored epochs of tables; the same seed gives the same classifier."""
     ensemble = library("sklearn.ensemble", "gradient boosting", "study")
-    normalisation = Normalisation.fit(tables, absolute_features(tables[0]))
+    normalisation = Normalisation.fit(tables, tables[0].absolute)
     assert tables[0].scheme is not None
     labels = np.concatenate([table.labels for table in tables if table.labels is not None])
     columns = np.concatenate([_columns(table, normalisation) for table in tables])
@@ -204,7 +205,7 @@ def fit_boosting(tables: Sequence[FeatureTable], seed: int) -> Boosting:
     return Boosting(classifier, normalisation, tables[0].scheme.n_stages)
 
 
-def _columns(table: FeatureTable, normalisation: Normalisation) -> Floats32:
+def _columns(table: Features, normalisation: Normalisation) -> Floats32:
     """Return an epoch's features, and their means over the epochs around it; gaps of a recording are NaN."""
     assert table.epochs is not None
     scaled = normalisation(table).reshape(table.n_epochs, -1)

@@ -151,15 +151,15 @@ def _extract(
     if calibration is not None:
         scored = read_hypnogram_file(calibration, FileOptions(default_epoch_seconds=length)).hypnogram
     made = compute(recording, recipe, epoch_seconds=length, calibration=scored)
-    scoring, remarks = _scoring(recording, scorer, made.epoch_seconds)
+    scoring, remarks = _scoring(recording, scorer, length)
     write_features(made, path, scoring=scoring, is_synthetic=recording.is_synthetic, overwrite=overwrite)
     return ExtractedRecording(
         recording=recording.id,
         subject=recording.subject,
         is_synthetic=recording.is_synthetic,
-        recipe={"name": made.recipe.name, "sha256": made.recipe.sha256},
+        recipe={"name": recipe.name, "sha256": recipe.sha256},
         n_epochs=made.n_epochs,
-        epoch_seconds=made.epoch_seconds,
+        epoch_seconds=length,
         n_frames=int(made.values.shape[1]),
         n_features=len(made.names),
         features=tuple(made.names),

@@ -19,10 +19,9 @@ from stageguard.cli.terminal import Console, error_text, print_error, print_json
 from stageguard.datasets import Entry
 from stageguard.nn.data import dataset_tables, read_folder
 from stageguard.nn.options import TrainingConfig, read_config
-from stageguard.nn.tables import FeatureTable
 from stageguard.profile.profile import Profile, as_profile
 from stageguard.runner.run import collect_warnings
-from stageguard.signals.features import Recipe
+from stageguard.signals.features import Features, Recipe
 
 if TYPE_CHECKING:
     from stageguard.nn.checkpoint import ModelCard
@@ -68,7 +67,7 @@ def train(
     _print(model.card, folder, warned, as_json=as_json)
 
 
-def _tables(said: TrainingConfig, profile: Profile, folder: Path, *, quiet: bool) -> list[FeatureTable]:
+def _tables(said: TrainingConfig, profile: Profile, folder: Path, *, quiet: bool) -> list[Features]:
     """Return the tables to train on, as configured; print recordings that cannot be used."""
     if said.dataset is None:
         return read_folder(said.data, profile.scheme)

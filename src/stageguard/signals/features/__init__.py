@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -21,12 +22,13 @@ import numpy.typing as npt
 
 from stageguard.base import checks, schema
 from stageguard.base.arrays import Floats, Floats32, Ints, Mask
-from stageguard.base.errors import Argument, InputError, Message, did_you_mean
+from stageguard.base.errors import Argument, EpochNumber, InputError, Message, did_you_mean
 from stageguard.base.files import write_cell, write_together
 from stageguard.base.schema import plain_table, read_table, read_toml
-from stageguard.night.hypnogram import Hypnogram
+from stageguard.formats.tables.timing import MOST_MISSING
+from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import EpochGrid, Recording
-from stageguard.night.stages import WNR3, canonical_name
+from stageguard.night.stages import WNR3, StageScheme, canonical_name
 from stageguard.signals.modalities import modality_of
 from stageguard.signals.windows import MAD_TO_SD
 
@@ -157,60 +159,45 @@ def _from_file(path: Path) -> Recipe:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Features:
-    """Features of one recording.
+    """Features of one recording, epoch by epoch, and the expert's stages if known.
 
-    Parameters
-    ----------
-    values : array (n_epochs, n_frames, n_features)
-        An epoch without a signal is NaN throughout.
-    names : tuple of str
-        Name of each feature; it ends in the unit if there is one.
-    epoch_seconds : float
-        Length of an epoch.
-    recipe : Recipe
-        How the features were computed.
-    scaling : {"robust", "mixture", "none"}
-        How all features but the absolute ones were scaled.
-    recording, subject : str
-        Names of the recording and of the subject.
+    An epoch without a signal is NaN throughout. A single missing number is an error.
     """
 
-    values: Floats32
-    names: tuple[str, ...]
-    epoch_seconds: float
-    recipe: Recipe
+    recording: str  # name of the recording
+    subject: str | None  # required in training, to keep the nights of one person together
+    values: Floats32 = field(repr=False)  # (n_epochs, n_frames, n_features)
+    names: tuple[str, ...] = field(repr=False)  # of the features
+    epochs: Ints | None = field(repr=False, default=None)  # indices in the recording, with gaps
+    labels: Ints | None = field(repr=False, default=None)  # index in the scheme, -1 where unscored
+    scheme: StageScheme | None = None
+    epoch_seconds: float | None = None
+    recipe: Mapping[str, Any] | None = field(repr=False, default=None)  # the recipe's document
+    start: datetime | None = None  # of epoch 0
+    # how all features but the absolute ones were scaled: "robust", "mixture" of scored stages, or "none"
     scaling: str = "none"
-    recording: str = ""
-    subject: str = ""
 
     def __post_init__(self) -> None:
-        """Check the shape, and that an epoch has all of its features or none."""
-        values = np.asarray(self.values)
-        if values.ndim != 3 or values.shape[2] != len(self.names) or 0 in values.shape:
-            raise InputError(
-                f"features have shape {values.shape} and {len(self.names)} names, expected (epochs, frames, "
-                "features) with a name for each feature."
-            )
-        bad = ~np.isfinite(values)
-        bad[np.isnan(values).all(axis=(1, 2))] = False
-        if bad.any():
-            row, _, column = (int(i) for i in np.argwhere(bad)[0])
-            raise InputError(
-                f"feature {self.names[column]!r} is not a number in epoch {row}, but others of it are."
-            )
-        object.__setattr__(self, "values", checks.frozen_array(values, np.float32))
-
-    def __repr__(self) -> str:
-        """Return shape, recipe and recording."""
-        n_epochs, n_frames, n_features = self.values.shape
-        return (
-            f"<Features {n_epochs} epochs of {self.epoch_seconds:g} s, {n_frames} frames of {n_features} "
-            f"features, recipe {self.recipe.name!r}, scaling {self.scaling}, recording {self.recording!r}>"
-        )
+        """Check shapes and numbers."""
+        where, names = self.recording, tuple(self.names)
+        values = _checked_values(where, self.values, names)
+        n_epochs = len(values)
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "names", names)
+        object.__setattr__(self, "epochs", _checked_epochs(where, self.epochs, n_epochs))
+        if self.labels is not None:
+            if self.scheme is None:
+                raise InputError(f"{where}: has labels but no scheme to say what they mean. Give scheme.")
+            object.__setattr__(self, "labels", _checked_labels(where, self.labels, n_epochs, self.scheme))
+        if self.epoch_seconds is not None:
+            try:
+                object.__setattr__(self, "epoch_seconds", checks.epoch_seconds(self.epoch_seconds))
+            except InputError as error:
+                raise InputError(f"{where}: {error}") from None
 
     @property
     def n_epochs(self) -> int:
-        """Number of epochs."""
+        """Number of epochs in the table."""
         return len(self.values)
 
     @property
@@ -223,7 +210,88 @@ class Features:
         """Features whose level means the same in every recording; no later step may rescale them."""
         if self.scaling == "mixture":
             return self.names
-        return _absolute(self.names, self.recipe)
+        return _absolute(self.names, () if self.recipe is None else self.recipe.get("absolute", ()))
+
+    def stretches(self) -> list[tuple[int, int]]:
+        """Return rows ``(first, end)`` of each stretch of consecutive epochs with a signal."""
+        assert self.epochs is not None
+        rows = np.flatnonzero(self.has_signal)
+        if not len(rows):
+            return []
+        breaks = np.flatnonzero(np.diff(self.epochs[rows]) != 1) + 1
+        return [(int(piece[0]), int(piece[-1]) + 1) for piece in np.split(rows, breaks)]
+
+
+def _checked_values(where: str, given: npt.ArrayLike, names: Sequence[str]) -> Floats32:
+    """Return features as (epochs, frames, features) in single precision."""
+    values = np.asarray(given)
+    if values.dtype.kind not in "biuf":
+        raise InputError(f"{where}: features are {values.dtype}, expected real numbers.")
+    values = values[:, None, :] if values.ndim == 2 else values
+    if values.ndim != 3 or 0 in values.shape:
+        raise InputError(
+            f"{where}: features have shape {values.shape}, expected (epochs, features) or "
+            "(epochs, frames, features) with at least one of each."
+        )
+    if len(names) != values.shape[2] or len(set(names)) != len(names):
+        raise InputError(
+            f"{where}: {len(set(names))} different feature names for {values.shape[2]} features. "
+            "Give each its own."
+        )
+    with np.errstate(over="ignore"):  # too large numbers become infinite and are reported below
+        features = values.astype(np.float32, copy=False)
+    bad = ~np.isfinite(features)
+    empty = np.isnan(features).all(axis=(1, 2))
+    bad[empty] = False
+    if bad.any():
+        row, frame, column = (int(i) for i in np.argwhere(bad)[0])
+        raise InputError(
+            Message(
+                f"{where}: feature {names[column]!r} is {values[row, frame, column]} in epoch ",
+                EpochNumber(row),
+                ", expected a number. Fill it, or leave all features of an epoch without signal empty.",
+            )
+        )
+    if empty.all():
+        raise InputError(f"{where}: no epoch has a feature. Expected at least one epoch with a signal.")
+    return checks.frozen_array(features, np.float32)
+
+
+def _checked_epochs(where: str, given: npt.ArrayLike | None, n_epochs: int) -> Ints:
+    values = np.arange(n_epochs) if given is None else np.asarray(given)
+    epochs = values.astype(np.int64) if values.dtype.kind in "iu" else np.zeros(0, dtype=np.int64)
+    if epochs.shape != (n_epochs,) or (np.diff(epochs) < 1).any():
+        raise InputError(f"{where}: epoch indices are not {n_epochs} increasing whole numbers. Sort them.")
+    n_missing = int(epochs[-1]) - int(epochs[0]) + 1 - n_epochs
+    if n_missing > MOST_MISSING:
+        row = int(np.argmax(np.diff(epochs))) + 1
+        raise InputError(
+            f"{where}: epoch {epochs[row]} comes after {epochs[row - 1]}, so that {n_missing:,} are missing; "
+            f"expected at most {MOST_MISSING:,}. Are the indices right?"
+        )
+    return epochs
+
+
+def _checked_labels(where: str, labels: npt.ArrayLike, n_epochs: int, scheme: StageScheme) -> Ints:
+    values = np.asarray(labels)
+    if values.shape != (n_epochs,) or values.dtype.kind not in "iu":
+        raise InputError(
+            f"{where}: labels have shape {values.shape} of {values.dtype}, expected {n_epochs} whole numbers."
+        )
+    wrong = (values < UNSCORED) | (values >= scheme.n_stages)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise InputError(
+            Message(
+                *(
+                    f"{where}: label {values[row]} in epoch ",
+                    EpochNumber(row),
+                    " is out of range, expected 0 to ",
+                ),
+                f"{scheme.n_stages - 1} ({', '.join(scheme.names)}) or -1 where unscored.",
+            )
+        )
+    return values.astype(np.int64)
 
 
 def features(
@@ -262,12 +330,23 @@ def features(
     length = recipe.epoch_seconds if epoch_seconds is None else epoch_seconds
     epochs = EpochGrid.of(recording, length)
     values, names = modality_of(recipe.modality).measures.extract(recording, epochs, recipe.settings)
-    values, done = scale(values, names, _absolute(names, recipe), recipe.scaling, epochs, calibration)
-    return Features(values, tuple(names), epochs.epoch_seconds, recipe, done, recording.id, recording.subject)
+    values, done = scale(
+        values, names, _absolute(names, recipe.absolute), recipe.scaling, epochs, calibration
+    )
+    return Features(
+        recording.id,
+        recording.subject,
+        values,
+        names,
+        epoch_seconds=epochs.epoch_seconds,
+        recipe=recipe.to_dict(),
+        start=recording.start,
+        scaling=done,
+    )
 
 
-def _absolute(names: tuple[str, ...], recipe: Recipe) -> tuple[str, ...]:
-    return tuple(name for name in names if any(fnmatchcase(name, pattern) for pattern in recipe.absolute))
+def _absolute(names: tuple[str, ...], patterns: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns))
 
 
 MIN_CALIBRATION_EPOCHS = 3  # of each stage, as in AccuSleep
@@ -417,11 +496,12 @@ def write_features(
 
 def aligned_stages(features: Features, scoring: Hypnogram) -> list[str]:
     """Return the stage of each epoch by name, "?" where the scoring has none."""
-    if abs(scoring.epoch_seconds - features.epoch_seconds) > 1e-6:
+    seconds = features.epoch_seconds
+    if seconds is not None and abs(scoring.epoch_seconds - seconds) > 1e-6:
         raise InputError(
             Message(
                 f"recording {features.recording!r} is scored in epochs of {scoring.epoch_seconds:g} s, its "
-                f"features have {features.epoch_seconds:g} s. Give ",
+                f"features have {seconds:g} s. Give ",
                 Argument("epoch_seconds", float(scoring.epoch_seconds)),
                 ".",
             )
@@ -431,22 +511,24 @@ def aligned_stages(features: Features, scoring: Hypnogram) -> list[str]:
 
 
 def _archive(features: Features, stages: list[str] | None, is_synthetic: bool) -> bytes:
+    recipe = features.recipe
     content: Mapping[str, Any] = {
         "features": features.values,
-        "names": np.array(features.names),
-        "subject": np.array(features.subject),
-        "recording": np.array(features.recording),
-        "epoch": np.arange(features.n_epochs),
-        "epoch_seconds": np.array(features.epoch_seconds),
-        "recipe": np.array(json.dumps(features.recipe.to_dict(), allow_nan=False)),
-        "recipe_sha256": np.array(features.recipe.sha256),
-        "scaling": np.array(features.scaling),
+        "names": features.names,
+        "subject": features.subject,
+        "recording": features.recording,
+        "epoch": features.epochs,
+        "epoch_seconds": features.epoch_seconds,
+        "recipe": None if recipe is None else json.dumps(recipe, allow_nan=False),
+        "recipe_sha256": None if recipe is None else Recipe.from_dict(recipe).sha256,
+        "scaling": features.scaling,
         "absolute": np.array(features.absolute, dtype=np.str_),
-        "is_synthetic": np.array(is_synthetic),
-        **({} if stages is None else {"stage": np.array(stages)}),
+        "is_synthetic": is_synthetic,
+        "stage": stages,
     }
     buffer = io.BytesIO()
-    np.savez(buffer, **content)
+    arrays: dict[str, Any] = {name: np.array(value) for name, value in content.items() if value is not None}
+    np.savez(buffer, **arrays)
     return buffer.getvalue()
 
 
@@ -454,11 +536,11 @@ def _table(features: Features, stages: list[str] | None) -> str:
     n_frames = features.values.shape[1]
     if n_frames != 1:
         raise InputError(
-            f"recipe {features.recipe.name!r} makes {n_frames} frames per epoch, but a table has one row for "
-            "each. Write .npz instead."
+            f"there are {n_frames} frames per epoch, but a table has one row for each epoch. Write .npz "
+            "instead."
         )
     header = ["subject", "epoch", *([] if stages is None else ["stage"]), *features.names]
-    subject = write_cell(features.subject)
+    subject = write_cell(features.subject or "")
     lines = ["\t".join(header)]
     for epoch, row in enumerate(features.values[:, 0].tolist()):
         cells = [subject, str(epoch), *([] if stages is None else [stages[epoch]])]
