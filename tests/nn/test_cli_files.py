@@ -136,7 +136,7 @@ def test_a_recipe_beside_the_configuration_is_found_from_anywhere(run, place, mo
     monkeypatch.chdir("/")
     assert str(place / "own.toml") in error_line(run("train", place / "config.toml"))
     Recipe.load("bioradar").replace(name="own").save(place / "own.toml")
-    assert mentions(error_line(run("train", place / "config.toml")), "features", "radar")
+    assert mentions(error_line(run("train", place / "config.toml")), "features", "SLEEPBRL")
 
 
 def test_predict_takes_the_recordings_that_quality_takes(tmp_path):
