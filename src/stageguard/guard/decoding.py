@@ -68,6 +68,8 @@ class Decoding(ExportableStages):
         The stager's own choice per epoch, -1 where it gave none.
     changed, changed_share : array of bool, float
         Epochs whose stage is not the stager's own choice, and their share of the epochs with one.
+    n_scored, n_changed : int
+        Number of epochs with a choice of the stager's, and how many of them got another stage.
     many_changes : float
         The share of changed epochs beyond which a person should look at this night before using it.
     removed_bouts : tuple of RemovedBout
@@ -89,6 +91,8 @@ class Decoding(ExportableStages):
     period: Period = field(init=False)
     argmax: Labels = field(init=False)
     changed: Mask = field(init=False)
+    n_scored: int = field(init=False)
+    n_changed: int = field(init=False)
     changed_share: float = field(init=False)
     many_changes: float = field(init=False)
     removed_bouts: tuple[RemovedBout, ...] = field(init=False)
@@ -109,7 +113,9 @@ class Decoding(ExportableStages):
         put(self, "period", night.period)
         put(self, "argmax", argmax)
         put(self, "changed", changed)
-        put(self, "changed_share", int(np.count_nonzero(changed)) / max(1, int(np.count_nonzero(is_scored))))
+        put(self, "n_scored", int(np.count_nonzero(is_scored)))
+        put(self, "n_changed", int(np.count_nonzero(changed)))
+        put(self, "changed_share", self.n_changed / max(1, self.n_scored))
         put(self, "many_changes", MANY_OF_A_FLICKERING_NIGHT if flickers else MANY_CHANGES)
         put(self, "removed_bouts", strength.clock_removed)
 
@@ -122,7 +128,7 @@ class Decoding(ExportableStages):
         """Return length, changes and profile on one line."""
         return (
             f"<Decoding {self.hypnogram.n_epochs} epochs of {self.epoch_seconds:g} s, "
-            f"{self.profile.scheme.name}, {int(np.count_nonzero(self.changed))} changed, "
+            f"{self.profile.scheme.name}, {self.n_changed} changed, "
             f"profile {self.profile.name!r}, strength {self.strength.rule}>"
         )
 

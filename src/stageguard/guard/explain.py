@@ -434,8 +434,8 @@ class Effect:
         """Return the effect on a decoded night."""
         strength = decoding.strength
         return cls(
-            int(np.count_nonzero(decoding.argmax >= 0)),
-            int(np.count_nonzero(decoding.changed)),
+            decoding.n_scored,
+            decoding.n_changed,
             changes_by_cause(decoding),
             strength.step,
             strength.transition_weight,

@@ -184,7 +184,7 @@ def shared_warnings(decoding: Decoding) -> Iterator[str]:
 
 def many_changes_words(decoding: Decoding) -> str:
     """Return how many epochs were changed, and the limit above which a person should look at the night."""
-    n_changed, n_scored = int(np.count_nonzero(decoding.changed)), int(np.count_nonzero(decoding.argmax >= 0))
+    n_changed, n_scored = decoding.n_changed, decoding.n_scored
     share, limit = 100 * n_changed / max(1, n_scored), 100 * decoding.many_changes
     of_all = f"{n_changed:,} of {n_scored:,} scored epochs ({share:.1f} %)"
     return f"{of_all} were changed, above the limit of {limit:.0f} %"

@@ -560,9 +560,8 @@ def axis_of(night: Night, frame: Frame = PAGE_FRAME, most_epochs: int = MOST_EPO
 
 
 def _subtitle(decoding: Decoding) -> str:
-    n_changed, n_scored = int(np.count_nonzero(decoding.changed)), int(np.count_nonzero(decoding.argmax >= 0))
-    share = 100 * n_changed / n_scored if n_scored else 0.0
-    changed = f"{n_changed:,} of {n_scored:,} scored epochs changed ({share:.1f} %)"
+    counts = f"{decoding.n_changed:,} of {decoding.n_scored:,} scored epochs changed"
+    changed = f"{counts} ({100 * decoding.changed_share:.1f} %)"
     return f"Profile {decoding.profile.name} · {changed}"
 
 

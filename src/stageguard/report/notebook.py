@@ -64,10 +64,9 @@ def _decoding(night: Decoding) -> Iterator[str]:
     after, before = night.hypnogram, hypnogram_before(night)
     yield f"Decoding under {night.profile.name}, {_length(after)}"
     yield _picture(after, replace(night_picture(night, None), probabilities=None))
-    n_changed = int(np.count_nonzero(night.changed))
     yield _table(
         [
-            ("Changed", f"{n_changed:,} epochs ({100 * night.changed_share:.1f} %)"),
+            ("Changed", f"{night.n_changed:,} epochs ({100 * night.changed_share:.1f} %)"),
             ("Strength", str(night.strength)),
             ("The night", validity(night).verdict),
             *_statistic_rows(sleep_statistics(before), sleep_statistics(after)),

@@ -406,8 +406,8 @@ def summary_of(decoding: Decoding, options: StatisticsOptions = AASM) -> Decodin
     return DecodingSummary(
         facts=RecordingFacts.of(hypnogram, profile),
         offset_seconds=hypnogram.offset_seconds,
-        n_scored=int(np.count_nonzero(decoding.argmax >= 0)),
-        n_changed=int(np.count_nonzero(decoding.changed)),
+        n_scored=decoding.n_scored,
+        n_changed=decoding.n_changed,
         n_filled=int(np.count_nonzero(decoding.filled)),
         n_unscored=int(np.count_nonzero(hypnogram.labels < 0)),
         joint=JointScores.of(valid),

@@ -33,7 +33,7 @@ def noun(decoding: Decoding) -> str:
 
 def headline(decoding: Decoding) -> str:
     """Return one short sentence on what the guard did."""
-    strength, n_changed = decoding.strength, int(np.count_nonzero(decoding.changed))
+    strength, n_changed = decoding.strength, decoding.n_changed
     if strength.step in ("untouched", "hard"):
         by_clock = n_changed and decoding.night.clock is not None
         return "The clock alone acted." if by_clock else "The guard stepped aside."
@@ -79,8 +79,7 @@ def verdict(decoding: Decoding, measured: ReportMeasures) -> str:
 
 
 def _how_much(decoding: Decoding) -> str:
-    n_scored = int(np.count_nonzero(decoding.argmax >= 0))
-    n_changed = int(np.count_nonzero(decoding.changed))
+    n_scored, n_changed = decoding.n_scored, decoding.n_changed
     if not n_changed:
         return f"All {count(n_scored, 'epoch')} keep the stage the stager chose."
     by = ""
@@ -224,8 +223,7 @@ def tiles(decoding: Decoding, measured: ReportMeasures) -> Iterator[tuple[str, s
 
     These are changed epochs, transitions per hour, total sleep time, and agreement or else WASO.
     """
-    n_changed = int(np.count_nonzero(decoding.changed))
-    n_scored = int(np.count_nonzero(decoding.argmax >= 0))
+    n_scored, n_changed = decoding.n_scored, decoding.n_changed
     yield "Epochs changed", f"{100 * decoding.changed_share:.1f} %", f"{n_changed:,} of {n_scored:,}"
     key = "transitions_per_hour"
     was, now = (column.validity.indicators[key] for column in (measured.before, measured.after))

@@ -65,7 +65,7 @@ class ManifestRow(NamedTuple):
             night_id,
             file,
             n_epochs=decoding.hypnogram.n_epochs,
-            n_changed=int(np.count_nonzero(decoding.changed)),
+            n_changed=decoding.n_changed,
             rule=strength.rule,
             step=strength.step,
             transition_weight=_number(strength.transition_weight),

@@ -20,6 +20,9 @@ from stageguard.study.store import (
     BASE,
     CALIBRATED,
     EXPERT,
+    GUARDED,
+    MAIN,
+    METRICS,
     PAPER,
     PENALTY,
     RELEASED,
@@ -49,8 +52,7 @@ Nights = Mapping[str, Mapping[str, Any]]
 
 
 STAGE_COLOURS = ("#E69F00", "#0072B2", "#CC79A7", "#009E73", "#56B4E9")
-SHOWN = (EXPERT, BASE, PAPER, RELEASED, CALIBRATED)
-GUARDED = (PAPER, RELEASED, CALIBRATED)
+SHOWN = (EXPERT, BASE, *GUARDED)
 SHORT = {BASE: "argmax", PAPER: "published", RELEASED: "released", CALIBRATED: "calibrated"}
 
 
@@ -135,9 +137,8 @@ def matrices_figure(results: Results, night: str | None = None) -> Any:
 
 def reduction_figure(results: Results, night: str | None = None) -> Any:
     """Draw TVR, FI, accuracy and kappa of every network, before and after."""
-    metrics = {"tvr_percent": "TVR (%)", "fi": "FI", "accuracy": "accuracy", "kappa": "κ"}
     names = results.backbones
-    metrics = {m: t for m, t in metrics.items() if values(results.of(names[0]), BASE, m)}
+    metrics = {m: METRICS[m][0] for m in MAIN if values(results.of(names[0]), BASE, m)}
     figure, axes = new_figure(results, 1, len(metrics), (2.5 * len(metrics) + 1, 0.5 * len(names) + 1.7))
     for ax, (metric, title) in zip(axes[0], metrics.items(), strict=True):
         for variant in (BASE, *GUARDED):
@@ -204,8 +205,8 @@ def curves_figure(results: Results, night: str | None = None) -> Any:
     by_weight = {w: [r for r in penalised if r["weight"] == w] for w in weights}
     prefix = "paper, minimum x "
     scales = {float(v.removeprefix(prefix)): v for v in variants_in(records) if v.startswith(prefix)}
-    metrics = {"tvr_percent": "TVR (%)", "fi": "FI", "kappa": "κ", "f1_R": "F1 of R"}
-    metrics = {m: t for m, t in metrics.items() if values(records, PAPER, m)}
+    drawn = ("tvr_percent", "fi", "kappa", "f1_R")
+    metrics = {m: METRICS[m][0] for m in drawn if values(records, PAPER, m)}
     n_rows = 2 if weights else 1
     figure, axes = new_figure(results, n_rows, len(metrics), (2.5 * len(metrics), 2.3 * n_rows), of=varied)
     for k, (metric, title) in enumerate(metrics.items()):
