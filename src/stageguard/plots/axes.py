@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stageguard.base import checks
-from stageguard.base.arrays import Floats, Indices, Mask
+from stageguard.base.arrays import Floats
 from stageguard.base.errors import InputError
 from stageguard.base.extras import library
 from stageguard.guard.decoding import Decoding
@@ -18,6 +18,7 @@ from stageguard.measures.bouts import ScoredNight, cuts_of, hypnogram_before, hy
 from stageguard.night.colours import PAGE
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.timing import Night, seconds_between
+from stageguard.report.svg import Bins
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
@@ -74,29 +75,9 @@ def names_for(names: object, own: Sequence[str], what: str) -> list[str]:
     return [checks.text(name, "a name") for name in names]
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """Epochs gathered into columns of equal size, except the last."""
-
-    n_epochs: int
-    width: int  # epochs in a column
-
-    @property
-    def starts(self) -> Indices:
-        """First epoch of each column."""
-        return np.arange(0, self.n_epochs, self.width)
-
-    def shares(self, rows: Floats | Mask) -> Floats:
-        """Return the mean over the epochs of each column."""
-        sums = np.add.reduceat(rows.astype(np.float64), self.starts, axis=0)
-        counts = np.diff(self.starts, append=self.n_epochs)
-        shares: Floats = sums / counts.reshape(-1, *[1] * (rows.ndim - 1))
-        return shares
-
-
-def columns_of(n_epochs: int) -> Columns:
+def columns_of(n_epochs: int) -> Bins:
     """Return one column per epoch, or for too many epochs at most `MOST_COLUMNS`."""
-    return Columns(n_epochs, 1 if n_epochs <= MOST_EPOCHS else -(-n_epochs // MOST_COLUMNS))
+    return Bins.of(n_epochs, 1 if n_epochs <= MOST_EPOCHS else -(-n_epochs // MOST_COLUMNS))
 
 
 class TimeAxis:
@@ -146,10 +127,9 @@ class TimeAxis:
         """Seconds in the unit of an axis without a clock."""
         return HOUR_SECONDS if self.seconds >= HOUR_SECONDS else MINUTE_SECONDS
 
-    def edges(self, number: int, night: Night, columns: Columns) -> Floats:
+    def edges(self, number: int, night: Night, columns: Bins) -> Floats:
         """Return the edges of a night's columns on the axis: every start, and the end of the last."""
-        epochs = np.append(columns.starts, columns.n_epochs)
-        edges: Floats = self.at(self.began[number] + epochs * night.epoch_seconds)
+        edges: Floats = self.at(self.began[number] + columns.edges * night.epoch_seconds)
         return edges
 
     def draw(self, ax: Axes, column_seconds: float = 0.0) -> None:

@@ -126,13 +126,13 @@ def _draw_lane(ax: Axes, lane: Lane, edges: Floats, top: float) -> dict[float, s
     rows = {stage: top - rank - 0.5 for rank, stage in enumerate(order)}
     columns = columns_of(len(labels))
     bottom = top - scheme.n_stages
-    unscored = columns.shares(labels == UNSCORED)
+    unscored = columns.means(labels == UNSCORED)
     if unscored.any():
         steps(ax, np.where(unscored > 0, bottom + unscored * scheme.n_stages, np.nan), edges, baseline=bottom,
                   fill=True, color=GAP, lw=0, label="unscored", zorder=0.5)  # fmt: skip
     if columns.width > 1:
         for stage, row in rows.items():
-            share = TALLEST * columns.shares(labels == stage)
+            share = TALLEST * columns.means(labels == stage)
             steps(ax, row + share, edges, baseline=row - share, fill=True, lw=0,
                       color=stage_shade(scheme, stage).light, label=scheme.names[stage])  # fmt: skip
     else:
@@ -145,7 +145,7 @@ def _draw_lane(ax: Axes, lane: Lane, edges: Floats, top: float) -> dict[float, s
     ticks = {row: scheme.names[stage] for stage, row in rows.items()}
     if lane.changed is not None:
         low = bottom - 0.8 * STRIP
-        share = columns.shares(lane.changed)
+        share = columns.means(lane.changed)
         steps(ax, np.where(share > 0, low + 0.5 * share, np.nan), edges, baseline=low, fill=True, color=INK,
                   lw=0.5, snap=False, label="changed")  # fmt: skip
         ticks[low + 0.25] = "changed"
@@ -186,8 +186,8 @@ def plot_density(night: Hypnodensity | Decoding, *, ax: Axes | None = None) -> A
         )
     columns = columns_of(density.n_epochs)
     has_evidence = ~np.isnan(density.probabilities[:, 0])
-    known = columns.shares(has_evidence)
-    sums = columns.shares(np.where(has_evidence[:, None], density.probabilities, 0.0))
+    known = columns.means(has_evidence)
+    sums = columns.means(np.where(has_evidence[:, None], density.probabilities, 0.0))
     means = np.divide(sums, known[:, None], out=np.full(sums.shape, np.nan), where=known[:, None] > 0)
     scheme, order = density.scheme, top_down(density.scheme)[::-1]
     tops = np.minimum(np.cumsum(means[:, order], axis=1), 1.0)

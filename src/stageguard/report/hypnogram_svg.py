@@ -34,6 +34,7 @@ from stageguard.report.svg import (
     MOST_EPOCHS_DRAWN,
     PALE,
     PANEL,
+    Bins,
     EpochAxis,
     Frame,
     colour_of,
@@ -73,40 +74,6 @@ class EventLane:
     name: str
     begins: Floats
     lasts: Floats
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Bins:
-    """Stretches of a long recording of equal length, except the last."""
-
-    edges: Indices  # (n_bins + 1,)
-    seconds: float
-
-    @classmethod
-    def of(cls, axis: EpochAxis, most: int = MOST_BINS) -> Bins:
-        """Return bins of a round length, at most ``most``."""
-        days = DAY * np.arange(1, 2 + int(axis.seconds / DAY / most))
-        bin_seconds = next(
-            length for length in (*BIN_SECONDS, *days.tolist()) if axis.seconds / length <= most
-        )
-        n_epochs = max(1, round(bin_seconds / axis.epoch_seconds))
-        edges = np.append(np.arange(axis.first, axis.stop, n_epochs), axis.stop)
-        return cls(edges, n_epochs * axis.epoch_seconds)
-
-    def sums(self, values: npt.NDArray[Any]) -> Floats:
-        """Return the sum of the epochs of each bin."""
-        here = values[self.edges[0] : self.edges[-1]]
-        sums: Floats = np.add.reduceat(here, self.edges[:-1] - self.edges[0], axis=0, dtype=np.float64)
-        return sums
-
-    def counts(self, epochs: Floats) -> Floats:
-        """Return the number of moments in each bin."""
-        return np.histogram(epochs, self.edges)[0].astype(np.float64)
-
-    @property
-    def words(self) -> str:
-        """Length of a bin as text."""
-        return duration(self.seconds)
 
 
 LANE_HEIGHT = {2: 30.0, 3: 25.0}
@@ -184,7 +151,7 @@ def draw_night(night: HypnogramPicture, axis: EpochAxis, y: float) -> tuple[list
 
 def _panel(panel: HypnogramPanel, axis: EpochAxis, y: float, changed: Mask | None) -> tuple[list[str], float]:
     frame, bins = axis.frame, bins_of(axis)
-    details = panel.details if bins is None else (*panel.details, f"shares of {bins.words}")
+    details = panel.details if bins is None else (*panel.details, f"shares of {_bin_words(bins, axis)}")
     parts = [text_at(frame.name_left, y + 15, panel.name, font_size=15, font_weight=600)]
     parts += [
         text_at(frame.name_left, y + 32 + 15 * number, detail, font_size=11, fill=GREY)
@@ -193,7 +160,7 @@ def _panel(panel: HypnogramPanel, axis: EpochAxis, y: float, changed: Mask | Non
     if bins is not None:
         has_evidence = panel.labels >= 0
         shares = panel.labels[:, None] == np.arange(panel.scheme.n_stages)
-        parts += share_strip(shares, has_evidence, panel.scheme, bins.edges, axis, y)
+        parts += share_strip(shares, has_evidence, panel.scheme, bins, axis, y)
         return parts, STRIP_HEIGHT
     height = LANE_HEIGHT.get(panel.scheme.n_stages, 19.0) * panel.scheme.n_stages
     step = height / panel.scheme.n_stages
@@ -213,8 +180,8 @@ def _bouts(
     risers: list[str] = []
     bars: dict[int, list[str]] = {stage: [] for stage in middle}
     previous = -1
-    for first, end, label in runs(panel.labels[axis.first : axis.stop]):
-        left, right = axis.x(axis.first + first), axis.x(axis.first + end)
+    for first, end, label in runs(panel.labels):
+        left, right = axis.x(first), axis.x(end)
         if label >= 0:
             bars[int(label)].append(f"M{left:.1f} {middle[int(label)]:.1f}H{right:.1f}")
             if previous >= 0:
@@ -250,8 +217,18 @@ def event_lanes(events: Sequence[Event], night: Hypnogram) -> tuple[EventLane, .
 
 
 def bins_of(axis: EpochAxis) -> Bins | None:
-    """Return the bins of a stretch that is too long to draw epoch by epoch, else None."""
-    return Bins.of(axis) if axis.stop - axis.first > axis.most_epochs else None
+    """Return bins of a round length for a night that is too long to draw epoch by epoch, else None."""
+    if axis.n_epochs <= axis.most_epochs:
+        return None
+    days = DAY * np.arange(1, 2 + int(axis.seconds / DAY / MOST_BINS))
+    lengths = (*BIN_SECONDS, *days.tolist())
+    bin_seconds = next(seconds for seconds in lengths if axis.seconds / seconds <= MOST_BINS)
+    return Bins.of(axis.n_epochs, max(1, round(bin_seconds / axis.epoch_seconds)))
+
+
+def _bin_words(bins: Bins, axis: EpochAxis) -> str:
+    """Return the length of a bin."""
+    return duration(bins.width * axis.epoch_seconds)
 
 
 def lane_name(axis: EpochAxis, y: float, name: str) -> str:
@@ -262,10 +239,10 @@ def lane_name(axis: EpochAxis, y: float, name: str) -> str:
 def blocks(flags: Mask, axis: EpochAxis, y: float, height: float) -> str:
     """Return a path with a block for each run of flags, wide enough to be visible."""
     return "".join(
-        f"M{axis.x(axis.first + first):.1f} {y:.1f}"
+        f"M{axis.x(first):.1f} {y:.1f}"
         f"h{max(axis.x(end) - axis.x(first), 0.8):.1f}v{height:g}"
-        f"H{axis.x(axis.first + first):.1f}z"
-        for first, end, flag in runs(flags[axis.first : axis.stop])
+        f"H{axis.x(first):.1f}z"
+        for first, end, flag in runs(flags)
         if flag
     )
 
@@ -273,7 +250,7 @@ def blocks(flags: Mask, axis: EpochAxis, y: float, height: float) -> str:
 def changed_lane(changed: Mask, axis: EpochAxis, y: float) -> tuple[list[str], float]:
     """Draw changed epochs as black marks, or their share in each bin; return the parts and the height."""
     if (bins := bins_of(axis)) is not None:
-        shares = bins.sums(changed) / np.diff(bins.edges)
+        shares = bins.means(changed)
         top = float(shares.max())
         return list(_density("changed", shares, f"to {100 * top:.0f} %", bins, axis, y)), DENSITY_LANE
     parts = [lane_name(axis, y + 9, "changed"), rect(axis.frame.left, y, axis.frame.plot, LANE, PANEL)]
@@ -291,7 +268,7 @@ def marks_lane(marks: Sequence[Mark], axis: EpochAxis, y: float) -> tuple[list[s
     parts = [lane_name(axis, y + 9, "rare events"), rect(axis.frame.left, y, axis.frame.plot, LANE, PANEL)]
     drawn: dict[tuple[int, str], Mark] = {}  # one mark per kind and pixel
     for mark in marks:
-        if axis.first <= mark.epoch < axis.stop:
+        if 0 <= mark.epoch < axis.n_epochs:
             drawn.setdefault((round(axis.x(mark.epoch)), mark.kind), mark)
     parts += [draw_mark(mark.kind, axis.x(mark.epoch), y + 5.5) for mark in drawn.values()]
     return parts, LANE
@@ -315,8 +292,8 @@ def event_lane(lane: EventLane, axis: EpochAxis, y: float) -> tuple[list[str], f
     parts = [lane_name(axis, y + 9, name), rect(axis.frame.left, y, axis.frame.plot, LANE, PANEL)]
     path = []
     for begins, lasts in zip(lane.begins.tolist(), lane.lasts.tolist(), strict=True):
-        first, end = max(begins, axis.first), min(begins + lasts, axis.stop)
-        if axis.first <= end and first < axis.stop:
+        first, end = max(begins, 0), min(begins + lasts, axis.n_epochs)
+        if end >= 0 and first < axis.n_epochs:
             width = max(axis.x(end) - axis.x(first), 0.8)
             path.append(f"M{axis.x(first):.1f} {y + 1:.1f}h{width:.1f}v9h{-width:.1f}z")
     parts.append(f'<path d="{"".join(path)}" fill="{INK}"/>')
@@ -328,7 +305,7 @@ def _density(name: str, values: Floats, most: str, bins: Bins, axis: EpochAxis, 
     yield lane_name(axis, y + 9, name)
     if values.max() == 0:
         most = "none"
-    per = "" if most == "none" else f" in {bins.words}"
+    per = "" if most == "none" else f" in {_bin_words(bins, axis)}"
     yield text_at(axis.frame.left - 8, y + 20, f"{most}{per}", font_size=9.5, text_anchor="end", fill=GREY)
     yield rect(axis.frame.left, y, axis.frame.plot, DENSITY_LANE, PANEL)
     roofs = values[:, None] / (values.max() or 1.0)
@@ -350,12 +327,11 @@ def probability_strip(probabilities: Floats, scheme: StageScheme, axis: EpochAxi
     """Draw stacked stage probabilities, deepest sleep at the bottom; epochs without evidence are grey."""
     yield text_at(axis.frame.name_left, y + 15, "Probabilities", font_size=15, font_weight=600)
     bins = bins_of(axis)
-    source = "of the stager" if bins is None else f"mean of {bins.words}"
+    source = "of the stager" if bins is None else f"mean of {_bin_words(bins, axis)}"
     yield text_at(axis.frame.name_left, y + 32, source, font_size=11, fill=GREY)
-    edges = np.arange(axis.first, axis.stop + 1) if bins is None else bins.edges
     has_evidence = ~np.isnan(probabilities[:, 0])
     yield from share_strip(
-        np.where(has_evidence[:, None], probabilities, 0.0), has_evidence, scheme, edges, axis, y
+        np.where(has_evidence[:, None], probabilities, 0.0), has_evidence, scheme, bins, axis, y
     )
 
 
@@ -363,21 +339,21 @@ def share_strip(
     values: npt.NDArray[Any],
     has_evidence: Mask,
     scheme: StageScheme,
-    edges: Indices,
+    bins: Bins | None,
     axis: EpochAxis,
     y: float,
 ) -> Iterator[str]:
-    """Draw the mean share of each stage between edges, stacked; grey where no epoch is known."""
-    bins = Bins(edges, 0.0)
+    """Draw the mean share of each stage in bins, else in epochs, stacked; grey where no epoch is known."""
+    bins = bins or Bins.of(axis.n_epochs, 1)
     counts = bins.sums(has_evidence)
     shares = bins.sums(values) / np.maximum(counts, 1)[:, None]
     for start, end, has_some in runs(counts > 0):
         if not has_some:
-            left, right = axis.x(int(edges[start])), axis.x(int(edges[end]))
+            left, right = axis.x(int(bins.edges[start])), axis.x(int(bins.edges[end]))
             yield rect(left, y, right - left, STRIP_HEIGHT, GAP)
     order = top_down(scheme)[::-1]
     roofs = np.cumsum(shares[:, order], axis=1)
-    yield from _stack(roofs, [colour_of(scheme, stage) for stage in order], edges, axis, y, STRIP_HEIGHT)
+    yield from _stack(roofs, [colour_of(scheme, stage) for stage in order], bins.edges, axis, y, STRIP_HEIGHT)
 
 
 def _stack(
@@ -408,16 +384,14 @@ def quality_strip(lost: Floats, axis: EpochAxis, y: float) -> Iterator[str]:
     """Draw the lost share of the signal, from none (empty) to all (filled)."""
     yield lane_name(axis, y + 9, "signal lost")
     yield rect(axis.frame.left, y, axis.frame.plot, DENSITY_LANE, PANEL)
-    bins = bins_of(axis)
-    edges = np.arange(axis.first, axis.stop + 1) if bins is None else bins.edges
-    means = Bins(edges, 0.0).sums(lost) / np.diff(edges)
-    yield from _stack(means[:, None], [GREY], edges, axis, y, DENSITY_LANE)
+    bins = bins_of(axis) or Bins.of(axis.n_epochs, 1)
+    yield from _stack(bins.means(lost)[:, None], [GREY], bins.edges, axis, y, DENSITY_LANE)
 
 
 def lights(moments: Sequence[tuple[float, str]], axis: EpochAxis, top: float, y: float) -> Iterator[str]:
     """Draw lights off and lights on as lines across the whole picture."""
     for epoch, text in moments:
-        if axis.first <= epoch <= axis.stop:
+        if 0 <= epoch <= axis.n_epochs:
             x = axis.x(epoch)
             anchor, shift = ("start", 4) if x < axis.frame.left + axis.frame.plot / 2 else ("end", -4)
             yield (
@@ -430,12 +404,12 @@ def lights(moments: Sequence[tuple[float, str]], axis: EpochAxis, top: float, y:
 def light_cycle(zeitgeber: float, axis: EpochAxis, y: float) -> Iterator[str]:
     """Draw the light phase as a light bar and the dark phase as a dark one."""
     yield lane_name(axis, y + 9, "light / dark")
-    turns = np.arange(-(-zeitgeber // HALF_DAY), (zeitgeber + axis.stop * axis.epoch_seconds) / HALF_DAY)
-    edges = [axis.first, *((turns * HALF_DAY - zeitgeber) / axis.epoch_seconds).tolist(), axis.stop]
+    turns = np.arange(-(-zeitgeber // HALF_DAY), (zeitgeber + axis.n_epochs * axis.epoch_seconds) / HALF_DAY)
+    edges = [0, *((turns * HALF_DAY - zeitgeber) / axis.epoch_seconds).tolist(), axis.n_epochs]
     for first, stop in pairwise(edges):
-        left, right = axis.x(max(first, axis.first)), axis.x(min(stop, axis.stop))
+        left, right = axis.x(max(first, 0)), axis.x(min(stop, axis.n_epochs))
         if right > left:
-            middle = (max(first, axis.first) + min(stop, axis.stop)) / 2 * axis.epoch_seconds
+            middle = (max(first, 0) + min(stop, axis.n_epochs)) / 2 * axis.epoch_seconds
             is_dark = (middle + zeitgeber) % (2 * HALF_DAY) >= HALF_DAY
             fill = UNLIT if is_dark else LIT
             yield rect(left, y, right - left, 10, fill, stroke=GREY, stroke_width=1)
@@ -556,7 +530,7 @@ def _legend(picture: HypnogramPicture, frame: Frame, y: float) -> Iterator[str]:
 def axis_of(night: Night, frame: Frame = PAGE_FRAME, most_epochs: int = MOST_EPOCHS_DRAWN) -> EpochAxis:
     """Return the time axis of a whole night, which is drawn in bins if it has more epochs than that."""
     times = night.epoch_seconds, night.start, night.offset_seconds
-    return EpochAxis(frame, 0, night.n_epochs, *times, most_epochs)
+    return EpochAxis(frame, night.n_epochs, *times, most_epochs)
 
 
 def _subtitle(decoding: Decoding) -> str:
@@ -577,7 +551,7 @@ def script_data(picture: HypnogramPicture, axis: EpochAxis) -> dict[str, Any]:
         None if axis.start is None else axis.start.hour * 3600 + axis.start.minute * 60 + axis.start.second
     )
     return {
-        "n": axis.stop,
+        "n": axis.n_epochs,
         "left": axis.frame.left,
         "plot": axis.frame.plot,
         "width": axis.frame.width,
@@ -646,7 +620,6 @@ def _ranks(labels: Labels, order: list[int]) -> list[int]:
 def _levels(values: Floats) -> dict[str, Any]:
     """Return numbers from 0 to 1 as one letter each; of many, the means of neighbours."""
     step = math.ceil(len(values) / MOST_COLUMNS)
-    edges = np.arange(0, len(values), step)
-    means = np.add.reduceat(values, edges, axis=0) / np.diff(np.append(edges, len(values)))[:, None]
+    means = Bins.of(len(values), step).means(values)
     letters = LETTERS[np.rint((len(LETTERS) - 1) * np.clip(means, 0, 1)).astype(int)]
     return {"step": step, "levels": letters.tobytes().decode()}

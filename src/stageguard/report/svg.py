@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.arrays import Floats
+from stageguard.base.arrays import Floats, Indices
 from stageguard.night.colours import PAGE, STAGES, stage_shade
 from stageguard.night.stages import StageScheme
 from stageguard.report.numbers import number_text
@@ -101,6 +101,37 @@ MAX_TICKS = 13
 MOST_EPOCHS_DRAWN = 2_000  # one by one: 16 h of 30 s, 2 h of 4 s; longer recordings are drawn in bins
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Bins:
+    """Stretches of a recording of equal length, except the last."""
+
+    edges: Indices  # (n_bins + 1,), in epochs
+
+    @classmethod
+    def of(cls, n_epochs: int, width: int) -> Bins:
+        """Return bins of so many epochs."""
+        return cls(np.append(np.arange(0, n_epochs, width), n_epochs))
+
+    @property
+    def width(self) -> int:
+        """Epochs in a bin."""
+        return int(self.edges[1])
+
+    def sums(self, values: npt.NDArray[Any]) -> Floats:
+        """Return the sum of the epochs of each bin."""
+        sums: Floats = np.add.reduceat(values, self.edges[:-1], axis=0, dtype=np.float64)
+        return sums
+
+    def means(self, values: npt.NDArray[Any]) -> Floats:
+        """Return the mean of the epochs of each bin."""
+        means: Floats = self.sums(values) / np.diff(self.edges).reshape(-1, *[1] * (values.ndim - 1))
+        return means
+
+    def counts(self, epochs: Floats) -> Floats:
+        """Return the number of moments in each bin."""
+        return np.histogram(epochs, self.edges)[0].astype(np.float64)
+
+
 @dataclass(frozen=True, slots=True)
 class Frame:
     """The area a night is drawn on: width, left and right margins of the plot, and the left edge of names."""
@@ -118,11 +149,10 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class EpochAxis:
-    """A stretch of a night across the plot."""
+    """The time of a night across the plot."""
 
     frame: Frame
-    first: int
-    stop: int
+    n_epochs: int
     epoch_seconds: float
     start: datetime | None
     offset_seconds: float = 0.0  # of the night's first epoch in its recording
@@ -130,12 +160,12 @@ class EpochAxis:
 
     def x(self, epoch: float) -> float:
         """Return the horizontal position of an epoch's beginning."""
-        return self.frame.left + self.frame.plot * (epoch - self.first) / (self.stop - self.first)
+        return self.frame.left + self.frame.plot * epoch / self.n_epochs
 
     @property
     def seconds(self) -> float:
-        """Length of the stretch."""
-        return (self.stop - self.first) * self.epoch_seconds
+        """Length of the night."""
+        return self.n_epochs * self.epoch_seconds
 
     @property
     def step(self) -> int:
@@ -145,12 +175,10 @@ class EpochAxis:
 
     def ticks(self) -> Iterator[tuple[float, str]]:
         """Yield position and text of each tick; on round clock times if the start is known."""
-        begin = self.first * self.epoch_seconds
-        clock = begin + self.offset_seconds
+        clock = self.offset_seconds
         if self.start is not None:
-            clock = begin + self.start.hour * 3600 + self.start.minute * 60 + self.start.second
-        first = begin + (-clock % self.step)
-        for seconds in np.arange(first, begin + self.seconds + 1e-6, self.step).tolist():
+            clock = self.start.hour * 3600 + self.start.minute * 60 + self.start.second
+        for seconds in np.arange(-clock % self.step, self.seconds + 1e-6, self.step).tolist():
             yield self.x(seconds / self.epoch_seconds), self.time_text(seconds)
 
     def time_text(self, seconds: float) -> str:
