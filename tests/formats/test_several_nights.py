@@ -105,7 +105,7 @@ def test_two_nights_in_one_table_are_never_one(tmp_path, column):
 @given(
     n_nights=st.integers(2, 5),
     n_epochs=st.integers(3, 40),
-    name=st.text("abcdfghijklmnop", min_size=4, max_size=8),  # without e: deep, epoch and the like are known
+    name=st.text("bcdfghjklmnp", min_size=4, max_size=8),  # no word, such as deep or clock, which is known
     is_number=st.booleans(),
 )
 def test_an_unknown_column_that_is_constant_in_runs_is_asked_about(n_nights, n_epochs, name, is_number):
