@@ -140,6 +140,7 @@ class CohortCounts:
     def transitions(self, base: Floats) -> Floats:
         """Return transition probabilities, smoothed towards those of a base profile."""
         n_stages = len(base)
+        # the even share keeps a switch possible that neither the nights nor the base profile have seen
         prior = (1.0 - EVEN_SHARE) * base / base.sum(axis=1, keepdims=True) + EVEN_SHARE / n_stages
         smoothed = self.pairs + BASE_EPOCHS * prior
         return np.asarray(smoothed / smoothed.sum(axis=1, keepdims=True))
@@ -160,6 +161,7 @@ class CohortCounts:
             bouts = complete.of_stage(label)
             if len(bouts.stage) < FEWEST_BOUTS:
                 continue
+            # experts differ in how short a bout they score, and the minimum must suit the keenest
             by_scorer = [bouts.epochs[bouts.scorer == scorer] for scorer in np.unique(bouts.scorer)]
             habits = [bouts.epochs, *(lengths for lengths in by_scorer if len(lengths) >= FEWEST_BOUTS)]
             minimum = 1

@@ -112,6 +112,7 @@ def split(material: Material, n_folds: int, seed: int) -> Folds:
     sizes = {group: sum(night.group == group for night in material.nights) for group in groups}
     order = [groups[i] for i in np.random.default_rng(seed).permutation(len(groups))]
     parts: list[list[str]] = [[] for _ in range(n_folds)]
+    # the largest groups first, so that small ones even out the folds
     for group in sorted(order, key=lambda group: -sizes[group]):
         min(parts, key=lambda part: (sum(sizes[g] for g in part), len(part))).append(group)
     return [(material.of_groups(set(groups) - set(part)), material.of_groups(part)) for part in parts]
@@ -134,6 +135,7 @@ def select(material: Material, choosing: Choosing) -> Selection:
     candidates = scope.candidates(biases=with_biases, totals=with_totals)
     comparison.fit_totals(candidates)
     rows, chosen = comparison.judge(candidates, choosing.criterion, choosing.tick)
+    # refinements of the best alone: of all candidates they would be too many to choose among by chance
     if chosen.refinements:
         candidates = (*candidates, *chosen.refinements)
         rows, chosen = comparison.judge(candidates, choosing.criterion)

@@ -405,6 +405,7 @@ def _numbered_scorers(panels: Sequence[Sequence[Hypnogram]]) -> list[list[int]]:
 
 
 def _one_epoch_length(seconds: Sequence[float]) -> float:
+    # counts per epoch, such as transitions, mean something else at another length
     for i, length in enumerate(seconds):
         if length != seconds[0]:
             raise InputError(

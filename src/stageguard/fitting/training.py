@@ -36,7 +36,7 @@ class FitBase:
         self.transitions = rescale_transitions(np.array(profile.transitions), self.ratio)
         rule = profile.strength
         self.fi_target = None if rule is None else min(rule.fi_target * self.ratio, 1.0)
-        # stages and transitions, and no rule at all
+        # stages and transitions, and no rule at all: parsed once, and every candidate is made from it
         self.bare = Profile.from_dict(
             {key: value for key, value in profile.to_dict().items() if key in _TAKEN_FROM_BASE}
             | {"epoch_seconds": epoch_seconds, "transition_weight": 0.0}
@@ -110,6 +110,7 @@ class Training:
 
     def profile(self, candidate: Candidate) -> Profile:
         """Return a candidate's profile for evidence that is calibrated already, biases included."""
+        # biases are in the evidence, so that candidates with and without them share a profile
         unbiased = candidate.unbiased
         if unbiased not in self._profiles:
             clock = self.base.profile.clock if candidate.clock else None
@@ -129,6 +130,7 @@ class Training:
     def compile(self, candidate: Candidate) -> tuple[Profile, KeepingSolver]:
         """Return a candidate's profile and its solver, which candidates that differ in strength share."""
         profile = self.profile(candidate)
+        # a solver keeps what it solved, and the strength is an argument of each solution
         rules = tuple(profile.min_bout_seconds.items()), tuple(profile.durations), candidate.clock
         if rules not in self._solvers:
             self._solvers[rules] = KeepingSolver(profile, self.base.epoch_seconds)

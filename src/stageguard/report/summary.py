@@ -13,7 +13,7 @@ from stageguard.base.arrays import NAN
 from stageguard.base.errors import Message
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import cuts_of, hypnogram_before, period_for
-from stageguard.measures.cohort import CohortTable, measure
+from stageguard.measures.cohort import CohortTable
 from stageguard.measures.estimates import Estimates, Expected, estimates_of
 from stageguard.measures.parts import lights_words
 from stageguard.measures.rare_events import early_rem_removed
@@ -130,12 +130,12 @@ def _rows(
     steered: frozenset[Steering],
 ) -> list[BeforeAfter]:
     """Return the rows of the before/after table; a measure that neither night has is left out."""
-    before, after = (measure(night, None, options) for night in nights)
-    indicators = [each.measured for each in valid]
+    statistics = [options.measure(night) for night in nights]
+    indicators = [one.measured for one in valid]
     rows = []
     for key in DECODED_ROWS:
         if key in indicators[0]:
-            was, now = (each[key] for each in indicators)
+            was, now = (one[key] for one in indicators)
             row = BeforeAfter(
                 key,
                 was.value,
@@ -147,10 +147,16 @@ def _rows(
                 reason=now.reason or was.reason,
             )
         else:
-            reason = after.reasons.get(key, before.reasons.get(key, ""))
-            values = before.values[key], after.values[key]
-            was_early, is_early = ("early" * SHOWN[key].is_early(value) for value in values)
-            row = BeforeAfter(key, *values, before_place=was_early, after_place=is_early, reason=reason)
+            before, after = (float(getattr(one, key)) for one in statistics)
+            reasons = [one.reasons[key] for one in statistics if isnan(getattr(one, key))]
+            row = BeforeAfter(
+                key,
+                before,
+                after,
+                before_place="early" * SHOWN[key].is_early(before),
+                after_place="early" * SHOWN[key].is_early(after),
+                reason=reasons[-1] if reasons else "",  # rather that of the decoded night
+            )
         if not (isnan(row.before) and isnan(row.after)):
             rows.append(replace(row, is_steered=SHOWN[key].follows in steered))
     return rows
@@ -181,11 +187,6 @@ def odds(nats: float) -> str:
     return f"{shown_ratio} : 1" if nats >= 0 else f"1 : {shown_ratio}"
 
 
-def is_early_rem_odd(profile: Profile) -> bool:
-    """Whether REM soon after sleep onset calls for a look, as in people and not in animals."""
-    return profile.species == "human"
-
-
 def expected_words(decoding: Decoding, estimates: Estimates, rows: Sequence[BeforeAfter]) -> str:
     """Return minutes that differ much by probabilities, and a REM latency that no row has; else empty."""
     window, scheme = slice(estimates.first_epoch, estimates.stop_epoch), decoding.profile.scheme
@@ -208,7 +209,7 @@ def expected_words(decoding: Decoding, estimates: Estimates, rows: Sequence[Befo
             how = f"by the profile's estimators ({', '.join(others + rest)})"
         words.append(f"Expected {how}: {', '.join(differing)}.")
     latency = estimates.rem_latency_minutes
-    kept = estimates.early_rem_kept_minutes if is_early_rem_odd(decoding.profile) else NAN
+    kept = estimates.early_rem_kept_minutes if decoding.profile.species == "human" else NAN
     shown_latencies = [row.after for row in rows if row.key.startswith("rem_latency")]
     # nothing new to say if the table shows the same number
     if not isnan(latency) and (not isnan(kept) or latency not in shown_latencies):
@@ -372,7 +373,7 @@ class DecodingSummary:
     # from here on only printed, not in `to_dict`
     deed: str  # what the guard did, in a sentence
     expected: str  # minutes and REM latency by probabilities, if they differ
-    is_early_rem_odd: bool
+    is_early_rem_odd: bool  # whether REM soon after sleep onset calls for a look: not in animals
     steered: frozenset[Steering] = frozenset()
 
     @property
@@ -423,6 +424,6 @@ def summary_of(decoding: Decoding, options: StatisticsOptions = AASM) -> Decodin
         estimates=estimates,
         deed=deed_words(decoding),
         expected=expected_words(decoding, estimates, rows),
-        is_early_rem_odd=is_early_rem_odd(profile),
+        is_early_rem_odd=profile.species == "human",
         steered=decoding.steered,
     )
