@@ -13,7 +13,7 @@ from dataset_files import sleepbrl_record, write_annotations
 from messages import naming
 from stageguard.base.errors import FileFormatError, InputError, StageGuardWarning
 from stageguard.datasets import entries, recordings
-from stageguard.datasets.sleepbrl import read_workbook
+from stageguard.datasets.samples import sheet_rows
 from stageguard.formats.recordings.wfdb import read_wfdb_annotations
 
 I_SAMPLES = np.cos(np.arange(3000) / 7)
@@ -118,7 +118,7 @@ def test_age_and_sex_come_from_the_table_of_subjects(tmp_path):
         sleepbrl_record(tmp_path, name, "W", rate_hz=10)
     rows = [["Subject", "Sex", "Age, years", "AHI"], ["sbj01", "F", 55, None], ["sbj02", "M", 24.5, 3.1]]
     write_workbook(tmp_path / "subjects.xlsx", rows)
-    assert read_workbook(tmp_path / "subjects.xlsx")[1] == ["sbj01", "F", 55.0]
+    assert sheet_rows(tmp_path / "subjects.xlsx")[1] == ["sbj01", "F", 55.0]
     found = {recording.id: dict(recording.covariates) for recording in recordings("sleepbrl", tmp_path)}
     assert found == {
         "sbj01": {"sex": "F", "age": 55},
@@ -133,7 +133,7 @@ def test_age_and_sex_come_from_the_table_of_subjects(tmp_path):
 def test_a_workbook_that_is_none_is_named(tmp_path):
     (tmp_path / "subjects.xlsx").write_text("no")
     with pytest.raises(FileFormatError, match=naming("subjects.xlsx", "no Excel workbook")):
-        read_workbook(tmp_path / "subjects.xlsx")
+        sheet_rows(tmp_path / "subjects.xlsx")
 
 
 SHEET = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><sheetData>'
@@ -161,12 +161,12 @@ def with_sheet(path, sheet):
 def test_a_hostile_workbook_is_one_line(tmp_path, sheet, error):
     with_sheet(tmp_path / "subjects.xlsx", sheet)
     with pytest.raises(FileFormatError, match=rf"subjects\.xlsx: {error}"):
-        read_workbook(tmp_path / "subjects.xlsx")
+        sheet_rows(tmp_path / "subjects.xlsx")
 
 
 def test_a_cell_far_away_takes_no_memory(tmp_path):
     with_sheet(tmp_path / "subjects.xlsx", FAR)
-    assert read_workbook(tmp_path / "subjects.xlsx") == []
+    assert sheet_rows(tmp_path / "subjects.xlsx") == []
 
 
 def test_without_openpyxl_the_workbook_is_left_out_with_a_warning(tmp_path, monkeypatch):

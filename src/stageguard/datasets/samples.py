@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache, partial
@@ -13,11 +14,17 @@ import numpy as np
 
 from stageguard.base.errors import FileFormatError, StageGuardError
 from stageguard.base.extras import library
-from stageguard.base.files import checked_file, open_file, open_text
+from stageguard.base.files import checked_file, faults_named, open_file, open_text
 from stageguard.formats.hdf5 import opened_hdf5
 from stageguard.formats.recordings.raw import Array, Sliced
+from stageguard.formats.tables.delimited import read_delimited
 from stageguard.night.recording import Samples
 
+Cell = str | float | None
+
+# A table of subjects is never this large.
+MOST_ROWS, MOST_COLUMNS = 10_000, 256
+LARGEST_WORKBOOK = 32 << 20  # bytes, unpacked
 LONGEST_HEADER = 1 << 20  # characters of a CSV file's first line
 MOST_SAMPLES = 1 << 30  # of a row that is read whole: a month at 400 Hz
 _BLOCK = 1 << 20  # rows
@@ -192,3 +199,35 @@ def _csv_columns(path: Path, wanted: Sequence[str], csv: Any) -> dict[str, Sampl
     with reading(path), csv.open_csv(source, read_options=layout, convert_options=options) as reader:
         rows = ([column.to_numpy(zero_copy_only=False) for column in batch.columns] for batch in reader)
         return dict(zip(names, spool(rows, path, len(names)), strict=True))
+
+
+def sheet_rows(path: Path) -> list[list[Cell]]:
+    """Return the filled rows of a table of subjects: CSV, or the first sheet of a workbook (.xls, .xlsx)."""
+    if path.suffix == ".csv":
+        table = read_delimited(path, fallback="latin-1")
+        return [list(row) for row in (table.header, *table.rows)]
+    if path.suffix == ".xls":
+        xlrd = library("xlrd", f"reading {path.name}")
+        with reading(path):
+            sheet = xlrd.open_workbook(str(checked_file(path, "a list"))).sheet_by_index(0)
+            return [list(sheet.row_values(row)) for row in range(sheet.nrows)]
+    openpyxl = library("openpyxl", f"reading {path.name}")
+    with faults_named(path.name), open_file(path, "a list") as file:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                n_bytes = sum(item.file_size for item in archive.infolist())
+        except zipfile.BadZipFile:
+            raise dataset_error(path, "is no Excel workbook (.xlsx).") from None
+        if n_bytes > LARGEST_WORKBOOK:
+            raise dataset_error(path, "is too large for a table of subjects.")
+        sheet = openpyxl.load_workbook(file, read_only=True, data_only=True).worksheets[0]
+        # bounded, since a cell may claim any place
+        cells = sheet.iter_rows(max_row=MOST_ROWS, max_col=MOST_COLUMNS, values_only=True)
+        rows = [_trim(row) for row in cells]
+    return [row for row in rows if row]
+
+
+def _trim(row: Sequence[Cell]) -> list[Cell]:
+    """Return a row up to its last filled cell."""
+    filled = [column for column, cell in enumerate(row) if cell is not None]
+    return list(row[: filled[-1] + 1]) if filled else []

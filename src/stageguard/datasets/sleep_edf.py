@@ -16,13 +16,11 @@ import numpy as np
 
 from stageguard.base import checks
 from stageguard.base.arrays import DAY_SECONDS
-from stageguard.base.extras import library
-from stageguard.base.files import checked_file
+from stageguard.base.errors import MissingExtraError
 from stageguard.datasets import Entry
-from stageguard.datasets.samples import dataset_error, reading
+from stageguard.datasets.samples import dataset_error, reading, sheet_rows
 from stageguard.formats.recordings.edf import read_edf_header
 from stageguard.formats.recordings.read import crop_recording, read_recording_file
-from stageguard.formats.tables.delimited import read_delimited
 from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.recording import Recording
 
@@ -123,7 +121,12 @@ def read_tables(folder: Path, lights: bool | None = None) -> dict[str, StudyRow]
     for name, parse in (("SC-subjects", _cassette), ("ST-subjects", _telemetry)):
         paths = sorted((*folder.rglob(f"{name}.csv"), *folder.rglob(f"{name}.xls")))
         for path in paths[:1]:
-            rows = _csv_rows(path) if path.suffix == ".csv" else _xls_rows(path, required=bool(lights))
+            try:
+                rows = sheet_rows(path)
+            except MissingExtraError:
+                if lights:
+                    raise
+                continue
             with reading(path):
                 nights |= parse(path, rows)
     return nights
@@ -158,23 +161,6 @@ def _telemetry(path: Path, rows: Sequence[Sequence[object]]) -> dict[str, StudyR
             if night is not None:
                 nights[f"ST7{subject:02d}{night}"] = StudyRow(_clock(row[column + 1]), {"drug": drug})
     return nights
-
-
-def _csv_rows(path: Path) -> list[list[object]]:
-    table = read_delimited(path, fallback="latin-1")
-    return [list[object](row) for row in (table.header, *table.rows)]
-
-
-def _xls_rows(path: Path, *, required: bool) -> list[list[object]]:
-    try:
-        xlrd = library("xlrd", f"{path.name}")
-    except ImportError:
-        if required:
-            raise
-        return []
-    with reading(path):
-        sheet = xlrd.open_workbook(str(checked_file(path, "a list"))).sheet_by_index(0)
-        return [list(sheet.row_values(row)) for row in range(sheet.nrows)]
 
 
 def _whole(cell: object) -> int | None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -13,16 +12,14 @@ import numpy as np
 
 from stageguard.base import checks
 from stageguard.base.errors import MissingExtraError, StageGuardWarning
-from stageguard.base.extras import library
-from stageguard.base.files import faults_named, is_synthetic, open_file
+from stageguard.base.files import is_synthetic
 from stageguard.datasets import Entry
 from stageguard.datasets.radar import MAPPING, find_mapped, find_standard, radar_files
-from stageguard.datasets.samples import dataset_error
+from stageguard.datasets.samples import Cell, dataset_error, sheet_rows
 from stageguard.formats.annotations import stage_epochs
 from stageguard.formats.raw_night import Event
 from stageguard.formats.recordings.edf import read_edf_recording
 from stageguard.formats.recordings.wfdb import read_wfdb_annotations
-from stageguard.formats.tables.delimited import read_delimited
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import Recording, Series, Signal
 from stageguard.night.stages import AASM5, SCHEMES, UNSCORED_NAME, StageScheme
@@ -33,11 +30,6 @@ N_PAIRS = 8
 
 _RECORD = re.compile(r"(sbj\d+)\.edf", re.IGNORECASE)
 _COVARIATES = {"age": "age", "sex": "sex", "gender": "sex", "bmi": "bmi", "ahi": "ahi"}
-Cell = str | float | None
-
-# A table of subjects is never this large.
-_MOST_ROWS, _MOST_COLUMNS = 10_000, 256
-_LARGEST = 32 << 20  # bytes of a workbook, unpacked
 
 
 def find(
@@ -123,15 +115,11 @@ def _scoring(path: Path, signal: Signal, scheme: StageScheme) -> Hypnogram:
 def _subjects(folder: Path) -> dict[str, dict[str, float | str]]:
     """Return facts about the subjects, from the first workbook or CSV file that lists them."""
     for path in sorted(folder.glob("*.xlsx")) + sorted(folder.glob("*.csv")):
-        if path.suffix == ".xlsx":
-            try:
-                rows = read_workbook(path)
-            except MissingExtraError as error:
-                warnings.warn(StageGuardWarning(f"{error} Age and sex are left out."), stacklevel=2)
-                continue
-        else:
-            table = read_delimited(path)
-            rows = [list[Cell](table.header), *(list[Cell](row) for row in table.rows)]
+        try:
+            rows = sheet_rows(path)
+        except MissingExtraError as error:
+            warnings.warn(StageGuardWarning(f"{error} Age and sex are left out."), stacklevel=2)
+            continue
         heads = [str(cell or "").strip().lower() for cell in rows[0]] if rows else []
         if heads and heads[0] in ("subject", "record", "id", "sbj"):
             return dict(filter(None, (_facts(heads, row) for row in rows[1:])))
@@ -153,27 +141,3 @@ def _facts(heads: list[str], row: list[Cell]) -> tuple[str, dict[str, float | st
         except (TypeError, ValueError):
             facts[key] = str(cell).strip()
     return (f"sbj{int(number[1]):02d}" if number else name), facts
-
-
-def read_workbook(path: Path) -> list[list[Cell]]:
-    """Return the filled rows of the first sheet, each up to its last filled cell; empty cells are None."""
-    openpyxl = library("openpyxl", f"reading {path.name}")
-    with faults_named(path.name), open_file(path, "a list") as file:
-        try:
-            with zipfile.ZipFile(file) as archive:
-                n_bytes = sum(item.file_size for item in archive.infolist())
-        except zipfile.BadZipFile:
-            raise dataset_error(path, "is no Excel workbook (.xlsx).") from None
-        if n_bytes > _LARGEST:
-            raise dataset_error(path, "is too large for a table of subjects.")
-        sheet = openpyxl.load_workbook(file, read_only=True, data_only=True).worksheets[0]
-        # bounded, since a cell may claim any place
-        cells = sheet.iter_rows(max_row=_MOST_ROWS, max_col=_MOST_COLUMNS, values_only=True)
-        rows = [_trim(row) for row in cells]
-    return [row for row in rows if row]
-
-
-def _trim(row: Sequence[Cell]) -> list[Cell]:
-    """Return a row up to its last filled cell."""
-    filled = [column for column, cell in enumerate(row) if cell is not None]
-    return list(row[: filled[-1] + 1]) if filled else []
