@@ -69,18 +69,12 @@ def recorded_options(
     night: NightUnderReview, pins: Mapping[int, str] | None, strength_pins: Mapping[int, str] | None
 ) -> dict[str, Any]:
     """Return all options besides file and profile, as `decode` records them."""
-    reading = night.reading
     options = replace(
-        reading,
+        night.reading,
         pins=dict(pins) if pins else None,
         strength_pins=None if strength_pins is None else dict(strength_pins),
     )
-    times = {"start": night.start, "lights_off": reading.lights_off, "lights_on": reading.lights_on}
-    return options.to_dict() | {
-        key: value.isoformat() if isinstance(value, datetime) else value
-        for key, value in times.items()
-        if value is not None
-    }
+    return options.record(night.start)
 
 
 def open_night(request: ReviewRequest) -> NightUnderReview:

@@ -17,7 +17,6 @@ from stageguard.base.errors import StageGuardError, StageGuardWarning, fault_tex
 from stageguard.base.files import parse_json, read_cell
 from stageguard.base.version import __version__
 from stageguard.formats.cohort_table import ID, OWN_COLUMNS, CellRow, part_bytes, part_rows, table_rows
-from stageguard.formats.companions import parse_moment
 from stageguard.formats.outputs import (
     HypnogramTable,
     changes_text,
@@ -31,7 +30,6 @@ from stageguard.guard.explain import explain
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.profile.profile import Profile
 from stageguard.report.summary import measures_of
-from stageguard.runner.decode_files import DecodeTask
 from stageguard.runner.decode_one import DecodeOptions, decode_file
 from stageguard.runner.decode_table import TableTask, decode_block
 from stageguard.runner.manifest import Manifest
@@ -55,7 +53,6 @@ _ABSENT = object()
 # Keys and places in lists, not a dotted text: no key may pass for a path, and no list for a dictionary.
 Way = tuple[str | int, ...]
 
-LIGHTS = ("lights_off", "lights_on")
 STAGE = OWN_COLUMNS.index("stage") + 1  # after the id
 NightRows = tuple[str, list[CellRow]]  # the id as written in the table, and the rows of the night
 
@@ -119,15 +116,15 @@ def _night_and_sidecar(
     """Decode as recorded; return the decoding and the whole sidecar that `decode` would write now."""
     files, recorded = output_paths(tsv), record["options"]
     options = DecodeOptions.from_dict(recorded, table.quality)
-    off, on = (parse_moment(str(recorded[key])) if key in recorded else None for key in LIGHTS)
     start = datetime.fromisoformat(recorded["start"]) if "start" in recorded else None
     decoding, notes = decode_file(path, profile, options, start)
-    measures = measures_of(decoding, StatisticsOptions(lights_off=off, lights_on=on))
+    lights = StatisticsOptions(lights_off=options.lights_off, lights_on=options.lights_on)
+    measures = measures_of(decoding, lights)
     texts = output_texts(
         decoding,
         files,
         describe_file(path, folder=files.sidecar.parent),
-        DecodeTask(path, files.tsv, profile, options, lights_off=off, lights_on=on).to_dict(start),
+        options.record(start),
         options.quality,
         notes,
         joint_score=asdict(measures.joint),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from hashlib import sha256
 from operator import attrgetter
@@ -32,7 +32,6 @@ from stageguard.formats.outputs import (
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.explain import Effect, explain
 from stageguard.measures.statistics import StatisticsOptions
-from stageguard.night.timing import Moment
 from stageguard.profile.profile import Profile
 from stageguard.report.summary import RecordingFacts, measures_of, summary_of
 from stageguard.runner.decode_one import (
@@ -63,8 +62,6 @@ class DecodeTask:
     draw: Callable[[Decoding], str] | None = None  # the picture to write beside the output
     explain: bool = False
     edf: Path | None = None  # the recording, whose header says when it began
-    lights_off: Moment | None = None
-    lights_on: Moment | None = None
     start: datetime | None = None  # start of the recording, if neither `path` nor `edf` says
     durable: bool = True
     shares_profile: bool = False  # one copy of the profile serves all nights in the output folder
@@ -80,15 +77,6 @@ class DecodeTask:
     def id(self) -> str:
         """The name of the night."""
         return self.output.stem if self.output.suffix in PLAIN_SUFFIXES else self.output.name
-
-    def to_dict(self, start: datetime | None) -> dict[str, Any]:
-        """Return everything that affects the result besides file and profile, in JSON types."""
-        listed = {"start": start, "lights_off": self.lights_off, "lights_on": self.lights_on}
-        return self.options.to_dict() | {
-            key: value.isoformat() if isinstance(value, datetime) else value
-            for key, value in listed.items()
-            if value is not None
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,15 +124,14 @@ def decode_task(task: DecodeTask) -> DecodedFile:
     """Decode and write one file, unless an earlier run has."""
     refuse_output(task.path)
     start = start_of(task.edf, task.start)
-    options, files = task.to_dict(start), output_paths(task.output)
+    options, files = task.options.record(start), output_paths(task.output)
     is_there = not task.overwrite and (files.tsv.exists() or files.sidecar.exists())
     record = _recorded_before(task, files, options) if is_there else None
     if record is not None and not _lacks(task, files, record):
         remove_leftovers(path for path in (files.tsv, files.sidecar, files.svg, files.changes) if path)
         return _recorded_night(task, record, files)
     with by_the_list():
-        listed_options = replace(task.options, lights_off=task.lights_off, lights_on=task.lights_on)
-        decoding, notes = decode_file(task.path, task.profile, listed_options, start)
+        decoding, notes = decode_file(task.path, task.profile, task.options, start)
     may_replace = record is not None or (is_there and _may_complete(decoding, files))
     if is_there and not may_replace and not _is_torn(files):
         raise file_error(
@@ -194,7 +181,7 @@ def _write(
     *,
     may_replace: bool,
 ) -> DecodedFile:
-    lights = StatisticsOptions(lights_off=task.lights_off, lights_on=task.lights_on)
+    lights = StatisticsOptions(lights_off=task.options.lights_off, lights_on=task.options.lights_on)
     with by_the_list():  # before anything is written: the list's lights may not fit the night
         summary = summary_of(decoding, lights) if task.in_full else None
         measures = measures_of(decoding, lights) if summary is None else summary.measures

@@ -41,7 +41,7 @@ class DecodeOptions:
     stager: str | None = None
     trained: Training | None = None
     strength: float | Literal["off"] | None = None  # instead of the profile's strength
-    lights_off: Moment | None = None  # neither is in `to_dict`: `DecodeTask.to_dict` records them
+    lights_off: Moment | None = None  # neither is in `to_dict`: they are of one night, as `record` says
     lights_on: Moment | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -65,6 +65,15 @@ class DecodeOptions:
             "trained": self.trained,
             "format": density.format,
             "pool_to_seconds": density.pool_to_seconds,
+        }
+
+    def record(self, start: datetime | None) -> dict[str, Any]:
+        """Return `to_dict` with the times of one night, which began at `start`, as a sidecar records them."""
+        times = {"start": start, "lights_off": self.lights_off, "lights_on": self.lights_on}
+        return self.to_dict() | {
+            key: value.isoformat() if isinstance(value, datetime) else value
+            for key, value in times.items()
+            if value is not None
         }
 
     @classmethod

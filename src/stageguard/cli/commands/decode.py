@@ -152,13 +152,15 @@ def decode(
             night.path,
             output if output is not None and is_one_file else night.output(output),
             loaded,
-            options,
+            _with_lights(
+                options,
+                night.lights_off if off is None else off,
+                night.lights_on if on is None else on,
+            ),
             overwrite=overwrite,
             draw=_draw if svg else None,
             explain=explain,
             edf=night.edf,
-            lights_off=night.lights_off if off is None else off,
-            lights_on=night.lights_on if on is None else on,
             start=night.start,
             durable=n_nights == 1,
             shares_profile=inputs.is_cohort and output is not None and not is_one_file,
@@ -187,6 +189,11 @@ def _decode_table(table: TableTask, jobs: int, scheduler: str | None, *, as_json
         for outcome in manifest.failures:
             printed.add_outcome(outcome)
     _end(manifest, as_json=as_json, in_one_table=True)
+
+
+def _with_lights(options: DecodeOptions, off: Moment | None, on: Moment | None) -> DecodeOptions:
+    """Return options with the lights of one night; the same object without any, which need not be sent."""
+    return options if off is None and on is None else replace(options, lights_off=off, lights_on=on)
 
 
 def _is_file_name(output: Path, files: Sequence[Path]) -> bool:
