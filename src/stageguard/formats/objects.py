@@ -203,7 +203,7 @@ def _numbering_of(options: FileOptions) -> str | None:
     return name if name in NUMBERINGS else None
 
 
-def _refuse_format(source: Path | str, options: FileOptions | FileOptions) -> None:
+def _refuse_format(source: Path | str, options: FileOptions) -> None:
     if options.format is not None:
         argument = Argument("format", options.format)
         raise InputError(Message(f"{source}: says itself what it is, got ", argument, ". Leave it out."))

@@ -215,18 +215,19 @@ def choose_columns(path: Where, header: Sequence[str], options: FileOptions) -> 
         stages = options.scheme.names
     if stages is not None:
         return StageColumns(tuple(_column_of(path, stage, header) for stage in stages), tuple(stages))
-    columns = tuple(i for i, cell in enumerate(header) if stage_of(cell))
-    seen: dict[str | None, str] = {}
-    for name in (header[i] for i in columns):
+    by_stage: dict[str, int] = {}
+    for column, name in enumerate(header):
         stage = stage_of(name)
-        if stage in seen:
+        if stage is None:
+            continue
+        if stage in by_stage:
             raise file_error(
                 path,
-                f"columns {seen[stage]!r} and {name!r} both mean stage {stage}. "
+                f"columns {header[by_stage[stage]]!r} and {name!r} both mean stage {stage}. "
                 "Keep one, or say which columns to read with stages (--stages).",
             )
-        seen[stage] = name
-    return StageColumns(columns, tuple(seen.values()))
+        by_stage[stage] = column
+    return StageColumns(tuple(by_stage.values()), tuple(header[column] for column in by_stage.values()))
 
 
 def _refuse_wide(path: Path, lines: Sequence[str]) -> None:

@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from stageguard.base.errors import Argument, InputError, Message, MissingExtraError, StageGuardError
-from stageguard.base.extras import library, to_install
+from stageguard.base.errors import Argument, InputError, Message, StageGuardError
+from stageguard.base.extras import library
 from stageguard.base.files import checked_file, damaged_file, file_error, read_file
 from stageguard.formats.density import MOST_EPOCHS, listed
 from stageguard.formats.file_format import ANNOTATIONS, FileFormat
@@ -184,14 +184,8 @@ def unpacked_texts(path: Path, table: Any) -> Any:
 
 def pyarrow_modules(path: Path, doing: str) -> tuple[Any, Any]:
     """Return `pyarrow` and `pyarrow.parquet`; if they are missing, the error says what to install."""
-    try:
-        import pyarrow  # type: ignore[import-untyped]
-        from pyarrow import parquet
-    except ImportError:
-        raise MissingExtraError(
-            f"{path.name}: {doing} Parquet needs 'pyarrow'. Install with: {to_install('formats')}"
-        ) from None
-    return pyarrow, parquet
+    what = f"{path.name}: {doing} Parquet"
+    return library("pyarrow", what, "formats"), library("pyarrow.parquet", what, "formats")
 
 
 def _first_text(table: Any, name: str) -> str | None:
