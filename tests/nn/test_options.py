@@ -14,7 +14,14 @@ from feature_nights import cohort, options
 from messages import mentions
 from stageguard.base.errors import FileFormatError, InputError
 from stageguard.nn.backbones import training_recipe
-from stageguard.nn.options import TrainingOptions, filled, in_steps, rate_at, read_config, recipe_of
+from stageguard.nn.options import (
+    TrainingOptions,
+    count_in_steps,
+    fill_from_recipe,
+    rate_at,
+    read_config,
+    recipe_of,
+)
 from stageguard.nn.training import train
 from stageguard.profile.profile import Profile, as_profile
 
@@ -110,7 +117,7 @@ def test_what_the_options_leave_open_the_recipe_of_the_networks_size_says(tmp_pa
     for network in ({"small": True}, {}):
         said = TrainingOptions("usleep", "human-psg-3", network=network)
         recipe = training_recipe("usleep", small=bool(network))
-        whole = in_steps(filled(said, recipe_of(said)), recipe_of(said), n_round=7)
+        whole = count_in_steps(fill_from_recipe(said, recipe_of(said)), recipe_of(said), n_round=7)
         assert whole.learning_rate == recipe.learning_rate
         assert whole.optimiser == recipe.optimiser
         assert whole.batch_size == recipe.batch_size
@@ -136,7 +143,7 @@ def test_what_the_options_say_the_recipe_does_not_change():
         learning_rate=2.0, clip=0, weight_decay=0.0, steps=9, evaluate_every=2, patience=4, batch_size=5,
         sequence_epochs=6, decayed=("output.*",),
     )  # fmt: skip
-    assert in_steps(filled(said, recipe_of(said)), recipe_of(said), n_round=7) == said
+    assert count_in_steps(fill_from_recipe(said, recipe_of(said)), recipe_of(said), n_round=7) == said
 
 
 def test_a_network_of_another_package_is_trained_as_the_small_ones_are():
@@ -156,7 +163,7 @@ def test_a_network_of_another_package_is_trained_as_the_small_ones_are():
 )
 def test_numbers_that_would_act_on_nothing_are_refused(changes, expected):
     said = TrainingOptions("usleep", "human-psg-3", network={"small": True}, **changes)
-    assert mentions(message(InputError, filled, said, recipe_of(said)), *expected)
+    assert mentions(message(InputError, fill_from_recipe, said, recipe_of(said)), *expected)
 
 
 def test_schedules_are_what_they_are_called():

@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 from feature_nights import options  # noqa: E402
 from stageguard.nn.backbones import build_backbone, training_recipe  # noqa: E402
 from stageguard.nn.backbones.attnsleep import _EncoderLayer  # noqa: E402
-from stageguard.nn.options import TrainingOptions, filled, recipe_of  # noqa: E402
+from stageguard.nn.options import TrainingOptions, fill_from_recipe, recipe_of  # noqa: E402
 from stageguard.nn.run_state import start  # noqa: E402
 
 torch.set_num_threads(1)
@@ -67,7 +67,7 @@ def test_a_published_recipe_decays_as_the_authors_loss_does(name, published, per
     logits, named = network(x), list(network.named_parameters())
     theirs = gradients(published(logits, stages, named), named)
     ours = gradients(cross_entropy(network(x).flatten(0, 1), stages.flatten()), named)
-    run = start(network, filled(said, recipe_of(said)))
+    run = start(network, fill_from_recipe(said, recipe_of(said)))
     decay = {id(p): g["weight_decay"] for g in run.optimizer.param_groups for p in g["params"]}
     assert len(decay) == len(named)
     for parameter_name, parameter in named:
@@ -79,7 +79,7 @@ def test_a_published_recipe_decays_as_the_authors_loss_does(name, published, per
 def test_accusleep_decays_weights_and_normalisation_and_no_other_bias():
     network = build_backbone("accusleep", n_frames=1, n_features=8, n_stages=3, spectrum=True)
     said = TrainingOptions("accusleep", "human-psg-3")
-    run = start(network, filled(said, recipe_of(said)))
+    run = start(network, fill_from_recipe(said, recipe_of(said)))
     free = {id(p) for g in run.optimizer.param_groups if not g["weight_decay"] for p in g["params"]}
     convolutions = {n for n, part in network.named_modules() if isinstance(part, torch.nn.Conv2d)}
     expected = {f"{layer}.bias" for layer in (*convolutions, "output")}
@@ -91,7 +91,7 @@ def test_parameters_that_are_none_cannot_decay():
     network = build_backbone("usleep", n_frames=1, n_features=3, n_stages=3, small=True)
     said = options(weight_decay=0.1, decayed=["bank.*"])
     with pytest.raises(InputError, match=naming("decayed", "'bank.*'")):
-        start(network, filled(said, recipe_of(said)))
+        start(network, fill_from_recipe(said, recipe_of(said)))
 
 
 def test_attnsleep_pads_and_pools_as_published():

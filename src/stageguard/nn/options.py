@@ -174,7 +174,7 @@ def recipe_of(options: TrainingOptions) -> TrainingRecipe:
         return GENERIC
 
 
-def filled(options: TrainingOptions, recipe: TrainingRecipe) -> TrainingOptions:
+def fill_from_recipe(options: TrainingOptions, recipe: TrainingRecipe) -> TrainingOptions:
     """Return the options with the recipe's values for those that do not depend on the data."""
     options = _fill_defaults(options, {name: getattr(recipe, name) for name in _OF_RECIPE})
     is_stepwise = options.schedule in ("decay", "drop")
@@ -201,7 +201,7 @@ def _idle(options: TrainingOptions, name: str, other: str, wanted: str) -> Input
     )
 
 
-def in_steps(options: TrainingOptions, recipe: TrainingRecipe, n_round: int) -> TrainingOptions:
+def count_in_steps(options: TrainingOptions, recipe: TrainingRecipe, n_round: int) -> TrainingOptions:
     """Return filled options with the recipe's counts of rounds as steps; a round has `n_round` steps."""
     steps = options.steps or recipe.steps or (recipe.rounds or 1) * n_round
     every = options.evaluate_every or recipe.evaluate_every or n_round

@@ -30,7 +30,7 @@ _MISMATCH_NATS = 1e6
 _NEARLY = 100  # steps of the power method
 
 
-class Cut(NamedTuple):
+class Pieces(NamedTuple):
     """Which epochs of a batch (batch, epochs) are scored, and where pieces of recordings begin."""
 
     kept: Mask | None  # (batch * epochs,) whether scored; None if all are
@@ -38,19 +38,19 @@ class Cut(NamedTuple):
     sequence: Ints  # (n_pieces,) sequence of each piece
 
 
-def cut(shape: tuple[int, int], scored: Mask | None, segment_ids: Ints | None) -> Cut:
+def cut_pieces(shape: tuple[int, int], scored: Mask | None, segment_ids: Ints | None) -> Pieces:
     """Return the runs of scored epochs, cut where the segment changes."""
     n_sequences, n_epochs = shape
     if scored is None and segment_ids is None:
         index = np.arange(n_sequences)
-        return Cut(None, index * n_epochs, index)
+        return Pieces(None, index * n_epochs, index)
     counted = np.ones(shape, dtype=bool) if scored is None else scored
     begins = counted.copy()
     begins[:, 1:] &= ~counted[:, :-1]
     if segment_ids is not None:
         begins[:, 1:] |= counted[:, 1:] & (segment_ids[:, :-1] != segment_ids[:, 1:])
     kept = counted.ravel()
-    return Cut(kept, np.flatnonzero(begins.ravel()[kept]), np.flatnonzero(begins.ravel()) // n_epochs)
+    return Pieces(kept, np.flatnonzero(begins.ravel()[kept]), np.flatnonzero(begins.ravel()) // n_epochs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ class Paths:
     """Evidence and labels of a batch under a lattice: one row per scored epoch, cut into pieces."""
 
     def __init__(
-        self, lattice: Lattice, scores: Floats | None, evidence: Floats, labels: Ints, where: Cut
+        self, lattice: Lattice, scores: Floats | None, evidence: Floats, labels: Ints, where: Pieces
     ) -> None:
         self.lattice = lattice
         self.where = where
@@ -377,7 +377,7 @@ class SemiMarkovLoss(SequenceLoss[SemiMarkovParts]):
             None if self.transition_scores is None else self._learned_scores(),
             np.ascontiguousarray(evidence.detach().cpu().numpy()),
             batch.targets.cpu().numpy(),
-            cut((n_sequences, n_epochs), scored, ids),
+            cut_pieces((n_sequences, n_epochs), scored, ids),
         )
         if not math.isfinite(paths.spread):
             raise explain_not_finite(paths.spread, evidence, batch.mask, self.profile.scheme)

@@ -49,17 +49,19 @@ def check_together(tables: Sequence[Features]) -> None:
     epoch_length(tables)
 
 
-def epoch_length(tables: Sequence[Features], said: float | None = None) -> float | None:
-    """Return the epoch length of the options (``said``), else of the tables; all must agree."""
-    knowing = [table for table in tables if table.epoch_seconds is not None]
-    for table in knowing:
-        other, seconds = ("epoch_seconds", said) if said else (knowing[0].recording, knowing[0].epoch_seconds)
+def epoch_length(tables: Sequence[Features], asked_seconds: float | None = None) -> float | None:
+    """Return the epoch length of the options (`asked_seconds`), else of the tables; all must agree."""
+    timed = [table for table in tables if table.epoch_seconds is not None]
+    for table in timed:
+        other, seconds = "epoch_seconds", asked_seconds
+        if asked_seconds is None:
+            other, seconds = timed[0].recording, timed[0].epoch_seconds
         if table.epoch_seconds != seconds:
             raise InputError(
                 f"{table.recording}: has epochs of {table.epoch_seconds:g} s and {other} {seconds:g} s. "
                 "Compute all features by one recipe."
             )
-    return knowing[0].epoch_seconds if said is None and knowing else said
+    return timed[0].epoch_seconds if asked_seconds is None and timed else asked_seconds
 
 
 def take_subjects(

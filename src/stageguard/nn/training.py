@@ -21,7 +21,7 @@ from stageguard.base.errors import InputError
 from stageguard.nn.checkpoint import FeatureSet, ModelCard, TrainedModel, save_model
 from stageguard.nn.inference import Validation, ValidationScore
 from stageguard.nn.losses import StageGuardLoss
-from stageguard.nn.options import TrainingOptions, filled, in_steps, rate_at, recipe_of
+from stageguard.nn.options import TrainingOptions, count_in_steps, fill_from_recipe, rate_at, recipe_of
 from stageguard.nn.pytorch import Tensor, nn, torch
 from stageguard.nn.run_state import (
     STATE,
@@ -186,7 +186,7 @@ def _set_up(
     counts = count_labels(training, profile.scheme)
     normalisation = Normalisation.fit(training, tuple(options.absolute) or tables[0].absolute)
     recipe = recipe_of(options)
-    options = filled(options, recipe)
+    options = fill_from_recipe(options, recipe)
     if options.temperature is None:
         # training with the semi-Markov likelihood balances evidence and transitions; a temperature would undo
         # that
@@ -206,7 +206,7 @@ def _set_up(
             f"(or the network's training_length) to at most {longest}."
         )
     n_round = len(round_of_batches(stretches, length, options.batch_size, (options.seed, 0)))
-    options = in_steps(options, recipe, n_round)
+    options = count_in_steps(options, recipe, n_round)
     seconds = card.epoch_seconds
     decoder = card.profile if options.loss == "semi-markov" else None
     judge = Validation(validation, normalisation, profile.scheme.n_stages, fixed, decoder, seconds)

@@ -75,8 +75,8 @@ def radar_phase(recording: Recording, rate_hz: float, demodulation: str = "auto"
     if "radar_phase" in channels:
         # as points on a circle, so that unwrapped and wrapped phases give the same result
         signal = channels["radar_phase"]
-        real, rate = decimate(phase_seen(signal, np.cos), rate_hz)
-        imaginary, _ = decimate(phase_seen(signal, np.sin), rate_hz)
+        real, rate = decimate(map_phase(signal, np.cos), rate_hz)
+        imaginary, _ = decimate(map_phase(signal, np.sin), rate_hz)
         demodulation = "origin"
     else:
         (real, rate), (imaginary, _) = (decimate(signal, rate_hz) for signal in channels.values())
@@ -203,7 +203,7 @@ def _is_still(real: Floats, imaginary: Floats, rate: float) -> Mask:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _MappedPhase:
     """A function of a phase's samples in rad, computed when they are read; missing samples are NaN."""
 
     signal: Signal
@@ -218,9 +218,9 @@ class _Seen:
         return np.asarray(self.function(np.where(np.isfinite(angles), angles, np.nan)))
 
 
-def phase_seen(signal: Signal, function: Callable[[Floats], Floats]) -> Signal:
+def map_phase(signal: Signal, function: Callable[[Floats], Floats]) -> Signal:
     """Return a signal that applies a function to the angles (rad) of each slice that is read."""
-    return Signal(signal.name, _Seen(signal, function), signal.rate_hz, "")
+    return Signal(signal.name, _MappedPhase(signal, function), signal.rate_hz, "")
 
 
 FINER = 4  # zero padding: this many spectral lines per line that the window resolves
@@ -471,7 +471,7 @@ def assess(recording: Recording, epochs: EpochGrid, rules: str) -> Assessed:
     judge = _paper if rules == "kdd2026" else _grade_phase
     channels = radar_channels(recording)
     if "radar_phase" in channels:
-        channels["radar_phase"] = phase_seen(channels["radar_phase"], _unwrap)
+        channels["radar_phase"] = map_phase(channels["radar_phase"], _unwrap)
     return worst([judge(signal, epochs, role) for role, signal in channels.items()])
 
 

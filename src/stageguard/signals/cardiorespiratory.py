@@ -21,7 +21,7 @@ from stageguard.signals.heart import (
     hrv_features,
     raw_heart_rate,
 )
-from stageguard.signals.quality import Assessed, from_flags, named
+from stageguard.signals.quality import Assessed, from_flags, with_reasons
 from stageguard.signals.windows import (
     IF_PRESENT,
     LEAST_SHARE,
@@ -256,7 +256,7 @@ def _grade(heart: HeartRates, belts: Mapping[str, Belt], epochs: EpochGrid) -> A
         }
         beta = np.maximum(beta, BELT_WEIGHT * np.mean(list(lost.values()), axis=0))
         shares |= lost
-    return named(beta, shares)
+    return with_reasons(beta, shares)
 
 
 def _share_within(heart: HeartRates, edges: Floats) -> tuple[Floats, Floats]:

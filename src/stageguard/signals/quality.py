@@ -197,10 +197,10 @@ def from_stretches(stretches: Stretches, edges: Floats) -> Assessed:
     starts = np.concatenate([pair[0] for pair in stretches.values()])
     ends = np.concatenate([pair[1] for pair in stretches.values()])
     shares = {reason: covered_share(edges, *pair) for reason, pair in stretches.items()}
-    return named(covered_share(edges, starts, ends), shares)
+    return with_reasons(covered_share(edges, starts, ends), shares)
 
 
-def named(beta: Floats, shares: Mapping[str, Floats]) -> Assessed:
+def with_reasons(beta: Floats, shares: Mapping[str, Floats]) -> Assessed:
     """Return beta, 0 where it is only a rounding error, and the reasons that contribute to it."""
     beta = np.where(beta < SMALLEST_SHARE, 0.0, np.clip(beta, 0.0, 1.0))
     names = list(shares)

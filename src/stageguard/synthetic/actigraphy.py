@@ -139,16 +139,16 @@ def name_of(number: int, layout: str) -> str:
     return f"synthetic{number:03d}"
 
 
-def write(made: Simulated, folder: Path, layout: str) -> None:
+def write(simulated: Simulated, folder: Path, layout: str) -> None:
     """Write one recording."""
-    subject = made.recording.subject
+    subject = simulated.recording.subject
     for role, (subfolder, ending, row_format) in FILES.items():
-        series = made.recording.signals[role]
+        series = simulated.recording.signals[role]
         assert isinstance(series, Series)
         (folder / subfolder).mkdir(parents=True, exist_ok=True)
         rows = np.column_stack([series.times, series.values])
         write_rows(folder / subfolder / f"{subject}_{ending}.txt", rows, row_format)
-    night = made.night.hypnogram
+    night = simulated.night.hypnogram
     (folder / "labels").mkdir(exist_ok=True)
     lines = (
         f"{round(epoch * night.epoch_seconds)} {CODES[night.scheme.names[label]]}\n"

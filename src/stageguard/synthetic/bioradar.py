@@ -126,23 +126,23 @@ def name_of(number: int, layout: str) -> str:
     return f"sbj{FIRST_NUMBER + number}" if layout == "edf" else f"synthetic-{number:03d}"
 
 
-def write(made: Simulated, folder: Path, layout: str) -> None:
+def write(simulated: Simulated, folder: Path, layout: str) -> None:
     """Write one recording."""
     folder.mkdir(parents=True, exist_ok=True)
     if layout == "edf":
-        path = folder / f"{made.recording.subject}.edf"
-        signals = [edf_signal(signal_of(made, role), label, RANGE) for label, role in CHANNELS.items()]
-        write_edf(path, made.recording, signals)
-        path.with_name(f"{path.name}.atr").write_bytes(stage_annotations(made.night.hypnogram))
+        path = folder / f"{simulated.recording.subject}.edf"
+        signals = [edf_signal(signal_of(simulated, role), label, RANGE) for label, role in CHANNELS.items()]
+        write_edf(path, simulated.recording, signals)
+        path.with_name(f"{path.name}.atr").write_bytes(stage_annotations(simulated.night.hypnogram))
         return
-    night = made.night.hypnogram
-    with (folder / f"{made.recording.subject}.npz").open("xb") as file:
+    night = simulated.night.hypnogram
+    with (folder / f"{simulated.recording.subject}.npz").open("xb") as file:
         np.savez(
             file,
             allow_pickle=False,
-            **{role: np.asarray(signal_of(made, role).samples) for role in CHANNELS.values()},
+            **{role: np.asarray(signal_of(simulated, role).samples) for role in CHANNELS.values()},
             rate_hz=np.float64(RATE_HZ),
-            subject=np.array(made.recording.subject),
+            subject=np.array(simulated.recording.subject),
             stages=night.stages.astype("U2"),
             epoch_seconds=np.float64(night.epoch_seconds),
             synthetic=np.array(True),

@@ -155,18 +155,18 @@ def name_of(number: int, layout: str) -> str:
     return f"{FIRST_ID + number}"
 
 
-def write(made: Simulated, folder: Path, layout: str) -> None:
+def write(simulated: Simulated, folder: Path, layout: str) -> None:
     """Write one recording and its scoring."""
-    stem = f"shhs1-{made.recording.subject}"
+    stem = f"shhs1-{simulated.recording.subject}"
     edfs = folder / "polysomnography" / "edfs" / "shhs1"
     scorings = folder / "polysomnography" / "annotations-events-nsrr" / "shhs1"
     for subfolder in (edfs, scorings):
         subfolder.mkdir(parents=True, exist_ok=True)
-    channels = [edf_signal(signal_of(made, role), c.label, c.limits) for role, c in CHANNELS.items()]
-    sex = made.recording.covariates.get("sex")
+    channels = [edf_signal(signal_of(simulated, role), c.label, c.limits) for role, c in CHANNELS.items()]
+    sex = simulated.recording.covariates.get("sex")
     letter: Literal["M", "F", "X"] = "M" if sex == "M" else "F" if sex == "F" else "X"
-    write_edf(edfs / f"{stem}.edf", made.recording, channels, letter)
-    text = nsrr_xml(made.night.hypnogram, made.events)
+    write_edf(edfs / f"{stem}.edf", simulated.recording, channels, letter)
+    text = nsrr_xml(simulated.night.hypnogram, simulated.events)
     (scorings / f"{stem}-nsrr.xml").write_text(text, encoding="utf-8")
 
 

@@ -202,15 +202,15 @@ def _check_place(folder: Path, overwrite: bool) -> None:
 
 def write_subject(plan: Plan, folder: Path, number: int) -> Subject:
     """Simulate one subject of a plan and write its files; return the truth about it."""
-    made = _simulate(plan, number)
-    module_of(plan.recorded).write(made, folder, plan.layout)
-    recording, night = made.recording, made.night
+    simulated = _simulate(plan, number)
+    module_of(plan.recorded).write(simulated, folder, plan.layout)
+    recording, night = simulated.recording, simulated.night
     truth = night.hypnogram
     measured = sleep_statistics(truth, lights_off=night.lights_off_seconds, lights_on=night.lights_on_seconds)
     statistics = {name: float(getattr(measured, name)) for name in STATISTICS}
     shares = {name: 100 * float((truth.labels == i).mean()) for i, name in enumerate(truth.scheme.names)}
     covariates = dict(recording.covariates)
-    return Subject(recording.subject, covariates, recording.start, statistics, shares, made.events)
+    return Subject(recording.subject, covariates, recording.start, statistics, shares, simulated.events)
 
 
 def _simulate(plan: Plan, who: int | Sleeper) -> Simulated:
@@ -226,17 +226,17 @@ def _simulate(plan: Plan, who: int | Sleeper) -> Simulated:
         awake_minutes = modality.evening_minutes, modality.morning_minutes
         night = draw_night(kind, sleeper, plan.seed, plan.hours, awake_minutes)
     name = module.name_of(sleeper.number, plan.layout)
-    made: Simulated = module.simulate(night, sleeper, plan.seed, name)
-    return made
+    simulated: Simulated = module.simulate(night, sleeper, plan.seed, name)
+    return simulated
 
 
 def module_of(modality: Modality) -> Any:
     """Return the module of a modality, which simulates its signals and writes them in its dataset's layouts.
 
     Every module has ``simulate(night, sleeper, seed, name)``; ``name_of(number, layout)``, the subject's
-    name; ``write(made, folder, layout)`` for one recording; ``FILE_LIST``, the README's text on the files of
-    each layout; and ``READ_OPTIONS``, the options with which `stageguard features` reads them. A module whose
-    cohorts have tables has ``finish(subjects, folder, layout)``.
+    name; ``write(simulated, folder, layout)`` for one recording; ``FILE_LIST``, the README's text on the
+    files of each layout; and ``READ_OPTIONS``, the options with which `stageguard features` reads them. A
+    module whose cohorts have tables has ``finish(subjects, folder, layout)``.
     """
     return import_module(f"stageguard.synthetic.{modality.module}")
 

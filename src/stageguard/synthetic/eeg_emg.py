@@ -169,13 +169,15 @@ def name_of(number: int, layout: str) -> str:
     return f"Mouse{number:02d}_synthetic"
 
 
-def write(made: Simulated, folder: Path, layout: str) -> None:
+def write(simulated: Simulated, folder: Path, layout: str) -> None:
     """Write one recording into ``MouseNN_synthetic/Day1_light_cycle``."""
-    hours = made.recording.seconds / 3600
-    folder = folder / made.recording.subject / ("Day1_light_cycle" if hours <= HALF_DAY_HOURS else "Day1")
+    hours = simulated.recording.seconds / 3600
+    folder = (
+        folder / simulated.recording.subject / ("Day1_light_cycle" if hours <= HALF_DAY_HOURS else "Day1")
+    )
     folder.mkdir(parents=True)
-    columns = {role: np.asarray(signal_of(made, role).samples, np.float32) for role in ("eeg", "emg")}
-    codes = label_codes(made.night.hypnogram)
+    columns = {role: np.asarray(signal_of(simulated, role).samples, np.float32) for role in ("eeg", "emg")}
+    codes = label_codes(simulated.night.hypnogram)
     if layout == "mat":
         for role, samples in columns.items():
             write_mat(folder / f"{role.upper()}.mat", role.upper(), samples)

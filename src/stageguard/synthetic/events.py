@@ -92,9 +92,9 @@ else:
 ROWS = 1 << 16  # rows to format at once
 
 
-def signal_of(made: Simulated, role: str) -> Signal:
+def signal_of(simulated: Simulated, role: str) -> Signal:
     """Return a channel that is evenly sampled."""
-    signal = made.recording.signals[role]
+    signal = simulated.recording.signals[role]
     assert isinstance(signal, Signal)
     return signal
 
