@@ -160,7 +160,7 @@ def test_several_scorers_are_merged_unless_one_is_named(run, tmp_path, monkeypat
         for name, label in (("a", 0), ("b", 1), ("c", 1))
     }
     panel = sg.Recording(night.id, night.subject, night.signals, scorers)
-    monkeypatch.setattr(recordings, "_read_file", lambda *_: (panel, ()))
+    monkeypatch.setattr(recordings.RecordingOptions, "_read_file", lambda *_: (panel, ()))
     arguments = ["features", tmp_path / "night.edf", "-r", "human-eeg-emg", "--json"]
     merged = run(*arguments, "-o", tmp_path / "1").json[0]
     assert mentions(" ".join(merged["notes"]), "stages", "consensus", 3)

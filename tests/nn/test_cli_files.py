@@ -140,11 +140,9 @@ def test_a_recipe_beside_the_configuration_is_found_from_anywhere(run, place, mo
 
 
 def test_predict_takes_the_recordings_that_quality_takes(tmp_path):
-    from stageguard.cli.commands.predict import find_tasks
+    from stageguard.cli.commands.predict import _stageable
     from stageguard.formats.recordings.read import SUFFIXES
 
     for suffix in SUFFIXES:
         (tmp_path / f"night-{suffix[1:]}{suffix}").write_bytes(b"0")
-    found = find_tasks([tmp_path], None, {}, tmp_path)
-    assert {one.path.suffix for one in found} == set(SUFFIXES)
-    assert all(one.read is not None for one in found)  # none is taken for a table of features
+    assert {path.suffix for path in _stageable(tmp_path)} == set(SUFFIXES)

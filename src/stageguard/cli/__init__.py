@@ -15,26 +15,16 @@ FOLDER_DELETED = "the folder you are in was deleted. Change to one that exists (
 
 
 def _print_error(error: object) -> None:
-    from stageguard.cli.terminal import (
-        print_error,
-    )
+    from stageguard.cli.terminal import print_error
 
     print_error(error)
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     """Print a warning that no command has caught on one line, such as a missing compiled core."""
-    from stageguard.cli.terminal import (
-        print_warning,
-    )
+    from stageguard.cli.terminal import print_warning
 
     print_warning(message)
-
-
-def _run(arguments: Sequence[str]) -> int:
-    from stageguard.cli.app import run
-
-    return run(arguments)
 
 
 def _is_in_deleted_folder() -> bool:
@@ -67,7 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             stream.reconfigure(errors="backslashreplace")
     try:
         with stoppable():
-            sys.exit(_run(sys.argv[1:] if arguments is None else arguments))
+            from stageguard.cli.app import run
+
+            sys.exit(run(sys.argv[1:] if arguments is None else arguments))
     except BrokenPipeError:  # the reader has closed the pipe, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

@@ -14,6 +14,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 EXAMPLES = "Examples\n--------\n"  # the section of a command's docstring
 OPTIONS = "Options"
+GROUPS = "__option_groups__"  # the attribute of a command's function that `packed` adds to
+
+OptionGroup = tuple[str, Callable[..., Any], list[str | None]]  # argument, what builds it, options
 
 
 class Option(click.Option):
@@ -39,8 +42,11 @@ class Command(click.Command):
     """A command whose docstring ends with examples, and whose options may stand under several headings."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Call the function; what it says about wrong usage names this command."""
+        """Build what `packed` declares, and call the function; wrong usage names this command."""
+        groups: list[OptionGroup] = getattr(self.callback, GROUPS, [])
         try:
+            for name, build, keys in groups:
+                ctx.params[name] = build(**{key: ctx.params.pop(key) for key in keys})
             return super().invoke(ctx)
         except click.UsageError as error:
             error.ctx = error.ctx or ctx
@@ -107,15 +113,11 @@ def packed(
     keys = [one.name for one in _parameters(options)]
 
     def declare(function: Function) -> Function:
-        @wraps(function)
-        def call(**values: Any) -> Any:
-            value = build(**{key: values.pop(key) for key in keys})
-            return function(**values, **{name: value})
-
-        declared: Any = call
+        groups: list[OptionGroup] = function.__dict__.setdefault(GROUPS, [])
+        groups.append((name, build, keys))
         for one in reversed(options):
-            declared = one(declared)
-        return declared  # type: ignore[no-any-return]
+            function = one(function)
+        return function
 
     return declare
 

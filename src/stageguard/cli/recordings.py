@@ -40,33 +40,14 @@ dataset_option = option(
 dataset_option_option = option(
     "--dataset-option", metavar="KEY=VALUE", multiple=True, help="An option of the dataset's. Repeat it."
 )
+scoring_option = option(
+    "--scoring",
+    metavar="FILE",
+    type=opt.PATH,
+    help="Expert scoring of the one recording, where it holds none.",
+)
 recording_jobs_option = option(
     "--jobs", metavar="N", type=opt.COUNT, default=1, help="Recordings at a time; 0 means one per core."
-)
-
-
-@dataclass(frozen=True, slots=True)
-class RecordingOptions:
-    """Options for reading recordings."""
-
-    channel: tuple[str, ...] = ()
-    dataset: str | None = None
-    dataset_option: tuple[str, ...] = ()
-    scoring: Path | None = None
-
-
-recording_options = packed(
-    "given",
-    RecordingOptions,
-    channel_option,
-    dataset_option,
-    dataset_option_option,
-    option(
-        "--scoring",
-        metavar="FILE",
-        type=opt.PATH,
-        help="Expert scoring of the one recording, where it holds none.",
-    ),
 )
 
 
@@ -86,6 +67,8 @@ class Source:
         Returns the recording and remarks on how it was read.
     modality : str
         The dataset's modality, if it has one.
+    path : Path, optional
+        The file, unless the recording is of a dataset.
     """
 
     file: str
@@ -93,6 +76,7 @@ class Source:
     folder: Path
     read: Callable[[], tuple[Recording, tuple[str, ...]]] = field(repr=False)
     modality: str = ""
+    path: Path | None = None
     error: str | None = None
 
     @property
@@ -108,36 +92,92 @@ class Source:
         return path
 
 
-def find_sources(paths: Sequence[Path], given: RecordingOptions, output: Path | None) -> list[Source]:
-    """Return the recordings to read, in order; refuse options that do not go together."""
-    dataset, scoring = given.dataset, given.scoring
-    channels = opt.parse_pairs(given.channel, "--channel", "a role and a channel's name, such as eeg=C4-M1")
-    options = opt.parse_dataset_options(given.dataset_option, "--dataset-option")
-    if dataset is None:
-        if options:
+def recording_files(folder: Path) -> list[Path]:
+    """Return the recordings in a folder."""
+    files = sorted(file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES)
+    if not files:
+        raise InputError(
+            f"{folder} holds no recording. Expected files named {', '.join(SUFFIXES)}; for a dataset in its "
+            "own layout, name it with --dataset."
+        )
+    return files
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingOptions:
+    """How to find and read recordings."""
+
+    channels: Mapping[str, str]  # by role
+    dataset: str | None
+    dataset_options: Mapping[str, Any]
+    scoring: Path | None
+
+    @classmethod
+    def parsed(
+        cls,
+        channel: tuple[str, ...],
+        dataset: str | None,
+        dataset_option: tuple[str, ...],
+        scoring: Path | None = None,
+    ) -> RecordingOptions:
+        """Return the options of a command line; refuse those that do not go together."""
+        if dataset is None and dataset_option:
             raise UsageError("--dataset-option needs --dataset: say which dataset it is.")
-        files = [file for path in paths for file in _files(path)]
-        if scoring is not None and len(files) != 1:
+        if dataset is not None and scoring is not None:
+            raise UsageError("--scoring is for files; a dataset brings its own scorings.")
+        channels = opt.parse_pairs(channel, "--channel", "a role and a channel's name, such as eeg=C4-M1")
+        return cls(channels, dataset, opt.parse_dataset_options(dataset_option, "--dataset-option"), scoring)
+
+    def find(
+        self,
+        paths: Sequence[Path],
+        output: Path | None,
+        files_in: Callable[[Path], Sequence[Path]] = recording_files,
+    ) -> list[Source]:
+        """Return the recordings to read, in order; `files_in` returns those in a folder."""
+        if self.dataset is not None:
+            return self._of_dataset(self.dataset, paths, output)
+        files = [file for path in paths for file in (files_in(path) if path.is_dir() else [path])]
+        if self.scoring is not None and len(files) != 1:
             raise UsageError("--scoring belongs to one recording: give the recordings one by one.")
         return [
-            Source(str(file), file.stem, output or file.parent, partial(_read_file, file, channels, scoring))
+            Source(str(file), file.stem, output or file.parent, partial(self._read_file, file), path=file)
             for file in files
         ]
-    if scoring is not None:
-        raise UsageError("--scoring is for files; a dataset brings its own scorings.")
-    if output is None:
-        raise UsageError("--dataset needs --output: say where to write, the dataset stays as it is.")
 
-    about = described(dataset)
-    modality = "" if about.modality == "any" else about.modality
-    sources = []
-    for folder in paths:
-        for entry in about.entries(folder, **options):
-            read = partial(_read_entry, entry, channels)
-            sources.append(Source(entry.id, _file_name(entry.id), output, read, modality))
-    if not sources:
-        raise InputError(f"{paths[0]} holds no recording of {dataset}. See: stageguard data show {dataset}")
-    return sources
+    def _of_dataset(self, name: str, folders: Sequence[Path], output: Path | None) -> list[Source]:
+        if output is None:
+            raise UsageError("--dataset needs --output: say where to write, the dataset stays as it is.")
+        about = described(name)
+        modality = "" if about.modality == "any" else about.modality
+        sources = [
+            Source(entry.id, _file_name(entry.id), output, partial(self._read_entry, entry), modality)
+            for folder in folders
+            for entry in about.entries(folder, **self.dataset_options)
+        ]
+        if not sources:
+            raise InputError(f"{folders[0]} holds no recording of {name}. See: stageguard data show {name}")
+        return sources
+
+    def _read_file(self, path: Path) -> tuple[Recording, tuple[str, ...]]:
+        file = read_recording_file(path, channels=self.channels or None, scoring=self.scoring)
+        return file.recording, file.notes
+
+    def _read_entry(self, entry: Any) -> tuple[Recording, tuple[str, ...]]:
+        return with_channels(entry.read(), self.channels), ()
+
+
+recording_options = packed(
+    "options",
+    RecordingOptions.parsed,
+    channel_option,
+    dataset_option,
+    dataset_option_option,
+    scoring_option,
+)
+staging_options = packed(
+    "options", RecordingOptions.parsed, dataset_option, dataset_option_option, channel_option
+)
 
 
 def with_channels(recording: Recording, channels: Mapping[str, str]) -> Recording:
@@ -153,30 +193,6 @@ def with_channels(recording: Recording, channels: Mapping[str, str]) -> Recordin
         assert channel is not None
         signals[role] = channel
     return dataclasses.replace(recording, signals=signals)
-
-
-def _files(path: Path) -> list[Path]:
-    if not path.is_dir():
-        return [path]
-    files = sorted(file for file in path.iterdir() if file.suffix.lower() in SUFFIXES)
-    if not files:
-        raise InputError(
-            f"{path} holds no recording. Expected files named {', '.join(SUFFIXES)}; for a dataset in its "
-            "own layout, name it with --dataset."
-        )
-    return files
-
-
-def _read_file(
-    path: Path, channels: Mapping[str, str], scoring: Path | None
-) -> tuple[Recording, tuple[str, ...]]:
-
-    file = read_recording_file(path, channels=channels or None, scoring=scoring)
-    return file.recording, file.notes
-
-
-def _read_entry(entry: Any, channels: Mapping[str, str]) -> tuple[Recording, tuple[str, ...]]:
-    return with_channels(entry.read(), channels), ()
 
 
 def _file_name(name: str) -> str:

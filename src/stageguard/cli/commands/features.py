@@ -19,7 +19,6 @@ from stageguard.cli.outcomes import finish, run_shown
 from stageguard.cli.recordings import (
     RecordingOptions,
     Source,
-    find_sources,
     recording_jobs_option,
     recording_options,
     recordings_argument,
@@ -77,7 +76,7 @@ def features(
     recipe: str,
     output: Path,
     epoch_seconds: float | None,
-    given: RecordingOptions,
+    options: RecordingOptions,
     scorer: str | None,
     calibration: Path | None,
     format: Literal["npz", "tsv"],
@@ -95,7 +94,7 @@ def features(
     stageguard features wrists --dataset sleep-accel --recipe actigraphy --output tables
     """
     loaded = Recipe.load(recipe)
-    sources = find_sources(recordings, given, output)
+    sources = options.find(recordings, output)
     if calibration is not None and len(sources) != 1:
         raise UsageError("--calibration belongs to one recording: give the recordings one by one.")
     outcomes = run_shown(

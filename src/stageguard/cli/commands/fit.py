@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,24 +45,9 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """How to choose the profile: arguments of `fit_report`."""
-
-    cohort: str | None = None
-    stager: str | None = None
-    keep_accuracy: bool = False
-    fragmentation_weight: float = 2.0
-    statistics_weight: float = 0.3
-    statistics: str | None = None
-    n_folds: int = 5
-    seed: int = 0
-    learning_curve: bool = True
-
-
 choice_options = packed(
-    "choice",
-    Choice,
+    "choice",  # arguments of `fit_report`
+    dict,
     option("--cohort", metavar="NAME", help="Whom the nights are of: used on no other."),
     option("--stager", metavar="NAME", help="The stager, with version and channels: used on no other."),
     option("--keep-accuracy", is_flag=True, help="Also drop whatever falls below argmax's accuracy."),
@@ -140,7 +125,7 @@ def fit(
     reviewed: Path | None,
     subjects: Path | None,
     transitions_only: bool,
-    choice: Choice,
+    choice: dict[str, Any],
     reading: FileOptions,
     scoring_format: str | None,
     overwrite: bool,
@@ -243,7 +228,7 @@ def _fitted(
     nights: Sequence[FitFile],
     base: Profile,
     name: str,
-    choice: Choice,
+    choice: dict[str, Any],
     executor: Executor | None,
     *,
     quiet: bool,
@@ -266,7 +251,7 @@ def _fitted(
             name=name,
             progress=watch,
             executor=executor,
-            **asdict(choice),
+            **choice,
         )
     return report, warned
 

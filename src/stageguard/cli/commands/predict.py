@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, get_args
 
 import click
-from click import UsageError
 
 from stageguard.base.errors import InputError
 from stageguard.base.files import exists_error, file_sha256
@@ -18,16 +16,15 @@ from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
 from stageguard.cli.decoded import print_cohort, print_night
 from stageguard.cli.outcomes import finish, run_shown
-from stageguard.cli.recordings import channel_option, dataset_option, dataset_option_option
-from stageguard.datasets import entries
+from stageguard.cli.recordings import RecordingOptions, Source, staging_options
 from stageguard.formats.outgoing import Outgoing
 from stageguard.formats.outputs import output_paths, write_decoding
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.recordings.read import SUFFIXES as RECORDING_SUFFIXES
-from stageguard.formats.recordings.read import read_recording
 from stageguard.formats.tools.stageguard import table_text
 from stageguard.night.recording import Recording
 from stageguard.nn.data import SUFFIXES, feature_files, read_features
+from stageguard.nn.tables import FeatureTable
 from stageguard.pipeline import QualityRules, stage
 from stageguard.profile.profile import Profile
 from stageguard.report.summary import summary_of
@@ -52,12 +49,10 @@ DENSITY_SUFFIX = ".hypnodensity.csv"
 @option("--output", "-o", metavar="FOLDER", type=opt.PATH, required=True, help="For the outputs.")
 @option("--profile", "-p", metavar="NAME", help="Decode with this one, not the model's own.")
 @opt.cohort
-@dataset_option
-@dataset_option_option
-@channel_option
+@staging_options
 @option(
     "--quality",
-    metavar="graded|kdd2026|none",
+    type=click.Choice(get_args(QualityRules)),
     help="How to judge signals. Default: graded, with a kdd2026 profile kdd2026.",
 )
 @option(
@@ -75,10 +70,8 @@ def predict(
     output: Path,
     profile: str | None,
     cohort: str | None,
-    dataset: str | None,
-    dataset_option: tuple[str, ...],
-    channel: tuple[str, ...],
-    quality: str | None,
+    options: RecordingOptions,
+    quality: QualityRules | None,
     temperature: bool | None,
     device: str,
     overwrite: bool,
@@ -94,15 +87,9 @@ def predict(
     --------
     stageguard predict model tables --output staged
     """
-    if quality not in (None, "graded", "kdd2026", "none"):
-        raise UsageError(f"--quality is {quality!r}, expected graded, kdd2026 or none.")
     _loaded.cache_clear()  # the files may have changed since an earlier call
     network = NamedModel.of(model, device)
     guard = network.load().card.profile if profile is None else Profile.load(profile)
-    channels = opt.parse_pairs(channel, "--channel", "ROLE=LABEL such as eeg=C4-M1")
-    dataset_options = opt.parse_dataset_options(dataset_option, "--dataset-option")
-    tasks = find_tasks(recordings, dataset, channels, output, dataset_options)
-
     outcomes = run_shown(
         partial(
             stage_and_write,
@@ -113,7 +100,7 @@ def predict(
             temperature=temperature,
             overwrite=overwrite,
         ),
-        tasks,
+        options.find(recordings, output, _stageable),
         "Staging",
         quiet=as_json,
         output_of=attrgetter("output"),
@@ -153,94 +140,45 @@ def _loaded(named: NamedModel) -> TrainedModel:
     return load_model(named.path, device=pick_device(named.device))
 
 
-@dataclass(frozen=True, slots=True)
-class StageTask:
-    """A feature table, or a recording that is read when needed, and where the outputs go."""
-
-    path: Path
-    output: Path
-    read: Callable[[], Recording] | None = field(repr=False, default=None)  # None: a feature table
-    error: str | None = None
-
-    @property
-    def file(self) -> str:
-        """The path as text."""
-        return str(self.path)
-
-    @property
-    def id(self) -> str:
-        """The name of the outputs."""
-        return self.output.name
-
-
-def find_tasks(
-    paths: Sequence[Path],
-    dataset: str | None,
-    channels: Mapping[str, str],
-    folder: Path,
-    options: Mapping[str, Any] | None = None,
-) -> list[StageTask]:
-    """Return the recordings and feature tables to stage, in order; `options` are the dataset's."""
-    if dataset is None:
-        if options:
-            raise UsageError("--dataset-option needs --dataset: say which dataset it is.")
-        return [_file_task(file, channels, folder) for path in paths for file in _files(path)]
-    if channels:
-        raise InputError(
-            "--channel is for single files; a dataset knows its channels. Leave one of them out."
-        )
-    tasks: list[StageTask] = []
-    for path in paths:
-        listed = list(entries(dataset, path, **(options or {})))
-        if not listed:
-            raise InputError(f"{path} holds no recording of {dataset}. See: stageguard data show {dataset}")
-        tasks += [StageTask(entry.files[0], folder / entry.id, entry.read) for entry in listed]
-    return tasks
-
-
-def _files(path: Path) -> list[Path]:
-    if not path.is_dir():
-        return [path]
+def _stageable(folder: Path) -> list[Path]:
+    """Return the recordings and feature tables in a folder."""
     wanted = (*SUFFIXES, *RECORDING_SUFFIXES)
-    files = feature_files(path, wanted)
+    files = feature_files(folder, wanted)
     if not files:
-        raise InputError(f"{path} holds nothing to stage. Expected files named {', '.join(wanted)}.")
+        raise InputError(f"{folder} holds nothing to stage. Expected files named {', '.join(wanted)}.")
     return files
 
 
-def _file_task(file: Path, channels: Mapping[str, str], folder: Path) -> StageTask:
-    is_recording = file.suffix.lower() in RECORDING_SUFFIXES
-    read = partial(read_recording, file, channels=channels or None) if is_recording else None
-    return StageTask(file, folder / file.stem, read)
-
-
 def stage_and_write(
-    task: StageTask,
+    source: Source,
     *,
     network: NamedModel,
     profile: Profile,
     cohort: str | None,
-    quality: str | None,
+    quality: QualityRules | None,
     temperature: bool | None,
     overwrite: bool,
 ) -> DecodedFile:
     """Stage one recording, guard it, and write its outputs."""
-    files = output_paths(task.output)
-    densities = task.output.with_name(task.output.name + DENSITY_SUFFIX)
+    files = output_paths(source.output)
+    densities = source.output.with_name(source.output.name + DENSITY_SUFFIX)
     existing = [path for path in (densities, files.tsv, files.sidecar) if path.exists()]
     if existing and not overwrite:
         raise exists_error(existing[0])
     model = network.load()
-    recording = read_features(task.path, choose=model.card.columns) if task.read is None else task.read()
-    rules = cast("QualityRules | None", quality)
-    staged = stage(recording, model, profile, quality=rules, temperature=temperature, cohort=cohort)
+    recording: Recording | FeatureTable
+    if source.path is not None and source.path.suffix.lower() not in RECORDING_SUFFIXES:
+        recording = read_features(source.path, choose=model.card.columns)
+    else:
+        recording, _ = source.read()
+    staged = stage(recording, model, profile, quality=quality, temperature=temperature, cohort=cohort)
     beta = None if staged.quality is None else staged.quality.beta
     reading = FileOptions(epoch_seconds=staged.density.epoch_seconds)
     options = DecodeOptions(reading, quality=beta, cohort=cohort, trained=model.card.trained)
     summary = summary_of(staged.decoding)
     written = write_decoding(
         staged.decoding,
-        task.output,
+        source.output,
         source_path=densities,  # recorded in the sidecar, so that verify finds it
         source_text=table_text(Outgoing(None, staged.density)),
         overwrite=overwrite,
@@ -250,5 +188,5 @@ def stage_and_write(
         measured=summary.measures.to_dict(),
     )
     outputs = {"density": densities, "tsv": written.tsv, "json": written.sidecar}
-    row = ManifestRow.of(task.id, task.file, staged.decoding, summary.measures)
+    row = ManifestRow.of(source.id, source.file, staged.decoding, summary.measures)
     return DecodedFile.fresh(row, staged.decoding, outputs, staged.notes, summary=summary)

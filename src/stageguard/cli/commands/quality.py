@@ -23,7 +23,6 @@ from stageguard.cli.outcomes import finish, length_words, run_shown
 from stageguard.cli.recordings import (
     RecordingOptions,
     Source,
-    find_sources,
     recording_jobs_option,
     recording_options,
     recordings_argument,
@@ -69,7 +68,7 @@ def quality(
     modality: str | None,
     rules: Literal["kdd2026", "graded"],
     epoch_seconds: float | None,
-    given: RecordingOptions,
+    options: RecordingOptions,
     output: Path | None,
     overwrite: bool,
     jobs: int,
@@ -85,7 +84,7 @@ def quality(
     """
     outcomes = run_shown(
         partial(_assess, modality, rules, epoch_seconds, overwrite),
-        find_sources(recordings, given, output),
+        options.find(recordings, output),
         "Assessing",
         quiet=as_json,
         output_of=attrgetter("output"),
