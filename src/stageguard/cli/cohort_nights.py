@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
+
+from click import UsageError
 
 from stageguard.base.errors import InputError
 from stageguard.cli.inputs import Input, lights_of, scoring_of
 from stageguard.cli.scored_files import Experts, ReadOptions, ScoredFile, read_expert, read_night
-from stageguard.formats.companions import ListRow, in_list_words
+from stageguard.formats.companions import ListRow, in_list_words, read_groups
 from stageguard.formats.density import listed
 from stageguard.measures.cohort import CohortNight, MeasuredScorings, measure_night
 from stageguard.measures.estimates import Estimates
@@ -42,6 +45,35 @@ class CohortReader:
     measuring: StatisticsOptions
     groups: Groups
     experts: Experts
+
+    @classmethod
+    def of(
+        cls, reading: ReadOptions, measuring: StatisticsOptions, by: Path | None, expert: Path | None
+    ) -> CohortReader:
+        """Return a reader with the groups of a table and the experts that a path or the table names."""
+        groups = {} if by is None else read_groups(by)
+        named = {name: row.expert for name, row in groups.items() if row.expert is not None}
+        return cls(reading, measuring, groups, Experts(expert, named))
+
+    def refuse_one_expert(self, option: str) -> None:
+        """Refuse a file with one night's scoring for several nights."""
+        if self.experts.is_one_file:
+            raise UsageError(
+                f"{option} names one night's scoring: name a folder, or a table with the columns id and "
+                "stage."
+            )
+
+    def group_notes(self, nights: Iterable[tuple[str, ListRow | None]]) -> list[str]:
+        """Return remarks on nights without a group, and on rows of the table of groups without a night."""
+        if not self.groups:
+            return []
+        rows = dict(nights)
+        without = [name for name, group in rows.items() if group is None]
+        used = {group.night_id for group in rows.values() if group is not None}
+        return [
+            *listed_nights("no group, so left out of the comparison", without),
+            *listed_nights("in the table of groups, but not among the files", self.groups.keys() - used),
+        ]
 
     def read(self, night: Input) -> MeasuredInput:
         """Read one night with its expert, and measure every scoring of it."""

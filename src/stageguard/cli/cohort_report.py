@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -14,21 +15,13 @@ from click import UsageError
 from stageguard.base.errors import StageGuardError
 from stageguard.base.files import check_places, file_error, write_text_atomic
 from stageguard.cli import options as opt
-from stageguard.cli.cohort_nights import CohortReader, Groups, grouping, listed_nights
+from stageguard.cli.cohort_nights import CohortReader, grouping
 from stageguard.cli.command import option, packed
-from stageguard.cli.inputs import (
-    MAGIC,
-    Input,
-    Inputs,
-    find_inputs,
-    is_sample_list,
-    nights_of,
-    with_table_nights,
-)
+from stageguard.cli.inputs import MAGIC, Input, Inputs, is_sample_list, named_once, nights_of
 from stageguard.cli.outcomes import end, print_notes, print_review, run_shown
-from stageguard.cli.scored_files import Experts, ReadOptions
+from stageguard.cli.scored_files import ReadOptions, find_scored
 from stageguard.cli.terminal import Console, print_json
-from stageguard.formats.companions import ListRow, read_groups
+from stageguard.formats.companions import ListRow
 from stageguard.formats.outputs import REPORT_SUFFIX, output_paths
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.report.cohort import About, CohortRow, Failure, cohort_page, cohort_row
@@ -40,25 +33,15 @@ from stageguard.runner.run import Outcome, succeeded
 OF_COHORT = "Of a cohort"
 
 
-@dataclass(frozen=True, slots=True)
-class CohortGiven:
-    """Options for cohorts only."""
-
-    by: Path | None = None
-    reports: Path | None = None
-    jobs: int = 1
-
-    def refuse(self, night: Path) -> None:
-        """Refuse these options for a single night."""
-        names = [name for name in ("by", "reports") if getattr(self, name) is not None]
-        if names or self.jobs != 1:
-            option = names[0] if names else "jobs"
-            raise UsageError(f"--{option} goes with a cohort, and {night.name} is one night. Leave it out.")
+def _for_cohorts(by: Path | None, reports: Path | None, jobs: int) -> dict[str, Any]:
+    """Return the options for cohorts that were given."""
+    given = {"by": by, "reports": reports, "jobs": None if jobs == 1 else jobs}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 cohort_options = packed(
-    "cohort_given",
-    CohortGiven,
+    "for_cohorts",
+    _for_cohorts,
     option(
         "--by",
         metavar="GROUPS.tsv",
@@ -106,47 +89,17 @@ class ReportedRow:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class RowMaker:
-    """Makes rows of nights; can be sent to another process."""
-
-    reader: CohortReader
-
-    def make(self, night: Input) -> ReportedRow:
-        """Read and measure one night."""
-        read = self.reader.read(night)
-        return ReportedRow(cohort_row(read.scorings, read.measured, notes=read.notes), read.group)
+def _reported(reader: CohortReader, night: Input) -> ReportedRow:
+    """Read and measure one night."""
+    read = reader.read(night)
+    return ReportedRow(cohort_row(read.scorings, read.measured, notes=read.notes), read.group)
 
 
-@dataclass(frozen=True, slots=True)
-class CohortRequest:
-    """The nights of a cohort, and how to read and measure them."""
-
-    source: Path  # a folder, a pattern, a list or a table
-    table: Mapping[str, Path]  # the nights of a table
-    reading: ReadOptions
-    measuring: StatisticsOptions
-    expert: Path | None
-    given: CohortGiven
-    title: str | None
-
-    def reader(self) -> CohortReader:
-        """Return the reader of the nights."""
-        groups = {} if self.given.by is None else read_groups(self.given.by)
-        named = {name: row.expert for name, row in groups.items() if row.expert is not None}
-        experts = Experts(self.expert, named)
-        if experts.is_one_file:
-            raise UsageError(
-                "--expert names one night's scoring: name a folder, or a table with the columns id and stage."
-            )
-        return CohortReader(self.reading, self.measuring, groups, experts)
-
-    def inputs(self) -> Inputs:
-        """Return the nights; a second night of the same name fails."""
-        if self.table:
-            return Inputs(tuple(Input(path, name, table=self.source) for name, path in self.table.items()))
-        inputs = with_table_nights(find_inputs([self.source], None, self.reading.wanted))
-        return replace(inputs, nights=tuple(_named_once(inputs.nights)))
+def _nights(source: Path, table: Mapping[str, Path], reading: ReadOptions) -> Inputs:
+    """Return the nights; a second night of the same name fails."""
+    if table:
+        return Inputs(tuple(Input(path, name, table=source) for name, path in table.items()))
+    return named_once(find_scored([source], None, reading))
 
 
 def cohort_at(path: Path) -> dict[str, Path] | None:
@@ -168,14 +121,31 @@ def cohort_reading(
     return ReadOptions(density=options.density, scoring_format=scoring_format)
 
 
-def report_cohort(request: CohortRequest, output: Path | None, *, overwrite: bool, as_json: bool) -> None:
-    """Measure the nights, write the page, and print failures."""
-    source, page = request.source, output or _default_page(request.source)
+def report_cohort(
+    source: Path,
+    table: Mapping[str, Path],
+    reading: ReadOptions,
+    measuring: StatisticsOptions,
+    expert: Path | None,
+    output: Path | None,
+    *,
+    title: str | None,
+    by: Path | None = None,
+    reports: Path | None = None,
+    jobs: int = 1,
+    overwrite: bool,
+    as_json: bool,
+) -> None:
+    """Measure the nights, write the page, and print failures.
+
+    `source` is a folder, a pattern, a list or a table; `table` the nights of a table.
+    """
+    page = output or _default_page(source)
     check_places([page], overwrite=overwrite)  # before minutes of work
-    reader, inputs = request.reader(), request.inputs()
-    nights = inputs.nights
-    jobs = request.given.jobs
-    outcomes = run_shown(RowMaker(reader).make, nights, "Measuring", quiet=as_json, jobs=jobs)
+    reader = CohortReader.of(reading, measuring, by, expert)
+    reader.refuse_one_expert("--expert")
+    inputs = _nights(source, table, reading)
+    outcomes = run_shown(partial(_reported, reader), inputs.nights, "Measuring", quiet=as_json, jobs=jobs)
     done = succeeded(outcomes)
     if done:
         rows = [_with_warnings(outcome) for outcome in done]
@@ -183,15 +153,15 @@ def report_cohort(request: CohortRequest, output: Path | None, *, overwrite: boo
         group_of, subjects = grouping(groups, reader.groups)
         earlier, unread = _failed_before(source)
         about = About(
-            request.title if request.title is not None else source.resolve().name,
+            title if title is not None else source.resolve().name,
             group_of,
             subjects,
-            _links([row.id for row in rows], source, page, request.given.reports),
+            _links([row.id for row in rows], source, page, reports),
             [*(_failure(outcome) for outcome in outcomes if not outcome.ok), *earlier],
-            [*inputs.notes, *_group_notes(groups, reader.groups), *unread],
+            [*inputs.notes, *reader.group_notes(groups), *unread],
         )
-        read = [request.expert, request.given.by, *(path for night in nights for path in night.files)]
-        read += [output_paths(night.path).sidecar for night in nights]
+        read = [expert, by, *(path for night in inputs.nights for path in night.files)]
+        read += [output_paths(night.path).sidecar for night in inputs.nights]
         spare = [path for path in read if path is not None]
         write_text_atomic(page, cohort_page(rows, about), overwrite=overwrite, spare=spare)
     _say(outcomes, page if done else None, inputs.notes, as_json=as_json)
@@ -205,19 +175,6 @@ def _default_page(source: Path) -> Path:
     return source.with_name(f"{source.name}{REPORT_SUFFIX}")
 
 
-def _named_once(nights: Sequence[Input]) -> list[Input]:
-    """Return the nights, with an error for each whose name occurred before."""
-    first: dict[str, Input] = {}
-    named = []
-    for night in nights:
-        other = first.setdefault(night.id, night)
-        if other is not night and night.error is None:
-            problem = f"{night.path.name}: is night {night.id!r} like {other.path.name}."
-            night = replace(night, error=f"{problem} Rename one, or leave one out.")
-        named.append(night)
-    return named
-
-
 def _with_warnings(outcome: Outcome[ReportedRow]) -> CohortRow:
     row = outcome.result.row
     return replace(row, remarks=(*row.remarks, *map(str, outcome.warnings))) if outcome.warnings else row
@@ -227,17 +184,6 @@ def _failure(outcome: Outcome[ReportedRow]) -> Failure:
     name = Path(outcome.file).name
     reason = str(outcome.error).removeprefix(f"{outcome.file}: ").removeprefix(f"{name}: ")
     return Failure(outcome.id, reason, outcome.file)
-
-
-def _group_notes(nights: Sequence[tuple[str, ListRow | None]], groups: Groups) -> list[str]:
-    if not groups:
-        return []
-    without = [name for name, group in nights if group is None]
-    used = {group.night_id for _, group in nights if group is not None}
-    return [
-        *listed_nights("no group, so left out of the comparison", without),
-        *listed_nights("in the table of groups, but not among the files", groups.keys() - used),
-    ]
 
 
 def _failed_before(source: Path) -> tuple[list[Failure], list[str]]:

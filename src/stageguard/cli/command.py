@@ -16,7 +16,7 @@ EXAMPLES = "Examples\n--------\n"  # the section of a command's docstring
 OPTIONS = "Options"
 GROUPS = "__option_groups__"  # the attribute of a command's function that `packed` adds to
 
-OptionGroup = tuple[str, Callable[..., Any], list[str | None]]  # argument, what builds it, options
+OptionGroup = tuple[str, Callable[..., Any], list[str]]  # argument, what builds it, options
 
 
 class Option(click.Option):

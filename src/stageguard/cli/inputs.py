@@ -394,6 +394,19 @@ def with_table_nights(inputs: Inputs) -> Inputs:
     return replace(inputs, nights=tuple(nights), is_cohort=inputs.is_cohort or len(nights) > 1)
 
 
+def named_once(inputs: Inputs) -> Inputs:
+    """Return the nights, with an error for each whose name occurred before."""
+    first: dict[str, Input] = {}
+    nights = []
+    for night in inputs.nights:
+        other = first.setdefault(night.id, night)
+        if other is not night and night.error is None:
+            problem = f"{night.path.name}: is night {night.id!r} like {other.path.name}."
+            night = replace(night, error=f"{problem} Rename one, or leave one out.")
+        nights.append(night)
+    return replace(inputs, nights=tuple(nights))
+
+
 def nights_of(path: Path) -> dict[str, Path]:
     """Return a temporary file for each night of a table, by id; none for any other file."""
     is_table = re.search(r"\.(csv|tsv|parquet|pq)$", path.name.lower()) and not path.name.endswith(TSV_SUFFIX)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from errno import ENOENT
@@ -16,7 +16,7 @@ from stageguard.base.errors import Argument, FileFormatError, InputError, messag
 from stageguard.base.files import file_error, refuse_special
 from stageguard.cli import options as opt
 from stageguard.cli.command import option, packed
-from stageguard.cli.inputs import Input, is_own, night_id, nights_of
+from stageguard.cli.inputs import Input, Inputs, find_inputs, is_own, night_id, nights_of, with_table_nights
 from stageguard.cli.night_files import Wanted, is_night
 from stageguard.formats.companions import START_WORDS, parse_start
 from stageguard.formats.events import read_events
@@ -73,6 +73,17 @@ class ReadOptions:
         """Which files in a folder count as nights."""
         names = () if self.profile is None else self.profile.scheme.names
         return Wanted("hypnogram", self.density.format, (*names, *(self.density.stages or ())))
+
+    def of_hypnogram(self, scheme: StageScheme | None, epoch_seconds: float | None) -> FileOptions:
+        """Return how to read a hypnogram; scheme and epoch length are used where nothing else says them."""
+        return FileOptions(
+            scheme=self.scheme,
+            epoch_seconds=self.density.epoch_seconds,
+            default_scheme=scheme,
+            default_epoch_seconds=epoch_seconds,
+            format=self.scoring_format,
+            column=self.column,
+        )
 
 
 def read_options(
@@ -186,6 +197,11 @@ def read_scored(path: Path, options: ReadOptions) -> ScoredFile:
     )
 
 
+def find_scored(files: Sequence[Path], samples: Path | None, options: ReadOptions) -> Inputs:
+    """Return the scored nights, or nights of probabilities, in files, lists and tables."""
+    return with_table_nights(find_inputs(files, samples, options.wanted))
+
+
 def read_night(night: Input, options: ReadOptions) -> ScoredFile:
     """Read a night of a command's inputs; it begins when its recording or the sample list says."""
     start = start_of(night.edf, night.start)
@@ -203,15 +219,9 @@ def _is_scored(path: Path, scheme: StageScheme | None, format: str | None) -> bo
 
 def _read_hypnogram(path: Path, options: ReadOptions) -> ScoredFile:
     profile = options.profile
-    hypnogram_options = FileOptions(
-        scheme=options.scheme,
-        epoch_seconds=options.density.epoch_seconds,
-        default_scheme=None if profile is None else profile.scheme,
-        default_epoch_seconds=options.density.default_epoch_seconds,
-        format=options.scoring_format or options.density.format,
-        column=options.column,
-    )
-    file = read_scoring(path, hypnogram_options)
+    scheme = None if profile is None else profile.scheme
+    reading = options.of_hypnogram(scheme, options.density.default_epoch_seconds)
+    file = read_scoring(path, replace(reading, format=reading.format or options.density.format))
     scheme = file.hypnogram.scheme if profile is None else profile.scheme
     final = file.hypnogram if profile is None else in_stages_of(profile, file.hypnogram)
     argmax = None if file.argmax is None else file.argmax.merge(scheme)
@@ -320,6 +330,11 @@ class Experts:
         """Whether one file is the scoring of every night."""
         return self._file is not None
 
+    @property
+    def are_named(self) -> bool:
+        """Whether a folder, a file or a table of groups names any scorings."""
+        return bool(self._named or self._folder or self._file)
+
     def path_for(self, name: str) -> Path | None:
         """Return the file that holds the expert's scoring of a night, or None."""
         if name in self._named:
@@ -337,15 +352,9 @@ class Experts:
 
 def read_expert(path: Path, night: Hypnogram, options: ReadOptions) -> Hypnogram:
     """Read an expert's scoring; scheme, epoch length and start default to those of the night."""
-    hypnogram_options = FileOptions(
-        scheme=options.scheme,
-        epoch_seconds=options.expert_epoch_seconds or options.density.epoch_seconds,
-        default_scheme=night.scheme,
-        default_epoch_seconds=night.epoch_seconds,
-        format=options.scoring_format,
-        column=options.column,
-    )
-    file = read_scoring(path, hypnogram_options)
+    reading = options.of_hypnogram(night.scheme, night.epoch_seconds)
+    seconds = options.expert_epoch_seconds or reading.epoch_seconds
+    file = read_scoring(path, replace(reading, epoch_seconds=seconds))
     if file.is_length_assumed:
         refuse_guess(path, file.hypnogram, night, "stageguard compare --align --expert-epoch-seconds")
     return with_start(file.hypnogram, recording_start(night))

@@ -14,7 +14,7 @@ from click.exceptions import Exit
 from stageguard.base.errors import InputError
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
-from stageguard.cli.inputs import Input, find_inputs, lights_of, with_table_nights
+from stageguard.cli.inputs import Input, lights_of
 from stageguard.cli.outcomes import (
     MOST_ROWS,
     PLACE_STYLE,
@@ -28,7 +28,13 @@ from stageguard.cli.outcomes import (
     run_shown,
     short_names,
 )
-from stageguard.cli.scored_files import ReadOptions, read_night, read_options, scored_reading_options
+from stageguard.cli.scored_files import (
+    ReadOptions,
+    find_scored,
+    read_night,
+    read_options,
+    scored_reading_options,
+)
 from stageguard.cli.terminal import Console
 from stageguard.measures.bouts import period_for
 from stageguard.measures.parts import lights_words
@@ -64,7 +70,7 @@ def check(
     stageguard check night.hypnogram.tsv --strict
     """
     options = read_options(reading, profile=profile)
-    inputs = with_table_nights(find_inputs(files, samples, options.wanted))
+    inputs = find_scored(files, samples, options)
     outcomes = run_shown(lambda night: check_night(night, options), inputs.nights, "Checking", quiet=as_json)
     finish(outcomes, _print_many, inputs.notes, show_one=_print_one, as_json=as_json)
     if strict and not all(outcome.result.validity.looks_like_experts for outcome in outcomes):

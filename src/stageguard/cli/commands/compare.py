@@ -17,11 +17,12 @@ from stageguard.base.arrays import NAN
 from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
-from stageguard.cli.inputs import Input, find_inputs, is_sample_list, scoring_of, with_table_nights
+from stageguard.cli.inputs import Input, is_sample_list, scoring_of
 from stageguard.cli.outcomes import MOST_ROWS, finish, print_warnings, run_shown, short_names
 from stageguard.cli.scored_files import (
     Experts,
     ReadOptions,
+    find_scored,
     read_expert,
     read_night,
     read_options,
@@ -97,7 +98,7 @@ def compare(
         missing = "OTHER: name what to compare with it" if files else "EXPERT: name it, or a list (--list)"
         raise UsageError(f"missing argument {missing}.")
     experts = Experts(files.pop(0) if samples is None else None)
-    inputs = with_table_nights(find_inputs(files, samples, options.wanted))
+    inputs = find_scored(files, samples, options)
     outcomes = run_shown(
         lambda night: compare_night(night, experts, options, align=align),
         inputs.nights,

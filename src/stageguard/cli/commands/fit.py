@@ -16,7 +16,7 @@ from stageguard.base.errors import InputError, Message
 from stageguard.base.files import check_apart, exists_error
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option, packed
-from stageguard.cli.inputs import Input, Inputs, find_inputs, scoring_of, with_table_nights
+from stageguard.cli.inputs import Input, Inputs, find_inputs, named_once, scoring_of, with_table_nights
 from stageguard.cli.outcomes import end, run_shown
 from stageguard.cli.progress import (
     progress_bar,
@@ -155,7 +155,7 @@ def fit(
     reviews = {} if reviewed is None else find_reviews(reviewed)
     inputs = Inputs(tuple(Input(paths[0], name) for name, paths in reviews.items()))
     if reviewed is None:
-        inputs = with_table_nights(find_inputs(files, samples, wanted))
+        inputs = named_once(with_table_nights(find_inputs(files, samples, wanted)))
     read = [Path(base), samples, subjects, *(path for night in inputs.nights for path in night.files)]
     check_apart([output], [path for path in read if path is not None])
     if output.exists() and not overwrite:
@@ -163,12 +163,19 @@ def fit(
     named |= {night.id: path for night in inputs.nights if (path := scoring_of(night))}
     folders: Sequence[Path | None] = expert or ([None] if named else [])
     experts = [Experts(folder, named if i == 0 else None) for i, folder in enumerate(folders)]
-    reader = _Reader(options, who, subjects, experts, reviews)
+    assert options.profile is not None
+    reader = _Reader(options.profile, options, who, subjects, experts, reviews)
     outcomes = run_shown(reader.read, inputs.nights, "Reading", quiet=as_json)
     nights = [outcome.result for outcome in succeeded(outcomes)]
     if not nights:
         raise InputError(Message("no night could be read. The first problem: ", outcomes[0].error))
-    unused = sorted(set(who) - reader.names.keys() - {path.name for path in reader.names.values()})
+    known = {
+        name
+        for night, outcome in zip(inputs.nights, outcomes, strict=True)
+        if outcome.ok
+        for name in (night.id, night.path.name)
+    }
+    unused = sorted(who.keys() - known)
     notes = [f"in the table of subjects, but not among the files: {listed(unused, 5)}"] if unused else []
     if not experts:
         notes += _remarks(nights)
@@ -256,37 +263,28 @@ def _fitted(
     return report, warned
 
 
+@dataclass(frozen=True, slots=True)
 class _Reader:
-    """Reads nights one by one and keeps their names."""
+    """Reads nights one by one."""
 
-    def __init__(
-        self,
-        options: ReadOptions,
-        who: Mapping[str, ListRow],
-        subjects: Path | None,
-        experts: list[Experts],
-        reviews: Mapping[str, list[Path]],
-    ) -> None:
-        assert options.profile is not None
-        self.base: Profile = options.profile
-        self.names: dict[str, Path] = {}
-        self._options, self._who, self._subjects, self._experts = options, who, subjects, experts
-        self._reviews = reviews
+    base: Profile
+    options: ReadOptions
+    who: Mapping[str, ListRow]
+    subjects: Path | None
+    experts: Sequence[Experts]
+    reviews: Mapping[str, list[Path]]
 
     def read(self, night: Input) -> FitFile:
         """Read one night."""
         path, name = night.path, night.id
-        if name in self.names:
-            raise InputError(f"is night {name!r} like {self.names[name]}. Rename one, or leave one out.")
-        who = self._who.get(name) or self._who.get(path.name)
-        if self._who and who is None:
-            raise InputError(f"night {name!r} is not in {self._subjects}, expected a row for it.")
-        if self._reviews:
-            reviewed = read_reviewed(self._reviews[name])
+        who = self.who.get(name) or self.who.get(path.name)
+        if self.who and who is None:
+            raise InputError(f"night {name!r} is not in {self.subjects}, expected a row for it.")
+        if self.reviews:
+            reviewed = read_reviewed(self.reviews[name])
             scored = FitFile(reviewed.density, reviewed.experts, (), reviews=reviewed.reviews)
         else:
-            scored = self._with_experts(path, name) if self._experts else self._alone(path)
-        self.names[name] = path
+            scored = self._with_experts(path, name) if self.experts else self._alone(path)
         return scored if who is None else replace(scored, subject=who.subject, group=who.group or who.subject)
 
     def _alone(self, path: Path) -> FitFile:
@@ -294,19 +292,13 @@ class _Reader:
             raise InputError(
                 "holds no hypnogram, and no experts are named for probabilities. Name them with --expert."
             )
-        options = FileOptions(
-            epoch_seconds=self._options.density.epoch_seconds,
-            default_scheme=self.base.scheme,
-            default_epoch_seconds=self.base.epoch_seconds,
-            format=self._options.scoring_format,
-        )
-        scoring = read_scoring(path, options)
+        scoring = read_scoring(path, self.options.of_hypnogram(self.base.scheme, self.base.epoch_seconds))
         return FitFile(None, [scoring.hypnogram], scoring.notes)
 
     def _with_experts(self, path: Path, name: str) -> FitFile:
         if is_hypnogram(path, self.base.scheme):
             raise InputError("is a hypnogram, expected the stager's probabilities beside the experts'.")
-        read = read_density_file(path, self._options.density)
+        read = read_density_file(path, self.options.density)
         density = read.density
         night = Hypnogram(
             density.argmax(),
@@ -315,10 +307,10 @@ class _Reader:
             density.start,
             offset_seconds=density.offset_seconds,
         )
-        paths = [file for expert in self._experts if (file := expert.path_for(name)) is not None]
+        paths = [file for expert in self.experts if (file := expert.path_for(name)) is not None]
         if not paths:
             raise InputError(f"no expert's scoring is named {name!r}, expected one in the folder.")
-        scored = [on_epochs_of(night, read_expert(expert, night, self._options)) for expert in paths]
+        scored = [on_epochs_of(night, read_expert(expert, night, self.options)) for expert in paths]
         return FitFile(density, scored, read.notes)
 
 

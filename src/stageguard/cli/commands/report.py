@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 from click import UsageError
@@ -14,8 +15,6 @@ from stageguard.base.errors import StageGuardError
 from stageguard.base.files import write_text_atomic
 from stageguard.cli import options as opt
 from stageguard.cli.cohort_report import (
-    CohortGiven,
-    CohortRequest,
     cohort_at,
     cohort_options,
     cohort_reading,
@@ -96,7 +95,7 @@ def report(
     start: str | None,
     options: DecodeOptions,
     companions: opt.Companions,
-    cohort_given: CohortGiven,
+    for_cohorts: dict[str, Any],
     scoring_format: str | None,
     overwrite: bool,
     as_json: bool,
@@ -123,10 +122,16 @@ def report(
             start=start,
             decode=profile is not None,
         )
-        request = CohortRequest(night, table, reading, measuring, expert, cohort_given, title)
-        report_cohort(request, output, overwrite=overwrite, as_json=as_json)
+        report_cohort(
+            *(night, table, reading, measuring, expert, output),
+            title=title,
+            **for_cohorts,
+            overwrite=overwrite,
+            as_json=as_json,
+        )
         return
-    cohort_given.refuse(night)
+    for name in for_cohorts:
+        raise UsageError(f"--{name} goes with a cohort, and {night.name} is one night. Leave it out.")
     off, on = lights
     if not is_decoded:
         options = replace(options, lights_off=off, lights_on=on)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import isnan
 from pathlib import Path
 from typing import Any, get_args
@@ -15,13 +16,13 @@ from stageguard.base.arrays import NAN
 from stageguard.base.errors import InputError, Message, message_of
 from stageguard.base.files import check_places, real_path, write_text_atomic
 from stageguard.cli import options as opt
-from stageguard.cli.cohort_nights import CohortReader, Groups, MeasuredInput, grouping, listed_nights
+from stageguard.cli.cohort_nights import CohortReader, MeasuredInput, grouping, listed_nights
 from stageguard.cli.command import command, option
-from stageguard.cli.inputs import Input, find_inputs, with_table_nights
+from stageguard.cli.inputs import Input, named_once
 from stageguard.cli.outcomes import MOST_ROWS, end, run_shown
 from stageguard.cli.scored_files import (
-    Experts,
     ReadOptions,
+    find_scored,
     read_options,
     scored_reading_options,
 )
@@ -44,7 +45,7 @@ from stageguard.formats.cohort_files import (
     scoring_names,
     write_cohort,
 )
-from stageguard.formats.companions import ListRow, read_column, read_groups
+from stageguard.formats.companions import ListRow, read_column
 from stageguard.formats.density import listed
 from stageguard.measures.architecture import Errors, architecture_errors, night_errors
 from stageguard.measures.cohort import MeasuredScorings, cohort_table
@@ -165,51 +166,36 @@ def stats(
             raise UsageError("--table and --output name one file, expected two.")
     covariates = _covariates(by, expert, scored, correlate)
     expert = expert or scored
-    options = read_options(
-        reading,
-        profile=profile,
-        start=start,
-        decode=profile is not None,
-    )
-    inputs = with_table_nights(find_inputs(files, samples, options.wanted))
+    options = read_options(reading, profile=profile, start=start, decode=profile is not None)
+    inputs = named_once(find_scored(files, samples, options))
     measuring = StatisticsOptions(convention, *lights, min_first_rem_seconds, lights_on_phase)
-    groups = {} if by is None else read_groups(by)
-    named = {name: row.expert for name, row in groups.items() if row.expert is not None}
-    experts = Experts(expert, named)
-    if experts.is_one_file and (scored is not None or len(inputs.nights) > 1):
-        option = "--expert" if scored is None else "--scored"
-        raise UsageError(
-            f"{option} names one night's scoring: name a folder, or a table with the columns id and stage."
-        )
-    measurer = _Measurer(CohortReader(options, measuring, groups, experts))
-    outcomes = run_shown(measurer.measure, inputs.nights, "Measuring", quiet=as_json)
+    reader = CohortReader.of(options, measuring, by, expert)
+    if scored is not None or len(inputs.nights) > 1:
+        reader.refuse_one_expert("--expert" if scored is None else "--scored")
+    outcomes = run_shown(partial(measure, reader), inputs.nights, "Measuring", quiet=as_json)
     result = CohortResult(outcomes, notes=list(inputs.notes))
-    nights = [outcome.result for outcome in succeeded(outcomes)]
-    if nights:
+    if nights := [outcome.result for outcome in succeeded(outcomes)]:
         failed = [outcome.error for outcome in outcomes if outcome.error is not None]
         if expert is not None and not any("expert" in night.measured.measures for night in nights):
-            raise _and_failed(
-                f"{expert} has no scoring of any of the nights, expected names such as {nights[0].id}.txt.",
-                failed,
+            problem = (
+                f"{expert} has no scoring of any of the nights, expected names such as {nights[0].id}.txt."
             )
-        design = None if scored is None else covariates
+            raise _and_failed(problem, failed)
         if scored is not None:
             _refuse_taught(nights)
-        result.cohort, untested = _cohort(nights, measuring, groups, failed, design)
-        result.notes += [untested] if untested else []
+        result.cohort, untested = _cohort(nights, reader, failed, None if scored is None else covariates)
         listed = any(night.scoring not in (None, night.path) for night in inputs.nights)
-        wants_experts = expert is not None or bool(named) or listed
-        result.notes += _notes(nights, groups, wants_experts=wants_experts)
-        if output is not None or paper is not None:
-            read = [by, expert, samples, *(path for night in inputs.nights for path in night.files)]
-            read += [night.path.with_suffix(".json") for night in inputs.nights]  # the sidecars
-            spare = [path for path in read if path is not None]
-            if output is not None:
-                result.written = write_cohort(result.cohort, output, overwrite=overwrite, spare=spare)
-            if paper is not None:
-                text = paper_text(result.cohort, paper, result.notes)
-                write_text_atomic(paper, text, overwrite=overwrite, spare=spare)
-                result.written.append(paper)
+        result.notes += [untested] if untested else []
+        result.notes += _notes(nights, reader, wants_experts=listed or reader.experts.are_named)
+        read = [by, expert, samples, *(path for night in inputs.nights for path in night.files)]
+        read += [night.path.with_suffix(".json") for night in inputs.nights]  # the sidecars
+        spare = [path for path in read if path is not None]
+        if output is not None:
+            result.written = write_cohort(result.cohort, output, overwrite=overwrite, spare=spare)
+        if paper is not None:
+            text = paper_text(result.cohort, paper, result.notes)
+            write_text_atomic(paper, text, overwrite=overwrite, spare=spare)
+            result.written.append(paper)
     if as_json:
         print_json(result.to_dict())
     else:
@@ -298,31 +284,19 @@ class CohortResult:
         return content | {"notes": self.notes, "outputs": self.written}
 
 
-@dataclass(slots=True)
-class _Measurer:
-    """Measures files one by one."""
-
-    reader: CohortReader
-    files: dict[str, str] = field(default_factory=dict)  # of the nights measured so far
-
-    def measure(self, night: Input) -> StatsRow:
-        """Measure one night."""
-        read = self.reader.read(night)
-        if night.id in self.files:
-            raise InputError(
-                f"is night {night.id!r} like {self.files[night.id]}. Rename one, or leave one out."
-            )
-        expert, estimates, measuring = read.scorings.expert, read.estimates, read.measuring
-        latency = None if estimates is None else estimates.rem_latency_minutes
-        errors = None if expert is None else night_errors(read.scorings.scorings, measuring, latency)
-        self.files[night.id] = night.path.name
-        source = {"file": night.path.name}
-        if expert is not None and expert.scorer is not None:
-            source["expert"] = expert.scorer
-        for key in ("lights_off", "lights_on"):
-            if getattr(measuring, key) != getattr(self.reader.measuring, key):
-                source[key] = str(getattr(measuring, key))
-        return StatsRow(read.measured, _facts(read), read.group, source, read.notes, errors)
+def measure(reader: CohortReader, night: Input) -> StatsRow:
+    """Measure one night."""
+    read = reader.read(night)
+    expert, estimates, measuring = read.scorings.expert, read.estimates, read.measuring
+    latency = None if estimates is None else estimates.rem_latency_minutes
+    errors = None if expert is None else night_errors(read.scorings.scorings, measuring, latency)
+    source = {"file": night.path.name}
+    if expert is not None and expert.scorer is not None:
+        source["expert"] = expert.scorer
+    for key in ("lights_off", "lights_on"):
+        if getattr(measuring, key) != getattr(reader.measuring, key):
+            source[key] = str(getattr(measuring, key))
+    return StatsRow(read.measured, _facts(read), read.group, source, read.notes, errors)
 
 
 def _facts(read: MeasuredInput) -> Facts:
@@ -370,8 +344,7 @@ def _and_failed(problem: Message | str, failed: Sequence[Message]) -> InputError
 
 def _cohort(
     nights: Sequence[StatsRow],
-    measuring: StatisticsOptions,
-    groups: Groups,
+    reader: CohortReader,
     failed: Sequence[Message],
     covariates: Mapping[str, Mapping[str, float]] | None,
 ) -> tuple[Cohort, str]:
@@ -385,8 +358,8 @@ def _cohort(
     differences: tuple[GroupDifference, ...] = ()
     estimates: tuple[CohortEstimate, ...] = ()
     try:
-        group_of, subjects = grouping([(night.id, night.group) for night in nights], groups)
-        if groups:
+        group_of, subjects = grouping([(night.id, night.group) for night in nights], reader.groups)
+        if reader.groups:
             differences = group_differences(made, group_of, subjects=subjects)
         if covariates is not None:
             scored = {night.id for night in nights if "expert" in night.measured.measures}
@@ -404,17 +377,12 @@ def _cohort(
         subjects,
         is_test=not any(night.measured.taught for night in nights),
     )
-    return Cohort(measured, facts, made, measuring, differences, estimates, errors, sources), untested
+    return Cohort(measured, facts, made, reader.measuring, differences, estimates, errors, sources), untested
 
 
-def _notes(nights: Sequence[StatsRow], groups: Groups, *, wants_experts: bool) -> list[str]:
+def _notes(nights: Sequence[StatsRow], reader: CohortReader, *, wants_experts: bool) -> list[str]:
     """Return remarks for the reader of the tables."""
-    notes = []
-    if groups:
-        used = {night.group.night_id for night in nights if night.group}
-        without = [night.id for night in nights if night.group is None]
-        notes += listed_nights("no group, so left out of the comparison", without)
-        notes += listed_nights("in the table of groups, but not among the files", groups.keys() - used)
+    notes = reader.group_notes((night.id, night.group) for night in nights)
     if wants_experts:
         without = [night.id for night in nights if "expert" not in night.measured.measures]
         notes += listed_nights("no expert's scoring is named like", without)
