@@ -210,7 +210,8 @@ def _typed(text: str) -> str | int | float | bool:
     return float(text) if re.fullmatch(r"-?\d{1,9}\.\d{1,9}", text) else text
 
 
-def _lights(lights_off: str | None, lights_on: str | None) -> tuple[Moment | None, Moment | None]:
+def parse_lights(lights_off: str | None, lights_on: str | None) -> tuple[Moment | None, Moment | None]:
+    """Return when lights went off and on."""
     return _moment(lights_off, "--lights-off"), _moment(lights_on, "--lights-on")
 
 
@@ -221,9 +222,7 @@ def _moment(text: str | None, option: str) -> Moment | None:
         raise InputError(f"{option} is {text!r}, expected {MOMENT_WORDS}.") from None
 
 
-lights = packed(
-    "lights",
-    _lights,
+LIGHTS = (
     option(
         "--lights-off",
         metavar="TIME",
@@ -231,6 +230,7 @@ lights = packed(
     ),
     option("--lights-on", metavar="TIME", help="Lights on, likewise."),
 )
+lights = packed("lights", parse_lights, *LIGHTS)
 
 
 def refuse_two_scales(*, logits: bool, log: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, astuple, dataclass, fields, replace
+from dataclasses import asdict, astuple, dataclass, fields
 from datetime import datetime
 from functools import partial
 from math import isnan
@@ -16,7 +16,7 @@ from click import UsageError
 from stageguard.base.errors import InputError
 from stageguard.base.files import CELL_WORDS, write_together
 from stageguard.cli import options as opt
-from stageguard.cli.command import command, option
+from stageguard.cli.command import command, option, packed
 from stageguard.cli.inputs import Input, find_densities, find_inputs, lights_of
 from stageguard.cli.night_files import Wanted
 from stageguard.cli.outcomes import finish, notes_of, print_headline, print_read, print_review, run_shown
@@ -35,6 +35,76 @@ from stageguard.runner.decode_one import DecodeOptions, start_of
 from stageguard.runner.run import Outcome, succeeded
 
 
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Which intervals to compute, of which statistics."""
+
+    method: Literal["conformal", "model", "both"]
+    level: float
+    n_draws: int
+    seed: int
+    lights_off: Moment | None
+    lights_on: Moment | None
+    start: datetime | None
+    convention: Convention
+    min_first_rem_seconds: float | None  # None means the profile's
+
+    @classmethod
+    def parsed(
+        cls, *, lights_off: str | None, lights_on: str | None, start: str | None, **values: Any
+    ) -> Request:
+        """Return the request of a command line."""
+        off, on = opt.parse_lights(lights_off, lights_on)
+        return cls(lights_off=off, lights_on=on, start=read_start(start), **values)
+
+    @property
+    def methods(self) -> tuple[IntervalMethod, ...]:
+        """One method, or both."""
+        return ("conformal", "model") if self.method == "both" else (self.method,)
+
+
+request_options = packed(
+    "request",
+    Request.parsed,
+    option(
+        "--method",
+        type=click.Choice(["conformal", "model", "both"]),
+        default="conformal",
+        help="From errors on scored nights (conformal) or from draws (model).",
+    ),
+    option(
+        "--level",
+        metavar="SHARE",
+        type=opt.Number(min=0.5, max=0.99),
+        default=0.9,
+        help="Coverage wanted, 0.5 to 0.99.",
+    ),
+    option(
+        "--draws",
+        "n_draws",
+        metavar="N",
+        type=click.IntRange(min=10),
+        default=200,
+        help="For model intervals.",
+    ),
+    option("--seed", metavar="N", type=opt.COUNT, default=0, help="Of the draws."),
+    *opt.LIGHTS,
+    opt.start,
+    option(
+        "--convention",
+        type=click.Choice(get_args(Convention)),
+        default="aasm",
+        help="Whose definitions; coverage was measured by AASM's.",
+    ),
+    option(
+        "--min-first-rem-seconds",
+        metavar="SECONDS",
+        type=opt.Number(min=0.0),
+        help="First REM bout that lasts. Default: the profile's, else 120.",
+    ),
+)
+
+
 @command
 @click.argument(
     "files",
@@ -44,35 +114,7 @@ from stageguard.runner.run import Outcome, succeeded
 )
 @option("--profile", "-p", metavar="NAME", help="A profile that fit made; an output records its own.")
 @opt.sample_list
-@option(
-    "--method",
-    type=click.Choice(["conformal", "model", "both"]),
-    default="conformal",
-    help="From errors on scored nights (conformal) or from draws (model).",
-)
-@option(
-    "--level",
-    metavar="SHARE",
-    type=opt.Number(min=0.5, max=0.99),
-    default=0.9,
-    help="Coverage wanted, 0.5 to 0.99.",
-)
-@option("--draws", metavar="N", type=click.IntRange(min=10), default=200, help="For model intervals.")
-@option("--seed", metavar="N", type=opt.COUNT, default=0, help="Of the draws.")
-@opt.lights
-@opt.start
-@option(
-    "--convention",
-    type=click.Choice(get_args(Convention)),
-    default="aasm",
-    help="Whose definitions; coverage was measured by AASM's.",
-)
-@option(
-    "--min-first-rem-seconds",
-    metavar="SECONDS",
-    type=opt.Number(min=0.0),
-    help="First REM bout that lasts. Default: the profile's, else 120.",
-)
+@request_options
 @opt.decoding
 @opt.companions
 @option("--output", "-o", metavar="FILE.tsv", type=opt.PATH, help="One row per night, statistic and kind.")
@@ -82,14 +124,7 @@ def intervals(
     files: tuple[Path, ...],
     profile: str | None,
     samples: Path | None,
-    method: Literal["conformal", "model", "both"],
-    level: float,
-    draws: int,
-    seed: int,
-    lights: tuple[Moment | None, Moment | None],
-    start: str | None,
-    convention: Convention,
-    min_first_rem_seconds: float | None,
+    request: Request,
     options: DecodeOptions,
     companions: opt.Companions,
     output: Path | None,
@@ -109,38 +144,25 @@ def intervals(
     if output is not None and output.suffix != ".tsv":
         raise UsageError(f"--output is {str(output)!r}, expected the name of a .tsv file.")
     loaded = None if profile is None else Profile.load(profile)
-    if loaded is not None and method != "model" and not loaded.intervals.get("errors"):
+    if loaded is not None and request.method != "model" and not loaded.intervals.get("errors"):
         raise InputError(
             f"profile {loaded.name!r} holds no errors on scored nights, so there are no conformal intervals. "
             "Make one that does from nights an expert scored, with stageguard fit, or ask for the weaker "
             "--method model."
         )
-    off, on = lights
-    request = Request(
-        profile=loaded,
-        methods=("conformal", "model") if method == "both" else (method,),
-        level=level,
-        n_draws=draws,
-        seed=seed,
-        lights_off=off,
-        lights_on=on,
-        start=read_start(start),
-        convention=convention,
-        min_first_rem_seconds=min_first_rem_seconds,
-        options=options,
-    )
     if loaded is None:
         inputs = find_inputs(files, samples, Wanted("hypnogram"))
     else:
-        inputs = find_densities(files, samples, loaded, request.options)
+        inputs = find_densities(files, samples, loaded, options)
     options = companions.add_to(options, [night.path for night in inputs.nights], loaded)
-    request = replace(request, options=options)
-    outcomes = run_shown(lambda night: intervals_of(night, request), inputs.nights, "Drawing", quiet=as_json)
+    outcomes = run_shown(
+        partial(intervals_of, request, loaded, options), inputs.nights, "Drawing", quiet=as_json
+    )
     done = succeeded(outcomes)
     if output is not None and done:
         spare = [path for night in inputs.nights for path in night.files] + companions.files
         spare += [path for path in (samples, None if profile is None else Path(profile)) if path is not None]
-        write_table(done, output, request, overwrite=overwrite, spare=spare)
+        write_table(done, output, request, options, overwrite=overwrite, spare=spare)
     show = partial(print_intervals, request, output)
     finish(outcomes, show, inputs.notes, as_json=as_json)
 
@@ -165,23 +187,6 @@ COLUMNS = {
     "n_scored_nights": "Scored nights behind the interval; 0 for model intervals",
     "reason": "Why there is no interval; n/a where there is one",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """How to compute intervals, from the command line."""
-
-    profile: Profile | None
-    methods: tuple[IntervalMethod, ...]
-    level: float
-    n_draws: int
-    seed: int
-    lights_off: Moment | None
-    lights_on: Moment | None
-    start: datetime | None
-    convention: Convention
-    min_first_rem_seconds: float | None  # None means the profile's
-    options: DecodeOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,10 +224,12 @@ class IntervalsResult:
         return self.facts.to_dict() | values | {"intervals": [asdict(row) for row in self.intervals]}
 
 
-def intervals_of(night: Input, request: Request) -> IntervalsResult:
+def intervals_of(
+    request: Request, profile: Profile | None, options: DecodeOptions, night: Input
+) -> IntervalsResult:
     """Return one night's intervals."""
     start = start_of(night.edf, night.start) or request.start
-    decoding, notes = decode_night(night.path, request.profile, request.options, start, night.source)
+    decoding, notes = decode_night(night.path, profile, options, start, night.source)
     lights = lights_of(night, request.lights_off, request.lights_on)
     rows: list[IntervalRow] = []
     for method in request.methods:
@@ -244,12 +251,12 @@ def intervals_of(night: Input, request: Request) -> IntervalsResult:
             )
             for name, interval in measured.items()
         ]
-    profile, shortest = decoding.profile, request.min_first_rem_seconds
+    used, shortest = decoding.profile, request.min_first_rem_seconds
     return IntervalsResult(
-        RecordingFacts.of(decoding.hypnogram, profile),
+        RecordingFacts.of(decoding.hypnogram, used),
         max((row.n_scored_nights for row in rows), default=0),
-        int(profile.intervals.get("n_subjects", 0)),
-        shortest_first_rem(profile) if shortest is None else shortest,
+        int(used.intervals.get("n_subjects", 0)),
+        shortest_first_rem(used) if shortest is None else shortest,
         lights_words(decoding.hypnogram, lights.off, lights.on),
         tuple(rows),
         (*notes, *lights.notes),
@@ -261,6 +268,7 @@ def write_table(
     outcomes: Sequence[Outcome[IntervalsResult]],
     output: Path,
     request: Request,
+    options: DecodeOptions,
     *,
     overwrite: bool,
     spare: Sequence[Path],
@@ -281,7 +289,7 @@ def write_table(
             "lights_off": request.lights_off,
             "lights_on": request.lights_on,
             "min_first_rem_seconds": nights[0].min_first_rem_seconds,
-            "options": request.options.to_dict(),
+            "options": options.to_dict(),
             "text": CELL_WORDS,
             "caveat": MODEL_WORDS if has_draws else None,
             "assumptions": list(dict.fromkeys(str(text) for night in nights for text in night.assumptions)),
