@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from stageguard.cli.progress import progress, progress_bar, size_words
-from stageguard.cli.terminal import Console
+from stageguard.cli.terminal import Console, progress, progress_bar, size_words
 
 
 class Terminal:
@@ -106,7 +105,7 @@ def test_a_bar_moves_and_disappears(monkeypatch):
 
 def test_a_bar_says_how_much_of_how_much(monkeypatch):
     terminal = watched(monkeypatch)
-    monkeypatch.setattr("stageguard.cli.progress.SECONDS_BETWEEN", 0)
+    monkeypatch.setattr("stageguard.cli.terminal.SECONDS_BETWEEN", 0)
     with progress_bar("Decoding [x]", quiet=False) as move:
         move(total=4000, completed=1000, description="night [b]")
     assert "1000/4000" in re.sub(r"\x1b\[[0-9;]*m", "", terminal.text)

@@ -10,8 +10,7 @@ from typing import Any
 from click import UsageError
 from click.exceptions import Exit
 
-from stageguard.cli.progress import progress
-from stageguard.cli.terminal import Console, Piece, count, one_line, print_error, print_json
+from stageguard.cli.terminal import Console, Piece, count, one_line, print_error, print_json, progress
 from stageguard.formats.density import FileRemark
 from stageguard.formats.outputs import REVIEW_SENTENCE
 from stageguard.guard.inputs import UNSAID_TRAINING

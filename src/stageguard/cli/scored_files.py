@@ -16,8 +16,17 @@ from stageguard.base.errors import Argument, FileFormatError, InputError, messag
 from stageguard.base.files import file_error, refuse_special
 from stageguard.cli import options as opt
 from stageguard.cli.command import option, packed
-from stageguard.cli.inputs import Input, Inputs, find_inputs, is_own, night_id, nights_of, with_table_nights
-from stageguard.cli.night_files import Wanted, is_night
+from stageguard.cli.inputs import (
+    Input,
+    Inputs,
+    Wanted,
+    find_inputs,
+    is_night,
+    is_own,
+    night_id,
+    nights_of,
+    with_table_nights,
+)
 from stageguard.formats.companions import START_WORDS, parse_start
 from stageguard.formats.events import read_events
 from stageguard.formats.file_format import Kind

@@ -1,4 +1,4 @@
-"""Print on the terminal: texts, lists and tables that rich lays out, errors, and JSON.
+"""Print on the terminal: texts, lists, tables and progress bars that rich lays out, errors, and JSON.
 
 Rich is imported when something is printed.
 """
@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from stageguard.base.errors import (
     Argument,
@@ -28,15 +29,18 @@ from stageguard.runner.stopping import unstopped
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.progress import ProgressColumn
     from rich.text import Text
 
     from stageguard.runner.run import Outcome
 
+Item = TypeVar("Item")
 Piece = str | tuple[str, str]  # a text, or a text and its style, such as `bold red`
 
 PIPE_WIDTH = 110
 LONGEST_WORD = 40  # longest word that a column makes room for; longer ones, such as paths, are broken
 GAP = 3  # spaces between columns
+SECONDS_BETWEEN = 0.1  # between two drawings of a progress bar
 NUMBERS = ">"  # before the title of a column of numbers, which stand at the right
 
 
@@ -287,3 +291,52 @@ class JsonList:
         """Close the list."""
         if self._wanted:
             print("\n]" if self._n_items else "[]", flush=True)
+
+
+@contextmanager
+def progress_bar(what: str, *, quiet: bool, in_bytes: bool = False) -> Iterator[Callable[..., None] | None]:
+    """Yield a function that moves a bar (total, completed, description), or None without a terminal.
+
+    The bar is on standard error, and disappears at the end.
+    """
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import TimeRemainingColumn as TimeLeft
+
+    amount: ProgressColumn = DownloadColumn() if in_bytes else MofNCompleteColumn()
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), amount, TimeLeft())
+    # Drawn by the calls alone: a thread that draws would be copied into forked workers.
+    bar = Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False)
+    with bar:
+        task, drawn = bar.add_task(what, total=None), monotonic()
+        bar.refresh()
+
+        def move(
+            *, total: int | None = None, completed: int | None = None, description: str | None = None
+        ) -> None:
+            nonlocal drawn
+            bar.update(task, total=total, completed=completed, description=description)
+            if monotonic() - drawn >= SECONDS_BETWEEN:
+                drawn = monotonic()
+                bar.refresh()
+
+        yield move
+
+
+def progress(items: Iterable[Item], what: str, n_items: int, *, quiet: bool) -> Iterable[Item]:
+    """Yield the items, with a bar if there are several and standard error is a terminal."""
+    with progress_bar(what, quiet=quiet or n_items < 2) as move_bar:
+        for number, item in enumerate(items, 1):
+            yield item
+            if move_bar is not None:
+                move_bar(total=n_items, completed=number)
+
+
+def size_words(n_bytes: int) -> str:
+    """Return a size, as in `1.5 MB`."""
+    from rich.filesize import decimal
+
+    return decimal(n_bytes)

@@ -11,8 +11,7 @@ from click import UsageError
 from stageguard.base.errors import InputError
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
-from stageguard.cli.inputs import find_inputs
-from stageguard.cli.night_files import Wanted
+from stageguard.cli.inputs import Wanted, find_inputs
 from stageguard.cli.outcomes import MOST_ROWS, print_read
 from stageguard.cli.terminal import Console, count, in_options, print_json
 from stageguard.formats.convert import save

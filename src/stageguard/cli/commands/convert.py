@@ -13,8 +13,7 @@ from click import UsageError
 
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option, packed
-from stageguard.cli.inputs import Input, Inputs, find_inputs
-from stageguard.cli.night_files import Wanted
+from stageguard.cli.inputs import Input, Inputs, Wanted, find_inputs
 from stageguard.cli.outcomes import (
     MOST_NOTES,
     MOST_ROWS,

@@ -13,11 +13,7 @@ from click.exceptions import Exit
 
 from stageguard.cli import options as opt
 from stageguard.cli.command import group, option
-from stageguard.cli.progress import (
-    progress_bar,
-    size_words,
-)
-from stageguard.cli.terminal import Console, count, one_line, print_json
+from stageguard.cli.terminal import Console, count, one_line, print_json, progress_bar, size_words
 from stageguard.datasets import Dataset, RemoteFile, dataset, dataset_names
 from stageguard.datasets.local_copy import CopyCheck, Got, list_remote
 from stageguard.datasets.local_copy import check as check_copy

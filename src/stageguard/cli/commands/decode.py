@@ -19,8 +19,7 @@ from stageguard.cli.command import command, option
 from stageguard.cli.decoded import print_manifest
 from stageguard.cli.inputs import Inputs, find_densities
 from stageguard.cli.outcomes import print_notes, print_problems
-from stageguard.cli.progress import progress_bar
-from stageguard.cli.terminal import Console, JsonList, one_line, print_error
+from stageguard.cli.terminal import Console, JsonList, one_line, print_error, progress_bar
 from stageguard.formats.cohort_table import has_ids
 from stageguard.formats.density import listed
 from stageguard.formats.outputs import PLAIN_SUFFIXES

@@ -18,11 +18,8 @@ from stageguard.cli import options as opt
 from stageguard.cli.command import command, option, packed
 from stageguard.cli.inputs import Input, Inputs, find_inputs, named_once, scoring_of, with_table_nights
 from stageguard.cli.outcomes import end, run_shown
-from stageguard.cli.progress import (
-    progress_bar,
-)
 from stageguard.cli.scored_files import Experts, ReadOptions, read_expert, read_options, read_scoring
-from stageguard.cli.terminal import Console, count, naming_nights, one_line, print_json
+from stageguard.cli.terminal import Console, count, naming_nights, one_line, print_json, progress_bar
 from stageguard.fitting.fit import FitProgress, fit_report
 from stageguard.fitting.judging import JudgedCandidate
 from stageguard.fitting.recount import recount

@@ -17,8 +17,7 @@ from stageguard.base.errors import InputError
 from stageguard.base.files import CELL_WORDS, write_together
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option, packed
-from stageguard.cli.inputs import Input, find_densities, find_inputs, lights_of
-from stageguard.cli.night_files import Wanted
+from stageguard.cli.inputs import Input, Wanted, find_densities, find_inputs, lights_of
 from stageguard.cli.outcomes import finish, notes_of, print_headline, print_read, print_review, run_shown
 from stageguard.cli.scored_files import decode_night, read_start
 from stageguard.cli.terminal import Console, count, one_line

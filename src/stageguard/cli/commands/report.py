@@ -2,47 +2,94 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import click
 from click import UsageError
 from click.exceptions import Exit
 
 from stageguard.base.errors import StageGuardError
-from stageguard.base.files import write_text_atomic
+from stageguard.base.files import check_places, file_error, write_text_atomic
 from stageguard.cli import options as opt
-from stageguard.cli.cohort_report import (
-    cohort_at,
-    cohort_options,
-    cohort_reading,
-    report_cohort,
-)
-from stageguard.cli.command import command, option
+from stageguard.cli.cohort_nights import CohortReader, grouping
+from stageguard.cli.command import command, option, packed
 from stageguard.cli.decoded import print_summary
-from stageguard.cli.inputs import Input, lights_of, night_id
-from stageguard.cli.outcomes import print_review
+from stageguard.cli.inputs import (
+    MAGIC,
+    Input,
+    Inputs,
+    is_sample_list,
+    lights_of,
+    named_once,
+    night_id,
+    nights_of,
+)
+from stageguard.cli.outcomes import end, print_notes, print_review, run_shown
 from stageguard.cli.scored_files import (
     ReadOptions,
     decode_night,
+    find_scored,
     read_annotations,
     read_expert,
     read_options,
     read_start,
 )
 from stageguard.cli.terminal import Console, print_error, print_json
+from stageguard.formats.companions import ListRow
 from stageguard.formats.outputs import REPORT_SUFFIX, is_output, output_paths
 from stageguard.formats.raw_night import Event
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.timing import Moment
 from stageguard.profile.profile import Profile
+from stageguard.report.cohort import About, CohortRow, Failure, cohort_page, cohort_row
 from stageguard.report.night import night_report
-from stageguard.report.summary import DecodingSummary, summary_of
+from stageguard.report.summary import DecodingSummary, looking_like_experts, summary_of
 from stageguard.runner.decode_one import DecodeOptions
-from stageguard.runner.run import collect_warnings
+from stageguard.runner.manifest import FAILURE_COLUMNS, FAILURES_TABLE, read_table
+from stageguard.runner.run import Outcome, collect_warnings, succeeded
+
+OF_COHORT = "Of a cohort"
+
+
+def _for_cohorts(by: Path | None, reports: Path | None, jobs: int) -> dict[str, Any]:
+    """Return the options for cohorts that were given."""
+    given = {"by": by, "reports": reports, "jobs": None if jobs == 1 else jobs}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+cohort_options = packed(
+    "for_cohorts",
+    _for_cohorts,
+    option(
+        "--by",
+        metavar="GROUPS.tsv",
+        type=opt.PATH,
+        heading=OF_COHORT,
+        help="Compare groups: columns id, group (optional: subject, expert).",
+    ),
+    option(
+        "--reports",
+        metavar="FOLDER",
+        type=opt.PATH,
+        heading=OF_COHORT,
+        help="Where the nights' own reports are. Default: beside the nights, or the page.",
+    ),
+    option(
+        "--jobs",
+        metavar="N",
+        type=opt.COUNT,
+        default=1,
+        heading=OF_COHORT,
+        help="Files, or blocks of a table, at a time; 0 means one per core.",
+    ),
+)
 
 
 @command
@@ -188,3 +235,176 @@ def _print_night(night: Path, summary: DecodingSummary, warned: Sequence[object]
     out.list("Warning", warned)
     out.list("Wrote", [page])
     print_review(out)
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedRow:
+    """A night's row, and its row in the table of groups."""
+
+    row: CohortRow
+    group: ListRow | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types."""
+        row = self.row
+        return {
+            "profile": row.scale.profile or None,
+            "n_epochs": row.n_epochs,
+            "epochs_changed": row.n_changed,
+            "joint_score": row.joint,
+            "looks_like_experts": row.looks_like_experts(row.final),
+            "outside": [key for key, _, _ in row.outside],
+            "kappa": dict(row.kappa),
+            "notes": row.notes,
+        }
+
+
+def _reported(reader: CohortReader, night: Input) -> ReportedRow:
+    """Read and measure one night."""
+    read = reader.read(night)
+    return ReportedRow(cohort_row(read.scorings, read.measured, notes=read.notes), read.group)
+
+
+def _nights(source: Path, table: Mapping[str, Path], reading: ReadOptions) -> Inputs:
+    """Return the nights; a second night of the same name fails."""
+    if table:
+        return Inputs(tuple(Input(path, name, table=source) for name, path in table.items()))
+    return named_once(find_scored([source], None, reading))
+
+
+def cohort_at(path: Path) -> dict[str, Path] | None:
+    """Return a file per night for a table of many nights, or None for a single night.
+
+    The result is empty for a folder, a pattern or a sample list.
+    """
+    if not path.exists():
+        return {} if MAGIC.search(str(path)) else None
+    return {} if path.is_dir() or is_sample_list(path) else nights_of(path) or None
+
+
+def cohort_reading(
+    options: DecodeOptions, companions: opt.Companions, scoring_format: str | None
+) -> ReadOptions:
+    """Return how to read the files of a cohort; refuse options that belong to one night."""
+    if companions or options != DecodeOptions(options.density):
+        raise UsageError("--quality, --pins, --cohort, --stager and --trained go with one night's decoding.")
+    return ReadOptions(density=options.density, scoring_format=scoring_format)
+
+
+def report_cohort(
+    source: Path,
+    table: Mapping[str, Path],
+    reading: ReadOptions,
+    measuring: StatisticsOptions,
+    expert: Path | None,
+    output: Path | None,
+    *,
+    title: str | None,
+    by: Path | None = None,
+    reports: Path | None = None,
+    jobs: int = 1,
+    overwrite: bool,
+    as_json: bool,
+) -> None:
+    """Measure the nights, write the page, and print failures.
+
+    `source` is a folder, a pattern, a list or a table; `table` the nights of a table.
+    """
+    page = output or _default_page(source)
+    check_places([page], overwrite=overwrite)  # before minutes of work
+    reader = CohortReader.of(reading, measuring, by, expert)
+    reader.refuse_one_expert("--expert")
+    inputs = _nights(source, table, reading)
+    outcomes = run_shown(partial(_reported, reader), inputs.nights, "Measuring", quiet=as_json, jobs=jobs)
+    done = succeeded(outcomes)
+    if done:
+        rows = [_with_warnings(outcome) for outcome in done]
+        groups = [(outcome.id, outcome.result.group) for outcome in done]
+        group_of, subjects = grouping(groups, reader.groups)
+        earlier, unread = _failed_before(source)
+        about = About(
+            title if title is not None else source.resolve().name,
+            group_of,
+            subjects,
+            _links([row.id for row in rows], source, page, reports),
+            [*(_failure(outcome) for outcome in outcomes if not outcome.ok), *earlier],
+            [*inputs.notes, *reader.group_notes(groups), *unread],
+        )
+        read = [expert, by, *(path for night in inputs.nights for path in night.files)]
+        read += [output_paths(night.path).sidecar for night in inputs.nights]
+        spare = [path for path in read if path is not None]
+        write_text_atomic(page, cohort_page(rows, about), overwrite=overwrite, spare=spare)
+    _say(outcomes, page if done else None, inputs.notes, as_json=as_json)
+    end(outcomes, as_json=as_json)
+
+
+def _default_page(source: Path) -> Path:
+    """Return the default path of the page: in the folder of the nights, or beside their table."""
+    if source.is_dir():
+        return source / f"cohort{REPORT_SUFFIX}"
+    return source.with_name(f"{source.name}{REPORT_SUFFIX}")
+
+
+def _with_warnings(outcome: Outcome[ReportedRow]) -> CohortRow:
+    row = outcome.result.row
+    return replace(row, remarks=(*row.remarks, *map(str, outcome.warnings))) if outcome.warnings else row
+
+
+def _failure(outcome: Outcome[ReportedRow]) -> Failure:
+    name = Path(outcome.file).name
+    reason = str(outcome.error).removeprefix(f"{outcome.file}: ").removeprefix(f"{name}: ")
+    return Failure(outcome.id, reason, outcome.file)
+
+
+def _failed_before(source: Path) -> tuple[list[Failure], list[str]]:
+    """Return the failures listed in the table of `decode`, and a remark if it cannot be read."""
+    path = source / FAILURES_TABLE if source.is_dir() else source.with_name(f"{source.name}.failures.tsv")
+    try:
+        rows = read_table(path)
+    except (StageGuardError, OSError, ValueError) as error:  # another layout, or not text
+        return [], [
+            f"{path.name} cannot be read ({type(error).__name__}): what decode failed on is not listed"
+        ]
+    columns = set(FAILURE_COLUMNS) - {"file"}
+    return [
+        Failure(row["id"], f"decode: {row['error']}", row.get("file", ""))
+        for row in rows
+        if columns <= row.keys()
+    ], []
+
+
+def _links(names: Sequence[str], source: Path, page: Path, reports: Path | None) -> dict[str, str]:
+    """Return links from the cohort's page to the existing pages of nights, by night."""
+    if reports is not None and not reports.is_dir():
+        raise file_error(reports, "is no folder, expected the one with the nights' reports.")
+    beside = source if source.is_dir() else source.parent
+    folders = [reports] if reports is not None else list(dict.fromkeys((beside, page.parent)))
+    links: dict[str, str] = {}
+    for folder in reversed(folders):  # so that links to the first folder replace the others
+        there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+        if folder.resolve() == page.parent.resolve():
+            there.discard(page.name)
+        start = os.path.relpath(folder, page.parent)
+        for name in names:
+            file_name = next((file for file in (name + REPORT_SUFFIX, f"{name}.html") if file in there), None)
+            if file_name is not None:
+                links[name] = "./" + quote(Path(start, file_name).as_posix())
+    return links
+
+
+def _say(
+    outcomes: Sequence[Outcome[ReportedRow]], page: Path | None, notes: Sequence[str], *, as_json: bool
+) -> None:
+    done = succeeded(outcomes)
+    judged = [outcome.result.row.looks_like_experts(outcome.result.row.final) for outcome in done]
+    if as_json:
+        written = {} if page is None else {"html": str(page)}
+        print_json(
+            {"nights": [outcome.to_dict() for outcome in outcomes], "notes": notes, "outputs": written}
+        )
+    elif page is not None:
+        out = Console()
+        out.print(looking_like_experts(judged), style="bold")
+        print_notes(notes, as_json=False)
+        out.list("Wrote", [page])
+        print_review(out)

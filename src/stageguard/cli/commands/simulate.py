@@ -11,10 +11,7 @@ import click
 
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
-from stageguard.cli.progress import (
-    progress,
-)
-from stageguard.cli.terminal import Console, count, print_json
+from stageguard.cli.terminal import Console, count, print_json, progress
 from stageguard.runner.processes import run_all
 from stageguard.signals.modalities import MODALITIES
 from stageguard.synthetic.cohort import Plan, Subject, simulate_cohort

@@ -12,10 +12,7 @@ from click.exceptions import Exit
 from stageguard.base.errors import InputError
 from stageguard.cli import options as opt
 from stageguard.cli.command import group, option
-from stageguard.cli.progress import (
-    progress_bar,
-)
-from stageguard.cli.terminal import Console, count, print_error, print_json, print_warning
+from stageguard.cli.terminal import Console, count, print_error, print_json, print_warning, progress_bar
 from stageguard.runner.stopping import Stopped, stoppable
 
 folder_argument = click.argument("folder", type=opt.PATH, help="What `study run` wrote.")

@@ -12,10 +12,7 @@ import click
 
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
-from stageguard.cli.progress import (
-    progress_bar,
-)
-from stageguard.cli.terminal import Console, error_text, print_error, print_json
+from stageguard.cli.terminal import Console, error_text, print_error, print_json, progress_bar
 from stageguard.datasets import Entry
 from stageguard.nn.data import dataset_tables, read_folder
 from stageguard.nn.options import TrainingConfig, read_config
