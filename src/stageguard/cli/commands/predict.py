@@ -24,12 +24,12 @@ from stageguard.formats.recordings.read import SUFFIXES as RECORDING_SUFFIXES
 from stageguard.formats.tools.stageguard import table_text
 from stageguard.night.recording import Recording
 from stageguard.nn.data import SUFFIXES, feature_files, read_features
-from stageguard.nn.tables import FeatureTable
 from stageguard.pipeline import QualityRules, stage
 from stageguard.profile.profile import Profile
 from stageguard.report.summary import summary_of
 from stageguard.runner.decode_one import DecodeOptions
 from stageguard.runner.manifest import DecodedFile, ManifestRow
+from stageguard.signals.features import Features
 
 if TYPE_CHECKING:
     from stageguard.nn.checkpoint import TrainedModel
@@ -166,7 +166,7 @@ def stage_and_write(
     if existing and not overwrite:
         raise exists_error(existing[0])
     model = network.load()
-    recording: Recording | FeatureTable
+    recording: Recording | Features
     if source.path is not None and source.path.suffix.lower() not in RECORDING_SUFFIXES:
         recording = read_features(source.path, choose=model.card.columns)
     else:
