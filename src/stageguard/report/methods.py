@@ -124,7 +124,11 @@ def _night_strength(decoding: Decoding) -> Iterator[str]:
             "fragmented sleeper."
         )
     else:
-        yield from _lifting_sentences(decoding, strength)
+        if strength.prior_exponent:
+            yield (
+                "In this night minority stages were weighted up: the evidence for each stage was divided "
+                f"by its mean probability to the power of {strength.prior_exponent:.3g}."
+            )
         if strength.step != "raised":
             yield f"This night was smoothed with a {weight}."
     rem = sum(strength.balance_nats)  # of REM alone
@@ -133,15 +137,6 @@ def _night_strength(decoding: Decoding) -> Iterator[str]:
         yield (
             f"Its evidence for REM was {moved} by {abs(rem):.2f} nats, to keep the REM that its "
             "probabilities expect."
-        )
-
-
-def _lifting_sentences(decoding: Decoding, strength: Strength) -> Iterator[str]:
-    if strength.prior_exponent:
-        yield (
-            "In this night minority stages were weighted up: the evidence for each stage was divided "
-            "by its mean "
-            f"probability to the power of {strength.prior_exponent:.3g}."
         )
 
 

@@ -131,28 +131,28 @@ class Robustness:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StudyConfig:
     """A study."""
 
     name: str = schema.text()
     title: str = schema.text()
-    cohort: CohortSource = schema.declare(
-        schema.REQUIRED, lambda value, where: schema.read_table(CohortSource, value, where)
-    )
-    guard: Guard = schema.declare(
-        schema.REQUIRED, lambda value, where: schema.read_table(Guard, value, where)
-    )
+    seed: int = schema.count(42, low=0, high=LARGEST_SEED)  # of weights, order and folds
     backbones: tuple[str, ...] = schema.declare(
         (), lambda value, where: checks.items(value, where, _backbone)
     )
     # stagers that are no networks of this package: "boosting", or networks whose stages the cohort has
     stagers: tuple[str, ...] = schema.words()
-    seed: int = schema.count(42, low=0, high=LARGEST_SEED)  # of weights, order and folds
+    cohort: CohortSource = schema.declare(
+        schema.REQUIRED, lambda value, where: schema.read_table(CohortSource, value, where)
+    )
     split: Split = schema.table(Split)
-    robustness: Robustness = schema.table(Robustness)
+    guard: Guard = schema.declare(
+        schema.REQUIRED, lambda value, where: schema.read_table(Guard, value, where)
+    )
     # options of all networks, and in a table per backbone the options of one
     training: Mapping[str, Any] = field(default_factory=dict, metadata={"check": checks.mapping})
+    robustness: Robustness = schema.table(Robustness)
     smoke: bool = schema.flag(False)  # whether this is the small version
 
     def __post_init__(self) -> None:
@@ -243,24 +243,8 @@ class StudyConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document, with every default."""
-        document: dict[str, Any] = _without_none(
-            {name: schema.plain_table(getattr(self, name)) for name in _KEYS}
-        )
-        return document | ({"smoke": True} if self.smoke else {})
-
-
-_KEYS = (
-    "name",
-    "title",
-    "seed",
-    "backbones",
-    "stagers",
-    "cohort",
-    "split",
-    "guard",
-    "training",
-    "robustness",
-)
+        document: dict[str, Any] = _without_none(schema.plain_table(self))
+        return document if self.smoke else {key: document[key] for key in document if key != "smoke"}
 
 
 def _without_none(value: Any) -> Any:
