@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
+from itertools import compress, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -378,16 +378,15 @@ def _text_blocks(
             path, block, layout.delimiter, range(number, number + len(block)), exact=id_place
         )
         number += len(block)
-        filled = [(row, line) for row, line in zip(rows, begins, strict=True) if any(row)]
-        check_widths(
-            path, [row for row, _ in filled], [line for _, line in filled], len(layout.header),
-            f"the header has {len(layout.header)}. Every row needs one cell per column.",
-        )  # fmt: skip
-        if filled:
-            names = [row[id_place] for row, _ in filled]
-            changes = [row for row, name in enumerate(names) if not row or name != names[row - 1]]
-            cells = zip(*(row for row, _ in filled), strict=True)
-            yield [(names[row], row) for row in changes], [*cells, np.array([line for _, line in filled])]
+        is_filled = list(map(any, rows))
+        rows, begins = list(compress(rows, is_filled)), list(compress(begins, is_filled))
+        expected = f"the header has {len(layout.header)}. Every row needs one cell per column."
+        check_widths(path, rows, begins, len(layout.header), expected)
+        if rows:
+            columns = [[row[place] for row in rows] for place in range(len(layout.header))]
+            ids = columns[id_place]
+            changes = [0, *(row for row in range(1, len(ids)) if ids[row] != ids[row - 1])]
+            yield [(ids[row], row) for row in changes], [*columns, np.array(begins)]
         waiting = list(islice(lines, 1))
 
 
