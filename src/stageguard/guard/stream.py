@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base import checks
-from stageguard.base.arrays import Floats, Ints32
+from stageguard.base.arrays import Floats
 from stageguard.base.errors import (
     Argument,
     EpochNumber,
@@ -25,18 +25,16 @@ from stageguard.base.errors import (
 )
 from stageguard.guard import inputs
 from stageguard.guard import snapshot as snapshot_module
-from stageguard.guard.automaton import compile_automaton, weigh
 from stageguard.guard.decode import check_cohort
 from stageguard.guard.evidence import best_stages
 from stageguard.guard.kernels.reference_sums import Automaton
 from stageguard.guard.options import GuardOptions
 from stageguard.guard.posterior import EXACT_WINDOW
-from stageguard.guard.solver import NO_PATH, prior_nats, solver_for
+from stageguard.guard.solver import NO_PATH, fixed_setting, solver_for
 from stageguard.guard.stream_paths import BAD_ROW, StreamPaths
 from stageguard.night.hypnodensity import explain_bad_probabilities
 from stageguard.night.stages import UNSCORED_NAME
 from stageguard.profile.profile import Profile, as_profile
-from stageguard.profile.rules.rule import Setting
 
 _FLOAT64 = np.dtype(np.float64)
 _ENDLESS_EPOCHS = 1e15  # 30 million years of milliseconds
@@ -141,13 +139,12 @@ class StreamingDecoder:
         )
         notes = (EXACT_WINDOW,) if self.profile.flip_flop.is_greedy else ()
         self.assumed = (*inputs.assumptions(self.profile, given), *notes)
-        self._automaton = compile_automaton(self.profile, self.epoch_seconds)
         self._names = (*self.profile.scheme.names, UNSCORED_NAME)  # label -1 is the last
         self._is_plain = stages is None and not logits and not log
-        self._log_weight = prior_nats(self.profile)
+        setting, solver = fixed_setting(self.profile), solver_for(self.profile, self.epoch_seconds)
+        self._log_weight, self._is_free = setting.stage_nats, solver.is_free(setting)
+        self._tables = solver.automaton_tables(setting)
         self._stream = self._new_stream()
-        setting = Setting(self.profile.transition_weight, self._log_weight)
-        self._is_free = solver_for(self.profile, self.epoch_seconds).is_free(setting)
         self._choices: deque[int] = deque()  # of pending epochs, if each is decided by itself
         self._push: Callable[[Floats, float], tuple[int, ...] | int] = self._stream.push
 
@@ -259,7 +256,7 @@ class StreamingDecoder:
                 "the snapshot's profile compiles to other states here than where it was made. Restore it "
                 "with the StageGuard that made it, or begin a new stream."
             )
-        snapshot_module.check_state(state, decoder._automaton.stage, profile.scheme.n_stages, decoder._limits)
+        snapshot_module.check_state(state, decoder._tables[0], profile.scheme.n_stages, decoder._limits)
         decoder._stream.restore(*state)
         n_choices = decoder.n_pending if decoder._is_free else 0
         if len(choices) != n_choices or not all(-1 <= label < profile.scheme.n_stages for label in choices):
@@ -285,18 +282,13 @@ class StreamingDecoder:
         calibration, nothing = self.profile.calibration, (0.0,) * self.profile.scheme.n_stages
         is_calibrated = calibration.temperature != 1.0 or bool(calibration.biases)
         return StreamPaths(
-            Automaton(*self._arrays()),
+            Automaton(*self._tables),
             calibration.temperature if is_calibrated else 0.0,
             np.array(calibration.biases or nothing),
             np.array(self._log_weight or nothing),
             self._limits.max_lag,
             self._limits.most_bridged,
         )
-
-    def _arrays(self) -> tuple[Ints32, Ints32, Ints32, Floats, Floats, Floats]:
-        """Return the automaton's arrays at the profile's transition weight."""
-        a, tau = self._automaton, self.profile.transition_weight or 0.0
-        return a.stage, a.first, a.source, weigh(a.scaled, tau) + a.fixed, a.initial, weigh(a.final, tau)
 
     def _by_choice(self, labels: Sequence[int]) -> tuple[int, ...]:
         """Return the choices of the epochs given out; epochs without evidence keep their label."""
@@ -305,7 +297,7 @@ class StreamingDecoder:
 
     def _fingerprint(self) -> str:
         """Return a hash of the compiled states, whose order a snapshot relies on."""
-        return hashlib.sha256(b"".join(array.tobytes() for array in self._arrays())).hexdigest()
+        return hashlib.sha256(b"".join(array.tobytes() for array in self._tables)).hexdigest()
 
     def _read(self, row: npt.ArrayLike) -> Floats:
         """Return a row in any other form as probabilities in the profile's order."""
