@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
@@ -17,11 +17,17 @@ from click.shell_completion import CompletionItem
 from stageguard.base.errors import InputError, StageGuardError
 from stageguard.base.files import refuse_address
 from stageguard.cli.command import option, packed
-from stageguard.formats.companions import MOMENT_WORDS, parse_moment, parse_pins, read_quality
+from stageguard.formats.companions import (
+    MOMENT_WORDS,
+    START_WORDS,
+    parse_moment,
+    parse_pins,
+    parse_start,
+    read_quality,
+)
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_density_file
 from stageguard.guard.options import Training
-from stageguard.night.timing import Moment
 from stageguard.profile.profile import Profile
 from stageguard.runner.decode_one import DecodeOptions, reading_with
 
@@ -73,7 +79,26 @@ class NumberOrWord(Number):
         return [CompletionItem(word) for word in self._words if word.startswith(incomplete)]
 
 
+class Time(click.ParamType):  # type: ignore[type-arg] # older versions of click take none
+    """A time, as `parse` reads it."""
+
+    name = "time"
+
+    def __init__(self, parse: Callable[[str], Any], words: str) -> None:
+        self._parse, self._words = parse, words
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the time."""
+        try:
+            return self._parse(value)
+        except ValueError:
+            assert param is not None
+            raise InputError(f"{param.opts[0]} is {value!r}, expected {self._words}.") from None
+
+
 PATH = PathType()
+MOMENT = Time(parse_moment, MOMENT_WORDS)
+START = Time(parse_start, START_WORDS)
 SECONDS = Number(min=0.1, max=3600)
 COUNT = click.IntRange(min=0)
 SCHEME = click.Choice(["aasm5", "wldr4", "wnr3", "ws2"])
@@ -175,7 +200,10 @@ lights_on_phase = option(
     help="For rodents: when the lights go on. Adds light, dark and hours.",
 )
 start = option(
-    "--start", metavar="TIME", help="When files begin that do not say so: 22:30, or 2024-05-01T22:30."
+    "--start",
+    metavar="TIME",
+    type=START,
+    help="When files begin that do not say so: 22:30, or 2024-05-01T22:30.",
 )
 
 
@@ -210,27 +238,16 @@ def _typed(text: str) -> str | int | float | bool:
     return float(text) if re.fullmatch(r"-?\d{1,9}\.\d{1,9}", text) else text
 
 
-def parse_lights(lights_off: str | None, lights_on: str | None) -> tuple[Moment | None, Moment | None]:
-    """Return when lights went off and on."""
-    return _moment(lights_off, "--lights-off"), _moment(lights_on, "--lights-on")
-
-
-def _moment(text: str | None, option: str) -> Moment | None:
-    try:
-        return None if text is None else parse_moment(text)
-    except ValueError:
-        raise InputError(f"{option} is {text!r}, expected {MOMENT_WORDS}.") from None
-
-
 LIGHTS = (
     option(
         "--lights-off",
         metavar="TIME",
+        type=MOMENT,
         help="Lights off: 22:30, or seconds since the beginning of the recording.",
     ),
-    option("--lights-on", metavar="TIME", help="Lights on, likewise."),
+    option("--lights-on", metavar="TIME", type=MOMENT, help="Lights on, likewise."),
 )
-lights = packed("lights", parse_lights, *LIGHTS)
+lights = packed("lights", lambda lights_off, lights_on: (lights_off, lights_on), *LIGHTS)
 
 
 def refuse_two_scales(*, logits: bool, log: bool) -> None:

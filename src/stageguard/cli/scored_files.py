@@ -27,7 +27,6 @@ from stageguard.cli.inputs import (
     nights_of,
     with_table_nights,
 )
-from stageguard.formats.companions import START_WORDS, parse_start
 from stageguard.formats.events import read_events
 from stageguard.formats.file_format import Kind
 from stageguard.formats.hypnogram import HypnogramFile
@@ -96,14 +95,14 @@ class ReadOptions:
 
 
 def read_options(
-    options: ReadOptions, *, profile: str | None = None, start: str | None = None, decode: bool = False
+    options: ReadOptions, *, profile: str | None = None, start: datetime | None = None, decode: bool = False
 ) -> ReadOptions:
     """Return options that are checked, and with the profile loaded."""
     if options.scoring_format is not None:
         named(options.scoring_format, "hypnogram")  # refuse an unknown format once, not for every file
     loaded = None if profile is None else Profile.load(profile)
     density = options.density if loaded is None else reading_with(loaded, options.density)
-    return replace(options, profile=loaded, density=density, start=read_start(start), decode=decode)
+    return replace(options, profile=loaded, density=density, start=start, decode=decode)
 
 
 def _scored_reading(
@@ -280,14 +279,6 @@ def _read_probabilities(path: Path, options: ReadOptions) -> ScoredFile:
         offset_seconds=density.offset_seconds,
     )
     return ScoredFile(path, argmax, None, profile, file.notes, is_length_assumed=file.is_length_assumed)
-
-
-def read_start(text: str | None) -> datetime | None:
-    """Return when a recording begins, from --start."""
-    try:
-        return None if text is None else parse_start(text)
-    except ValueError:
-        raise InputError(f"--start is {text!r}, expected {START_WORDS}.") from None
 
 
 class Experts:

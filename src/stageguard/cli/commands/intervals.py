@@ -19,7 +19,7 @@ from stageguard.cli import options as opt
 from stageguard.cli.command import command, option, packed
 from stageguard.cli.inputs import Input, Wanted, find_densities, find_inputs, lights_of
 from stageguard.cli.outcomes import finish, notes_of, print_headline, print_read, print_review, run_shown
-from stageguard.cli.scored_files import decode_night, read_start
+from stageguard.cli.scored_files import decode_night
 from stageguard.cli.terminal import Console, count, one_line
 from stageguard.formats.outputs import table_with_codebook
 from stageguard.measures.intervals import WITHHELD, shortest_first_rem
@@ -48,14 +48,6 @@ class Request:
     convention: Convention
     min_first_rem_seconds: float | None  # None means the profile's
 
-    @classmethod
-    def parsed(
-        cls, *, lights_off: str | None, lights_on: str | None, start: str | None, **values: Any
-    ) -> Request:
-        """Return the request of a command line."""
-        off, on = opt.parse_lights(lights_off, lights_on)
-        return cls(lights_off=off, lights_on=on, start=read_start(start), **values)
-
     @property
     def methods(self) -> tuple[IntervalMethod, ...]:
         """One method, or both."""
@@ -64,7 +56,7 @@ class Request:
 
 request_options = packed(
     "request",
-    Request.parsed,
+    Request,
     option(
         "--method",
         type=click.Choice(["conformal", "model", "both"]),

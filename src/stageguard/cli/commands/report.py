@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,10 +39,9 @@ from stageguard.cli.scored_files import (
     read_annotations,
     read_expert,
     read_options,
-    read_start,
 )
 from stageguard.cli.terminal import Console, print_error, print_json
-from stageguard.formats.companions import ListRow
+from stageguard.formats.companions import SOME_DAY, ListRow
 from stageguard.formats.outputs import REPORT_SUFFIX, is_output, output_paths
 from stageguard.formats.raw_night import Event
 from stageguard.measures.statistics import StatisticsOptions
@@ -123,7 +123,7 @@ cohort_options = packed(
 @option("--title", metavar="TEXT", help="Headline. Default: the file's name.")
 @opt.lights
 @opt.lights_on_phase
-@option("--start", metavar="TIME", help="When the recording began: 2024-05-01T22:30.")
+@option("--start", metavar="TIME", type=opt.START, help="When the recording began: 2024-05-01T22:30.")
 @opt.decoding
 @opt.companions
 @cohort_options
@@ -139,7 +139,7 @@ def report(
     title: str | None,
     lights: tuple[Moment | None, Moment | None],
     lights_on_phase: str | None,
-    start: str | None,
+    start: datetime | None,
     options: DecodeOptions,
     companions: opt.Companions,
     for_cohorts: dict[str, Any],
@@ -182,15 +182,15 @@ def report(
     off, on = lights
     if not is_decoded:
         options = replace(options, lights_off=off, lights_on=on)
-    if start is not None and "-" not in start:
-        raise UsageError(f"--start is {start!r}, expected a date and a time such as 2024-05-01T22:30.")
+    if start is not None and start.date() == SOME_DAY:
+        raise UsageError(f"--start is {start:%H:%M}, expected a date and a time such as 2024-05-01T22:30.")
     name = night_id(night)
     page = output or night.parent / (name + REPORT_SUFFIX)
     try:
         with collect_warnings() as warned:
             loaded = None if profile is None else Profile.load(profile)
             options = companions.add_to(options, [night], loaded)
-            decoding, notes = decode_night(night, loaded, options, read_start(start), source)
+            decoding, notes = decode_night(night, loaded, options, start, source)
         scored: Hypnogram | None = None
         annotations: Sequence[Event] = ()
         if expert is not None:

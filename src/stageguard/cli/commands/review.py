@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from webbrowser import open_new_tab
 
@@ -18,7 +19,6 @@ from stageguard.base.errors import InputError
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
 from stageguard.cli.inputs import find_densities
-from stageguard.cli.scored_files import read_start
 from stageguard.cli.terminal import Console, count, print_error
 from stageguard.formats.outputs import TSV_SUFFIX
 from stageguard.night.timing import Moment
@@ -70,7 +70,7 @@ TUNNEL_PORT = 8642
 @option("--host", metavar="ADDRESS", help="Refused: says how to review from another computer.")
 @option("--remote", is_flag=True, help="Refused likewise.")
 @opt.lights
-@option("--start", metavar="TIME", help="When the recording began: 2024-05-01T22:30.")
+@option("--start", metavar="TIME", type=opt.START, help="When the recording began: 2024-05-01T22:30.")
 @opt.decoding
 @opt.companions
 @opt.scoring_format
@@ -87,7 +87,7 @@ def review(
     host: str | None,
     remote: bool,
     lights: tuple[Moment | None, Moment | None],
-    start: str | None,
+    start: datetime | None,
     options: DecodeOptions,
     companions: opt.Companions,
     scoring_format: str | None,
@@ -113,10 +113,7 @@ def review(
     if output is not None and output.suffix and output.suffix != ".jsonl":
         raise UsageError(f"--output is {output.name!r}, expected a folder or the name of a .jsonl file.")
     options = replace(options, lights_off=lights[0], lights_on=lights[1])
-    asked = [
-        ReviewRequest(path, loaded, options, read_start(start), scoring, scoring_format, edf)
-        for path in paths
-    ]
+    asked = [ReviewRequest(path, loaded, options, start, scoring, scoring_format, edf) for path in paths]
     session = ReviewSession(asked, scorer or _account(), is_blind=blind, output=output)
     try:
         _serve(session, port, opens=not no_open)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from math import isnan
 from pathlib import Path
@@ -138,7 +139,7 @@ def stats(
     lights: tuple[Moment | None, Moment | None],
     lights_on_phase: str | None,
     min_first_rem_seconds: float,
-    start: str | None,
+    start: datetime | None,
     by: Path | None,
     expert: Path | None,
     scored: Path | None,
