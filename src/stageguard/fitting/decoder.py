@@ -60,10 +60,11 @@ class KeepingSolver(Solver):
     def curve(self, night: Night, spans: Spans, weights: Sequence[float], nats: Nats = None) -> list[Point]:
         """Return stretches of a night at several transition weights."""
         keys = [(self._identity(night), tuple(spans), nats, weight) for weight in weights]
-        late = [key for key in keys if key not in self._points]
-        if late:
-            points = super().curve(night, spans, [key[-1] for key in late], nats)
-            self._points.update(zip(late, points, strict=True))
+        missing = [key for key in keys if key not in self._points]
+        if missing:
+            # in one call: the kernel tries several weights in hardly more time than one
+            points = super().curve(night, spans, [key[-1] for key in missing], nats)
+            self._points.update(zip(missing, points, strict=True))
         return [self._points[key] for key in keys]
 
     def try_path(self, night: Night, setting: Setting, spans: Spans | None = None) -> Path:
