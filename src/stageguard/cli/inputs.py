@@ -79,7 +79,8 @@ class Input:
     @property
     def files(self) -> list[Path]:
         """All files that are read for this night."""
-        paths = (self.table or self.path, self.scoring, self.edf, self.source)
+        sidecar = output_paths(self.path).sidecar if is_output(self.path) else None
+        paths = (self.table or self.path, self.scoring, self.edf, self.source, sidecar)
         return [path for path in paths if path is not None]
 
     def output(self, folder: Path | None) -> Path:
@@ -99,6 +100,11 @@ class Inputs:
     nights: tuple[Input, ...]
     notes: tuple[str, ...] = ()
     is_cohort: bool = True
+
+    def files(self, *others: Path | None) -> list[Path]:
+        """Return all files that are read, for the nights and besides: no output may replace them."""
+        paths = (*others, *(path for night in self.nights for path in night.files))
+        return [path for path in paths if path is not None]
 
 
 def night_id(path: Path) -> str:

@@ -153,8 +153,7 @@ def fit(
     inputs = Inputs(tuple(Input(paths[0], name) for name, paths in reviews.items()))
     if reviewed is None:
         inputs = named_once(with_table_nights(find_inputs(files, samples, wanted)))
-    read = [Path(base), samples, subjects, *(path for night in inputs.nights for path in night.files)]
-    check_apart([output], [path for path in read if path is not None])
+    check_apart([output], inputs.files(Path(base), samples, subjects))
     if output.exists() and not overwrite:
         raise exists_error(output)
     named |= {night.id: path for night in inputs.nights if (path := scoring_of(night))}

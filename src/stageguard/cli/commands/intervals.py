@@ -151,8 +151,7 @@ def intervals(
     )
     done = succeeded(outcomes)
     if output is not None and done:
-        spare = [path for night in inputs.nights for path in night.files] + companions.files
-        spare += [path for path in (samples, None if profile is None else Path(profile)) if path is not None]
+        spare = inputs.files(samples, None if profile is None else Path(profile), *companions.files)
         write_table(done, output, request, options, overwrite=overwrite, spare=spare)
     show = partial(print_intervals, request, output)
     finish(outcomes, show, inputs.notes, as_json=as_json)

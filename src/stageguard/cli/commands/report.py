@@ -330,9 +330,7 @@ def report_cohort(
             [*(_failure(outcome) for outcome in outcomes if not outcome.ok), *earlier],
             [*inputs.notes, *reader.group_notes(groups), *unread],
         )
-        read = [expert, by, *(path for night in inputs.nights for path in night.files)]
-        read += [output_paths(night.path).sidecar for night in inputs.nights]
-        spare = [path for path in read if path is not None]
+        spare = inputs.files(expert, by)
         write_text_atomic(page, cohort_page(rows, about), overwrite=overwrite, spare=spare)
     _say(outcomes, page if done else None, inputs.notes, as_json=as_json)
     end(outcomes, as_json=as_json)

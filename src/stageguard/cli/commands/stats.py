@@ -188,9 +188,7 @@ def stats(
         listed = any(night.scoring not in (None, night.path) for night in inputs.nights)
         result.notes += [untested] if untested else []
         result.notes += _notes(nights, reader, wants_experts=listed or reader.experts.are_named)
-        read = [by, expert, samples, *(path for night in inputs.nights for path in night.files)]
-        read += [night.path.with_suffix(".json") for night in inputs.nights]  # the sidecars
-        spare = [path for path in read if path is not None]
+        spare = inputs.files(by, expert, samples)
         if output is not None:
             result.written = write_cohort(result.cohort, output, overwrite=overwrite, spare=spare)
         if paper is not None:

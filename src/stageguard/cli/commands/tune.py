@@ -59,8 +59,7 @@ def tune(
     profile, options = Profile.load(base), reading
     check_base(profile)
     inputs = with_table_nights(find_densities(files, samples, profile, DecodeOptions(options)))
-    read = [Path(base), samples, *(path for night in inputs.nights for path in night.files)]
-    check_apart([output], [path for path in read if path is not None])
+    check_apart([output], inputs.files(Path(base), samples))
     if output.exists() and not overwrite:
         raise exists_error(output)
     tasks = [TuneTask(night.path, night.id, profile, options, night.error) for night in inputs.nights]
