@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import cache
@@ -157,7 +157,7 @@ def _from_file(path: Path) -> Recipe:
         ) from None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Features:
     """Features of one recording, epoch by epoch, and the expert's stages if known.
 
@@ -166,13 +166,13 @@ class Features:
 
     recording: str  # name of the recording
     subject: str | None  # required in training, to keep the nights of one person together
-    values: Floats32 = field(repr=False)  # (n_epochs, n_frames, n_features)
-    names: tuple[str, ...] = field(repr=False)  # of the features
-    epochs: Ints | None = field(repr=False, default=None)  # indices in the recording, with gaps
-    labels: Ints | None = field(repr=False, default=None)  # index in the scheme, -1 where unscored
+    values: Floats32  # (n_epochs, n_frames, n_features)
+    names: tuple[str, ...]  # of the features
+    epochs: Ints | None = None  # indices in the recording, with gaps
+    labels: Ints | None = None  # index in the scheme, -1 where unscored
     scheme: StageScheme | None = None
     epoch_seconds: float | None = None
-    recipe: Mapping[str, Any] | None = field(repr=False, default=None)  # the recipe's document
+    recipe: Mapping[str, Any] | None = None  # the recipe's document
     start: datetime | None = None  # of epoch 0
     # how all features but the absolute ones were scaled: "robust", "mixture" of scored stages, or "none"
     scaling: str = "none"
@@ -194,6 +194,12 @@ class Features:
                 object.__setattr__(self, "epoch_seconds", checks.epoch_seconds(self.epoch_seconds))
             except InputError as error:
                 raise InputError(f"{where}: {error}") from None
+
+    def __repr__(self) -> str:
+        """Return shape, scaling and recording."""
+        n_epochs, n_frames, n_features = self.values.shape
+        shape = f"{n_epochs} epochs, {n_frames} frames of {n_features} features"
+        return f"<Features {shape}, scaling {self.scaling}, recording {self.recording!r}>"
 
     @property
     def n_epochs(self) -> int:
