@@ -17,7 +17,7 @@ from stageguard.synthetic.noise import appearances, drift, shaped_noise
 @pytest.fixture(scope="module")
 def made():
     """A recording of each modality, long enough for every stage."""
-    hours = {"eeg-emg": 3.0, "actigraphy": 5.0, "cardiorespiratory": 5.0, "bioradar": 5.0}
+    hours = {"eeg-emg": 3.0} | dict.fromkeys(MODALITIES.keys() - {"eeg-emg"}, 5.0)
     return {name: simulate_recording(name, 2, seed=11, hours=own) for name, own in hours.items()}
 
 

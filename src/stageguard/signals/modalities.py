@@ -28,10 +28,11 @@ class Modality:
     default_epoch_seconds: float | None = 30.0
     is_mouse: bool = False
     variants: tuple[str, ...] = ("adult", "narcolepsy", "infant")  # whose sleep can be simulated
+    judged_as: str | None = None  # modality whose signal quality and features it shares; None: its own
 
     @property
     def module(self) -> str:
-        """Name of the modality's module in `signals` and `synthetic`."""
+        """Name of the modality's module in `synthetic`."""
         return self.name.replace("-", "_")
 
     @property
@@ -42,7 +43,7 @@ class Modality:
         (n_epochs, n_frames, n_features) and their names; and ``assess(recording, epochs, rules)``, beta and
         the reasons for it per epoch, "" where clean.
         """
-        return import_module(f"stageguard.signals.{self.module}")
+        return import_module(f"stageguard.signals.{(self.judged_as or self.name).replace('-', '_')}")
 
 
 _ALL = (
@@ -87,6 +88,16 @@ _ALL = (
         profile="human-bioradar-3",
         dataset="sleepbrl",
         layouts=("npz", "edf"),
+    ),
+    Modality(
+        name="polysomnography",
+        roles=("eog",),
+        recipe="human-eeg-emg",
+        profile="human-psg-5",
+        dataset="shhs",
+        layouts=("edf",),
+        scheme="aasm5",
+        judged_as="eeg-emg",
     ),
 )
 MODALITIES = {modality.name: modality for modality in _ALL}

@@ -6,7 +6,7 @@ Files as in SHHS at the NSRR: EDF, scorings in XML, and a table of covariates.
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -157,15 +157,20 @@ def name_of(number: int, layout: str) -> str:
 
 def write(simulated: Simulated, folder: Path, layout: str) -> None:
     """Write one recording and its scoring."""
+    write_channels(simulated, folder, CHANNELS)
+
+
+def write_channels(simulated: Simulated, folder: Path, channels: Mapping[str, ShhsChannel]) -> None:
+    """Write some channels of a recording, and its scoring."""
     stem = f"shhs1-{simulated.recording.subject}"
     edfs = folder / "polysomnography" / "edfs" / "shhs1"
     scorings = folder / "polysomnography" / "annotations-events-nsrr" / "shhs1"
     for subfolder in (edfs, scorings):
         subfolder.mkdir(parents=True, exist_ok=True)
-    channels = [edf_signal(signal_of(simulated, role), c.label, c.limits) for role, c in CHANNELS.items()]
+    signals = [edf_signal(signal_of(simulated, role), c.label, c.limits) for role, c in channels.items()]
     sex = simulated.recording.covariates.get("sex")
     letter: Literal["M", "F", "X"] = "M" if sex == "M" else "F" if sex == "F" else "X"
-    write_edf(edfs / f"{stem}.edf", simulated.recording, channels, letter)
+    write_edf(edfs / f"{stem}.edf", simulated.recording, signals, letter)
     text = nsrr_xml(simulated.night.hypnogram, simulated.events)
     (scorings / f"{stem}-nsrr.xml").write_text(text, encoding="utf-8")
 

@@ -192,6 +192,8 @@ def _modality(recording: Recording, wanted: str | None) -> tuple[str, list[str]]
     if wanted:
         return wanted, []
     names = [each.name for each in MODALITIES.values() if not recording.signals.keys().isdisjoint(each.roles)]
+    if "polysomnography" in names:  # it has an ECG too, but its stages are scored from EEG, EOG and chin
+        names = ["polysomnography"]
     if len(names) == 1:
         return names[0], [f"modality {names[0]} by the channels"]
     known = ", ".join(recording.signals) or "none"
