@@ -28,7 +28,7 @@ PACKAGE = ROOT / "src" / "stageguard"
 # From the bottom to the top: a module imports from its own folder and from those before it.
 LAYERS = [
     *("base", "night", "profile", "guard", "measures", "fitting", "formats", "report", "signals", "datasets"),
-    *("synthetic", "nn", "pipeline", "runner", "plots", "study", "review", "cli"),
+    *("synthetic", "nn", "staging", "pipeline", "runner", "plots", "study", "review", "cli"),
 ]
 
 

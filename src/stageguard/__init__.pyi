@@ -73,6 +73,7 @@ from stageguard.plots.experts import plot_bands as plot_bands
 from stageguard.plots.experts import plot_bland_altman as plot_bland_altman
 from stageguard.plots.night import plot_density as plot_density
 from stageguard.plots.night import plot_hypnogram as plot_hypnogram
+from stageguard.profile.known_stagers import KnownStager as KnownStager
 from stageguard.profile.profile import Profile as Profile
 from stageguard.profile.profile import profiles as profiles
 from stageguard.report.cohort import cohort_report as cohort_report
@@ -82,6 +83,8 @@ from stageguard.signals.features import Features as Features
 from stageguard.signals.features import features as features
 from stageguard.signals.quality import SignalQuality as SignalQuality
 from stageguard.signals.quality import signal_quality as signal_quality
+from stageguard.staging import Stager as Stager
+from stageguard.staging import stagers as stagers
 from stageguard.synthetic.night import simulate_night as simulate_night
 
 __all__: list[str]

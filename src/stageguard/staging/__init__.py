@@ -1,0 +1,199 @@
+"""Stagers: from a recording to stage probabilities. One file each, and an entry point for other packages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
+
+import numpy as np
+
+from stageguard.base.errors import InputError, StageGuardError, did_you_mean
+from stageguard.night.hypnodensity import Hypnodensity
+from stageguard.night.recording import Recording, Signal
+from stageguard.profile.known_stagers import KnownStager
+
+GROUP = "stageguard.stagers"  # entry points of other packages: a name and a `Stager`
+BUILT_IN: Mapping[str, str] = {
+    "yasa": "yasa",
+    "sleepecg": "sleepecg",
+    "luna-pops": "luna_pops",
+}  # name -> module
+ASKED = {  # what a stager may have to know of the sleeper -> how a user says it
+    "age": "age in years",
+    "sex": '"F" or "M"',
+    "start": "clock time at which the recording began",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Stager:
+    """A stager that runs here.
+
+    Parameters
+    ----------
+    known : KnownStager
+        Name, stages, epoch length, how it was trained, and the profile that fits.
+    run : callable
+        ``run(recording) -> Hypnodensity``, one row per whole epoch of the recording.
+    package : str
+        The package that has the stager, for its version.
+    extra : str
+        The extra of this package that installs it; "" for a stager of another package.
+    roles : tuple of tuple of str
+        Channels it needs by role; of each group one is enough: ``(("eeg",), ("beats", "ecg"))``.
+    optional : tuple of str
+        Channels it also uses, where they are recorded.
+    least_hz : float
+        Slowest sampling rate of its channels.
+    asks : tuple of str
+        What it must know of the sleeper: "age", "sex", "start".
+    modality : str
+        How to judge the quality of its channels.
+    may_skip : bool
+        Whether it may leave out epochs at either end.
+    remark : str
+        What else a reader should know of how it stages.
+    """
+
+    known: KnownStager
+    run: Callable[[Recording], Hypnodensity]
+    package: str
+    extra: str = ""
+    roles: tuple[tuple[str, ...], ...] = (("eeg",),)
+    optional: tuple[str, ...] = ()
+    least_hz: float = 0.0
+    asks: tuple[str, ...] = ()
+    modality: str = "polysomnography"
+    may_skip: bool = False
+    remark: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name it is called by."""
+        return self.known.name
+
+    @property
+    def version(self) -> str | None:
+        """Version of the installed package, or None where it is missing."""
+        try:
+            return version(self.package)
+        except PackageNotFoundError:
+            return None
+
+    def describe(self, recording: Recording | None = None) -> str:
+        """Return which stager this is, how it was trained, and which channels of a recording it uses."""
+        parts = [f"staged by {self.name}" + (f" {self.version}" if self.package and self.version else "")]
+        if self.known.trained:
+            parts.append(f"trained on {self.known.trained} stage frequencies")
+        if self.remark:
+            parts.append(self.remark)
+        roles = [] if recording is None else self.channels(recording)
+        if recording is not None and roles:
+            parts.append("from " + ", ".join(f"{role} {recording.signals[role].name}" for role in roles))
+        return ", ".join(parts)
+
+    def channels(self, recording: Recording) -> list[str]:
+        """Return the roles it will use; refuse a recording that lacks one, or whose rate is too low."""
+        used = []
+        for group in self.roles:
+            role = next((role for role in group if role in recording.signals), None)
+            if role is None:
+                wanted = " or ".join(map(repr, group))
+                listed = ", ".join(recording.signals) or "none"
+                raise InputError(
+                    f"recording {recording.id!r} has no channel {wanted}, which {self.name} needs; it has: "
+                    f"{listed}. Say which it is: channels={{{group[0]!r}: NAME}} or --channel "
+                    f"{group[0]}=NAME."
+                )
+            used.append(role)
+        used += [role for role in self.optional if role in recording.signals]
+        for role in used:
+            signal = recording.signals[role]
+            if isinstance(signal, Signal) and signal.rate_hz < self.least_hz:
+                raise InputError(
+                    f"channel {role!r} ({signal.name}) of recording {recording.id!r} has "
+                    f"{signal.rate_hz:g} Hz, expected at least {self.least_hz:g} for {self.name}. Give it a "
+                    "channel that was sampled faster."
+                )
+        return used
+
+    def stage(self, recording: Recording) -> Hypnodensity:
+        """Return the probabilities of a recording, one row per epoch, checked."""
+        Recording.check(recording)
+        self.channels(recording)
+        for fact in self.asks:
+            if (recording.start if fact == "start" else recording.covariates.get(fact)) is None:
+                raise InputError(
+                    f"recording {recording.id!r} does not say the {fact}, which {self.name} needs. "
+                    f"Give {fact} ({ASKED[fact]})."
+                )
+        n_epochs = int(recording.seconds / self.known.epoch_seconds + 1e-6)
+        if n_epochs < 1:
+            raise InputError(
+                f"recording {recording.id!r} lasts {recording.seconds:g} s, expected at least one epoch of "
+                f"{self.known.epoch_seconds:g} s."
+            )
+        try:
+            density = self.run(recording)
+        except StageGuardError:
+            raise
+        except Exception as error:  # whatever the stager of another package raises
+            reason = " ".join(str(error).split()) or "no reason given"
+            raise InputError(
+                f"{self.name} failed on recording {recording.id!r}: {type(error).__name__}: {reason}"
+            ) from error
+        return self._checked(density, recording, n_epochs)
+
+    def _checked(self, density: object, recording: Recording, n_epochs: int) -> Hypnodensity:
+        said = f"{self.name} returned for recording {recording.id!r}"
+        if not isinstance(density, Hypnodensity):
+            raise InputError(f"{said} a {type(density).__name__}, expected a Hypnodensity.")
+        if density.n_epochs > n_epochs or (density.n_epochs < n_epochs and not self.may_skip):
+            raise InputError(
+                f"{said} {density.n_epochs} epochs, expected {n_epochs}, as many as the signal has."
+            )
+        if np.isnan(density.probabilities[:, 0]).all():
+            raise InputError(f"{said} no probabilities at all. Look at the signals: stageguard quality.")
+        return density
+
+
+def stagers() -> list[str]:
+    """Return the names of the stagers that run here, those of other packages included."""
+    return sorted({*BUILT_IN, *_added()})
+
+
+def stager_of(name: str) -> Stager:
+    """Return a stager by name; it is loaded when it runs."""
+    if name in BUILT_IN:  # first, so that no other package can replace it
+        built_in: Stager = import_module(f"{__name__}.{BUILT_IN[name]}").STAGER
+        return built_in
+    if (entry := _added().get(name)) is not None:
+        return _load_entry(name, entry)
+    known = stagers()
+    raise InputError(
+        f"there is no stager {name!r}. Known: {', '.join(known)}; or give the folder that `stageguard train` "
+        f"wrote.{did_you_mean(name, known)}"
+    )
+
+
+def _added() -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group=GROUP)}
+
+
+def _load_entry(name: str, entry: EntryPoint) -> Stager:
+    package = entry.module.partition(".")[0] if entry.dist is None else entry.dist.name
+    try:
+        stager = entry.load()
+    except Exception as error:  # whatever importing another package raises
+        raise InputError(
+            f"stager {name!r} of package {package!r} cannot be loaded ({type(error).__name__}: {error}). "
+            f"Install {package} again, or remove it."
+        ) from None
+    if not isinstance(stager, Stager):
+        raise InputError(
+            f"stager {name!r} of package {package!r} is a {type(stager).__name__}, expected a Stager of "
+            "stageguard.stagers."
+        )
+    return stager
