@@ -194,6 +194,6 @@ def _load_entry(name: str, entry: EntryPoint) -> Stager:
     if not isinstance(stager, Stager):
         raise InputError(
             f"stager {name!r} of package {package!r} is a {type(stager).__name__}, expected a Stager of "
-            "stageguard.stagers."
+            "stageguard.staging."
         )
     return stager

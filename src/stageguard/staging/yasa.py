@@ -43,8 +43,8 @@ def run(recording: Recording) -> Hypnodensity:
     rows = np.asarray(staged.proba[list(COLUMNS)], dtype=np.float64)
     if not np.isfinite(rows).all():
         raise InputError(
-            f"yasa returned NaN for recording {recording.id!r}: a channel is flat or lost. Look at the signals: "
-            "stageguard quality, and choose others with --channel."
+            f"yasa returned NaN for recording {recording.id!r}: a channel is flat or lost. Look at the "
+            "signals with `stageguard quality`, and choose others with --channel."
         )
     rows /= rows.sum(axis=1, keepdims=True)
     return Hypnodensity(

@@ -1,0 +1,216 @@
+"""From a recording to a guarded hypnogram: stagers as their packages have them, and what goes wrong."""
+
+from __future__ import annotations
+
+import datetime
+import io
+from contextlib import redirect_stdout
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import stageguard as sg
+from stageguard.base.errors import InputError
+from stageguard.night.recording import Signal
+from stageguard.pipeline import stage
+from stageguard.profile.known_stagers import KNOWN_STAGERS
+from stageguard.staging import Stager, stager_of, stagers
+from stageguard.synthetic import simulate_recording
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def test_yasa_gives_the_probabilities_of_the_package(psg, by_yasa):
+    mne, yasa = pytest.importorskip("mne"), pytest.importorskip("yasa")
+    values = np.stack([psg.signals[role].read() for role in ("eeg", "eog", "emg")])
+    raw = mne.io.RawArray(
+        values / 1e6, mne.create_info(["a", "b", "c"], 125.0, ["eeg", "eog", "emg"]), verbose="error"
+    )
+    facts = {"age": psg.covariates["age"], "male": psg.covariates["sex"] == "M"}
+    own = yasa.SleepStaging(raw, eeg_name="a", eog_name="b", emg_name="c", metadata=facts).predict().proba
+    expected = own[["WAKE", "N1", "N2", "N3", "REM"]].to_numpy()
+    np.testing.assert_allclose(by_yasa.density.probabilities, expected, atol=1e-12)
+
+
+def test_sleepecg_gives_the_probabilities_of_the_package(psg, by_sleepecg):
+    sleepecg = pytest.importorskip("sleepecg")
+    ecg = psg.signals["ecg"]
+    record = sleepecg.SleepRecord(
+        sleep_stage_duration=30,
+        recording_start_time=psg.start.time(),
+        heartbeat_times=sleepecg.detect_heartbeats(ecg.read(), ecg.rate_hz) / ecg.rate_hz,
+        subject_data=sleepecg.SubjectData(gender=sleepecg.Gender.MALE, age=48),
+    )
+    with redirect_stdout(io.StringIO()):
+        own = sleepecg.stage(sleepecg.load_classifier("wrn-gru-mesa", "SleepECG"), record, return_mode="prob")
+    expected = own[:, [3, 1, 2]] / own[:, 1:].sum(axis=1, keepdims=True)
+    rows = by_sleepecg.density.probabilities
+    np.testing.assert_allclose(rows[: len(own)], expected, atol=1e-6)
+    assert np.isnan(rows[len(own) :]).all() and len(rows) == 180  # it leaves the last epoch out
+
+
+def test_the_guard_behind_a_stager_is_decode_with_what_is_known_of_it(by_yasa, by_sleepecg):
+    for staged, profile, trained in (
+        (by_yasa, "human-psg-5", "balanced"),
+        (by_sleepecg, "human-cardiorespiratory-3", "natural"),
+    ):
+        again = sg.decode(staged.density, profile, quality=staged.quality.beta, trained=trained)
+        np.testing.assert_array_equal(staged.decoding.hypnogram.labels, again.hypnogram.labels)
+        assert staged.decoding.trained == trained
+
+
+def test_derivations_are_staged_one_by_one_and_combined(psg, by_yasa):
+    both = stage(psg, "yasa", channels=["EEG C4-A1", "EEG C3-A2"], quality="none")
+    first, second = both.parts
+    np.testing.assert_allclose(first.probabilities, by_yasa.density.probabilities, atol=1e-12)
+    np.testing.assert_allclose(
+        both.density.probabilities, (first.probabilities + second.probabilities) / 2, atol=1e-9
+    )
+    differ = (first.argmax() != both.density.argmax()) | (second.argmax() != both.density.argmax())
+    np.testing.assert_array_equal(both.disagreement > 0, differ)
+
+
+def test_a_lost_derivation_gives_way_to_the_other(psg, by_yasa):
+    lost = psg.signals["eeg_2"].read().copy()
+    lost[: 30 * 125 * 60] = 0.0  # half an hour of a lead that fell off
+    signals = dict(psg.signals) | {"eeg_2": Signal("C3", lost, 125.0, "uV")}
+    both = stage(replace(psg, signals=signals), "yasa", channels=["EEG C4-A1", "C3"])
+    np.testing.assert_allclose(both.density.probabilities[:55], by_yasa.density.probabilities[:55], atol=1e-9)
+    assert both.quality.beta[:55].max() < 1
+
+
+def test_recordings_are_staged_from_their_file(tmp_path, by_yasa):
+    from stageguard.synthetic.cohort import Plan, simulate_cohort
+
+    simulate_cohort(Plan("polysomnography", 1, 0.2, 3), tmp_path / "cohort")
+    (file,) = (tmp_path / "cohort").rglob("*.edf")
+    staged = stage(file, "yasa")
+    assert staged.density.n_epochs == 24 and "synthetic" in staged.notes[-1]
+
+
+# What goes wrong.
+
+
+def fake(run, **facts):
+    return Stager(KNOWN_STAGERS["gssc"], run, package="", **facts)
+
+
+def density_of(recording, n_epochs, value=0.2):
+    return sg.Hypnodensity(np.full((n_epochs, 5), value), "aasm5", 30.0)
+
+
+def raises(recording):
+    raise RuntimeError("out of\nmemory")
+
+
+@pytest.mark.parametrize(
+    ("run", "told"),
+    [
+        (lambda recording: density_of(recording, 179), ("179", "180")),
+        (lambda recording: density_of(recording, 181), ("181", "180")),
+        (lambda recording: density_of(recording, 180, np.nan), ("no probabilities",)),
+        (lambda recording: np.ones((180, 5)), ("ndarray", "Hypnodensity")),
+        (raises, ("RuntimeError", "out of memory")),
+    ],
+)
+def test_a_stager_that_fails_is_named_in_one_line(psg, run, told):
+    with pytest.raises(InputError) as caught:
+        fake(run).stage(psg)
+    message = str(caught.value)
+    assert "gssc" in message and psg.id in message and "\n" not in message
+    assert all(part in message for part in told)
+
+
+def test_a_missing_channel_is_named_with_those_that_are_there(psg):
+    signals = {role: psg.signals[role] for role in ("ecg", "thorax")}
+    with pytest.raises(InputError, match=r"'eeg'.*ecg, thorax"):
+        stage(replace(psg, signals=signals), "yasa")
+
+
+def test_an_unknown_channel_is_named_with_those_that_are_there(psg):
+    with pytest.raises(InputError, match=r"'EEG C4-M1'.*EEG C4-A1"):
+        stage(psg, "yasa", channels=["EEG C4-M1"])
+
+
+def test_signals_that_are_too_slow_are_refused(psg):
+    slow = Signal("EEG C4-A1", np.zeros(54_000), 10.0, "uV")
+    with pytest.raises(InputError, match=r"10 Hz.*80"):
+        stage(replace(psg, signals=dict(psg.signals) | {"eeg": slow}), "yasa")
+
+
+def test_a_flat_ecg_is_refused(psg):
+    pytest.importorskip("keras")
+    flat = Signal("ECG", np.zeros(250 * 5400), 250.0, "uV")
+    with pytest.raises(InputError, match="flat"):
+        stage(replace(psg, signals={"ecg": flat}), "sleepecg", covariates={"age": 48, "sex": "M"})
+
+
+def test_three_seconds_are_no_night(psg):
+    short = Signal("EEG", np.ones(375), 125.0, "uV")
+    with pytest.raises(InputError, match=r"3 s.*30 s"):
+        stage(replace(psg, signals={"eeg": short}, scorings={}), "yasa")
+
+
+@pytest.mark.parametrize("fact", ["age", "sex", "start"])
+def test_sleepecg_asks_for_what_its_network_takes(psg, fact):
+    known = {"age": 48, "sex": "M"}
+    changes = {"start": None} if fact == "start" else {}
+    known.pop(fact, None)
+    with pytest.raises(InputError, match=f"the {fact}, which sleepecg needs"):
+        stage(replace(psg, covariates={}, **changes), "sleepecg", covariates=known)
+
+
+def test_unknown_stagers_are_refused_with_those_that_are_known():
+    with pytest.raises(InputError, match="yasa"):
+        stager_of("yassa")
+    assert {"yasa", "sleepecg"} <= set(stagers())
+
+
+def test_stagers_of_other_packages_are_found_and_cannot_replace_ours(monkeypatch, psg):
+    import stageguard.staging as staging
+
+    class Entry:
+        def __init__(self, name, value):
+            self.name, self.value, self.module, self.dist = name, value, "other.module", None
+
+        def load(self):
+            if isinstance(self.value, Exception):
+                raise self.value
+            return self.value
+
+    ours = fake(lambda recording: density_of(recording, 180))
+    entries = [
+        Entry("theirs", ours),
+        Entry("yasa", ours),
+        Entry("broken", OSError("no weights")),
+        Entry("odd", 3),
+    ]
+    monkeypatch.setattr(staging, "entry_points", lambda group: entries)
+    assert stager_of("theirs") is ours and stager_of("yasa") is not ours
+    assert stage(psg, "theirs").density.n_epochs == 180
+    for name, told in (("broken", "no weights"), ("odd", "int")):
+        with pytest.raises(InputError, match=told):
+            stager_of(name)
+
+
+def test_every_known_stager_names_a_profile_and_a_source():
+    for known in KNOWN_STAGERS.values():
+        profile = sg.Profile.load(known.profile)
+        assert profile.scheme.name == known.scheme and profile.epoch_seconds == known.epoch_seconds
+        assert known.trained_source
+
+
+def test_a_recording_without_sleepers_facts_is_staged_by_yasa_without_them(psg, by_yasa):
+    without = stage(replace(psg, covariates={}), "yasa").density.probabilities
+    assert not np.array_equal(without, by_yasa.density.probabilities)
+
+
+def test_start_times_are_kept(psg, by_yasa):
+    assert by_yasa.density.start == psg.start
+    assert isinstance(psg.start, datetime.datetime)
+
+
+def test_a_simulated_recording_says_so(by_yasa):
+    assert "synthetic recording" in by_yasa.notes
+    assert simulate_recording("polysomnography", 1, seed=1, hours=0.1).recording.is_synthetic
