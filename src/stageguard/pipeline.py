@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from stageguard.night.combine import combine
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.recording import Recording
 from stageguard.nn.tables import FeatureTable
+from stageguard.profile.known_stagers import Training
 from stageguard.profile.profile import Profile, as_profile
 from stageguard.signals.quality import SignalQuality, signal_quality
 from stageguard.staging import Stager, stager_of
@@ -29,21 +30,26 @@ if TYPE_CHECKING:
     from stageguard.nn.checkpoint import TrainedModel
 
 QualityRules = Literal["graded", "kdd2026", "none"]
+# by role; the EEG may have several, which are staged one by one
+Channels: TypeAlias = "Mapping[str, str | Sequence[str]] | Sequence[str]"
+StagerLike: TypeAlias = "Stager | TrainedModel | str | Path"
 
 NO_QUALITY = "a feature table carries no signal quality: all of its epochs are trusted alike"
 LOST = 0.999  # beta from which an epoch of one derivation gives way to the others
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
-    """A recording, staged and guarded.
+class Staging:
+    """Stage probabilities of a recording, before the guard.
 
     Attributes
     ----------
     density : Hypnodensity
         The stager's probabilities; of several derivations or stagers, their mean.
-    decoding : Decoding
-        The guard's hypnogram, with what it changed.
+    profile : Profile
+        The profile to guard with.
+    trained : {"natural", "balanced"} or None
+        How the stagers were trained, if that is known of all of them and the same.
     quality : SignalQuality or None
         How far each epoch of the signal was trusted; None if signal quality was not judged.
     parts : tuple of Hypnodensity
@@ -53,7 +59,8 @@ class Staged:
     """
 
     density: Hypnodensity
-    decoding: Decoding
+    profile: Profile
+    trained: Training | None
     quality: SignalQuality | None = None
     parts: tuple[Hypnodensity, ...] = ()
     notes: tuple[str, ...] = ()
@@ -66,12 +73,25 @@ class Staged:
         return np.asarray(np.mean([part.argmax() != self.density.argmax() for part in self.parts], axis=0))
 
 
+@dataclass(frozen=True, slots=True)
+class Staged(Staging):
+    """A recording, staged and guarded.
+
+    Attributes
+    ----------
+    decoding : Decoding
+        The guard's hypnogram, with what it changed.
+    """
+
+    decoding: Decoding = field(kw_only=True)
+
+
 def stage(
     recording: Recording | FeatureTable | str | Path,
-    stager: Stager | TrainedModel | str | Path | Sequence[Stager | TrainedModel | str | Path] = "yasa",
+    stager: StagerLike | Sequence[StagerLike] = "yasa",
     profile: Profile | str | None = None,
     *,
-    channels: Mapping[str, str] | Sequence[str] | None = None,
+    channels: Channels | None = None,
     quality: QualityRules | None = None,
     temperature: bool | None = None,
     cohort: str | None = None,
@@ -89,9 +109,9 @@ def stage(
     profile : Profile or str, optional
         The profile to guard with. Default: the one that fits the stager's stages, or that a network was
         trained with.
-    channels : mapping of str to str, or sequence of str, optional
-        Which channel has which role: ``{"eeg": "C4-M1"}``; or several derivations of the EEG,
-        ``["C4-M1", "C3-M2"]``, which are staged one by one and combined.
+    channels : mapping, or sequence of str, optional
+        Which channel has which role: ``{"eeg": "C4-M1", "eog": "E1-M2"}``; or only the EEG. Several
+        derivations of it, ``["C4-M1", "C3-M2"]``, are staged one by one and combined.
     quality : {"graded", "kdd2026", "none"}, optional
         How to judge the signal of a recording. Default: "kdd2026", the paper's thresholds, with a profile
         that reproduces the paper, and "graded" with any other.
@@ -108,46 +128,69 @@ def stage(
     Staged
         The probabilities, the decoding, and the signal quality.
     """
+    staging = staging_of(
+        recording,
+        stager,
+        profile,
+        channels=channels,
+        quality=quality,
+        temperature=temperature,
+        covariates=covariates,
+    )
+    beta = None if staging.quality is None else staging.quality.beta
+    decoding = decode(staging.density, staging.profile, quality=beta, cohort=cohort, trained=staging.trained)
+    return Staged(
+        *(getattr(staging, item.name) for item in fields(Staging)),
+        decoding=decoding,
+    )
+
+
+def staging_of(
+    recording: Recording | FeatureTable | str | Path,
+    stager: StagerLike | Sequence[StagerLike],
+    profile: Profile | str | None = None,
+    *,
+    channels: Channels | None = None,
+    quality: QualityRules | None = None,
+    temperature: bool | None = None,
+    covariates: Mapping[str, float | str] | None = None,
+) -> Staging:
+    """Stage a recording as `stage` does, without guarding it."""
     several = list(stager) if isinstance(stager, Sequence) and not isinstance(stager, str) else [stager]
     if not several:
         raise InputError("got no stager, expected one or more, such as 'yasa'.")
     models = [_loaded(one) for one in several]
-    guard = as_profile(_profile_of(models[0]) if profile is None else profile)
+    fitting = (
+        [as_profile(_profile_of(model)) for model in models] if profile is None else [as_profile(profile)]
+    )
+    guard = min(fitting, key=lambda one: one.scheme.n_stages)  # stagers with more stages are merged
     warm = not guard.reproduces_paper if temperature is None else temperature
-    chosen = [one if isinstance(one, Stager) else network_stager(one, temperature=warm) for one in models]
-    trained = chosen[0].known.trained if len({one.known.trained for one in chosen}) == 1 else None
     if isinstance(recording, FeatureTable):
-        return _stage_table(recording, models, guard, warm, cohort)
+        return _stage_table(recording, models, guard, warm)
+    chosen = [one if isinstance(one, Stager) else network_stager(one, temperature=warm) for one in models]
     nights = _derivations(recording, channels, covariates or {})
     rules = quality or default_rules(guard)
-    parts, judged, notes = [], [], []
-    for one in chosen:
-        for night in nights:
-            density = one.stage(night)
-            beta = _quality(night, one, rules)
-            if beta is not None and len(chosen) * len(nights) > 1:
-                density = _without_lost(density, beta)
-            parts.append(density)
-            judged.append(beta)
-            notes.append(one.describe(night))
-    density = parts[0] if len(parts) == 1 else combine(parts)
-    best = _best_quality(judged)
+    runs = [(one, night) for one in chosen for night in nights]
+    notes = [one.describe(night) for one, night in runs]
+    parts = [_merged(one.stage(night), guard) for one, night in runs]
+    judged = [_quality(night, one, rules) for one, night in runs]
+    density, best = parts[0], _best_quality(judged)
+    if len(parts) > 1:
+        density = combine([_without_lost(part, own) for part, own in zip(parts, judged, strict=True)])
     if best is not None:
         notes.append(_quality_note(best, rules))
     if nights[0].is_synthetic:
         notes.append("synthetic recording")
-    decoding = decode(
-        density, guard, quality=None if best is None else best.beta, cohort=cohort, trained=trained
-    )
-    staged = Staged(density, decoding, best, tuple(parts) if len(parts) > 1 else (), tuple(notes))
-    if not staged.parts:
-        return staged
-    differ = int(np.count_nonzero(staged.disagreement))
+    trained = chosen[0].known.trained if len({one.known.trained for one in chosen}) == 1 else None
+    staging = Staging(density, guard, trained, best, tuple(parts) if len(parts) > 1 else (), tuple(notes))
+    if not staging.parts:
+        return staging
+    differ = int(np.count_nonzero(staging.disagreement))
     combined = (
         f"{len(parts)} stagings were combined; they choose different stages in {differ:,} of "
         f"{density.n_epochs:,} epochs"
     )
-    return replace(staged, notes=(*staged.notes, combined))
+    return replace(staging, notes=(*notes, combined))
 
 
 def default_rules(profile: Profile) -> QualityRules:
@@ -155,7 +198,7 @@ def default_rules(profile: Profile) -> QualityRules:
     return "kdd2026" if profile.reproduces_paper else "graded"
 
 
-def _loaded(stager: Stager | TrainedModel | str | Path) -> Stager | TrainedModel:
+def _loaded(stager: StagerLike) -> Stager | TrainedModel:
     """Return a stager by name, or the network in a folder."""
     if isinstance(stager, str) and not _is_folder(stager):
         return stager_of(stager)
@@ -179,40 +222,35 @@ def _profile_of(stager: Stager | TrainedModel) -> Profile | str:
 
 
 def _stage_table(
-    table: FeatureTable,
-    models: Sequence[Stager | TrainedModel],
-    guard: Profile,
-    warm: bool,
-    cohort: str | None,
-) -> Staged:
+    table: FeatureTable, models: Sequence[Stager | TrainedModel], guard: Profile, warm: bool
+) -> Staging:
     """Stage a table of features, which only one network can take."""
     model = models[0]
     if len(models) != 1 or isinstance(model, Stager):
         raise InputError("a feature table is staged by one trained network. Give the recording instead.")
     density = model.density(table, temperature=warm)
-    decoding = decode(density, guard, cohort=cohort, trained=model.card.trained)
     first = 0 if table.epochs is None else int(table.epochs[0])
     begins = (f"the table begins with epoch {first}, which is epoch 0 here",) if first else ()
     how = network_stager(model, temperature=warm).describe()
-    return Staged(density, decoding, notes=(how, *begins, NO_QUALITY))
+    return Staging(density, guard, model.card.trained, notes=(how, *begins, NO_QUALITY))
 
 
 def _derivations(
-    recording: Recording | str | Path,
-    channels: Mapping[str, str] | Sequence[str] | None,
-    covariates: Mapping[str, float | str],
+    recording: Recording | str | Path, channels: Channels | None, covariates: Mapping[str, float | str]
 ) -> list[Recording]:
     """Return the recording once per derivation of the EEG that is to be staged."""
-    if isinstance(channels, str):
-        channels = [channels]
-    if channels is None or isinstance(channels, Mapping):
-        roles: list[Mapping[str, str]] = [channels or {}]
+    by_role = dict(channels or {}) if isinstance(channels, Mapping | None) else {"eeg": channels}
+    derivations = by_role.pop("eeg", None)
+    others = {role: checks.text(label, f"the channel of {role!r}") for role, label in by_role.items()}
+    if derivations is None:
+        mappings = [others]
     else:
-        roles = [{"eeg": derivation} for derivation in channels]
-    if not roles:
-        raise InputError("channels is empty, expected a channel of the EEG or more.")
+        listed = [derivations] if isinstance(derivations, str) else list(derivations)
+        mappings = [others | {"eeg": checks.text(label, "a channel of 'eeg'")} for label in listed]
+    if not mappings:
+        raise InputError("channels of 'eeg' are empty, expected one or more.")
     nights = []
-    for mapping in roles:
+    for mapping in mappings:
         if isinstance(recording, str | Path):
             night = read_recording(recording, channels=mapping or None)
         else:
@@ -236,14 +274,21 @@ def with_channels(recording: Recording, channels: Mapping[str, str]) -> Recordin
     return replace(recording, signals=signals)
 
 
+def _merged(density: Hypnodensity, profile: Profile) -> Hypnodensity:
+    """Return a density in the profile's stages, if it has more of them."""
+    return density.merge(profile.scheme) if density.scheme.n_stages > profile.scheme.n_stages else density
+
+
 def _quality(recording: Recording, stager: Stager, rules: QualityRules) -> SignalQuality | None:
     if rules == "none" or not stager.modality:
         return None
     return signal_quality(recording, stager.modality, epoch_seconds=stager.known.epoch_seconds, rules=rules)
 
 
-def _without_lost(density: Hypnodensity, quality: SignalQuality) -> Hypnodensity:
+def _without_lost(density: Hypnodensity, quality: SignalQuality | None) -> Hypnodensity:
     """Return a density without the rows of lost signal, so that the other parts decide there."""
+    if quality is None:
+        return density
     rows = density.probabilities.copy()
     lost = quality.beta[: len(rows)] >= LOST
     if lost.all():

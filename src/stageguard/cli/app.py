@@ -39,7 +39,7 @@ COMMANDS = {
         "quality": "How far each epoch of a recording can be trusted.",
         "features": "Turn recordings into feature tables.",
         "train": "Train a network on feature tables.",
-        "predict": "Stage recordings with a trained network, and guard them.",
+        "stage": "Stage recordings by a stager or a trained network, and guard them.",
         "study": "Train and test networks fold by fold: tables, figures.",
     },
     "Profiles and data": {

@@ -83,9 +83,10 @@ class DecodeTask:
 class FileSource:
     """Nights in files; each has outputs of its own, and is kept, written or fails alone."""
 
-    tasks: Sequence[DecodeTask]
+    tasks: Sequence[Any]  # such as `DecodeTask`, with the path of its `output`
     folder: Path | None = None  # for the tables of the manifest, if they are wanted
     say: Callable[[object], str] = str  # words failures in the table
+    work: Callable[[Any], DecodedNight] | None = None  # by default `decode_task`
 
     @contextmanager
     def opened(self) -> Iterator[None]:
@@ -101,7 +102,7 @@ class FileSource:
 
     def outcomes(self, jobs: int, executor: Executor | None) -> Generator[Outcome[DecodedNight], None, None]:
         """Yield the outcome of each file, in order."""
-        work: Callable[[DecodeTask], DecodedNight] = decode_task
+        work = self.work or decode_task
         return run_files(work, self.tasks, output_of=attrgetter("output"), jobs=jobs, executor=executor)
 
     def finish(self, manifest: Manifest) -> None:

@@ -60,7 +60,7 @@ def run(recording: Recording) -> Hypnodensity:
 
 
 def beat_times(recording: Recording, sleepecg: Any) -> Floats:
-    """Return the times of heartbeats in seconds: as recorded, or found in the ECG by SleepECG's own detector."""
+    """Return the times of heartbeats in seconds: as recorded, or found in the ECG by SleepECG's detector."""
     if "beats" in recording.signals:
         beats = recording.signals["beats"]
         assert isinstance(beats, Series)

@@ -171,23 +171,23 @@ def decode(
     tables = output if inputs.is_cohort and not is_one_file else None
     with JsonList(wanted=as_json) as printed:
         source, show = FileSource(tasks, tables, one_line), printed.add_outcome
-        manifest = _run(source, jobs, scheduler, n_nights=n_nights, as_json=as_json, show=show)
+        manifest = run_source(source, jobs, scheduler, n_nights=n_nights, as_json=as_json, show=show)
     if tables is not None:
         _write_methods(manifest, loaded, options, tables)
     manifest.written += written
     manifest.remarks[:0] = remarks
-    _end(manifest, as_json=as_json)
+    end_decoding(manifest, as_json=as_json)
 
 
 def _decode_table(table: TableTask, jobs: int, scheduler: str | None, *, as_json: bool) -> None:
     """Decode a table of many nights to another table."""
-    manifest = _run(table_source(table), jobs, scheduler, as_json=as_json)
+    manifest = run_source(table_source(table), jobs, scheduler, as_json=as_json)
     with JsonList(wanted=as_json) as printed:
         for row in manifest.nights:
             printed.add({"ok": True} | row.to_dict())
         for outcome in manifest.failures:
             printed.add_outcome(outcome)
-    _end(manifest, as_json=as_json, in_one_table=True)
+    end_decoding(manifest, as_json=as_json, in_one_table=True)
 
 
 def _with_lights(options: DecodeOptions, off: Moment | None, on: Moment | None) -> DecodeOptions:
@@ -231,10 +231,15 @@ def _write_methods(manifest: Manifest, profile: Profile, options: DecodeOptions,
     manifest.written.append(path)
 
 
-def _end(manifest: Manifest, *, as_json: bool, in_one_table: bool = False) -> None:
+def end_decoding(
+    manifest: Manifest, *, as_json: bool, in_one_table: bool = False, next_steps: Sequence[str] = ()
+) -> None:
     """Print the outcome of the nights, and exit with 1 if any failed."""
     if not as_json:
-        print_manifest(manifest, Console(), in_one_table=in_one_table)
+        out = Console()
+        print_manifest(manifest, out, in_one_table=in_one_table)
+        for line in next_steps:
+            out.print(line, whole_line=True)
     print_notes(manifest.remarks, as_json=as_json)
     failures = next((path for path in manifest.written if path.name.endswith(FAILURES_TABLE)), None)
     print_problems(
@@ -267,7 +272,7 @@ def _chosen(inputs: Inputs, only: Sequence[str] | None) -> Inputs:
     return replace(inputs, nights=tuple(night for night in inputs.nights if night.id in only))
 
 
-def _run(
+def run_source(
     source: Source,
     jobs: int,
     scheduler: str | None,
@@ -275,10 +280,11 @@ def _run(
     n_nights: int | None = None,
     as_json: bool,
     show: Callable[[Outcome[DecodedNight]], None] | None = None,
+    what: str = "Decoding",
 ) -> Manifest:
     """Decode in order, with a progress bar on a terminal; how many nights a table has is not known before."""
     is_quiet = as_json or (n_nights is not None and n_nights < 2)
-    with executor_for(scheduler) as executor, progress_bar("Decoding", quiet=is_quiet) as move:
+    with executor_for(scheduler) as executor, progress_bar(what, quiet=is_quiet) as move:
         numbers = itertools.count(1)
 
         def on_outcome(outcome: Outcome[DecodedNight]) -> None:

@@ -1,0 +1,222 @@
+"""Stage recordings, then decode them: what was staged before is not staged again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stageguard.base.errors import InputError
+from stageguard.base.files import exists_error, file_sha256, load_json, write_text_atomic, write_together
+from stageguard.base.version import __version__
+from stageguard.formats.outgoing import Outgoing
+from stageguard.formats.raw_night import FileOptions
+from stageguard.formats.tools.stageguard import table_text
+from stageguard.night.recording import Recording
+from stageguard.nn.tables import FeatureTable
+from stageguard.pipeline import Channels, QualityRules, Staging, staging_of
+from stageguard.profile.profile import Profile
+from stageguard.report.night import night_report
+from stageguard.runner.decode_files import DecodeTask, decode_task
+from stageguard.runner.decode_one import MALFORMED, DecodeOptions, decode_file
+from stageguard.runner.manifest import DecodedFile
+from stageguard.staging import Stager, stager_of
+
+WORDS = {  # what differs between two requests
+    "file": "from another file",
+    "sha256": "from another recording of that name",
+    "stagers": "by another stager, or another version of it",
+    "options": "with other options",
+    "stageguard": "by another version of stageguard",
+}
+DENSITY_SUFFIX, RECORD_SUFFIX, REPORT_SUFFIX = ".hypnodensity.csv", ".staging.json", ".report.html"
+
+
+@dataclass(frozen=True, slots=True)
+class NamedStager:
+    """A stager by its name or its folder, so that every process loads it once instead of being sent it."""
+
+    name: str  # of a stager, or the folder that `train` wrote
+    device: str = "cpu"
+    card_sha256: str = ""  # of a network's card: another network in the same folder is another stager
+
+    @classmethod
+    def of(cls, name: str, device: str = "cpu") -> NamedStager:
+        """Return the stager of this name; `load` refuses one that does not exist."""
+        card = Path(name, "model.json")
+        return cls(name, device, file_sha256(card, "JSON") if card.is_file() else "")
+
+    def load(self) -> Any:
+        """Return the stager, or the trained network, which the process keeps for the next recordings."""
+        if self.of(self.name, self.device).card_sha256 != self.card_sha256:
+            raise InputError(f"{self.name} holds another network than at the start. Stage the rest again.")
+        return _loaded(self)
+
+    def profile(self) -> Profile:
+        """Return the profile that fits the stager, or that the network was trained with."""
+        stager = self.load()
+        return Profile.load(stager.known.profile) if isinstance(stager, Stager) else stager.card.profile
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what identifies the stager, in JSON types."""
+        if self.card_sha256:
+            return {"network": self.card_sha256}
+        stager = self.load()
+        return {"stager": stager.name, "version": stager.version}
+
+
+@lru_cache(maxsize=4)
+def _loaded(named: NamedStager) -> Any:
+    if not named.card_sha256 and not Path(named.name).exists():
+        return stager_of(named.name)
+    from stageguard.nn.checkpoint import load_model  # these two load torch
+    from stageguard.nn.training import pick_device
+
+    return load_model(named.name, device=pick_device(named.device))
+
+
+@dataclass(frozen=True, slots=True)
+class StagingOptions:
+    """How recordings are staged, beside the stagers."""
+
+    channels: Channels = field(default_factory=dict)  # by role
+    covariates: Mapping[str, float | str] = field(default_factory=dict)
+    quality: QualityRules | None = None
+    temperature: bool | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON types, to compare with an earlier run's."""
+        content: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return content
+
+
+@dataclass(frozen=True, slots=True)
+class StageTask:
+    """A recording or a table of features to stage and decode, and where the outputs go."""
+
+    path: Path
+    output: Path
+    stagers: tuple[NamedStager, ...]
+    read: Callable[[], Recording | FeatureTable | Path] = field(repr=False)
+    profile: Profile | None = None  # None: the stager's own
+    options: StagingOptions = field(default_factory=StagingOptions)
+    cohort: str | None = None
+    overwrite: bool = False
+    report: bool = True
+    durable: bool = True
+    shares_profile: bool = False
+    in_full: bool = True
+    error: str | None = None
+
+    @property
+    def file(self) -> str:
+        """The path as text."""
+        return str(self.path)
+
+    @property
+    def id(self) -> str:
+        """The name of the outputs."""
+        return self.output.name
+
+    def beside(self, suffix: str) -> Path:
+        """Return the path of an output."""
+        return self.output.with_name(self.output.name + suffix)
+
+
+def stage_task(task: StageTask) -> DecodedFile:
+    """Stage one recording unless an earlier run has, guard it, and write its outputs."""
+    densities, record_file = task.beside(DENSITY_SUFFIX), task.beside(RECORD_SUFFIX)
+    profile = task.stagers[0].profile() if task.profile is None else task.profile
+    request = _request(task)
+    record = None if task.overwrite else _recorded(task, request)
+    if record is None:
+        staging = staging_of(
+            task.read(),
+            [stager.load() for stager in task.stagers],
+            profile,
+            channels=task.options.channels or None,
+            quality=task.options.quality,
+            temperature=task.options.temperature,
+            covariates=task.options.covariates,
+        )
+        text = table_text(Outgoing(None, staging.density))
+        record = _record_of(staging, request, text)
+        contents = {densities: text, record_file: json.dumps(record, indent=1) + "\n"}
+        write_together(contents, overwrite=task.overwrite, make_folders=True)
+    notes = tuple(record["notes"])
+    quality = None if record["quality"] is None else np.array(record["quality"])
+    reading = FileOptions(epoch_seconds=record["epoch_seconds"])
+    options = DecodeOptions(reading, quality=quality, cohort=task.cohort, trained=record["trained"])
+    decoded = decode_task(
+        DecodeTask(
+            densities,
+            task.output,
+            profile,
+            options,
+            overwrite=task.overwrite,
+            durable=task.durable,
+            shares_profile=task.shares_profile,
+            in_full=task.in_full,
+        )
+    )
+    outputs = {"density": densities, **decoded.outputs}
+    if task.report:
+        outputs["report"] = report = task.beside(REPORT_SUFFIX)
+        if task.overwrite or not report.exists():
+            decoding, _ = decode_file(densities, profile, options)
+            page = night_report(decoding, title=task.id, notes=notes)
+            write_text_atomic(report, page, overwrite=task.overwrite)
+    row = decoded.row._replace(file=task.file)
+    return replace(decoded, row=row, outputs=outputs, notes=(*notes, *decoded.notes))
+
+
+def _request(task: StageTask) -> dict[str, Any]:
+    """Return everything that the probabilities depend on, in JSON types."""
+    return {
+        "file": task.path.name,
+        "sha256": file_sha256(task.path, "a recording"),
+        "stagers": [stager.to_dict() for stager in task.stagers],
+        "options": task.options.to_dict(),
+        "stageguard": __version__,
+    }
+
+
+def _recorded(task: StageTask, request: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the record of an earlier staging with the same request, or None; refuse another's output."""
+    densities, record_file = task.beside(DENSITY_SUFFIX), task.beside(RECORD_SUFFIX)
+    if not record_file.exists() and not densities.exists():
+        return None
+    if not record_file.exists():
+        raise exists_error(densities)
+    try:
+        record: dict[str, Any] = load_json(record_file)
+        earlier = record["request"]
+        is_whole = (
+            file_sha256(densities, "text") == record["density_sha256"] if densities.is_file() else False
+        )
+    except (InputError, *MALFORMED):
+        raise exists_error(record_file, ", and is no record of a staging", to="stage it again") from None
+    if earlier != request:
+        differing = next(WORDS[key] for key in request if earlier.get(key) != request[key])
+        raise exists_error(densities, f", and was staged {differing}", to="stage it again")
+    if not is_whole:
+        raise exists_error(densities, ", and was changed after it was written", to="stage it again")
+    return record
+
+
+def _record_of(staging: Staging, request: Mapping[str, Any], text: str) -> dict[str, Any]:
+    quality = staging.quality
+    return {
+        "request": dict(request),
+        "density_sha256": sha256(text.encode()).hexdigest(),
+        "epoch_seconds": staging.density.epoch_seconds,
+        "trained": staging.trained,
+        "notes": list(staging.notes),
+        "quality": None if quality is None else quality.beta.tolist(),
+    }
