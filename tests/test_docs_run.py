@@ -30,9 +30,7 @@ FENCED = re.compile(
     r"^(?:<!-- (file|not run): ([^\n]+) -->\n)?```([^\n]*)\n(.*?)^```\n", re.MULTILINE | re.DOTALL
 )
 SHOWN = re.compile(r"\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-NEEDS_TORCH = re.compile(
-    r"^(import torch|from stageguard\.nn|stageguard (train|predict|study) )", re.MULTILINE
-)
+NEEDS_TORCH = re.compile(r"^(import torch|from stageguard\.nn|stageguard (train|stage|study) )", re.MULTILINE)
 COMMAND = re.compile(r"^(\$ |stageguard [a-z])", re.MULTILINE)
 
 

@@ -12,16 +12,16 @@ import numpy as np
 
 from stageguard.base import checks
 from stageguard.base.arrays import Floats
-from stageguard.base.errors import InputError, did_you_mean
+from stageguard.base.errors import InputError
 from stageguard.formats.recordings.read import read_recording
 from stageguard.guard.decode import decode
 from stageguard.guard.decoding import Decoding
 from stageguard.night.combine import combine
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.recording import Recording
-from stageguard.nn.tables import FeatureTable
 from stageguard.profile.known_stagers import Training
 from stageguard.profile.profile import Profile, as_profile
+from stageguard.signals.features import Features
 from stageguard.signals.quality import SignalQuality, signal_quality
 from stageguard.staging import Stager, stager_of
 from stageguard.staging.network import network_stager
@@ -87,7 +87,7 @@ class Staged(Staging):
 
 
 def stage(
-    recording: Recording | FeatureTable | str | Path,
+    recording: Recording | Features | str | Path,
     stager: StagerLike | Sequence[StagerLike] = "yasa",
     profile: Profile | str | None = None,
     *,
@@ -101,7 +101,7 @@ def stage(
 
     Parameters
     ----------
-    recording : Recording, FeatureTable, str or Path
+    recording : Recording, Features, str or Path
         The recording or its file; for a trained network also a table of its features.
     stager : str, Path, Stager or TrainedModel, or a list of these
         The name of a stager (see `stagers`), or a trained network or its folder. Several are combined: the
@@ -146,7 +146,7 @@ def stage(
 
 
 def staging_of(
-    recording: Recording | FeatureTable | str | Path,
+    recording: Recording | Features | str | Path,
     stager: StagerLike | Sequence[StagerLike],
     profile: Profile | str | None = None,
     *,
@@ -165,7 +165,7 @@ def staging_of(
     )
     guard = min(fitting, key=lambda one: one.scheme.n_stages)  # stagers with more stages are merged
     warm = not guard.reproduces_paper if temperature is None else temperature
-    if isinstance(recording, FeatureTable):
+    if isinstance(recording, Features):
         return _stage_table(recording, models, guard, warm)
     chosen = [one if isinstance(one, Stager) else network_stager(one, temperature=warm) for one in models]
     nights = _derivations(recording, channels, covariates or {})
@@ -200,7 +200,7 @@ def default_rules(profile: Profile) -> QualityRules:
 
 def _loaded(stager: StagerLike) -> Stager | TrainedModel:
     """Return a stager by name, or the network in a folder."""
-    if isinstance(stager, str) and not _is_folder(stager):
+    if isinstance(stager, str) and not is_folder(stager):
         return stager_of(stager)
     if isinstance(stager, str | Path):
         from stageguard.nn.checkpoint import load_model  # loads torch
@@ -212,7 +212,7 @@ def _loaded(stager: StagerLike) -> Stager | TrainedModel:
     return stager
 
 
-def _is_folder(name: str) -> bool:
+def is_folder(name: str) -> bool:
     """Whether a stager is given by the folder of a network, which a name never is."""
     return "/" in name or "\\" in name or Path(name).exists()
 
@@ -222,7 +222,7 @@ def _profile_of(stager: Stager | TrainedModel) -> Profile | str:
 
 
 def _stage_table(
-    table: FeatureTable, models: Sequence[Stager | TrainedModel], guard: Profile, warm: bool
+    table: Features, models: Sequence[Stager | TrainedModel], guard: Profile, warm: bool
 ) -> Staging:
     """Stage a table of features, which only one network can take."""
     model = models[0]
@@ -255,23 +255,9 @@ def _derivations(
             night = read_recording(recording, channels=mapping or None)
         else:
             Recording.check(recording)
-            night = with_channels(recording, mapping)
+            night = recording.with_channels(mapping)
         nights.append(replace(night, covariates={**night.covariates, **covariates}))
     return nights
-
-
-def with_channels(recording: Recording, channels: Mapping[str, str]) -> Recording:
-    """Return a recording whose roles have other channels, given by name or by their role before."""
-    signals = dict(recording.signals)
-    by_name = {signal.name: signal for signal in recording.signals.values()} | signals
-    for role, name in channels.items():
-        if name not in by_name:
-            raise InputError(
-                f"recording {recording.id!r} has no channel {name!r} for the role {role!r}; it has: "
-                f"{', '.join(by_name)}.{did_you_mean(name, by_name)}"
-            )
-        signals[role] = by_name[name]
-    return replace(recording, signals=signals)
 
 
 def _merged(density: Hypnodensity, profile: Profile) -> Hypnodensity:

@@ -111,8 +111,18 @@ def test_the_recipe_travels_with_the_network(place):
     assert Recipe.from_dict(card["features"]["recipe_document"]) == Recipe.load("bioradar")
 
 
-def test_predict_goes_from_recordings_to_hypnograms(place, run, tmp_path):
-    ran = run("predict", place / "model", place / "cohort", "--dataset", "sleepbrl", "-o", tmp_path, "--json")
+def test_stage_goes_from_recordings_to_hypnograms(place, run, tmp_path):
+    ran = run(
+        "stage",
+        "--stager",
+        place / "model",
+        place / "cohort",
+        "--dataset",
+        "sleepbrl",
+        "-o",
+        tmp_path,
+        "--json",
+    )
     assert ran.code == 0, ran.err
     assert [report["ok"] for report in ran.json] == [True] * 3
     assert any("signal quality (graded): " in note for note in ran.json[0]["notes"])
@@ -122,8 +132,8 @@ def test_predict_goes_from_recordings_to_hypnograms(place, run, tmp_path):
         assert run("verify", written).code == 0
 
 
-def test_stage_is_what_predict_does(place, run, tmp_path):
-    said = ("predict", place / "model", place / "cohort", "--dataset", "sleepbrl", "-o", tmp_path)
+def test_the_function_is_what_the_command_does(place, run, tmp_path):
+    said = ("stage", "--stager", place / "model", place / "cohort", "--dataset", "sleepbrl", "-o", tmp_path)
     assert run(*said).code == 0
     entry = next(iter(entries("sleepbrl", place / "cohort")))
     staged = sg.stage(entry.read(), place / "model")
@@ -138,7 +148,7 @@ def test_stage_is_what_predict_does(place, run, tmp_path):
 
 @pytest.mark.slow
 def test_quality_reaches_the_decoder(place, run, tmp_path):
-    said = ("predict", place / "model", place / "cohort", "--dataset", "sleepbrl")
+    said = ("stage", "--stager", place / "model", place / "cohort", "--dataset", "sleepbrl")
     run(*said, "-o", tmp_path / "with")
     run(*said, "-o", tmp_path / "without", "--quality", "none")
     first = next((tmp_path / "with").glob("*.hypnogram.tsv"))
@@ -153,11 +163,20 @@ def test_a_network_without_a_recipe_cannot_stage_recordings(place, run, tmp_path
     card = json.loads((tmp_path / "model" / "model.json").read_text())
     card["features"]["recipe_document"] = None
     (tmp_path / "model" / "model.json").write_text(json.dumps(card))
-    said = ("predict", tmp_path / "model", place / "cohort", "--dataset", "sleepbrl", "-o", tmp_path / "out")
+    said = (
+        "stage",
+        "--stager",
+        tmp_path / "model",
+        place / "cohort",
+        "--dataset",
+        "sleepbrl",
+        "-o",
+        tmp_path / "out",
+    )
     ran = run(*said, "--json")
     assert ran.code == 1
     assert mentions(ran.json[0]["error"], "no recipe for", "features")
-    assert not (tmp_path / "out").exists()
+    assert [file.name for file in (tmp_path / "out").iterdir()] == ["failures.tsv"]
 
 
 def test_a_dataset_without_a_recipe_is_refused(run, tmp_path):

@@ -75,7 +75,9 @@ def test_every_module_says_how_to_get_what_it_needs(library, modules):
     assert last == "6 None"  # tables, options and recipes need neither
 
 
-@pytest.mark.parametrize("command", [["train", "c.toml"], ["predict", "model", "night.csv", "-o", "out"]])
+@pytest.mark.parametrize(
+    "command", [["train", "c.toml"], ["stage", "--stager", "./model", "night.csv", "-o", "out"]]
+)
 def test_the_commands_say_it_in_one_line(tmp_path, command):
     (tmp_path / "c.toml").write_text(
         'data = "."\noutput = "m"\nbackbone = "usleep"\nprofile = "human-psg-3"\n'

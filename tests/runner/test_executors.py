@@ -157,17 +157,17 @@ def test_features_and_hypnograms_of_a_cluster_are_those_made_here(address, tmp_p
     assert here == there
     train(cohort(3), options(steps=1), tmp_path / "model")
     table = write_csv(tmp_path / "n70.csv", feature_table(70))  # one: torch takes seconds to load in a worker
-    here, there = here_and_there(run, address, tmp_path, "predict", tmp_path / "model", table)
-    assert len(here) == 3
+    here, there = here_and_there(run, address, tmp_path, "stage", "--stager", tmp_path / "model", table)
+    assert len(here) == 5
     assert here == there
 
 
 def test_a_network_changed_in_mid_run_stages_nothing_more(tmp_path):
     pytest.importorskip("torch")
-    from stageguard.cli.commands.predict import NamedModel
+    from stageguard.runner.stage_files import NamedStager
 
     (tmp_path / "model.json").write_text("{}")
-    named = NamedModel.of(tmp_path, "cpu")
+    named = NamedStager.of(str(tmp_path))
     (tmp_path / "model.json").write_text("[]")
     with pytest.raises(InputError, match=naming("another", "network than at")):
         named.load()

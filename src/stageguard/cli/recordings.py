@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -164,7 +163,7 @@ class RecordingOptions:
         return file.recording, file.notes
 
     def _read_entry(self, entry: Any) -> tuple[Recording, tuple[str, ...]]:
-        return with_channels(entry.read(), self.channels), ()
+        return entry.read().with_channels(self.channels), ()
 
 
 recording_options = packed(
@@ -178,21 +177,6 @@ recording_options = packed(
 staging_options = packed(
     "options", RecordingOptions.parsed, dataset_option, dataset_option_option, channel_option
 )
-
-
-def with_channels(recording: Recording, channels: Mapping[str, str]) -> Recording:
-    """Return a recording whose roles have other channels, which are given by name or by their old role."""
-    if not channels:
-        return recording
-    signals = dict(recording.signals)
-    by_name = {signal.name: signal for signal in signals.values()}
-    for role, name in channels.items():
-        channel = recording.signals.get(name) or by_name.get(name)
-        if channel is None:
-            recording.channel(name)  # raises an error that lists the channels
-        assert channel is not None
-        signals[role] = channel
-    return dataclasses.replace(recording, signals=signals)
 
 
 def _file_name(name: str) -> str:

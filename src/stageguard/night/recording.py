@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from stageguard.base import checks
 from stageguard.base.arrays import Floats
-from stageguard.base.errors import Argument, InputError, Message
+from stageguard.base.errors import Argument, InputError, Message, did_you_mean
 from stageguard.night.hypnogram import Hypnogram
 
 SLOWEST_HZ, FASTEST_HZ = 1e-4, 1e9  # a sample in three hours; a billion in a second
@@ -230,6 +230,19 @@ class Recording:
                 f"the recording is {checks.shown(recording)}, expected a Recording. "
                 "Read it first: sg.read_recording(path)."
             )
+
+    def with_channels(self, channels: Mapping[str, str]) -> Recording:
+        """Return a recording whose roles have other channels, given by name or by their role before."""
+        by_name = {signal.name: signal for signal in self.signals.values()} | dict(self.signals)
+        signals = dict(self.signals)
+        for role, name in channels.items():
+            if name not in by_name:
+                raise InputError(
+                    f"recording {self.id!r} has no channel {name!r} for the role {role!r}; it has: "
+                    f"{', '.join(by_name)}.{did_you_mean(name, by_name)}"
+                )
+            signals[role] = by_name[name]
+        return replace(self, signals=signals)
 
     def channel(self, role: str, *others: str) -> Signal | Series:
         """Return the signal of the first role that was recorded; the error says how to map the last one."""

@@ -29,6 +29,7 @@ Choice = Callable[[Sequence[str]], Sequence[int]]
 SUFFIXES = (".csv", ".tsv", ".npz")
 # Output files of `predict` and `decode`, which must not be read as feature tables.
 OUTPUT_SUFFIXES = (".hypnodensity.csv", ".hypnogram.tsv", ".changes.tsv")
+OUTPUT_TABLES = ("cohort.tsv", "failures.tsv")
 ABOUT_COLUMNS = ("subject", "epoch", "stage")
 ABOUT_ARRAYS = (*ABOUT_COLUMNS, "labels", "epoch_seconds", "recipe")
 NO_STAGE = MISSING_WORDS | {"?", "unscored", "-1", "movement", "artifact"}
@@ -248,7 +249,9 @@ def feature_files(folder: Path, suffixes: Sequence[str] = SUFFIXES) -> list[Path
     return sorted(
         path
         for path in folder.iterdir()
-        if path.name.lower().endswith(tuple(suffixes)) and not path.name.lower().endswith(OUTPUT_SUFFIXES)
+        if path.name.lower().endswith(tuple(suffixes))
+        and not path.name.lower().endswith(OUTPUT_SUFFIXES)
+        and path.name not in OUTPUT_TABLES
     )
 
 

@@ -19,13 +19,13 @@ from stageguard.formats.outgoing import Outgoing
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.tools.stageguard import table_text
 from stageguard.night.recording import Recording
-from stageguard.nn.tables import FeatureTable
-from stageguard.pipeline import Channels, QualityRules, Staging, staging_of
+from stageguard.pipeline import Channels, QualityRules, Staging, is_folder, staging_of
 from stageguard.profile.profile import Profile
 from stageguard.report.night import night_report
 from stageguard.runner.decode_files import DecodeTask, decode_task
 from stageguard.runner.decode_one import MALFORMED, DecodeOptions, decode_file
 from stageguard.runner.manifest import DecodedFile
+from stageguard.signals.features import Features
 from stageguard.staging import Stager, stager_of
 
 WORDS = {  # what differs between two requests
@@ -73,7 +73,7 @@ class NamedStager:
 
 @lru_cache(maxsize=4)
 def _loaded(named: NamedStager) -> Any:
-    if not named.card_sha256 and not Path(named.name).exists():
+    if not is_folder(named.name):
         return stager_of(named.name)
     from stageguard.nn.checkpoint import load_model  # these two load torch
     from stageguard.nn.training import pick_device
@@ -100,11 +100,12 @@ class StagingOptions:
 class StageTask:
     """A recording or a table of features to stage and decode, and where the outputs go."""
 
-    path: Path
+    file: str  # the recording's, or a dataset's id of it
+    path: Path | None  # None for a recording of a dataset
     output: Path
     stagers: tuple[NamedStager, ...]
-    read: Callable[[], Recording | FeatureTable | Path] = field(repr=False)
-    profile: Profile | None = None  # None: the stager's own
+    read: Callable[[], Recording | Features | Path] = field(repr=False)
+    profile: Profile
     options: StagingOptions = field(default_factory=StagingOptions)
     cohort: str | None = None
     overwrite: bool = False
@@ -113,11 +114,6 @@ class StageTask:
     shares_profile: bool = False
     in_full: bool = True
     error: str | None = None
-
-    @property
-    def file(self) -> str:
-        """The path as text."""
-        return str(self.path)
 
     @property
     def id(self) -> str:
@@ -132,14 +128,13 @@ class StageTask:
 def stage_task(task: StageTask) -> DecodedFile:
     """Stage one recording unless an earlier run has, guard it, and write its outputs."""
     densities, record_file = task.beside(DENSITY_SUFFIX), task.beside(RECORD_SUFFIX)
-    profile = task.stagers[0].profile() if task.profile is None else task.profile
     request = _request(task)
     record = None if task.overwrite else _recorded(task, request)
     if record is None:
         staging = staging_of(
             task.read(),
             [stager.load() for stager in task.stagers],
-            profile,
+            task.profile,
             channels=task.options.channels or None,
             quality=task.options.quality,
             temperature=task.options.temperature,
@@ -157,7 +152,7 @@ def stage_task(task: StageTask) -> DecodedFile:
         DecodeTask(
             densities,
             task.output,
-            profile,
+            task.profile,
             options,
             overwrite=task.overwrite,
             durable=task.durable,
@@ -169,7 +164,7 @@ def stage_task(task: StageTask) -> DecodedFile:
     if task.report:
         outputs["report"] = report = task.beside(REPORT_SUFFIX)
         if task.overwrite or not report.exists():
-            decoding, _ = decode_file(densities, profile, options)
+            decoding, _ = decode_file(densities, task.profile, options)
             page = night_report(decoding, title=task.id, notes=notes)
             write_text_atomic(report, page, overwrite=task.overwrite)
     row = decoded.row._replace(file=task.file)
@@ -179,8 +174,8 @@ def stage_task(task: StageTask) -> DecodedFile:
 def _request(task: StageTask) -> dict[str, Any]:
     """Return everything that the probabilities depend on, in JSON types."""
     return {
-        "file": task.path.name,
-        "sha256": file_sha256(task.path, "a recording"),
+        "file": task.file if task.path is None else task.path.name,
+        "sha256": None if task.path is None else file_sha256(task.path, "a recording"),
         "stagers": [stager.to_dict() for stager in task.stagers],
         "options": task.options.to_dict(),
         "stageguard": __version__,

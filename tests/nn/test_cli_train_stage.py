@@ -1,4 +1,4 @@
-"""The commands `train` and `predict`, from feature tables to hypnograms that can be verified."""
+"""The commands `train` and `stage`, from feature tables to hypnograms that can be verified."""
 
 from __future__ import annotations
 
@@ -80,16 +80,17 @@ def test_train_writes_a_network_and_shows_the_parts_of_the_loss(run, place):
     assert said.err == ""
 
 
-def test_predict_writes_densities_and_hypnograms_that_verify(run, place, model, tmp_path):
+def test_stage_writes_densities_and_hypnograms_that_verify(run, place, model, tmp_path):
     features = feature_table(70).values.copy()
     features[11] = np.nan
     night = feature_table(70, values=features, epochs=np.r_[5:65, 70:100])
     path = write_csv(tmp_path / "in" / "night70.csv", night, with_stage=False)
-    ran = run("predict", model, path, "-o", tmp_path / "out")
+    ran = run("stage", "--stager", model, path, "-o", tmp_path / "out")
     assert ran.code == 0, ran.err
     assert mentions(" ".join(ran.out.split()), "begins", 5, 0)
     names = sorted(file.name for file in (tmp_path / "out").iterdir())
-    assert names == ["night70.hypnodensity.csv", "night70.hypnogram.json", "night70.hypnogram.tsv"]
+    endings = ("hypnodensity.csv", "hypnogram.json", "hypnogram.tsv", "report.html", "staging.json")
+    assert names == [f"night70.{ending}" for ending in endings]
     density = read_density(tmp_path / "out" / "night70.hypnodensity.csv")
     assert np.flatnonzero(np.isnan(density.probabilities[:, 0])).tolist() == [11, 60, 61, 62, 63, 64]
     sidecar = json.loads((tmp_path / "out" / "night70.hypnogram.json").read_text())["stageguard"]
@@ -109,9 +110,9 @@ def test_predict_writes_densities_and_hypnograms_that_verify(run, place, model, 
         (("-p", "kdd2026-cardiorespiratory", "--temperature"), True),
     ],
 )
-def test_predict_softens_but_for_the_paper_or_as_it_is_told(run, model, tmp_path, options, is_soft):
+def test_stage_softens_but_for_the_paper_or_as_it_is_told(run, model, tmp_path, options, is_soft):
     path = write_csv(tmp_path / "a.csv", feature_table(70))
-    ran = run("predict", model, path, "-o", tmp_path / "out", *options, "--json")
+    ran = run("stage", "--stager", model, path, "-o", tmp_path / "out", *options, "--json")
     assert ran.code == 0, ran.err
     (staged_by,) = (note for note in ran.json[0]["notes"] if note.startswith("staged by"))
     assert staged_by.endswith(", no temperature") != is_soft
@@ -121,23 +122,34 @@ def test_predict_softens_but_for_the_paper_or_as_it_is_told(run, model, tmp_path
     np.testing.assert_allclose(written, expected, atol=1e-5)
 
 
-def test_predict_hands_the_decoder_how_stages_were_weighted(run, model, tmp_path):
+def test_stage_hands_the_decoder_how_stages_were_weighted(run, model, tmp_path):
     path = write_csv(tmp_path / "a.csv", feature_table(70))
     card = json.loads((model / "model.json").read_text())
     for file in model.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     (tmp_path / "model.json").write_text(json.dumps(card | {"trained": "balanced"}))
     for folder, expected in ((model, "natural"), (tmp_path, "balanced")):
-        assert run("predict", folder, path, "-o", tmp_path / expected).code == 0
+        assert run("stage", "--stager", folder, path, "-o", tmp_path / expected).code == 0
         sidecar = json.loads((tmp_path / expected / "a.hypnogram.json").read_text())["stageguard"]
         assert sidecar["options"]["trained"] == expected
-        assert f"trained on {expected} stage frequencies" in " ".join(sidecar["options"]["staging"])
+        staging = json.loads((tmp_path / expected / "a.staging.json").read_text())
+        assert f"trained on {expected} stage frequencies" in staging["notes"][0]
 
 
-def test_predict_takes_a_folder_another_profile_and_goes_on_after_a_failure(run, place, model, tmp_path):
+def test_stage_takes_a_folder_another_profile_and_goes_on_after_a_failure(run, place, model, tmp_path):
     write_csv(tmp_path / "in" / "a.csv", feature_table(70))
     write_csv(tmp_path / "in" / "b.csv", feature_table(71, names=("theta", "delta", "x", "clock")))
-    ran = run("predict", model, tmp_path / "in", "-o", tmp_path / "out", "-p", "human-actigraphy-2", "--json")
+    ran = run(
+        "stage",
+        "--stager",
+        model,
+        tmp_path / "in",
+        "-o",
+        tmp_path / "out",
+        "-p",
+        "human-actigraphy-2",
+        "--json",
+    )
     assert ran.code == 1
     first, second = ran.json
     assert first["ok"] and first["stages"] == ["W", "S"]
@@ -145,7 +157,7 @@ def test_predict_takes_a_folder_another_profile_and_goes_on_after_a_failure(run,
     assert not (tmp_path / "out" / "b.hypnogram.tsv").exists()
     (tmp_path / "more").mkdir()
     twin = write_csv(tmp_path / "more" / "a.csv", feature_table(70))
-    ran = run("predict", model, tmp_path / "in" / "a.csv", twin, "-o", tmp_path / "new", "--json")
+    ran = run("stage", "--stager", model, tmp_path / "in" / "a.csv", twin, "-o", tmp_path / "new", "--json")
     assert ran.code == 1
     first, second = ran.json
     assert first["ok"]
@@ -160,28 +172,28 @@ def test_predict_takes_a_folder_another_profile_and_goes_on_after_a_failure(run,
         (("-p", "human-psg-5"), "a.csv: "),
     ],
 )
-def test_predict_refuses_what_it_cannot_do(run, model, tmp_path, arguments, expected):
+def test_stage_refuses_what_it_cannot_do(run, model, tmp_path, arguments, expected):
     if "cuda" in arguments and torch.cuda.is_available():
         pytest.skip("there is a GPU here")
     path = write_csv(tmp_path / "a.csv", feature_table(70))
-    assert expected in error_line(run("predict", model, path, "-o", tmp_path / "out", *arguments))
+    assert expected in error_line(run("stage", "--stager", model, path, "-o", tmp_path / "out", *arguments))
 
 
-def test_predict_names_a_model_that_is_none_and_outputs_in_the_way(run, model, tmp_path):
+def test_stage_names_a_model_that_is_none_and_outputs_in_the_way(run, model, tmp_path):
     path = write_csv(tmp_path / "a.csv", feature_table(70))
-    line = error_line(run("predict", tmp_path, path, "-o", tmp_path / "out"))
+    line = error_line(run("stage", "--stager", tmp_path, path, "-o", tmp_path / "out"))
     assert mentions(line, "model.json", "Train one first")
-    assert run("predict", model, path, "-o", tmp_path / "out").code == 0
-    assert "exists already. Use --overwrite" in error_line(
-        run("predict", model, path, "-o", tmp_path / "out")
-    )
-    assert run("predict", model, path, "-o", tmp_path / "out", "--overwrite").code == 0
+    assert run("stage", "--stager", model, path, "-o", tmp_path / "out").code == 0
+    assert run("stage", "--stager", model, path, "-o", tmp_path / "out").code == 0  # nothing to do
+    said = ("stage", "--stager", model, path, "-o", tmp_path / "out", "--no-temperature")
+    assert mentions(error_line(run(*said)), "hypnodensity.csv", "--overwrite")
+    assert run("stage", "--stager", model, path, "-o", tmp_path / "out", "--overwrite").code == 0
 
 
 def test_nan_features_are_one_line_in_both_commands(run, place, model, tmp_path):
     bad = tmp_path / "a.csv"
     bad.write_text(f"subject,stage,{','.join(NAMES)}\ns,W,1,nan,2,3\n")
     expected = "a.csv: feature 'delta' is nan in epoch 0, expected a number."
-    assert error_line(run("predict", model, bad, "-o", tmp_path / "out")).startswith(expected)
+    assert error_line(run("stage", "--stager", model, bad, "-o", tmp_path / "out")).startswith(expected)
     (tmp_path / "c.toml").write_text(CONFIG.replace('"features"', '"."'))
     assert error_line(run("train", tmp_path / "c.toml")).startswith(expected)
