@@ -96,7 +96,7 @@ ITSELF.append(ITSELF)
         ),
         (lambda: sg.among_experts(EXPERT, range(10**12)), "experts are range(0, 1000000000000), expected"),
         (lambda: sg.cohort_report(b"abc"), "nights are b'abc', expected a dict"),
-        (lambda: sg.stage(None, None), "model is None, expected the folder of a network"),
+        (lambda: sg.stage(None, None), "stager is None, expected a name"),
     ],
 )
 def test_a_wrong_argument_is_one_line(call, start):

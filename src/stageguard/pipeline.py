@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 
 QualityRules = Literal["graded", "kdd2026", "none"]
 # by role; the EEG may have several, which are staged one by one
-Channels: TypeAlias = "Mapping[str, str | Sequence[str]] | Sequence[str]"
-StagerLike: TypeAlias = "Stager | TrainedModel | str | Path"
+Channels = Mapping[str, str | Sequence[str]] | Sequence[str]
 
 NO_QUALITY = "a feature table carries no signal quality: all of its epochs are trusted alike"
 LOST = 0.999  # beta from which an epoch of one derivation gives way to the others
@@ -88,7 +87,7 @@ class Staged(Staging):
 
 def stage(
     recording: Recording | Features | str | Path,
-    stager: StagerLike | Sequence[StagerLike] = "yasa",
+    stager: Stager | TrainedModel | str | Path | Sequence[Stager | TrainedModel | str | Path] = "yasa",
     profile: Profile | str | None = None,
     *,
     channels: Channels | None = None,
@@ -147,7 +146,7 @@ def stage(
 
 def staging_of(
     recording: Recording | Features | str | Path,
-    stager: StagerLike | Sequence[StagerLike],
+    stager: Stager | TrainedModel | str | Path | Sequence[Stager | TrainedModel | str | Path],
     profile: Profile | str | None = None,
     *,
     channels: Channels | None = None,
@@ -198,7 +197,7 @@ def default_rules(profile: Profile) -> QualityRules:
     return "kdd2026" if profile.reproduces_paper else "graded"
 
 
-def _loaded(stager: StagerLike) -> Stager | TrainedModel:
+def _loaded(stager: Stager | TrainedModel | str | Path) -> Stager | TrainedModel:
     """Return a stager by name, or the network in a folder."""
     if isinstance(stager, str) and not is_folder(stager):
         return stager_of(stager)

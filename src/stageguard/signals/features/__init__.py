@@ -196,10 +196,12 @@ class Features:
                 raise InputError(f"{where}: {error}") from None
 
     def __repr__(self) -> str:
-        """Return shape, scaling and recording."""
+        """Return shape, recipe, scaling and recording."""
         n_epochs, n_frames, n_features = self.values.shape
-        shape = f"{n_epochs} epochs, {n_frames} frames of {n_features} features"
-        return f"<Features {shape}, scaling {self.scaling}, recording {self.recording!r}>"
+        seconds = "" if self.epoch_seconds is None else f" of {self.epoch_seconds:g} s"
+        recipe = "" if self.recipe is None else f"recipe {self.recipe['name']!r}, "
+        shape = f"{n_epochs} epochs{seconds}, {n_frames} frames of {n_features} features"
+        return f"<Features {shape}, {recipe}scaling {self.scaling}, recording {self.recording!r}>"
 
     @property
     def n_epochs(self) -> int:
