@@ -41,6 +41,14 @@ FULL = {
     "min_bout_seconds": {"R": 60, "W": 30},
     "flip_flop": {"penalty_nats": 2, "window_epochs": 7, "method": "greedy"},
     "calibration": {"temperature": 1.5, "biases": {"R": 0.25}},
+    "labels": {
+        "shares": {
+            "W": {"W": 0.8, "N": 0.15, "R": 0.05},
+            "N": {"W": 0.05, "N": 0.9, "R": 0.05},
+            "R": {"W": 0.1, "N": 0.2, "R": 0.7},
+        },
+        "source": "nights",
+    },
     "durations": {"R": [0.25, 0.25]},
     "bands": {
         "tvr_percent": {"low": 0, "high": 1, "source": "nights", "unit": "%"},

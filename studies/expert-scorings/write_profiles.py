@@ -18,6 +18,7 @@ from pathlib import Path
 from toml_text import line, section
 
 HERE = Path(__file__).parent
+LABEL_SHARES = HERE.parent / "label-shares" / "results.json"
 FOLDER = HERE.parents[1] / "src" / "stageguard" / "profile" / "builtin"
 SCRIPT = "studies/expert-scorings/count.py"
 HEADER = "# Written by studies/expert-scorings/write_profiles.py: change it there, not here."
@@ -83,6 +84,7 @@ def fitted_profile(name: str, results: dict, words: dict) -> str:
                 "\n".join(head),
                 *(section("[[not_for]]", entry) for entry in fitted_cautions(own, numbers, words, results)),
                 section("[transitions]", by_stage(numbers["stages"], numbers["transitions"]), origin),
+                *labels_section(name, own),
                 *clock_section(numbers, own, results),
                 section("[bands]", bands(numbers, results)),
                 section("[joint]", joint(numbers)),
@@ -107,6 +109,14 @@ def clock_section(numbers: dict, own: dict, results: dict) -> list[str]:
         "curves": {CLOCK_STAGE: clock["curves"][CLOCK_STAGE][: n_steps + 1]},
     }
     return [section("[clock]", entries, f"counted on {', '.join(clock['sources'])}, equal weight each")]
+
+
+def labels_section(name: str, own: dict) -> list[str]:
+    """Return what experts say where a stager says each stage, or why labels alone are refused."""
+    if "labels_refused" in own:
+        return [section("[labels]", {"refused": own["labels_refused"].strip()})]
+    shares = json.loads(LABEL_SHARES.read_text(encoding="utf-8"))[name]["shares"]
+    return [section("[labels]", {"source": own["labels_source"].strip(), "shares": shares})]
 
 
 def by_stage(stages: list[str], matrix: list[list[float]]) -> dict[str, dict[str, float]]:

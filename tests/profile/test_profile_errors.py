@@ -445,3 +445,30 @@ def test_no_value_of_any_key_escapes_as_another_error(key, value):
 )
 def test_errors_on_scored_nights_are_numbers(path, value, message):
     assert mentions(complaint(("intervals", *path), value), *message)
+
+
+LABEL_ROWS = {
+    "W": {"W": 0.8, "N": 0.2},
+    "N": {"W": 0.1, "N": 0.8, "R": 0.1},
+    "R": {"W": 0.2, "N": 0.2, "R": 0.6},
+}
+
+
+@pytest.mark.parametrize("key", ["shares", "own"])
+@pytest.mark.parametrize(
+    ("stage", "row", "parts"),
+    [
+        ("W", {"W": 0.5, "N": 0.5}, ("W has 0.5 for another stage", "most for the stage")),
+        ("R", {"W": 0.6, "R": 0.4}, ("R has 0.6 for another stage and 0.4 for R",)),
+        ("N", {"N": 0.9}, ("sums to 0.9",)),
+        ("N", {"N": 1.0, "N2": 0.0}, ("'N2' is not a stage",)),
+    ],
+)
+def test_labels_most_often_mean_what_they_say(key, stage, row, parts):
+    labels = {"shares": LABEL_ROWS, key: LABEL_ROWS | {stage: row}}
+    assert mentions(complaint("labels", labels), f"labels.{key}", *parts)
+
+
+@pytest.mark.parametrize("labels", [{}, {"source": "x"}, {"shares": LABEL_ROWS, "refused": "why"}])
+def test_labels_have_shares_or_the_reason_why_not(labels):
+    assert mentions(complaint("labels", labels), "either shares or refused")

@@ -190,6 +190,19 @@ def test_clock_stops_where_early_rem_is_the_finding(name: str, cohort: str) -> N
     assert not caution.clock
 
 
+@pytest.mark.parametrize("name", FITTED)
+def test_labels_have_the_counted_shares_or_are_refused(name: str) -> None:
+    labels, names = Profile.load(name).labels, Profile.load(name).scheme.names
+    if name not in ("human-psg-5", "human-psg-3", "mouse-eeg-emg-3"):
+        assert labels.shares is None and labels.refused
+        return
+    counted = json.loads((STUDY.parent / "label-shares" / "results.json").read_text("utf-8"))[name]
+    assert labels.source and not labels.refused
+    assert labels.shares == tuple(tuple(counted["shares"][said][stage] for stage in names) for said in names)
+    for one in (one for stagers in counted["figures"].values() for one in stagers.values()):
+        assert one["kappa p"] >= 0.05 or one["kappa gain"] > 0  # else it would have to be refused
+
+
 # Published profiles
 
 

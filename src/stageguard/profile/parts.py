@@ -116,6 +116,23 @@ class Clock:
         return f"weighs {stages} by the time since sleep onset, in its first {self.horizon_minutes:g} min"
 
 
+Shares = tuple[tuple[float, ...], ...]  # rows by stage said, columns by the expert's stage
+
+
+@dataclass(frozen=True, slots=True)
+class LabelShares:
+    """What experts say where a stager says each stage, for stagers that give labels alone.
+
+    ``shares`` are typical of several stagers; ``own`` were counted on scored nights of the profile's stager.
+    ``refused`` says why the profile takes no labels of other stagers.
+    """
+
+    shares: Shares | None = schema.declare(None, lambda value, where: value)  # read_labels
+    own: Shares | None = schema.declare(None, lambda value, where: value)  # read_labels
+    source: str = schema.text("", empty=True)
+    refused: str = schema.text("", empty=True)
+
+
 @dataclass(frozen=True, slots=True)
 class Band:
     """Range of an indicator over expert scorings."""
@@ -280,6 +297,41 @@ def write_calibration(calibration: Calibration, scheme: StageScheme) -> dict[str
     if calibration.biases is not None:
         document["biases"] = by_stage(calibration.biases, scheme)
     return document
+
+
+def read_labels(value: object, where: str, scheme: StageScheme) -> LabelShares:
+    """Return the shares by stage said; the stage that is said is the likeliest of its row."""
+    labels = schema.read_table(LabelShares, value, where)
+    tables: dict[str, Any] = {}
+    for key in ("shares", "own"):
+        table = getattr(labels, key)
+        if table is None:
+            continue
+        rows = tables[key] = read_transitions(table, f"{where}.{key}", scheme)
+        for stage, row in enumerate(rows):
+            if any(share >= row[stage] for other, share in enumerate(row) if other != stage):
+                name = scheme.names[stage]
+                raise InputError(
+                    f"{where}.{key}.{name} has {max(row):g} for another stage and {row[stage]:g} for {name}, "
+                    "expected most for the stage that is said."
+                )
+    if ("shares" in tables) == bool(labels.refused):
+        raise InputError(f"{where} needs either shares or refused, the reason why there are none.")
+    return replace(labels, **tables)
+
+
+def write_labels(labels: LabelShares, scheme: StageScheme) -> dict[str, Any]:
+    """Return the shares without defaults, by stage said and the expert's stage."""
+    document: dict[str, Any] = schema.plain_table(labels, defaults=False)
+    for key in ("shares", "own"):
+        if document.get(key) is not None:
+            document[key] = write_rows(document[key], scheme)
+    return document
+
+
+def write_rows(rows: Sequence[Sequence[float]], scheme: StageScheme) -> dict[str, Any]:
+    """Return a matrix by the names of its rows and columns."""
+    return by_stage([by_stage(row, scheme) for row in rows], scheme)
 
 
 def read_durations(value: object, where: str) -> tuple[float, ...]:

@@ -25,6 +25,7 @@ from stageguard.profile.parts import (
     Clock,
     FlipFlop,
     Joint,
+    LabelShares,
     RarePair,
     words_of,
 )
@@ -99,6 +100,8 @@ class Profile(Document, ShownInNotebooks):
         Probability per epoch from the row's stage to the column's, staying included.
     calibration : Calibration
         Temperature and biases applied to a stager's probabilities.
+    labels : LabelShares or None
+        What experts say where a stager says each stage, for stagers that give labels alone.
     clock : Clock or None
         Evidence for each stage from the time since sleep onset.
     durations : mapping of str to tuple of float
@@ -152,6 +155,7 @@ class Profile(Document, ShownInNotebooks):
     flip_flop: FlipFlop
     transitions: tuple[tuple[float, ...], ...]
     calibration: Calibration
+    labels: LabelShares | None
     clock: Clock | None
     durations: Mapping[str, tuple[float, ...]]
     bands: Mapping[str, Band]

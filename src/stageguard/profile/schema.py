@@ -269,7 +269,7 @@ _TABLE = (
         "one row per stage, its own included, that sums to 1 within 0.001; a stage left out of a row has "
         "probability 0 and is forbidden there",
         parts.read_transitions,
-        write=lambda rows, scheme: parts.by_stage([parts.by_stage(row, scheme) for row in rows], scheme),
+        write=parts.write_rows,
     ),
     Key(
         "calibration",
@@ -277,6 +277,15 @@ _TABLE = (
         parts.read_calibration,
         {},
         write=parts.write_calibration,
+    ),
+    Key(
+        "labels",
+        "for stagers that give labels alone: `shares` of the experts' stages where a stager says a stage, "
+        "one row per stage said, and their `source`; `own`: those of the profile's own stager, written by "
+        "[fit](fit.md); instead of `shares`, the reason why labels are `refused`",
+        parts.read_labels,
+        shown="none",
+        write=parts.write_labels,
     ),
     Key(
         "clock",

@@ -81,6 +81,7 @@ def show(name: str, as_json: bool) -> None:
     out.heading("Rules")
     out.table(("rule", "value"), list(_rules(profile).items()))
     _print_transitions(profile, out)
+    _print_labels(profile, out)
     if profile.bands:
         _print_bands(profile, out)
     if profile.joint is not None:
@@ -181,6 +182,22 @@ def _print_transitions(profile: Profile, out: Console) -> None:
     out.heading(f"Transition probabilities per epoch of {profile.epoch_seconds:g} s")
     rows = [(name, *map(_probability, row)) for name, row in zip(names, profile.transitions, strict=True)]
     out.table(("from \\ to", *(f">{name}" for name in names)), rows)
+
+
+def _print_labels(profile: Profile, out: Console) -> None:
+    """Print what experts say where a stager that gives labels alone says each stage."""
+    labels, names = profile.labels, profile.scheme.names
+    if labels is None:
+        return
+    out.heading("Labels without probabilities")
+    if labels.refused:
+        out.print(one_line(f"refused: {labels.refused}"))
+    elif labels.source:
+        out.print(one_line(f"typical confusions: {labels.source}"))
+    for whose, shares in (("stager", labels.shares), ("own stager", labels.own)):
+        if shares is not None:
+            rows = [(name, *map(_probability, row)) for name, row in zip(names, shares, strict=True)]
+            out.table((f"{whose} says \\ experts say", *(f">{name}" for name in names)), rows)
 
 
 def _probability(value: float) -> str:
