@@ -30,6 +30,7 @@ TASKS = {
         plot_bouts plot_bland_altman plot_bands""",
     "Measure": """sleep_statistics SleepStatistics validity Validity agreement Agreement rare_events
         RareEvent estimates Estimates intervals Intervals Interval posterior Posterior sample""",
+    "Whole days": "days Days Day Sleep find_sleeps",
     "Several experts, or few scored nights": """consensus soft_agreement among_experts AmongExperts
         expert_bands prediction_powered PredictionPowered""",
     "Fit a profile to a stager": "tune fit fit_report FitReport recount SemiMarkovDecoder",

@@ -36,6 +36,10 @@ from stageguard.guard.strength import Strength as Strength
 from stageguard.measures.agreement import Agreement as Agreement
 from stageguard.measures.agreement import agreement as agreement
 from stageguard.measures.bands import expert_bands as expert_bands
+from stageguard.measures.days import Day as Day
+from stageguard.measures.days import Days as Days
+from stageguard.measures.days import Sleep as Sleep
+from stageguard.measures.days import days as days
 from stageguard.measures.estimates import Estimates as Estimates
 from stageguard.measures.estimates import estimates as estimates
 from stageguard.measures.experts import AmongExperts as AmongExperts
@@ -63,6 +67,7 @@ from stageguard.night.hypnogram import Hypnogram as Hypnogram
 from stageguard.night.recording import Recording as Recording
 from stageguard.night.recording import Series as Series
 from stageguard.night.recording import Signal as Signal
+from stageguard.night.sleeps import find_sleeps as find_sleeps
 from stageguard.night.stages import StageScheme as StageScheme
 from stageguard.night.timing import reepoch as reepoch
 from stageguard.pipeline import Staged as Staged

@@ -26,11 +26,11 @@ APART_MINUTES = 180.0  # without lasting sleep, between two sleeps of a day; no 
 Period = tuple[int, int]  # first epoch, and the epoch after the last one
 
 
-def period_epochs(epoch_seconds: float) -> tuple[int, int, int]:
+def period_epochs(epoch_seconds: float, apart_minutes: float = APART_MINUTES) -> tuple[int, int, int]:
     """Return how many epochs are looked at, how many of them must be asleep, and how many part two sleeps."""
     window = max(1, round(WINDOW_MINUTES * 60.0 / epoch_seconds))
     least = max(1, math.ceil(ASLEEP_MINUTES / WINDOW_MINUTES * window - 1e-9))
-    return window, least, math.ceil(APART_MINUTES * 60.0 / epoch_seconds - 1e-9)
+    return window, least, math.ceil(apart_minutes * 60.0 / epoch_seconds - 1e-9)
 
 
 def period_of(
@@ -40,23 +40,31 @@ def period_of(
     end = len(labels) if stop is None else stop
     if wake is None:
         return first, end
-    window, least, apart = period_epochs(epoch_seconds)
     asleep = (labels[first:end] >= 0) & (labels[first:end] != wake)
+    sleeps = lasting_sleeps(asleep, epoch_seconds, APART_MINUTES)
+    if not sleeps:
+        epochs = np.flatnonzero(asleep)
+        return (first + int(epochs[0]), first + int(epochs[-1]) + 1) if len(epochs) else (first, first)
+    begin, end = max(sleeps, key=lambda sleep: np.count_nonzero(asleep[slice(*sleep)]))  # the first of equals
+    return first + begin, first + end
+
+
+def lasting_sleeps(asleep: Mask, epoch_seconds: float, apart_minutes: float) -> list[Period]:
+    """Return stretches from lasting sleep to lasting sleep, with `apart_minutes` without any between them.
+
+    Whether an epoch is lasting sleep depends on the ten minutes around it alone. So a stretch by itself is
+    found as it is in a recording, whatever lies beyond `apart_minutes` of it.
+    """
+    window, least, apart = period_epochs(epoch_seconds, apart_minutes)
     epochs = np.flatnonzero(asleep)
-    if not len(epochs):
-        return first, first
     n_before = np.concatenate(([0], np.cumsum(asleep)))  # (n_epochs + 1,) epochs asleep before each epoch
     begins = n_before[np.minimum(epochs + window, len(asleep))] - n_before[epochs] >= least
     ends = n_before[epochs + 1] - n_before[np.maximum(epochs + 1 - window, 0)] >= least
     lasting = epochs[begins | ends]
     if not len(lasting):
-        return first + int(epochs[0]), first + int(epochs[-1]) + 1
-    cuts = np.flatnonzero(np.diff(lasting) > apart) + 1
-    if not len(cuts):
-        return first + int(lasting[0]), first + int(lasting[-1]) + 1
-    sleeps = [(int(each[0]), int(each[-1]) + 1) for each in np.split(lasting, cuts)]
-    begin, end = max(sleeps, key=lambda sleep: n_before[sleep[1]] - n_before[sleep[0]])  # the first of equals
-    return first + begin, first + end
+        return []
+    stretches = np.split(lasting, np.flatnonzero(np.diff(lasting) > apart) + 1)
+    return [(int(stretch[0]), int(stretch[-1]) + 1) for stretch in stretches]
 
 
 def runs(mask: Mask) -> list[tuple[int, int]]:

@@ -1,0 +1,415 @@
+"""Whole days of a person: every sleep by itself, and what the days have in common.
+
+==================  ==================================================================================
+sleep               as `stageguard.night.sleeps` finds it; guarded and measured by itself
+day                 noon to noon, named by the date on which it begins; a sleep belongs to the day of
+                    its middle
+main sleep          the sleep of a day with the most minutes asleep; the others are naps
+missing             neither scored nor guarded: non-wear and gaps, which are neither sleep nor wake
+mid-sleep           halfway from the first to the end of the last epoch of the main sleep's sleep
+SRI                 sleep regularity index of Phillips et al. 2017: how much more often than not a
+                    person is in the same state, asleep or awake, at two moments 24 h apart, from
+                    -100 to 100; pairs of which one is missing do not count
+==================  ==================================================================================
+
+A day of which more than half is missing is not a day: its sleeps are listed, and do not count over days.
+Between sleeps a person counts as awake wherever the recording is scored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime, time, timedelta
+from math import isnan
+from statistics import fmean, stdev
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.base.arrays import DAY_SECONDS, NAN
+from stageguard.base.errors import Argument, InputError, Message
+from stageguard.base.extras import library
+from stageguard.guard.decode import decode
+from stageguard.guard.decoding import Decoding
+from stageguard.guard.inputs import check_quality
+from stageguard.guard.options import Training
+from stageguard.measures.statistics import SleepStatistics, sleep_statistics
+from stageguard.night.hypnodensity import Hypnodensity
+from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.night.period import Period
+from stageguard.night.sleeps import Lights, find_sleeps
+from stageguard.night.timing import later, part_of, require_night, seconds_between
+from stageguard.profile.profile import Profile, as_profile
+
+NOON = time(12)
+MOST_MISSING = 0.5  # of a day
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep:
+    """One sleep of a recording of days.
+
+    Attributes
+    ----------
+    first, end : int
+        Its first epoch in the recording, and the epoch after its last one.
+    kind : "main" or "nap"
+        Whether it is the longest sleep of its day.
+    date : date
+        The day it belongs to: the noon before its middle.
+    hypnogram : Hypnogram
+        The stages, guarded where there are probabilities.
+    decoding : Decoding or None
+        What the guard did; None where stages alone are known.
+    statistics : SleepStatistics
+        The sleep statistics of this sleep; without lights, time in bed is not known, and TIB is the stretch.
+    onset, offset : datetime or None
+        When its first epoch of sleep begins and its last one ends.
+    """
+
+    first: int
+    end: int
+    kind: Literal["main", "nap"]
+    date: date
+    hypnogram: Hypnogram
+    decoding: Decoding | None
+    statistics: SleepStatistics
+    onset: datetime | None
+    offset: datetime | None
+
+    @property
+    def middle(self) -> datetime | None:
+        """Halfway from onset to offset."""
+        return None if self.onset is None or self.offset is None else _middle(self.onset, self.offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """One day, from noon to noon, and the sleeps that belong to it."""
+
+    date: date
+    sleeps: tuple[Sleep, ...]
+    missing_percent: float
+
+    @property
+    def counts(self) -> bool:
+        """Whether no more than half of it is missing."""
+        return self.missing_percent <= 100.0 * MOST_MISSING
+
+    @property
+    def main(self) -> Sleep | None:
+        """The main sleep, if there is any sleep."""
+        return next((sleep for sleep in self.sleeps if sleep.kind == "main"), None)
+
+    @property
+    def naps(self) -> tuple[Sleep, ...]:
+        """The other sleeps."""
+        return tuple(sleep for sleep in self.sleeps if sleep.kind == "nap")
+
+    def hours_after_noon(self, moment: datetime | None) -> float:
+        """Return a moment by the clock on the wall, in hours after the noon with which the day begins."""
+        if moment is None:
+            return NAN
+        return (moment.replace(tzinfo=None) - datetime.combine(self.date, NOON)).total_seconds() / 3600.0
+
+
+def _of_main(value: Callable[[Sleep], Any], absent: Any = NAN) -> Callable[[Day], Any]:
+    return lambda day: absent if day.main is None else value(day.main)
+
+
+@dataclass(frozen=True, slots=True)
+class DayQuantity:
+    """What is told of each day, and over days by mean and SD."""
+
+    key: str
+    title: str
+    unit: str
+    decimals: int
+    of: Callable[[Day], float]
+
+
+_CLOCK = "h after noon"
+DAY_QUANTITIES = (
+    DayQuantity("onset_hours", "Onset of the main sleep", _CLOCK, 2,
+                lambda day: day.hours_after_noon(_of_main(lambda sleep: sleep.onset, None)(day))),
+    DayQuantity("offset_hours", "End of the main sleep", _CLOCK, 2,
+                lambda day: day.hours_after_noon(_of_main(lambda sleep: sleep.offset, None)(day))),
+    DayQuantity("mid_sleep_hours", "Mid-sleep", _CLOCK, 2,
+                lambda day: day.hours_after_noon(_of_main(lambda sleep: sleep.middle, None)(day))),
+    DayQuantity("tst_minutes", "Total sleep time of the main sleep", "min", 1,
+                _of_main(lambda sleep: sleep.statistics.tst_minutes)),
+    DayQuantity("waso_minutes", "Wake after sleep onset in the main sleep", "min", 1,
+                _of_main(lambda sleep: sleep.statistics.waso_minutes)),
+    DayQuantity("sme_percent", "Sleep maintenance efficiency of the main sleep", "% of SPT", 1,
+                _of_main(lambda sleep: sleep.statistics.sme_percent)),
+    DayQuantity("naps", "Naps", "count", 1, lambda day: float(len(day.naps))),
+    DayQuantity("nap_minutes", "Sleep in naps", "min", 1,
+                lambda day: sum((nap.statistics.tst_minutes for nap in day.naps), 0.0)),
+    DayQuantity("day_tst_minutes", "Total sleep time of the day", "min", 1,
+                lambda day: sum((sleep.statistics.tst_minutes for sleep in day.sleeps), 0.0)),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Days:
+    """The sleeps and days of one recording.
+
+    Attributes
+    ----------
+    hypnogram : Hypnogram
+        The whole recording: guarded stages in sleeps, wake between them, unscored where it is missing.
+    sleeps : tuple of Sleep
+        All sleeps, in order.
+    days : tuple of Day
+        All days that the recording touches, in order, also those that do not count.
+    """
+
+    hypnogram: Hypnogram
+    sleeps: tuple[Sleep, ...]
+    days: tuple[Day, ...]
+
+    @property
+    def counted(self) -> tuple[Day, ...]:
+        """The days of which no more than half is missing."""
+        return tuple(day for day in self.days if day.counts)
+
+    @property
+    def n_days(self) -> int:
+        """How many days count."""
+        return len(self.counted)
+
+    @property
+    def mean(self) -> dict[str, float]:
+        """Mean over the days that count, by the key of each of `DAY_QUANTITIES`; NaN where none has it."""
+        return {quantity.key: fmean(self._values(quantity) or [NAN]) for quantity in DAY_QUANTITIES}
+
+    @property
+    def sd(self) -> dict[str, float]:
+        """Standard deviation over days; NaN with fewer than two."""
+        numbers = {quantity.key: self._values(quantity) for quantity in DAY_QUANTITIES}
+        return {key: stdev(values) if len(values) > 1 else NAN for key, values in numbers.items()}
+
+    @property
+    def sri(self) -> float:
+        """The sleep regularity index; NaN without two known moments 24 h apart."""
+        hypnogram = self.hypnogram
+        wake = hypnogram.scheme.names.index(str(hypnogram.scheme.wake))
+        states = np.where(hypnogram.labels == UNSCORED, -1, hypnogram.labels != wake)
+        return sleep_regularity(states, hypnogram.epoch_seconds)
+
+    def _values(self, quantity: DayQuantity) -> list[float]:
+        return [value for value in map(quantity.of, self.counted) if not isnan(value)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types: a row per sleep, a row per day, and one over days."""
+        return {
+            "sleeps": [_sleep_row(number, sleep) for number, sleep in enumerate(self.sleeps, start=1)],
+            "days": [day_row(day) for day in self.days],
+            "over_days": {"n_days": self.n_days, "sri": self.sri, "mean": self.mean, "sd": self.sd},
+        }
+
+    def to_frame(self) -> Any:
+        """Return a `pandas.DataFrame` with a row per day."""
+        return library("pandas", "to_frame()", "formats").DataFrame([day_row(day) for day in self.days])
+
+
+def day_row(day: Day) -> dict[str, Any]:
+    """Return a day as a row of a table."""
+    numbers = {quantity.key: quantity.of(day) for quantity in DAY_QUANTITIES}
+    head = {"date": day.date.isoformat(), "counts": day.counts, "missing_percent": day.missing_percent}
+    return head | numbers
+
+
+def _sleep_row(number: int, sleep: Sleep) -> dict[str, Any]:
+    times = {
+        name: None if moment is None else moment.isoformat()
+        for name, moment in (("onset", sleep.onset), ("offset", sleep.offset), ("mid_sleep", sleep.middle))
+    }
+    return {
+        "sleep": number,
+        "kind": sleep.kind,
+        "date": sleep.date.isoformat(),
+        "first_epoch": sleep.first,
+        "n_epochs": sleep.end - sleep.first,
+        **times,
+        "n_changed": None if sleep.decoding is None else int(sleep.decoding.changed.sum()),
+        "statistics": sleep.statistics.to_dict(),
+    }
+
+
+def days(
+    source: Hypnogram | Hypnodensity,
+    profile: Profile | str | None = None,
+    *,
+    lights: Lights | None = None,
+    timezone: str | None = None,
+    quality: npt.ArrayLike | None = None,
+    cohort: str | None = None,
+    stager: str | None = None,
+    trained: Training | None = None,
+    strength: float | Literal["off"] | None = None,
+) -> Days:
+    """Find the sleeps in a recording of a person, guard and measure each, and summarise the days.
+
+    Parameters
+    ----------
+    source : Hypnodensity or Hypnogram
+        A recording of any length that says when it starts. Stages alone are measured as they are.
+    profile : Profile or str
+        As for `decode`; for probabilities. A profile of animals is refused: they sleep around the clock.
+    lights : sequence of (lights off, lights on), optional
+        Times in bed; see `find_sleeps`.
+    timezone : str, optional
+        Where the person was, such as ``"Europe/Berlin"``: a start in another zone is turned into its local
+        time, and days on which the clock changes there have 23 or 25 h.
+    quality, cohort, stager, trained, strength
+        As for `decode`; `quality` has a number per epoch of the recording.
+
+    Returns
+    -------
+    Days
+        The sleeps with their decodings and statistics, the days, and means over days.
+
+    Raises
+    ------
+    InputError
+        The recording does not say when it starts, or lights do not fit it.
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> from datetime import datetime
+    >>> night = [0] * 120 + [1] * 900 + [0] * 1860
+    >>> found = sg.days(sg.Hypnogram(night * 7, "ws2", 30, datetime(2024, 1, 1, 22)))
+    >>> found.n_days, found.mean["tst_minutes"], round(found.sri)
+    (7, 450.0, 100)
+    """
+    require_night(source)
+    if source.start is None:
+        raise InputError(
+            Message("days need to know when the recording starts. Give ", Argument("start"), ".")
+        )
+    source = replace(source, start=_local(source.start, timezone))
+    if isinstance(source, Hypnogram):
+        stretches = find_sleeps(source, lights or ())
+        parts = [part_of(source, first, end) for first, end in stretches]
+        return _days_of(source, stretches, [(part, None) for part in parts])
+    used = _human(profile)
+    beta = check_quality(quality, source.n_epochs)
+    if beta is not None:  # a lost signal is missing, whatever the stager made of it
+        lost = beta >= 1.0
+        source = source.with_rows(np.where(lost[:, None], np.nan, source.probabilities))
+    stretches = find_sleeps(source, lights or ())
+    decodings: list[Decoding] = []
+    if stretches:
+        decodings = decode(
+            [part_of(source, first, end) for first, end in stretches],
+            used,
+            quality=None if beta is None else [beta[first:end] for first, end in stretches],
+            cohort=cohort,
+            stager=stager,
+            trained=trained,
+            strength=strength,
+        )
+    known = Hypnogram(source.argmax(), source.scheme, source.epoch_seconds, source.start, used.name)
+    guarded = [(decoding.hypnogram, decoding) for decoding in decodings]
+    return _days_of(known.merge(used.scheme), stretches, guarded)
+
+
+def _local(start: datetime, timezone: str | None) -> datetime:
+    """Return a start in a time zone; a start without any is local time already."""
+    if timezone is None:
+        return start
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # most recordings name no zone
+
+    try:
+        zone = ZoneInfo(timezone)
+    except (ValueError, OSError, ZoneInfoNotFoundError, TypeError):
+        raise InputError(
+            Message(Argument("timezone"), f" is {timezone!r}, expected a name such as 'Europe/Berlin'.")
+        ) from None
+    return start.replace(tzinfo=zone) if start.tzinfo is None else start.astimezone(zone)
+
+
+def _human(profile: Profile | str | None) -> Profile:
+    """Return a profile of people."""
+    if profile is None:
+        raise InputError(Message("probabilities need a profile. Give ", Argument("profile"), "."))
+    used = as_profile(profile)
+    if used.species != "human":
+        raise InputError(
+            f"profile {used.name!r} is of the species {used.species!r}, which sleeps around the clock. "
+            "Its recordings are decoded and measured as they are, by decode and stats."
+        )
+    return used
+
+
+def _days_of(
+    known: Hypnogram, stretches: Sequence[Period], nights: Sequence[tuple[Hypnogram, Decoding | None]]
+) -> Days:
+    """Return the days of a recording whose scored epochs are `known`, from the stages of each sleep."""
+    wake = known.scheme.names.index(str(known.scheme.wake))
+    labels = np.where(known.labels == UNSCORED, UNSCORED, wake).astype(np.int8)
+    sleeps = list[Sleep]()
+    for (first, end), (hypnogram, decoding) in zip(stretches, nights, strict=True):
+        labels[first:end] = hypnogram.labels
+        sleeps.append(_sleep(first, end, hypnogram, decoding))
+    whole = known.with_rows(labels)
+    start = whole.start
+    assert start is not None  # `days` refuses a recording without
+    rows = list[Day]()
+    last = day_of(later(start, whole.n_epochs * whole.epoch_seconds - 1e-3))
+    for n_days in range((last - day_of(start)).days + 1):
+        day = day_of(start) + timedelta(days=n_days)
+        own = [sleep for sleep in sleeps if sleep.date == day]
+        main = max(own, key=lambda sleep: sleep.statistics.tst_minutes, default=None)
+        own = [replace(sleep, kind="main" if sleep is main else "nap") for sleep in own]
+        rows.append(Day(day, tuple(own), _missing_percent(whole, start, day)))
+    return Days(whole, tuple(sleep for row in rows for sleep in row.sleeps), tuple(rows))
+
+
+def _sleep(first: int, end: int, hypnogram: Hypnogram, decoding: Decoding | None) -> Sleep:
+    """Return a sleep, which is a nap unless its day has none that is longer."""
+    scheme, start = hypnogram.scheme, hypnogram.start
+    assert start is not None  # `days` refuses a recording without
+    wake = scheme.names.index(str(scheme.wake))
+    asleep = np.flatnonzero((hypnogram.labels != UNSCORED) & (hypnogram.labels != wake))
+    edges = (int(asleep[0]), int(asleep[-1]) + 1) if len(asleep) else (0, hypnogram.n_epochs)
+    onset, offset = (later(start, edge * hypnogram.epoch_seconds) for edge in edges)
+    statistics = sleep_statistics(hypnogram)
+    day = day_of(_middle(onset, offset))
+    if not len(asleep):
+        return Sleep(first, end, "nap", day, hypnogram, decoding, statistics, None, None)
+    return Sleep(first, end, "nap", day, hypnogram, decoding, statistics, onset, offset)
+
+
+def _middle(onset: datetime, offset: datetime) -> datetime:
+    return later(onset, seconds_between(onset, offset) / 2.0)
+
+
+def day_of(moment: datetime) -> date:
+    """Return the day of a moment, by the clock on the wall: the date of the last noon."""
+    return (moment.replace(tzinfo=None) - timedelta(hours=NOON.hour)).date()
+
+
+def _missing_percent(whole: Hypnogram, start: datetime, day: date) -> float:
+    """Return how much of a day is not scored, also because the recording does not cover it."""
+    noons = [datetime.combine(day + timedelta(days=n), NOON, start.tzinfo) for n in (0, 1)]
+    seconds = seconds_between(*noons)  # 23 h or 25 h where the clock changes
+    edges = [seconds_between(start, noon) / whole.epoch_seconds for noon in noons]
+    first, end = (min(max(round(edge), 0), whole.n_epochs) for edge in edges)
+    n_scored = int(np.count_nonzero(whole.labels[first:end] != UNSCORED))
+    return max(0.0, 100.0 * (1.0 - n_scored * whole.epoch_seconds / seconds))
+
+
+def sleep_regularity(states: npt.ArrayLike, epoch_seconds: float) -> float:
+    """Return the sleep regularity index of states per epoch: 1 asleep, 0 awake, -1 unknown."""
+    values = np.asarray(states)
+    n_day = round(DAY_SECONDS / epoch_seconds)
+    before, after = values[:-n_day], values[n_day:]
+    is_known = (before >= 0) & (after >= 0)
+    if not is_known.any():
+        return NAN
+    return 200.0 * float(np.mean(before[is_known] == after[is_known])) - 100.0
