@@ -23,7 +23,7 @@ from stageguard.profile.known_stagers import Training
 from stageguard.profile.profile import Profile, as_profile
 from stageguard.signals.features import Features
 from stageguard.signals.quality import SignalQuality, signal_quality
-from stageguard.staging import Stager, stager_of
+from stageguard.staging import Stager, has_folder, stager_of
 from stageguard.staging.network import network_stager
 
 if TYPE_CHECKING:
@@ -213,6 +213,8 @@ def _loaded(stager: Stager | TrainedModel | str | Path) -> Stager | TrainedModel
 
 def is_folder(name: str) -> bool:
     """Whether a stager is given by the folder of a network, which a name never is."""
+    if has_folder(name):
+        return False
     return "/" in name or "\\" in name or Path(name).exists()
 
 

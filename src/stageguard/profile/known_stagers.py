@@ -73,7 +73,7 @@ _ALL = (
     ),
     KnownStager(
         name="luna-pops",
-        title="POPS of Luna, gradient boosting on one or two EEG",
+        title="POPS of Luna, gradient boosting on one EEG, with models of the user",
         scheme="aasm5",
         epoch_seconds=30.0,
         profile="human-psg-5",

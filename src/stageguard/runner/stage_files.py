@@ -68,7 +68,7 @@ class NamedStager:
         if self.card_sha256:
             return {"network": self.card_sha256}
         stager = self.load()
-        return {"stager": stager.name, "version": stager.version}
+        return {"stager": stager.name, "version": stager.version, "weights_sha256": stager.weights_sha256}
 
 
 @lru_cache(maxsize=4)

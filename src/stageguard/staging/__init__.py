@@ -15,11 +15,12 @@ from stageguard.night.recording import Recording, Signal
 from stageguard.profile.known_stagers import KnownStager
 
 GROUP = "stageguard.stagers"  # entry points of other packages: a name and a `Stager`
-BUILT_IN: Mapping[str, str] = {
+BUILT_IN: Mapping[str, str] = {  # name -> module
     "yasa": "yasa",
     "sleepecg": "sleepecg",
     "luna-pops": "luna_pops",
-}  # name -> module
+}
+WITH_FOLDER = ("luna-pops",)  # those whose models are not in a package: NAME:FOLDER
 ASKED = {  # what a stager may have to know of the sleeper -> how a user says it
     "age": "age in years",
     "sex": '"F" or "M"',
@@ -53,6 +54,8 @@ class Stager:
         How to judge the quality of its channels.
     may_skip : bool
         Whether it may leave out epochs at either end.
+    weights_sha256 : str
+        Digest of weights that the user brought; "" for those of the package, which its version names.
     remark : str
         What else a reader should know of how it stages.
     """
@@ -67,6 +70,7 @@ class Stager:
     asks: tuple[str, ...] = ()
     modality: str = "polysomnography"
     may_skip: bool = False
+    weights_sha256: str = ""
     remark: str = ""
 
     @property
@@ -164,8 +168,17 @@ def stagers() -> list[str]:
     return sorted({*BUILT_IN, *_added()})
 
 
+def has_folder(name: str) -> bool:
+    """Whether a name is that of a stager with the folder of its models: ``luna-pops:FOLDER``."""
+    return name.partition(":")[0] in WITH_FOLDER
+
+
 def stager_of(name: str) -> Stager:
-    """Return a stager by name; it is loaded when it runs."""
+    """Return a stager by name, ``NAME`` or ``NAME:FOLDER``; its package is loaded when it runs."""
+    if has_folder(name):
+        name, _, folder = name.partition(":")
+        with_folder: Stager = import_module(f"{__name__}.{BUILT_IN[name]}").stager_in(folder)
+        return with_folder
     if name in BUILT_IN:  # first, so that no other package can replace it
         built_in: Stager = import_module(f"{__name__}.{BUILT_IN[name]}").STAGER
         return built_in

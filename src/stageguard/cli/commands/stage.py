@@ -42,7 +42,7 @@ from stageguard.signals.features import Features
     metavar="NAME|MODEL",
     multiple=True,
     default=("yasa",),
-    help="Which: yasa, sleepecg, luna-pops, or the folder `train` wrote. Repeat it to combine several.",
+    help="yasa, sleepecg, luna-pops:FOLDER, or the folder `train` wrote. Repeat it to combine several.",
 )
 @option("--output", "-o", metavar="FOLDER", type=opt.PATH, required=True, help="For the outputs.")
 @option("--profile", "-p", metavar="NAME", help="Decode with this one, not the one that fits the stager.")
