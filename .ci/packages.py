@@ -73,6 +73,12 @@ WORK = {
         "stageguard features cohort --dataset sleep-accel --recipe actigraphy -o features",
     ],
     "torch": ["stageguard train train.toml --small"],
+    "yasa": [
+        "stageguard simulate --modality polysomnography --subjects 1 --hours 1 --seed 1 -o nights",
+        "stageguard stage nights --stager yasa -o by-yasa",
+    ],
+    "sleepecg": ["stageguard stage nights --stager sleepecg --age 44 --sex M -o by-sleepecg"],
+    "luna": ["import lunapi"],  # the models of POPS are the user's
     "formats": ["stageguard convert night.hypnogram.tsv -o night.parquet"],
     "study": ["stageguard study run study.toml --output study"],
     "plots": [PLOTS],

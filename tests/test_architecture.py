@@ -230,6 +230,18 @@ def test_an_import_of_the_command_line_needs_no_library():
     assert "edfio" in third_party_after("import edfio")  # one would be noticed
 
 
+def test_stagers_are_named_without_loading_their_packages(tmp_path):
+    (tmp_path / "s2.ch1.txt").touch()
+    (tmp_path / "any.mod").touch()
+    names = ["yasa", "sleepecg", f"luna-pops:{tmp_path.as_posix()}"]
+    code = (
+        "import stageguard.cli.commands.stage\nfrom stageguard.staging import stager_of\n"
+        f"for name in {names}: stager_of(name)"
+    )
+    heavy = {"yasa", "mne", "sleepecg", "keras", "torch", "lunapi", "scipy", "pandas", "sklearn"}
+    assert third_party_after(code) & heavy == set()
+
+
 @pytest.mark.parametrize("name", stageguard.__all__)
 def test_public_name_resolves_and_is_listed(name):
     assert getattr(stageguard, name) is not None

@@ -22,7 +22,7 @@ N_FEATURES = 77  # of the above
 
 def fit(rows, labels, file):
     lightgbm = pytest.importorskip("lightgbm")
-    settings = dict(objective="multiclass", num_class=5, num_leaves=7, verbose=-1, num_threads=1, seed=1)
+    settings = {"objective": "multiclass", "num_class": 5, "num_leaves": 7, "verbose": -1, "num_threads": 1}
     lightgbm.train(settings, lightgbm.Dataset(rows, labels), 20).save_model(str(file))
 
 
@@ -79,7 +79,9 @@ def test_epochs_that_luna_leaves_out_have_no_probabilities(psg, folder, monkeypa
 def test_models_are_part_of_who_staged(folder, tmp_path):
     (tmp_path / "s2.ch1.txt").write_text(PREPARE)
     (tmp_path / "tiny.mod").write_text("other trees")
-    assert stager_of(f"luna-pops:{folder}").weights_sha256 != stager_of(f"luna-pops:{tmp_path}").weights_sha256
+    assert (
+        stager_of(f"luna-pops:{folder}").weights_sha256 != stager_of(f"luna-pops:{tmp_path}").weights_sha256
+    )
 
 
 @pytest.mark.parametrize("name", ["luna-pops", "luna-pops:", "luna-pops:no/such/folder"])

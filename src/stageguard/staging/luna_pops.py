@@ -47,7 +47,7 @@ def stager_in(folder: str) -> Stager:
 
 
 def run(folder: Path, name: str, recording: Recording) -> Hypnodensity:
-    """Return POPS's probabilities; epochs that Luna leaves out, such as those before lights off, have none."""
+    """Return POPS's probabilities; epochs that Luna leaves out have none."""
     lunapi = library("lunapi", "staging by POPS", "luna")
     eeg = steady_signal(recording, "eeg")
     if eeg.rate_hz % 1:

@@ -107,7 +107,10 @@ def _libraries() -> Iterator[Finding]:
 EXTRAS = {
     "study": "networks fold by fold, tables, figures",
     "cluster": "work on a Dask cluster",
-    "torch": "training and predicting",
+    "torch": "training, and staging by a network",
+    "yasa": "staging by YASA",
+    "sleepecg": "staging by SleepECG",
+    "luna": "staging by POPS of Luna",
     "recordings": "signals, quality and features",
     "formats": "tables and containers of other tools",
     "plots": "figures for papers and notebooks",
