@@ -35,6 +35,17 @@ class FeatureNight:
 
 
 @dataclass(frozen=True)
+class BeatNight:
+    """One night of heartbeats."""
+
+    name: str
+    subject: str
+    beats: np.ndarray  # (n_beats,) seconds since the start
+    rr: np.ndarray  # (n_beats,) seconds since the beat before
+    labels: np.ndarray  # (n_epochs,) W N1 N2 N3 R
+
+
+@dataclass(frozen=True)
 class VoteNight:
     """One night that networks have staged already."""
 
@@ -90,17 +101,22 @@ def sleep_edf_ages() -> dict[str, float]:
 
 def slpdb(window_seconds: float = 300.0) -> Iterator[FeatureNight]:
     """18 recordings: heart-rate variability over five minutes around each epoch."""
+    for night in slpdb_beats():
+        n_epochs = len(night.labels)
+        rows = [_hrv(night.beats, night.rr, 30.0 * t + 15.0, window_seconds) for t in range(n_epochs)]
+        clock = np.arange(n_epochs)[:, None] / 120.0
+        yield FeatureNight(night.name, night.subject, np.hstack([np.array(rows), clock]), night.labels)
+
+
+def slpdb_beats() -> Iterator[BeatNight]:
+    """The same 18 recordings, as heartbeats."""
     code = np.array([0, 1, 2, 3, 3, 4, -1, -1])
     with np.load(data_folder() / "slpdb" / "slpdb_rr_stages.npz") as archive:
         for key in archive.files:
-            if not key.endswith("_stage"):
-                continue
-            name = key.removesuffix("_stage")
-            beats, rr = archive[f"{name}_t_beat"], archive[f"{name}_rr"]
-            labels = code[archive[key].astype(int)]
-            rows = [_hrv(beats, rr, 30.0 * t + 15.0, window_seconds) for t in range(len(labels))]
-            clock = np.arange(len(labels))[:, None] / 120.0
-            yield FeatureNight(name, name[:5], np.hstack([np.array(rows), clock]), labels)
+            if key.endswith("_stage"):
+                name = key.removesuffix("_stage")
+                labels = code[archive[key].astype(int)]
+                yield BeatNight(name, name[:5], archive[f"{name}_t_beat"], archive[f"{name}_rr"], labels)
 
 
 def _hrv(beats: np.ndarray, rr: np.ndarray, centre: float, window: float) -> list[float]:

@@ -27,6 +27,11 @@ def is_human(task: Mapping) -> bool:
     return task["cohort"] != "mouse"
 
 
+def is_in_the_box(task: Mapping) -> bool:
+    """Whether a stager is one that the package runs; its tasks came after the goals, and have own tables."""
+    return task["kind"] == "in the box"
+
+
 def is_good(task: Mapping) -> bool:
     """Whether a stager of people agrees well with experts and does not flicker."""
     return is_human(task) and not is_flickering(task) and mean(task, "argmax", "kappa") >= GOOD_KAPPA
@@ -260,6 +265,32 @@ def measures(held: Mapping, method: str) -> str:
         "→",
     ]
     return table([*header, "errors", "better / worse"], rows)
+
+
+def single_tasks(tasks: Mapping, methods: Iterable[str]) -> str:
+    """One row a task and method, for tasks that are in no summary."""
+    rows = []
+    for name, task in tasks.items():
+        for method in methods:
+            better, worse = single_errors(task, method)
+            kappas, accuracies = (
+                [mean(task, one, measure) for one in ("argmax", method)] for measure in ("kappa", "accuracy")
+            )
+            rows.append(
+                [
+                    f"{name}: `{method}`",
+                    f"{kappas[0]:.3f} → {kappas[1]:.3f}",
+                    f"{p_value(paired(task, method, 'kappa')):.2f}",
+                    f"{accuracies[0]:.3f} → {accuracies[1]:.3f}" + _star(paired(task, method, "accuracy")),
+                    f"{error_ratio(task, method):.2f}",
+                    f"{len(better)} / {len(worse)}",
+                    _number(ratio(task, method, "rem_latency_minutes"), 2),
+                    _number(to_report(task, method), 2),
+                    f"{100 * mean(task, method, 'fi_in_band'):.0f} %",
+                ]
+            )
+    header = ["task: method", "κ", "p", "accuracy", "errors", "single errors better / worse"]
+    return table([*header, "REM latency's", "to report", "nights in band"], rows)
 
 
 def _number(value: float, digits: int) -> str:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from layout import summary
+from layout import single_tasks, summary
 
 PAGE = Path(__file__).parents[2] / "docs" / "real-nights.md"
-BEGIN, END = "<!-- tasks -->\n", "<!-- end of tasks -->"
 METHODS = ("paper", "clock + target", "clock + tune", "fit")
 COLUMNS = (
     "κ, median (worst)",
@@ -20,9 +19,15 @@ COLUMNS = (
 )
 
 
-def write_page(held: Mapping, path: Path = PAGE) -> None:
-    """Replace the table between the page's marks."""
-    before, rest = path.read_text("utf-8").split(BEGIN, 1)
-    _, after = rest.split(END, 1)
-    made = summary(held, ("good", "flickering", "neither"), METHODS, COLUMNS)
-    path.write_text(f"{before}{BEGIN}{made}{END}{after}", "utf-8")
+def write_page(held: Mapping, boxed: Mapping, path: Path = PAGE) -> None:
+    """Replace the tables between the page's marks."""
+    tables = {
+        "tasks": summary(held, ("good", "flickering", "neither"), METHODS, COLUMNS),
+        "stagers in the box": single_tasks(boxed, ("clock + target",)),
+    }
+    text = path.read_text("utf-8")
+    for name, made in tables.items():
+        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+        before, rest = text.split(begin, 1)
+        text = f"{before}{begin}{made}{end}{rest.split(end, 1)[1]}"
+    path.write_text(text, "utf-8")

@@ -10,9 +10,10 @@ from pathlib import Path
 import cohorts
 import numpy as np
 from cohorts import FeatureNight, VoteNight
-from stagers import CACHE, N_FOLDS, parts, staged_folds
+from stagers import CACHE, N_FOLDS, parts, staged_by_sleepecg, staged_folds
 
-from stageguard.night.stages import AASM5, SCHEMES, StageScheme
+from stageguard.night.stages import AASM5, SCHEMES, WNR3, StageScheme
+from stageguard.profile.known_stagers import KNOWN_STAGERS
 
 NETWORKS = ("accusleep", "attnsleep", "deepsleepnet", "seqsleepnet", "sleeptransformer", "usleep")
 LABS = ("lab_1", "lab_2", "lab_3")
@@ -42,7 +43,7 @@ class Task:
 
     name: str
     cohort: str
-    kind: str  # "per-epoch", "votes", "published" or "network"
+    kind: str  # "per-epoch", "votes", "published", "network" or "in the box"
     scheme: StageScheme
     epoch_seconds: float
     trained: str | None
@@ -94,6 +95,45 @@ def _boosting(
             paper=PAPER[n],
             folds=lambda n=n: _staged(cached_as, list(nights()), _scheme(n)),
         )
+
+
+def tasks_in_the_box() -> Iterator[Task]:
+    """Tasks added after the goals were set: SleepECG's network as published.
+
+    It is decoded as the table of known stagers says, and once more as if nobody knew how it was trained.
+    """
+    known = KNOWN_STAGERS["sleepecg"]
+    for stager, trained in (("SleepECG", known.trained), ("SleepECG as if unknown", None)):
+        yield Task(
+            name=f"slpdb, {stager}, 3 stages",
+            cohort="slpdb",
+            kind="in the box",
+            scheme=WNR3,
+            epoch_seconds=known.epoch_seconds,
+            trained=trained,
+            base=known.profile,
+            paper=PAPER[3],
+            folds=_slpdb_by_sleepecg,
+        )
+
+
+def _slpdb_by_sleepecg() -> list[TaskFold]:
+    nights = list(cohorts.slpdb_beats())
+    rows = staged_by_sleepecg("slpdb", nights)
+    merged_labels = AASM5.merge_map(WNR3)
+    return _voted(
+        [
+            VoteNight(
+                night.name,
+                night.subject,
+                rows[night.name],
+                np.where(night.labels < 0, -1, merged_labels[np.maximum(night.labels, 0)]),
+            )
+            for night in nights
+        ],
+        WNR3,
+        WNR3,
+    )
 
 
 def _dod_h() -> Iterator[Task]:
