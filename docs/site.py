@@ -26,6 +26,7 @@ TASKS = {
     "Read a night": """read_density read_hypnogram Hypnodensity Hypnogram StageScheme UNSCORED
         read_recording read_recording_file RecordingFile Recording Signal Series""",
     "Guard it": "decode Decoding Strength explain Change Profile profiles compile_automaton",
+    "Stage a recording": "stage Staged stagers Stager KnownStager",
     "Look at it": """night_report cohort_report methods_text plot_hypnogram plot_density plot_transitions
         plot_bouts plot_bland_altman plot_bands""",
     "Measure": """sleep_statistics SleepStatistics validity Validity agreement Agreement rare_events
@@ -36,7 +37,7 @@ TASKS = {
     "Fit a profile to a stager": "tune fit fit_report FitReport recount SemiMarkovDecoder",
     "Convert, align, combine": "convert Written align Aligned merge_stages reepoch combine",
     "Stream": "StreamingDecoder",
-    "Signals to features": "signal_quality SignalQuality features Features stage Staged",
+    "Signals to features": "signal_quality SignalQuality features Features",
     "Train a network": """Guarded StageGuardLoss LossParts TransitionPenalty SemiMarkovLoss SemiMarkovParts
         build_backbone backbones training_recipe TrainingRecipe load_model TrainedModel""",
     "Datasets": "dataset_names dataset Dataset entries Entry recordings",
