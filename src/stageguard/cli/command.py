@@ -38,19 +38,8 @@ class Option(click.Option):
         return value, source
 
 
-class Command(click.Command):
+class Documented(click.Command):
     """A command whose docstring ends with examples, and whose options may stand under several headings."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Build what `packed` declares, and call the function; wrong usage names this command."""
-        groups: list[OptionGroup] = getattr(self.callback, GROUPS, [])
-        try:
-            for name, build, keys in groups:
-                ctx.params[name] = build(**{key: ctx.params.pop(key) for key in keys})
-            return super().invoke(ctx)
-        except click.UsageError as error:
-            error.ctx = error.ctx or ctx
-            raise
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the description, and examples without breaking their lines."""
@@ -74,7 +63,22 @@ class Command(click.Command):
                 formatter.write_dl(records)
 
 
-class Group(Command, click.Group):
+class Command(Documented):
+    """A command that does something."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Build what `packed` declares, and call the function; wrong usage names this command."""
+        groups: list[OptionGroup] = getattr(self.callback, GROUPS, [])
+        try:
+            for name, build, keys in groups:
+                ctx.params[name] = build(**{key: ctx.params.pop(key) for key in keys})
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx
+            raise
+
+
+class Group(Documented, click.Group):
     """A command with commands below it."""
 
     command_class = Command

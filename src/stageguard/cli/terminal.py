@@ -5,6 +5,7 @@ Rich is imported when something is printed.
 
 from __future__ import annotations
 
+import itertools
 import os
 import shlex
 import sys
@@ -324,6 +325,26 @@ def progress_bar(what: str, *, quiet: bool, in_bytes: bool = False) -> Iterator[
                 bar.refresh()
 
         yield move
+
+
+@contextmanager
+def outcome_bar(
+    what: str, n_nights: int | None, *, quiet: bool, show: Callable[[Outcome[Any]], None] | None = None
+) -> Iterator[Callable[[Outcome[Any]], None]]:
+    """Yield what to do with the outcome of each night: show it, and move a bar if there are several.
+
+    How many nights a table has is not known before: `n_nights` is None.
+    """
+    numbers = itertools.count(1)
+    with progress_bar(what, quiet=quiet or (n_nights is not None and n_nights < 2)) as move:
+
+        def on_outcome(outcome: Outcome[Any]) -> None:
+            if show is not None:
+                show(outcome)
+            if move is not None:
+                move(total=n_nights, completed=next(numbers))
+
+        yield on_outcome
 
 
 def progress(items: Iterable[Item], what: str, n_items: int, *, quiet: bool) -> Iterable[Item]:

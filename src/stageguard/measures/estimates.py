@@ -23,7 +23,6 @@ from stageguard.measures.bouts import stage_counts
 from stageguard.measures.statistics import (
     FIRST_REM_SECONDS,
     Convention,
-    SleepStatistics,
     StatisticsOptions,
 )
 from stageguard.night.hypnogram import UNSCORED
@@ -230,9 +229,15 @@ def estimates_of(night: Decoding, options: StatisticsOptions, seed: int = 0) -> 
     """Return the estimates of a decoded night; see `estimates`."""
     window = lights_window(night.hypnogram, *options.lights)
     sums = sums_of(night, marginals_like(night), slice(*window))
-    latency, latency_estimator = _rem_latency(night, slice(*window), options, seed)
     scheme = night.profile.scheme
     named = night.profile.estimators
+    strict = under_full_clock(night)
+    estimator = named.get(REM_LATENCY) or default_of_rem_latency(night, slice(*window))
+    latency = rem_latency_of(night, strict, options, estimator, seed)
+    latency_estimator = FIRST_EPOCH if estimator == "path" else ESTIMATORS[estimator]
+    if math.isnan(latency):  # any REM on the path is better than no latency at all
+        latency = rem_latency_of(night, strict, options, "path", seed)
+        latency_estimator = FIRST_EPOCH
     chosen = {name: named.get(name, DEFAULT_OF_MINUTES) for name in estimators_of(scheme)}
     chosen.pop(REM_LATENCY, None)
     minutes = {stage: sums[chosen[f"minutes_{stage}"]].stage_minutes[stage] for stage in scheme.names}
@@ -258,20 +263,11 @@ def rem_latency_of(
         return _median_of_draws(night, options, seed)
     if estimator == "expected":
         return _expected_rem_latency(night, strict, options)
-    labels = _labels_under(strict, night) if estimator == "clock" else night.hypnogram.labels
-    statistics = _measure(night, options, labels)
+    shown = night.hypnogram
+    if estimator == "clock":
+        shown = replace(shown, labels=_labels_under(strict, night))
+    statistics = options.measure(shown)
     return statistics.rem_latency_minutes if estimator == "path" else statistics.rem_latency_bout_minutes
-
-
-def _rem_latency(night: Decoding, in_bed: slice, options: StatisticsOptions, seed: int) -> tuple[float, str]:
-    """Return REM latency by the profile's estimator, or the default one; by the path if that finds none."""
-    strict = under_full_clock(night)
-    estimator = night.profile.estimators.get(REM_LATENCY) or default_of_rem_latency(night, in_bed)
-    latency = rem_latency_of(night, strict, options, estimator, seed)
-    # any REM on the path is better than no latency at all
-    if estimator == "path" or math.isnan(latency):
-        return rem_latency_of(night, strict, options, "path", seed), FIRST_EPOCH
-    return latency, ESTIMATORS[estimator]
 
 
 def _early_rem_kept(night: Decoding, options: StatisticsOptions, latency: float) -> float:
@@ -295,11 +291,6 @@ def default_of_rem_latency(night: Decoding, chosen: slice | Mask) -> str:
     # without REM in the scheme there is no REM to be short of
     n_rem = n_asleep if scheme.rem_index is None else counts[scheme.rem_index]
     return "expected" if n_rem < LITTLE_REM * n_asleep else "clock"
-
-
-def _measure(night: Decoding, options: StatisticsOptions, labels: Labels) -> SleepStatistics:
-    """Return the sleep statistics of a night with other labels."""
-    return options.measure(replace(night.hypnogram, labels=labels))
 
 
 def _labels_under(strict: Decoding, night: Decoding) -> Labels:
@@ -328,7 +319,7 @@ def _expected_rem_latency(night: Decoding, strict: Decoding, options: Statistics
     nrem = (i for i in range(scheme.n_stages) if i not in (scheme.wake_index, rem))
     labels[labels == rem] = next(nrem, UNSCORED)  # one epoch of REM is left; sleep onset does not move
     labels[begin] = rem
-    return _measure(night, options, labels).rem_latency_minutes
+    return options.measure(replace(night.hypnogram, labels=labels)).rem_latency_minutes
 
 
 def _median_of_draws(night: Decoding, options: StatisticsOptions, seed: int) -> float:
@@ -339,7 +330,7 @@ def _median_of_draws(night: Decoding, options: StatisticsOptions, seed: int) -> 
         )
         night = replace(night, strength=strength, setting=strength.setting(night.profile, night.night))
     drawn = (
-        _measure(night, options, labels).rem_latency_minutes
+        options.measure(replace(night.hypnogram, labels=labels)).rem_latency_minutes
         for labels in sample_like(night, n=N_DRAWS, seed=seed)
     )
     median = float(np.median([math.inf if math.isnan(minutes) else minutes for minutes in drawn]))

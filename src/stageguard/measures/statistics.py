@@ -24,7 +24,7 @@ In a recording of 20 h or more no moment is bedtime: SOL, SE and REM latency are
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from math import isnan
 from types import MappingProxyType
@@ -44,7 +44,7 @@ from stageguard.measures.bouts import (
     whole_epochs,
 )
 from stageguard.measures.parts import DayPart, cycles_of, hours_of, phases_of, zeitgeber_seconds
-from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.quantities import NIGHT, Need
 from stageguard.night.stages import StageScheme, canonical_name
 from stageguard.night.timing import Moment, lights_window
@@ -270,30 +270,17 @@ def sleep_statistics(
     >>> found.tst_minutes, found.sol_minutes, found.rem_latency_minutes, found.waso_minutes
     (2.0, 1.0, 1.0, 0.5)
     """
-    hypnogram = hypnogram_of(night)
-    scheme, epoch_seconds = hypnogram.scheme, hypnogram.epoch_seconds
-    labels, first, assumed = _time_in_bed(hypnogram, convention, lights_off, lights_on)
-    # counted from TIB, since hours and phases are those of TIB
-    zeitgeber = None if lights_on_phase is None else zeitgeber_seconds(hypnogram, lights_on_phase, first)
-    shortest_rem = checks.number(min_first_rem_seconds, "min_first_rem_seconds", low=0.0)
-    # 0 s asks for any REM: the shortest bout there is
-    shortest_rem_epochs = max(1, whole_epochs(shortest_rem, epoch_seconds))
-    stage_epochs = stage_counts(labels, scheme.n_stages).tolist()
-    return SleepStatistics(
-        convention=convention,
-        scheme=scheme,
-        epoch_seconds=epoch_seconds,
-        lights_off_epoch=first,
-        lights_on_epoch=first + len(labels),
-        labels=labels,
-        stage_epochs=tuple(stage_epochs),
-        shortest_rem_epochs=shortest_rem_epochs,
-        assumed=assumed,
-        zeitgeber=zeitgeber,
-        tib_minutes=len(labels) * (epoch_seconds / 60.0),
-        unscored_minutes=(len(labels) - sum(stage_epochs)) * (epoch_seconds / 60.0),
-        **_numbers_of_sleep(labels, scheme, epoch_seconds, convention, shortest_rem_epochs),
-    )
+    options = StatisticsOptions(convention, lights_off, lights_on, min_first_rem_seconds, lights_on_phase)
+    return options.measure(night)
+
+
+# What had to be assumed of TIB, by whether lights off and lights on are given.
+ASSUMED_OF_TIB: Mapping[tuple[bool, bool], tuple[str, ...]] = {
+    (False, False): ("TIB is the whole recording: neither lights off nor lights on is given",),
+    (False, True): ("TIB begins with the recording: lights off is not given",),
+    (True, False): ("TIB ends with the recording: lights on is not given",),
+    (True, True): (),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +295,38 @@ class StatisticsOptions:
 
     def measure(self, night: ScoredNight) -> SleepStatistics:
         """Return the statistics of a night."""
-        return sleep_statistics(night, **{each.name: getattr(self, each.name) for each in fields(self)})
+        hypnogram = hypnogram_of(night)
+        scheme, epoch_seconds = hypnogram.scheme, hypnogram.epoch_seconds
+        convention = self.convention
+        checks.choice(convention, "convention", CONVENTIONS)
+        first, stop = lights_window(hypnogram, *self.lights)
+        labels = hypnogram.labels[first:stop]
+        # Luna trims after lights are known, so that its first epoch may lie later than lights off
+        if convention == "luna":
+            labels, n_left_out = _epochs_luna_counts(labels, scheme, epoch_seconds)
+            first += n_left_out
+        # counted from TIB, since hours and phases are those of TIB
+        lights_on_phase = self.lights_on_phase
+        zeitgeber = None if lights_on_phase is None else zeitgeber_seconds(hypnogram, lights_on_phase, first)
+        shortest_rem = checks.number(self.min_first_rem_seconds, "min_first_rem_seconds", low=0.0)
+        # 0 s asks for any REM: the shortest bout there is
+        shortest_rem_epochs = max(1, whole_epochs(shortest_rem, epoch_seconds))
+        stage_epochs = stage_counts(labels, scheme.n_stages).tolist()
+        return SleepStatistics(
+            convention=convention,
+            scheme=scheme,
+            epoch_seconds=epoch_seconds,
+            lights_off_epoch=first,
+            lights_on_epoch=first + len(labels),
+            labels=labels,
+            stage_epochs=tuple(stage_epochs),
+            shortest_rem_epochs=shortest_rem_epochs,
+            assumed=ASSUMED_OF_TIB[self.lights_off is not None, self.lights_on is not None],
+            zeitgeber=zeitgeber,
+            tib_minutes=len(labels) * (epoch_seconds / 60.0),
+            unscored_minutes=(len(labels) - sum(stage_epochs)) * (epoch_seconds / 60.0),
+            **_numbers_of_sleep(labels, scheme, epoch_seconds, convention, shortest_rem_epochs),
+        )
 
     @property
     def lights(self) -> tuple[Moment | None, Moment | None]:
@@ -317,26 +335,6 @@ class StatisticsOptions:
 
 
 AASM = StatisticsOptions()  # of the whole recording, where nothing else is asked for
-
-
-def _time_in_bed(
-    hypnogram: Hypnogram, convention: Convention, lights_off: Moment | None, lights_on: Moment | None
-) -> tuple[Labels, int, tuple[str, ...]]:
-    """Return the labels of TIB, its first epoch, and what had to be assumed."""
-    checks.choice(convention, "convention", CONVENTIONS)
-    first, stop = lights_window(hypnogram, lights_off, lights_on)
-    labels = hypnogram.labels[first:stop]
-    # Luna trims after lights are known, so that its first epoch may lie later than lights off
-    if convention == "luna":
-        labels, n_left_out = _epochs_luna_counts(labels, hypnogram.scheme, hypnogram.epoch_seconds)
-        first += n_left_out
-    if lights_off is None and lights_on is None:
-        return labels, first, ("TIB is the whole recording: neither lights off nor lights on is given",)
-    if lights_off is None:
-        return labels, first, ("TIB begins with the recording: lights off is not given",)
-    if lights_on is None:
-        return labels, first, ("TIB ends with the recording: lights on is not given",)
-    return labels, first, ()
 
 
 def _epochs_luna_counts(labels: Labels, scheme: StageScheme, epoch_seconds: float) -> tuple[Labels, int]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from click import UsageError
 from click.exceptions import Exit
@@ -19,7 +18,7 @@ from stageguard.cli.command import command, option
 from stageguard.cli.decoded import print_manifest
 from stageguard.cli.inputs import Inputs, find_densities
 from stageguard.cli.outcomes import print_notes, print_problems
-from stageguard.cli.terminal import Console, JsonList, one_line, print_error, progress_bar
+from stageguard.cli.terminal import Console, JsonList, one_line, outcome_bar, print_error
 from stageguard.formats.cohort_table import has_ids
 from stageguard.formats.density import listed
 from stageguard.formats.outputs import PLAIN_SUFFIXES
@@ -34,12 +33,10 @@ from stageguard.runner.manifest import (
     FAILURES_TABLE,
     METHODS_TEXT,
     MOST_IN_FULL,
-    DecodedNight,
     Manifest,
-    Source,
     decode_cohort,
 )
-from stageguard.runner.run import Outcome, check_folder
+from stageguard.runner.run import check_folder
 from stageguard.runner.tune_files import keep_tuned
 
 # Suffixes of files that --output may be meant for, where it names a folder.
@@ -49,9 +46,6 @@ OTHER_FILES = frozenset(
         *(".mat", ".h5", ".fif"),
     )
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 @command
@@ -169,9 +163,13 @@ def decode(
         for night in inputs.nights
     ]
     tables = output if inputs.is_cohort and not is_one_file else None
-    with JsonList(wanted=as_json) as printed:
-        source, show = FileSource(tasks, tables, one_line), printed.add_outcome
-        manifest = run_source(source, jobs, scheduler, n_nights=n_nights, as_json=as_json, show=show)
+    with (
+        JsonList(wanted=as_json) as printed,
+        executor_for(scheduler) as executor,
+        outcome_bar("Decoding", n_nights, quiet=as_json, show=printed.add_outcome) as on_outcome,
+    ):
+        source = FileSource(tasks, tables, one_line)
+        manifest = decode_cohort(source, jobs=jobs, executor=executor, on_outcome=on_outcome)
     if tables is not None:
         _write_methods(manifest, loaded, options, tables)
     manifest.written += written
@@ -181,7 +179,11 @@ def decode(
 
 def _decode_table(table: TableTask, jobs: int, scheduler: str | None, *, as_json: bool) -> None:
     """Decode a table of many nights to another table."""
-    manifest = run_source(table_source(table), jobs, scheduler, as_json=as_json)
+    with (
+        executor_for(scheduler) as executor,
+        outcome_bar("Decoding", None, quiet=as_json) as on_outcome,
+    ):
+        manifest = decode_cohort(table_source(table), jobs=jobs, executor=executor, on_outcome=on_outcome)
     with JsonList(wanted=as_json) as printed:
         for row in manifest.nights:
             printed.add({"ok": True} | row.to_dict())
@@ -270,30 +272,6 @@ def _chosen(inputs: Inputs, only: Sequence[str] | None) -> Inputs:
     if missing:
         raise InputError(f"--only {missing[0]}: there is no such night. Nights: {listed(names, 5)}.")
     return replace(inputs, nights=tuple(night for night in inputs.nights if night.id in only))
-
-
-def run_source(
-    source: Source,
-    jobs: int,
-    scheduler: str | None,
-    *,
-    n_nights: int | None = None,
-    as_json: bool,
-    show: Callable[[Outcome[DecodedNight]], None] | None = None,
-    what: str = "Decoding",
-) -> Manifest:
-    """Decode in order, with a progress bar on a terminal; how many nights a table has is not known before."""
-    is_quiet = as_json or (n_nights is not None and n_nights < 2)
-    with executor_for(scheduler) as executor, progress_bar(what, quiet=is_quiet) as move:
-        numbers = itertools.count(1)
-
-        def on_outcome(outcome: Outcome[DecodedNight]) -> None:
-            if show is not None:
-                show(outcome)
-            if move is not None:
-                move(total=n_nights, completed=next(numbers))
-
-        return decode_cohort(source, jobs=jobs, executor=executor, on_outcome=on_outcome)
 
 
 def _table_to_decode(

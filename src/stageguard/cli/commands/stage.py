@@ -13,16 +13,17 @@ from click import UsageError
 from stageguard.base.errors import InputError
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
-from stageguard.cli.commands.decode import end_decoding, run_source
+from stageguard.cli.commands.decode import end_decoding
 from stageguard.cli.recordings import RecordingOptions, Source, staging_options
-from stageguard.cli.terminal import JsonList, one_line
+from stageguard.cli.terminal import JsonList, one_line, outcome_bar
 from stageguard.formats.recordings.read import SUFFIXES as RECORDING_SUFFIXES
 from stageguard.night.recording import Recording
 from stageguard.nn.data import SUFFIXES, feature_files, read_features
 from stageguard.pipeline import QualityRules
 from stageguard.profile.profile import Profile
 from stageguard.runner.decode_files import FileSource
-from stageguard.runner.manifest import MOST_IN_FULL
+from stageguard.runner.executors import executor_for
+from stageguard.runner.manifest import MOST_IN_FULL, decode_cohort
 from stageguard.runner.run import check_folder
 from stageguard.runner.stage_files import NamedStager, StageTask, StagingOptions, stage_task
 from stageguard.signals.features import Features
@@ -135,17 +136,13 @@ def stage(
         )
         for source in found
     ]
-    with JsonList(wanted=as_json) as printed:
+    with (
+        JsonList(wanted=as_json) as printed,
+        executor_for(scheduler) as executor,
+        outcome_bar("Staging", len(tasks), quiet=as_json, show=printed.add_outcome) as on_outcome,
+    ):
         source = FileSource(tasks, output if len(tasks) > 1 else None, one_line, stage_task)
-        manifest = run_source(
-            source,
-            jobs,
-            scheduler,
-            n_nights=len(tasks),
-            as_json=as_json,
-            show=printed.add_outcome,
-            what="Staging",
-        )
+        manifest = decode_cohort(source, jobs=jobs, executor=executor, on_outcome=on_outcome)
     next_steps = [] if as_json or not manifest.nights else [_review_line(tasks)]
     end_decoding(manifest, as_json=as_json, next_steps=next_steps)
 

@@ -33,7 +33,7 @@ def study() -> None:
     --------
     stageguard study run mice.toml --output mice
     """
-    raise UsageError(f"say what to do: {', '.join(study.commands)}.")
+    raise UsageError(f"say what to do: {', '.join(study.commands)}.", click.get_current_context())
 
 
 @study.command("status")
