@@ -92,8 +92,8 @@ class StagingOptions:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON types, to compare with an earlier run's."""
-        content: dict[str, Any] = json.loads(json.dumps(asdict(self)))
-        return content
+        listed = dict(self.channels) if isinstance(self.channels, Mapping) else list(self.channels)
+        return asdict(self) | {"channels": listed, "covariates": dict(self.covariates)}
 
 
 @dataclass(frozen=True, slots=True)
