@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import stageguard as sg
 from cli_runner import Runner, error_line, write_night
 from messages import mentions
-from stageguard.base.errors import InputError, StageGuardError
+from stageguard.base.errors import StageGuardError
 
 NAMES = ("W", "N1", "N2", "N3", "R")
 P = np.random.default_rng(8).dirichlet(np.ones(5), 60)
@@ -223,7 +223,8 @@ def test_a_hypnogram_of_the_installed_yasa_is_decoded():
     night = yasa.Hypnogram(WORDS.tolist(), n_stages=5, freq="30s", proba=proba)
     expected = sg.decode(P, PROFILE, **PLAIN).hypnogram.labels.tolist()
     assert sg.decode(night, PROFILE, **PLAIN).hypnogram.labels.tolist() == expected
-    assert HARD in refused(sg.decode, yasa.Hypnogram(WORDS.tolist(), n_stages=5), PROFILE, **PLAIN)
+    alone = sg.decode(yasa.Hypnogram(WORDS.tolist(), n_stages=5), PROFILE, **PLAIN)
+    assert alone.from_labels == "typical" and alone.stages.tolist() == STAGES.tolist()
 
 
 # Stages where probabilities are expected
@@ -234,50 +235,69 @@ def test_a_hypnogram_of_the_installed_yasa_is_decoded():
     [
         list(STAGES),
         STAGES,
-        LABELS,
         pd.Series(STAGES),
         pd.DataFrame({"stage": STAGES}),
         pd.DataFrame({"Epoch": range(60), "hypno": STAGES}),
         sg.Hypnogram(LABELS, "aasm5", 30),
     ],
-    ids=["list", "names", "numbers", "series", "frame", "hypno", "hypnogram"],
+    ids=["list", "names", "series", "frame", "hypno", "hypnogram"],
 )  # fmt: skip
-def test_stages_are_told_from_a_broken_table(night):
-    message = refused(sg.decode, night, PROFILE)
-    assert HARD in message and "sleep_statistics" in message
-    with pytest.raises(InputError):
-        sg.decode(night, PROFILE)
+def test_stages_alone_are_decoded_by_typical_confusions(night):
+    result = sg.decode(night, PROFILE, **PLAIN)
+    assert result.from_labels == "typical"
+    assert result.argmax.tolist() == result.hypnogram.labels.tolist() == LABELS.tolist()
+
+
+def test_numbers_of_stages_are_told_from_a_broken_table():
+    assert HARD in refused(sg.decode, LABELS, PROFILE)
 
 
 @pytest.mark.parametrize(
     ("name", "text"),
     [
         ("n.txt", "\n".join(STAGES)),
-        ("n.txt", "\n".join(map(str, LABELS))),
         ("n.csv", "Epoch,Stage\n" + "\n".join(f"{i},{s}" for i, s in enumerate(STAGES))),
         ("n.csv", "y_pred\n" + "\n".join(STAGES)),
         ("n.csv", ",0\n" + "\n".join(f"{i},{s}" for i, s in enumerate(STAGES))),
-        ("n.csv", "epoch,stage\n" + "\n".join(f"{i},{s}" for i, s in enumerate(LABELS))),
-        (
-            "n.preds.csv",
-            "Timestamp,pred\n" + "\n".join(f"{30 * i + 30},{s % 4}" for i, s in enumerate(LABELS)),
-        ),
         (
             "n.csv",
             "Start,Stop,StageName\n" + "\n".join(f"{5 * i},{5 * i + 5},{s}" for i, s in enumerate(STAGES)),
         ),
     ],
 )
-def test_files_of_stages_are_told_from_broken_tables(tmp_path, capsys, name, text):
+def test_files_of_stages_are_decoded(tmp_path, capsys, name, text):
     (tmp_path / name).write_text(text + "\n")
-    message = error_line(Runner(capsys)("decode", tmp_path / name, "-p", PROFILE))
-    assert HARD in message and mentions(message, "stats", "compare")
+    done = Runner(capsys)("decode", tmp_path / name, "-p", PROFILE, "--strength", "off", "--json")
+    assert done.code == 0 and '"from_labels": "typical"' in (tmp_path / "n.hypnogram.json").read_text()
+    assert sg.read_hypnogram(tmp_path / "n.hypnogram.tsv").stages.tolist() == STAGES.tolist()
 
 
-def test_an_array_file_of_stages_is_told_apart(tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("n.txt", "\n".join(map(str, LABELS))),
+        ("n.csv", "epoch,stage\n" + "\n".join(f"{i},{s}" for i, s in enumerate(LABELS))),
+    ],
+)
+def test_numbers_in_files_need_a_format(tmp_path, capsys, name, text):
+    (tmp_path / name).write_text(text + "\n")
+    decode = "decode", tmp_path / name, "-p", PROFILE, "--strength", "off"
+    assert mentions(error_line(Runner(capsys)(*decode)), "--format", "numbers-yasa")
+    assert Runner(capsys)(*decode, "--format", "numbers-yasa").code == 0
+    assert sg.read_hypnogram(tmp_path / "n.hypnogram.tsv").stages.tolist() == STAGES.tolist()
+
+
+def test_stages_that_a_profile_does_not_have_are_refused(tmp_path, capsys):
+    lines = (f"{30 * i + 30},{s % 4}" for i, s in enumerate(LABELS))
+    (tmp_path / "n.preds.csv").write_text("\n".join(("Timestamp,pred", *lines)) + "\n")
+    message = error_line(Runner(capsys)("decode", tmp_path / "n.preds.csv", "-p", PROFILE))
+    assert mentions(message, "wldr4", "aasm5")
+
+
+def test_an_array_file_of_stages_needs_a_format(tmp_path, capsys):
     np.save(tmp_path / "n.npy", LABELS)
     message = error_line(Runner(capsys)("decode", tmp_path / "n.npy", "-p", PROFILE))
-    assert HARD in message
+    assert mentions(message, "--format", "numbers-yasa")
 
 
 def test_a_broken_table_is_still_called_so(tmp_path, capsys):

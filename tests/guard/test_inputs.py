@@ -21,7 +21,7 @@ from stageguard.guard.options import GuardOptions
     [
         (np.zeros((0, 3)), [r"empty|0 epochs", r"at least one|expected"]),
         (np.array([]), [r"empty|0 epochs"]),
-        (np.array(["W", "N"]), [r"text|string", r"expected"]),
+        (np.array(["W", "N"]), [r"labels", r"typical confusions"]),
         (np.array([["0.5", "0.3", "0.2"]]), [r"text|string"]),
         (np.full((4, 3), None, dtype=object), [r"object", r"expected"]),
         (np.ones((5, 1)), [r"\(5, 1\)|1 column", r"3"]),

@@ -179,7 +179,7 @@ def test_a_row_of_a_table_is_refused_by_a_stream():
 def test_a_decoding_and_a_hypnogram_are_told_apart_from_probabilities():
     with pytest.raises(StageGuardError, match="Pass its density"):
         sg.posterior(sg.decode(MATRIX, profile_of()), profile_of())
-    with pytest.raises(StageGuardError, match="stages without probabilities"):
+    with pytest.raises(StageGuardError, match="no labels without probabilities"):
         sg.decode(EXPERTS[0], profile_of())
 
 

@@ -175,7 +175,8 @@ class FileFormatError(StageGuardError, ValueError):
 
     reason: str = ""  # what is wrong, without the file's name; set by `base.files.file_error`
     # a case that callers may handle separately: "ambiguous-format" if several formats fit, "no-stages" if a
-    # file that may hold stages has none, "names-no-stages" if no column of a table is named after a stage
+    # file that may hold stages has none, "names-no-stages" if no column of a table is named after a stage,
+    # "labels-alone" if it holds stages where probabilities are expected
     code: str = ""
 
 

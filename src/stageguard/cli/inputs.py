@@ -446,9 +446,9 @@ class Wanted:
 
     def check(self) -> None:
         """Refuse an unknown format, once instead of for every file."""
-        name = self.format
-        if name is not None and not any(form.name == name and form.does(self.kind) for form in formats()):
-            named(name, "density")
+        able = {form.name for form in formats() if form.does("density") or form.does("hypnogram")}
+        if self.format is not None and self.format not in able:
+            named(self.format, "density")
 
 
 def is_night(path: Path, wanted: Wanted) -> bool | None:

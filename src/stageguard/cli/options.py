@@ -26,10 +26,9 @@ from stageguard.formats.companions import (
     read_quality,
 )
 from stageguard.formats.raw_night import FileOptions
-from stageguard.formats.read import read_density_file
 from stageguard.guard.options import Training
 from stageguard.profile.profile import Profile
-from stageguard.runner.decode_one import DecodeOptions, reading_with
+from stageguard.runner.decode_one import DecodeOptions, read_with
 
 
 class PathType(click.Path):
@@ -355,7 +354,7 @@ class Companions:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the same warnings follow when the night is decoded
-                density = read_density_file(nights[0], reading_with(profile, options.density)).density
+                density = read_with(nights[0], profile, options.density, options.stager).density
         except (StageGuardError, OSError):  # the same error follows
             return unmatched
         return dataclasses.replace(options, quality=table.of(density))

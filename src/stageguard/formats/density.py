@@ -35,6 +35,7 @@ from stageguard.night.timing import reepoch
 SHORTEST_EPOCH, LONGEST_EPOCH = 0.1, 3600.0  # seconds
 DEFAULT_EPOCH_SECONDS = 30.0
 MOST_LISTED = 8
+LABELS_ALONE = "labels-alone"  # code of the error for stages where probabilities are expected
 NAMES_NO_STAGES = "names-no-stages"  # code of the error for a table without columns named after stages
 MOST_EPOCHS = 1_000_000  # of a hypnogram: almost a year at 30 s, six weeks at 4 s
 

@@ -43,6 +43,11 @@ class FileOptions:
     pool_to_seconds: float | None = None
     normalize: bool = False  # divide rows whose sum is off 1 only by rounding
 
+    @property
+    def may_be_labels(self) -> bool:
+        """Whether the caller says nothing that only probabilities have."""
+        return not (self.stages or self.logits or self.log or self.pool_to_seconds or self.normalize)
+
 
 @dataclass(frozen=True, slots=True)
 class Event:

@@ -14,7 +14,13 @@ from stageguard.base import checks
 from stageguard.base.errors import Argument, FileFormatError, InputError, StageGuardError, message_of
 from stageguard.base.files import faults_named, file_error
 from stageguard.formats import registry
-from stageguard.formats.density import NAMES_NO_STAGES, DensityFile, build_density, existing_file
+from stageguard.formats.density import (
+    LABELS_ALONE,
+    NAMES_NO_STAGES,
+    DensityFile,
+    build_density,
+    existing_file,
+)
 from stageguard.formats.file_format import BIDS_ENDINGS, MNE_ENDINGS, FileFormat
 from stageguard.formats.hypnogram import NPY, HypnogramFile, build_hypnogram, is_stage, stage_column
 from stageguard.formats.outputs import TSV_SUFFIX
@@ -177,6 +183,8 @@ def _refuse_scoring(path: Path) -> None:
     """Refuse a scoring or a recording where probabilities are expected, and say where it belongs."""
     measured = "check, stats and compare read scorings"
     if read_head(path).startswith(EDF):
+        if _has_stages(path):
+            raise file_error(path, f"holds {NO_PROBABILITIES}", code=LABELS_ALONE)
         stagers = "such as YASA or U-Sleep"
         raise file_error(
             path,
@@ -187,7 +195,7 @@ def _refuse_scoring(path: Path) -> None:
         form = registry.detect(path, "hypnogram")
     except FileFormatError as error:
         if error.code == "ambiguous-format" and integers(read_head(path)) is not None:
-            raise file_error(path, f"holds {NO_PROBABILITIES}") from None
+            raise file_error(path, f"holds {NO_PROBABILITIES}", code=LABELS_ALONE) from None
         return
     if stranger(read_head(path)) is not None:
         try:  # an HDF5 or MATLAB file may hold anything
@@ -196,7 +204,16 @@ def _refuse_scoring(path: Path) -> None:
             return
     is_scoring = form.is_general and column_of_stages(path) is not None
     if not form.does("density") and (is_scoring or is_hypnogram(path)):
-        raise file_error(path, f"holds {NO_PROBABILITIES}")
+        raise file_error(path, f"holds {NO_PROBABILITIES}", code=LABELS_ALONE)
+
+
+def _has_stages(path: Path) -> bool:
+    """Whether a file that may also be a recording can be read as stages."""
+    try:
+        parse_hypnogram(path, FileOptions())
+    except (StageGuardError, OSError):
+        return False
+    return True
 
 
 def _refuse_stage_array(path: Path) -> None:
@@ -209,7 +226,7 @@ def _refuse_stage_array(path: Path) -> None:
         return
     is_whole = values.dtype.kind in "fiu" and bool((values == np.rint(values)).all())
     if values.ndim == 1 and len(values) and (is_whole or values.dtype.kind in "US"):
-        raise file_error(path, f"holds {NO_PROBABILITIES}")
+        raise file_error(path, f"holds {NO_PROBABILITIES}", code=LABELS_ALONE)
 
 
 def read_density_object(source: Any, options: FileOptions) -> DensityFile:
@@ -223,7 +240,13 @@ def read_density_object(source: Any, options: FileOptions) -> DensityFile:
     except FileFormatError as error:
         if error.code == NAMES_NO_STAGES:
             _refuse_stages(source)
+        if error.code == LABELS_ALONE:
+            raise LabelsAloneError(message_of(error)) from None
         raise InputError(message_of(error)) from None
+
+
+class LabelsAloneError(InputError):
+    """An object with stages, where probabilities are expected."""
 
 
 def _refuse_stages(source: Any) -> None:
@@ -234,11 +257,11 @@ def _refuse_stages(source: Any) -> None:
         objects.read_hypnogram_object(source, FileOptions())
     except (StageGuardError, TypeError, ValueError):
         return
-    raise InputError(f"{checks.type_name(source)} holds {NO_PROBABILITIES}")
+    raise LabelsAloneError(f"{checks.type_name(source)} holds {NO_PROBABILITIES}")
 
 
-def density_for(source: Any, profile: Profile, said: GuardOptions) -> Hypnodensity:
-    """Return the probabilities of a table or another tool's object, to be decoded with a profile."""
+def night_for(source: Any, profile: Profile, said: GuardOptions) -> Hypnodensity | Hypnogram:
+    """Return the probabilities of a table or another tool's object, else its stages, to be decoded."""
     options = density_options(
         None,
         said.stages,
@@ -250,7 +273,18 @@ def density_for(source: Any, profile: Profile, said: GuardOptions) -> Hypnodensi
     )
     scheme = None if profile.scheme in SCHEMES.values() else profile.scheme
     options = replace(options, default_epoch_seconds=profile.epoch_seconds, scheme=scheme)
-    return read_density_object(source, options).density
+    if checks.names_columns(source):  # else it is a stage's name per epoch
+        try:
+            return read_density_object(source, options).density
+        except LabelsAloneError:
+            if not options.may_be_labels:
+                raise
+    return read_hypnogram_file(source, labels_options(options, profile)).hypnogram
+
+
+def labels_options(options: FileOptions, profile: Profile) -> FileOptions:
+    """Return the options for reading labels with a profile, whose stages they have if they tell none."""
+    return replace(options, scheme=None, default_scheme=profile.scheme)
 
 
 def read_hypnogram(

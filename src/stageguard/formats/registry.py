@@ -47,6 +47,13 @@ def named(name: str, kind: Kind) -> FileFormat:
     raise InputError(f"unknown format {str(name)[:40]!r}. {known}{did_you_mean(str(name), able)}")
 
 
+def is_for_stages_alone(name: str | None) -> bool:
+    """Whether a caller named a format that holds stages and no probabilities."""
+    return any(
+        form.name == name and form.does("hypnogram") and not form.does("density") for form in formats()
+    )
+
+
 def detect(
     path: Path, kind: Kind, among: Sequence[FileFormat] | None = None, *, name: str | None = None
 ) -> FileFormat:

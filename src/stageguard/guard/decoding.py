@@ -21,7 +21,7 @@ from stageguard.guard.inputs import assumptions
 from stageguard.guard.options import Training
 from stageguard.guard.solver import solver_for
 from stageguard.guard.strength import Strength, steered_by
-from stageguard.night.hypnodensity import Hypnodensity
+from stageguard.night.hypnodensity import FromLabels, Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.night import ExportableStages
 from stageguard.night.period import Period
@@ -59,6 +59,9 @@ class Decoding(ExportableStages):
         Whether what belongs to the profile's stager was left out, because the night is of another one.
     source : str or None
         Where the probabilities came from.
+    from_labels : {"typical", "own"} or None
+        None if there were probabilities. Else the stager gave labels alone, and what experts say where
+        stagers ("typical") or this stager ("own") give them was decoded.
     epoch_seconds : float
         Epoch length.
     period : tuple of int
@@ -87,6 +90,7 @@ class Decoding(ExportableStages):
     stager: str | None = field(init=False)
     trained: Training | None = field(init=False)
     source: str | None = field(init=False)
+    from_labels: FromLabels | None = field(init=False)
     epoch_seconds: float = field(init=False)
     period: Period = field(init=False)
     argmax: Labels = field(init=False)
@@ -109,6 +113,7 @@ class Decoding(ExportableStages):
         put(self, "stager", night.options.stager)
         put(self, "trained", night.options.trained)
         put(self, "source", night.source)
+        put(self, "from_labels", night.from_labels)
         put(self, "epoch_seconds", night.epoch_seconds)
         put(self, "period", night.period)
         put(self, "argmax", argmax)
@@ -163,6 +168,7 @@ class Decoding(ExportableStages):
             start=self.hypnogram.start,
             source=self.source,
             offset_seconds=self.hypnogram.offset_seconds,
+            from_labels=self.from_labels,
         )
 
     def advice(self) -> tuple[str, ...]:
@@ -211,4 +217,4 @@ class Decoding(ExportableStages):
                 "epoch_seconds": self.night.epoch_seconds,
             }
             | ({} if options.strength is None else {"strength": options.strength}),
-        }
+        } | ({} if self.from_labels is None else {"from_labels": self.from_labels})

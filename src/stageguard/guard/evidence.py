@@ -18,6 +18,7 @@ import numpy as np
 from stageguard.base.arrays import CLIP, Floats, Labels, Mask
 from stageguard.guard.clock import ClockRules, NightClock
 from stageguard.guard.options import DEFAULTS, GuardOptions
+from stageguard.night.hypnodensity import FromLabels
 from stageguard.night.period import Period
 from stageguard.profile.fingerprint import StagerFeatures
 from stageguard.profile.parts import Calibration
@@ -40,6 +41,7 @@ class Night:
     source: str | None = None
     offset_seconds: float = 0.0  # from the beginning of the recording to the first epoch
     assumed: list[str] = field(default_factory=list)
+    from_labels: FromLabels | None = None  # which confusions stand for a stager's labels
     spans: Spans = ()  # [start, stop) of each stretch decoded by itself
     calibration: Calibration | None = None
     filled: Mask | None = None  # (n_epochs,) NaN rows that are bridged

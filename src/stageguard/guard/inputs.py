@@ -33,17 +33,22 @@ from stageguard.night.hypnodensity import (
     check_probabilities,
     softmax,
 )
-from stageguard.night.hypnogram import NO_PROBABILITIES, Hypnogram
+from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.night import ExportableStages
 from stageguard.night.period import period_of, runs
 from stageguard.night.stages import StageScheme
 from stageguard.night.timing import lights_window
-from stageguard.profile.night_stages import in_profile_order, profile_words
+from stageguard.profile.night_stages import density_of_labels, in_profile_order, profile_words
 from stageguard.profile.profile import Profile
 
-OneNight = Hypnodensity | Array
+OneNight = Hypnodensity | Hypnogram | Array
 
 UNSAID_TRAINING = "how the stager was trained is not said: taken as class-balanced"
+
+LABELS_ALONE = {
+    "typical": "labels without probabilities: typical confusions assumed",
+    "own": "labels without probabilities: the stager's confusions on scored nights assumed",
+}
 
 AROUND_THE_CLOCK_HOURS = 24.0  # a sleep period of this length holds several nights
 LONGEST_BRIDGE_SECONDS = 300.0  # without evidence, which neighbours decide; longer is a gap
@@ -56,6 +61,13 @@ def is_batch(nights: object) -> bool:
     if isinstance(nights, list | tuple):
         return len(nights) == 0 or checks.n_dimensions(nights[0]) in (2, None)
     return hasattr(nights, "__array__") and checks.n_dimensions(nights) == 3
+
+
+def is_stage_names(night: object) -> bool:
+    """Whether the caller passed the name of a stage per epoch."""
+    if getattr(night, "ndim", None) == 1 and hasattr(night, "tolist"):  # an array or a series
+        night = night.tolist()
+    return isinstance(night, list | tuple) and bool(night) and all(isinstance(name, str) for name in night)
 
 
 def night_of(density: Any, profile: Profile, options: GuardOptions) -> Night:
@@ -99,10 +111,12 @@ def _cut_and_fill(night: Night, profile: Profile, *, is_bad: bool) -> None:
 def read_night(density: Any, profile: Profile, options: GuardOptions) -> Night:
     """Return a night in the profile's stage order, not checked yet, with what was assumed."""
     assumed: list[str] = []
-    if checks.names_columns(density):
-        density = load("formats.read:density_for")(density, profile, options)
+    if checks.names_columns(density) or is_stage_names(density):
+        density = load("formats.read:night_for")(density, profile, options)
         options = replace(options, stages=None, epoch_seconds=None, logits=False, log=False)
         assumed += density.assumed
+    if isinstance(density, Hypnogram):
+        density = density_of_labels(density, profile, options.stager)
     if isinstance(density, Hypnodensity):
         if options.stages is not None or options.epoch_seconds is not None or options.logits or options.log:
             raise InputError(
@@ -112,11 +126,11 @@ def read_night(density: Any, profile: Profile, options: GuardOptions) -> Night:
         matrix = density.probabilities
         if density.scheme.names != profile.scheme.names:
             matrix = in_profile_order(matrix, density.scheme.names, profile, assumed)
-        about = (density.start, density.source, density.offset_seconds, assumed)
+        if density.from_labels is not None:
+            assumed.append(LABELS_ALONE[density.from_labels])
+        about = (density.start, density.source, density.offset_seconds, assumed, density.from_labels)
         return Night(matrix, _UNKNOWN, _UNKNOWN, density.epoch_seconds, options, *about)
     if isinstance(density, ExportableStages):
-        if isinstance(density, Hypnogram):
-            raise InputError(f"got a Hypnogram, which holds {NO_PROBABILITIES}")
         raise InputError(
             f"got a {type(density).__name__}, expected probabilities per epoch and stage. Pass its density."
         )
@@ -180,7 +194,8 @@ def assumptions(profile: Profile, night: Night) -> tuple[str, ...]:
     """Return what has to be assumed about a night, its cohort and its stager."""
     assumed = list(night.assumed)
     rule, cohort = profile.strength, night.options.cohort
-    if rule is not None and rule.asks_training and night.options.trained is None:
+    is_asked = rule is not None and rule.asks_training and night.from_labels is None
+    if is_asked and night.options.trained is None:
         assumed.append(UNSAID_TRAINING)
     if cohort is not None and profile.caution_for(cohort) is None and profile.cohort is None:
         listed = ", ".join(caution.cohort for caution in profile.not_for if caution.cohort) or "no cohort"

@@ -224,8 +224,10 @@ def _posterior(profile: Profile, night: Night, setting: Setting, decoding: Decod
         exponent = decoding.strength.prior_exponent
         assumed = (*assumed, f"the strength is what decode chooses on this night: {decoding.strength}")
     marginals, log_sum = _smooth(solver_for(profile, night.epoch_seconds), night, setting)
-    about = (profile.scheme, night.epoch_seconds, night.start, night.source, assumed, night.offset_seconds)
-    return Posterior.trusted(marginals, *about, log_sum, setting.transition_weight, exponent, profile)
+    about = (profile.scheme, night.epoch_seconds, night.start, night.source, assumed)
+    origin = (night.offset_seconds, night.from_labels)
+    strength = (setting.transition_weight, exponent)
+    return Posterior.trusted(marginals, *about, *origin, log_sum, *strength, profile)
 
 
 def _count(n: object) -> int:

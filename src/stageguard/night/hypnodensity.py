@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,8 @@ from stageguard.night.hypnogram import NO_PROBABILITIES
 from stageguard.night.night import EpochTable, Exportable
 from stageguard.night.stages import StageScheme, as_scheme, canonical_name
 
+# Labels stood in for by shares: typical of several stagers, or counted on scored nights of their own stager.
+FromLabels = Literal["typical", "own"]
 ROUNDED = 0.02  # a row whose sum is off by no more may have been rounded to few digits
 
 
@@ -38,6 +40,9 @@ class Hypnodensity(EpochTable, Exportable):
         Which stager, or which file, it came from.
     assumed, offset_seconds : tuple of str, float
         What a reader assumed, and where the recording began, as in `Hypnogram`.
+    from_labels : {"typical", "own"} or None
+        None for a stager's probabilities. Else the stager gave labels alone, and the rows are shares of what
+        experts say where stagers ("typical") or this stager ("own") give such a label.
 
     Examples
     --------
@@ -53,6 +58,7 @@ class Hypnodensity(EpochTable, Exportable):
     source: str | None = None
     assumed: tuple[str, ...] = field(default=(), compare=False, repr=False)
     offset_seconds: float = 0.0
+    from_labels: FromLabels | None = None
 
     @property
     def rows(self) -> Floats:
@@ -67,6 +73,8 @@ class Hypnodensity(EpochTable, Exportable):
     def __post_init__(self) -> None:
         """Check everything once, and make the probabilities read-only."""
         self._check_description("source")
+        if self.from_labels is not None:
+            checks.choice(self.from_labels, "from_labels", ("typical", "own"))
         matrix = as_float_matrix(self.probabilities, self.scheme.n_stages, self.scheme.names)
         check_probabilities(matrix, self.scheme.names)
         object.__setattr__(self, "probabilities", checks.frozen_array(matrix, np.float64))
@@ -100,6 +108,7 @@ class Hypnodensity(EpochTable, Exportable):
             *EpochTable._facts(self),
             *([f"{n_empty} without evidence"] if n_empty else []),
             *([f"from {self.source!r}"] if self.source else []),
+            *([f"labels by {self.from_labels} confusions"] if self.from_labels else []),
         ]
 
 

@@ -17,8 +17,8 @@ from stageguard.night.stages import UNSCORED_NAME, StageScheme, as_scheme
 
 UNSCORED = -1
 NO_PROBABILITIES = (
-    "stages without probabilities, which decode needs. Stages are read by stats, check and compare, and in "
-    "Python by sg.read_hypnogram for sg.sleep_statistics."
+    "stages without probabilities. decode, stats, check and compare take them, in Python as a Hypnogram, "
+    "which sg.read_hypnogram returns."
 )
 
 

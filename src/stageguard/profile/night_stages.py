@@ -10,7 +10,8 @@ import numpy as np
 
 from stageguard.base.arrays import Floats
 from stageguard.base.errors import InputError, message_of
-from stageguard.night.hypnodensity import merge_columns
+from stageguard.night.hypnodensity import Hypnodensity, merge_columns
+from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import SCHEMES, StageScheme, canonical_name, scheme_for
 from stageguard.night.timing import AnyNight
 from stageguard.profile.profile import Profile, profiles
@@ -20,6 +21,36 @@ def in_stages_of(profile: Profile, night: AnyNight) -> AnyNight:
     """Return a night in a profile's stages; an error names the profile that fits the night's."""
     with naming_profile_for(night.scheme.names, profile):
         return night.merge(profile.scheme)
+
+
+def density_of_labels(night: Hypnogram, profile: Profile, stager: str | None = None) -> Hypnodensity:
+    """Replace each label by what experts say where a stager gives it, in the profile's stages.
+
+    The shares are the profile's: those of its own stager if this may be it, else typical ones.
+    """
+    labels = profile.labels
+    is_own = labels is not None and labels.own is not None and profile.is_by(stager)
+    shares = None if labels is None else labels.own if is_own else labels.shares
+    if shares is None:
+        raise _labels_refused(profile)
+    merged = in_stages_of(profile, night)
+    unknown = (np.nan,) * profile.scheme.n_stages  # the label of unscored epochs, -1, finds the last row
+    rows = np.array((*shares, unknown))[merged.labels]
+    about = (profile.scheme, night.epoch_seconds, night.start, night.scorer, night.assumed)
+    return Hypnodensity.trusted(rows, *about, night.offset_seconds, "own" if is_own else "typical")
+
+
+def _labels_refused(profile: Profile) -> InputError:
+    """Return the error for labels under a profile that has no shares for them."""
+    if profile.labels is not None and profile.labels.refused:
+        return InputError(
+            f"profile {profile.name!r} takes no labels without probabilities: {profile.labels.refused}"
+        )
+    able = [name for name in profiles() if (one := Profile.load(name).labels) is not None and one.shares]
+    return InputError(
+        f"profile {profile.name!r} takes no labels without probabilities: it has no typical confusions "
+        f"(labels). Built-in profiles that have: {', '.join(able)}."
+    )
 
 
 def in_profile_order(matrix: Floats, names: Sequence[str], profile: Profile, assumed: list[str]) -> Floats:

@@ -27,13 +27,13 @@ from stageguard.formats.outputs import (
     relative_path,
 )
 from stageguard.formats.raw_night import FileOptions
-from stageguard.formats.read import night_name, read_density_file, read_hypnogram_file
+from stageguard.formats.read import night_name, read_hypnogram_file
 from stageguard.night.align import on_epochs_of
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.timing import recording_start, with_start
 from stageguard.profile.profile import Profile
 from stageguard.review.night import NightUnderReview
-from stageguard.runner.decode_one import DecodeOptions, reading_with, refuse_output
+from stageguard.runner.decode_one import DecodeOptions, read_with, refuse_output
 from stageguard.runner.verify import check_input, check_profile, decode_recorded, errors_of_record
 
 
@@ -90,7 +90,7 @@ def open_night(request: ReviewRequest) -> NightUnderReview:
         source = request.path
     profile = request.profile
     assert profile is not None
-    read = read_density_file(source, reading_with(profile, request.options.density))
+    read = read_with(source, profile, request.options.density, request.options.stager)
     density = with_start(read.density, request.start)
     if density.scheme.names != profile.scheme.names:
         density = density.merge(profile.scheme)

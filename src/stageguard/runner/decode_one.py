@@ -10,18 +10,20 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stageguard.base.arrays import Floats
+from stageguard.base.errors import FileFormatError
 from stageguard.base.files import file_error, refuse_special
 from stageguard.formats.companions import parse_moment
-from stageguard.formats.density import existing_file
+from stageguard.formats.density import LABELS_ALONE, DensityFile, existing_file
 from stageguard.formats.outputs import TSV_SUFFIX, describe_file
 from stageguard.formats.raw_night import FileOptions
-from stageguard.formats.read import read_density_file
-from stageguard.formats.registry import is_own_table
+from stageguard.formats.read import labels_options, read_density_file, read_hypnogram_file
+from stageguard.formats.registry import is_for_stages_alone, is_own_table
 from stageguard.guard.decode import decode, decode_held
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.options import Training
 from stageguard.night.stages import SCHEMES
 from stageguard.night.timing import Moment, with_start
+from stageguard.profile.night_stages import density_of_labels
 from stageguard.profile.profile import Profile
 
 # Exceptions that reading a record may raise when its values are not what `decode` wrote.
@@ -119,12 +121,26 @@ def reading_with(profile: Profile, options: FileOptions) -> FileOptions:
     return replace(options, default_epoch_seconds=profile.epoch_seconds, scheme=scheme)
 
 
+def read_with(path: Path, profile: Profile, options: FileOptions, stager: str | None) -> DensityFile:
+    """Read a file to be decoded with a profile; labels alone become shares of the profile's confusions."""
+    reading = reading_with(profile, options)
+    if not is_for_stages_alone(options.format):
+        try:
+            return read_density_file(path, reading)
+        except FileFormatError as error:
+            if error.code != LABELS_ALONE or not options.may_be_labels:
+                raise
+    read = read_hypnogram_file(path, labels_options(reading, profile))
+    density = density_of_labels(read.hypnogram, profile, stager)
+    return DensityFile(density, read.notes, read.is_length_assumed)
+
+
 def decode_file(
     path: Path, profile: Profile, options: DecodeOptions, start: datetime | None = None
 ) -> tuple[Decoding, tuple[str, ...]]:
     """Read and decode a file that begins at `start` unless it says otherwise; also return remarks."""
     refuse_output(path)
-    read = read_density_file(path, reading_with(profile, options.density))
+    read = read_with(path, profile, options.density, options.stager)
     density = with_start(read.density, start)
     is_held = options.strength_pins is not None
     decoding = decode(

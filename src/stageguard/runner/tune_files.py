@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 from stageguard.base.errors import OVERWRITE, OutputExistsError
 from stageguard.fitting.tune import measure
 from stageguard.formats.raw_night import FileOptions
-from stageguard.formats.read import read_density_file
 from stageguard.profile.fingerprint import StagerFeatures
 from stageguard.profile.profile import Profile
-from stageguard.runner.decode_one import reading_with, refuse_output
+from stageguard.runner.decode_one import read_with, refuse_output
 
 TUNED_PROFILE = "tuned-profile.toml"
 
@@ -49,7 +48,7 @@ class MeasuredFile:
 def measure_task(task: TuneTask) -> MeasuredFile:
     """Read and measure one file."""
     refuse_output(task.path)
-    read = read_density_file(task.path, reading_with(task.profile, task.options))
+    read = read_with(task.path, task.profile, task.options, None)
     return MeasuredFile(measure(read.density, task.profile), read.notes)
 
 

@@ -25,7 +25,7 @@ from stageguard.base.extras import library
 from stageguard.base.files import LIMITS, file_error, load_json, read_file
 from stageguard.base.units import seconds_per
 from stageguard.formats.annotations import staged_rows
-from stageguard.formats.density import listed
+from stageguard.formats.density import LABELS_ALONE, listed
 from stageguard.formats.file_format import (
     ANNOTATIONS,
     EPOCH_LENGTH,
@@ -214,6 +214,7 @@ def density_of_yasa(source: Any, options: FileOptions) -> RawDensity:
             where,
             f"holds {NO_PROBABILITIES} YASA drops probabilities (proba) when stages are merged or resampled: "
             "take the hypnogram before that.",
+            code=LABELS_ALONE,
         )
     columns = {str(name): source.proba[name].to_numpy(dtype=np.float64) for name in source.proba.columns}
     return _density(where, columns, document_of(source))
