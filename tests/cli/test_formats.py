@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ import stageguard as sg
 from cli_runner import Runner, error_line, write_night
 from messages import mentions
 from stageguard.base.errors import FileFormatError
+from stageguard.profile.known_stagers import KNOWN_STAGERS
 from stageguard.synthetic.night import simulate_night
 
 PROFILE = "human-psg-5"
@@ -132,3 +135,11 @@ def test_a_scoring_format_is_taken_at_its_word_under_any_name(run, tmp_path, for
     (measured,) = run("stats", path, "--scoring-format", form, "--json").json["nights"]
     assert measured["ok"], measured
     assert "--scoring-format" in error_line(run("check", path, "-p", PROFILE))
+
+
+def test_the_record_says_how_the_stager_of_a_format_was_trained(run, usleep):
+    ran = run("decode", usleep, "-p", PROFILE, "--format", "usleep-npy", "--json")
+    source = KNOWN_STAGERS["usleep"].trained_source
+    record = json.loads((usleep.parent / "night_PRED.hypnogram.json").read_text())["stageguard"]
+    assert ran.code == 0 and source in json.dumps(record)
+    assert run("verify", usleep.parent / "night_PRED.hypnogram.tsv").code == 0

@@ -26,7 +26,7 @@ from stageguard.formats.companions import (
     read_quality,
 )
 from stageguard.formats.raw_night import FileOptions
-from stageguard.guard.options import Training
+from stageguard.profile.known_stagers import Training
 from stageguard.profile.profile import Profile
 from stageguard.runner.decode_one import DecodeOptions, read_with
 
@@ -315,7 +315,7 @@ decoding = packed(
         "--trained",
         type=click.Choice(get_args(Training)),
         heading=WHAT_ELSE,
-        help="How the stager was trained; unknown counts as balanced.",
+        help="How the stager was trained. Default: as known of its format; unknown is balanced.",
     ),
 )
 

@@ -123,7 +123,8 @@ def build_density(path: Where, raw: RawDensity, options: FileOptions) -> Density
         source = path if isinstance(path, str) else path.name
         remarks = (*notes, *assumed)
         density = Hypnodensity(
-            *(matrix, scheme, epoch_seconds, raw.start, raw.source or source, remarks, raw.offset_seconds)
+            *(matrix, scheme, epoch_seconds, raw.start, raw.source or source, remarks, raw.offset_seconds),
+            stager=raw.stager,
         )
         if options.pool_to_seconds is not None:
             density, pooled = pool(density, options.pool_to_seconds)

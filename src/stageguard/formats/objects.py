@@ -52,6 +52,7 @@ from stageguard.formats.tools.text import from_table, read_numbered_table
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import AASM5, UNSCORED_NAME, WNR3, canonical_name
+from stageguard.profile.known_stagers import stager_of_format
 
 NUMBERS = "numbers-"
 
@@ -442,7 +443,7 @@ def raw_density(source: Any, options: FileOptions) -> RawDensity:
         _refuse_format(type_name(source), options)
     probabilities = kind.reader.read(source, options).probabilities
     assert probabilities is not None
-    return probabilities()
+    return replace(probabilities(), stager=stager_of_format(options.format or kind.name))
 
 
 def pass_density(density: Hypnodensity, options: FileOptions) -> DensityFile:

@@ -84,6 +84,7 @@ class RawDensity:
     source: str | None = None  # of the night, instead of the file's name
     offset_seconds: float = 0.0  # from the recording's start to the first epoch
     ignored: tuple[str, ...] = ()  # columns that are neither stages nor times
+    stager: str | None = None  # the known stager that writes the format
 
 
 @dataclass(frozen=True, slots=True)

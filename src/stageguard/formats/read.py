@@ -31,6 +31,7 @@ from stageguard.guard.options import GuardOptions
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import NO_PROBABILITIES, Hypnogram
 from stageguard.night.stages import SCHEMES, StageScheme, as_scheme, canonical_name
+from stageguard.profile.known_stagers import stager_of_format
 from stageguard.profile.profile import Profile
 
 
@@ -144,7 +145,8 @@ class ParsedFile:
         """Return the checked probabilities."""
         assert self.night.probabilities is not None
         with faults_named(self.path.name):
-            return build_density(self.path, self.night.probabilities(), options)
+            raw = replace(self.night.probabilities(), stager=stager_of_format(self.form.name))
+            return build_density(self.path, raw, options)
 
     def hypnogram(self, options: FileOptions) -> HypnogramFile:
         """Return the checked stages."""

@@ -86,7 +86,8 @@ def decode(density: Any, profile: Profile | str, *, options: GuardOptions) -> De
         left out for any other stager. If none is named, a fitted profile leaves it out, too, and a tuned
         profile compares the night with its fingerprint.
     trained : "natural" or "balanced", optional
-        Whether the stager was trained on natural class frequencies. Unknown counts as balanced.
+        Whether the stager was trained on natural class frequencies. Default: what is known of the stager
+        whose file or object was read, if that is known; unknown counts as balanced.
     strength : float or "off", optional
         Transition weight for every night, instead of the profile's own weight or rule; the rest of the
         profile stays. "off" keeps the stager's own choice, apart from pins, lost signal and filled gaps.

@@ -18,7 +18,6 @@ from stageguard.guard import kernels
 from stageguard.guard.clock import RemovedBout
 from stageguard.guard.evidence import Night
 from stageguard.guard.inputs import assumptions
-from stageguard.guard.options import Training
 from stageguard.guard.solver import solver_for
 from stageguard.guard.strength import Strength, steered_by
 from stageguard.night.hypnodensity import FromLabels, Hypnodensity
@@ -26,6 +25,7 @@ from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.night import ExportableStages
 from stageguard.night.period import Period
 from stageguard.night.quantities import Steering
+from stageguard.profile.known_stagers import Training
 from stageguard.profile.profile import Profile
 from stageguard.profile.rules.rule import Setting
 
@@ -169,6 +169,7 @@ class Decoding(ExportableStages):
             source=self.source,
             offset_seconds=self.hypnogram.offset_seconds,
             from_labels=self.from_labels,
+            stager=self.night.stager,
         )
 
     def advice(self) -> tuple[str, ...]:

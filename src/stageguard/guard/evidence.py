@@ -53,6 +53,7 @@ class Night:
     is_whole: bool = True  # every epoch has evidence and follows the one before it
     lights_off: int = 0  # the clock does not run before it
     lights_on: int | None = None  # the epoch, if it is given: the sleep period ends before it
+    stager: str | None = None  # whose format the probabilities were read in
     has_clock: bool = True  # False in a recording around the clock, which has no known night
     _base: Floats | None = None  # cache of `calibrated`
 

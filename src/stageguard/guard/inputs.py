@@ -38,6 +38,7 @@ from stageguard.night.night import ExportableStages
 from stageguard.night.period import period_of, runs
 from stageguard.night.stages import StageScheme
 from stageguard.night.timing import lights_window
+from stageguard.profile.known_stagers import KNOWN_STAGERS
 from stageguard.profile.night_stages import density_of_labels, in_profile_order, profile_words
 from stageguard.profile.profile import Profile
 
@@ -128,8 +129,13 @@ def read_night(density: Any, profile: Profile, options: GuardOptions) -> Night:
             matrix = in_profile_order(matrix, density.scheme.names, profile, assumed)
         if density.from_labels is not None:
             assumed.append(LABELS_ALONE[density.from_labels])
+        known = KNOWN_STAGERS.get(density.stager or "")
+        if known is not None and options.trained is None:
+            options = replace(options, trained=known.trained)
         about = (density.start, density.source, density.offset_seconds, assumed, density.from_labels)
-        return Night(matrix, _UNKNOWN, _UNKNOWN, density.epoch_seconds, options, *about)
+        return Night(
+            matrix, _UNKNOWN, _UNKNOWN, density.epoch_seconds, options, *about, stager=density.stager
+        )
     if isinstance(density, ExportableStages):
         raise InputError(
             f"got a {type(density).__name__}, expected probabilities per epoch and stage. Pass its density."
@@ -193,10 +199,13 @@ def _as_probabilities(night: Any, names: Sequence[str], options: GuardOptions, p
 def assumptions(profile: Profile, night: Night) -> tuple[str, ...]:
     """Return what has to be assumed about a night, its cohort and its stager."""
     assumed = list(night.assumed)
-    rule, cohort = profile.strength, night.options.cohort
-    is_asked = rule is not None and rule.asks_training and night.from_labels is None
-    if is_asked and night.options.trained is None:
-        assumed.append(UNSAID_TRAINING)
+    rule, cohort, trained = profile.strength, night.options.cohort, night.options.trained
+    if rule is not None and rule.asks_training and night.from_labels is None:
+        known = KNOWN_STAGERS.get(night.stager or "")
+        if trained is None:
+            assumed.append(UNSAID_TRAINING)
+        elif known is not None and known.trained == trained:
+            assumed.append(f"{known.name} was trained on {trained} class frequencies: {known.trained_source}")
     if cohort is not None and profile.caution_for(cohort) is None and profile.cohort is None:
         listed = ", ".join(caution.cohort for caution in profile.not_for if caution.cohort) or "no cohort"
         assumed.append(f"no caution is known for {cohort!r}; profile {profile.name} has one for {listed}")

@@ -14,8 +14,8 @@ import numpy.typing as npt
 from stageguard.base import checks
 from stageguard.base.errors import InputError
 from stageguard.night.timing import Moment
+from stageguard.profile.known_stagers import Training
 
-Training = Literal["natural", "balanced"]
 Pins = Mapping[int, str | int]
 
 

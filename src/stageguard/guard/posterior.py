@@ -225,7 +225,8 @@ def _posterior(profile: Profile, night: Night, setting: Setting, decoding: Decod
         assumed = (*assumed, f"the strength is what decode chooses on this night: {decoding.strength}")
     marginals, log_sum = _smooth(solver_for(profile, night.epoch_seconds), night, setting)
     about = (profile.scheme, night.epoch_seconds, night.start, night.source, assumed)
-    origin = (night.offset_seconds, night.from_labels)
+    stager = None  # these are no longer the probabilities of any stager
+    origin = (night.offset_seconds, night.from_labels, stager)
     strength = (setting.transition_weight, exponent)
     return Posterior.trusted(marginals, *about, *origin, log_sum, *strength, profile)
 

@@ -34,13 +34,13 @@ from stageguard.base.extras import library
 from stageguard.guard.decode import decode
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.inputs import check_quality
-from stageguard.guard.options import Training
 from stageguard.measures.statistics import SleepStatistics, sleep_statistics
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.period import Period
 from stageguard.night.sleeps import Lights, find_sleeps
 from stageguard.night.timing import later, part_of, require_night, seconds_between
+from stageguard.profile.known_stagers import Training
 from stageguard.profile.profile import Profile, as_profile
 
 NOON = time(12)

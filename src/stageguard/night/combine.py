@@ -70,7 +70,8 @@ def combine(
     pooled[known] /= pooled[known].sum(axis=1, keepdims=True)
     source = f"{method} of {', '.join(part.source or '?' for part in parts)}"
     start = next((part.start for part in parts if part.start is not None), None)
-    combined: Hypnodensity = parts[0].with_rows(pooled, start=start, source=source, assumed=())
+    stager = parts[0].stager if len({part.stager for part in parts}) == 1 else None
+    combined: Hypnodensity = parts[0].with_rows(pooled, start=start, source=source, assumed=(), stager=stager)
     return combined
 
 

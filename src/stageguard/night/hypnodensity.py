@@ -43,6 +43,9 @@ class Hypnodensity(EpochTable, Exportable):
     from_labels : {"typical", "own"} or None
         None for a stager's probabilities. Else the stager gave labels alone, and the rows are shares of what
         experts say where stagers ("typical") or this stager ("own") give such a label.
+    stager : str or None
+        The stager whose format it was read in, by the name that `stagers` and the table of known stagers
+        have; the guard knows from it how the stager was trained.
 
     Examples
     --------
@@ -59,6 +62,7 @@ class Hypnodensity(EpochTable, Exportable):
     assumed: tuple[str, ...] = field(default=(), compare=False, repr=False)
     offset_seconds: float = 0.0
     from_labels: FromLabels | None = None
+    stager: str | None = field(default=None, compare=False, repr=False)
 
     @property
     def rows(self) -> Floats:
@@ -75,6 +79,8 @@ class Hypnodensity(EpochTable, Exportable):
         self._check_description("source")
         if self.from_labels is not None:
             checks.choice(self.from_labels, "from_labels", ("typical", "own"))
+        if self.stager is not None:
+            checks.text(self.stager, "stager", empty=False)
         matrix = as_float_matrix(self.probabilities, self.scheme.n_stages, self.scheme.names)
         check_probabilities(matrix, self.scheme.names)
         object.__setattr__(self, "probabilities", checks.frozen_array(matrix, np.float64))

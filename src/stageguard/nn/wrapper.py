@@ -14,10 +14,11 @@ from stageguard.base.arrays import Floats
 from stageguard.base.errors import InputError
 from stageguard.guard.decode import decode
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.options import Pins, Training
+from stageguard.guard.options import Pins
 from stageguard.nn.inference import evaluating, window_probabilities
 from stageguard.nn.losses import StageGuardLoss
 from stageguard.nn.pytorch import Tensor, nn, torch
+from stageguard.profile.known_stagers import Training
 from stageguard.profile.profile import Profile, as_profile
 
 ONE_RECORDING = "of one recording, or a list of them"

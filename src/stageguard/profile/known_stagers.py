@@ -24,7 +24,7 @@ class KnownStager:
     # whether it was trained on stages as frequent as in sleep, or with rare ones weighted up; None: not known
     trained: Training | None
     trained_source: str
-    formats: tuple[str, ...] = ()  # names of the formats of its files
+    formats: tuple[str, ...] = ()  # names of the formats of its files and objects
 
 
 _ALL = (
@@ -37,7 +37,7 @@ _ALL = (
         trained="balanced",
         trained_source="class weights N1 2.2, REM 1.4, N3 1.2, others 1 in the classifiers of version 0.8; "
         "Vallat & Walker 2021, doi 10.7554/eLife.70092",
-        formats=("yasa-json", "yasa-confidence-csv"),
+        formats=("yasa", "yasa-json", "yasa-confidence-csv"),
     ),
     KnownStager(
         name="sleepecg",
@@ -69,7 +69,7 @@ _ALL = (
         profile="human-psg-5",
         trained=None,
         trained_source="not known; Hanna & Floel 2023, doi 10.3389/fninf.2023.1086634",
-        formats=("gssc",),
+        formats=("gssc", "gssc-csv"),
     ),
     KnownStager(
         name="luna-pops",
@@ -79,7 +79,12 @@ _ALL = (
         profile="human-psg-5",
         trained=None,
         trained_source="depends on the model folder",
-        formats=("luna-pops",),
+        formats=("luna-pops", "luna-edf"),
     ),
 )
 KNOWN_STAGERS = {stager.name: stager for stager in _ALL}
+
+
+def stager_of_format(format: str) -> str | None:
+    """Return the name of the stager that writes a format, or None for a format of no particular stager."""
+    return next((stager.name for stager in _ALL if format in stager.formats), None)

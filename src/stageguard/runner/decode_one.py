@@ -20,9 +20,9 @@ from stageguard.formats.read import labels_options, read_density_file, read_hypn
 from stageguard.formats.registry import is_for_stages_alone, is_own_table
 from stageguard.guard.decode import decode, decode_held
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.options import Training
 from stageguard.night.stages import SCHEMES
 from stageguard.night.timing import Moment, with_start
+from stageguard.profile.known_stagers import Training
 from stageguard.profile.night_stages import density_of_labels
 from stageguard.profile.profile import Profile
 
