@@ -40,11 +40,12 @@ Install one and name it: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
 Install the venv module of '$(PYTHON)' (on Debian and Ubuntu: python3-venv) and try again." >&2; exit 1; }
 endef
 
-.PHONY: help demo lint test test-all tools docs bench fuzz faults load packages minimum audit constraints clean
+.PHONY: help demo try-stage lint test test-all tools docs bench fuzz faults load packages minimum audit constraints clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo         install into $(VENV), guard a simulated night, print what changed"
+	@echo "make try-stage    add YASA to $(VENV), simulate a recording, stage and guard it"
 	@echo "make test         add the test tools to $(VENV), run the linters and the quick tests"
 	@echo "make test-all     the same with every test"
 	@echo "make tools        add the test tools to $(VENV), and no more"
@@ -61,6 +62,12 @@ help:
 
 demo: $(VENV)/.installed
 	$(VENV)/$(BIN)/stageguard demo
+
+TRIED := build/try-stage
+try-stage: $(VENV)/.installed-yasa
+	$(VENV)/$(BIN)/stageguard simulate --modality polysomnography --subjects 1 --seed 1 --output $(TRIED)/lab --overwrite
+	$(VENV)/$(BIN)/stageguard stage $(TRIED)/lab/polysomnography/edfs/shhs1/shhs1-900001.edf --stager yasa \
+		--output $(TRIED)/staged --overwrite
 
 lint: tools
 	$(VENV)/$(BIN)/ruff check .
@@ -134,6 +141,11 @@ $(VENV)/.installed $(BENCH)/.installed: %/.installed: pyproject.toml constraints
 $(TESTS_STAMP): pyproject.toml constraints.txt | $(VENV)/.installed
 	@echo "Installing the test tools into $(VENV) (a few minutes)"
 	@$(call install,$(VENV),[$(EXTRAS)])
+	@touch $@
+
+$(VENV)/.installed-yasa: pyproject.toml constraints.txt | $(VENV)/.installed
+	@echo "Installing YASA into $(VENV) (a minute or two)"
+	@$(call install,$(VENV),[yasa])
 	@touch $@
 
 $(BENCH)/.installed-bench: pyproject.toml constraints.txt | $(BENCH)/.installed

@@ -30,7 +30,11 @@ FENCED = re.compile(
     r"^(?:<!-- (file|not run): ([^\n]+) -->\n)?```([^\n]*)\n(.*?)^```\n", re.MULTILINE | re.DOTALL
 )
 SHOWN = re.compile(r"\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-NEEDS_TORCH = re.compile(r"^(import torch|from stageguard\.nn|stageguard (train|stage|study) )", re.MULTILINE)
+NEEDS = {  # package -> what on a page needs it
+    "torch": re.compile(r"^(import torch|from stageguard\.nn|stageguard (train|study) )", re.MULTILINE),
+    "yasa": re.compile("--stager yasa"),
+    "keras": re.compile("--stager sleepecg"),
+}
 COMMAND = re.compile(r"^(\$ |stageguard [a-z])", re.MULTILINE)
 
 
@@ -80,9 +84,9 @@ def run_command(words: list[str], run: Runner, monkeypatch: pytest.MonkeyPatch) 
     return ran
 
 
-def needs_torch(page: Path) -> bool:
+def needs(page: Path) -> list[str]:
     text = "".join(block.text for block in blocks(page) if block.kind != "not run")
-    return NEEDS_TORCH.search(text) is not None
+    return [package for package, words in NEEDS.items() if words.search(text)]
 
 
 @pytest.mark.parametrize(
@@ -91,8 +95,8 @@ def needs_torch(page: Path) -> bool:
     ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_a_page_runs_as_written(page, tmp_path, monkeypatch, capsys):
-    if needs_torch(page) and find_spec("torch") is None:
-        pytest.skip("needs torch")
+    if missing := [package for package in needs(page) if find_spec(package) is None]:
+        pytest.skip(f"needs {', '.join(missing)}")
     monkeypatch.chdir(tmp_path)
     run, names = Runner(capsys), {}
     for block in blocks(page):

@@ -102,8 +102,8 @@ def stage(
 
     Examples
     --------
-    stageguard stage night.edf --stager yasa --output staged
-    stageguard stage recordings --stager model --output staged --jobs 0
+    stageguard stage psg.edf --stager yasa --output staged
+    stageguard stage tables --stager model --output networks --jobs 0
     """
     sleeper = {"age": age, "sex": sex}
     staging = StagingOptions(
