@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
+from functools import partial
 from math import inf, isfinite
 from numbers import Integral, Number, Real
 from typing import Any, TypeVar
@@ -239,7 +240,7 @@ def remarks(value: object) -> tuple[str, ...]:
     """Return remarks on how something was read, as a tuple of texts."""
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise InputError(f"assumed is {shown(value)}, expected a tuple of texts.")
-    return tuple(text(each, "assumed") for each in value)
+    return tuple(map(partial(text, where="assumed"), value))
 
 
 def epoch_seconds(value: object) -> float:

@@ -113,10 +113,10 @@ class Message(str):
 
 def for_people(text: object) -> str:
     """Return a message with its epochs and rows counted from 1."""
-    counted = message_of(text).replace_parts(
-        lambda part: part.for_people() if isinstance(part, EpochNumber | RowNumber) else part
+    return "".join(
+        part.for_people() if isinstance(part, EpochNumber | RowNumber) else str(part)
+        for part in message_of(text).parts
     )
-    return str(counted)
 
 
 OVERWRITE = Message("Use ", Argument("overwrite", True))

@@ -15,7 +15,8 @@ import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import count, islice
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
@@ -148,7 +149,7 @@ def open_text(path: Path, kind: str, *, encoding: str = "utf-8", errors: str = "
 
 def read_file(path: Path, kind: str) -> bytes:
     """Return the bytes of a file; refuse it also if it grows too large while it is read."""
-    with open_file(path, kind) as file:
+    with checked_file(path, kind).open("rb") as file:
         data = file.read(os.fstat(file.fileno()).st_size + 1)  # not up to the limit: `read` allocates at once
         while (block := file.read(BLOCK_BYTES)) and len(data) <= LIMITS[kind]:
             data += block
@@ -190,23 +191,22 @@ def load_json(path: Path) -> Any:
         raise file_error(path, f"is not readable JSON ({reason}). Was it copied completely?") from None
 
 
-def json_lines(value: Any, *, ensure_ascii: bool = True) -> str:
+def json_lines(
+    value: Any, *, ensure_ascii: bool = True, levels: int = LINED_LEVELS, line_end: str = "\n"
+) -> str:
     """Return JSON with a line for each entry of the outer levels; deeper levels stay on the entry's line.
 
     Each line is encoded in C. `json.dumps` with an indent encodes in Python, several times as slowly.
     """
-    return _entry_lines(value, _ENCODERS[ensure_ascii], LINED_LEVELS, "\n")
-
-
-def _entry_lines(value: Any, encode: Callable[[Any], str], levels: int, line_end: str) -> str:
+    encode = _ENCODERS[ensure_ascii]
     if not levels or not value or not isinstance(value, dict | list):
         return encode(value)
     inner = line_end + "  "
+    lined = partial(json_lines, ensure_ascii=ensure_ascii, levels=levels - 1, line_end=inner)
     if isinstance(value, dict):
-        texts = {key: _entry_lines(item, encode, levels - 1, inner) for key, item in value.items()}
-        entries = [f"{encode(key)}: {text}" for key, text in texts.items()]
+        entries = [f"{encode(key)}: {lined(item)}" for key, item in value.items()]
         return "{" + inner + f",{inner}".join(entries) + line_end + "}"
-    entries = [_entry_lines(item, encode, levels - 1, inner) for item in value]
+    entries = [lined(item) for item in value]
     return "[" + inner + f",{inner}".join(entries) + line_end + "]"
 
 

@@ -90,7 +90,7 @@ class Console:
         from rich.cells import cell_len
         from rich.table import Table
 
-        cells = [[_rich_cell(cell) for cell in row] for row in rows]
+        cells = [list(map(_rich_cell, row)) for row in rows]
         table = Table(
             box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, show_header=headed, header_style="bold"
         )
@@ -186,7 +186,7 @@ def in_options(message: object, names: Sequence[str] = ()) -> str:
             return names[part.number - 1]
         return part.for_people() if isinstance(part, EpochNumber | RowNumber) else part
 
-    return str(message_of(message).replace_parts(say))
+    return "".join(str(say(part)) for part in message_of(message).parts)
 
 
 @contextmanager

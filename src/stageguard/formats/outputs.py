@@ -247,8 +247,10 @@ def output_texts(
         entries["joint_score"] = joint_score
     if measured is not None:
         entries["measured"] = measured
-    sidecar = {**column_meanings(cells, hypnogram.scheme.names), "stageguard": plain(entries)}
-    sidecar["stageguard"]["sha256"] = sidecar_sha256(sidecar)
+    for name in entries.keys() - {"profile"}:  # a profile is described in JSON types
+        entries[name] = plain(entries[name])
+    sidecar = {**column_meanings(cells, hypnogram.scheme.names), "stageguard": entries}
+    entries["sha256"] = sidecar_sha256(sidecar)
     return {files.tsv: table, files.sidecar: json_lines(sidecar) + "\n"}
 
 

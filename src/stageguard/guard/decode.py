@@ -119,12 +119,15 @@ def decode(density: Any, profile: Profile | str, *, options: GuardOptions) -> De
     """
     used = profile_for(profile, options, stacklevel=5)
     results, several = for_each_night(decode_night, density, used, options)
-    for result in results:
-        if result.changed_share > result.many_changes or result.strength.clock_removed:
-            for text in load("report.guard_words:decode_warnings")(results):  # of all nights together
-                warnings.warn(text, StageGuardWarning, stacklevel=3)
-            break
+    warn_of_changes(results, stacklevel=4)
     return results if several else results[0]
+
+
+def warn_of_changes(decodings: Sequence[Decoding], *, stacklevel: int) -> None:
+    """Warn of nights in which a person should look at what changed, of all of them together."""
+    if any(night.changed_share > night.many_changes or night.strength.clock_removed for night in decodings):
+        for text in load("report.guard_words:decode_warnings")(decodings):
+            warnings.warn(text, StageGuardWarning, stacklevel=stacklevel)
 
 
 def for_each_night(

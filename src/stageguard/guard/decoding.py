@@ -100,6 +100,7 @@ class Decoding(ExportableStages):
     changed_share: float = field(init=False)
     many_changes: float = field(init=False)
     removed_bouts: tuple[RemovedBout, ...] = field(init=False)
+    _changed_by: dict[str, int] = field(init=False, default_factory=dict)  # cache of `changes_by_cause`
 
     def __post_init__(self) -> None:
         """Fill in what follows from the night and its strength."""

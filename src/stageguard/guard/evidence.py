@@ -125,9 +125,12 @@ class Night:
         """Whether the evidence is the probabilities, times the factors of the clock if there is one."""
         return self.calibration is None and self.quality is None and self.filled is None and not self.pins
 
-    def fragmentation_index(self, labels: Labels) -> float:
-        """Return the index of labels in the epochs that the rules measure; no pair is across segments."""
-        first, stop = self.period
+    def fragmentation_index(self, labels: Labels, period: Period | None = None) -> float:
+        """Return the index of labels in a period, by default in the epochs that the rules measure.
+
+        No pair is across segments.
+        """
+        first, stop = self.period if period is None else period
         if self.is_whole:  # every pair counts: twice as fast
             inside = labels[first:stop]
             n_changes = int(np.count_nonzero(inside[1:] != inside[:-1]))

@@ -19,6 +19,7 @@ from stageguard.guard.decoding import Decoding
 from stageguard.guard.evidence import Night
 from stageguard.guard.solver import Solver, solver_for
 from stageguard.night.period import runs
+from stageguard.profile.fingerprint import mark_of
 from stageguard.profile.profile import Profile
 from stageguard.profile.rules.rule import Setting
 
@@ -432,7 +433,7 @@ class Effect:
     @classmethod
     def of(cls, decoding: Decoding) -> Effect:
         """Return the effect on a decoded night."""
-        strength = decoding.strength
+        strength, taught_by = decoding.strength, decoding.profile.taught_by
         return cls(
             decoding.n_scored,
             decoding.n_changed,
@@ -442,7 +443,7 @@ class Effect:
             int(np.count_nonzero(decoding.hypnogram.labels < 0)),
             decoding.night.lights_off > 0,
             decoding.night.lights_on is not None,
-            decoding.profile.was_taught_by(replace(decoding.hypnogram, labels=decoding.argmax)),
+            mark_of(decoding.argmax) in taught_by if taught_by else False,
         )
 
     @classmethod
@@ -468,10 +469,12 @@ class Effect:
 
 def changes_by_cause(decoding: Decoding) -> dict[str, int]:
     """Return how many changed epochs each cause made; causes without one are left out."""
+    counts = decoding._changed_by
+    if counts:
+        return counts
     left = decoding.changed
     night, output = decoding.night, decoding.hypnogram.labels
     added, timeless = decoding.setting.stage_nats, night.timed(None)
-    counts: dict[str, int] = {}
     for cause in CAUSES:
         if not left.any():
             break

@@ -69,6 +69,11 @@ class Hypnodensity(EpochTable, Exportable):
         """The probabilities."""
         return self.probabilities
 
+    @property
+    def n_epochs(self) -> int:
+        """Number of epochs."""
+        return len(self.probabilities)
+
     def with_rows(self, rows: npt.NDArray[Any], **changes: Any) -> Hypnodensity:
         """Return a density with other probabilities, and with other fields as in `changes`."""
         described = {item.name: getattr(self, item.name) for item in fields(Hypnodensity)[1:]}

@@ -68,6 +68,11 @@ class Hypnogram(EpochTable, ExportableStages):
         """The labels."""
         return self.labels
 
+    @property
+    def n_epochs(self) -> int:
+        """Number of epochs."""
+        return len(self.labels)
+
     def with_rows(self, rows: npt.NDArray[Any], **changes: Any) -> Hypnogram:
         """Return a hypnogram with other labels, and with other fields as in `changes`."""
         return replace(self, labels=rows, **changes)

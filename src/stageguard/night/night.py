@@ -93,9 +93,9 @@ class EpochTable:
         return np.full((n_epochs, *self.rows.shape[1:]), fill, dtype=self.rows.dtype)
 
     @property
+    @abstractmethod
     def n_epochs(self) -> int:
         """Number of epochs."""
-        return len(self.rows)
 
     def _check_description(self, author: str) -> None:
         """Check every field but the rows; `author` is the field that names their source."""

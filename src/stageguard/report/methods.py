@@ -19,7 +19,7 @@ from stageguard.base.version import __version__
 from stageguard.guard.decoding import CITATION, Decoding
 from stageguard.guard.explain import Effect
 from stageguard.guard.strength import Strength
-from stageguard.measures.bouts import cuts_of, hypnogram_before, period_for
+from stageguard.measures.bouts import period_for
 from stageguard.measures.estimates import (
     EXPECTED_REM_SECONDS,
     LITTLE_REM,
@@ -28,8 +28,7 @@ from stageguard.measures.estimates import (
 )
 from stageguard.measures.parts import lights_words
 from stageguard.measures.statistics import FIRST_REM_SECONDS
-from stageguard.measures.validity import validity_of
-from stageguard.night.period import APART_MINUTES, ASLEEP_MINUTES, WINDOW_MINUTES
+from stageguard.night.period import APART_MINUTES, ASLEEP_MINUTES, WINDOW_MINUTES, Period
 from stageguard.night.timing import Moment
 from stageguard.profile.parts import REM_LATENCY
 from stageguard.profile.profile import OFF, Profile
@@ -57,7 +56,7 @@ MADE_BY = {
 
 def night_methods(decoding: Decoding, lights: tuple[Moment | None, Moment | None] = NO_LIGHTS) -> str:
     """Return the paragraph of one night, measured between lights if they are given."""
-    profile, seconds = decoding.profile, decoding.epoch_seconds
+    profile, seconds, effect = decoding.profile, decoding.epoch_seconds, Effect.of(decoding)
     parts = [opening_sentence(profile, seconds, decoding.stager), *origin_sentences(profile)]
     if decoding.strength.asked == OFF:
         parts.append("The guard was switched off: every epoch keeps the stager's most probable stage.")
@@ -76,11 +75,12 @@ def night_methods(decoding: Decoding, lights: tuple[Moment | None, Moment | None
         parts += clock_sentences(profile, ran=decoding.night.clock is not None)
     parts += [
         *_epoch_sentences(decoding),
-        *_left_out_sentences(decoding),
-        change_sentence([Effect.of(decoding)], [profile]),
+        *_left_out_sentences(decoding, effect),
+        change_sentence([effect], [profile]),
     ]
-    parts += _night_period(decoding, lights)
-    before, after = fragmentation(decoding, lights)
+    period = period_for(decoding, profile, lights)
+    parts += _night_period(decoding, period, lights)
+    before, after = fragmentation(decoding, period)
     if not math.isnan(before):
         name = "fragmentation index" if profile.strength else FI
         parts.append(f"The {name} was {before:.3f} before and {after:.3f} after decoding.")
@@ -93,15 +93,10 @@ def night_methods(decoding: Decoding, lights: tuple[Moment | None, Moment | None
     return " ".join([*parts, f"{CITATION}."])
 
 
-def fragmentation(
-    decoding: Decoding, lights: tuple[Moment | None, Moment | None] = NO_LIGHTS
-) -> tuple[float, float]:
-    """Return the fragmentation index before and after, as the tables show it."""
-    nights = hypnogram_before(decoding), decoding.hypnogram
-    profile, cuts = decoding.profile, cuts_of(decoding)
-    period = period_for(decoding, profile, lights)
-    before, after = (validity_of(night, profile, period, cuts).fragmentation_index for night in nights)
-    return before, after
+def fragmentation(decoding: Decoding, period: Period) -> tuple[float, float]:
+    """Return the fragmentation index of a period before and after, as the tables show it."""
+    index = decoding.night.fragmentation_index
+    return index(decoding.argmax, period), index(decoding.hypnogram.labels, period)
 
 
 # Of one night
@@ -179,11 +174,13 @@ def was_or_were(number: int) -> str:
     return "was" if number == 1 else "were"
 
 
-def _night_period(decoding: Decoding, lights: tuple[Moment | None, Moment | None]) -> Iterator[str]:
+def _night_period(
+    decoding: Decoding, period: Period, lights: tuple[Moment | None, Moment | None]
+) -> Iterator[str]:
     """Say what the sleep period is, where it is in this night, and which lights bound it."""
     if not decoding.profile.measures_sleep_period:
         return
-    first, stop = period_for(decoding, decoding.profile, lights)
+    first, stop = period
     here = "this night has none" if first == stop else f"here epochs {first + 1:,} to {stop:,}"
     yield f"{MEASURED_PERIOD}; {here}."
     off, on = decoding.night.lights_off, decoding.night.lights_on
@@ -193,7 +190,7 @@ def _night_period(decoding: Decoding, lights: tuple[Moment | None, Moment | None
         yield f"It was looked for {and_list(bounds)}."
 
 
-def _left_out_sentences(decoding: Decoding) -> Iterator[str]:
+def _left_out_sentences(decoding: Decoding, effect: Effect) -> Iterator[str]:
     """Say what of the profile is not for this night's cohort or stager, and the caution for its cohort."""
     profile, steps_aside = decoding.profile, decoding.profile.other_cohorts == "argmax"
     if not profile.is_of(decoding.cohort):
@@ -207,7 +204,7 @@ def _left_out_sentences(decoding: Decoding) -> Iterator[str]:
             else "what the profile had learned of its stager was left out"
         )
         yield f"This night is of another stager, so that {did}."
-    if profile.was_taught_by(hypnogram_before(decoding)):
+    if effect.is_taught:
         yield "The profile was fitted to this night, among others: agreement with its expert is no test."
     caution = None if decoding.cohort is None else profile.caution_for(decoding.cohort)
     if caution is not None:
@@ -286,7 +283,12 @@ def methods_text(nights: Decoding | Sequence[Decoding], *, subjects: Sequence[st
         raise InputError(f"{got}, expected one subject per night.")
     first = decodings[0]
     facts = [
-        CohortFact(night.profile, night.epoch_seconds, Effect.of(night), fragmentation(night))
+        CohortFact(
+            night.profile,
+            night.epoch_seconds,
+            Effect.of(night),
+            fragmentation(night, period_for(night, night.profile)),
+        )
         for night in decodings
     ]
     stagers = {night.stager for night in decodings}

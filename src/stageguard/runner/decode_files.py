@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from functools import partial
 from hashlib import sha256
 from operator import attrgetter
 from pathlib import Path
@@ -33,7 +34,7 @@ from stageguard.guard.decoding import Decoding
 from stageguard.guard.explain import Effect, explain
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.profile.profile import Profile
-from stageguard.report.summary import RecordingFacts, measures_of, summary_of
+from stageguard.report.summary import DecodingSummary, RecordingFacts, RowMeasures, measures_of, summary_of
 from stageguard.runner.decode_one import (
     MALFORMED,
     DecodeOptions,
@@ -131,8 +132,12 @@ def decode_task(task: DecodeTask) -> DecodedFile:
     if record is not None and not _lacks(task, files, record):
         remove_leftovers(path for path in (files.tsv, files.sidecar, files.svg, files.changes) if path)
         return _recorded_night(task, record, files)
-    with by_the_list():
+    lights = StatisticsOptions(lights_off=task.options.lights_off, lights_on=task.options.lights_on)
+    with by_the_list():  # before anything is written: the list's lights may not fit the night
         decoding, notes = decode_file(task.path, task.profile, task.options, start)
+        summary = summary_of(decoding, lights) if task.in_full else None
+        measures = measures_of(decoding, lights) if summary is None else summary.measures
+    write = partial(_write, task, decoding, notes, options, summary, measures)
     may_replace = record is not None or (is_there and _may_complete(decoding, files))
     if is_there and not may_replace and not _is_torn(files):
         raise file_error(
@@ -140,7 +145,7 @@ def decode_task(task: DecodeTask) -> DecodedFile:
             + OVERWRITE + " to decode the night again."
         )  # fmt: skip
     try:
-        return _write(task, decoding, notes, options, record, may_replace=may_replace)
+        return write(record, may_replace=may_replace)
     except OutputExistsError:
         # another run may have written the night meanwhile, or part of it before being killed
         record = _recorded_before(task, files, options)
@@ -148,7 +153,7 @@ def decode_task(task: DecodeTask) -> DecodedFile:
             return _recorded_night(task, record, files)
         if task.overwrite or may_replace or not _may_complete(decoding, files):
             raise
-        return _write(task, decoding, notes, options, record, may_replace=True)
+        return write(record, may_replace=True)
 
 
 def _recorded_night(task: DecodeTask, record: Mapping[str, Any], files: WrittenFiles) -> DecodedFile:
@@ -178,14 +183,13 @@ def _write(
     decoding: Decoding,
     notes: tuple[str, ...],
     options: Mapping[str, Any],
+    summary: DecodingSummary | None,
+    measures: RowMeasures,
     record: Mapping[str, Any] | None,
     *,
     may_replace: bool,
 ) -> DecodedFile:
-    lights = StatisticsOptions(lights_off=task.options.lights_off, lights_on=task.options.lights_on)
-    with by_the_list():  # before anything is written: the list's lights may not fit the night
-        summary = summary_of(decoding, lights) if task.in_full else None
-        measures = measures_of(decoding, lights) if summary is None else summary.measures
+    effect = Effect.of(decoding)
     svg = None if task.draw is None else task.draw(decoding)
     changes = explain(decoding) if task.explain else None
     changes_table = None if changes is None else changes_text(changes)
@@ -214,7 +218,7 @@ def _write(
     )
     outputs = {"tsv": written.tsv, "json": written.sidecar, "svg": written.svg, "changes": written.changes}
     row = ManifestRow.of(task.id, task.file, decoding, measures)
-    return DecodedFile.fresh(row, decoding, outputs, notes, changes, summary)
+    return DecodedFile.fresh(row, decoding, outputs, notes, effect, changes, summary)
 
 
 def _recorded_before(

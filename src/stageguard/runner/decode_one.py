@@ -18,8 +18,10 @@ from stageguard.formats.outputs import TSV_SUFFIX, describe_file
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import labels_options, read_density_file, read_hypnogram_file
 from stageguard.formats.registry import is_for_stages_alone, is_own_table
-from stageguard.guard.decode import decode, decode_held
+from stageguard.guard.decode import decode_held, decode_night, profile_for, warn_of_changes
 from stageguard.guard.decoding import Decoding
+from stageguard.guard.inputs import night_of
+from stageguard.guard.options import GuardOptions
 from stageguard.night.stages import SCHEMES
 from stageguard.night.timing import Moment, with_start
 from stageguard.profile.known_stagers import Training
@@ -143,9 +145,7 @@ def decode_file(
     read = read_with(path, profile, options.density, options.stager)
     density = with_start(read.density, start)
     is_held = options.strength_pins is not None
-    decoding = decode(
-        density,
-        profile,
+    own = GuardOptions(
         quality=options.quality,
         pins=(options.strength_pins or None) if is_held else options.pins,
         lights_off=options.lights_off,
@@ -155,9 +155,11 @@ def decode_file(
         trained=options.trained,
         strength=options.strength,
     )
+    used = profile_for(profile, own, stacklevel=3)
+    decoding = decode_night(night_of(density, used, own), used)
+    warn_of_changes([decoding], stacklevel=3)
     if is_held:
-        again = replace(decoding.night.options, pins=options.pins)
-        decoding = decode_held(density, profile, again, decoding.strength)
+        decoding = decode_held(density, profile, replace(own, pins=options.pins), decoding.strength)
     return decoding, read.notes
 
 

@@ -183,6 +183,7 @@ class DecodedFile(DecodedNight):
         decoding: Decoding,
         outputs: Mapping[str, Path | None],
         notes: Sequence[str],
+        effect: Effect,
         changes: Sequence[Change] | None = None,
         summary: DecodingSummary | None = None,
     ) -> DecodedFile:
@@ -194,7 +195,7 @@ class DecodedFile(DecodedNight):
             n_filled=int(np.count_nonzero(decoding.filled)),
             strength=str(decoding.strength),
             outputs={kind: path for kind, path in outputs.items() if path is not None},
-            effect=Effect.of(decoding),
+            effect=effect,
             summary=summary,
             changes=None if changes is None else tuple(changes),
         )
