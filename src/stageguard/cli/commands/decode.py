@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -16,7 +17,7 @@ from stageguard.base.files import read_text, write_text_atomic
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
 from stageguard.cli.decoded import print_manifest
-from stageguard.cli.inputs import Inputs, find_densities
+from stageguard.cli.inputs import Input, Inputs, find_densities
 from stageguard.cli.outcomes import print_notes, print_problems
 from stageguard.cli.terminal import Console, JsonList, one_line, outcome_bar, print_error
 from stageguard.formats.cohort_table import has_ids
@@ -108,61 +109,61 @@ def decode(
     loaded = Profile.load(profile)
     if strength != "tune":
         options = replace(options, strength=strength)
-    is_one_file = output is not None and _is_file_name(output, files)
-    if output is not None and not is_one_file and output.suffix and is_table_name(output):
-        single = {  # options for files of one night
+    file = output if output is not None and _is_file_name(output, files) else None
+    if output is not None and file is None and output.suffix and is_table_name(output):
+        for_files = {  # options for files of one night
             "--strength tune": strength == "tune",
             "--svg": svg,
             "--lights-off or --lights-on": lights != (None, None),
             "--format": options.density.format is not None,
             "--quality or --pins": bool(companions),
         }
-        path = _table_to_decode(files, samples, profile, [name for name, is_set in single.items() if is_set])
+        path = _table_to_decode(files, samples, profile, for_files)
         table = TableTask(
             *(path, output, loaded, options), overwrite=overwrite, explain=explain, only=only, say=one_line
         )
         _decode_table(table, jobs, scheduler, as_json=as_json)
         return
-    inputs = _chosen(find_densities(files, samples, loaded, options), only)
+    inputs = find_densities(files, samples, loaded, options)
+    if only:
+        inputs = _chosen(inputs, only)
     options = companions.add_to(options, [night.path for night in inputs.nights], loaded)
-    if is_one_file and len(inputs.nights) != 1:
-        raise UsageError(f"--output is one file for {len(inputs.nights):,} nights, expected a folder.")
-    folder = output.parent if output is not None and is_one_file else output
+    n_nights = len(inputs.nights)
+    if file is not None and n_nights != 1:
+        raise UsageError(f"--output is one file for {n_nights:,} nights, expected a folder.")
+    folder = output if file is None else file.parent
     check_folder(folder)
     remarks, written = list(inputs.notes), list[Path]()
     if strength == "tune":
         from stageguard.cli.commands.tune import tuned_on  # loads what fits profiles
 
-        tuned, reasons = tuned_on(inputs, loaded, options, jobs, quiet=as_json)
+        base = loaded
+        loaded, reasons = tuned_on(inputs, base, options, jobs, quiet=as_json)
         remarks += reasons
-        if folder is not None and tuned != loaded:
-            written.append(keep_tuned(tuned, folder, overwrite=overwrite))
-        loaded = tuned
-    off, on = lights
-    n_nights = len(inputs.nights)
+        if folder is not None and loaded != base:
+            written.append(keep_tuned(loaded, folder, overwrite=overwrite))
+    tables = output if inputs.is_cohort and file is None else None
+    task_of = partial(
+        DecodeTask,
+        profile=loaded,
+        overwrite=overwrite,
+        draw=_draw if svg else None,
+        explain=explain,
+        durable=n_nights == 1,
+        shares_profile=tables is not None,
+        in_full=as_json or n_nights <= MOST_IN_FULL,
+    )
     tasks = [
-        DecodeTask(
+        task_of(
             night.path,
-            output if output is not None and is_one_file else night.output(output),
-            loaded,
-            _with_lights(
-                options,
-                night.lights_off if off is None else off,
-                night.lights_on if on is None else on,
-            ),
-            overwrite=overwrite,
-            draw=_draw if svg else None,
-            explain=explain,
+            file or night.output(output),
+            options=_between_lights(options, night, lights),
             edf=night.edf,
             start=night.start,
-            durable=n_nights == 1,
-            shares_profile=inputs.is_cohort and output is not None and not is_one_file,
-            in_full=as_json or n_nights <= MOST_IN_FULL,
             error=night.error,
         )
         for night in inputs.nights
     ]
-    tables = output if inputs.is_cohort and not is_one_file else None
     with (
         JsonList(wanted=as_json) as printed,
         executor_for(scheduler) as executor,
@@ -192,8 +193,15 @@ def _decode_table(table: TableTask, jobs: int, scheduler: str | None, *, as_json
     end_decoding(manifest, as_json=as_json, in_one_table=True)
 
 
-def _with_lights(options: DecodeOptions, off: Moment | None, on: Moment | None) -> DecodeOptions:
-    """Return options with the lights of one night; the same object without any, which need not be sent."""
+def _between_lights(
+    options: DecodeOptions, night: Input, lights: tuple[Moment | None, Moment | None]
+) -> DecodeOptions:
+    """Return options with the lights of the command, else those of the list for this night.
+
+    Without any it is the same object, which need not be sent to other processes again.
+    """
+    off = night.lights_off if lights[0] is None else lights[0]
+    on = night.lights_on if lights[1] is None else lights[1]
     return options if off is None and on is None else replace(options, lights_off=off, lights_on=on)
 
 
@@ -263,10 +271,8 @@ def _draw(decoding: Decoding) -> str:
     return hypnogram_svg(decoding)
 
 
-def _chosen(inputs: Inputs, only: Sequence[str] | None) -> Inputs:
+def _chosen(inputs: Inputs, only: Sequence[str]) -> Inputs:
     """Return the nights with the names in `only`; refuse a name without a night."""
-    if not only:
-        return inputs
     names = [night.id for night in inputs.nights]
     missing = [name for name in only if name not in names]
     if missing:
@@ -278,14 +284,14 @@ def _table_to_decode(
     files: Sequence[Path],
     samples: Path | None,
     profile: str,
-    too_much: Sequence[str],
+    for_files: Mapping[str, bool],
 ) -> Path:
     """Return the table of many nights; refuse options for files of one night."""
     if samples is not None or len(files) != 1 or files[0].is_dir():
         raise InputError(
             "--output names a table, expected one table with the column id to decode. Name a folder."
         )
-    if too_much:
+    if too_much := [name for name, is_set in for_files.items() if is_set]:
         what_to_do = "Leave it out, or name a folder." if too_much[0] != "--strength tune" else (
             "Tune first, then decode with the tuned profile: "
             f"stageguard tune {files[0].name} --base {profile} --output tuned.toml"

@@ -44,6 +44,7 @@ from stageguard.cli.terminal import Console, print_error, print_json
 from stageguard.formats.companions import SOME_DAY, ListRow
 from stageguard.formats.outputs import REPORT_SUFFIX, is_output, output_paths
 from stageguard.formats.raw_night import Event
+from stageguard.guard.decoding import Decoding
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.timing import Moment
@@ -161,8 +162,8 @@ def report(
     is_decoded = is_output(night)
     if source is not None and (table is not None or not is_decoded):
         raise UsageError(f"--input goes with a .hypnogram.tsv, and {night.name} is none.")
+    measuring = StatisticsOptions("aasm", *lights, lights_on_phase=lights_on_phase)
     if table is not None:
-        measuring = StatisticsOptions("aasm", *lights, lights_on_phase=lights_on_phase)
         reading = read_options(
             cohort_reading(options, companions, scoring_format),
             profile=profile,
@@ -179,62 +180,63 @@ def report(
         return
     for name in for_cohorts:
         raise UsageError(f"--{name} goes with a cohort, and {night.name} is one night. Leave it out.")
-    off, on = lights
     if not is_decoded:
-        options = replace(options, lights_off=off, lights_on=on)
+        options = replace(options, lights_off=measuring.lights_off, lights_on=measuring.lights_on)
     if start is not None and start.date() == SOME_DAY:
         raise UsageError(f"--start is {start:%H:%M}, expected a date and a time such as 2024-05-01T22:30.")
-    name = night_id(night)
-    page = output or night.parent / (name + REPORT_SUFFIX)
+    page = output or night.parent / (night_id(night) + REPORT_SUFFIX)
     try:
         with collect_warnings() as warned:
             loaded = None if profile is None else Profile.load(profile)
             options = companions.add_to(options, [night], loaded)
             decoding, notes = decode_night(night, loaded, options, start, source)
-        scored: Hypnogram | None = None
-        annotations: Sequence[Event] = ()
-        if expert is not None:
-            scored = read_expert(expert, decoding.hypnogram, ReadOptions(scoring_format=scoring_format))
-            annotations = read_annotations(expert, scoring_format)
-        measured = lights_of(Input(night, name), off, on)
-        html = night_report(
-            decoding,
-            expert=scored,
-            title=title,
-            lights_off=measured.off,
-            lights_on=measured.on,
-            lights_on_phase=lights_on_phase,
-            annotations=annotations,
-            notes=notes,
-        )
+        html, summary = _night_page(night, decoding, notes, measuring, expert, scoring_format, title)
         beside = (output_paths(night).tsv, output_paths(night).sidecar) if is_decoded else ()
-        read = [
-            night,
-            *beside,
-            expert,
-            source,
-            None if profile is None else Path(profile),
-            *companions.files,
-        ]
+        named = None if profile is None else Path(profile)
+        read = (night, *beside, expert, source, named, *companions.files)
         spare = [path for path in read if path is not None]
         write_text_atomic(page, html, overwrite=overwrite, spare=spare)
-        summary = summary_of(decoding, StatisticsOptions(lights_off=measured.off, lights_on=measured.on))
     except (StageGuardError, OSError) as error:
         print_error(error, night)
         raise Exit(1) from None
     if as_json:
         about = {"file": str(night), "ok": True, "notes": list(notes), "warnings": warned}
         print_json(summary.to_dict() | about | {"outputs": {"html": str(page)}})
-    else:
-        _print_night(night, summary, warned, page)
-
-
-def _print_night(night: Path, summary: DecodingSummary, warned: Sequence[object], page: Path) -> None:
+        return
     out = Console()
     print_summary(str(night), summary, out)
     out.list("Warning", warned)
     out.list("Wrote", [page])
     print_review(out)
+
+
+def _night_page(
+    night: Path,
+    decoding: Decoding,
+    notes: Sequence[str],
+    measuring: StatisticsOptions,
+    expert: Path | None,
+    scoring_format: str | None,
+    title: str | None,
+) -> tuple[str, DecodingSummary]:
+    """Return the page of a night, between lights and beside an expert if they are given, and its summary."""
+    scored: Hypnogram | None = None
+    annotations: Sequence[Event] = ()
+    if expert is not None:
+        scored = read_expert(expert, decoding.hypnogram, ReadOptions(scoring_format=scoring_format))
+        annotations = read_annotations(expert, scoring_format)
+    measured = lights_of(Input(night, night_id(night)), measuring.lights_off, measuring.lights_on)
+    page = night_report(
+        decoding,
+        expert=scored,
+        title=title,
+        lights_off=measured.off,
+        lights_on=measured.on,
+        lights_on_phase=measuring.lights_on_phase,
+        annotations=annotations,
+        notes=notes,
+    )
+    return page, summary_of(decoding, StatisticsOptions(lights_off=measured.off, lights_on=measured.on))
 
 
 @dataclass(frozen=True, slots=True)
