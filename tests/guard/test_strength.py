@@ -11,6 +11,7 @@ import stageguard as sg
 from messages import mentions
 from nights import plain, random_probabilities
 from stageguard.base.errors import InputError, StageGuardWarning
+from stageguard.guard.strength import Strength
 
 STEPS = ("lowered", "raised", "raised then lowered", "untouched")
 NAMES = {2: ("W", "S"), 3: ("W", "N", "R"), 5: ("W", "N1", "N2", "N3", "R")}
@@ -465,3 +466,14 @@ def test_what_keeps_rem_is_told(backend):
     expected = rows[:, 2].mean()
     shares = [float(np.mean(each.hypnogram.labels == 2)) for each in (smoothed, result)]
     assert abs(shares[1] - expected) < abs(shares[0] - expected)
+
+
+@pytest.mark.parametrize("step", ["untouched", "hard", "lowered", "raised", "raised then lowered"])
+def test_a_rule_without_a_band_speaks_of_none(step):
+    """A band is optional in what a rule reports; without one, every night ends where the rule allows."""
+    strength = Strength("own", step, 0.2, 0.1, fi_before=0.2, fi_after=0.1, fi_yielded=0.15)
+    assert strength.is_reached
+    assert "nan" not in str(strength) + strength.in_short()
+    banded = replace(strength, fi_low=0.3, fi_high=0.4)
+    assert not banded.is_reached
+    assert mentions(str(banded), "0.300 to 0.400")

@@ -91,6 +91,11 @@ class Strength:
         """Whether the rule steered the night's fragmentation to its aim."""
         return self.step in STEERING
 
+    @property
+    def is_reached(self) -> bool:
+        """Whether the night ended where the rule allows; a rule without a band allows everything."""
+        return math.isnan(self.fi_low) or self.fi_low <= self.fi_after <= self.fi_high
+
     def __str__(self) -> str:
         """Return the reason in one sentence, and where the clock begins in another."""
         sentence: str = load("report.guard_words:reason")(self)

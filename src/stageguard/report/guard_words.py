@@ -43,11 +43,7 @@ def _step_sentence(strength: Strength) -> str:
         )
     if strength.step == "untouched":
         return _untouched_in_short(strength)
-    reached = (
-        "as experts score"
-        if strength.fi_low <= strength.fi_after <= strength.fi_high
-        else "not as experts score"
-    )
+    reached = "as experts score" if strength.is_reached else "not as experts score"
     lifts = f"prior exponent {strength.prior_exponent:g}"
     how = {"lowered": f"Smoothed: {tau}", "raised": f"Minority stages lifted: {lifts}"}
     by = how.get(strength.step, f"Minority stages lifted, then smoothed: {lifts} and {tau}")
@@ -100,7 +96,9 @@ def _strength_sentence(strength: Strength) -> str:
         if not math.isnan(strength.stager_fi):
             target += f" for a night of this index (median of the stager's {strength.stager_fi:.3f})"
         return f"{tau.capitalize()} comes nearest to {target}; {change}."
-    band = f"the rule allows ({strength.fi_low:.3f} to {strength.fi_high:.3f})"
+    band = "the rule allows"
+    if not math.isnan(strength.fi_low):
+        band += f" ({strength.fi_low:.3f} to {strength.fi_high:.3f})"
     if strength.step == "untouched":
         return _untouched_sentence(strength, band)
     if strength.step == "hard":
@@ -117,7 +115,7 @@ def _strength_sentence(strength: Strength) -> str:
         moved = "raised" if nats > 0 else "lowered"
         gave = f", REM {moved} by {abs(nats):.2f} nats to what the probabilities expect" if nats else ""
         return f"{why}: {tau} brings it nearest to the aim, {strength.fi_aim:.3f}{gave}; {change}."
-    reached = "" if strength.fi_low <= strength.fi_after <= strength.fi_high else ", still outside"
+    reached = "" if strength.is_reached else ", still outside"
     if strength.step == "lowered":
         return f"More fragmented than {band}: {tau} is the least that helps; {change}{reached}."
     why = f"Less fragmented than {band}"

@@ -119,8 +119,7 @@ def _reason(decoding: Decoding) -> str:
             f"The stager's {name} {often}, but smoothing barely lowers that: a fragmented sleeper, not "
             "a flickering stager, so it is left alone."
         )
-    reached = strength.fi_low <= strength.fi_after <= strength.fi_high
-    still = "" if reached else ", although not as far as the rule asks"
+    still = "" if strength.is_reached else ", although not as far as the rule asks"
     if strength.step == "lowered":
         if not math.isnan(strength.stager_fi):
             often = "comes from a stager that flickers"
