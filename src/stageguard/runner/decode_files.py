@@ -33,13 +33,15 @@ from stageguard.formats.outputs import (
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.explain import Effect, explain
 from stageguard.measures.statistics import StatisticsOptions
+from stageguard.night.timing import with_start
 from stageguard.profile.profile import Profile
 from stageguard.report.summary import DecodingSummary, RecordingFacts, RowMeasures, measures_of, summary_of
 from stageguard.runner.decode_one import (
     MALFORMED,
     DecodeOptions,
     Recipe,
-    decode_file,
+    decode_density,
+    read_with,
     refuse_output,
     start_of,
 )
@@ -134,10 +136,11 @@ def decode_task(task: DecodeTask) -> DecodedFile:
         return _recorded_night(task, record, files)
     lights = StatisticsOptions(lights_off=task.options.lights_off, lights_on=task.options.lights_on)
     with by_the_list():  # before anything is written: the list's lights may not fit the night
-        decoding, notes = decode_file(task.path, task.profile, task.options, start)
+        read = read_with(task.path, task.profile, task.options.density, task.options.stager)
+        decoding = decode_density(with_start(read.density, start), task.profile, task.options)
         summary = summary_of(decoding, lights) if task.in_full else None
         measures = measures_of(decoding, lights) if summary is None else summary.measures
-    write = partial(_write, task, decoding, notes, options, summary, measures)
+    write = partial(_write, task, decoding, read.notes, options, summary, measures)
     may_replace = record is not None or (is_there and _may_complete(decoding, files))
     if is_there and not may_replace and not _is_torn(files):
         raise file_error(

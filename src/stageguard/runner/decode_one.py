@@ -16,12 +16,13 @@ from stageguard.formats.companions import parse_moment
 from stageguard.formats.density import LABELS_ALONE, DensityFile, existing_file
 from stageguard.formats.outputs import TSV_SUFFIX, describe_file
 from stageguard.formats.raw_night import FileOptions
-from stageguard.formats.read import labels_options, read_density_file, read_hypnogram_file
+from stageguard.formats.read import labels_options, parse_density, read_hypnogram_file
 from stageguard.formats.registry import is_for_stages_alone, is_own_table
 from stageguard.guard.decode import decode_held, decode_night, profile_for, warn_of_changes
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.inputs import night_of
 from stageguard.guard.options import GuardOptions
+from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.stages import SCHEMES
 from stageguard.night.timing import Moment, with_start
 from stageguard.profile.known_stagers import Training
@@ -128,7 +129,7 @@ def read_with(path: Path, profile: Profile, options: FileOptions, stager: str | 
     reading = reading_with(profile, options)
     if not is_for_stages_alone(options.format):
         try:
-            return read_density_file(path, reading)
+            return parse_density(existing_file(path), reading)[0]
         except FileFormatError as error:
             if error.code != LABELS_ALONE or not options.may_be_labels:
                 raise
@@ -143,7 +144,11 @@ def decode_file(
     """Read and decode a file that begins at `start` unless it says otherwise; also return remarks."""
     refuse_output(path)
     read = read_with(path, profile, options.density, options.stager)
-    density = with_start(read.density, start)
+    return decode_density(with_start(read.density, start), profile, options), read.notes
+
+
+def decode_density(density: Hypnodensity, profile: Profile, options: DecodeOptions) -> Decoding:
+    """Decode the probabilities of one file."""
     is_held = options.strength_pins is not None
     own = GuardOptions(
         quality=options.quality,
@@ -160,7 +165,7 @@ def decode_file(
     warn_of_changes([decoding], stacklevel=3)
     if is_held:
         decoding = decode_held(density, profile, replace(own, pins=options.pins), decoding.strength)
-    return decoding, read.notes
+    return decoding
 
 
 def start_of(edf: Path | None, listed_start: datetime | None) -> datetime | None:
