@@ -21,6 +21,7 @@ from stageguard.fitting.candidates import (
 )
 from stageguard.fitting.decoder import Tempered, decode_prepared, decode_weights
 from stageguard.fitting.judging import Criterion, JudgedCandidate, judge
+from stageguard.fitting.label_shares import of_training
 from stageguard.fitting.material import Material
 from stageguard.fitting.scoring import OutputScore, Scores, paired_error, paired_errors, score_night
 from stageguard.fitting.training import FitBase, Training, train
@@ -115,7 +116,9 @@ def split(material: Material, n_folds: int, seed: int) -> Folds:
     # the largest groups first, so that small ones even out the folds
     for group in sorted(order, key=lambda group: -sizes[group]):
         min(parts, key=lambda part: (sum(sizes[g] for g in part), len(part))).append(group)
-    return [(material.of_groups(set(groups) - set(part)), material.of_groups(part)) for part in parts]
+    return [
+        of_training(material.of_groups(set(groups) - set(part)), material.of_groups(part)) for part in parts
+    ]
 
 
 def can_nest(folds: Folds) -> bool:

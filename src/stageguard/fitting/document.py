@@ -15,6 +15,7 @@ from stageguard.fitting.candidates import ARGMAX, Candidate
 from stageguard.fitting.cross_validation import HeldOut, Selection
 from stageguard.fitting.estimates import DEFAULT, EstimatorChoice
 from stageguard.fitting.judging import COLUMNS, Criterion
+from stageguard.fitting.label_shares import count_shares
 from stageguard.fitting.learning_curve import LearningCurve
 from stageguard.fitting.material import Material
 from stageguard.fitting.training import Training
@@ -25,7 +26,7 @@ from stageguard.measures.intervals import DEFAULT_LEVEL, coverage, errors, inter
 from stageguard.measures.statistics import FIRST_REM_SECONDS, sleep_statistics
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.profile.fingerprint import Fingerprint, StagerFeatures
-from stageguard.profile.parts import words_of
+from stageguard.profile.parts import words_of, write_rows
 from stageguard.profile.profile import Profile
 from stageguard.profile.rules.target import FEWEST_NIGHTS
 
@@ -96,8 +97,18 @@ def fitted_document(fitted: Fitted) -> dict[str, Any]:
     document["bands"] = _bands(training)
     document["joint"] = base.to_dict().get("joint") if training.base.ratio == 1.0 else None  # of many cohorts
     document["taught_by"] = material.marks(base)
+    if material.is_of_labels:
+        document["labels"] = _labels(material, base)
     document["provenance"] = _provenance(fitted)
     return {key: value for key, value in document.items() if value is not None}
+
+
+def _labels(material: Material, base: Profile) -> dict[str, Any]:
+    """Return the base profile's typical confusions with those of the stager."""
+    unknown = {"refused": "only the confusions of its own stager are known."}
+    inherited: dict[str, Any] = base.to_dict().get("labels", unknown)
+    shares = count_shares(material.nights, material.scheme.n_stages).tolist()
+    return inherited | {"own": write_rows(shares, material.scheme)}
 
 
 def _words(material: Material, names: FitNames, choice: FitChoice | None) -> dict[str, Any]:

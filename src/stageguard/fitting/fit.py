@@ -37,6 +37,7 @@ from stageguard.fitting.document import FitChoice, FitNames, Fitted, fitted_docu
 from stageguard.fitting.endpoints import Kind
 from stageguard.fitting.estimates import choose_estimators, held_out_decodings
 from stageguard.fitting.judging import LEAST_KAPPA, Criterion, Status
+from stageguard.fitting.label_shares import across_groups
 from stageguard.fitting.learning_curve import LearningCurve, learning_curve, sizes_below
 from stageguard.fitting.material import Material, read_material
 from stageguard.fitting.report import FitReport
@@ -47,7 +48,7 @@ from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile, as_profile
 from stageguard.profile.rules.rule import MANY_NIGHTS
 
-Nights = Sequence[Hypnodensity | npt.NDArray[Any]]
+Nights = Sequence[Hypnodensity | Hypnogram | npt.NDArray[Any]]
 Experts = Sequence[Hypnogram | Sequence[Hypnogram] | npt.NDArray[Any]]
 
 Arguments = ParamSpec("Arguments")
@@ -125,6 +126,7 @@ def fit_report(
         subjects=subjects,
         statistics=statistics,
     )
+    material = across_groups(material)
     fit_base = FitBase(profile, material.epoch_seconds)
     names = FitNames(name or f"{profile.name}-fitted", cohort, seed, material.assumed, stager)
     # without probabilities nothing can be decoded, so that there is nothing to choose among
@@ -159,8 +161,10 @@ def fit(*nights: Any, **options: Any) -> Profile:
 
     Parameters
     ----------
-    densities : list of Hypnodensity or arrays (n_epochs, n_stages), or None
-        The stager's probabilities. None fits to the hypnograms alone: transitions, durations and bands.
+    densities : list of Hypnodensity, Hypnogram or arrays (n_epochs, n_stages), or None
+        The stager's probabilities, or its labels if it gives labels alone: then its confusions are counted,
+        those of each person on the others. None fits to the hypnograms alone: transitions, durations and
+        bands.
     hypnograms : list of Hypnogram, of lists of Hypnogram, or of label arrays
         An expert's scoring of each night, or those of several experts.
     base : Profile or str

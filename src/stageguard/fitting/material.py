@@ -36,6 +36,7 @@ from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.period import Period
 from stageguard.night.stages import StageScheme
 from stageguard.profile.fingerprint import mark_of
+from stageguard.profile.night_stages import in_stages_of
 from stageguard.profile.profile import Profile
 
 
@@ -48,6 +49,7 @@ class FitNight:
     group: str  # nights of a group are kept together in cross-validation
     matrix: Floats | None  # (n_epochs, n_stages) in the profile's order; None if only the scoring is known
     logs: Floats | None  # (n_epochs, n_stages) log of the matrix, -inf for 0
+    said: Labels | None  # (n_epochs,) of a stager that gives labels alone, for which `matrix` stands
     stager_fi: float  # fragmentation index of the stager's argmax in its period, NaN without pairs
     stager_period: Period  # that the base profile measures
     expert_period: Period
@@ -97,6 +99,11 @@ class Material:
     def has_probabilities(self) -> bool:
         """Whether there are probabilities to decode."""
         return self.nights[0].matrix is not None
+
+    @property
+    def is_of_labels(self) -> bool:
+        """Whether the stager gave labels alone."""
+        return self.nights[0].said is not None
 
     def of_groups(self, groups: Iterable[str]) -> Material:
         """Return the nights of some groups."""
@@ -175,18 +182,18 @@ def _read_nights(
     panels = [_panel(scoring, i, base, options) for i, scoring in enumerate(hypnograms)]
     if densities is None:
         return panels, [None] * len(panels)
-    stagers: list[Night | None] = []
-    for i, density in enumerate(densities):
-        stager = _read(density, i, base, options)
-        stagers.append(stager)
-        if not isinstance(density, Hypnodensity):  # an array has the epochs of its scoring
+    stagers = [_read(density, i, base, options) for i, density in enumerate(densities)]
+    for i, (density, stager) in enumerate(zip(densities, stagers, strict=True)):
+        if not isinstance(density, Hypnodensity | Hypnogram):  # an array has the epochs of its scoring
             stager.offset_seconds = panels[i][0].offset_seconds
+        if (stager.from_labels is None) != (stagers[0].from_labels is None):
+            raise InputError("some nights are labels and some probabilities, expected one kind. Fit to each.")
         scorings = hypnograms[i]
         first = scorings[0] if isinstance(scorings, list | tuple) and len(scorings) else scorings
         if not isinstance(first, Hypnogram):  # labels have the epochs of their density
             _refuse_other_number(i, panels[i], len(stager.probabilities))
             panels[i] = [replace(scoring, offset_seconds=stager.offset_seconds) for scoring in panels[i]]
-    return panels, stagers
+    return panels, list(stagers)
 
 
 def _fit_night(
@@ -220,6 +227,7 @@ def _fit_night(
         group=group,
         matrix=matrix,
         logs=logs,
+        said=argmax if stager is not None and stager.from_labels is not None else None,
         stager_fi=stager_fi,
         stager_period=stager_period,
         expert_period=base.period_in(truth, length),
@@ -344,9 +352,20 @@ def _read(density: Any, i: int, base: Profile, options: GuardOptions) -> Night:
         if isinstance(density, Hypnodensity):
             _refuse_other_epochs(density, options, "density")
             options = replace(options, epoch_seconds=None)  # it is meant for bare labels
+        if isinstance(density, Hypnogram):
+            _refuse_other_epochs(density, options, "hypnogram")
+            density, options = _one_hot(density, base), replace(options, epoch_seconds=None)
         stager = inputs.read_night(density, base, options)
         check_probabilities(stager.probabilities, base.scheme.names)
     return stager
+
+
+def _one_hot(said: Hypnogram, base: Profile) -> Hypnodensity:
+    """Return labels as certainties, until the confusions of their stager have been counted."""
+    merged, n_stages = in_stages_of(base, said), base.scheme.n_stages
+    certain = np.vstack((np.eye(n_stages), np.full(n_stages, np.nan)))[merged.labels]
+    about = (base.scheme, said.epoch_seconds, said.start, said.scorer, said.assumed, said.offset_seconds)
+    return Hypnodensity(certain, *about, from_labels="own")
 
 
 def _refuse_other_number(number: int, panel: Sequence[Hypnogram], n_rows: int) -> None:

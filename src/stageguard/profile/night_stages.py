@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 import numpy as np
 
 from stageguard.base.arrays import Floats
-from stageguard.base.errors import InputError, message_of
+from stageguard.base.errors import Argument, InputError, Message, message_of
 from stageguard.night.hypnodensity import Hypnodensity, merge_columns
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import SCHEMES, StageScheme, canonical_name, scheme_for
@@ -36,12 +36,29 @@ def density_of_labels(night: Hypnogram, profile: Profile, stager: str | None = N
     merged = in_stages_of(profile, night)
     unknown = (np.nan,) * profile.scheme.n_stages  # the label of unscored epochs, -1, finds the last row
     rows = np.array((*shares, unknown))[merged.labels]
-    about = (profile.scheme, night.epoch_seconds, night.start, night.scorer, night.assumed)
-    return Hypnodensity.trusted(rows, *about, night.offset_seconds, "own" if is_own else "typical")
+    return Hypnodensity(
+        rows,
+        profile.scheme,
+        night.epoch_seconds,
+        start=night.start,
+        source=night.scorer,
+        assumed=night.assumed,
+        offset_seconds=night.offset_seconds,
+        from_labels="own" if is_own else "typical",
+    )
 
 
 def _labels_refused(profile: Profile) -> InputError:
     """Return the error for labels under a profile that has no shares for them."""
+    if profile.labels is not None and profile.labels.own is not None:
+        return InputError(
+            Message(
+                f"profile {profile.name!r} knows the confusions of its own stager alone. If the labels are "
+                "that stager's, name it: ",
+                Argument("stager", profile.stager),
+                ".",
+            )
+        )
     if profile.labels is not None and profile.labels.refused:
         return InputError(
             f"profile {profile.name!r} takes no labels without probabilities: {profile.labels.refused}"

@@ -202,9 +202,9 @@ def fit(
 
 @dataclass(frozen=True, slots=True)
 class FitFile:
-    """A night to fit to: a stager's probabilities with experts' scorings, or one hypnogram alone."""
+    """A night to fit to: a stager's probabilities or labels with experts' scorings, or one scoring alone."""
 
-    density: Hypnodensity | None
+    density: Hypnodensity | Hypnogram | None
     experts: list[Hypnogram]
     notes: tuple[str, ...]
     subject: str | None = None
@@ -292,8 +292,10 @@ class _Reader:
         return FitFile(None, [scoring.hypnogram], scoring.notes)
 
     def _with_experts(self, path: Path, name: str) -> FitFile:
-        if is_hypnogram(path, self.base.scheme):
-            raise InputError("is a hypnogram, expected the stager's probabilities beside the experts'.")
+        if is_hypnogram(path, self.base.scheme):  # of a stager that gives labels alone
+            options = self.options.of_hypnogram(self.base.scheme, self.base.epoch_seconds)
+            said = read_scoring(path, options)
+            return FitFile(said.hypnogram, self._scored(name, said.hypnogram), said.notes)
         read = read_density_file(path, self.options.density)
         density = read.density
         night = Hypnogram(
@@ -303,11 +305,14 @@ class _Reader:
             density.start,
             offset_seconds=density.offset_seconds,
         )
+        return FitFile(density, self._scored(name, night), read.notes)
+
+    def _scored(self, name: str, night: Hypnogram) -> list[Hypnogram]:
+        """Return the experts' scorings on the epochs of a night."""
         paths = [file for expert in self.experts if (file := expert.path_for(name)) is not None]
         if not paths:
             raise InputError(f"no expert's scoring is named {name!r}, expected one in the folder.")
-        scored = [on_epochs_of(night, read_expert(expert, night, self.options)) for expert in paths]
-        return FitFile(density, scored, read.notes)
+        return [on_epochs_of(night, read_expert(expert, night, self.options)) for expert in paths]
 
 
 def _print_counted(
