@@ -52,7 +52,7 @@ class Staging:
     quality : SignalQuality or None
         How far each epoch of the signal was trusted; None if signal quality was not judged.
     parts : tuple of Hypnodensity
-        The probabilities of each derivation or stager, if there are several.
+        The probabilities of each derivation or stager, if there are several; none where its signal was lost.
     notes : tuple of str
         What was staged and how, as sentences for the reader.
     """
@@ -66,10 +66,13 @@ class Staging:
 
     @property
     def disagreement(self) -> Floats:
-        """Share of the parts that choose another stage than their mean does, per epoch; 0 for one part."""
+        """Share of the parts with evidence that choose another stage than their mean does, per epoch."""
         if not self.parts:
             return np.zeros(self.density.n_epochs)
-        return np.asarray(np.mean([part.argmax() != self.density.argmax() for part in self.parts], axis=0))
+        choices = np.stack([part.argmax() for part in self.parts])  # (n_parts, n_epochs), -1 without evidence
+        has_evidence = choices >= 0
+        differ = has_evidence & (choices != self.density.argmax())
+        return np.asarray(differ.sum(axis=0) / np.maximum(has_evidence.sum(axis=0), 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +178,8 @@ def staging_of(
     judged = [_quality(night, one, rules) for one, night in runs]
     density, best = parts[0], _best_quality(judged)
     if len(parts) > 1:
-        density = combine([_without_lost(part, own) for part, own in zip(parts, judged, strict=True)])
+        parts = [_without_lost(part, own) for part, own in zip(parts, judged, strict=True)]
+        density = combine(parts)
     if best is not None:
         notes.append(_quality_note(best, rules))
     if nights[0].is_synthetic:

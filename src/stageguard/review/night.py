@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from stageguard.base import checks
-from stageguard.base.arrays import Labels
+from stageguard.base.arrays import Floats, Labels
 from stageguard.base.errors import InputError, PinError, StageGuardError, StageGuardWarning
 from stageguard.base.files import file_error
 from stageguard.base.version import __version__
@@ -59,6 +59,8 @@ class NightUnderReview:
         When the recording began, if that was said.
     expert : Hypnogram or None
         An expert's scoring of the same epochs.
+    disagreement : array, shape (n_epochs,), or None
+        Share of the derivations or stagers that chose another stage, if several were combined.
     """
 
     name: str
@@ -69,6 +71,7 @@ class NightUnderReview:
     start: datetime | None = None
     expert: Hypnogram | None = None
     notes: tuple[str, ...] = ()
+    disagreement: Floats | None = None
     # slow results by the settings that they depend on; `replace` begins with empty ones
     _profiles: dict[GuardSettings, Profile] = field(default_factory=dict, init=False)
     _strengths: dict[GuardSettings, ChosenStrength] = field(default_factory=dict, init=False)

@@ -1,12 +1,13 @@
 """The epochs of a night that are worth a look, and the errors expected in epochs that nobody looked at.
 
-An epoch that nobody has set or agreed with is worth a look for one of four reasons:
+An epoch that nobody has set or agreed with is worth a look for one of five reasons:
 
 ========  ===============================================================================================
 changed   it had another stage when the scorer saw the night first, before decisions about other epochs
 rule      minimum bout, flip-flop window or clock overruled a stager that was `SURE` or more
 given up  the guard chose another stage than the stager, against `GIVEN_UP_NATS` or more of evidence
 unsure    the posterior of the epoch's stage is below `DOUBTFUL`
+disagree  derivations or stagers that were combined chose different stages
 ========  ===============================================================================================
 
 Adjacent epochs with the same reason and the same stages are one stretch. Stretches that changed come first;
@@ -38,7 +39,7 @@ from stageguard.review.state import ReviewState
 SURE = 0.8
 GIVEN_UP_NATS = log(4.0)
 DOUBTFUL = 0.75
-REASONS = ("", "unsure", "given up", "rule", "changed")  # of several, the last one counts
+REASONS = ("", "disagree", "unsure", "given up", "rule", "changed")  # of several, the last one counts
 MOVED = ("tst_minutes", "sol_minutes", "waso_minutes", "rem_latency_minutes")
 HARD_RULES = ("minimum bout", "flip-flop", "clock")
 UNCALIBRATED = (
@@ -66,6 +67,7 @@ class QueueStretch:
         where = f"Epoch {self.first + 1}" if n == 1 else f"Epochs {self.first + 1} to {self.last + 1}"
         stage = names[labels[self.first]]
         why = {
+            "disagree": f"{stage}, but derivations or stagers disagree",
             "unsure": f"{stage}, but not sure",
             "given up": f"{stage} against the stager's {names[argmax[self.first]]}",
             "rule": f"{stage} by a rule; the stager is sure of {names[argmax[self.first]]}",
@@ -130,14 +132,17 @@ def _is_calibrated(result: GuardResult) -> bool:
 
 def _reasons(night: NightUnderReview, changes: Sequence[Change], errors: Floats) -> np.ndarray:
     """Return an index of `REASONS` for each epoch."""
-    reasons = np.where(errors > 1.0 - DOUBTFUL, 1, 0)
+    reasons = np.zeros(night.n_epochs, dtype=np.intp)
+    if night.disagreement is not None:
+        reasons[night.disagreement > 0] = REASONS.index("disagree")
+    reasons[errors > 1.0 - DOUBTFUL] = REASONS.index("unsure")
     for change in changes:
         here = slice(change.first_epoch, change.first_epoch + change.n_epochs)
         given_up = change.evidence_nats / change.n_epochs
         if change.rule in HARD_RULES and change.probability_before >= SURE:
-            reasons[here] = 3
+            reasons[here] = REASONS.index("rule")
         elif change.rule != "pin" and given_up >= GIVEN_UP_NATS:
-            reasons[here] = 2
+            reasons[here] = REASONS.index("given up")
     return reasons
 
 

@@ -16,8 +16,10 @@ from stageguard.base.errors import InputError
 from stageguard.base.files import exists_error, file_sha256, load_json, write_text_atomic, write_together
 from stageguard.base.version import __version__
 from stageguard.formats.outgoing import Outgoing
-from stageguard.formats.raw_night import FileOptions
+from stageguard.formats.raw_night import Event, FileOptions
 from stageguard.formats.tools.stageguard import table_text
+from stageguard.guard.decoding import Decoding
+from stageguard.night.period import runs
 from stageguard.night.recording import Recording
 from stageguard.pipeline import Channels, QualityRules, Staging, is_folder, staging_of
 from stageguard.profile.profile import Profile
@@ -25,6 +27,7 @@ from stageguard.report.night import night_report
 from stageguard.runner.decode_files import DecodeTask, decode_task
 from stageguard.runner.decode_one import MALFORMED, DecodeOptions, decode_file
 from stageguard.runner.manifest import DecodedFile
+from stageguard.runner.staging_record import DENSITY_SUFFIX, RECORD_SUFFIX
 from stageguard.signals.features import Features
 from stageguard.staging import Stager, stager_of
 
@@ -35,7 +38,7 @@ WORDS = {  # what differs between two requests
     "options": "with other options",
     "stageguard": "by another version of stageguard",
 }
-DENSITY_SUFFIX, RECORD_SUFFIX, REPORT_SUFFIX = ".hypnodensity.csv", ".staging.json", ".report.html"
+REPORT_SUFFIX = ".report.html"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +168,22 @@ def stage_task(task: StageTask) -> DecodedFile:
         outputs["report"] = report = task.beside(REPORT_SUFFIX)
         if task.overwrite or not report.exists():
             decoding, _ = decode_file(densities, task.profile, options)
-            page = night_report(decoding, title=task.id, notes=notes)
+            disagreements = _disagreements(record, decoding)
+            page = night_report(decoding, title=task.id, notes=notes, annotations=disagreements)
             write_text_atomic(report, page, overwrite=task.overwrite)
     row = decoded.row._replace(file=task.file)
     return replace(decoded, row=row, outputs=outputs, notes=(*notes, *decoded.notes))
+
+
+def _disagreements(record: Mapping[str, Any], decoding: Decoding) -> list[Event]:
+    """Return the stretches on which derivations or stagers disagree, for the picture of the night."""
+    if record["disagreement"] is None:
+        return []
+    seconds, first = decoding.epoch_seconds, decoding.hypnogram.offset_seconds
+    return [
+        Event(first + start * seconds, (stop - start) * seconds, "stagings disagree")
+        for start, stop in runs(np.array(record["disagreement"]) > 0)
+    ]
 
 
 def _request(task: StageTask) -> dict[str, Any]:
@@ -214,4 +229,5 @@ def _record_of(staging: Staging, request: Mapping[str, Any], text: str) -> dict[
         "trained": staging.trained,
         "notes": list(staging.notes),
         "quality": None if quality is None else quality.beta.tolist(),
+        "disagreement": staging.disagreement.tolist() if staging.parts else None,
     }

@@ -80,7 +80,9 @@ class Stager:
 
     @property
     def version(self) -> str | None:
-        """Version of the installed package, or None where it is missing."""
+        """Version of the installed package; None where it is missing, or where no package is named."""
+        if not self.package:
+            return None
         try:
             return version(self.package)
         except PackageNotFoundError:
@@ -88,14 +90,17 @@ class Stager:
 
     def describe(self, recording: Recording | None = None) -> str:
         """Return which stager this is, how it was trained, and which channels of a recording it uses."""
-        parts = [f"staged by {self.name}" + (f" {self.version}" if self.package and self.version else "")]
+        parts = [f"staged by {self.name}" + (f" {self.version}" if self.version else "")]
         if self.known.trained:
             parts.append(f"trained on {self.known.trained} stage frequencies")
         if self.remark:
             parts.append(self.remark)
-        roles = [] if recording is None else self.channels(recording)
-        if recording is not None and roles:
-            parts.append("from " + ", ".join(f"{role} {recording.signals[role].name}" for role in roles))
+        if recording is not None:
+            roles = self.channels(recording)
+            used = ", ".join(f"{role} {recording.signals[role].name}" for role in roles)
+            missing = " and ".join(role for role in self.optional if role not in roles)
+            parts += [f"from {used}"] * bool(used)
+            parts += [f"without {missing}, which it would use"] * bool(missing)
         return ", ".join(parts)
 
     def channels(self, recording: Recording) -> list[str]:

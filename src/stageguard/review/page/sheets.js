@@ -9,6 +9,7 @@ const REASONS = {
   rule: "a rule overruled a stager that was sure",
   "given up": "evidence was given up",
   unsure: "uncertain",
+  disagree: "derivations or stagers disagree",
 };
 
 // `needs` are the values that a sheet depends on: it is rebuilt only when one of them has changed.
