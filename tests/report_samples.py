@@ -115,7 +115,9 @@ def report_with(text, stages):
     probabilities = random_probabilities(np.random.default_rng(0), 200, 3)
     density = sg.Hypnodensity(probabilities, profile.scheme, 30.0, source=text)
     expert = sg.Hypnogram(np.arange(200) % 3, profile.scheme, 30.0, scorer=text)
-    return night_report(decode(density, profile, cohort=text), expert=expert, title=text)
+    return night_report(
+        decode(density, profile, cohort=text), expert=expert, title=text, staging=(f"by {text}",)
+    )
 
 
 ALL = (full, gaps_and_no_rem, mouse, two_stages, no_bands, one_epoch, almost_nothing)

@@ -181,6 +181,11 @@ def test_the_page_says_which_part_its_indicators_are_of(page):
     assert "count from 0" in page.text.partition("Epochs are counted from 1")[2].partition("Python")[2][:40]
 
 
+def test_who_staged_the_recording_stands_below_the_headline(decoding):
+    page = pages.read(night_report(decoding, staging=("staged by us", "synthetic recording")))
+    assert "Staged by us. Synthetic recording." in page.one("header").text
+
+
 def test_notes_of_reading_are_listed_once_among_what_was_assumed(decoding):
     notes = ("epochs counted from 1", decoding.assumed[0])
     page = pages.read(night_report(decoding, notes=notes))

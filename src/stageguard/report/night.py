@@ -47,6 +47,7 @@ def night_report(
     lights_on_phase: str | None = None,
     annotations: Sequence[Event] = (),
     notes: Sequence[str] = (),
+    staging: Sequence[str] = (),
 ) -> str:
     """Return a complete HTML page about one decoded night.
 
@@ -67,6 +68,8 @@ def night_report(
         `stageguard.formats.events.read_events`.
     notes : sequence of str
         Assumptions made while reading, shown with the assumptions of the decoding.
+    staging : sequence of str
+        Which stager staged which channels, shown below the headline: the notes of `stageguard.stage`.
 
     Returns
     -------
@@ -89,6 +92,7 @@ def night_report(
     if title is not None:
         _check_text(title, "title")
     checks.items(notes, "notes", _check_text)
+    checks.items(staging, "staging", _check_text)
     checks.items(annotations, "annotations", _check_event)
     expert = None if expert is None else align_expert(expert, decoding)
     options = StatisticsOptions(
@@ -109,6 +113,7 @@ def night_report(
         "measured_part": words.measured_part(decoding, options),
         "expert_title": "" if measured.expert is None else measured.expert.name.capitalize(),
         "facts": words.facts(decoding),
+        "staging": tuple(map(numbers.sentence, staging)),
         "noun": words.noun(decoding),
         "headline": words.headline(decoding),
         "summary": words.summary(decoding, measured),

@@ -169,7 +169,7 @@ def stage_task(task: StageTask) -> DecodedFile:
         if task.overwrite or not report.exists():
             decoding, _ = decode_file(densities, task.profile, options)
             disagreements = _disagreements(record, decoding)
-            page = night_report(decoding, title=task.id, notes=notes, annotations=disagreements)
+            page = night_report(decoding, title=task.id, staging=notes, annotations=disagreements)
             write_text_atomic(report, page, overwrite=task.overwrite)
     row = decoded.row._replace(file=task.file)
     return replace(decoded, row=row, outputs=outputs, notes=(*notes, *decoded.notes))

@@ -108,7 +108,8 @@ def _print(plan: Plan, made: Sequence[Subject], folder: Path) -> None:
     out.table(("subject", *columns, *(f">{name} %" for name in made[0].stage_percent), ">events"), rows)
     unit = " --dataset-option unit=uV" if plan.recorded.dataset == "accusleep" else ""
     out.print(f"Wrote {folder}. What is in it: {folder / 'README.txt'}")
+    verb, output = ("stage", "STAGED") if plan.modality == "polysomnography" else ("quality", "QUALITY")
     out.print(
-        f"Go on:  stageguard quality {folder} --dataset {plan.recorded.dataset}{unit} -o QUALITY",
+        f"Go on:  stageguard {verb} {folder} --dataset {plan.recorded.dataset}{unit} -o {output}",
         whole_line=True,
     )
