@@ -49,7 +49,11 @@ from stageguard.runner.decode_one import DecodeOptions
 from stageguard.runner.manifest import COHORT_TABLE, FAILURES_TABLE, METHODS_TEXT
 from stageguard.runner.run import file_key
 
-OWN_SUFFIXES = (TSV_SUFFIX, JSON_SUFFIX, SVG_SUFFIX, CHANGES_SUFFIX, ".html", *POSTERIOR_SUFFIXES)
+OWN_SUFFIXES = (
+    *(TSV_SUFFIX, JSON_SUFFIX, SVG_SUFFIX, CHANGES_SUFFIX, ".html", ".days.tsv", ".days.json"),
+    *POSTERIOR_SUFFIXES,
+)
+SLEEP = re.compile(r"\.sleep-\d+\.csv$")  # one sleep of a recording of days, as stages alone
 MAGIC = re.compile(r"[*?\[]")
 _table_folders: list[TemporaryDirectory[str]] = []  # removed when this process ends
 NOUNS = {"density": "probabilities", "hypnogram": "hypnograms or probabilities"}
@@ -219,7 +223,11 @@ def is_own(path: Path, kind: Kind = "hypnogram") -> bool:
     """Whether `decode` or `report` wrote a file, and commands for this kind of night do not read it."""
     if path.name.endswith(TSV_SUFFIX):
         return kind == "density"
-    if path.name.endswith(OWN_SUFFIXES) or path.name in (COHORT_TABLE, FAILURES_TABLE, METHODS_TEXT):
+    if (
+        path.name.endswith(OWN_SUFFIXES)
+        or SLEEP.search(path.name)
+        or path.name in (COHORT_TABLE, FAILURES_TABLE, METHODS_TEXT)
+    ):
         return True
     if path.suffix != ".toml":
         return False

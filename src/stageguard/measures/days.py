@@ -115,8 +115,16 @@ class Day:
         return (moment.replace(tzinfo=None) - datetime.combine(self.date, NOON)).total_seconds() / 3600.0
 
 
-def _of_main(value: Callable[[Sleep], Any], absent: Any = NAN) -> Callable[[Day], Any]:
-    return lambda day: absent if day.main is None else value(day.main)
+def _of_main(key: str) -> Callable[[Day], float]:
+    return lambda day: NAN if day.main is None else float(getattr(day.main.statistics, key))
+
+
+def _clock_of(key: str) -> Callable[[Day], float]:
+    return lambda day: NAN if day.main is None else day.hours_after_noon(getattr(day.main, key))
+
+
+def _minutes_asleep(sleeps: Sequence[Sleep]) -> float:
+    return sum((sleep.statistics.tst_minutes for sleep in sleeps), 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,32 +132,36 @@ class DayQuantity:
     """What is told of each day, and over days by mean and SD."""
 
     key: str
-    title: str
+    name: str  # in tables
+    title: str  # in the codebook
     unit: str
     decimals: int
     of: Callable[[Day], float]
 
 
-_CLOCK = "h after noon"
+CLOCK = "h after noon"  # shown as a time of day
 DAY_QUANTITIES = (
-    DayQuantity("onset_hours", "Onset of the main sleep", _CLOCK, 2,
-                lambda day: day.hours_after_noon(_of_main(lambda sleep: sleep.onset, None)(day))),
-    DayQuantity("offset_hours", "End of the main sleep", _CLOCK, 2,
-                lambda day: day.hours_after_noon(_of_main(lambda sleep: sleep.offset, None)(day))),
-    DayQuantity("mid_sleep_hours", "Mid-sleep", _CLOCK, 2,
-                lambda day: day.hours_after_noon(_of_main(lambda sleep: sleep.middle, None)(day))),
-    DayQuantity("tst_minutes", "Total sleep time of the main sleep", "min", 1,
-                _of_main(lambda sleep: sleep.statistics.tst_minutes)),
-    DayQuantity("waso_minutes", "Wake after sleep onset in the main sleep", "min", 1,
-                _of_main(lambda sleep: sleep.statistics.waso_minutes)),
-    DayQuantity("sme_percent", "Sleep maintenance efficiency of the main sleep", "% of SPT", 1,
-                _of_main(lambda sleep: sleep.statistics.sme_percent)),
-    DayQuantity("naps", "Naps", "count", 1, lambda day: float(len(day.naps))),
-    DayQuantity("nap_minutes", "Sleep in naps", "min", 1,
-                lambda day: sum((nap.statistics.tst_minutes for nap in day.naps), 0.0)),
-    DayQuantity("day_tst_minutes", "Total sleep time of the day", "min", 1,
-                lambda day: sum((sleep.statistics.tst_minutes for sleep in day.sleeps), 0.0)),
-)  # fmt: skip
+    DayQuantity("onset_hours", "onset", "Onset of the main sleep", CLOCK, 2, _clock_of("onset")),
+    DayQuantity("offset_hours", "end", "End of the main sleep", CLOCK, 2, _clock_of("offset")),
+    DayQuantity("mid_sleep_hours", "mid-sleep", "Middle of the main sleep", CLOCK, 2, _clock_of("middle")),
+    DayQuantity(
+        "tst_minutes", "TST", "Total sleep time of the main sleep", "min", 1, _of_main("tst_minutes")
+    ),
+    DayQuantity(
+        *("waso_minutes", "WASO", "Wake after sleep onset in the main sleep", "min", 1),
+        _of_main("waso_minutes"),
+    ),
+    DayQuantity(
+        *("sme_percent", "SME", "Sleep maintenance efficiency of the main sleep", "% of SPT", 1),
+        _of_main("sme_percent"),
+    ),
+    DayQuantity("naps", "naps", "Naps", "count", 1, lambda day: float(len(day.naps))),
+    DayQuantity("nap_minutes", "in naps", "Sleep in naps", "min", 1, lambda day: _minutes_asleep(day.naps)),
+    DayQuantity(
+        *("day_tst_minutes", "total", "Total sleep time of the day", "min", 1),
+        lambda day: _minutes_asleep(day.sleeps),
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,17 +303,21 @@ def days(
         raise InputError(
             Message("days need to know when the recording starts. Give ", Argument("start"), ".")
         )
-    source = replace(source, start=_local(source.start, timezone))
+    start = _local(source.start, timezone)
     if isinstance(source, Hypnogram):
         stretches = find_sleeps(source, lights or ())
         parts = [part_of(source, first, end) for first, end in stretches]
-        return _days_of(source, stretches, [(part, None) for part in parts])
+        return _days_of(replace(source, start=start), stretches, [(part, None) for part in parts])
     used = _human(profile)
     beta = check_quality(quality, source.n_epochs)
+    labels = source.argmax()
     if beta is not None:  # a lost signal is missing, whatever the stager made of it
-        lost = beta >= 1.0
-        source = source.with_rows(np.where(lost[:, None], np.nan, source.probabilities))
-    stretches = find_sleeps(source, lights or ())
+        labels[beta >= 1.0] = UNSCORED
+    known = Hypnogram(
+        *(labels, source.scheme, source.epoch_seconds, source.start, used.name),
+        offset_seconds=source.offset_seconds,
+    )
+    stretches = find_sleeps(known, lights or ())
     decodings: list[Decoding] = []
     if stretches:
         decodings = decode(
@@ -313,9 +329,8 @@ def days(
             trained=trained,
             strength=strength,
         )
-    known = Hypnogram(source.argmax(), source.scheme, source.epoch_seconds, source.start, used.name)
     guarded = [(decoding.hypnogram, decoding) for decoding in decodings]
-    return _days_of(known.merge(used.scheme), stretches, guarded)
+    return _days_of(replace(known, start=start).merge(used.scheme), stretches, guarded)
 
 
 def _local(start: datetime, timezone: str | None) -> datetime:
@@ -350,15 +365,15 @@ def _days_of(
     known: Hypnogram, stretches: Sequence[Period], nights: Sequence[tuple[Hypnogram, Decoding | None]]
 ) -> Days:
     """Return the days of a recording whose scored epochs are `known`, from the stages of each sleep."""
+    start = known.start
+    assert start is not None  # `days` refuses a recording without
     wake = known.scheme.names.index(str(known.scheme.wake))
     labels = np.where(known.labels == UNSCORED, UNSCORED, wake).astype(np.int8)
     sleeps = list[Sleep]()
     for (first, end), (hypnogram, decoding) in zip(stretches, nights, strict=True):
         labels[first:end] = hypnogram.labels
-        sleeps.append(_sleep(first, end, hypnogram, decoding))
+        sleeps.append(_sleep(first, end, later(start, first * known.epoch_seconds), hypnogram, decoding))
     whole = known.with_rows(labels)
-    start = whole.start
-    assert start is not None  # `days` refuses a recording without
     rows = list[Day]()
     last = day_of(later(start, whole.n_epochs * whole.epoch_seconds - 1e-3))
     for n_days in range((last - day_of(start)).days + 1):
@@ -366,14 +381,13 @@ def _days_of(
         own = [sleep for sleep in sleeps if sleep.date == day]
         main = max(own, key=lambda sleep: sleep.statistics.tst_minutes, default=None)
         own = [replace(sleep, kind="main" if sleep is main else "nap") for sleep in own]
-        rows.append(Day(day, tuple(own), _missing_percent(whole, start, day)))
+        rows.append(Day(day, tuple(own), _missing_percent(whole, day)))
     return Days(whole, tuple(sleep for row in rows for sleep in row.sleeps), tuple(rows))
 
 
-def _sleep(first: int, end: int, hypnogram: Hypnogram, decoding: Decoding | None) -> Sleep:
-    """Return a sleep, which is a nap unless its day has none that is longer."""
-    scheme, start = hypnogram.scheme, hypnogram.start
-    assert start is not None  # `days` refuses a recording without
+def _sleep(first: int, end: int, start: datetime, hypnogram: Hypnogram, decoding: Decoding | None) -> Sleep:
+    """Return a sleep that begins at `start`, a nap unless its day has none that is longer."""
+    scheme = hypnogram.scheme
     wake = scheme.names.index(str(scheme.wake))
     asleep = np.flatnonzero((hypnogram.labels != UNSCORED) & (hypnogram.labels != wake))
     edges = (int(asleep[0]), int(asleep[-1]) + 1) if len(asleep) else (0, hypnogram.n_epochs)
@@ -394,14 +408,21 @@ def day_of(moment: datetime) -> date:
     return (moment.replace(tzinfo=None) - timedelta(hours=NOON.hour)).date()
 
 
-def _missing_percent(whole: Hypnogram, start: datetime, day: date) -> float:
+def day_edges(whole: Hypnogram, day: date) -> tuple[float, float]:
+    """Return where a day begins and ends in a recording, in epochs, which may lie outside of it."""
+    start = whole.start
+    assert start is not None  # `days` refuses a recording without
+    noons = (datetime.combine(day + timedelta(days=n), NOON, start.tzinfo) for n in (0, 1))
+    begin, end = (seconds_between(start, noon) / whole.epoch_seconds for noon in noons)
+    return begin, end  # 23 h or 25 h apart where the clock changes
+
+
+def _missing_percent(whole: Hypnogram, day: date) -> float:
     """Return how much of a day is not scored, also because the recording does not cover it."""
-    noons = [datetime.combine(day + timedelta(days=n), NOON, start.tzinfo) for n in (0, 1)]
-    seconds = seconds_between(*noons)  # 23 h or 25 h where the clock changes
-    edges = [seconds_between(start, noon) / whole.epoch_seconds for noon in noons]
-    first, end = (min(max(round(edge), 0), whole.n_epochs) for edge in edges)
-    n_scored = int(np.count_nonzero(whole.labels[first:end] != UNSCORED))
-    return max(0.0, 100.0 * (1.0 - n_scored * whole.epoch_seconds / seconds))
+    begin, end = day_edges(whole, day)
+    first, stop = (min(max(round(edge), 0), whole.n_epochs) for edge in (begin, end))
+    n_scored = int(np.count_nonzero(whole.labels[first:stop] != UNSCORED))
+    return max(0.0, 100.0 * (1.0 - n_scored / (end - begin)))
 
 
 def sleep_regularity(states: npt.ArrayLike, epoch_seconds: float) -> float:

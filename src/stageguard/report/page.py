@@ -32,7 +32,7 @@ FILTERS = (
 )
 
 
-def render_page(template: str, context: Mapping[str, Any], *, styles: str = "", script: str) -> str:
+def render_page(template: str, context: Mapping[str, Any], *, styles: str = "", script: str = "") -> str:
     """Return a page from a template that extends ``page.html.j2``.
 
     `styles` and `script` name files in the folder of the templates; ``style.css`` is on every page. Texts of
@@ -41,7 +41,7 @@ def render_page(template: str, context: Mapping[str, Any], *, styles: str = "", 
     from markupsafe import Markup
 
     sheets = [css_variables(), _read("style.css"), *([_read(styles)] if styles else []), dark_pictures()]
-    style, code = "\n".join(sheets), _read(script)
+    style, code = "\n".join(sheets), _read(script) if script else ""
     policy = (
         f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(code)}; "
         "base-uri 'none'; form-action 'none'"

@@ -124,8 +124,8 @@ class FileSource:
         return {(path, path.stat().st_mtime_ns) for path in sidecars if path.is_file()}
 
 
-def decode_task(task: DecodeTask) -> DecodedFile:
-    """Decode and write one file, unless an earlier run has."""
+def decode_task(task: DecodeTask, decoded: tuple[Decoding, tuple[str, ...]] | None = None) -> DecodedFile:
+    """Decode and write one file, unless an earlier run has; `decoded` has a decoding and remarks already."""
     refuse_output(task.path)
     start = start_of(task.edf, task.start)
     options, files = task.options.record(start), output_paths(task.output)
@@ -136,11 +136,14 @@ def decode_task(task: DecodeTask) -> DecodedFile:
         return _recorded_night(task, record, files)
     lights = StatisticsOptions(lights_off=task.options.lights_off, lights_on=task.options.lights_on)
     with by_the_list():  # before anything is written: the list's lights may not fit the night
-        read = read_with(task.path, task.profile, task.options.density, task.options.stager)
-        decoding = decode_density(with_start(read.density, start), task.profile, task.options)
+        if decoded is None:
+            read = read_with(task.path, task.profile, task.options.density, task.options.stager)
+            density = with_start(read.density, start)
+            decoded = decode_density(density, task.profile, task.options), read.notes
+        decoding, notes = decoded
         summary = summary_of(decoding, lights) if task.in_full else None
         measures = measures_of(decoding, lights) if summary is None else summary.measures
-    write = partial(_write, task, decoding, read.notes, options, summary, measures)
+    write = partial(_write, task, decoding, notes, options, summary, measures)
     may_replace = record is not None or (is_there and _may_complete(decoding, files))
     if is_there and not may_replace and not _is_torn(files):
         raise file_error(

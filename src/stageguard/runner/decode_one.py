@@ -24,7 +24,7 @@ from stageguard.guard.inputs import night_of
 from stageguard.guard.options import GuardOptions
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.stages import SCHEMES
-from stageguard.night.timing import Moment, with_start
+from stageguard.night.timing import Moment, part_of, with_start
 from stageguard.profile.known_stagers import Training
 from stageguard.profile.night_stages import density_of_labels
 from stageguard.profile.profile import Profile
@@ -46,6 +46,7 @@ class DecodeOptions:
     stager: str | None = None
     trained: Training | None = None
     strength: float | Literal["off"] | None = None  # instead of the profile's strength
+    epochs: tuple[int, int] | None = None  # the part of the file that is decoded, if not all of it
     lights_off: Moment | None = None  # neither is in `to_dict`: they are of one night, as `record` says
     lights_on: Moment | None = None
 
@@ -58,6 +59,7 @@ class DecodeOptions:
         content |= {"normalize": True} if density.normalize else {}
         content |= {} if self.stager is None else {"stager": self.stager}
         content |= {} if self.strength is None else {"strength": self.strength}
+        content |= {} if self.epochs is None else {"epochs": list(self.epochs)}
         content |= {} if self.strength_pins is None else {"strength_pins": _recorded_pins(self.strength_pins)}
         return content | {
             "stages": None if density.stages is None else list(density.stages),
@@ -87,6 +89,7 @@ class DecodeOptions:
         stages = recorded.get("stages")
         off, on = (recorded.get(key) for key in ("lights_off", "lights_on"))
         pins, strength_pins = (recorded.get(key) for key in ("pins", "strength_pins"))
+        epochs = recorded.get("epochs")
         density = FileOptions(
             stages=None if stages is None else tuple(stages),
             epoch_seconds=recorded.get("epoch_seconds"),
@@ -105,6 +108,7 @@ class DecodeOptions:
             stager=recorded.get("stager"),
             trained=recorded.get("trained"),
             strength=recorded.get("strength"),
+            epochs=None if epochs is None else (int(epochs[0]), int(epochs[1])),
             lights_off=None if off is None else parse_moment(str(off)),
             lights_on=None if on is None else parse_moment(str(on)),
         )
@@ -148,7 +152,9 @@ def decode_file(
 
 
 def decode_density(density: Hypnodensity, profile: Profile, options: DecodeOptions) -> Decoding:
-    """Decode the probabilities of one file."""
+    """Decode the probabilities of one file, or the part of them that the options name."""
+    if options.epochs is not None:
+        density = part_of(density, *options.epochs)
     is_held = options.strength_pins is not None
     own = GuardOptions(
         quality=options.quality,

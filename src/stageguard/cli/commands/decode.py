@@ -11,7 +11,7 @@ from typing import Literal
 from click import UsageError
 from click.exceptions import Exit
 
-from stageguard.base.arrays import NAN
+from stageguard.base.arrays import DAY_SECONDS, NAN
 from stageguard.base.errors import InputError
 from stageguard.base.files import read_text, write_text_atomic
 from stageguard.cli import options as opt
@@ -171,11 +171,22 @@ def decode(
     ):
         source = FileSource(tasks, tables, one_line)
         manifest = decode_cohort(source, jobs=jobs, executor=executor, on_outcome=on_outcome)
+    remarks += _longer_than_a_day(manifest, loaded)
     if tables is not None:
         _write_methods(manifest, loaded, options, tables)
     manifest.written += written
     manifest.remarks[:0] = remarks
     end_decoding(manifest, as_json=as_json)
+
+
+def _longer_than_a_day(manifest: Manifest, profile: Profile) -> list[str]:
+    """Return a remark on recordings of people that hold several nights."""
+    if profile.species != "human":
+        return []
+    long = [row.id for row, seconds, _ in manifest.effects if row.n_epochs * seconds > DAY_SECONDS]
+    if not long:
+        return []
+    return [f"longer than 24 h: {listed(long, 3)}. To guard every sleep by itself: stageguard days"]
 
 
 def _decode_table(table: TableTask, jobs: int, scheduler: str | None, *, as_json: bool) -> None:
