@@ -156,3 +156,14 @@ def test_decode_says_that_days_exist_for_people_only(run, tmp_path, week):
     rows = np.tile([[0.8, 0.1, 0.1]] * 50 + [[0.1, 0.8, 0.1]] * 50, (220, 1))
     sg.Hypnodensity(rows, "wnr3", 4, NOON).save(mouse)
     assert "stageguard days" not in run("decode", mouse, "-p", "mouse-eeg-emg-3", "-o", tmp_path / "b").out
+
+
+def test_a_night_that_is_no_day_is_listed_without_means(run, tmp_path):
+    path = tmp_path / "night.csv"
+    sg.Hypnogram([0] * 20 + [1] * 800 + [0] * 20, "ws2", 30, NOON + timedelta(hours=11)).save(
+        path, "stageguard-csv"
+    )
+    ran = days(run, path, "-o", tmp_path / "out", "--json")
+    assert ran.json[0]["over_days"]["n_days"] == 0
+    assert [sleep["kind"] for sleep in ran.json[0]["sleeps"]] == ["main"]
+    days(run, path, "-o", tmp_path / "out")

@@ -41,6 +41,7 @@ from stageguard.night.period import Period
 from stageguard.night.sleeps import Lights, find_sleeps
 from stageguard.night.timing import later, part_of, require_night, seconds_between
 from stageguard.profile.known_stagers import Training
+from stageguard.profile.night_stages import density_of_labels
 from stageguard.profile.profile import Profile, as_profile
 
 NOON = time(12)
@@ -62,7 +63,7 @@ class Sleep:
     hypnogram : Hypnogram
         The stages, guarded where there are probabilities.
     decoding : Decoding or None
-        What the guard did; None where stages alone are known.
+        What the guard did; None without a profile.
     statistics : SleepStatistics
         The sleep statistics of this sleep; without lights, time in bed is not known, and TIB is the stretch.
     onset, offset : datetime or None
@@ -268,9 +269,10 @@ def days(
     Parameters
     ----------
     source : Hypnodensity or Hypnogram
-        A recording of any length that says when it starts. Stages alone are measured as they are.
-    profile : Profile or str
-        As for `decode`; for probabilities. A profile of animals is refused: they sleep around the clock.
+        A recording of any length that says when it starts.
+    profile : Profile or str, optional
+        As for `decode`; probabilities need one. Stages without a profile are measured as they are. A profile
+        of animals is refused: they sleep around the clock.
     lights : sequence of (lights off, lights on), optional
         Times in bed; see `find_sleeps`.
     timezone : str, optional
@@ -304,11 +306,13 @@ def days(
             Message("days need to know when the recording starts. Give ", Argument("start"), ".")
         )
     start = _local(source.start, timezone)
-    if isinstance(source, Hypnogram):
+    if profile is None and isinstance(source, Hypnogram):
         stretches = find_sleeps(source, lights or ())
         parts = [part_of(source, first, end) for first, end in stretches]
         return _days_of(replace(source, start=start), stretches, [(part, None) for part in parts])
     used = _human(profile)
+    if isinstance(source, Hypnogram):
+        source = density_of_labels(source, used, stager)
     beta = check_quality(quality, source.n_epochs)
     labels = source.argmax()
     if beta is not None:  # a lost signal is missing, whatever the stager made of it

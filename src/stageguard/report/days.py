@@ -36,7 +36,7 @@ def clock_text(hours_after_noon: float) -> str:
 def value_text(quantity: DayQuantity, value: float, *, is_spread: bool = False) -> str:
     """Return a number of a day; clock times as times of day, and their SD in hours and minutes."""
     if quantity.unit != CLOCK:
-        whole = quantity.key == "naps" and not is_spread and value == round(value)
+        whole = quantity.key == "naps" and not is_spread and value.is_integer()
         return number_text(value, 0 if whole else quantity.decimals)
     if not is_spread:
         return clock_text(value)

@@ -22,7 +22,7 @@ from stageguard.night.timing import Night, with_start
 from stageguard.profile.profile import Profile
 from stageguard.report.days import days_page
 from stageguard.runner.decode_files import DecodeTask, decode_task
-from stageguard.runner.decode_one import DecodeOptions, reading_with, start_of
+from stageguard.runner.decode_one import DecodeOptions, read_with, start_of
 
 TSV_SUFFIX, HTML_SUFFIX = ".days.tsv", ".days.html"
 COLUMNS: dict[str, Any] = {
@@ -40,7 +40,7 @@ class DaysTask:
     output: Path  # folder and name, to which endings are added
     profile: Profile | None
     options: DecodeOptions
-    scheme: StageScheme | None = None  # of stages alone
+    scheme: StageScheme | None = None  # of stages without a profile
     lights: Lights = ()
     timezone: str | None = None
     overwrite: bool = False
@@ -107,20 +107,16 @@ def days_task(task: DaysTask) -> DaysFile:
 
 
 def _read(task: DaysTask) -> tuple[Night, tuple[str, ...]]:
-    """Return the probabilities of a file, or the stages if it has no more, and remarks."""
+    """Return what a file holds, with remarks: of a profile, what it makes of probabilities or of stages."""
     reading = task.options.density
-    custom = None if task.profile is None else task.profile.scheme
-    if is_hypnogram(task.path, custom):
-        options = FileOptions(
-            format=reading.format,
-            epoch_seconds=reading.epoch_seconds,
-            scheme=task.scheme,
-            default_scheme=custom,
-        )
+    if task.profile is not None:
+        read = read_with(task.path, task.profile, reading, task.options.stager)
+        return read.density, read.notes
+    if is_hypnogram(task.path):
+        options = FileOptions(format=reading.format, epoch_seconds=reading.epoch_seconds, scheme=task.scheme)
         scored = read_hypnogram_file(task.path, options)
         return scored.hypnogram, scored.notes
-    options = reading if task.profile is None else reading_with(task.profile, reading)
-    read = read_density_file(task.path, options)
+    read = read_density_file(task.path, reading)
     return read.density, read.notes
 
 

@@ -47,13 +47,15 @@ SHOWN = [quantity for quantity in DAY_QUANTITIES if quantity.key in KEYS]
     "--profile",
     "-p",
     metavar="NAME",
-    help="Name (see: stageguard profiles) or a .toml file; stages alone need none.",
+    help="Name (see: stageguard profiles) or a .toml file. Stages without it are measured as they are.",
 )
 @opt.scored_files
 @opt.sample_list
 @opt.decoding
 @opt.start
-@option("--scheme", type=opt.SCHEME, heading=opt.HOW_READ, help="Merge stages alone to this scheme.")
+@option(
+    "--scheme", type=opt.SCHEME, heading=opt.HOW_READ, help="Merge stages without a profile to this scheme."
+)
 @option(
     "--timezone",
     metavar="ZONE",
@@ -108,6 +110,8 @@ def days(
     loaded = None if profile is None else Profile.load(profile)
     names = (*(() if loaded is None else loaded.scheme.names), *(options.density.stages or ()))
     inputs = find_inputs(files, samples, Wanted("hypnogram", options.density.format, names))
+    if scheme is not None and loaded is not None:
+        raise UsageError("--scheme is for stages without a profile: a profile has its own.")
     if lights and len(inputs.nights) > 1:
         raise UsageError("--lights belongs to one file: take the files one by one.")
     check_folder(output)
