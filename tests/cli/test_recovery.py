@@ -16,7 +16,7 @@ import stageguard as sg
 from cli_runner import Runner, error_line, write_night
 from messages import mentions, naming
 from stageguard.cli import terminal
-from stageguard.cli.terminal import JsonList
+from stageguard.cli.terminal import json_list
 from stageguard.formats import shared_profile
 from stageguard.runner import decode_files, manifest
 from stageguard.runner.processes import run_all
@@ -187,11 +187,11 @@ def test_json_is_whole_when_a_signal_comes_between_its_parts(capsys, monkeypatch
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.05)
 
-    with pytest.raises(Stopped), stoppable(), JsonList() as printed:
-        printed.add({"n": 1})
+    with pytest.raises(Stopped), stoppable(), json_list() as add:
+        add({"n": 1})
         monkeypatch.setattr(terminal, "print", interrupted, raising=False)
         try:
-            printed.add({"n": 2})
+            add({"n": 2})
         finally:
             monkeypatch.undo()
     assert json.loads(capsys.readouterr().out) == [{"n": 1}, {"n": 2}]

@@ -264,34 +264,26 @@ def _said(value: Any) -> Any:
     return [_said(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-class JsonList:
-    """A JSON list, printed item by item and always closed, so that the output stays valid JSON."""
+@contextmanager
+def json_list() -> Iterator[Callable[[Any], None]]:
+    """Yield a function that prints one more item of a JSON list: plain types, or what has `to_dict`.
 
-    def __init__(self, *, wanted: bool = True) -> None:
-        self._wanted, self._n_items = wanted, 0
+    The list is always closed, so that the output stays valid JSON.
+    """
+    n_items = 0
 
-    def __enter__(self) -> JsonList:
-        """Begin the list."""
-        return self
-
-    def add(self, value: Any) -> None:
-        """Print one more item."""
-        if not self._wanted:
-            return
+    def add(item: Any) -> None:
+        nonlocal n_items
+        value = item.to_dict() if hasattr(item, "to_dict") else item
         text = "\n".join(f"  {line}" for line in json_text(value).split("\n"))
         with unstopped():  # a signal must not cut an item in two
-            print(f"[\n{text}" if self._n_items == 0 else f",\n{text}", end="")
-            self._n_items += 1
+            print(f"[\n{text}" if n_items == 0 else f",\n{text}", end="")
+            n_items += 1
 
-    def add_outcome(self, outcome: Outcome[Any]) -> None:
-        """Print the outcome of one more file."""
-        if self._wanted:
-            self.add(outcome.to_dict())
-
-    def __exit__(self, *_: object) -> None:
-        """Close the list."""
-        if self._wanted:
-            print("\n]" if self._n_items else "[]", flush=True)
+    try:
+        yield add
+    finally:
+        print("\n]" if n_items else "[]", flush=True)
 
 
 @contextmanager

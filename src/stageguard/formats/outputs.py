@@ -23,7 +23,7 @@ from stageguard.base.files import file_error, json_lines, parse_json, read_file,
 from stageguard.formats.sniffing import header_cells
 from stageguard.formats.tables.delimited import read_delimited
 from stageguard.formats.tables.one_night import DECODED_COLUMNS
-from stageguard.guard.explain import Effect
+from stageguard.guard.explain import NIGHT_FACTS, Effect
 
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding
@@ -231,7 +231,7 @@ def output_texts(
         "n_scored": effect.n_scored,
         "n_changed": effect.n_changed,
         "changed_by": effect.changed_by,
-        **effect.night_facts(),
+        **{name: getattr(effect, name) for name in NIGHT_FACTS},
         "n_filled": int(np.count_nonzero(decoding.filled)),
         "period": list(decoding.period),
         "removed_bouts": [bout.to_dict() for bout in decoding.removed_bouts],

@@ -45,7 +45,8 @@ FORBIDDEN_NATS = -1000.0
 # "path" is the rest: transitions, bout rules and poor signals act on neighbours together.
 Cause = Literal["pin", "biases", "stage weights", "clock", "path"]
 CAUSES: tuple[Cause, ...] = get_args(Cause)
-NIGHT_FACTS = ("n_unscored", "has_lights_off", "has_lights_on", "is_taught")  # in a sidecar
+# Facts of a night that a sidecar records for its Methods paragraph.
+NIGHT_FACTS = ("n_unscored", "has_lights_off", "has_lights_on", "is_taught")
 
 
 @dataclass(frozen=True, slots=True)
@@ -461,10 +462,6 @@ class Effect:
             int(record.get("n_unscored", 0)),  # this and the rest: missing in outputs of earlier versions
             *(bool(record.get(name, False)) for name in NIGHT_FACTS[1:]),
         )
-
-    def night_facts(self) -> dict[str, Any]:
-        """Return what a sidecar records of the night for its Methods paragraph."""
-        return {name: getattr(self, name) for name in NIGHT_FACTS}
 
 
 def changes_by_cause(decoding: Decoding) -> dict[str, int]:

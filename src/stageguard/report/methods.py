@@ -216,9 +216,11 @@ def _left_out_sentences(decoding: Decoding, effect: Effect) -> Iterator[str]:
 
 def change_sentence(effects: Sequence[Effect], profiles: Sequence[Profile]) -> str:
     """Say how many epochs got another stage, and what changed them."""
-    made_by = MADE_BY | (
-        {"path": f"{MADE_BY['path']} and bout rules"} if any(map(_rules_bouts, profiles)) else {}
+    has_bout_rules = any(
+        profile.durations or profile.min_bout_seconds or profile.flip_flop.penalty_nats
+        for profile in profiles
     )
+    made_by = MADE_BY | ({"path": f"{MADE_BY['path']} and bout rules"} if has_bout_rules else {})
     n_scored, n_changed = (
         sum(getattr(effect, name) for effect in effects) for name in ("n_scored", "n_changed")
     )
@@ -237,10 +239,6 @@ def change_sentence(effects: Sequence[Effect], profiles: Sequence[Profile]) -> s
         return f"{text}."
     shares = np.array([100 * each.n_changed / max(1, each.n_scored) for each in effects])
     return f"{text}; per night {median_range(shares, '.1f')} %."
-
-
-def _rules_bouts(profile: Profile) -> bool:
-    return bool(profile.durations or profile.min_bout_seconds or profile.flip_flop.penalty_nats)
 
 
 def median_range(values: np.ndarray[Any, np.dtype[np.float64]], form: str) -> str:

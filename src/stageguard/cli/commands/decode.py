@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +20,7 @@ from stageguard.cli.command import command, option
 from stageguard.cli.decoded import print_manifest
 from stageguard.cli.inputs import Input, Inputs, find_densities
 from stageguard.cli.outcomes import print_notes, print_problems
-from stageguard.cli.terminal import Console, JsonList, one_line, outcome_bar, print_error
+from stageguard.cli.terminal import Console, json_list, one_line, outcome_bar, print_error
 from stageguard.formats.cohort_table import has_ids
 from stageguard.formats.density import listed
 from stageguard.formats.outputs import PLAIN_SUFFIXES
@@ -165,9 +166,9 @@ def decode(
         for night in inputs.nights
     ]
     with (
-        JsonList(wanted=as_json) as printed,
+        json_list() if as_json else nullcontext() as show,
         executor_for(scheduler) as executor,
-        outcome_bar("Decoding", n_nights, quiet=as_json, show=printed.add_outcome) as on_outcome,
+        outcome_bar("Decoding", n_nights, quiet=as_json, show=show) as on_outcome,
     ):
         source = FileSource(tasks, tables, one_line)
         manifest = decode_cohort(source, jobs=jobs, executor=executor, on_outcome=on_outcome)
@@ -196,11 +197,12 @@ def _decode_table(table: TableTask, jobs: int, scheduler: str | None, *, as_json
         outcome_bar("Decoding", None, quiet=as_json) as on_outcome,
     ):
         manifest = decode_cohort(table_source(table), jobs=jobs, executor=executor, on_outcome=on_outcome)
-    with JsonList(wanted=as_json) as printed:
-        for row in manifest.nights:
-            printed.add({"ok": True} | row.to_dict())
-        for outcome in manifest.failures:
-            printed.add_outcome(outcome)
+    if as_json:
+        with json_list() as show:
+            for row in manifest.nights:
+                show({"ok": True} | row.to_dict())
+            for outcome in manifest.failures:
+                show(outcome)
     end_decoding(manifest, as_json=as_json, in_one_table=True)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import get_args
@@ -15,7 +16,7 @@ from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
 from stageguard.cli.commands.decode import end_decoding
 from stageguard.cli.recordings import RecordingOptions, Source, staging_options
-from stageguard.cli.terminal import JsonList, one_line, outcome_bar
+from stageguard.cli.terminal import json_list, one_line, outcome_bar
 from stageguard.formats.recordings.read import SUFFIXES as RECORDING_SUFFIXES
 from stageguard.night.recording import Recording
 from stageguard.nn.data import SUFFIXES, feature_files, read_features
@@ -137,9 +138,9 @@ def stage(
         for source in found
     ]
     with (
-        JsonList(wanted=as_json) as printed,
+        json_list() if as_json else nullcontext() as show,
         executor_for(scheduler) as executor,
-        outcome_bar("Staging", len(tasks), quiet=as_json, show=printed.add_outcome) as on_outcome,
+        outcome_bar("Staging", len(tasks), quiet=as_json, show=show) as on_outcome,
     ):
         source = FileSource(tasks, output if len(tasks) > 1 else None, one_line, stage_task)
         manifest = decode_cohort(source, jobs=jobs, executor=executor, on_outcome=on_outcome)
