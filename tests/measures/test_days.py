@@ -218,3 +218,28 @@ def test_rows_have_every_quantity():
     assert frame["counts"].tolist() == [True] * 7
     record = sg.days(week()).to_dict()
     assert record["over_days"]["n_days"] == len(record["sleeps"]) == 7
+
+
+def scored_week() -> sg.Hypnogram:
+    """Three days of five stages, with the same night of flickering labels each."""
+    day = flickering(8 * HOUR, 3, 0.95).argmax(axis=1)
+    awake = np.zeros(8 * HOUR, dtype=int)
+    return sg.Hypnogram(
+        np.concatenate([part for _ in range(3) for part in (awake, day, awake)]), "aasm5", 30, NOON
+    )
+
+
+@pytest.mark.filterwarnings("ignore::stageguard.StageGuardWarning")
+def test_labels_with_a_profile_are_guarded_as_decode_guards_them():
+    night = scored_week()
+    found = sg.days(night, "human-psg-5")
+    assert [sleep.kind for sleep in found.sleeps] == ["main"] * 3
+    for sleep in found.sleeps:
+        alone = sg.decode(sg.Hypnogram(night.labels[sleep.first : sleep.end], "aasm5", 30), "human-psg-5")
+        assert np.array_equal(sleep.hypnogram.labels, alone.hypnogram.labels)
+    assert all(sleep.decoding is None for sleep in sg.days(night).sleeps)
+
+
+def test_labels_are_refused_by_a_profile_without_typical_confusions():
+    with pytest.raises(sg.InputError, match="human-actigraphy-2"):
+        sg.days(week(), "human-actigraphy-2")
