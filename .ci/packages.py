@@ -75,9 +75,9 @@ WORK = {
     "torch": ["stageguard train train.toml --small"],
     "yasa": [
         "stageguard simulate --modality polysomnography --subjects 1 --hours 1 --seed 1 -o nights",
-        "stageguard stage nights --stager yasa -o by-yasa",
+        "stageguard stage nights --dataset shhs --stager yasa -o by-yasa",
     ],
-    "sleepecg": ["stageguard stage nights --stager sleepecg --age 44 --sex M -o by-sleepecg"],
+    "sleepecg": ["stageguard stage nights --dataset shhs --stager sleepecg --age 44 --sex M -o by-sleepecg"],
     "luna": ["import lunapi"],  # the models of POPS are the user's
     "formats": ["stageguard convert night.hypnogram.tsv -o night.parquet"],
     "study": ["stageguard study run study.toml --output study"],

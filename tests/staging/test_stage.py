@@ -122,6 +122,17 @@ def test_a_stager_that_fails_is_named_in_one_line(psg, run, told):
     assert all(part in message for part in told)
 
 
+def test_probabilities_that_are_none_are_those_of_the_stager(psg):
+    with pytest.raises(InputError, match=r"^gssc: .*row 0"):
+        fake(lambda recording: density_of(recording, 180, 0.1)).stage(psg)
+
+
+def test_yasa_says_what_it_does_without(psg, by_yasa):
+    alone = replace(psg, signals={"eeg": psg.signals["eeg"]})
+    assert "without eog and emg" in stager_of("yasa").describe(alone)
+    assert "without" not in by_yasa.notes[0]
+
+
 def test_a_missing_channel_is_named_with_those_that_are_there(psg):
     signals = {role: psg.signals[role] for role in ("ecg", "thorax")}
     with pytest.raises(InputError, match=r"'eeg'.*ecg, thorax"):

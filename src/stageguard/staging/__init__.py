@@ -9,7 +9,7 @@ from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, v
 
 import numpy as np
 
-from stageguard.base.errors import InputError, StageGuardError, did_you_mean
+from stageguard.base.errors import InputError, StageGuardError, did_you_mean, message_of
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.recording import Recording, Signal
 from stageguard.profile.known_stagers import KnownStager
@@ -146,7 +146,9 @@ class Stager:
             )
         try:
             density = self.run(recording)
-        except StageGuardError:
+        except InputError as error:  # also of a density that is none
+            raise InputError(f"{self.name}: " + message_of(error)) from error
+        except StageGuardError:  # such as a missing extra
             raise
         except Exception as error:  # whatever the stager of another package raises
             reason = " ".join(str(error).split()) or "no reason given"
@@ -156,15 +158,20 @@ class Stager:
         return self._checked(density, recording, n_epochs)
 
     def _checked(self, density: object, recording: Recording, n_epochs: int) -> Hypnodensity:
-        said = f"{self.name} returned for recording {recording.id!r}"
+        of = f"for recording {recording.id!r}"
         if not isinstance(density, Hypnodensity):
-            raise InputError(f"{said} a {type(density).__name__}, expected a Hypnodensity.")
+            raise InputError(
+                f"{self.name} returned a {type(density).__name__} {of}, expected a Hypnodensity."
+            )
         if density.n_epochs > n_epochs or (density.n_epochs < n_epochs and not self.may_skip):
             raise InputError(
-                f"{said} {density.n_epochs} epochs, expected {n_epochs}, as many as the signal has."
+                f"{self.name} returned {density.n_epochs} epochs {of}, expected {n_epochs}, as many as the "
+                "signal has."
             )
         if np.isnan(density.probabilities[:, 0]).all():
-            raise InputError(f"{said} no probabilities at all. Look at the signals: stageguard quality.")
+            raise InputError(
+                f"{self.name} returned no probabilities {of}. Look at the signals: stageguard quality."
+            )
         return density
 
 

@@ -43,7 +43,7 @@ def run(recording: Recording) -> Hypnodensity:
     rows = np.asarray(staged.proba[list(COLUMNS)], dtype=np.float64)
     if not np.isfinite(rows).all():
         raise InputError(
-            f"yasa returned NaN for recording {recording.id!r}: a channel is flat or lost. Look at the "
+            f"NaN returned for recording {recording.id!r}: a channel is flat or lost. Look at the "
             "signals with `stageguard quality`, and choose others with --channel."
         )
     rows /= rows.sum(axis=1, keepdims=True)
