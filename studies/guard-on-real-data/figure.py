@@ -9,7 +9,7 @@ import json
 from html import escape
 from pathlib import Path
 
-from layout import error_ratio, figures, has_method, is_in_the_box, of_group, paired
+from layout import error_ratio, figures, has_method, is_added, of_group, paired
 
 HERE = Path(__file__).parent
 COLOURS = {
@@ -25,7 +25,7 @@ PANEL = (WIDTH - LEFT - GAP - 30) / 2
 
 def main() -> None:
     every = json.loads((HERE / "results.json").read_text())
-    held = {name: task for name, task in every.items() if not is_in_the_box(task)}
+    held = {name: task for name, task in every.items() if not is_added(task)}
     names = [name for group in ("good", "neither", "flickering") for name in of_group(held, group)]
     shown = {n: [m for m in COLOURS if has_method(held[n], m)] for n in names}
     gains = {n: {m: float(paired(held[n], m, "kappa").mean()) for m in shown[n]} for n in names}

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from methods import experts
+from methods import experts, given_to, has_own_shares
 from stagers import CACHE
 from tasks import Task, TaskNight
 
@@ -31,9 +31,9 @@ def coverage(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", sg.StageGuardWarning)
         decoded = sg.decode(
-            [night.probabilities for night in nights],
+            given_to(profile, task, nights),
             profile,
-            epoch_seconds=task.epoch_seconds,
+            epoch_seconds=None if has_own_shares(profile) else task.epoch_seconds,
             trained=task.trained,
             cohort=cohort,
             stager=stager,

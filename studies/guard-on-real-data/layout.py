@@ -32,6 +32,16 @@ def is_in_the_box(task: Mapping) -> bool:
     return task["kind"] == "in the box"
 
 
+def is_of_labels(task: Mapping) -> bool:
+    """Whether a stager gives labels alone; these tasks came after the goals, too."""
+    return task["kind"] == "labels"
+
+
+def is_added(task: Mapping) -> bool:
+    """Whether a task came after the goals, and counts in no summary."""
+    return is_in_the_box(task) or is_of_labels(task)
+
+
 def is_good(task: Mapping) -> bool:
     """Whether a stager of people agrees well with experts and does not flicker."""
     return is_human(task) and not is_flickering(task) and mean(task, "argmax", "kappa") >= GOOD_KAPPA
@@ -291,6 +301,23 @@ def single_tasks(tasks: Mapping, methods: Iterable[str]) -> str:
             )
     header = ["task: method", "κ", "p", "accuracy", "errors", "single errors better / worse"]
     return table([*header, "REM latency's", "to report", "nights in band"], rows)
+
+
+def label_tasks(tasks: Mapping, methods: Iterable[str] = ()) -> str:
+    """One row a cohort and method, the shipped rule first, for stagers that give labels alone."""
+    groups: dict[str, dict] = {}
+    for name, task in tasks.items():
+        cohort, _, stages = name.partition(", labels of ")
+        groups.setdefault(f"{cohort}, {stages.rpartition(', ')[2]}", {})[name] = task
+    rows = []
+    for group, own in groups.items():
+        shipped = "clock + target" if all(map(is_human, own.values())) else "band"
+        for method in (shipped, *methods):
+            if not all(has_method(task, method) for task in own.values()):
+                continue
+            found = figures(own, method)
+            rows.append([f"{group} ({len(own)}): `{method}`", *(cell(found) for cell in SUMMARY.values())])
+    return table(["labels of (networks): method", *SUMMARY], rows)
 
 
 def _number(value: float, digits: int) -> str:

@@ -61,9 +61,9 @@ def decode(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", sg.StageGuardWarning)
         results = sg.decode(
-            [n.probabilities for n in nights],
+            given_to(profile, task, nights),
             profile,
-            epoch_seconds=task.epoch_seconds,
+            epoch_seconds=None if has_own_shares(profile) else task.epoch_seconds,
             trained=task.trained,
             cohort=cohort,
             stager=stager,
@@ -73,6 +73,24 @@ def decode(
         Scored(np.where(before.labels < 0, -1, result.hypnogram.labels), latency)
         for before, result, latency in zip(argmax(nights), results, latencies, strict=True)
     ]
+
+
+def has_own_shares(profile: sg.Profile) -> bool:
+    """Whether a profile was fitted to labels alone."""
+    return profile.labels is not None and profile.labels.own is not None
+
+
+def said(task: Task, nights: Sequence[TaskNight]) -> list[sg.Hypnogram]:
+    """Return the labels of a stager that gives nothing else."""
+    return [
+        sg.Hypnogram(scored.labels.astype(np.int8), task.scheme, task.epoch_seconds)
+        for scored in argmax(nights)
+    ]
+
+
+def given_to(profile: sg.Profile, task: Task, nights: Sequence[TaskNight]) -> list:
+    """Return probabilities to decode; labels, if the profile knows the confusions of their stager."""
+    return said(task, nights) if has_own_shares(profile) else [n.probabilities for n in nights]
 
 
 def clock_of(task: Task) -> dict | None:
@@ -123,7 +141,7 @@ def fit(task: Task, train: Sequence[TaskNight]) -> sg.Profile:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", sg.StageGuardWarning)
         return sg.fit(
-            [n.probabilities for n in train],
+            said(task, train) if task.kind == "labels" else [n.probabilities for n in train],
             experts(task, train),
             base=sg.Profile.load(task.base).replace(clock=clock_of(task)),
             groups=[n.subject for n in train],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from layout import single_tasks, summary
+from layout import label_tasks, single_tasks, summary
 
 PAGE = Path(__file__).parents[2] / "docs" / "real-nights.md"
 METHODS = ("paper", "clock + target", "clock + tune", "fit")
@@ -19,11 +19,12 @@ COLUMNS = (
 )
 
 
-def write_page(held: Mapping, boxed: Mapping, path: Path = PAGE) -> None:
+def write_page(held: Mapping, boxed: Mapping, labelled: Mapping, path: Path = PAGE) -> None:
     """Replace the tables between the page's marks."""
     tables = {
         "tasks": summary(held, ("good", "flickering", "neither"), METHODS, COLUMNS),
         "stagers in the box": single_tasks(boxed, ("clock + target",)),
+        "labels alone": label_tasks(labelled, ("fit",)),
     }
     text = path.read_text("utf-8")
     for name, made in tables.items():

@@ -26,10 +26,10 @@ from fitted import coverage, fitted_file
 from goals import goals_table
 from judging import judge
 from kept import keep, read
-from layout import SCORED, has_method, is_human, is_in_the_box, write_tables
+from layout import SCORED, has_method, is_added, is_human, is_in_the_box, is_of_labels, write_tables
 from methods import Scored, argmax, decode, stager_fi, with_labels, without_labels
 from page import write_page
-from tasks import Task, TaskNight, tasks, tasks_in_the_box
+from tasks import Task, TaskNight, tasks, tasks_in_the_box, tasks_of_labels
 
 import stageguard as sg
 
@@ -144,7 +144,7 @@ def main() -> None:
     parser.add_argument("--tables", action="store_true", help="lay the tables out anew, run nothing")
     said = parser.parse_args()
     part, n_parts = map(int, said.part.split("/"))
-    every = [*tasks(), *tasks_in_the_box()]
+    every = [*tasks(), *tasks_in_the_box(), *tasks_of_labels()]
     chosen = [task for task in every if said.only in task.name][part - 1 :: n_parts]
     if said.unscored:
         run_unscored_again(chosen)
@@ -156,14 +156,15 @@ def main() -> None:
 def write_all() -> None:
     """Lay out all that is kept so far."""
     every, pairs, draws = read(RESULTS), read(TRANSFER), read(LEARNING)
-    held = in_order({name: task for name, task in every.items() if not is_in_the_box(task)})
+    held = in_order({name: task for name, task in every.items() if not is_added(task)})
+    labelled = {name: task for name, task in every.items() if is_of_labels(task)}
     boxed = {name: task for name, task in every.items() if is_in_the_box(task)}
     for name, earlier in read(FIT_BEFORE).items():
         if name in held:
             add_earlier(held[name], earlier)
     goals = goals_table(held, pairs)
-    write_tables(held, goals, elsewhere.tables(held, pairs, draws, boxed), HERE / "results.md")
-    write_page(held, boxed)
+    write_tables(held, goals, elsewhere.tables(held, pairs, draws, boxed, labelled), HERE / "results.md")
+    write_page(held, boxed, labelled)
 
 
 def in_order(held: Mapping) -> dict:

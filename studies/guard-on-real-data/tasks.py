@@ -10,6 +10,7 @@ from pathlib import Path
 import cohorts
 import numpy as np
 from cohorts import FeatureNight, VoteNight
+from label_nights import ACCUSLEEP, mice_by, people
 from stagers import CACHE, N_FOLDS, parts, staged_by_sleepecg, staged_folds
 
 from stageguard.night.stages import AASM5, SCHEMES, WNR3, StageScheme
@@ -43,7 +44,7 @@ class Task:
 
     name: str
     cohort: str
-    kind: str  # "per-epoch", "votes", "published", "network" or "in the box"
+    kind: str  # "per-epoch", "votes", "published", "network", "in the box" or "labels"
     scheme: StageScheme
     epoch_seconds: float
     trained: str | None
@@ -134,6 +135,44 @@ def _slpdb_by_sleepecg() -> list[TaskFold]:
         WNR3,
         WNR3,
     )
+
+
+def tasks_of_labels() -> Iterator[Task]:
+    """Tasks added after the goals were set: networks that give labels alone, by typical confusions.
+
+    The shares that stand for a night's labels were counted on other networks, and on other nights of DOD-H or
+    in other laboratories.
+    """
+    for n, base in PSG.items():
+        for network in cohorts.PUBLISHED:
+            yield Task(
+                name=f"DOD-H, labels of {network}, {n} stages",
+                cohort="dod-h",
+                kind="labels",
+                scheme=_scheme(n),
+                epoch_seconds=30.0,
+                trained=None,
+                base=base,
+                paper=PAPER[n],
+                folds=lambda n=n, network=network: _by_shares(people(network, _scheme(n)), _scheme(n)),
+            )
+    for lab in LABS:
+        for network in ACCUSLEEP:
+            yield Task(
+                name=f"Mice of {lab.replace('_', ' ')}, labels of {network}, 3 stages",
+                cohort="mouse",
+                kind="labels",
+                scheme=WNR3,
+                epoch_seconds=4.0,
+                trained=None,
+                base="mouse-eeg-emg-3",
+                paper="kdd2026-mouse-eeg-emg",
+                folds=lambda lab=lab, network=network: _by_shares(mice_by(network, lab, LABS), WNR3),
+            )
+
+
+def _by_shares(nights: Sequence[VoteNight], scheme: StageScheme) -> list[TaskFold]:
+    return _voted(nights, scheme, scheme)
 
 
 def _dod_h() -> Iterator[Task]:

@@ -7,11 +7,9 @@ A stager's label becomes a row of shares, counted on other stagers and other nig
 
 from __future__ import annotations
 
-import csv
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -23,70 +21,13 @@ sys.path.insert(0, str(HERE.parent / "guard-on-real-data"))
 import cohorts  # noqa: E402
 import layout  # noqa: E402
 import methods  # noqa: E402
+from label_nights import LabelNight, count, dod_h, mice, rows_of  # noqa: E402
 from run import by_subject, judged  # noqa: E402
 from stagers import staged_folds  # noqa: E402
 from tasks import LABS, Task, TaskNight  # noqa: E402
 
 import stageguard as sg  # noqa: E402
-from stageguard.night.stages import AASM5, StageScheme  # noqa: E402
-
-PRIOR_COUNT = 1.0  # added to every cell, so that no share is 0
-LEAD = 1.001  # a label stays the likeliest stage of its row
-
-
-@dataclass(frozen=True)
-class LabelNight:
-    """What one stager says of one night, and what experts say; -1 where unscored."""
-
-    stager: str
-    night: str
-    subject: str
-    said: np.ndarray
-    experts: tuple[np.ndarray, ...]  # the consensus alone, or every scorer
-    truth: np.ndarray
-
-    def merged(self, own: StageScheme, scheme: StageScheme) -> LabelNight:
-        """Return the night in a coarser scheme."""
-        if own == scheme:
-            return self
-        targets = np.append(own.merge_map(scheme), -1)  # -1 stays -1
-        experts = tuple(targets[one] for one in self.experts)
-        return LabelNight(
-            self.stager, self.night, self.subject, targets[self.said], experts, targets[self.truth]
-        )
-
-
-def dod_h(*, each: bool) -> list[LabelNight]:
-    """25 nights of six published networks; experts are the consensus of five scorers, or each of them."""
-    nights = []
-    with np.load(cohorts.data_folder() / "dod-h" / "dod_h.npz") as archive:
-        for network in cohorts.PUBLISHED:
-            for night in cohorts.dod_h(network):
-                said = archive[f"{night.name}/{network}"].astype(int)[: len(night.labels)]
-                scorers = archive[f"{night.name}/scorers"].astype(int)[:, : len(said)]
-                experts = tuple(scorers) if each else (night.labels,)
-                nights.append(LabelNight(network, night.name, night.name, said, experts, night.labels))
-    return nights
-
-
-def mice(lab: str) -> list[LabelNight]:
-    """Return the recordings of one laboratory under six AccuSleep networks, one scorer each."""
-    folder, code, nights = cohorts.data_folder() / "mouse", np.array([-1, 0, 1, 2, -1]), []
-    with (folder / "labs.tsv").open(encoding="utf-8") as file:
-        lab_of = {row["mouse"]: row["lab"] for row in csv.DictReader(file, delimiter="\t")}
-    with (
-        np.load(folder / "mouse_expert_labels.npz") as experts,
-        np.load(folder / "mouse_network_predictions.npz") as networks,
-    ):
-        for key in networks.files:
-            recording, network = key.split("__")
-            subject = recording.split("_")[0]
-            if lab_of[subject] == lab and recording in experts.files:
-                said, truth = code[networks[key].astype(int)], code[experts[recording].astype(int)]
-                n_epochs = min(len(said), len(truth))
-                truth = truth[:n_epochs]
-                nights.append(LabelNight(network, recording, subject, said[:n_epochs], (truth,), truth))
-    return nights
+from stageguard.night.stages import AASM5  # noqa: E402
 
 
 def boosting(cohort: str, nights: Iterable[cohorts.FeatureNight]) -> list[LabelNight]:
@@ -99,23 +40,6 @@ def boosting(cohort: str, nights: Iterable[cohorts.FeatureNight]) -> list[LabelN
             truth = by_name[name].labels
             found.append(LabelNight(f"{cohort} boosting", name, by_name[name].subject, said, (truth,), truth))
     return found
-
-
-def count(nights: Iterable[LabelNight], n_stages: int) -> np.ndarray:
-    """Return the experts' shares by stage said, one row each."""
-    table = np.full((n_stages, n_stages), PRIOR_COUNT)
-    for night in nights:
-        for expert in night.experts:
-            both = (night.said >= 0) & (expert >= 0)
-            np.add.at(table, (night.said[both], expert[both]), 1.0)
-    others = table - np.diag(table.diagonal())
-    np.fill_diagonal(table, np.maximum(table.diagonal(), LEAD * others.max(axis=1)))
-    return table / table.sum(axis=1, keepdims=True)
-
-
-def rows_of(said: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """Replace each label by its row of shares."""
-    return np.where((said >= 0)[:, None], shares[said], np.nan)
 
 
 def judge(

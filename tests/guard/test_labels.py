@@ -14,6 +14,8 @@ from cli_runner import Runner, error_line
 from messages import mentions
 from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.guard.inputs import LABELS_ALONE
+from stageguard.review.opening import ReviewRequest, open_night
+from stageguard.review.review import ReviewSession
 
 PROFILES = ("human-psg-5", "human-psg-3", "mouse-eeg-emg-3")
 
@@ -72,6 +74,26 @@ def test_it_is_said_that_confusions_are_assumed():
     assert result.density.from_labels == "typical"
     assert result.provenance()["from_labels"] == "typical"
     assert LABELS_ALONE["typical"] in quiet(sg.posterior, night, "human-psg-5").assumed
+
+
+def test_intervals_and_review_rest_on_confusions_and_say_so(tmp_path, capsys):
+    night = sg.Hypnogram(sg.simulate_night("human-psg-5", hours=3, seed=8).density.argmax(), "aasm5", 30)
+    result = quiet(sg.decode, night, "human-psg-5")
+    drawn = quiet(sg.intervals, result, method="model", n=50)
+    same = quiet(sg.intervals, quiet(sg.decode, result.density, "human-psg-5"), method="model", n=50)
+    assert {name: (one.low, one.high) for name, one in drawn.items()} == {
+        name: (one.low, one.high) for name, one in same.items()
+    }
+    path = tmp_path / "labels.txt"
+    path.write_text("\n".join(night.stages) + "\n")
+    ran = Runner(capsys)("intervals", path, "-p", "human-psg-5", "--method", "model")
+    assert ran.code == 0 and LABELS_ALONE["typical"] in ran.out
+    opened = open_night(ReviewRequest(path, sg.Profile.load("human-psg-5")))
+    assert opened.density.from_labels == "typical"
+    np.testing.assert_array_equal(opened.density.probabilities, result.density.probabilities)
+    session = ReviewSession([ReviewRequest(path, sg.Profile.load("human-psg-5"))], "anna")
+    assert LABELS_ALONE["typical"] in session.review(0).now.result.decoding.assumed
+    session.close()
 
 
 def test_finer_stages_are_merged_first():
