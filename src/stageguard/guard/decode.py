@@ -58,10 +58,12 @@ def decode(density: Any, profile: Profile | str, *, options: GuardOptions) -> De
 
     Parameters
     ----------
-    density : Hypnodensity, array (n_epochs, n_stages), or a list of either
+    density : Hypnodensity, array (n_epochs, n_stages), Hypnogram, or a list of these
         Stage probabilities. A bare array is read in the profile's stage order and epoch length unless
         `stages` and `epoch_seconds` say otherwise. A table (pandas, polars, xarray, dict of columns) or a
-        `yasa.Hypnogram` is matched by the names of its columns. A list gives a list.
+        `yasa.Hypnogram` is matched by the names of its columns. Of a `Hypnogram` or a list of stage names,
+        each label becomes what experts say where a stager gives it, by the profile's `labels`. A list of
+        nights gives a list.
     profile : Profile or str
         A profile, the name of a built-in one, or the path of a TOML file.
     stages : sequence of str, optional
