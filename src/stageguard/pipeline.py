@@ -181,6 +181,12 @@ def staging_of(
         parts = [_without_lost(part, own) for part, own in zip(parts, judged, strict=True)]
         density = combine(parts)
     if best is not None:
+        if best.beta.min() >= LOST:
+            reason = next(iter(best.counts()), "no signal")
+            raise InputError(
+                f"recording {nights[0].id!r} has no usable signal: every epoch is marked ({reason}). Look at "
+                "it with `stageguard quality`, and choose other channels with --channel."
+            )
         notes.append(_quality_note(best, rules))
     if nights[0].is_synthetic:
         notes.append("synthetic recording")

@@ -87,6 +87,7 @@ ELSEWHERE = {
     "other_cohorts": "only for another cohort: has a test of its own",
     "not_for": "only for a cohort with a caution: has a test of its own",
     "taught_by": "only for a night that taught it: has a test of its own",
+    "labels": "only for labels without probabilities: has a test of its own",
 }
 NO_EFFECT = {
     "summary",
@@ -429,3 +430,8 @@ def test_decode_of_several_files_writes_the_paragraph(tmp_path, capsys):
     page = out / "cohort.report.html"
     assert run("report", out, "-o", page).code == 0
     assert "3 nights were decoded." in page.read_text()
+
+
+def test_labels_alone_are_named_with_the_confusions_they_were_given():
+    labels = sg.simulate_night("human-psg-5", hours=2, seed=1).expert
+    assert "typical confusions" in text_of(sg.decode(labels, "human-psg-5"))

@@ -57,7 +57,8 @@ MADE_BY = {
 def night_methods(decoding: Decoding, lights: tuple[Moment | None, Moment | None] = NO_LIGHTS) -> str:
     """Return the paragraph of one night, measured between lights if they are given."""
     profile, seconds, effect = decoding.profile, decoding.epoch_seconds, Effect.of(decoding)
-    parts = [opening_sentence(profile, seconds, decoding.stager), *origin_sentences(profile)]
+    evidence = "stage probabilities" if decoding.from_labels is None else LABELS_ALONE[decoding.from_labels]
+    parts = [opening_sentence(profile, seconds, decoding.stager, evidence), *origin_sentences(profile)]
     if decoding.strength.asked == OFF:
         parts.append("The guard was switched off: every epoch keeps the stager's most probable stage.")
     elif decoding.is_free:
@@ -409,7 +410,15 @@ REM_LATENCIES = {
 }
 
 
-def opening_sentence(profile: Profile, seconds: float, stager: str | None) -> str:
+LABELS_ALONE = {  # what was decoded where a stager gave labels alone
+    "typical": "labels, softened by the typical confusions of published networks,",
+    "own": "labels, softened by the stager's own confusions on scored nights,",
+}
+
+
+def opening_sentence(
+    profile: Profile, seconds: float, stager: str | None, evidence: str = "stage probabilities"
+) -> str:
     """Name stages, stager, software and profile."""
     stages = ", ".join(profile.scheme.names)
     who = "an automatic stager" if stager is None else stager
@@ -418,7 +427,7 @@ def opening_sentence(profile: Profile, seconds: float, stager: str | None) -> st
         converted = f", whose numbers were converted from {profile.epoch_seconds:g}-s epochs"
     method = "the published method, " if profile.reproduces_paper else ""
     return (
-        f"Sleep was staged in {seconds:g}-s epochs ({stages}) from the stage probabilities of {who}, "
+        f"Sleep was staged in {seconds:g}-s epochs ({stages}) from the {evidence} of {who}, "
         "decoded with "
         f"StageGuard {__version__} ({method}profile {profile.name}, SHA-256 "
         f"{profile.sha256[:12]}{converted})."

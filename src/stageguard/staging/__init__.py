@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
@@ -22,9 +24,9 @@ BUILT_IN: Mapping[str, str] = {  # name -> module
 }
 WITH_FOLDER = ("luna-pops",)  # those whose models are not in a package: NAME:FOLDER
 ASKED = {  # what a stager may have to know of the sleeper -> how a user says it
-    "age": "age in years",
-    "sex": '"F" or "M"',
-    "start": "clock time at which the recording began",
+    "age": 'covariates={"age": YEARS} or --age YEARS',
+    "sex": 'covariates={"sex": "F" or "M"} or --sex F or M',
+    "start": "a recording whose header has its start",
 }
 
 
@@ -136,7 +138,7 @@ class Stager:
             if (recording.start if fact == "start" else recording.covariates.get(fact)) is None:
                 raise InputError(
                     f"recording {recording.id!r} does not say the {fact}, which {self.name} needs. "
-                    f"Give {fact} ({ASKED[fact]})."
+                    f"Give it: {ASKED[fact]}."
                 )
         n_epochs = int(recording.seconds / self.known.epoch_seconds + 1e-6)
         if n_epochs < 1:
@@ -145,12 +147,13 @@ class Stager:
                 f"{self.known.epoch_seconds:g} s."
             )
         try:
-            density = self.run(recording)
+            with redirect_stdout(sys.stderr):  # a stager's prints are no output of the command
+                density = self.run(recording)
         except InputError as error:  # also of a density that is none
             raise InputError(f"{self.name}: " + message_of(error)) from error
         except StageGuardError:  # such as a missing extra
             raise
-        except Exception as error:  # whatever the stager of another package raises
+        except (Exception, SystemExit) as error:  # whatever the stager of another package raises
             reason = " ".join(str(error).split()) or "no reason given"
             raise InputError(
                 f"{self.name} failed on recording {recording.id!r}: {type(error).__name__}: {reason}"

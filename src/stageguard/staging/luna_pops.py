@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 
 from stageguard.base.errors import InputError
 from stageguard.base.extras import library
+from stageguard.base.files import file_sha256
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.recording import Recording
 from stageguard.night.stages import AASM5
@@ -41,7 +41,7 @@ def stager_in(folder: str) -> Stager:
         extra="luna",
         least_hz=80.0,
         may_skip=True,
-        weights_sha256=sha256(models[0].read_bytes()).hexdigest(),
+        weights_sha256=file_sha256(models[0], "weights"),
         remark=f"model {models[0].stem}",
     )
 

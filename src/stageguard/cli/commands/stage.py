@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import get_args
 
 import click
@@ -44,7 +45,7 @@ from stageguard.signals.features import Features
     metavar="NAME|MODEL",
     multiple=True,
     default=("yasa",),
-    help="yasa, sleepecg, luna-pops:FOLDER, or the folder `train` wrote. Repeat it to combine several.",
+    help="One of yasa, sleepecg, luna-pops:FOLDER, or the folder `train` wrote. Repeat it to combine.",
 )
 @option("--output", "-o", metavar="FOLDER", type=opt.PATH, required=True, help="For the outputs.")
 @option("--profile", "-p", metavar="NAME", help="Decode with this one, not the one that fits the stager.")
@@ -184,7 +185,7 @@ def _review_line(tasks: Sequence[StageTask]) -> str:
     """Return how to review what was staged, one night with its signals."""
     first = tasks[0]
     if len(tasks) > 1:
-        return f"Review:  stageguard review {first.output.parent}"
+        return f"Review:  stageguard review {quote(str(first.output.parent))}"
     is_edf = first.path is not None and first.path.suffix.lower() == ".edf"
-    signals = f" --edf {first.path}" if is_edf else ""
-    return f"Review:  stageguard review {first.beside('.hypnogram.tsv')}{signals}"
+    signals = f" --edf {quote(str(first.path))}" if is_edf else ""
+    return f"Review:  stageguard review {quote(str(first.beside('.hypnogram.tsv')))}{signals}"
