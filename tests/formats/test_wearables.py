@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
 
 import stageguard as sg
+from messages import mentions
 from stageguard.formats.tools.wearables import MOST_DAYS
 
 EVENING = datetime(2024, 1, 1, 23)
@@ -252,6 +253,14 @@ def test_the_source_with_the_most_sleep_is_read_and_the_others_named(tmp_path):
     assert night.scorer == "Watch"
     assert any("Ring" in note for note in night.assumed)
     assert sg.sleep_statistics(night).tst_minutes == 470
+
+
+def test_apple_with_two_offsets_and_no_zone_says_at_which_its_times_are(tmp_path):
+    before, after = (
+        datetime(2024, 3, day, 23, tzinfo=timezone(timedelta(hours=h))) for day, h in ((29, 1), (31, 2))
+    )
+    path = write_apple(tmp_path / "export.xml", [*apple_night(before), *apple_night(after)])
+    assert any(mentions(note, "+0100", "--timezone") for note in sg.read_hypnogram(path).assumed)
 
 
 def test_apple_without_stages_is_wake_and_sleep(tmp_path):

@@ -163,3 +163,8 @@ def test_options_of_probabilities_do_not_make_labels_of_a_file(tmp_path, capsys)
     (tmp_path / "labels.txt").write_text("W\nN1\nN2\n" * 40)
     refused = Runner(capsys)("decode", tmp_path / "labels.txt", "-p", "human-psg-5", "--logits")
     assert mentions(error_line(refused), "without probabilities")
+
+
+def test_labels_without_a_scored_epoch_are_refused_as_labels():
+    with pytest.raises(sg.InputError, match="unscored"):
+        sg.decode(sg.Hypnogram([-1] * 10, "aasm5", 30.0), "human-psg-5")

@@ -34,6 +34,10 @@ def density_of_labels(night: Hypnogram, profile: Profile, stager: str | None = N
     if shares is None:
         raise _labels_refused(profile)
     merged = in_stages_of(profile, night)
+    if (merged.labels < 0).all():
+        raise InputError(
+            f"labels: all {merged.n_epochs:,} epochs are unscored, expected a stage for one or more."
+        )
     unknown = (np.nan,) * profile.scheme.n_stages  # the label of unscored epochs, -1, finds the last row
     rows = np.array((*shares, unknown))[merged.labels]
     return Hypnodensity(

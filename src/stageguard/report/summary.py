@@ -193,6 +193,10 @@ def expected_words(decoding: Decoding, estimates: Estimates, rows: Sequence[Befo
     labels = decoding.hypnogram.labels[window].astype(np.intp)
     n_shown = np.bincount(labels + 1, minlength=scheme.n_stages + 1)[1:]
     counted = Expected.of((n_shown * decoding.epoch_seconds / 60.0).tolist(), scheme)
+    if (
+        decoding.from_labels is not None
+    ):  # there are no probabilities, and typical confusions are those of a night
+        return ""
     expected = estimates.best
     pairs = {stage: (each, counted.stage_minutes[stage]) for stage, each in expected.stage_minutes.items()}
     pairs["TST"] = expected.tst_minutes, counted.tst_minutes

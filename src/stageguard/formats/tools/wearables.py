@@ -180,6 +180,13 @@ def read_apple(path: Path, options: FileOptions) -> RawHypnogram:
     )
     zone = max(zones, key=lambda name: zones[name], default="")
     intervals = [replace(each, start=_in_zone(each.start, zone)) for each in sources[chosen]]
+    offsets = {each.start.utcoffset() for each in intervals}
+    if not zone and len(offsets) > 1:  # a change of clocks, or a journey
+        first = min(intervals, key=lambda each: each.start).start
+        notes += (
+            f"times are shown at {first:%z}, though the export has "
+            f"{len(offsets)} offsets from UTC and names no time zone: name it with --timezone",
+        )
     return _diary(path, intervals, options, chosen, notes)
 
 
