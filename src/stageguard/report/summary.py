@@ -193,17 +193,14 @@ def expected_words(decoding: Decoding, estimates: Estimates, rows: Sequence[Befo
     labels = decoding.hypnogram.labels[window].astype(np.intp)
     n_shown = np.bincount(labels + 1, minlength=scheme.n_stages + 1)[1:]
     counted = Expected.of((n_shown * decoding.epoch_seconds / 60.0).tolist(), scheme)
-    if (
-        decoding.from_labels is not None
-    ):  # there are no probabilities, and typical confusions are those of a night
-        return ""
     expected = estimates.best
     pairs = {stage: (each, counted.stage_minutes[stage]) for stage, each in expected.stage_minutes.items()}
     pairs["TST"] = expected.tst_minutes, counted.tst_minutes
     differing = [
         f"{name} {each:.1f} min ({other:.1f} counted)"
         for name, (each, other) in pairs.items()
-        if abs(each - other) >= MUCH_MINUTES
+        # typical confusions of labels are those of a night: by day they would make sleep of wake
+        if abs(each - other) >= MUCH_MINUTES and decoding.from_labels is None
     ]
     words = []
     if differing:

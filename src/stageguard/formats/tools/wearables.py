@@ -175,9 +175,9 @@ def read_apple(path: Path, options: FileOptions) -> RawHypnogram:
     }
     chosen = max(asleep, key=lambda name: asleep[name])
     others = [name for name in sources if name != chosen]
-    notes = (
-        (f"of several sources the one with the most sleep, {chosen}; not {listed(others)}",) if others else ()
-    )
+    notes: tuple[str, ...] = ()
+    if others:
+        notes = (f"of several sources the one with the most sleep, {chosen}; not {listed(others)}",)
     zone = max(zones, key=lambda name: zones[name], default="")
     intervals = [replace(each, start=_in_zone(each.start, zone)) for each in sources[chosen]]
     offsets = {each.start.utcoffset() for each in intervals}
