@@ -298,7 +298,10 @@ def table_columns(decoding: Decoding, quality: npt.ArrayLike | None) -> dict[str
         "argmax_stage": names[decoding.argmax].tolist(),
         "changed": list(map(str, decoding.changed.astype(int).tolist())),
         "filled": list(map(str, decoding.filled.astype(int).tolist())),
-        "probability": np.where(has_probability, np.char.mod("%.6g", chosen), "n/a").tolist(),
+        # not by np.char.mod, which swallows the exception of a signal that comes meanwhile
+        "probability": [
+            f"{p:.6g}" if known else "n/a" for p, known in zip(chosen.tolist(), has_probability, strict=True)
+        ],
     }
     if quality is not None:
         columns["quality"] = list(map(repr, np.asarray(quality, dtype=np.float64).tolist()))

@@ -24,6 +24,7 @@ from stageguard.base.errors import (
     message_of,
 )
 from stageguard.base.files import refuse_address
+from stageguard.runner.stopping import raise_if_stopped
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -231,6 +232,7 @@ def attempt(
 
     `place` is what the error begins with, if not the file.
     """
+    raise_if_stopped()
     began = time.perf_counter()
     value, problem = None, None
     with collect_warnings() as warned:

@@ -63,14 +63,25 @@ def handled(
             signal.signal(kind, old)
 
 
+_came: list[int] = []  # signals of the block that `stoppable` runs
+
+
+def raise_if_stopped() -> None:
+    """Raise a `Stopped` that was swallowed on its way; called before each piece of work."""
+    if _came:
+        raise Stopped(_came[-1])
+
+
 @contextmanager
 def stoppable() -> Iterator[None]:
     """Raise `Stopped` on every one of `STOPS` while the block runs, unless it is ignored, as under nohup.
 
-    A library that is being imported may swallow a `Stopped`, or make an error of its own of it: such an error
-    is a `Stopped` here, and the next signal raises one again.
+    A library may swallow a `Stopped` (a module that is being imported may, and so may compiled code that
+    calls back), or make an error of its own of it: such an error is a `Stopped` here, and a swallowed one is
+    raised again by `raise_if_stopped` or the next signal.
     """
-    came: list[int] = []
+    came = _came
+    came.clear()
 
     def stop(signal_number: int, _: FrameType | None) -> None:
         if not _is_under_way():
@@ -84,6 +95,8 @@ def stoppable() -> Iterator[None]:
             if came:
                 raise Stopped(came[-1]) from error
             raise
+        finally:
+            came.clear()
 
 
 @contextmanager
