@@ -141,10 +141,7 @@ def stage(
     )
     beta = None if staging.quality is None else staging.quality.beta
     decoding = decode(staging.density, staging.profile, quality=beta, cohort=cohort, trained=staging.trained)
-    return Staged(
-        *(getattr(staging, item.name) for item in fields(Staging)),
-        decoding=decoding,
-    )
+    return Staged(*(getattr(staging, item.name) for item in fields(Staging)), decoding=decoding)
 
 
 def staging_of(
@@ -158,46 +155,42 @@ def staging_of(
     covariates: Mapping[str, float | str] | None = None,
 ) -> Staging:
     """Stage a recording as `stage` does, without guarding it."""
-    several = list(stager) if isinstance(stager, Sequence) and not isinstance(stager, str) else [stager]
-    if not several:
+    given = list(stager) if isinstance(stager, Sequence) and not isinstance(stager, str) else [stager]
+    if not given:
         raise InputError("got no stager, expected one or more, such as 'yasa'.")
-    models = [_loaded(one) for one in several]
-    fitting = (
-        [as_profile(_profile_of(model)) for model in models] if profile is None else [as_profile(profile)]
-    )
-    guard = min(fitting, key=lambda one: one.scheme.n_stages)  # stagers with more stages are merged
-    warm = not guard.reproduces_paper if temperature is None else temperature
+    loaded = [load_stager(item) for item in given]
+    guard = fitting_profile(loaded) if profile is None else as_profile(profile)
+    softens = not guard.reproduces_paper if temperature is None else temperature
     if isinstance(recording, Features):
-        return _stage_table(recording, models, guard, warm)
-    chosen = [one if isinstance(one, Stager) else network_stager(one, temperature=warm) for one in models]
+        return _stage_table(recording, loaded, guard, softens)
+    runners = [
+        item if isinstance(item, Stager) else network_stager(item, temperature=softens) for item in loaded
+    ]
     nights = _derivations(recording, channels, covariates or {})
     rules = quality or default_rules(guard)
-    runs = [(one, night) for one in chosen for night in nights]
-    notes = [one.describe(night) for one, night in runs]
-    parts = [_merged(one.stage(night), guard) for one, night in runs]
-    judged = [_quality(night, one, rules) for one, night in runs]
-    density, best = parts[0], _best_quality(judged)
-    if len(parts) > 1:
-        parts = [_without_lost(part, own) for part, own in zip(parts, judged, strict=True)]
-        density = combine(parts)
+    runs = [(runner, night) for runner in runners for night in nights]
+    notes = [runner.describe(night) for runner, night in runs]
+    parts = [_merged(runner.stage(night), guard) for runner, night in runs]
+    qualities = [_quality(night, runner, rules) for runner, night in runs]
+    best = _best_quality(qualities)
     if best is not None:
-        if best.beta.min() >= LOST:
-            reason = next(iter(best.counts()), "no signal")
-            raise InputError(
-                f"recording {nights[0].id!r} has no usable signal: every epoch is marked ({reason}). Look at "
-                "it with `stageguard quality`, and choose other channels with --channel."
-            )
         notes.append(_quality_note(best, rules))
+        if best.beta.min() >= LOST:
+            raise InputError(
+                f"recording {nights[0].id!r} has no usable signal: {notes[-1]}. Look at it with `stageguard "
+                "quality`, and choose other channels with --channel."
+            )
     if nights[0].is_synthetic:
         notes.append("synthetic recording")
-    trained = chosen[0].known.trained if len({one.known.trained for one in chosen}) == 1 else None
-    staging = Staging(density, guard, trained, best, tuple(parts) if len(parts) > 1 else (), tuple(notes))
-    if not staging.parts:
-        return staging
-    differ = int(np.count_nonzero(staging.disagreement))
+    trained = runners[0].known.trained if len({runner.known.trained for runner in runners}) == 1 else None
+    if len(parts) == 1:
+        return Staging(parts[0], guard, trained, best, notes=tuple(notes))
+    parts = [_without_lost(part, quality) for part, quality in zip(parts, qualities, strict=True)]
+    staging = Staging(combine(parts), guard, trained, best, tuple(parts), tuple(notes))
+    n_disagree, n_epochs = int(np.count_nonzero(staging.disagreement)), staging.density.n_epochs
     combined = (
-        f"{len(parts)} stagings were combined; they choose different stages in {differ:,} of "
-        f"{density.n_epochs:,} epochs"
+        f"{len(parts)} stagings were combined; they choose different stages in {n_disagree:,} of "
+        f"{n_epochs:,} epochs"
     )
     return replace(staging, notes=(*notes, combined))
 
@@ -207,14 +200,15 @@ def default_rules(profile: Profile) -> QualityRules:
     return "kdd2026" if profile.reproduces_paper else "graded"
 
 
-def _loaded(stager: Stager | TrainedModel | str | Path) -> Stager | TrainedModel:
-    """Return a stager by name, or the network in a folder."""
+def load_stager(stager: Stager | TrainedModel | str | Path, device: str = "cpu") -> Stager | TrainedModel:
+    """Return a stager by name, or the network in a folder, on a device."""
     if isinstance(stager, str) and not is_folder(stager):
         return stager_of(stager)
     if isinstance(stager, str | Path):
-        from stageguard.nn.checkpoint import load_model  # loads torch
+        from stageguard.nn.checkpoint import load_model  # these two load torch
+        from stageguard.nn.training import pick_device
 
-        return load_model(stager)
+        return load_model(stager, device=pick_device(device))
     if not isinstance(stager, Stager) and not hasattr(stager, "card"):
         shown = checks.shown(stager)
         raise InputError(f"stager is {shown}, expected a name such as 'yasa', or the folder of a network.")
@@ -228,21 +222,26 @@ def is_folder(name: str) -> bool:
     return "/" in name or "\\" in name or Path(name).exists()
 
 
-def _profile_of(stager: Stager | TrainedModel) -> Profile | str:
-    return stager.known.profile if isinstance(stager, Stager) else stager.card.profile
+def fitting_profile(stagers: Sequence[Stager | TrainedModel]) -> Profile:
+    """Return the profile that fits the stager with the fewest stages, to which the others are merged."""
+    fitting = [
+        as_profile(stager.known.profile if isinstance(stager, Stager) else stager.card.profile)
+        for stager in stagers
+    ]
+    return min(fitting, key=lambda profile: profile.scheme.n_stages)
 
 
 def _stage_table(
-    table: Features, models: Sequence[Stager | TrainedModel], guard: Profile, warm: bool
+    table: Features, stagers: Sequence[Stager | TrainedModel], guard: Profile, softens: bool
 ) -> Staging:
     """Stage a table of features, which only one network can take."""
-    model = models[0]
-    if len(models) != 1 or isinstance(model, Stager):
+    model = stagers[0]
+    if len(stagers) != 1 or isinstance(model, Stager):
         raise InputError("a feature table is staged by one trained network. Give the recording instead.")
-    density = model.density(table, temperature=warm)
+    density = model.density(table, temperature=softens)
     first = 0 if table.epochs is None else int(table.epochs[0])
     begins = (f"the table begins with epoch {first}, which is epoch 0 here",) if first else ()
-    how = network_stager(model, temperature=warm).describe()
+    how = network_stager(model, temperature=softens).describe()
     return Staging(density, guard, model.card.trained, notes=(how, *begins, NO_QUALITY))
 
 
@@ -294,10 +293,10 @@ def _without_lost(density: Hypnodensity, quality: SignalQuality | None) -> Hypno
     return density.with_rows(rows)
 
 
-def _best_quality(judged: Sequence[SignalQuality | None]) -> SignalQuality | None:
-    """Return, of several derivations, the quality of the best in each epoch."""
-    known = [one for one in judged if one is not None]
-    if len(known) < len(judged):
+def _best_quality(qualities: Sequence[SignalQuality | None]) -> SignalQuality | None:
+    """Return, of several derivations, the quality of the best in each epoch; None if one was not judged."""
+    judged = [quality for quality in qualities if quality is not None]
+    if len(judged) < len(qualities):
         return None
 
     def better(a: SignalQuality, b: SignalQuality) -> SignalQuality:
@@ -305,7 +304,7 @@ def _best_quality(judged: Sequence[SignalQuality | None]) -> SignalQuality | Non
         reasons = [x if is_first else y for x, y, is_first in zip(a.reasons, b.reasons, first, strict=True)]
         return replace(a, beta=np.minimum(a.beta, b.beta), reasons=tuple(reasons))
 
-    return reduce(better, known)
+    return reduce(better, judged)
 
 
 def _quality_note(judged: SignalQuality, rules: QualityRules) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 import stageguard as sg
 from cli_runner import Runner, error_line
-from recording_files import Channel, write_edf
+from recording_files import Channel, sleep_edf_night, write_edf
 from stageguard.profile.known_stagers import KNOWN_STAGERS
 from stageguard.review.opening import ReviewRequest
 from stageguard.review.review import ReviewSession
@@ -155,6 +155,36 @@ def test_a_changed_density_is_named_in_one_line(run, tmp_path):
     with (out / "night.hypnodensity.csv").open("a") as file:
         file.write("0.2,0.2,0.2,0.2,0.2\n")
     assert "night.hypnodensity.csv" in error_line(run("stage", edf, "--stager", "theirs", "-o", out))
+
+
+@pytest.mark.parametrize(
+    ("stager", "first", "second"),
+    [
+        ("theirs", "human-psg-5", "human-psg-3"),
+        ("in-three", "human-cardiorespiratory-3", "kdd2026-cardiorespiratory"),
+    ],
+)
+def test_probabilities_for_a_profile_of_other_stages_or_rules_are_not_taken(
+    run, tmp_path, stager, first, second
+):
+    edf, out = write(tmp_path / "night.edf"), tmp_path / "out"
+    assert run("stage", edf, "--stager", stager, "-p", first, "-o", out).code == 0
+    before = {path: path.read_bytes() for path in out.iterdir()}
+    again = run("stage", edf, "--stager", stager, "-p", second, "-o", out)
+    assert "night.hypnodensity.csv" in error_line(again)
+    assert before == {path: path.read_bytes() for path in out.iterdir()}
+
+
+def test_a_changed_file_of_a_dataset_is_not_taken_for_the_old_one(run, tmp_path):
+    data, out = tmp_path / "edfx", tmp_path / "out"
+    sleep_edf_night(data, "SC4001E0", ["W", *"12" * 10])
+    asked = ("stage", data, "--dataset", "sleep-edf", "--stager", "theirs", "-o", out)
+    assert run(*asked).code == 0
+    (record,) = out.glob("*.staging.json")
+    assert len(json.loads(record.read_text())["request"]["sha256"]) == 2  # signals and scoring
+    assert run(*asked).code == 0
+    sleep_edf_night(data, "SC4001E0", ["W", *"12" * 9, "3", "3"])
+    assert "staged from another recording" in error_line(run(*asked))
 
 
 def test_files_that_fail_are_rows_and_the_others_go_on(run, tmp_path):

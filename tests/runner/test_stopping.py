@@ -6,10 +6,12 @@ import contextlib
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
-from stageguard.runner.stopping import STOPS, Stopped, sparing_children, stoppable
+from stageguard.runner.run import attempt
+from stageguard.runner.stopping import STOPS, Stopped, raise_if_stopped, sparing_children, stoppable
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX")
 
@@ -35,6 +37,17 @@ def test_after_a_stop_that_was_swallowed_the_next_one_stops():
         with contextlib.suppress(Stopped):
             signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
+
+
+def test_a_stop_that_was_swallowed_is_raised_before_the_next_piece_of_work():
+    done = []
+    with pytest.raises(Stopped) as caught, stoppable():
+        with contextlib.suppress(Stopped):  # as compiled code does that calls back
+            signal.raise_signal(signal.SIGTERM)
+        attempt(done.append, SimpleNamespace(file="night.csv", id="night"))
+    assert (done, caught.value.exit_code) == ([], 143)
+    with stoppable():
+        raise_if_stopped()  # the stop of an earlier command is not this one's
 
 
 @pytest.mark.parametrize("second", STOPS)

@@ -66,8 +66,10 @@ class Source:
         Returns the recording and remarks on how it was read.
     modality : str
         The dataset's modality, if it has one.
-    path : Path, optional
-        The file, unless the recording is of a dataset.
+    files : tuple of Path
+        All files that are read, the main one first.
+    is_of_dataset : bool
+        Whether a dataset's reader reads it.
     """
 
     file: str
@@ -75,7 +77,8 @@ class Source:
     folder: Path
     read: Callable[[], tuple[Recording, tuple[str, ...]]] = field(repr=False)
     modality: str = ""
-    path: Path | None = None
+    files: tuple[Path, ...] = ()
+    is_of_dataset: bool = False
     error: str | None = None
 
     @property
@@ -140,7 +143,7 @@ class RecordingOptions:
         if self.scoring is not None and len(files) != 1:
             raise UsageError("--scoring belongs to one recording: give the recordings one by one.")
         return [
-            Source(str(file), file.stem, output or file.parent, partial(self._read_file, file), path=file)
+            Source(str(file), file.stem, output or file.parent, partial(self._read_file, file), files=(file,))
             for file in files
         ]
 
@@ -150,7 +153,11 @@ class RecordingOptions:
         about = described(name)
         modality = "" if about.modality == "any" else about.modality
         sources = [
-            Source(entry.id, _file_name(entry.id), output, partial(self._read_entry, entry), modality)
+            Source(
+                *(entry.id, _file_name(entry.id), output, partial(self._read_entry, entry), modality),
+                files=entry.files,
+                is_of_dataset=True,
+            )
             for folder in folders
             for entry in about.entries(folder, **self.dataset_options)
         ]

@@ -395,11 +395,9 @@ def _sleep(first: int, end: int, start: datetime, hypnogram: Hypnogram, decoding
     wake = scheme.names.index(str(scheme.wake))
     asleep = np.flatnonzero((hypnogram.labels != UNSCORED) & (hypnogram.labels != wake))
     edges = (int(asleep[0]), int(asleep[-1]) + 1) if len(asleep) else (0, hypnogram.n_epochs)
-    onset, offset = (later(start, edge * hypnogram.epoch_seconds) for edge in edges)
-    statistics = sleep_statistics(hypnogram)
-    day = day_of(_middle(onset, offset))
-    if not len(asleep):
-        return Sleep(first, end, "nap", day, hypnogram, decoding, statistics, None, None)
+    moments = [later(start, edge * hypnogram.epoch_seconds) for edge in edges]
+    onset, offset = moments if len(asleep) else (None, None)
+    day, statistics = day_of(_middle(*moments)), sleep_statistics(hypnogram)
     return Sleep(first, end, "nap", day, hypnogram, decoding, statistics, onset, offset)
 
 

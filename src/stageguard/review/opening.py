@@ -34,7 +34,7 @@ from stageguard.night.timing import recording_start, with_start
 from stageguard.profile.profile import Profile
 from stageguard.review.night import NightUnderReview
 from stageguard.runner.decode_one import DecodeOptions, read_with, refuse_output
-from stageguard.runner.staging_record import read_disagreement
+from stageguard.runner.staging_record import read_record
 from stageguard.runner.verify import check_input, check_profile, decode_recorded, errors_of_record
 
 
@@ -95,6 +95,8 @@ def open_night(request: ReviewRequest) -> NightUnderReview:
     density = with_start(read.density, request.start)
     if density.scheme.names != profile.scheme.names:
         density = density.merge(profile.scheme)
+    record = read_record(source)
+    shares = None if record is None or record.disagreement is None else np.array(record.disagreement)
     night = NightUnderReview(
         request.name,
         density,
@@ -103,7 +105,7 @@ def open_night(request: ReviewRequest) -> NightUnderReview:
         source,
         request.start,
         notes=read.notes,
-        disagreement=read_disagreement(source),
+        disagreement=shares,
     )
     _ = night.pins, night.stager_statistics  # raises an error if a pin or the lights are wrong
     return night if request.scoring is None else replace(night, expert=_read_expert(request, night))

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base.errors import InputError
-from stageguard.base.files import exists_error, file_sha256, load_json, write_text_atomic, write_together
+from stageguard.base.errors import FileFormatError, InputError
+from stageguard.base.files import exists_error, file_sha256, write_text_atomic, write_together
+from stageguard.base.schema import plain_table
 from stageguard.base.version import __version__
 from stageguard.formats.outgoing import Outgoing
 from stageguard.formats.raw_night import Event, FileOptions
@@ -21,21 +22,21 @@ from stageguard.formats.tools.stageguard import table_text
 from stageguard.guard.decoding import Decoding
 from stageguard.night.period import runs
 from stageguard.night.recording import Recording
-from stageguard.pipeline import Channels, QualityRules, Staging, is_folder, staging_of
+from stageguard.pipeline import Channels, QualityRules, Staging, load_stager, staging_of
 from stageguard.profile.profile import Profile
 from stageguard.report.night import night_report
 from stageguard.runner.decode_files import DecodeTask, decode_task
-from stageguard.runner.decode_one import MALFORMED, DecodeOptions, decode_file
+from stageguard.runner.decode_one import DecodeOptions, decode_file
 from stageguard.runner.manifest import DecodedFile
-from stageguard.runner.staging_record import DENSITY_SUFFIX, RECORD_SUFFIX
+from stageguard.runner.staging_record import DENSITY_SUFFIX, RECORD_SUFFIX, StagingRecord, read_record
 from stageguard.signals.features import Features
-from stageguard.staging import Stager, stager_of
 
 WORDS = {  # what differs between two requests
     "file": "from another file",
     "sha256": "from another recording of that name",
     "stagers": "by another stager, or another version of it",
     "options": "with other options",
+    "profile": "for a profile with other stages or rules",
     "stageguard": "by another version of stageguard",
 }
 REPORT_SUFFIX = ".report.html"
@@ -61,11 +62,6 @@ class NamedStager:
             raise InputError(f"{self.name} holds another network than at the start. Stage the rest again.")
         return _loaded(self)
 
-    def profile(self) -> Profile:
-        """Return the profile that fits the stager, or that the network was trained with."""
-        stager = self.load()
-        return Profile.load(stager.known.profile) if isinstance(stager, Stager) else stager.card.profile
-
     def to_dict(self) -> dict[str, Any]:
         """Return what identifies the stager, in JSON types."""
         if self.card_sha256:
@@ -76,12 +72,7 @@ class NamedStager:
 
 @lru_cache(maxsize=4)
 def _loaded(named: NamedStager) -> Any:
-    if not is_folder(named.name):
-        return stager_of(named.name)
-    from stageguard.nn.checkpoint import load_model  # these two load torch
-    from stageguard.nn.training import pick_device
-
-    return load_model(named.name, device=pick_device(named.device))
+    return load_stager(named.name, named.device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +95,7 @@ class StageTask:
     """A recording or a table of features to stage and decode, and where the outputs go."""
 
     file: str  # the recording's, or a dataset's id of it
-    path: Path | None  # None for a recording of a dataset
+    files: tuple[Path, ...]  # all that is read of it, the main one first
     output: Path
     stagers: tuple[NamedStager, ...]
     read: Callable[[], Recording | Features | Path] = field(repr=False)
@@ -130,7 +121,7 @@ class StageTask:
 
 def stage_task(task: StageTask) -> DecodedFile:
     """Stage one recording unless an earlier run has, guard it, and write its outputs."""
-    densities, record_file = task.beside(DENSITY_SUFFIX), task.beside(RECORD_SUFFIX)
+    densities = task.beside(DENSITY_SUFFIX)
     request = _request(task)
     record = None if task.overwrite else _recorded(task, request)
     if record is None:
@@ -145,12 +136,12 @@ def stage_task(task: StageTask) -> DecodedFile:
         )
         text = table_text(Outgoing(None, staging.density))
         record = _record_of(staging, request, text)
-        contents = {densities: text, record_file: json.dumps(record, indent=1) + "\n"}
+        record_text = json.dumps(plain_table(record), indent=1) + "\n"
+        contents = {densities: text, task.beside(RECORD_SUFFIX): record_text}
         write_together(contents, overwrite=task.overwrite, make_folders=True)
-    notes = tuple(record["notes"])
-    quality = None if record["quality"] is None else np.array(record["quality"])
-    reading = FileOptions(epoch_seconds=record["epoch_seconds"])
-    options = DecodeOptions(reading, quality=quality, cohort=task.cohort, trained=record["trained"])
+    quality = None if record.quality is None else np.array(record.quality)
+    reading = FileOptions(epoch_seconds=record.epoch_seconds)
+    options = DecodeOptions(reading, quality=quality, cohort=task.cohort, trained=record.trained)
     decoded = decode_task(
         DecodeTask(
             densities,
@@ -167,67 +158,66 @@ def stage_task(task: StageTask) -> DecodedFile:
     if task.report:
         outputs["report"] = report = task.beside(REPORT_SUFFIX)
         if task.overwrite or not report.exists():
-            decoding, _ = decode_file(densities, task.profile, options)
+            decoding, _ = decode_file(densities, task.profile, options)  # again: it takes milliseconds
             disagreements = _disagreements(record, decoding)
-            page = night_report(decoding, title=task.id, staging=notes, annotations=disagreements)
+            page = night_report(decoding, title=task.id, staging=record.notes, annotations=disagreements)
             write_text_atomic(report, page, overwrite=task.overwrite)
     row = decoded.row._replace(file=task.file)
-    return replace(decoded, row=row, outputs=outputs, notes=(*notes, *decoded.notes))
+    return replace(decoded, row=row, outputs=outputs, notes=(*record.notes, *decoded.notes))
 
 
-def _disagreements(record: Mapping[str, Any], decoding: Decoding) -> list[Event]:
+def _disagreements(record: StagingRecord, decoding: Decoding) -> list[Event]:
     """Return the stretches on which derivations or stagers disagree, for the picture of the night."""
-    if record["disagreement"] is None:
+    if record.disagreement is None:
         return []
     seconds, first = decoding.epoch_seconds, decoding.hypnogram.offset_seconds
     return [
         Event(first + start * seconds, (stop - start) * seconds, "stagings disagree")
-        for start, stop in runs(np.array(record["disagreement"]) > 0)
+        for start, stop in runs(np.array(record.disagreement) > 0)
     ]
 
 
 def _request(task: StageTask) -> dict[str, Any]:
     """Return everything that the probabilities depend on, in JSON types."""
     return {
-        "file": task.file if task.path is None else task.path.name,
-        "sha256": None if task.path is None else file_sha256(task.path, "a recording"),
+        "file": task.files[0].name,
+        "sha256": [file_sha256(file, "a recording") for file in task.files],
         "stagers": [stager.to_dict() for stager in task.stagers],
         "options": task.options.to_dict(),
+        # a coarser scheme merges stages; profiles of the paper change how signals and networks are judged
+        "profile": {
+            "stages": list(task.profile.scheme.names),
+            "reproduces_paper": task.profile.reproduces_paper,
+        },
         "stageguard": __version__,
     }
 
 
-def _recorded(task: StageTask, request: Mapping[str, Any]) -> dict[str, Any] | None:
+def _recorded(task: StageTask, request: Mapping[str, Any]) -> StagingRecord | None:
     """Return the record of an earlier staging with the same request, or None; refuse another's output."""
     densities, record_file = task.beside(DENSITY_SUFFIX), task.beside(RECORD_SUFFIX)
     if not record_file.exists() and not densities.exists():
         return None
-    if not record_file.exists():
-        raise exists_error(densities)
     try:
-        record: dict[str, Any] = load_json(record_file)
-        earlier = record["request"]
-        is_whole = (
-            file_sha256(densities, "text") == record["density_sha256"] if densities.is_file() else False
-        )
-    except (InputError, *MALFORMED):
-        raise exists_error(record_file, ", and is no record of a staging", to="stage it again") from None
-    if earlier != request:
-        differing = next(WORDS[key] for key in request if earlier.get(key) != request[key])
+        record = read_record(densities)
+    except FileFormatError:
+        problem = f", and is no record of how {densities.name} was staged"
+        raise exists_error(record_file, problem, to="stage it again") from None
+    if record is None:
+        raise exists_error(densities)
+    if record.request != request:
+        differing = next(WORDS[key] for key in request if record.request.get(key) != request[key])
         raise exists_error(densities, f", and was staged {differing}", to="stage it again")
-    if not is_whole:
-        raise exists_error(densities, ", and was changed after it was written", to="stage it again")
     return record
 
 
-def _record_of(staging: Staging, request: Mapping[str, Any], text: str) -> dict[str, Any]:
-    quality = staging.quality
-    return {
-        "request": dict(request),
-        "density_sha256": sha256(text.encode()).hexdigest(),
-        "epoch_seconds": staging.density.epoch_seconds,
-        "trained": staging.trained,
-        "notes": list(staging.notes),
-        "quality": None if quality is None else quality.beta.tolist(),
-        "disagreement": staging.disagreement.tolist() if staging.parts else None,
-    }
+def _record_of(staging: Staging, request: Mapping[str, Any], text: str) -> StagingRecord:
+    return StagingRecord(
+        request,
+        density_sha256=sha256(text.encode()).hexdigest(),
+        epoch_seconds=staging.density.epoch_seconds,
+        trained=staging.trained,
+        notes=staging.notes,
+        quality=None if staging.quality is None else tuple(staging.quality.beta.tolist()),
+        disagreement=tuple(staging.disagreement.tolist()) if staging.parts else None,
+    )

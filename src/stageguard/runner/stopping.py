@@ -80,23 +80,22 @@ def stoppable() -> Iterator[None]:
     calls back), or make an error of its own of it: such an error is a `Stopped` here, and a swallowed one is
     raised again by `raise_if_stopped` or the next signal.
     """
-    came = _came
-    came.clear()
+    _came.clear()
 
     def stop(signal_number: int, _: FrameType | None) -> None:
         if not _is_under_way():
-            came.append(signal_number)
+            _came.append(signal_number)
             raise Stopped(signal_number)
 
     with handled(stop, replaces=lambda before: before is not signal.SIG_IGN):
         try:
             yield
         except Exception as error:
-            if came:
-                raise Stopped(came[-1]) from error
+            if _came:
+                raise Stopped(_came[-1]) from error
             raise
         finally:
-            came.clear()
+            _came.clear()
 
 
 @contextmanager

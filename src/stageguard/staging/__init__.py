@@ -179,7 +179,7 @@ class Stager:
 
 
 def stagers() -> list[str]:
-    """Return the names of the stagers that run here, those of other packages included."""
+    """Return the names of all stagers; one whose package is missing says how to get it when it is loaded."""
     return sorted({*BUILT_IN, *_added()})
 
 

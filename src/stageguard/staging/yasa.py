@@ -35,11 +35,12 @@ def run(recording: Recording) -> Hypnodensity:
     names = {f"{role}_name": role for role in roles}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that its classifiers were made with an older scikit-learn
+        disabled = logging.root.manager.disable
         logging.disable(logging.WARNING)  # that a recording is short
         try:
             staged = yasa.SleepStaging(raw, **names, metadata=_metadata(recording)).predict()
         finally:
-            logging.disable(logging.NOTSET)
+            logging.disable(disabled)
     rows = np.asarray(staged.proba[list(COLUMNS)], dtype=np.float64)
     if not np.isfinite(rows).all():
         raise InputError(

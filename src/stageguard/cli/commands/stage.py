@@ -21,7 +21,7 @@ from stageguard.cli.terminal import json_list, one_line, outcome_bar
 from stageguard.formats.recordings.read import SUFFIXES as RECORDING_SUFFIXES
 from stageguard.night.recording import Recording
 from stageguard.nn.data import SUFFIXES, feature_files, read_features
-from stageguard.pipeline import QualityRules
+from stageguard.pipeline import QualityRules, fitting_profile
 from stageguard.profile.profile import Profile
 from stageguard.runner.decode_files import FileSource
 from stageguard.runner.executors import executor_for
@@ -115,15 +115,15 @@ def stage(
         temperature,
     )
     named = tuple(NamedStager.of(name, device) for name in stagers)
-    guards = [stager.profile() for stager in named]  # refuses a stager that does not exist
-    guard = min(guards, key=lambda own: own.scheme.n_stages) if profile is None else Profile.load(profile)
+    fitting = fitting_profile([stager.load() for stager in named])  # refuses a stager that does not exist
+    guard = fitting if profile is None else Profile.load(profile)
     check_folder(output)
     endings = (*RECORDING_SUFFIXES, *(SUFFIXES if named[0].card_sha256 else ()))
     found = options.find(recordings, output, partial(_stageable, endings=endings))
     tasks = [
         StageTask(
             source.file,
-            source.path,
+            source.files,
             source.output,
             named,
             partial(_read, source, named[0]),
@@ -170,15 +170,14 @@ def _stageable(folder: Path, endings: Sequence[str]) -> list[Path]:
 
 def _read(source: Source, stager: NamedStager) -> Recording | Features | Path:
     """Return a recording of a dataset, the path of a recording, or a table of a network's features."""
-    if source.path is None:
+    if source.is_of_dataset:
         return source.read()[0]
-    if source.path.suffix.lower() not in SUFFIXES:
-        return source.path
+    (file,) = source.files
+    if file.suffix.lower() not in SUFFIXES:
+        return file
     if not stager.card_sha256:
-        raise InputError(
-            f"{source.path.name}: is a table of features, which only a trained network can stage."
-        )
-    return read_features(source.path, choose=stager.load().card.columns)
+        raise InputError(f"{file.name}: is a table of features, which only a trained network can stage.")
+    return read_features(file, choose=stager.load().card.columns)
 
 
 def _review_line(tasks: Sequence[StageTask]) -> str:
@@ -186,6 +185,6 @@ def _review_line(tasks: Sequence[StageTask]) -> str:
     first = tasks[0]
     if len(tasks) > 1:
         return f"Review:  stageguard review {quote(str(first.output.parent))}"
-    is_edf = first.path is not None and first.path.suffix.lower() == ".edf"
-    signals = f" --edf {quote(str(first.path))}" if is_edf else ""
+    recording = first.files[0]
+    signals = f" --edf {quote(str(recording))}" if recording.suffix.lower() == ".edf" else ""
     return f"Review:  stageguard review {quote(str(first.beside('.hypnogram.tsv')))}{signals}"
