@@ -37,6 +37,8 @@ PUBLIC = {
     "measures.days": "Day Days Sleep days",
     "measures.estimates": "Estimates estimates",
     "measures.experts": "AmongExperts among_experts consensus soft_agreement",
+    "measures.grade": "grade",
+    "measures.grade_card": "Grade GradeCard",
     "measures.intervals": "Interval Intervals intervals",
     "measures.prediction_powered": "PredictionPowered prediction_powered",
     "measures.rare_events": "RareEvent rare_events",

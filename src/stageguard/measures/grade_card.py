@@ -1,0 +1,521 @@
+"""A grade card: what was measured on a stager's and experts' nights, the grades that follow, and its file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from stageguard.base import checks
+from stageguard.base.arrays import NAN, Floats, Ints
+from stageguard.base.errors import InputError, StageGuardError, did_you_mean, record_fault
+from stageguard.base.files import file_error, json_lines, load_json, write_text_atomic
+from stageguard.base.schema import plain_table
+from stageguard.base.version import __version__
+from stageguard.measures.expert_units import (
+    LEAST_PEOPLE,
+    LEAST_SCORERS,
+    SMALL,
+    TABLE_EPOCH_SECONDS,
+    Ratio,
+    Verdict,
+    expert_errors,
+    people_needed,
+    ratio_of_means,
+    typical_ratio,
+    verdict_of,
+)
+from stageguard.measures.paired import BlandAltman, bland_altman
+from stageguard.night.quantities import quantity_of
+from stageguard.night.stages import StageScheme
+from stageguard.profile.fingerprint import Fingerprint, StagerFeatures
+
+LAYOUT = 1  # of the file of a card
+FEATURES = ("fragmentation_index", "entropy", "sharpness")  # of `StagerFeatures`, besides the shares
+KIND = "grade"  # tells a card from other files with a "stageguard" entry
+
+
+@dataclass(frozen=True, slots=True)
+class PanelValues:
+    """One statistic of one night by who scored it; NaN where it does not exist."""
+
+    stager: float
+    consensus: float  # of all experts
+    experts: tuple[float, ...]  # NaN of those who did not score the night
+    others: tuple[float, ...]  # of the consensus without each expert; NaN of a single one
+
+
+@dataclass(frozen=True, slots=True)
+class GradedNight:
+    """What was measured on one night.
+
+    Attributes
+    ----------
+    id, person : str
+        The name of the night, and who slept.
+    scheme : StageScheme
+        The coarsest of the stager's and the experts' schemes, in which all were measured.
+    epoch_seconds : float
+        Epoch length.
+    statistics : mapping of str to PanelValues
+        By the keys of `stageguard.night.quantities`. Estimates of a decoding, such as
+        ``expected_tst_minutes``, are held to the statistic that they estimate.
+    scored_by : tuple of bool
+        Which of the experts scored the night.
+    kappas : tuple of (float, float)
+        Cohen's kappa with the consensus without each expert, of the stager and of that expert.
+    features : StagerFeatures or None
+        How the stager's probabilities look, if they are known.
+    files : mapping
+        The files it was read from, as `stageguard verify` finds them; empty if it was not read from files.
+    """
+
+    id: str
+    person: str
+    scheme: StageScheme
+    epoch_seconds: float
+    statistics: Mapping[str, PanelValues]
+    scored_by: tuple[bool, ...]
+    kappas: tuple[tuple[float, float], ...]
+    features: StagerFeatures | None = field(default=None, compare=False)
+    files: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """One statistic of a stager, held to the experts.
+
+    Attributes
+    ----------
+    key : str
+        The statistic, in the words of `stageguard.night.quantities`.
+    mean, typical : Ratio
+        Error in units of an expert's: by the means, and on a typical night. NaN with one expert.
+    verdict : "as an expert", "worse", "not shown" or None
+        None with fewer than three scorers or 25 people.
+    n_people : int
+        People of whom the statistic exists.
+    people_needed : int or None
+        How many people would show that it is as an expert, if means and spreads stay. None if it is shown, or
+        no number would show it.
+    errs_less_than, n_experts : int
+        Experts whose own mean error is larger, and how many there are.
+    stager_error, expert_error : float
+        Mean distance from the consensus without one expert, of the stager and of that expert.
+    against_consensus : BlandAltman
+        Bias and limits of agreement with the consensus of all experts, or with the only one.
+    about : mapping of str to float
+        With one expert: the stager's error over that between two experts of each cohort of the shipped table.
+    """
+
+    key: str
+    mean: Ratio
+    typical: Ratio
+    verdict: Verdict | None
+    n_people: int
+    people_needed: int | None
+    errs_less_than: int
+    n_experts: int
+    stager_error: float
+    expert_error: float
+    against_consensus: BlandAltman
+    about: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def unit(self) -> str:
+        """The unit of the errors: ``min``, ``%``, or nothing for counts."""
+        return quantity_of(self.key).short_unit
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types; NaN and infinities are None."""
+        limits = self.against_consensus
+        numbers = {
+            "bias": [limits.bias, limits.bias_low, limits.bias_high],
+            "limits_of_agreement": [limits.low, limits.high],
+            "limit_margin": limits.limit_margin,
+        }
+        return dict(
+            _without_nan(
+                {
+                    "verdict": self.verdict,
+                    "n_people": self.n_people,
+                    "people_needed": self.people_needed,
+                    "mean": [self.mean.value, self.mean.low, self.mean.high],
+                    "typical": [self.typical.value, self.typical.low, self.typical.high],
+                    "errs_less_than": self.errs_less_than,
+                    "n_experts": self.n_experts,
+                    "stager_error": self.stager_error,
+                    "expert_error": self.expert_error,
+                    **numbers,
+                    "about": dict(self.about),
+                }
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GradeFacts:
+    """Whose numbers a card grades.
+
+    Attributes
+    ----------
+    stager, cohort : str or None
+        The stager with its version, and whom the nights are of.
+    profile, profile_sha256 : str or None
+        The profile that the nights were decoded with; None if they were not decoded.
+    version : str
+        Version of this package.
+    """
+
+    stager: str | None = None
+    cohort: str | None = None
+    profile: str | None = None
+    profile_sha256: str | None = None
+    version: str = __version__
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GradeCard(Mapping[str, Grade]):
+    """Which numbers of a stager are as good as an expert's: grades by statistic.
+
+    Attributes
+    ----------
+    nights : tuple of GradedNight
+        What the grades follow from.
+    scorers : tuple of str
+        The experts.
+    facts : GradeFacts
+        Stager, cohort, profile and version.
+    grades : mapping of str to Grade
+        By statistic.
+    kappa, expert_kappa : float
+        Mean over people of Cohen's kappa with the consensus without one expert, of the stager and of that
+        expert; with one expert the stager's kappa with that expert.
+    fingerprint : Fingerprint or None
+        How the stager's probabilities look, if those of all nights are known.
+    """
+
+    nights: tuple[GradedNight, ...]
+    scorers: tuple[str, ...]
+    facts: GradeFacts = field(default_factory=GradeFacts)
+    grades: Mapping[str, Grade] = field(init=False)
+    kappa: float = field(init=False)
+    expert_kappa: float = field(init=False)
+    fingerprint: Fingerprint | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Grade every statistic that some night has."""
+        _check_nights(self.nights, len(self.scorers))
+        put, people = object.__setattr__, _rows_of_people(self.nights)
+        keys = dict.fromkeys(key for night in self.nights for key in night.statistics)
+        found = {key: _grade(key, self.nights, people, n_scorers=len(self.scorers)) for key in keys}
+        kappas = np.array([_mean_of(np.array(night.kappas), axis=0) for night in self.nights])
+        kappa, expert_kappa = (float(_mean_of(_by_person(column, people))) for column in kappas.T)
+        features = [night.features for night in self.nights if night.features is not None]
+        is_known = len(features) == len(self.nights)
+        scheme = self.nights[0].scheme
+        put(self, "grades", MappingProxyType({key: each for key, each in found.items() if each.n_people}))
+        put(self, "kappa", kappa)
+        put(self, "expert_kappa", expert_kappa)
+        put(self, "fingerprint", Fingerprint.of(features, scheme) if is_known else None)
+
+    def __getitem__(self, key: str) -> Grade:
+        """Return the grade of a statistic."""
+        try:
+            return self.grades[key]
+        except KeyError:
+            hint = did_you_mean(str(key), self.grades)
+            raise KeyError(f"{key!r} is not graded, expected one of {', '.join(self)}.{hint}") from None
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the statistics' names."""
+        return iter(self.grades)
+
+    def __len__(self) -> int:
+        """Return the number of statistics."""
+        return len(self.grades)
+
+    def __repr__(self) -> str:
+        """Return counts of people, scorers and verdicts."""
+        verdicts = [grade.verdict for grade in self.values()]
+        counts = [f"{verdicts.count(name)} {name}" for name in ("as an expert", "worse", "not shown")]
+        words = ", ".join(counts) if any(verdicts) else "no verdict"
+        whose = f"{self.n_people} people, {len(self.scorers)} scorers"
+        return f"<GradeCard of {len(self)} statistics, {whose}: {words}>"
+
+    @property
+    def n_nights(self) -> int:
+        """Number of nights."""
+        return len(self.nights)
+
+    @property
+    def n_people(self) -> int:
+        """Number of people."""
+        return len({night.person for night in self.nights})
+
+    @property
+    def sha256(self) -> str:
+        """Hexadecimal SHA-256 of the card, the same however its file is formatted."""
+        return card_sha256(self._content())
+
+    def _content(self) -> dict[str, Any]:
+        record = {
+            "layout": LAYOUT,
+            "kind": KIND,
+            **plain_table(self.facts),
+            "scheme": _scheme_dict(self.nights[0].scheme),
+            "epoch_seconds": self.nights[0].epoch_seconds,
+            "scorers": self.scorers,
+            "n_people": self.n_people,
+            "n_nights": self.n_nights,
+            "kappa": self.kappa,
+            "expert_kappa": self.expert_kappa,
+            "fingerprint": plain_table(self.fingerprint),
+        }
+        grades = {key: grade.to_dict() for key, grade in self.items()}
+        nights = [_night_dict(night) for night in self.nights]
+        return dict(_without_nan({"stageguard": record, "grades": grades, "nights": nights}))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document of a card in plain types: the record with its hash, grades and nights."""
+        content = self._content()
+        content["stageguard"]["sha256"] = card_sha256(content)
+        return content
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the card as JSON, which `load` reads and `stageguard verify` checks."""
+        write_text_atomic(path, json_lines(self.to_dict()) + "\n", overwrite=overwrite)
+
+    @classmethod
+    def load(cls, path: str | Path) -> GradeCard:
+        """Read a card that `save` wrote; refuse one that was changed since."""
+        content = read_card(Path(path))
+        if content["stageguard"].get("sha256") != card_sha256(content):
+            raise file_error(Path(path), "was changed after it was written. See: stageguard verify.")
+        return card_of(Path(path), content)
+
+
+def estimated_key(key: str) -> str:
+    """Return the statistic that an estimate from probabilities stands for; other keys stay."""
+    if key.startswith(("expected_minutes_", "expected_percent_")):
+        return key.replace("expected_", "stage_", 1)
+    return key.removeprefix("expected_").replace("_estimate_", "_")
+
+
+def _check_nights(nights: Sequence[GradedNight], n_scorers: int) -> None:
+    """Refuse nights that cannot be graded together."""
+    if not nights:
+        raise InputError("got no night, expected one or more.")
+    for what, found in (
+        ("stages", {night.scheme.names for night in nights}),
+        ("epochs of different length", {night.epoch_seconds for night in nights}),
+    ):
+        if len(found) > 1:
+            shown = " and ".join(sorted(map(str, found))[:2])
+            raise InputError(f"nights have other {what} than each other ({shown}), expected the same.")
+    few = [night.id for night in nights if sum(night.scored_by) < min(2, n_scorers)]
+    if few:
+        raise InputError(
+            f"{few[0]} has one scoring although there are {n_scorers} experts, expected two or more of every "
+            "night. Leave it out."
+        )
+
+
+def _rows_of_people(nights: Sequence[GradedNight]) -> Ints:
+    """Return the number of the person of each night, (n_nights,)."""
+    numbers = {
+        person: number for number, person in enumerate(dict.fromkeys(night.person for night in nights))
+    }
+    return np.array([numbers[night.person] for night in nights])
+
+
+def _by_person(values: Floats, people: Ints) -> Floats:
+    """Return the mean of each person's nights (n_people,), NaN left out."""
+    exists = ~np.isnan(values)
+    n_nights = np.bincount(people, exists)
+    totals = np.bincount(people, np.where(exists, values, 0.0))
+    return np.asarray(np.where(n_nights > 0, totals / np.maximum(n_nights, 1), NAN))
+
+
+def _mean_of(values: Floats, axis: int = -1) -> Floats:
+    """Return the mean without NaN; NaN of nothing."""
+    exists = ~np.isnan(values)
+    n = exists.sum(axis=axis)
+    return np.asarray(np.where(n > 0, np.where(exists, values, 0.0).sum(axis=axis) / np.maximum(n, 1), NAN))
+
+
+NO_VALUES = PanelValues(NAN, NAN, (), ())
+
+
+def _grade(key: str, nights: Sequence[GradedNight], people: Ints, *, n_scorers: int) -> Grade:
+    """Grade one statistic over all nights."""
+    missing = replace(NO_VALUES, experts=(NAN,) * n_scorers, others=(NAN,) * n_scorers)
+    found = [night.statistics.get(key, missing) for night in nights]
+    own = np.array([values.stager for values in found])
+    everyone = np.array([values.consensus for values in found])
+    limits = bland_altman(_by_person(own, people), _by_person(everyone, people))
+    if n_scorers == 1:
+        return _about(key, nights[0], _by_person(np.abs(own - everyone), people), limits)
+    others = np.array([values.others for values in found])  # (n_nights, n_scorers)
+    stager = np.abs(own[:, None] - others)
+    expert = np.abs(np.array([values.experts for values in found]) - others)
+    both = ~np.isnan(stager + expert)  # a pair counts for both or for none
+    stager, expert = np.where(both, stager, NAN), np.where(both, expert, NAN)
+    small = SMALL[quantity_of(key).short_unit]
+    logs = np.log(stager + small) - np.log(expert + small)
+    a, e, log = (_by_person(_mean_of(values), people) for values in (stager, expert, logs))
+    exists = ~np.isnan(a)
+    a, e, log = a[exists], e[exists], log[exists]
+    if not len(a):
+        return Grade(key, Ratio(NAN), Ratio(NAN), None, 0, None, 0, 0, NAN, NAN, limits)
+    n_well_scored = len(set(people[both.sum(axis=1) >= LEAST_SCORERS].tolist()))
+    mean, typical = ratio_of_means(a, e), typical_ratio(log)
+    verdict = verdict_of(mean, typical) if n_well_scored >= LEAST_PEOPLE else None
+    is_open = verdict == "not shown" or (verdict is None and n_scorers >= LEAST_SCORERS)
+    of_stager, of_experts = _mean_of(stager, axis=0), _mean_of(expert, axis=0)  # (n_scorers,)
+    return Grade(
+        key,
+        mean,
+        typical,
+        verdict,
+        n_people=len(a),
+        people_needed=people_needed(a, e, log) if is_open else None,
+        errs_less_than=int(np.count_nonzero(of_stager < of_experts)),
+        n_experts=int(np.count_nonzero(~np.isnan(of_experts))),
+        stager_error=float(a.mean()),
+        expert_error=float(e.mean()),
+        against_consensus=limits,
+    )
+
+
+def _about(key: str, night: GradedNight, errors: Floats, limits: BlandAltman) -> Grade:
+    """Compare the errors against one expert (n_people,) with those between two experts of the table."""
+    errors = errors[~np.isnan(errors)]
+    error = float(errors.mean()) if len(errors) else NAN
+    plain, is_known = estimated_key(key), night.epoch_seconds == TABLE_EPOCH_SECONDS
+    tables = expert_errors(night.scheme.name) if is_known and len(errors) else ()
+    about = {table.cohort: error / table.errors[plain] for table in tables if table.errors.get(plain)}
+    return Grade(
+        *(key, Ratio(NAN), Ratio(NAN), None, len(errors), None, 0, 1, error, NAN, limits),
+        about=MappingProxyType(about),
+    )
+
+
+def card_sha256(content: Mapping[str, Any]) -> str:
+    """Return the hash of a card's content without this hash, however it is formatted."""
+    record = {key: value for key, value in content["stageguard"].items() if key != "sha256"}
+    text = json.dumps({**content, "stageguard": record}, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def read_card(path: Path) -> dict[str, Any]:
+    """Return the content of a card's file; anything else is a FileFormatError."""
+    content = load_json(path)
+    record = content.get("stageguard") if isinstance(content, dict) else None
+    if not isinstance(record, dict) or record.get("kind") != KIND:
+        raise file_error(path, "is not a grade card: expected the .json that stageguard grade wrote.")
+    if record.get("layout") != LAYOUT:
+        raise file_error(path, f"has layout {record.get('layout')!r}, this version reads {LAYOUT}.")
+    return dict(content)
+
+
+def card_of(path: Path, content: Mapping[str, Any]) -> GradeCard:
+    """Return the card that a file's nights and facts make; its grades are computed again."""
+    try:
+        record = content["stageguard"]
+        scheme = _scheme_of(record["scheme"])
+        facts = GradeFacts(**{name: _text_or_none(record[name]) for name in GradeFacts.__slots__})
+        scorers = tuple(str(name) for name in record["scorers"])
+        seconds = float(record["epoch_seconds"])
+        nights = tuple(_night_of(night, scheme, seconds, len(scorers)) for night in content["nights"])
+        return GradeCard(nights, scorers, facts)
+    except StageGuardError as error:
+        raise file_error(path, f"is not a card that can be read: {error}") from None
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise file_error(path, record_fault(error)) from None
+
+
+def _text_or_none(value: object) -> Any:
+    return None if value is None else checks.text(value, "an entry")
+
+
+def _scheme_dict(scheme: StageScheme) -> dict[str, Any]:
+    return {name: getattr(scheme, name) for name in ("name", "names", "wake", "rem")}
+
+
+def _scheme_of(entry: Mapping[str, Any]) -> StageScheme:
+    names = tuple(checks.items(entry["names"], "stages", checks.text))
+    return StageScheme(entry["name"], names, entry["wake"], entry["rem"])
+
+
+def _night_dict(night: GradedNight) -> dict[str, Any]:
+    statistics = {
+        key: {
+            "stager": values.stager,
+            "consensus": values.consensus,
+            "experts": values.experts,
+            "others": values.others,
+        }
+        for key, values in night.statistics.items()
+    }
+    features = night.features
+    return {
+        "id": night.id,
+        "person": night.person,
+        "scored_by": night.scored_by,
+        "kappas": night.kappas,
+        "features": None
+        if features is None
+        else {name: getattr(features, name) for name in FEATURES} | {"shares": features.shares.tolist()},
+        "files": dict(night.files),
+        "statistics": statistics,
+    }
+
+
+def _night_of(entry: Mapping[str, Any], scheme: StageScheme, seconds: float, n_scorers: int) -> GradedNight:
+    statistics = {}
+    for key, values in entry["statistics"].items():
+        quantity_of(key)  # refuse an unknown statistic
+        own, everyone = _number(values["stager"]), _number(values["consensus"])
+        experts, others = (tuple(map(_number, values[name])) for name in ("experts", "others"))
+        if not len(experts) == len(others) == n_scorers:
+            raise InputError(f"{key} has {len(experts)} experts, expected {n_scorers}.")
+        statistics[key] = PanelValues(own, everyone, experts, others)
+    kappas = tuple((_number(own), _number(other)) for own, other in entry["kappas"])
+    scored_by = checks.items(entry["scored_by"], "scored_by", checks.flag)
+    if not len(kappas) == len(scored_by) == n_scorers:
+        raise InputError(f"{len(kappas)} kappas of a night, expected {n_scorers}.")
+    features = entry["features"]
+    if features is not None:
+        shares = np.array(features["shares"], dtype=float)
+        if shares.shape != (scheme.n_stages,):
+            raise InputError(f"got shares of {shares.shape} stages, expected {scheme.n_stages}.")
+        numbers = {name: _number(features[name]) for name in FEATURES}
+        features = StagerFeatures(**numbers, shares=shares)
+    files = dict(checks.mapping(entry["files"], "files"))
+    names = checks.text(entry["id"], "id"), checks.text(entry["person"], "person")
+    return GradedNight(
+        *(*names, scheme, seconds, MappingProxyType(statistics), scored_by, kappas, features, files)
+    )
+
+
+def _number(value: object) -> float:
+    return NAN if value is None else checks.number(value, "a number of a card")
+
+
+def _without_nan(value: Any) -> Any:
+    """Return plain JSON types, NaN and infinities as None."""
+    if isinstance(value, Mapping):
+        return {str(key): _without_nan(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value

@@ -1,0 +1,407 @@
+"""Grades of a stager by experts: the definition by plain loops, verdicts by simulation, what is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+import stageguard as sg
+from messages import mentions
+from small import refusal
+from stageguard.base.errors import FileFormatError, InputError
+from stageguard.measures.expert_units import (
+    LEAST_PEOPLE,
+    LIMIT,
+    expert_errors,
+    people_needed,
+    ratio_of_means,
+    typical_ratio,
+    verdict_of,
+)
+from stageguard.measures.grade_card import card_sha256, estimated_key
+from stageguard.night.quantities import quantity_of
+from stageguard.night.stages import AASM5
+
+
+def made_cohort(n_people=6, n_scorers=4, n_epochs=120, seed=0, skill=0.15):
+    """A stager and experts who differ from one truth at random epochs."""
+    rng = np.random.default_rng(seed)
+    nights, experts = [], []
+    for _ in range(n_people):
+        truth = np.repeat(rng.choice([0, 1, 2, 2, 3, 4], size=n_epochs // 8 + 1), 8)[:n_epochs]
+
+        def scored(who, truth=truth):
+            labels = np.where(rng.random(n_epochs) < skill, rng.integers(0, 5, n_epochs), truth)
+            return sg.Hypnogram(labels.astype(np.int8), AASM5, 30.0, scorer=who)
+
+        nights.append(scored("stager"))
+        experts.append([scored(f"scorer {j}") for j in range(n_scorers)])
+    return nights, experts
+
+
+def tst(night):
+    return float(np.count_nonzero(night.labels > 0)) / 2
+
+
+def test_the_ratio_is_that_of_the_definition():
+    nights, experts = made_cohort()
+    a = e = 0.0
+    logs = []
+    for night, panel in zip(nights, experts, strict=True):
+        own = []
+        for j, expert in enumerate(panel):
+            rest = tst(sg.consensus([each for k, each in enumerate(panel) if k != j]))
+            off, theirs = abs(tst(night) - rest), abs(tst(expert) - rest)
+            a, e = a + off, e + theirs
+            own.append(math.log(off + 1) - math.log(theirs + 1))
+        logs.append(np.mean(own))
+    found = sg.grade(nights, experts)["tst_minutes"]
+    assert found.mean.value == pytest.approx(a / e)
+    assert found.typical.value == pytest.approx(math.exp(np.mean(logs)))
+    low, high = stats.t.interval(0.9, len(logs) - 1, np.mean(logs), stats.sem(logs))
+    assert (found.typical.low, found.typical.high) == pytest.approx((math.exp(low), math.exp(high)))
+
+
+def test_limits_of_the_ratio_of_means_are_where_a_t_test_turns():
+    """At either limit r, the mean of stager - r * expert is just t standard errors from 0."""
+    rng = np.random.default_rng(1)
+    expert = rng.gamma(2.0, 3.0, 30)
+    stager = 0.8 * expert + rng.gamma(1.0, 1.0, 30)
+    ratio = ratio_of_means(stager, expert)
+    for limit in (ratio.low, ratio.high):
+        assert stats.ttest_1samp(stager - limit * expert, 0.0).pvalue == pytest.approx(0.1)
+    assert ratio.low < ratio.value < ratio.high
+
+
+def test_experts_who_hardly_differ_leave_every_ratio_possible():
+    ratio = ratio_of_means(np.array([1.0, 2.0, 3.0]), np.array([0.0, 0.0, 5.0]))
+    assert (ratio.low, ratio.high) == (0.0, math.inf)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.floats(0, 1e4), st.floats(0, 1e4)), min_size=2, max_size=40),
+    st.floats(1.01, 3.0),
+)
+def test_worse_stagers_never_get_a_better_ratio(pairs, factor):
+    stager, expert = np.array(pairs).T
+    one, other = ratio_of_means(stager, expert), ratio_of_means(factor * stager, expert)
+    assert not one.low > one.high
+    if math.isfinite(one.value) and one.value > 0:
+        assert other.value == pytest.approx(factor * one.value)
+        assert other.high >= one.high
+
+
+def drawn(rng, n, factor):
+    """Errors of n people: a stager's `factor` times as large as an exchangeable expert's, with heavy tails.
+
+    Distances from a consensus that both share: people differ, and so do nights.
+    """
+    hard = rng.lognormal(0.0, 0.5, n)
+    experts = np.abs(hard[:, None] * 10 * rng.standard_t(6, (n, 5)))
+    stager = factor * np.abs(hard[:, None] * 10 * rng.standard_t(6, (n, 1)) * np.ones((n, 5)))
+    logs = (np.log(stager + 1) - np.log(experts + 1)).mean(axis=1)
+    return stager.mean(axis=1), experts.mean(axis=1), logs
+
+
+def shares_of_verdicts(n, factor, n_draws=300):
+    rng = np.random.default_rng(7)
+    verdicts = []
+    for _ in range(n_draws):
+        a, e, logs = drawn(rng, n, factor)
+        verdicts.append(verdict_of(ratio_of_means(a, e), typical_ratio(logs)))
+    return {name: verdicts.count(name) / n_draws for name in ("as an expert", "worse", "not shown")}
+
+
+def test_verdicts_seldom_err():
+    assert shares_of_verdicts(25, 1.0)["worse"] <= 0.10
+    assert shares_of_verdicts(25, 1.5)["as an expert"] <= 0.03
+    small, large = (shares_of_verdicts(n, 0.7)["as an expert"] for n in (25, 50))
+    assert 0.4 <= small < large
+
+
+def test_the_people_needed_are_the_fewest_that_show_it():
+    rng = np.random.default_rng(3)
+    a, e, logs = drawn(rng, 30, 0.9)
+    needed = people_needed(a, e, logs)
+    assert needed is not None
+    assert needed > 30
+
+    def upper(n):
+        t = stats.t.ppf(0.95, n - 1) / math.sqrt(n)
+        mean = a.mean() / e.mean() * math.exp(t * (a / a.mean() - e / e.mean()).std(ddof=1))
+        return max(mean, math.exp(logs.mean() + t * logs.std(ddof=1)))
+
+    assert upper(needed) <= LIMIT < upper(needed - 1)
+    assert people_needed(2 * a, e, logs + math.log(2)) is None
+
+
+def test_a_verdict_needs_three_scorers_on_25_people():
+    nights, experts = made_cohort(LEAST_PEOPLE, 4, skill=0.1)
+    card = sg.grade(nights, experts)
+    assert {each.verdict for each in card.values()} <= {"as an expert", "worse", "not shown"}
+    few = sg.grade(nights[1:], experts[1:])
+    assert {each.verdict for each in few.values()} == {None}
+    assert all(each.people_needed is None or each.people_needed >= LEAST_PEOPLE for each in few.values())
+    pairs = [panel[:2] for panel in experts]
+    assert {each.verdict for each in sg.grade(nights, pairs).values()} == {None}
+    # an expert who did not score one night leaves it with three
+    gaps = [[None, *experts[0][1:]], *experts[1:]]
+    assert sg.grade(nights, gaps)["tst_minutes"].verdict is not None
+
+
+def test_a_stager_that_is_one_of_the_experts_is_not_worse_and_a_bad_one_is():
+    nights, experts = made_cohort(30, 5, skill=0.1)
+    equal = sg.grade(nights, experts)
+    assert equal["tst_minutes"].verdict != "worse"
+    bad, _ = made_cohort(30, 5, skill=0.6)  # the same truth, as the seed is the same
+    worse = sg.grade(bad, experts)
+    assert worse["bouts"].verdict == "worse"
+    assert worse["bouts"].errs_less_than == 0
+    assert worse.kappa < equal.kappa
+
+
+def test_nights_of_one_person_count_once():
+    nights, experts = made_cohort(6)
+    card = sg.grade([*nights, *nights], [*experts, *experts], people=[*"abcdef"] * 2)
+    once = sg.grade(nights, experts)
+    assert card.n_people == 6
+    assert card.n_nights == 12
+    assert card["tst_minutes"].mean == once["tst_minutes"].mean
+    assert card.kappa == pytest.approx(once.kappa)
+
+
+def test_the_order_of_nights_and_experts_does_not_matter():
+    nights, experts = made_cohort(3, n_epochs=1000)  # where no two experts agree alike with the others
+    card = sg.grade(nights, experts)
+    turned = sg.grade(nights[::-1], [panel[::-1] for panel in experts[::-1]])
+    for key in card:
+        assert turned[key].mean.value == pytest.approx(card[key].mean.value, nan_ok=True)
+        assert turned[key].errs_less_than == card[key].errs_less_than
+
+
+def test_rem_that_never_comes_counts_as_coming_at_the_end():
+    def night(text):
+        return sg.read_hypnogram(["N2" if c == "N" else c for c in text])
+
+    experts = [night("WNNRRN"), night("WNNRNN"), night("WNNNRN")]
+    card = sg.grade([night("WNNNNN")], [experts])
+    values = card.nights[0].statistics["rem_latency_minutes"]
+    assert values.stager == 3.0  # the whole recording
+    assert values.experts == (1.0, 1.0, 1.5)
+
+
+@pytest.mark.parametrize(("scheme", "n_statistics"), [("aasm5", 21), ("wnr3", 15), ("ws2", 8)])
+def test_experts_of_finer_stages_are_merged(scheme, n_statistics):
+    nights, experts = made_cohort()
+    card = sg.grade([sg.merge_stages(night, scheme) for night in nights], experts)
+    assert card.nights[0].scheme.name == scheme
+    assert len(card) == n_statistics
+    assert ("rem_latency_minutes" in card) == (scheme != "ws2")
+
+
+def test_statistics_that_do_not_exist_are_not_graded():
+    """A whole day has no bedtime."""
+    nights, experts = made_cohort(2, 3, n_epochs=2600)
+    card = sg.grade(nights, experts)
+    assert "sol_minutes" not in card
+    assert "stage_minutes_N2" in card
+
+
+def test_epochs_that_no_expert_scored_are_left_out():
+    nights, experts = made_cohort(2, 3)
+    for panel in experts:
+        for scoring in panel:
+            scoring.labels.flags.writeable = True
+            scoring.labels[:20] = -1
+    card = sg.grade(nights, experts)
+    night = card.nights[0].statistics["tst_minutes"]
+    assert night.stager == tst(sg.Hypnogram(nights[0].labels[20:], AASM5, 30.0))
+
+
+def test_a_decoding_is_graded_by_what_it_reports_too():
+    made = [sg.simulate_night("human-psg-5", hours=6, seed=seed) for seed in range(3)]
+    decoded = [sg.decode(night.density, "human-psg-5", stager="a stager") for night in made]
+    experts = [[night.expert, sg.Hypnogram(night.density.argmax(), AASM5, 30.0)] for night in made]
+    card = sg.grade(decoded, experts)
+    estimates = sg.estimates(decoded[0]).values("after")
+    values = card.nights[0].statistics
+    for key in ("expected_tst_minutes", "rem_latency_estimate_minutes", "expected_minutes_N2"):
+        assert values[key].stager == pytest.approx(estimates[key])
+        assert values[key].experts == values[estimated_key(key)].experts
+    assert card.facts.stager == "a stager"
+    assert card.facts.profile == "human-psg-5"
+    assert card.fingerprint is not None
+    assert card.fingerprint.n_nights == 3
+    assert all(quantity_of(key).title for key in card)
+
+
+def test_one_scorer_is_compared_with_the_table_and_gives_no_verdict():
+    nights, experts = made_cohort(30)
+    single = [panel[0] for panel in experts]
+    card = sg.grade(nights, single)
+    grade = card["tst_minutes"]
+    error = np.mean([abs(tst(a) - tst(b)) for a, b in zip(nights, single, strict=True)])
+    table = {each.cohort: each.errors["tst_minutes"] for each in expert_errors("aasm5")}
+    assert table.keys() == {"DOD-H", "DOD-O"}
+    assert grade.about == pytest.approx({name: error / each for name, each in table.items()})
+    assert (grade.verdict, grade.people_needed, grade.n_experts) == (None, None, 1)
+    assert math.isnan(grade.mean.value)
+    assert math.isnan(card.expert_kappa)
+    assert card.kappa == pytest.approx(
+        np.mean([sg.agreement(b, a).kappa for a, b in zip(nights, single, strict=True)])
+    )
+
+
+def test_the_table_is_for_epochs_of_30_s():
+    nights, experts = made_cohort(3)
+    short = [sg.Hypnogram(night.labels, AASM5, 20.0) for night in nights]
+    scored = [sg.Hypnogram(panel[0].labels, AASM5, 20.0) for panel in experts]
+    assert sg.grade(short, scored)["tst_minutes"].about == {}
+
+
+@pytest.mark.parametrize("scheme", ["aasm5", "wldr4", "wnr3", "ws2"])
+def test_the_shipped_table_knows_what_is_graded(scheme):
+    nights, experts = made_cohort(2)
+    card = sg.grade([sg.merge_stages(night, scheme) for night in nights], [panel[0] for panel in experts])
+    for table in expert_errors(scheme):
+        assert set(card) <= set(table.errors)
+        assert all(error > 0 for error in table.errors.values())
+
+
+def test_nights_that_taught_the_profile_are_no_proof():
+    made = [sg.simulate_night("human-psg-3", hours=3, seed=seed) for seed in range(4)]
+    densities, experts = [night.density for night in made], [night.expert for night in made]
+    with pytest.warns(sg.StageGuardWarning):
+        profile = sg.fit(densities, experts, base="human-psg-3", name="lab", learning_curve=False)
+    decoded = [sg.decode(density, profile) for density in densities]
+    with pytest.raises(InputError) as error:
+        sg.grade(decoded, experts)
+    assert mentions(error.value, 4, "'lab'")
+
+
+@pytest.mark.parametrize(
+    ("changes", "patterns"),
+    [
+        ({"nights": []}, ["0 nights"]),
+        ({"nights": "abc"}, ["nights"]),
+        ({"experts": [[]] * 6}, ["night 1"]),
+        ({"experts": [1] * 6}, ["night 1"]),
+        ({"experts": [[None] * 4] * 6}, ["night 1"]),
+        ({"people": ["a"]}, ["1 people", "6"]),
+        ({"scorers": ["a"]}, ["1 scorers", "4"]),
+        ({"ids": [1] * 6}, ["ids"]),
+    ],
+)
+def test_what_cannot_be_graded_is_one_line(changes, patterns):
+    nights, experts = made_cohort()
+    given = {"nights": nights, "experts": experts} | changes
+    with pytest.raises(InputError) as error:
+        sg.grade(given.pop("nights"), given.pop("experts"), **given)
+    refusal(error, *patterns)
+
+
+def test_unequal_experts_are_refused():
+    nights, experts = made_cohort()
+    with pytest.raises(InputError) as error:
+        sg.grade(nights, [experts[0][:2], *experts[1:]])
+    assert mentions(error.value, 2, 4)
+    with pytest.raises(InputError) as error:  # nobody to compare the only expert of a night with
+        sg.grade(nights, [[experts[0][0], None, None, None], *experts[1:]])
+    assert mentions(error.value, "night 1")
+    other = [sg.Hypnogram(night.labels, AASM5, 20.0) for night in nights]
+    with pytest.raises(InputError) as error:
+        sg.grade(other, experts)
+    assert mentions(error.value, "night 1", "30 s", "20 s")
+
+
+def test_a_card_is_read_as_it_was_written(tmp_path):
+    nights, experts = made_cohort(5)
+    card = sg.grade(nights, experts, stager="a 1.0", cohort="b", ids=[*"vwxyz"])
+    card.save(tmp_path / "card.json")
+    again = sg.GradeCard.load(tmp_path / "card.json")
+    assert again.to_dict() == card.to_dict()
+    assert again.sha256 == card.sha256
+    assert again.facts == card.facts
+    assert again.scorers == card.scorers == tuple(f"scorer {j}" for j in range(4))
+    assert again["tst_minutes"].mean == card["tst_minutes"].mean
+    with pytest.raises(sg.OutputExistsError):
+        card.save(tmp_path / "card.json")
+    with pytest.raises(KeyError, match="tst_minutes"):
+        _ = card["tst_minute"]
+
+
+def edited(content, keys, value):
+    *path, last = keys
+    place = content
+    for key in path:
+        place = place[key]
+    place[last] = value
+    return content
+
+
+@pytest.mark.parametrize(
+    ("keys", "value"),
+    [
+        (("stageguard", "scheme"), None),
+        (("stageguard", "scheme", "names"), ["W", "W"]),
+        (("stageguard", "scorers"), ["one"]),
+        (("stageguard", "stager"), 1),
+        (("stageguard", "epoch_seconds"), "x"),
+        (("stageguard", "layout"), 99),
+        (("stageguard", "kind"), "day"),
+        (("nights",), []),
+        (("nights",), {"a": 1}),
+        (("nights", 0, "statistics", "tst_minutes"), []),
+        (("nights", 0, "statistics", "tst_minutes", "stager"), "many"),
+        (("nights", 0, "statistics", "tst_minutes", "others"), [1.0]),
+        (("nights", 0, "statistics", "no_such"), {}),
+        (("nights", 0, "kappas"), [[1]]),
+        (("nights", 0, "features"), {"shares": [1]}),
+        (("nights", 0, "id"), None),
+    ],
+)
+def test_a_card_with_wrong_entries_is_one_line(tmp_path, keys, value):
+    nights, experts = made_cohort(3)
+    content = edited(json.loads(json.dumps(sg.grade(nights, experts).to_dict())), keys, value)
+    content["stageguard"]["sha256"] = card_sha256(content)
+    path = tmp_path / "card.json"
+    path.write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(FileFormatError) as error:
+        sg.GradeCard.load(path)
+    refusal(error, "card.json")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"stageguard": 1}', '{"stageguard": {"kind": "x"}}'])
+def test_what_is_no_card_is_one_line(tmp_path, text):
+    path = tmp_path / "card.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(FileFormatError) as error:
+        sg.GradeCard.load(path)
+    refusal(error, "card.json")
+
+
+def test_an_edited_card_is_refused(tmp_path):
+    nights, experts = made_cohort(3)
+    content = sg.grade(nights, experts).to_dict()
+    path = tmp_path / "card.json"
+    path.write_text(json.dumps(edited(content, ("grades", "tst_minutes", "verdict"), "as an expert")))
+    with pytest.raises(FileFormatError) as error:
+        sg.GradeCard.load(path)
+    refusal(error, "card.json", "verify")
+
+
+def test_limits_tighten_with_more_people():
+    widths = []
+    for n in (10, 40, 160):
+        a, e, logs = drawn(np.random.default_rng(5), n, 1.0)
+        widths.append(ratio_of_means(a, e).high - ratio_of_means(a, e).low)
+        assert typical_ratio(logs).high > typical_ratio(logs).low
+    assert all(later < earlier for earlier, later in pairwise(widths))
