@@ -29,6 +29,8 @@ The rules, all of them:
   a stage among the scored epochs of that time, smoothed by a Gaussian of ten minutes, every cohort with equal
   weight, every night of a cohort too. A curve is the log of that share against the stage's share of all
   time, cut off at -4 and 2 nats.
+* Shares of the stages are those of the sleep period, averaged over the scorers and nights of a person; mean
+  and standard deviation over the people of each cohort. Of mice, recorded at any time of day, there are none.
 * The joint score of a night is the root mean square of its standardised indicators, those with a band and
   those that exist on this night, each on the scale where nights are nearly normal: the log of rates and bout
   lengths, the arcsine of the root of shares (`stageguard.night.quantities` has the offsets for rates that can
@@ -124,6 +126,7 @@ def count_all(scorings: Sequence[Scoring]) -> dict:
             "profiles": profiles,
             "between_scorers": between,
             "clock": clock,
+            "shares": {scheme: stage_shares(scorings, scheme) for scheme in SCHEMES},
             "rules": rules(),
         }
     )
@@ -558,6 +561,24 @@ def rem_after_wake(scorings: Sequence[Scoring], scheme: str, minutes: float) -> 
             if (labels[asleep[i] + 1 : asleep[i + 1]] == 0).all():
                 shares.append(np.mean(again[again > 0] == rem))
     return {"n_onsets": len(shares), "rem_percent": 100 * np.mean(shares)}
+
+
+def stage_shares(scorings: Sequence[Scoring], scheme: str) -> dict:
+    """Mean and standard deviation over people of each stage's share, per cohort."""
+    names, counted = SCHEMES[scheme][0], {}
+    for cohort in COHORTS:
+        people: dict[str, list[np.ndarray]] = {}
+        for scoring in select(scorings, cohort):
+            if cohort != "mouse" and is_long_enough(scoring, COHORTS[cohort].epoch_seconds):
+                labels = in_period(scoring, scheme)
+                seen = np.bincount(labels[labels != UNSCORED], minlength=len(names))
+                people.setdefault(scoring.subject, []).append(seen / seen.sum())
+        if people:
+            shares = np.array([np.mean(own, axis=0) for own in people.values()])  # (n_people, n_stages)
+            pairs = zip(shares.mean(axis=0).tolist(), shares.std(axis=0, ddof=1).tolist(), strict=True)
+            by_stage = dict(zip(names, map(list, pairs), strict=True))
+            counted[cohort] = {"n_people": len(shares), "mean_and_sd": by_stage}
+    return counted
 
 
 def rules() -> dict:

@@ -88,6 +88,7 @@ def fitted_profile(name: str, results: dict, words: dict) -> str:
                 *clock_section(numbers, own, results),
                 section("[bands]", bands(numbers, results)),
                 section("[joint]", joint(numbers)),
+                *shares_section(numbers, own, results),
                 *fitted_provenance(numbers, own, results),
             ]
         )
@@ -117,6 +118,20 @@ def labels_section(name: str, own: dict) -> list[str]:
         return [section("[labels]", {"refused": own["labels_refused"].strip()})]
     shares = json.loads(LABEL_SHARES.read_text(encoding="utf-8"))[name]["shares"]
     return [section("[labels]", {"source": own["labels_source"].strip(), "shares": shares})]
+
+
+def shares_section(numbers: dict, own: dict, results: dict) -> list[str]:
+    """Return the shares of the stages over people, in every cohort whose scorings are at hand."""
+    if species_of(own) != "human":
+        return []
+    counted = results["shares"][numbers["scheme"]]
+    named = ", ".join(f"{cohort} ({entry['n_people']})" for cohort, entry in counted.items())
+    source = f"mean and standard deviation over people of the stages' shares of the sleep period: {named}"
+    cohorts = {
+        cohort: {stage: [round(value, 4) for value in pair] for stage, pair in entry["mean_and_sd"].items()}
+        for cohort, entry in counted.items()
+    }
+    return [section("[shares]", {"source": source, "cohorts": cohorts})]
 
 
 def by_stage(stages: list[str], matrix: list[list[float]]) -> dict[str, dict[str, float]]:

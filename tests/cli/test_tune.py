@@ -129,3 +129,50 @@ def test_another_stager_is_decoded_by_the_base_rule_and_can_be_resumed_and_verif
     assert run("verify", "out/n0.hypnogram.tsv").code == 0
     own = error_line(run("decode", "nights/n0.csv", "-p", "yasa.toml", "-o", "out"))
     assert "other options (stager)" in own
+
+
+@pytest.fixture
+def too_much_n3(tmp_path, monkeypatch):
+    """Ten nights of a stager that says N3 for most of N2, and whose they are."""
+    (tmp_path / "nights").mkdir()
+    whose = ["id\tsubject"]
+    for i in range(10):
+        density = sg.simulate_night("human-psg-5", hours=7, seed=i).density
+        rows = density.probabilities * [1, 1, 0.5, 2, 1]
+        rows /= rows.sum(axis=1, keepdims=True)
+        sg.Hypnodensity(rows, density.scheme, 30.0).save(tmp_path / "nights" / f"n{i}.csv")
+        whose.append(f"n{i}\tp{i // 2}")
+    (tmp_path / "whose.tsv").write_text("\n".join(whose) + "\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_shares_are_repaired_over_people_and_the_decoding_is_verified(too_much_n3, run):
+    ran = run("tune", "nights", "--base", "human-psg-5", "-o", "t.toml", "--subjects", "whose.tsv")
+    assert ran.code == 0, ran.err
+    tuned = sg.Profile.load("t.toml")
+    given = [sg.read_density(f"nights/n{i}.csv") for i in range(10)]
+    assert tuned == sg.tune(given, "human-psg-5", name="t", groups=[i // 2 for i in range(10)])
+    assert tuned.is_repaired and tuned.shares.repair.n_people == 5
+    moved = tuned.shares.repair.describe(tuned.scheme.names)
+    assert moved in " ".join(ran.out.split())
+    assert run("decode", "nights", "-p", "t.toml", "-o", "out").code == 0
+    assert (
+        tuned.shares.repair.describe(tuned.scheme.names) in (too_much_n3 / "out" / "methods.md").read_text()
+    )
+    assert run("verify", "out/n3.hypnogram.tsv").code == 0
+    named = run("decode", "nights", "-p", "t.toml", "-o", "named", "--cohort", "insomnia")
+    assert named.code == 0, named.err
+    assert run("verify", "named/n3.hypnogram.tsv").code == 0
+
+
+def test_a_named_cohort_and_a_missing_subject(too_much_n3, run):
+    run("tune", "nights", "--base", "human-psg-5", "-o", "t.toml", "--cohort", "insomnia")
+    assert not sg.Profile.load("t.toml").is_repaired
+    run("decode", "nights", "-p", "human-psg-5", "--strength", "tune", "-o", "out", "--cohort", "insomnia")
+    assert not sg.Profile.load("out/tuned-profile.toml").is_repaired
+    (too_much_n3 / "whose.tsv").write_text("id\tsubject\nn0\tp0\n")
+    line = error_line(
+        run("tune", "nights", "--base", "human-psg-5", "-o", "u.toml", "--subjects", "whose.tsv")
+    )
+    assert mentions(line, "n1", "whose.tsv")

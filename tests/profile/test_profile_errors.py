@@ -323,6 +323,18 @@ def test_name_and_cautions_are_not_empty():
             {},
             ("joint.indicators", "centre and scale"),
         ),
+        ("shares", {"cohorts": {}}, ("shares.cohorts", "one cohort")),
+        ("shares", {"cohorts": {"a": {"W": [0.1, 0.1]}}}, ("shares.cohorts.a", "W, N, R")),
+        (
+            "shares",
+            {"cohorts": {"a": {"W": [0.1, 0.0], "N": [0.7, 0.1], "R": [0.2, 0.1]}}},
+            ("shares.cohorts.a.W", "[0.1, 0.0]", "standard deviation"),
+        ),
+        (
+            "shares",
+            {"cohorts": {"a": {stage: [0.3, 0.1] for stage in "WNR"}}, "repair": {"n_people": 3}},
+            ("'before'", "shares.repair"),
+        ),
         (("bands", "tvr_percent"), [0, 1], ("bands.tvr_percent is [0, 1]", TABLE)),
         (("bands", "tvr_percent", "source"), 3, ("bands.tvr_percent.source is 3", TEXT)),
         ("provenance", "me", ("provenance is 'me'", TABLE)),

@@ -377,6 +377,21 @@ def test_bands_are_two_sided_sourced_and_hold_the_target(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FITTED + PUBLISHED)
+def test_human_profiles_have_the_counted_shares_of_every_cohort(name: str, results: dict) -> None:
+    profile = Profile.load(name)
+    if name in PUBLISHED or profile.species == "mouse":
+        assert profile.shares is None
+        return
+    counted = results["shares"][profile.scheme.name]
+    assert list(profile.shares.cohorts) == ["dod-h", "dod-o", "sleep-edf", "sleep-accel", "slpdb"]
+    assert profile.shares.repair is None
+    for cohort, table in profile.shares.cohorts.items():
+        assert math.isclose(sum(mean for mean, _ in table), 1.0, abs_tol=1e-3)
+        for pair, own in zip(table, counted[cohort]["mean_and_sd"].values(), strict=True):
+            assert pair == pytest.approx(own, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", FITTED + PUBLISHED)
 def test_fitted_profile_has_the_counted_joint_score_of_its_bands(name: str, results: dict) -> None:
     profile = Profile.load(name)
     if name in PUBLISHED:

@@ -88,6 +88,7 @@ ELSEWHERE = {
     "not_for": "only for a cohort with a caution: has a test of its own",
     "taught_by": "only for a night that taught it: has a test of its own",
     "labels": "only for labels without probabilities: has a test of its own",
+    "shares": "only if they were repaired: has a test of its own",
 }
 NO_EFFECT = {
     "summary",

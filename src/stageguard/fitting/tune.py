@@ -1,8 +1,9 @@
-"""`tune`: fit the strength of a profile to one stager's unscored nights."""
+"""`tune`: fit the strength and the stage shares of a profile to one stager's unscored nights."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,10 +11,18 @@ from stageguard.base import checks
 from stageguard.base.errors import InputError, StageGuardError, both_nights, message_of
 from stageguard.base.schema import plain_table
 from stageguard.base.version import __version__
+from stageguard.fitting.share_repair import (
+    LEAST_HOURS,
+    LEAST_SHARPNESS,
+    MeasuredNight,
+    Outcome,
+    repair_shares,
+)
 from stageguard.guard import inputs
-from stageguard.guard.evidence import features_of
 from stageguard.guard.options import DEFAULTS, GuardOptions
+from stageguard.profile.expert_shares import write_expert_shares
 from stageguard.profile.fingerprint import Fingerprint, StagerFeatures
+from stageguard.profile.parts import Calibration, write_calibration
 from stageguard.profile.profile import Profile
 from stageguard.profile.rules import write_rule
 from stageguard.profile.rules.rule import StrengthRule
@@ -28,6 +37,8 @@ def tune(
     *,
     stager: str | None = None,
     name: str | None = None,
+    groups: Sequence[Hashable] | None = None,
+    cohort: str | None = None,
     stages: Sequence[str] | None = None,
     epoch_seconds: float | None = None,
     logits: bool = False,
@@ -40,6 +51,9 @@ def tune(
     the experts', every night is brought to the experts' index times the square root of its own index divided
     by the median, so that half of the differences between people are kept. Otherwise no night is smoothed.
 
+    Shares of the stages that experts' scorings of as many people do not show, over cohorts and with a margin,
+    are brought to the edge of that range by stage biases of at most 1 nat, unless the stager is too unsure.
+
     Parameters
     ----------
     densities : list of Hypnodensity or arrays (n_epochs, n_stages)
@@ -50,14 +64,20 @@ def tune(
         Name of the stager, with version and channels: ``"YASA 0.8 C4-M1"``.
     name : str, optional
         Name of the profile; by default the base's with "-tuned".
+    groups : sequence, optional
+        Whose each night is. Without it, each night is taken as another person's.
+    cohort : str, optional
+        Who was recorded. Stage shares are not repaired for a cohort that the base has a caution for, such as
+        "insomnia", or that is not the base's own.
     stages, epoch_seconds, logits, log
         How bare arrays are read, as in `decode`.
 
     Returns
     -------
     Profile
-        The base with the stager's median index in ``strength``, and its ``fingerprint``, by which `decode`
-        recognises nights of another stager. Its provenance says what was decided.
+        The base with the stager's median index in ``strength``, the biases in ``calibration`` if its shares
+        were repaired (and how in ``shares.repair``), and its ``fingerprint``, by which `decode` recognises
+        nights of another stager. Its provenance says what was decided.
 
     Raises
     ------
@@ -86,7 +106,7 @@ def tune(
             nights.append(measure(density, base, options))
         except StageGuardError as error:
             raise type(error)(f"night {i}: " + message_of(error)) from None
-    return tuned_profile(nights, base, stager, name)
+    return tuned_profile(nights, base, stager, name, groups=groups, cohort=cohort)
 
 
 def check_base(base: Profile) -> StrengthRule:
@@ -96,7 +116,7 @@ def check_base(base: Profile) -> StrengthRule:
             f"profile {base.name!r} has no fragmentation to aim at (strength.fi_target): it cannot be tuned. "
             "Take one whose strength is a rule, such as human-psg-5."
         )
-    if base.prior_exponent or base.calibration.biases:
+    if base.prior_exponent or (base.calibration.biases and not base.is_repaired):
         raise InputError(
             f"profile {base.name!r} holds stage shares or biases that scored nights gave, and needs no "
             "tuning. Take the profile it was fitted from."
@@ -104,45 +124,75 @@ def check_base(base: Profile) -> StrengthRule:
     return base.strength
 
 
-def measure(density: inputs.OneNight, base: Profile, options: GuardOptions = DEFAULTS) -> StagerFeatures:
-    """Return the features of a night, by which stagers are compared."""
-    night = inputs.night_of(density, base, options)
-    return features_of(night, night.epoch_seconds / base.epoch_seconds)
+def measure(density: inputs.OneNight, base: Profile, options: GuardOptions = DEFAULTS) -> MeasuredNight:
+    """Return what tuning needs of a night."""
+    base = _unrepaired(base)
+    return MeasuredNight.of(inputs.night_of(density, base, options), base)
+
+
+def _unrepaired(base: Profile) -> Profile:
+    """Return the profile without what `tune` found about the shares of other nights."""
+    if base.shares is None or base.shares.repair is None:
+        return base
+    temperature = Calibration(base.calibration.temperature)
+    return replace(base, calibration=temperature, shares=replace(base.shares, repair=None))
 
 
 def tuned_profile(
-    nights: Sequence[StagerFeatures], base: Profile, stager: str | None = None, name: str | None = None
+    nights: Sequence[MeasuredNight],
+    base: Profile,
+    stager: str | None = None,
+    name: str | None = None,
+    *,
+    groups: Sequence[Hashable] | None = None,
+    cohort: str | None = None,
 ) -> Profile:
     """Return the base profile tuned to the stager of these nights."""
-    rule = check_base(base)
-    indices = [night.fragmentation_index for night in nights if not np.isnan(night.fragmentation_index)]
-    if len(indices) < FEWEST_NIGHTS:
+    rule, base = check_base(base), _unrepaired(base)
+    features = [night.features for night in nights]
+    n_usable = sum(not np.isnan(night.fragmentation_index) for night in features)
+    if n_usable < FEWEST_NIGHTS:
         raise InputError(
-            f"got {len(indices)} nights with adjacent epochs, expected {FEWEST_NIGHTS} or more of one "
+            f"got {n_usable} nights with adjacent epochs, expected {FEWEST_NIGHTS} or more of one "
             "stager: on five or fewer a fragmented sleeper passes for a flickering stager, and tuning did "
             "harm. Decode with the profile as it is, or take more nights; they need no scoring."
         )
-    _refuse_repeats(nights)
-    for text, what in ((stager, "stager"), (name, "name")):
+    _refuse_repeats(features)
+    if groups is not None and len(groups) != len(nights):
+        raise InputError(f"groups has {len(groups)} entries for {len(nights)} nights, expected one each.")
+    for text, what in ((stager, "stager"), (name, "name"), (cohort, "cohort")):
         if text is not None:
             checks.text(text, what, empty=False)
-    rule = TargetRule.tuned(rule, fragmentation_aim(float(np.median(indices))))
-    decided = " ".join(decision(rule))
-    of_stager = "of one stager" if stager is None else f"of {stager}"
-    return base.replace(
+    repair = repair_shares(nights, base, groups, cohort)
+    indices = [night.fragmentation_index for night in features]
+    changes: dict[str, object] = {}
+    if repair.biases is not None and base.shares is not None:
+        biases = np.array(repair.biases)
+        indices = [night.fragmentation_index(biases) for night in nights]
+        calibration = Calibration(base.calibration.temperature, repair.biases)
+        changes["calibration"] = write_calibration(calibration, base.scheme)
+        changes["shares"] = write_expert_shares(replace(base.shares, repair=repair.record), base.scheme)
+    rule = TargetRule.tuned(rule, fragmentation_aim(float(np.nanmedian(indices))))
+    tuned = base.replace(
         name=name or f"{base.name}-tuned",
-        summary=f"{base.name}, tuned on {len(nights)} unscored nights {of_stager}. {decided}",
         stager=stager,
         strength=write_rule(rule),
-        fingerprint=plain_table(Fingerprint.of(nights, base.scheme)),
+        fingerprint=plain_table(Fingerprint.of(features, base.scheme)),
         provenance={
             "source": "stageguard.tune on unscored nights",
             "base": {"name": base.name, "sha256": base.sha256},
             "stageguard": __version__,
             "n_nights": len(nights),
             "flickers": rule.says_flicker,
-            "decision": decided,
+            "shares": repair.outcome,
         },
+        **changes,
+    )
+    decided = " ".join(decision(tuned))
+    of_stager = "of one stager" if stager is None else f"of {stager}"
+    return tuned.replace(
+        summary=f"{base.name}, tuned on {len(nights)} unscored nights {of_stager}. {decided}",
+        provenance={**tuned.provenance, "decision": decided},
     )
 
 
@@ -164,8 +214,9 @@ def _refuse_repeats(nights: Sequence[StagerFeatures]) -> None:
             )
 
 
-def decision(rule: StrengthRule | None) -> tuple[str, str]:
-    """Return whether a tuned profile's stager flickers, and what is done about it, in a sentence each."""
+def decision(tuned: Profile) -> tuple[str, ...]:
+    """Return what was decided about a tuned profile's stager, and what follows, in a few sentences."""
+    rule = tuned.strength
     assert isinstance(rule, TargetRule) and rule.stager_fi is not None
     flickers = "flickers" if rule.says_flicker else "does not flicker"
     above = "above" if rule.says_flicker else "not above"
@@ -173,7 +224,33 @@ def decision(rule: StrengthRule | None) -> tuple[str, str]:
         f"The stager {flickers}: median fragmentation index of its argmax {rule.stager_fi:.3f}, "
         f"{above} {rule.act_above:g} times the experts' {rule.fi_target:.3f}."
     )
-    if not rule.says_flicker:
-        return finding, "Its nights are not smoothed."
-    ratio = f"(its own / {rule.stager_fi:.3f}) to the power of {rule.exponent:g}"
-    return finding, f"A night above it is brought to fragmentation index {rule.fi_target:.3f} x {ratio}."
+    follows = "Its nights are not smoothed."
+    if rule.says_flicker:
+        ratio = f"(its own / {rule.stager_fi:.3f}) to the power of {rule.exponent:g}"
+        follows = f"A night above it is brought to fragmentation index {rule.fi_target:.3f} x {ratio}."
+    return finding, follows, *_about_shares(tuned)
+
+
+_NOT_REPAIRED: dict[Outcome, str] = {
+    "in range": "Its stage shares are within what experts score.",
+    "unsure": "Its stage shares are outside what experts score, but with a mean highest probability under "
+    f"{LEAST_SHARPNESS:g} they are left as they are.",
+    "short nights": f"Its stage shares were not compared with experts': nights are under {LEAST_HOURS:g} h.",
+    "named cohort": "Its stage shares were not compared with experts': the cohort may have its own.",
+    "labels alone": "Its stage shares were not compared with experts': labels alone give no probabilities.",
+}
+
+
+def _about_shares(tuned: Profile) -> tuple[str, ...]:
+    """Say what was done about the stage shares; nothing, if the profile has no range of them."""
+    if not tuned.is_repaired:
+        outcome = tuned.provenance["shares"]
+        return (_NOT_REPAIRED[outcome],) if outcome in _NOT_REPAIRED else ()
+    assert tuned.shares is not None and tuned.shares.repair is not None
+    repair, names = tuned.shares.repair, tuned.scheme.names
+    biases = zip(names, tuned.calibration.biases or (), strict=True)
+    nats = ", ".join(f"{stage} {bias:+.2f}" for stage, bias in biases if bias)
+    return (
+        f"Its stage shares over {repair.n_people} people are outside what experts score and were repaired: "
+        f"{repair.describe(names)}, by biases of {nats} nats.",
+    )

@@ -211,6 +211,9 @@ def assumptions(profile: Profile, night: Night) -> tuple[str, ...]:
         assumed.append(f"no caution is known for {cohort!r}; profile {profile.name} has one for {listed}")
     if profile.cohort is not None:
         assumed += _about_cohort(profile, cohort)
+    was_repaired = profile.shares is not None and profile.shares.repair is not None
+    if was_repaired and cohort is not None and profile.caution_for(cohort) is not None:
+        assumed.append(f"the repair of stage shares is off for {cohort!r}")
     if not profile.is_by(stager := night.options.stager):
         who = (
             f"stager {stager!r} is not"

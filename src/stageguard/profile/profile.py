@@ -17,6 +17,7 @@ from stageguard.base.schema import Document, read_toml
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.period import Period, period_of
 from stageguard.night.stages import StageScheme
+from stageguard.profile.expert_shares import ExpertShares
 from stageguard.profile.fingerprint import Fingerprint, mark_of
 from stageguard.profile.parts import (
     Band,
@@ -110,6 +111,8 @@ class Profile(Document, ShownInNotebooks):
         Range of each indicator over expert scorings.
     joint : Joint or None
         Indicators combined in one score, and how high it is on expert nights.
+    shares : ExpertShares or None
+        Shares of the stages in expert scorings, and the repair of the stager's.
     fingerprint : Fingerprint or None
         How the nights of `stager` look.
     intervals : mapping
@@ -160,6 +163,7 @@ class Profile(Document, ShownInNotebooks):
     durations: Mapping[str, tuple[float, ...]]
     bands: Mapping[str, Band]
     joint: Joint | None
+    shares: ExpertShares | None
     fingerprint: Fingerprint | None
     intervals: Mapping[str, Any]
     estimators: Mapping[str, str]
@@ -337,17 +341,28 @@ class Profile(Document, ShownInNotebooks):
 
         Stage shares and stage biases belong to the stager and cohort they were learned on. For any other
         cohort, and for an unknown one (None), they are left out, or with ``other_cohorts = "argmax"`` the
-        profile steps aside altogether. Cohorts are the same when their words are, ignoring case. The clock
-        does not run for cohorts whose caution says so.
+        profile steps aside altogether. Cohorts are the same when their words are, ignoring case. Biases that
+        repair stage shares are left out for every cohort with a caution, and the clock does not run for those
+        whose caution says so.
         """
-        profile = self
+        profile, temperature = self, Calibration(self.calibration.temperature)
         if not self.is_of(cohort):
-            temperature = Calibration(self.calibration.temperature)
             profile = self._once("other cohort", lambda: self._without_shares(calibration=temperature))
-        caution = None if profile.clock is None or cohort is None else profile.caution_for(cohort)
-        if caution is None or caution.clock:
+        caution = None if cohort is None else profile.caution_for(cohort)
+        if caution is None:
             return profile
-        return profile._once("without clock", lambda: replace(profile, clock=None))
+        if profile.is_repaired:
+            repaired = profile
+            profile = self._once("without repair", lambda: replace(repaired, calibration=temperature))
+        if caution.clock or profile.clock is None:
+            return profile
+        timed = profile
+        return profile._once("without clock", lambda: replace(timed, clock=None))
+
+    @property
+    def is_repaired(self) -> bool:
+        """Whether its stage biases repair the shares of a stager's stages, as `tune` found them."""
+        return bool(self.calibration.biases) and self.shares is not None and self.shares.repair is not None
 
     def for_other_stager(self) -> Profile:
         """Return the profile to use for a stager it does not belong to.

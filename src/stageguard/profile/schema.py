@@ -13,6 +13,7 @@ from stageguard.base.arrays import DAY_SECONDS
 from stageguard.base.errors import InputError, ProfileError, message_of
 from stageguard.night.stages import StageScheme
 from stageguard.profile import parts
+from stageguard.profile.expert_shares import read_expert_shares, write_expert_shares
 from stageguard.profile.fingerprint import read_fingerprint, read_marks
 from stageguard.profile.parts import read_estimators
 from stageguard.profile.rules import read_rule, write_rule
@@ -315,6 +316,16 @@ _TABLE = (
         "`threshold` that expert nights stay under, `source`",
         parts.read_joint,
         shown="none",
+        decodes=False,
+    ),
+    Key(
+        "shares",
+        "shares of the stages in expert scorings: `cohorts`, with `[mean, standard deviation]` over people "
+        "by stage, and their `source`; `repair`: shares `before`, range (`low`, `high`) over `n_people`, and "
+        "shares `after` the biases of the profile's stager, written by [tune](tune.md#stage-shares)",
+        read_expert_shares,
+        shown="none",
+        write=write_expert_shares,
         decodes=False,
     ),
     Key(

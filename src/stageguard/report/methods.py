@@ -478,6 +478,12 @@ def weight_sentences(profile: Profile) -> Iterator[str]:
         yield f"Log-probabilities were divided by a temperature of {calibration.temperature:.3g}."
     if calibration.biases:
         yield f"Stage biases were added to them: {_stage_values(names, calibration.biases, '+.3g')} nats."
+    if profile.is_repaired and profile.shares is not None and profile.shares.repair is not None:
+        repair = profile.shares.repair
+        yield (
+            f"They had brought the stager's stage shares over {count(repair.n_people, 'sleeper')} towards "
+            f"the range of expert scorings: {repair.describe(names)}."
+        )
     if profile.prior_exponent and profile.prior is not None:
         yield (
             "The evidence for each stage was divided by the stage's share "

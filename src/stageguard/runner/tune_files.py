@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stageguard.base.errors import OVERWRITE, OutputExistsError
+from stageguard.fitting.share_repair import MeasuredNight
 from stageguard.fitting.tune import measure
 from stageguard.formats.raw_night import FileOptions
-from stageguard.profile.fingerprint import StagerFeatures
 from stageguard.profile.profile import Profile
 from stageguard.runner.decode_one import read_with, refuse_output
 
@@ -33,14 +33,14 @@ class TuneTask(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MeasuredFile:
-    """The features of one file that tell how its stager behaves; its probabilities are not kept."""
+    """What one file tells about its stager."""
 
-    features: StagerFeatures
+    night: MeasuredNight
     notes: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types, apart from messages."""
-        night = self.features
+        night = self.night.features
         numbers = {key: getattr(night, key) for key in ("fragmentation_index", "entropy", "sharpness")}
         return numbers | {"shares": night.shares.tolist(), "notes": list(self.notes)}
 

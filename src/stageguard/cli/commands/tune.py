@@ -15,6 +15,7 @@ from stageguard.cli.inputs import Inputs, find_densities, with_table_nights
 from stageguard.cli.outcomes import end, run_shown
 from stageguard.cli.terminal import Console, count, naming_nights, one_line, print_json
 from stageguard.fitting.tune import check_base, decision, tuned_profile
+from stageguard.formats.companions import read_subjects
 from stageguard.formats.raw_night import FileOptions
 from stageguard.profile.profile import Profile
 from stageguard.profile.rules.target import FEWEST_NIGHTS
@@ -29,6 +30,8 @@ from stageguard.runner.tune_files import TuneTask, measure_task
 @opt.density_files
 @opt.sample_list
 @option("--stager", metavar="NAME", help="The stager, with version and channels: used on no other.")
+@option("--subjects", metavar="TABLE", type=opt.PATH, help="Whose each night is: columns id and subject.")
+@option("--cohort", metavar="NAME", help="Who was recorded: insomnia, ... may have stage shares of its own.")
 @opt.reading
 @opt.overwrite
 @opt.jobs
@@ -39,6 +42,8 @@ def tune(
     files: tuple[Path, ...],
     samples: Path | None,
     stager: str | None,
+    subjects: Path | None,
+    cohort: str | None,
     reading: FileOptions,
     overwrite: bool,
     jobs: int,
@@ -48,7 +53,8 @@ def tune(
 
     Decides once whether the stager flickers, by the median fragmentation of its argmax. If so, nights are
     brought towards the experts' fragmentation, and half of the differences between people are kept. If not,
-    no night is smoothed.
+    no night is smoothed. Stage shares that experts do not score are brought to the edge of their range by
+    stage biases of at most 1 nat, and the command says by how much.
 
     Examples
     --------
@@ -59,18 +65,24 @@ def tune(
     profile, options = Profile.load(base), reading
     check_base(profile)
     inputs = with_table_nights(find_densities(files, samples, profile, DecodeOptions(options)))
-    check_apart([output], inputs.files(Path(base), samples))
+    check_apart([output], inputs.files(Path(base), samples, subjects))
+    who = None if subjects is None else read_subjects(subjects)
+    missing = [night.id for night in inputs.nights if who is not None and night.id not in who]
+    if missing:
+        raise InputError(f"night {missing[0]!r} is not in {subjects}, expected a row for it.")
     if output.exists() and not overwrite:
         raise exists_error(output)
     tasks = [TuneTask(night.path, night.id, profile, options, night.error) for night in inputs.nights]
     outcomes = run_shown(measure_task, tasks, "Reading", quiet=as_json, jobs=jobs)
-    nights = [outcome.result.features for outcome in succeeded(outcomes)]
-    if not nights:
+    measured = succeeded(outcomes)
+    if not measured:
         raise InputError(Message("no night could be read. The first problem: ", outcomes[0].error))
-    with naming_nights([outcome.id for outcome in succeeded(outcomes)]):
-        tuned = tuned_profile(nights, profile, stager, output.stem)
+    names = [outcome.id for outcome in measured]
+    groups = None if who is None else [who[name].subject for name in names]
+    with naming_nights(names):
+        nights = [outcome.result.night for outcome in measured]
+        tuned = tuned_profile(nights, profile, stager, output.stem, groups=groups, cohort=cohort)
     tuned.save(output, overwrite=overwrite)
-    assert tuned.strength is not None
     if as_json:
         content = {"profile": tuned.to_dict(), "output": str(output)}
         print_json(content | {"files": [outcome.to_dict() for outcome in outcomes]})
@@ -79,7 +91,7 @@ def tune(
         out.print(
             f"{one_line(tuned.name)}: {count(len(nights), 'unscored night')}, on {one_line(profile.name)}"
         )
-        for sentence in decision(tuned.strength):
+        for sentence in decision(tuned):
             out.print(sentence)
         out.list("Wrote", [output])
     end(outcomes, inputs.notes, as_json=as_json)
@@ -93,11 +105,11 @@ def tuned_on(
     tasks = [TuneTask(night.path, night.id, profile, options.density, night.error) for night in inputs.nights]
     measured = succeeded(run_shown(measure_task, tasks, "Tuning", quiet=quiet, jobs=jobs))
     if len(measured) < FEWEST_NIGHTS:
-        nights = count(len(measured), "night")
+        few = count(len(measured), "night")
         return profile, [
-            f"--strength tune needs {FEWEST_NIGHTS} nights: {nights} decoded with {profile.name} as it is"
+            f"--strength tune needs {FEWEST_NIGHTS} nights: {few} decoded with {profile.name} as it is"
         ]
     with naming_nights([outcome.id for outcome in measured]):
-        tuned = tuned_profile([outcome.result.features for outcome in measured], profile, options.stager)
-    assert tuned.strength is not None
-    return tuned, decision(tuned.strength)
+        nights = [outcome.result.night for outcome in measured]
+        tuned = tuned_profile(nights, profile, options.stager, cohort=options.cohort)
+    return tuned, decision(tuned)

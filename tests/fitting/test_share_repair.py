@@ -1,0 +1,204 @@
+"""Stage shares of a stager that experts do not score, and the biases that repair them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import stageguard as sg
+from messages import naming
+from nights import decode
+from small import profile_of
+from stageguard.base.errors import InputError
+from stageguard.profile.expert_shares import ExpertShares
+
+EXPERTS = {
+    "here": {"A": [0.30, 0.05], "B": [0.50, 0.05], "C": [0.20, 0.05]},
+    "there": {"A": [0.34, 0.05], "B": [0.46, 0.05], "C": [0.20, 0.05]},
+}
+
+
+def base(**changes):
+    # an animal's, so that whole recordings are measured
+    document = profile_of(species="mouse").replace(strength={"rule": "target", "fi_target": 0.1}).to_dict()
+    names = sg.Profile.from_dict(document).scheme.names
+    renamed = {cohort: dict(zip(names, table.values(), strict=True)) for cohort, table in EXPERTS.items()}
+    return sg.Profile.from_dict(document | {"shares": {"cohorts": renamed}} | changes)
+
+
+def night(shares, seed, highest=0.98):
+    """A night whose argmax has these shares, in bouts of twelve epochs; some epochs are nearly undecided."""
+    rng = np.random.default_rng(seed)
+    labels = np.repeat(rng.permutation(np.repeat([0, 1, 2], np.rint(np.array(shares) * 50).astype(int))), 12)
+    second = (labels + rng.integers(1, 3, size=len(labels))) % 3
+    tops = rng.uniform(0.52, highest, size=len(labels))
+    rows = np.full((len(labels), 3), 0.01)
+    rows[np.arange(len(labels)), labels] = tops
+    rows[np.arange(len(labels)), second] = 0.99 - tops
+    return rows / rows.sum(axis=1, keepdims=True)
+
+
+def nights(shares, n=20, **options):
+    return [night(shares, seed, **options) for seed in range(n)]
+
+
+def pooled(given, biases=(0.0, 0.0, 0.0)):
+    """The mean share of each stage over nights, by its definition."""
+    own = [np.bincount((np.log(rows) + biases).argmax(axis=1), minlength=3) / len(rows) for rows in given]
+    return np.mean(own, axis=0)
+
+
+OFF = (0.08, 0.52, 0.40)  # far more of the last stage than experts score, hardly any of the first
+
+
+def test_the_range_is_that_of_resampled_means_a_quarter_wider():
+    shares = ExpertShares({"a": ((0.3, 0.05),), "b": ((0.4, 0.1),)})
+    rng = np.random.default_rng(0)
+    means = np.concatenate([rng.normal(m, s / 4, size=200_000) for m, s in ((0.3, 0.05), (0.4, 0.1))])
+    low, high = np.percentile(means, [2.5, 97.5])
+    centre, half = (low + high) / 2, 1.25 * (high - low) / 2
+    assert shares.ranges(16) == (pytest.approx((centre - half, centre + half), abs=1e-3),)
+
+
+def test_the_range_is_wider_for_fewer_people_and_stays_a_share():
+    shares = ExpertShares({"a": ((0.05, 0.1), (0.95, 0.1))})
+    (few, many), (rare, often) = (
+        [shares.ranges(n)[0] for n in (2, 50)],
+        shares.ranges(1),
+    )
+    assert few[1] - few[0] > many[1] - many[0]
+    assert rare[0] == 0.0 and often[1] == 1.0
+
+
+def test_shares_outside_are_brought_to_the_edge_by_small_biases():
+    given = nights(OFF)
+    tuned = sg.tune(given, base())
+    repair, biases = tuned.shares.repair, tuned.calibration.biases
+    assert repair.n_people == 20
+    assert repair.before == pytest.approx(pooled(given), abs=1e-4)
+    assert repair.after == pytest.approx(pooled(given, biases), abs=1e-4)
+    assert repair.outside == (0, 2)
+    assert 0 < max(map(abs, biases)) <= 1.0
+    assert biases[0] > 0 > biases[2] and biases[1] == 0
+    ranges = base().shares.ranges(20)
+    assert list(zip(repair.low, repair.high, strict=True)) == [pytest.approx(own, abs=1e-4) for own in ranges]
+    for stage in repair.outside:
+        low, high = ranges[stage]
+        edge = low if repair.before[stage] < low else high
+        assert abs(repair.after[stage] - edge) < abs(repair.before[stage] - edge)
+    assert tuned.is_repaired and tuned.provenance["shares"] == "repaired"
+
+
+def test_a_share_just_outside_lands_at_the_edge():
+    given = nights((0.3, 0.42, 0.28))
+    repair = sg.tune(given, base()).shares.repair
+    assert 2 in repair.outside
+    assert repair.after[2] == pytest.approx(repair.high[2], abs=0.01)
+
+
+def test_shares_that_experts_score_are_left_alone():
+    tuned = sg.tune(nights((0.32, 0.48, 0.2)), base())
+    assert tuned.provenance["shares"] == "in range"
+    assert tuned.calibration.biases is None and tuned.shares.repair is None
+    assert not tuned.is_repaired
+
+
+def test_an_unsure_stager_is_left_alone():
+    tuned = sg.tune(nights(OFF, highest=0.8), base())
+    assert tuned.provenance["shares"] == "unsure" and not tuned.is_repaired
+
+
+def test_short_recordings_are_left_alone():
+    given = [rows[:500] for rows in nights(OFF)]
+    assert sg.tune(given, base()).provenance["shares"] == "short nights"
+    assert sg.tune(given, base(), epoch_seconds=60).provenance["shares"] == "repaired"
+
+
+def test_a_profile_without_expert_shares_repairs_nothing():
+    tuned = sg.tune(nights(OFF), base().replace(shares=None))
+    assert tuned.provenance["shares"] == "no range" and tuned.calibration.biases is None
+
+
+def test_labels_alone_are_not_repaired():
+    names = sg.Profile.load("human-psg-5").scheme
+    rng = np.random.default_rng(0)
+    given = [
+        sg.Hypnogram(np.repeat(rng.choice([0, 4], size=40), 20).astype(np.int8), names, 30.0)
+        for _ in range(10)
+    ]
+    assert sg.tune(given, "human-psg-5").provenance["shares"] == "labels alone"
+
+
+def test_a_named_cohort_switches_the_repair_off_when_tuned_and_when_decoded():
+    caution = {"cohort": "narcolepsy", "aliases": [], "action": "warn", "reason": "It has its own."}
+    given, cautious = nights(OFF), base().replace(not_for=[caution])
+    named = sg.tune(given, cautious, cohort="narcolepsy")
+    assert named.provenance["shares"] == "named cohort" and not named.is_repaired
+    tuned = sg.tune(given, cautious, cohort="students")
+    assert tuned.is_repaired
+    assert tuned.for_cohort("students") is tuned
+    assert tuned.for_cohort("narcolepsy").calibration.biases is None
+    result = decode(given[0], tuned, cohort="narcolepsy")
+    assert any("narcolepsy" in words and "repair" in words for words in result.assumed)
+    own = cautious.replace(cohort="ours")
+    assert not sg.tune(given, own, cohort="others").is_repaired
+    assert sg.tune(given, own, cohort="Ours").is_repaired
+
+
+def test_people_are_counted_and_not_nights():
+    given = [*nights((0.30, 0.50, 0.20), n=9), *(night(OFF, 100 + i) for i in range(30))]
+    apart = sg.tune(given, base())
+    together = sg.tune(given, base(), groups=[*range(9), *("one",) * 30])
+    assert apart.shares.repair.n_people == 39
+    assert together.provenance["shares"] == "in range"
+    with pytest.raises(InputError, match=naming("groups", 2, 39)):
+        sg.tune(given, base(), groups=["a", "b"])
+
+
+def test_decode_moves_stages_by_the_repair_and_the_stager_is_known_again():
+    given = nights(OFF)
+    tuned = sg.tune(given, base(), stager="Mine 1.0")
+    plain = tuned.replace(calibration=None, shares=None)
+    shares, unrepaired = (
+        pooled_labels(decode(given, profile, stager="Mine 1.0")) for profile in (tuned, plain)
+    )
+    assert shares[2] < unrepaired[2] and shares[0] > unrepaired[0]
+    # its fingerprint is of what the stager says, so its own nights are not foreign
+    assert all(result.profile is tuned for result in decode(given, tuned))
+    other = decode(given[0], tuned, stager="Another 2.0")
+    assert other.profile.calibration.biases is None
+
+
+def pooled_labels(results):
+    counted = [np.bincount(r.hypnogram.labels, minlength=3) / len(r.hypnogram.labels) for r in results]
+    return np.mean(counted, axis=0)
+
+
+def test_the_median_index_is_that_of_the_repaired_stages():
+    given = nights(OFF)
+    tuned = sg.tune(given, base())
+    indices = [
+        np.mean(np.diff((np.log(rows) + tuned.calibration.biases).argmax(axis=1)) != 0) for rows in given
+    ]
+    assert tuned.strength.stager_fi == pytest.approx(np.median(indices), rel=1e-3)
+    assert np.median(indices) > np.median([np.mean(np.diff(rows.argmax(axis=1)) != 0) for rows in given])
+
+
+def test_tuning_a_repaired_profile_again_forgets_the_repair():
+    given = nights(OFF)
+    tuned = sg.tune(given, base(), name="mine")
+    again = sg.tune(given, tuned, name="mine")
+    assert again.shares == tuned.shares and again.calibration == tuned.calibration
+    assert sg.tune(nights((0.32, 0.48, 0.2)), tuned).calibration.biases is None
+
+
+def test_the_document_is_read_back_and_the_words_say_by_how_much(tmp_path):
+    given = nights(OFF)
+    tuned = sg.tune(given, base())
+    tuned.save(tmp_path / "tuned.toml")
+    assert sg.Profile.load(tmp_path / "tuned.toml") == tuned
+    repair, (name, *_) = tuned.shares.repair, tuned.scheme.names
+    moved = f"{name} {100 * repair.before[0]:.1f} to {100 * repair.after[0]:.1f} %"
+    assert moved in tuned.provenance["decision"]
+    assert moved in decode(given[0], tuned).methods_text()
+    assert moved not in decode(given[0], tuned.replace(calibration=None)).methods_text()
