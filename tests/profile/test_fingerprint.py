@@ -21,7 +21,7 @@ KNOWN = profile_of(fingerprint=WRITTEN).fingerprint
 
 
 def features(fi=0.2, entropy=0.5, sharpness=0.75, shares=(0.2, 0.6, 0.2)):
-    return StagerFeatures(fi, entropy, sharpness, np.array(shares))
+    return StagerFeatures(fi, entropy, sharpness, np.array(shares), np.full(3, np.nan), np.eye(3))
 
 
 def test_it_is_read_and_written_alike():
@@ -66,6 +66,14 @@ def test_none_of_the_nights_it_was_made_of_is_outside():
 def test_certain_rows_have_no_entropy():
     night = StagerFeatures.of(np.array([[1.0, 0, 0], [0, 0, 1.0]]), np.array([0, 2]), 1.0)
     assert (night.entropy, night.sharpness, night.shares.tolist()) == (0.0, 1.0, [0.5, 0.0, 0.5])
+
+
+def test_confidence_and_overlap_are_of_the_stages_that_rows_waver_between():
+    rows = np.array([[0.75, 0.25, 0], [0.5, 0.5, 0], [0, 0.25, 0.75]])
+    night = StagerFeatures.of(rows, np.array([0, 0, 2]), 0.5)
+    assert night.confidences.tolist() == pytest.approx([0.625, np.nan, 0.75], nan_ok=True)
+    overlaps = {(0, 1): (0.1875 + 0.25) / 3, (0, 2): 0.0, (1, 2): 0.1875 / 3}
+    assert all(night.overlaps[pair] == pytest.approx(value) for pair, value in overlaps.items())
 
 
 @pytest.mark.parametrize(

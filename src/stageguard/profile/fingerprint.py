@@ -42,6 +42,8 @@ class StagerFeatures:
     entropy: float  # mean over the rows, in nats
     sharpness: float  # mean over the rows of the highest probability
     shares: Floats  # (n_stages,) shares of the stages in argmax
+    confidences: Floats  # (n_stages,) mean highest probability where argmax is the stage; NaN if it never is
+    overlaps: Floats  # (n_stages, n_stages) mean product of two stages' probabilities, high where rows waver
 
     @classmethod
     def of(cls, probabilities: Floats, argmax: Labels, fragmentation_index: float) -> StagerFeatures:
@@ -49,11 +51,16 @@ class StagerFeatures:
         known = argmax >= 0
         rows = probabilities[known] / probabilities[known].sum(axis=1, keepdims=True)  # (n_known, n_stages)
         logs = np.log(rows, where=rows > 0, out=np.zeros_like(rows))
+        highest = rows.max(axis=1)
+        n_epochs = np.bincount(argmax[known], minlength=rows.shape[1])  # (n_stages,)
+        totals = np.bincount(argmax[known], highest, minlength=rows.shape[1])
         return cls(
             fragmentation_index,
             float(-(rows * logs).sum(axis=1).mean()),
-            float(rows.max(axis=1).mean()),
-            np.bincount(argmax[known], minlength=probabilities.shape[1]) / len(rows),
+            float(highest.mean()),
+            n_epochs / len(rows),
+            np.divide(totals, n_epochs, where=n_epochs > 0, out=np.full(len(totals), np.nan)),
+            rows.T @ rows / len(rows),
         )
 
 
