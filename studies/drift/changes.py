@@ -60,7 +60,9 @@ def sleep_edf() -> Stager:
         "EEG and EOG at 1.25 times the gain": _gain(names, [*frontal, *posterior, *eog], 1.25),
         "EMG at twice the gain": _gain(names, emg, 2.0),
     }
-    return _boosting("Sleep-EDF, boosting on EEG, EOG and EMG", "sleep-edf", cohorts.sleep_edf("strong"), changes)
+    return _boosting(
+        "Sleep-EDF, boosting on EEG, EOG and EMG", "sleep-edf", cohorts.sleep_edf("strong"), changes
+    )
 
 
 def sleep_accel() -> Stager:
@@ -83,7 +85,9 @@ def dod_h(network: str) -> Stager:
         subjects = {night.name: night.subject for night in nights}
         features, kappas = {}, []
         for night in nights:
-            labels = np.where(np.isnan(night.probabilities[:, 0]), -1, np.nan_to_num(night.probabilities).argmax(1))
+            labels = np.where(
+                np.isnan(night.probabilities[:, 0]), -1, np.nan_to_num(night.probabilities).argmax(1)
+            )
             features[night.name] = measure(sg.Hypnogram(labels.astype(np.int8), AASM5, 30.0), profile)
             kappas.append(_kappa(night.labels, night.probabilities))
         after[SAME if other == network else f"{other} instead"] = Nights(features, float(np.mean(kappas)))
@@ -134,7 +138,9 @@ def _sleep_edf_columns() -> list[str]:
     import pyarrow.parquet
 
     path = cohorts.data_folder() / "sleep-edfx" / "sleep_edfx_cassette_26.parquet"
-    return [name for name in pyarrow.parquet.read_schema(path).names if name.startswith(("EEG", "EOG", "EMG"))]
+    return [
+        name for name in pyarrow.parquet.read_schema(path).names if name.startswith(("EEG", "EOG", "EMG"))
+    ]
 
 
 def _swap(first: Sequence[int], second: Sequence[int]) -> Change:
@@ -165,7 +171,7 @@ def _scale(column: int, factor: float) -> Change:
 
 
 def _gain(names: Sequence[str], columns: Sequence[int], factor: float) -> Change:
-    """Change the amplitude of a signal: ratios and frequencies stay, amplitudes and logarithms of power move."""
+    """Change the amplitude of a signal; ratios and frequencies stay."""
 
     def apply(features: np.ndarray) -> np.ndarray:
         louder = features.copy()

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from bars import HIGHEST_FALSE_RATE, LOWEST_FOUND, MUST_BE_FOUND
 from changes import SAME, Stager, dod_h, sleep_accel, sleep_edf
 from cohorts import PUBLISHED
-from goals import HIGHEST_FALSE_RATE, LOWEST_FOUND, MUST_BE_FOUND
 
 from stageguard.measures.drift import BATCH_NIGHTS, by_person, compare, feature_rows
 from stageguard.night.stages import AASM5
@@ -31,7 +31,7 @@ def alarms(stager: Stager, n_splits: int) -> list[dict]:
     nights_of = {person: [n for n, s in stager.subjects.items() if s == person] for person in people}
     n_card = len(people) - BATCH_NIGHTS
     rng = np.random.default_rng(SEED)
-    found = {change: {size: 0 for size in SIZES} for change in stager.after}
+    found = {change: dict.fromkeys(SIZES, 0) for change in stager.after}
     foreign = dict.fromkeys(stager.after, 0)
     for _ in range(n_splits):
         order = rng.permutation(people).tolist()
@@ -65,7 +65,7 @@ def _is_alarm(card: np.ndarray, batch: np.ndarray) -> bool:
 
 
 def one_card(stager: Stager, n_card: int) -> dict:
-    """Return the rate of false alarms of single cards, on normal features that correlate as the stager's do."""
+    """Return rates of false alarms by card, on normal features that correlate as the stager's do."""
     nights = list(stager.subjects)
     rows = feature_rows([stager.after[SAME].features[night] for night in nights])
     rows = by_person(rows, [stager.subjects[night] for night in nights])
@@ -87,11 +87,17 @@ def one_card(stager: Stager, n_card: int) -> dict:
 
 def table(rows: Sequence[dict]) -> str:
     """Return the rows as Markdown."""
-    head = "| what changed | κ | " + " | ".join(f"{size} nights" for size in SIZES) + " | fingerprint, by night |"
+    head = (
+        "| what changed | κ | "
+        + " | ".join(f"{size} nights" for size in SIZES)
+        + " | fingerprint, by night |"
+    )
     lines = [head, "|---" * (3 + len(SIZES)) + "|"]
     for row in rows:
         rates = " | ".join(f"{100 * row['alarms'][str(size)]:.0f} %" for size in SIZES)
-        lines.append(f"| {row['change']} | {row['kappa']:.2f} | {rates} | {100 * row['foreign_nights']:.0f} % |")
+        lines.append(
+            f"| {row['change']} | {row['kappa']:.2f} | {rates} | {100 * row['foreign_nights']:.0f} % |"
+        )
     return "\n".join(lines)
 
 
@@ -118,14 +124,19 @@ def _met(is_met: bool) -> str:
 def page(results: dict) -> str:
     """Return the results as Markdown."""
     rows, cards = results["alarms"], results["one_card"]
-    parts = ["# Drift: how often a batch alarms", "", "Written by `run.py`. Alarms by nights in the batch.", ""]
+    parts = [
+        "# Drift: how often a batch alarms",
+        "",
+        "Written by `run.py`. Alarms by nights in the batch.",
+        "",
+    ]
     for stager in dict.fromkeys(row["stager"] for row in rows):
         own = [row for row in rows if row["stager"] == stager]
         people = f"card of {own[0]['n_card']} people, {own[0]['n_splits']} splits"
         parts += [f"## {stager} ({people})", "", table(own), ""]
     parts += ["## Bars", "", *(f"- {line}" for line in goals(rows)), "", "## One card", ""]
     parts += [
-        f"- {card['n_card']} people, simulated: {100 * card['mean']:.1f} % on the average of {N_CARDS} cards, "
+        f"- {card['n_card']} people, simulated: {100 * card['mean']:.1f} % on average over {N_CARDS} cards, "
         f"{100 * card['p5']:.1f} to {100 * card['p95']:.1f} % of one card's batches (5th to 95th percentile)"
         for card in cards
     ]

@@ -338,6 +338,12 @@ def test_a_card_is_read_as_it_was_written(tmp_path):
         _ = card["tst_minute"]
 
 
+FEATURES = {
+    **{"fragmentation_index": 0.1, "entropy": 0.2, "sharpness": 0.9},
+    **{"shares": [0.2] * 5, "confidences": [0.9] * 5, "overlaps": [[0.0] * 5] * 5},
+}
+
+
 def edited(content, keys, value):
     *path, last = keys
     place = content
@@ -365,6 +371,9 @@ def edited(content, keys, value):
         (("nights", 0, "statistics", "no_such"), {}),
         (("nights", 0, "kappas"), [[1]]),
         (("nights", 0, "features"), {"shares": [1]}),
+        (("nights", 0, "features"), FEATURES | {"shares": [1, 0]}),
+        (("nights", 0, "features"), FEATURES | {"overlaps": [0.0] * 5}),
+        (("nights", 0, "features"), FEATURES | {"confidences": ["high"] * 5}),
         (("nights", 0, "id"), None),
     ],
 )

@@ -1,4 +1,4 @@
-"""Drift: do new, unscored nights of a stager look like the nights on its grade card?
+"""Drift: whether new, unscored nights of a stager look like the nights on its grade card.
 
 Every ten nights are a batch. A batch and the card are compared in features of the stager's probabilities:
 fragmentation, the share of each stage, the confidence in it, and how far rows waver between two stages.
@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base.arrays import Floats
+from stageguard.base.arrays import NAN, Floats
 from stageguard.night.stages import StageScheme
 from stageguard.profile.fingerprint import StagerFeatures
 
@@ -67,7 +67,7 @@ def feature_keys(scheme: StageScheme) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def feature_rows(nights: Sequence[StagerFeatures]) -> Floats:
-    """Return the features of nights, (n_nights, n_features)."""
+    """Return the features of nights, (n_nights, n_features), by `feature_keys`."""
     pairs = np.triu_indices(len(nights[0].shares), 1)
     return np.array(
         [
@@ -78,13 +78,12 @@ def feature_rows(nights: Sequence[StagerFeatures]) -> Floats:
 
 
 def by_person(rows: Floats, people: Sequence[str]) -> Floats:
-    """Return the mean row of each person, (n_people, n_features); NaN where none of the nights has a value."""
-    names = list(dict.fromkeys(people))
-    member = np.array([[person == name for person in people] for name in names])  # (n_people, n_nights)
+    """Return the mean row of each person, (n_people, n_features); NaN where no night has a value."""
+    numbers = np.unique(people, return_inverse=True)[1]
+    slept = (numbers == np.arange(numbers.max() + 1)[:, None]).astype(float)  # (n_people, n_nights)
     exists = ~np.isnan(rows)
-    n_values = member.astype(float) @ exists
-    totals = member.astype(float) @ np.where(exists, rows, 0.0)
-    return np.divide(totals, n_values, where=n_values > 0, out=np.full(n_values.shape, np.nan))
+    n_values, totals = slept @ exists, slept @ np.where(exists, rows, 0.0)
+    return np.where(n_values > 0, totals / np.maximum(n_values, 1), NAN)
 
 
 def compare(card: Floats, batch: Floats) -> tuple[Floats, Floats, Floats]:

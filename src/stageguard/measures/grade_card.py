@@ -38,7 +38,9 @@ from stageguard.night.stages import StageScheme
 from stageguard.profile.fingerprint import Fingerprint, StagerFeatures
 
 LAYOUT = 1  # of the file of a card
-FEATURES = ("fragmentation_index", "entropy", "sharpness")  # of `StagerFeatures`, besides the shares
+# The fields of `StagerFeatures` in their order: numbers, and arrays with a dimension, or two, of stages.
+FEATURES = ("fragmentation_index", "entropy", "sharpness")
+FEATURE_ARRAYS = {"shares": 1, "confidences": 1, "overlaps": 2}
 KIND = "grade"  # tells a card from other files with a "stageguard" entry
 
 
@@ -473,7 +475,8 @@ def _night_dict(night: GradedNight) -> dict[str, Any]:
         "kappas": night.kappas,
         "features": None
         if features is None
-        else {name: getattr(features, name) for name in FEATURES} | {"shares": features.shares.tolist()},
+        else {name: getattr(features, name) for name in FEATURES}
+        | {name: getattr(features, name).tolist() for name in FEATURE_ARRAYS},
         "files": dict(night.files),
         "statistics": statistics,
     }
@@ -494,11 +497,12 @@ def _night_of(entry: Mapping[str, Any], scheme: StageScheme, seconds: float, n_s
         raise InputError(f"{len(kappas)} kappas of a night, expected {n_scorers}.")
     features = entry["features"]
     if features is not None:
-        shares = np.array(features["shares"], dtype=float)
-        if shares.shape != (scheme.n_stages,):
-            raise InputError(f"got shares of {shares.shape} stages, expected {scheme.n_stages}.")
-        numbers = {name: _number(features[name]) for name in FEATURES}
-        features = StagerFeatures(**numbers, shares=shares)
+        arrays = {name: np.array(features[name], dtype=float) for name in FEATURE_ARRAYS}
+        for name, n_dimensions in FEATURE_ARRAYS.items():
+            if arrays[name].shape != (scheme.n_stages,) * n_dimensions:
+                raise InputError(f"got {name} of {arrays[name].shape} stages, expected {scheme.n_stages}.")
+        fi, entropy, sharpness = (_number(features[name]) for name in FEATURES)
+        features = StagerFeatures(fi, entropy, sharpness, *arrays.values())
     files = dict(checks.mapping(entry["files"], "files"))
     names = checks.text(entry["id"], "id"), checks.text(entry["person"], "person")
     return GradedNight(
