@@ -33,7 +33,7 @@ TASKS = {
         RareEvent estimates Estimates intervals Intervals Interval posterior Posterior sample""",
     "Whole days": "days Days Day Sleep find_sleeps",
     "Several experts, or few scored nights": """consensus soft_agreement among_experts AmongExperts
-        grade Grade GradeCard expert_bands prediction_powered PredictionPowered""",
+        grade Grade GradeCard drift Drift expert_bands prediction_powered PredictionPowered""",
     "Fit a profile to a stager": "tune fit fit_report FitReport recount SemiMarkovDecoder",
     "Convert, align, combine": "convert Written align Aligned merge_stages reepoch combine",
     "Stream": "StreamingDecoder",

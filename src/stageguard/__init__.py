@@ -35,6 +35,7 @@ PUBLIC = {
     "measures.agreement": "Agreement agreement",
     "measures.bands": "expert_bands",
     "measures.days": "Day Days Sleep days",
+    "measures.drift": "Drift drift",
     "measures.estimates": "Estimates estimates",
     "measures.experts": "AmongExperts among_experts consensus soft_agreement",
     "measures.grade": "grade",

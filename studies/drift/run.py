@@ -60,7 +60,7 @@ def alarms(stager: Stager, n_splits: int) -> list[dict]:
 
 
 def _is_alarm(card: np.ndarray, batch: np.ndarray) -> bool:
-    mean, new, room = compare(card, batch)
+    mean, new, room = map(np.array, compare(card, batch))
     return bool((np.abs(new - mean) > room * (1 + 1e-9)).any())
 
 

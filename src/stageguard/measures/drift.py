@@ -12,13 +12,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
+from stageguard.base import checks
 from stageguard.base.arrays import NAN, Floats
+from stageguard.base.errors import InputError, StageGuardError, message_of
+from stageguard.guard.decoding import Decoding
+from stageguard.guard.evidence import features_of
+from stageguard.measures.grade import texts_of
+from stageguard.measures.grade_card import GradeCard
 from stageguard.night.stages import StageScheme
 from stageguard.profile.fingerprint import StagerFeatures
 
@@ -42,6 +48,8 @@ class FeatureDrift:
     batch: float  # mean over the people of the batch
     low: float
     high: float
+    card_values: tuple[float, ...] = field(repr=False)  # by person of the card; NaN where there is none
+    night_values: tuple[float, ...] = field(repr=False)  # by night of the batch
 
     @property
     def ratio(self) -> float:
@@ -58,6 +66,191 @@ class FeatureDrift:
         """Return plain types."""
         names = ("key", "stages", "card", "batch", "low", "high", "ratio")
         return {name: getattr(self, name) for name in names} | {"is_outside": self.is_outside}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DriftBatch:
+    """Up to ten new nights beside those of the card.
+
+    Attributes
+    ----------
+    nights : tuple of str
+        Their names, in the order they were passed.
+    n_people : int
+        How many people slept them.
+    features : tuple of FeatureDrift
+        Every feature, those farthest beyond their limits first.
+    can_alarm : bool
+        False if batch and card have too few people for any difference to be beyond the limits.
+    """
+
+    nights: tuple[str, ...]
+    n_people: int
+    features: tuple[FeatureDrift, ...]
+    can_alarm: bool
+
+    @property
+    def outside(self) -> tuple[FeatureDrift, ...]:
+        """The features beyond their limits."""
+        return tuple(feature for feature in self.features if feature.is_outside)
+
+    @property
+    def has_drifted(self) -> bool:
+        """Whether any feature is beyond its limits."""
+        return bool(self.outside)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types."""
+        names = ("nights", "n_people", "can_alarm", "has_drifted")
+        features = [feature.to_dict() for feature in self.features]
+        return {name: getattr(self, name) for name in names} | {"features": features}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Drift:
+    """New nights of a stager beside those of its grade card, in batches of ten.
+
+    Attributes
+    ----------
+    batches : tuple of DriftBatch
+        In the order of the nights; the last may be smaller.
+    n_card_people : int
+        People on the card.
+    card_sha256 : str
+        Hash of the card.
+    rate : float
+        How often a batch without a change alarms, at most, on average over cards.
+    """
+
+    batches: tuple[DriftBatch, ...]
+    n_card_people: int
+    card_sha256: str
+    rate: float = RATE
+
+    @property
+    def has_drifted(self) -> bool:
+        """Whether any batch has drifted."""
+        return any(batch.has_drifted for batch in self.batches)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types."""
+        names = ("has_drifted", "rate", "n_card_people", "card_sha256")
+        batches = [batch.to_dict() for batch in self.batches]
+        return {name: getattr(self, name) for name in names} | {"batches": batches}
+
+
+def drift(
+    nights: Sequence[Decoding],
+    card: GradeCard,
+    *,
+    people: Sequence[str] | None = None,
+    ids: Sequence[str] | None = None,
+) -> Drift:
+    """Compare new, unscored nights of a stager with the nights on its grade card.
+
+    Every ten nights are compared with the card in features of the stager's probabilities: fragmentation, and
+    of each stage its share, the confidence in it and how far it overlaps with each other one. If nothing has
+    changed, one batch in twenty is beyond the limits by chance.
+
+    Parameters
+    ----------
+    nights : sequence of Decoding
+        Nights that `decode` returned, with the profile of the card, in the order they were recorded.
+    card : GradeCard
+        The card, with ten people or more.
+    people : sequence of str, optional
+        Who slept each night; nights of one person in a batch are averaged. Default: everybody slept once.
+    ids : sequence of str, optional
+        Names of the nights.
+
+    Returns
+    -------
+    Drift
+        The batches, and which features are beyond their limits. It does not say why: signals, stager and
+        people all show in them.
+
+    Raises
+    ------
+    InputError
+        The nights are of another stager, profile or scheme than the card, or the card has too few people or
+        no probabilities.
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> def night(seed):
+    ...     made = sg.simulate_night("human-psg-5", hours=1, seed=seed)
+    ...     return sg.decode(made.density, "human-psg-5"), made.expert
+    >>> graded, experts = zip(*map(night, range(10)))
+    >>> card = sg.grade(graded, experts)
+    >>> sg.drift([night(seed)[0] for seed in range(10, 20)], card).has_drifted
+    False
+    """
+    if not isinstance(card, GradeCard):
+        raise InputError(f"card is {checks.shown(card)}, expected a GradeCard, as grade() returns it.")
+    if not isinstance(nights, list | tuple) or not nights:
+        raise InputError(f"nights are {checks.shown(nights)}, expected a list of decoded nights.")
+    n = len(nights)
+    names = [f"night {number}" for number in range(1, n + 1)] if ids is None else texts_of(ids, "ids", n)
+    persons = names if people is None else texts_of(people, "people", n)
+    measured = []
+    for name, night in zip(names, nights, strict=True):
+        try:
+            measured.append(drift_features(night, card))
+        except StageGuardError as error:
+            raise type(error)(f"{name}: " + message_of(error)) from None
+    return chart(names, persons, measured, card)
+
+
+def drift_features(night: Decoding, card: GradeCard) -> StagerFeatures:
+    """Return the features of one night; refuse one that the card is not about."""
+    if not isinstance(night, Decoding):
+        raise InputError(f"it is a {type(night).__name__}, expected a Decoding, as decode() returns it.")
+    card.refuse_other(night.profile.sha256, night.profile.scheme, night.epoch_seconds, night.stager)
+    return features_of(night.night, night.epoch_seconds / night.profile.epoch_seconds)
+
+
+def check_card(card: GradeCard) -> None:
+    """Refuse a card that nothing can be compared with."""
+    if any(night.features is None for night in card.nights):
+        raise InputError(
+            "the card says nothing of the stager's probabilities, expected one of decoded nights. Grade "
+            "nights that stageguard decoded."
+        )
+    if card.n_people < FEWEST_PEOPLE:
+        raise InputError(
+            f"the card has {card.n_people} people, expected {FEWEST_PEOPLE} or more: fewer do not show how "
+            "people differ."
+        )
+
+
+def chart(
+    names: Sequence[str], people: Sequence[str], features: Sequence[StagerFeatures], card: GradeCard
+) -> Drift:
+    """Compare nights, by their features, with a card, in batches."""
+    check_card(card)
+    graded = feature_rows([night.features for night in card.nights if night.features is not None])
+    card_rows = by_person(graded, [night.person for night in card.nights])
+    new_rows, keys = feature_rows(features), feature_keys(card.nights[0].scheme)
+    batches = []
+    for first in range(0, len(names), BATCH_NIGHTS):
+        part = slice(first, first + BATCH_NIGHTS)
+        rows = by_person(new_rows[part], people[part])
+        means, batch_means, rooms = compare(card_rows, rows)
+        found = [
+            FeatureDrift(key, stages, mean, new, mean - room, mean + room, by_card_person, by_night)
+            for (key, stages), mean, new, room, by_card_person, by_night in zip(
+                *(keys, means, batch_means, rooms, _columns(card_rows), _columns(new_rows[part])), strict=True
+            )
+        ]
+        n_splits = math.comb(len(card_rows) + len(rows), len(rows))
+        found.sort(key=lambda feature: -feature.ratio)
+        batches.append(DriftBatch(tuple(names[part]), len(rows), tuple(found), n_splits * RATE >= 1))
+    return Drift(tuple(batches), len(card_rows), card.sha256)
+
+
+def _columns(rows: Floats) -> list[tuple[float, ...]]:
+    return [tuple(column) for column in rows.T.tolist()]
 
 
 def feature_keys(scheme: StageScheme) -> list[tuple[str, tuple[str, ...]]]:
@@ -86,8 +279,8 @@ def by_person(rows: Floats, people: Sequence[str]) -> Floats:
     return np.where(n_values > 0, totals / np.maximum(n_values, 1), NAN)
 
 
-def compare(card: Floats, batch: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return the means of card and batch and the half-width of the limits, (n_features,) each.
+def compare(card: Floats, batch: Floats) -> tuple[list[float], list[float], list[float]]:
+    """Return by feature the means of card and batch, and the half-width of the batch's limits.
 
     Rows are people. What a person does not have, such as confidence in a stage that never came, is taken as
     the mean of the others, in card and batch alike.
@@ -107,4 +300,6 @@ def compare(card: Floats, batch: Floats) -> tuple[Floats, Floats, Floats]:
     limit = float(np.sort(largest)[-n_above])
     # a batch's mean differs from all people's by less than from the card's, since it is among all
     room = limit * spread * len(rows) / n_card
-    return centre + rows[:n_card].mean(axis=0), centre + rows[n_card:].mean(axis=0), room
+    means = (centre + rows[members].mean(axis=0) for members in (~is_batch, is_batch))
+    card_means, batch_means = (each.tolist() for each in means)
+    return card_means, batch_means, room.tolist()

@@ -86,8 +86,8 @@ def grade(
     """
     panels = _panels(nights, experts)
     n = len(nights)
-    names = [f"night {number}" for number in range(1, n + 1)] if ids is None else _texts(ids, "ids", n)
-    persons = names if people is None else _texts(people, "people", n)
+    names = [f"night {number}" for number in range(1, n + 1)] if ids is None else texts_of(ids, "ids", n)
+    persons = names if people is None else texts_of(people, "people", n)
     taught = [
         taught_by(night.profile, hypnogram_before(night), *panel) if isinstance(night, Decoding) else None
         for night, panel in zip(nights, panels, strict=True)
@@ -100,7 +100,7 @@ def grade(
             measured.append(measure_panel(name, person, night, panel))
         except StageGuardError as error:
             raise InputError(f"{name}: {error}") from None
-    who = _scorers(panels) if scorers is None else tuple(_texts(scorers, "scorers", len(panels[0])))
+    who = _scorers(panels) if scorers is None else tuple(texts_of(scorers, "scorers", len(panels[0])))
     return GradeCard(tuple(measured), who, _facts(nights, stager, cohort))
 
 
@@ -244,7 +244,8 @@ def _panels(
     return panels
 
 
-def _texts(values: Sequence[str], what: str, n: int) -> list[str]:
+def texts_of(values: Sequence[str], what: str, n: int) -> list[str]:
+    """Return a text for each of n nights or experts."""
     texts = [checks.text(value, what, empty=False) for value in checks.items(values, what, lambda v, _: v)]
     if len(texts) != n:
         raise InputError(f"got {len(texts)} {what}, expected {n}.")

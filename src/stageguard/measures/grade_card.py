@@ -262,6 +262,22 @@ class GradeCard(Mapping[str, Grade]):
         """Number of people."""
         return len({night.person for night in self.nights})
 
+    def refuse_other(
+        self, profile_sha256: str | None, scheme: StageScheme, epoch_seconds: float, stager: str | None
+    ) -> None:
+        """Refuse a night that the card does not grade; a stager that is not said may be the card's."""
+        own, facts = self.nights[0], self.facts
+        is_other_stager = None not in (stager, facts.stager) and stager != facts.stager
+        graded = "stages as the stager gave them" if facts.profile is None else f"profile {facts.profile!r}"
+        for is_other, what, expected in (
+            (scheme.names != own.scheme.names, ", ".join(scheme.names), ", ".join(own.scheme.names)),
+            (epoch_seconds != own.epoch_seconds, f"{epoch_seconds:g} s", f"{own.epoch_seconds:g} s"),
+            (is_other_stager, f"stager {stager!r}", f"{facts.stager!r}"),
+            (profile_sha256 != facts.profile_sha256, "a night decoded otherwise", graded),
+        ):
+            if is_other:
+                raise InputError(f"the card is not of this night: got {what}, it grades {expected}.")
+
     @property
     def sha256(self) -> str:
         """Hexadecimal SHA-256 of the card, the same however its file is formatted."""

@@ -1,0 +1,226 @@
+"""Drift of new nights from a grade card: the statistic by plain loops, its false alarms, what is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+import stageguard as sg
+from messages import mentions
+from small import refusal
+from stageguard.base.errors import InputError
+from stageguard.measures.drift import (
+    BATCH_NIGHTS,
+    FEWEST_PEOPLE,
+    RATE,
+    by_person,
+    compare,
+    feature_keys,
+    feature_rows,
+)
+from stageguard.measures.grade_card import GradeFacts
+from stageguard.night.stages import AASM5, WNR3
+
+PROFILE = "human-psg-5"
+
+
+def night(seed, blur=0.0):
+    """A decoded night and its expert; `blur` mixes every row with its neighbours in the scheme."""
+    made = sg.simulate_night(PROFILE, hours=1, seed=seed)
+    rows = made.density.probabilities
+    rows = (1 - blur) * rows + blur * np.roll(rows, 1, axis=1)
+    return sg.decode(sg.Hypnodensity(rows, AASM5, 30.0), PROFILE), made.expert
+
+
+def nights(seeds, blur=0.0):
+    return [night(seed, blur)[0] for seed in seeds]
+
+
+@pytest.fixture(scope="module")
+def card():
+    graded, experts = zip(*map(night, range(12)), strict=True)
+    return sg.grade(graded, experts)
+
+
+def alarms(card, batch):
+    means, batch_means, rooms = map(np.array, compare(card, batch))
+    return np.abs(batch_means - means) > rooms * (1 + 1e-9)
+
+
+def test_features_have_a_name_each(card):
+    keys = feature_keys(AASM5)
+    rows = feature_rows([each.features for each in card.nights])
+    assert rows.shape == (12, len(keys)) == (12, 1 + 5 + 5 + 10)
+    features = card.nights[3].features
+    by_name = dict(zip(keys, rows[3], strict=True))
+    assert by_name["share", ("N2",)] == features.shares[2]
+    assert by_name["confidence", ("R",)] == pytest.approx(features.confidences[4], nan_ok=True)
+    assert by_name["overlap", ("N1", "N3")] == features.overlaps[1, 3]
+
+
+def test_the_limit_is_what_one_exchange_in_twenty_exceeds():
+    """With two features and 8 people, every exchange can be counted: 8 choose 3."""
+    rng = np.random.default_rng(3)
+    rows = rng.normal(size=(8, 2))
+    spread = rows.std(axis=0)
+    largest = []
+    for members in combinations(range(8), 3):
+        others = [i for i in range(8) if i not in members]
+        away = rows[list(members)].mean(axis=0) - rows[others].mean(axis=0)
+        largest.append((np.abs(away) / spread).max())
+    *_, rooms = map(np.array, compare(rows[:5], rows[5:]))
+    n_above = sum(value > rooms[0] / spread[0] * (1 + 1e-9) for value in largest)
+    assert rooms[0] / spread[0] == pytest.approx(rooms[1] / spread[1])
+    assert 1 <= n_above <= RATE * len(largest) + 1
+
+
+@pytest.mark.parametrize("n_card", [10, 25])
+def test_batches_without_a_change_alarm_in_one_of_twenty(n_card):
+    rng = np.random.default_rng(n_card)
+    n_draws = 300
+    root = rng.normal(size=(6, 6))  # features that correlate, with heavy tails
+    n_alarms = sum(
+        alarms(rng.standard_t(3, (n_card, 6)) @ root, rng.standard_t(3, (BATCH_NIGHTS, 6)) @ root).any()
+        for _ in range(n_draws)
+    )
+    assert 0.02 <= n_alarms / n_draws <= 0.085  # RATE within three standard errors
+
+
+def test_a_shift_of_one_feature_is_found_and_named():
+    rng = np.random.default_rng(0)
+    found = [
+        alarms(rng.normal(size=(25, 8)), rng.normal(size=(BATCH_NIGHTS, 8)) + 2 * np.eye(8)[5])
+        for _ in range(20)
+    ]
+    assert np.mean([each[5] for each in found]) >= 0.9
+    assert np.mean([np.delete(each, 5).any() for each in found]) <= 0.2
+
+
+def test_nights_of_one_person_are_one_row():
+    rows = np.array([[1.0, np.nan], [3.0, 4.0], [5.0, np.nan]])
+    means = by_person(rows, ["b", "b", "a"])
+    assert means[0].tolist() == pytest.approx([5.0, np.nan], nan_ok=True)
+    assert means[1].tolist() == [2.0, 4.0]
+
+
+def test_what_nobody_has_never_alarms():
+    card, batch = np.ones((12, 3)), np.ones((5, 3))
+    card[:, 1] = batch[:, 1] = np.nan
+    means, batch_means, rooms = compare(card, batch)
+    assert means == batch_means == [1.0, 0.0, 1.0]
+    assert rooms == [0.0] * 3
+    assert not alarms(card, batch).any()
+
+
+def test_new_nights_of_the_same_stager_stay_within(card):
+    found = sg.drift(nights(range(20, 30)), card)
+    assert not found.has_drifted
+    assert (found.rate, found.n_card_people, found.card_sha256) == (RATE, 12, card.sha256)
+    assert [batch.n_people for batch in found.batches] == [10]
+    assert found.batches[0].can_alarm
+
+
+def test_blurred_probabilities_drift_in_their_batch_alone(card):
+    found = sg.drift([*nights(range(20, 30)), *nights(range(30, 40), blur=0.12)], card)
+    assert [batch.has_drifted for batch in found.batches] == [False, True]
+    first = found.batches[1].features[0]
+    assert first.key in ("confidence", "overlap")
+    assert first.is_outside and first.ratio == max(each.ratio for each in found.batches[1].features)
+    assert not first.low <= first.batch <= first.high
+    assert len(first.night_values) == 10 and len(first.card_values) == 12
+
+
+def test_batches_are_of_ten_nights_and_people_count_once(card):
+    decoded = nights(range(20, 23))
+    found = sg.drift(decoded * 4, card, people=["a", "b", "c"] * 4, ids=[f"n{i}" for i in range(12)])
+    assert [batch.nights for batch in found.batches] == [
+        tuple(f"n{i}" for i in range(10)),
+        ("n10", "n11"),
+    ]
+    assert [batch.n_people for batch in found.batches] == [3, 2]
+
+
+def test_one_night_is_too_few_for_a_card_of_twelve(card):
+    (batch,) = sg.drift(nights([50], blur=0.12), card).batches
+    assert (batch.can_alarm, batch.has_drifted) == (False, False)
+
+
+def test_it_is_the_same_again_and_plain_json(card):
+    first, again = (sg.drift(nights(range(20, 24)), card).to_dict() for _ in range(2))
+    assert first == again
+    assert json.loads(json.dumps(first, allow_nan=False))["batches"][0]["features"][0]["key"]
+
+
+def test_a_card_from_its_file_compares_alike(card, tmp_path):
+    card.save(tmp_path / "card.json")
+    decoded = nights(range(20, 30))
+    again = sg.drift(decoded, sg.GradeCard.load(tmp_path / "card.json"))
+    assert again.to_dict() == sg.drift(decoded, card).to_dict()
+
+
+def other_card(card, **facts):
+    return sg.GradeCard(card.nights, card.scorers, replace(card.facts, **facts))
+
+
+def test_a_card_of_another_stager_is_refused(card):
+    decoded = sg.decode(night(1)[0].density, PROFILE, stager="mine")
+    with pytest.raises(InputError) as error:
+        sg.drift([decoded], other_card(card, stager="another"))
+    refusal(error, "night 1", "'mine'", "'another'")
+    assert sg.drift([decoded] * 2, card).batches  # the card does not say whose it is
+
+
+def test_a_card_of_another_profile_is_refused(card):
+    with pytest.raises(InputError) as error:
+        sg.drift(nights([1]), other_card(card, profile="p", profile_sha256="0" * 64))
+    refusal(error, "night 1", "'p'")
+
+
+def test_a_card_of_other_stages_is_refused(card):
+    with pytest.raises(InputError) as error:
+        sg.drift([sg.decode(night(1)[0].density.merge(WNR3), "human-psg-3")], card)
+    refusal(error, "W, N, R", "W, N1, N2, N3, R")
+
+
+def test_a_card_without_probabilities_is_refused(card):
+    bare = tuple(replace(each, features=None) for each in card.nights)
+    with pytest.raises(InputError) as error:
+        sg.drift(nights([1]), sg.GradeCard(bare, card.scorers, card.facts))
+    refusal(error, "probabilities")
+
+
+def test_a_card_of_few_people_is_refused(card):
+    few = sg.GradeCard(card.nights[: FEWEST_PEOPLE - 1], card.scorers, card.facts)
+    with pytest.raises(InputError) as error:
+        sg.drift(nights([1]), few)
+    refusal(error, f"{FEWEST_PEOPLE - 1} people")
+
+
+@pytest.mark.parametrize(
+    ("decoded", "more", "said"),
+    [
+        ([], {}, "nights"),
+        ("night", {}, "nights"),
+        (None, {}, "nights"),
+        ([night(1)[1]], {}, "Hypnogram"),
+        (nights([1]), {"people": []}, "people"),
+        (nights([1]), {"ids": ["a", "b"]}, "ids"),
+        (nights([1]), {"people": [None]}, "people"),
+    ],
+)
+def test_what_are_no_decoded_nights_is_one_line(card, decoded, more, said):
+    with pytest.raises(InputError) as error:
+        sg.drift(decoded, card, **more)
+    refusal(error, said)
+
+
+def test_what_is_no_card_is_refused():
+    with pytest.raises(InputError) as error:
+        sg.drift(nights([1]), {"grades": {}})
+    refusal(error, "GradeCard")
+    assert mentions(str(error.value), "grade")
+    assert GradeFacts().profile_sha256 is None
