@@ -39,10 +39,21 @@ class Rules:
     flip_cost: float
     window: int
     ends: str
+    presleep_stay: float | None = (
+        None  # of wake before the first sleep; None: it is like any other
+    )
 
     @property
     def n_stages(self) -> int:
         return len(self.names)
+
+    def log_presleep(self, length: int, following: int | None) -> float:
+        """Log probability that wake lasts so long before that stage comes; None: the night ends in it."""
+        value = (length - 1) * log(self.presleep_stay)
+        if following is None:
+            return value
+        exits = [math.exp(self.switch[0][s]) for s in range(1, self.n_stages)]
+        return value + log(1 - self.presleep_stay) + log(exits[following - 1] / math.fsum(exits))
 
     def log_length(self, stage: int, length: int) -> float:
         """Log probability that a bout lasts exactly so long, the geometric tail included."""
@@ -109,8 +120,11 @@ def evidence_of(
     mapping: Mapping,
     quality: Sequence[float] | None = None,
     pins: Mapping[int, str] | None = None,
+    *,
+    floor: float = 0.0,
+    offset: Sequence[float] | None = None,
 ) -> np.ndarray:
-    """Temperature, biases, renormalise, clip, prior, quality, pins: in this order, a row at a time."""
+    """Temperature, biases, renormalise, clip, offset, prior, quality, pins: in this order, row by row."""
     names = stage_names(mapping)
     n = len(names)
     calibration = mapping.get("calibration", {})
@@ -126,7 +140,9 @@ def evidence_of(
             ]
             top = max(shifted)
             total = top + math.log(math.fsum(math.exp(v - top) for v in shifted))
-            values = [max(v - total, LOG_FLOOR) for v in shifted]
+            values = [max(v - total, LOG_FLOOR, log(floor)) for v in shifted]
+            if offset is not None:
+                values = [v + x for v, x in zip(values, offset, strict=True)]
             if exponent:
                 values = [
                     v - exponent * math.log(mapping["prior"][name])
@@ -173,6 +189,10 @@ def score_part(evidence: np.ndarray, path: Sequence[int], rules: Rules) -> float
     total = math.fsum(evidence[t, s] for t, s in enumerate(path))
     for i, (stage, length) in enumerate(bouts):
         last = i == len(bouts) - 1
+        if i == 0 and stage == 0 and rules.presleep_stay is not None:
+            following = None if last else bouts[1][0]
+            total += times(rules.weight, rules.log_presleep(length, following))
+            continue
         complete = not last and not (i == 0 and rules.ends == "censored")
         if complete and length < rules.minimum[stage]:
             return -math.inf

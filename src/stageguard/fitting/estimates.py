@@ -16,7 +16,7 @@ from stageguard.fitting.cross_validation import HeldOut
 from stageguard.fitting.scoring import mean_over_subjects, paired_error
 from stageguard.guard.decode import decode, under_full_clock
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.posterior import Posterior, posterior_like
+from stageguard.guard.posterior import path_marginals
 from stageguard.measures.estimates import default_of_rem_latency, rem_latency_of, sums_of
 from stageguard.measures.statistics import StatisticsOptions, sleep_statistics
 from stageguard.night.hypnodensity import Hypnodensity
@@ -87,8 +87,7 @@ def choose_estimators(held_out: HeldOut, decoded: Sequence[Decoding]) -> tuple[E
         for night in held_out.nights.nights
     ]
     seeds = [night.seed for night in held_out.nights.nights]
-    posteriors = [posterior_like(each) for each in decoded]
-    errors = [_errors(*each) for each in zip(decoded, posteriors, scored, seeds, strict=True)]
+    errors = [_errors(*each) for each in zip(decoded, scored, seeds, strict=True)]
     return tuple(
         choice
         for name in estimators_of(held_out.nights.scheme)
@@ -113,13 +112,11 @@ def _choice(
     return EstimatorChoice(name, chosen, float(means[0]), float(means[best]), gain, error)
 
 
-def _errors(
-    night: Decoding, posterior: Posterior, expert: Hypnogram, seed: int
-) -> dict[str, dict[str, float]]:
+def _errors(night: Decoding, expert: Hypnogram, seed: int) -> dict[str, dict[str, float]]:
     """Return the absolute error of each estimator of each statistic, over the epochs the expert scored."""
     is_scored = expert.labels != UNSCORED
     statistics = sleep_statistics(expert)
-    sums = sums_of(night, posterior.probabilities, is_scored)
+    sums = sums_of(night, path_marginals(night), is_scored)
     estimates: dict[str, dict[str, float]] = {TST: {way: sums[way].tst_minutes for way in OF_MINUTES}}
     for stage in expert.scheme.names:
         estimates[f"minutes_{stage}"] = {way: sums[way].stage_minutes[stage] for way in OF_MINUTES}

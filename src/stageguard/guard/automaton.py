@@ -132,6 +132,12 @@ class Automaton:
         """Number of edges, staying included."""
         return len(self.source)
 
+    def weighted(self, transition_weight: float) -> tuple[Ints32 | Floats, ...]:
+        """Return the arrays that kernels take, at a transition weight."""
+        weight = weigh(self.scaled, transition_weight) + self.fixed
+        final = weigh(self.final, transition_weight)
+        return self.stage, self.first, self.source, weight, self.initial, final
+
     def describe(self) -> str:
         """Return a description of the automaton for people."""
         profile, names = self.profile, self.profile.scheme.names
@@ -165,7 +171,28 @@ class _State(NamedTuple):
     seen: tuple[tuple[int, int], ...]  # (other stage, epochs since it was last seen) while that matters
 
 
-def compile_automaton(profile: Profile, epoch_seconds: float | None = None) -> Automaton:
+class Presleep(NamedTuple):
+    """Wake before the first sleep, as a state of its own that is left once."""
+
+    wake: int
+    stay: float  # log-probability of another epoch
+    leave: Floats  # (n_stages,) log-probability of each stage after it; -inf for wake
+
+    @classmethod
+    def of(cls, profile: Profile, tables: Tables, epoch_seconds: float) -> Presleep | None:
+        """Return the state of a profile that has one; sleep begins as it does after any other wake."""
+        rules, wake = profile.posterior, profile.scheme.wake_index
+        if rules is None or wake is None:
+            return None
+        stay = rules.presleep_stay ** (epoch_seconds / profile.epoch_seconds)
+        exits = np.exp(tables.change[wake])  # (n_stages,) 0 for wake itself
+        shares = exits / exits.sum() if exits.sum() > 0 else exits
+        return cls(wake, float(np.log(stay)), _log((1.0 - stay) * shares))
+
+
+def compile_automaton(
+    profile: Profile, epoch_seconds: float | None = None, *, presleep: Presleep | None = None
+) -> Automaton:
     """Compile everything a profile states, flip-flop window and bout lengths included, into one automaton.
 
     Parameters
@@ -174,17 +201,19 @@ def compile_automaton(profile: Profile, epoch_seconds: float | None = None) -> A
         The profile.
     epoch_seconds : float, optional
         Epoch length of the nights; by default the profile's own.
+    presleep : Presleep, optional
+        Wake before the first sleep, if it is a state of its own.
 
     Returns
     -------
     Automaton
         Its states and edges; `describe` prints them.
     """
-    return _Compiler(profile, epoch_seconds or profile.epoch_seconds).compile()
+    return _Compiler(profile, epoch_seconds or profile.epoch_seconds, presleep).compile()
 
 
 class _Compiler:
-    def __init__(self, profile: Profile, epoch_seconds: float) -> None:
+    def __init__(self, profile: Profile, epoch_seconds: float, presleep: Presleep | None) -> None:
         if profile.durations and epoch_seconds != profile.epoch_seconds:
             raise ProfileError(
                 f"durations are counted in epochs of {profile.epoch_seconds:g} s, got epochs of "
@@ -203,6 +232,7 @@ class _Compiler:
             len(self.durations[s].log_length) if s in self.durations else m
             for s, m in enumerate(self.minimum)
         ]
+        self.presleep = presleep
         self.window = profile.flip_flop.window_epochs if profile.flip_flop.penalty_nats > 0 else 0
 
     def compile(self) -> Automaton:
@@ -227,6 +257,8 @@ class _Compiler:
         )
 
     def _start(self, stage: int) -> _State:
+        if self.presleep is not None and stage == self.presleep.wake:
+            return _State(stage, False, 0, ())  # no other state has the age 0
         if self.profile.ends == "paper":
             return _State(stage, False, -1, ())
         if stage in self.durations:
@@ -249,6 +281,8 @@ class _Compiler:
 
     def _successors(self, state: _State) -> list[tuple[_State, float, float]]:
         stage, age = state.stage, -state.negative_age
+        if age == 0:
+            return self._after_presleep(state)
         aged = tuple((other, since + 1) for other, since in state.seen)
         grown = min(age + 1, self.cap[stage])
         successors = [(self._state(stage, grown, state.is_cut, aged), self._stay(stage, age), 0.0)]
@@ -263,6 +297,15 @@ class _Compiler:
             fixed = -self.profile.flip_flop.penalty_nats if flips else 0.0
             seen = (*(each for each in aged if each[0] != target), (stage, 1)) if self.window else ()
             successors.append((self._state(target, 1, False, seen), scaled, fixed))
+        return successors
+
+    def _after_presleep(self, state: _State) -> list[tuple[_State, float, float]]:
+        assert self.presleep is not None
+        seen = ((state.stage, 1),) if self.window else ()
+        successors = [(state, self.presleep.stay, 0.0)]
+        for target, score in enumerate(self.presleep.leave.tolist()):
+            if target != state.stage:
+                successors.append((self._state(target, 1, False, seen), score, 0.0))
         return successors
 
     def _state(self, stage: int, age: int, is_cut: bool, seen: tuple[tuple[int, int], ...]) -> _State:
@@ -284,7 +327,7 @@ class _Compiler:
         return float(self.durations[state.stage].log_length[-state.negative_age - 1])
 
     def _survival(self, state: _State) -> float:
-        if state.stage not in self.durations:
+        if state.stage not in self.durations or state.negative_age == 0:
             return 0.0
         return float(self.durations[state.stage].log_survival[-state.negative_age - 1])
 

@@ -55,6 +55,7 @@ class Night:
     lights_on: int | None = None  # the epoch, if it is given: the sleep period ends before it
     stager: str | None = None  # whose format the probabilities were read in
     has_clock: bool = True  # False in a recording around the clock, which has no known night
+    uncut: Night | None = None  # before it was cut at its sleep period
     _base: Floats | None = None  # cache of `calibrated`
 
     def __copy__(self) -> Night:
@@ -109,6 +110,7 @@ class Night:
                 if piece[0] < piece[1] and (self.filled is None or self._has_evidence(*piece)):
                     spans.append(piece)
         night = copy(self)
+        night.uncut = self
         night.spans = tuple(spans)
         if self.filled is not None:
             decoded = np.zeros_like(self.filled)
@@ -169,9 +171,14 @@ class Night:
             labels[timed] = self.evidence(log_weight)[timed].argmax(axis=1)
         return labels
 
-    def evidence(self, log_weight: Sequence[float] | None) -> Floats:
-        """Return log-evidence, `log_weight` (minus the weighted log prior) added: (n_epochs, n_stages)."""
+    def evidence(self, log_weight: Sequence[float] | None, floor: float = 0.0) -> Floats:
+        """Return log-evidence, `log_weight` (minus the weighted log prior) added: (n_epochs, n_stages).
+
+        Probabilities below `floor` count as that.
+        """
         scores = self.calibrated()
+        if floor > CLIP:
+            scores = np.maximum(scores, np.log(floor))
         if log_weight is not None:
             scores = scores + np.array(log_weight)
         uniform = -np.log(scores.shape[1])

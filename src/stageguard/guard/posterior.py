@@ -1,4 +1,8 @@
-"""`posterior` sums over all paths of a night, each in proportion to exp(score); `sample` draws from them."""
+"""`posterior` sums over all paths of a night, each in proportion to exp(score); `sample` draws from them.
+
+Under a profile with `posterior` rules, both let the stager be wrong in the same way all night: see
+`stageguard.guard.offsets`. Under any other, they act at the strength of the night's path.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, Unpack, overload
 
 import numpy as np
-import numpy.typing as npt
 
 from stageguard.base import checks
 from stageguard.base.arrays import CLIP, Floats, Labels
@@ -18,6 +21,14 @@ from stageguard.guard.decode import decode_night, for_each_night, profile_for
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.evidence import Night
 from stageguard.guard.inputs import OneNight, assumptions, for_stager
+from stageguard.guard.offsets import (
+    Streams,
+    draw_night,
+    fixed_offsets,
+    random_offsets,
+    smooth_night,
+    streams_of,
+)
 from stageguard.guard.options import GuardOptions, OptionKeywords, per_night, takes_options
 from stageguard.guard.solver import Solver, fixed_setting, solver_for
 from stageguard.night.hypnodensity import Hypnodensity
@@ -26,8 +37,6 @@ from stageguard.profile.rules.rule import Setting
 
 MOST_DRAWS = 10_000_000
 EXACT_WINDOW = "the flip-flop window is exact: the profile's greedy one exists for decode alone"
-
-Streams = npt.NDArray[np.uint64]  # (n_draws,)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -42,9 +51,10 @@ class Posterior(Hypnodensity):
     probabilities : array, shape (n_epochs, n_stages)
         Marginals; NaN where there is no evidence for more than five minutes.
     log_evidence : float
-        Log of the sum over all paths of exp(score), in nats, stretches added up.
+        Log of the sum over all paths of exp(score), in nats, stretches added up; of the mean sum, if it is a
+        mean over offsets.
     transition_weight, prior_exponent : float
-        How strongly the profile acted: what `decode` uses on this night.
+        How strongly the profile acted: what its `posterior` rules say, else what `decode` uses on this night.
     profile : Profile
         The profile it was computed with.
     assumed : tuple of str
@@ -89,8 +99,10 @@ def posterior(density: Any, profile: Profile | str, *, options: GuardOptions) ->
 
     Sums over every path that the profile allows, exactly. A path counts in proportion to exp(score), with the
     score that `decode` maximises, so that minimum bouts, bout lengths, ends, quality, pins, gaps and segments
-    count as they do there. A rule that sets the strength per recording sets it as in `decode`. The flip-flop
-    window is always the exact one; `.assumed` says so.
+    count as they do there. Under a profile with `posterior` rules, it is the mean over 32 fixed offsets of
+    the stages, each of which makes the stager wrong in the same way all night, whatever the strength of the
+    path. Under any other, the strength is that of `decode`. The flip-flop window is always the exact one;
+    `.assumed` says so.
 
     Parameters
     ----------
@@ -145,9 +157,11 @@ def sample(
     """Draw whole nights from the paths that a profile allows, each with its probability.
 
     The draws are exact and joint, not epoch by epoch: minimum bouts, forbidden switches and pins hold in each
-    of them, and the share of draws with a stage in an epoch tends to the probability of `posterior`. They
-    reflect the stager's own doubt, and no other. The strength is that of `decode`. The flip-flop window is
-    always the exact one, with a warning if the profile's is greedy.
+    of them. Under a profile with `posterior` rules, each draw has a random offset of the stages and a random
+    transition weight, since a stager's errors are shared by a whole night; `posterior` is the mean over fixed
+    ones. Under any other, the draws reflect the stager's own doubt and no other, at the strength of `decode`,
+    and the share of draws with a stage in an epoch tends to the probability of `posterior`. The flip-flop
+    window is always the exact one, with a warning if the profile's is greedy.
 
     Parameters
     ----------
@@ -175,8 +189,7 @@ def sample(
     Examples
     --------
     >>> import stageguard as sg
-    >>> profile = sg.Profile.load("human-psg-3").replace(transition_weight=0.3)
-    >>> sg.sample([[0.7, 0.2, 0.1], [0.3, 0.6, 0.1]], profile, n=1000, seed=1).shape
+    >>> sg.sample([[0.7, 0.2, 0.1], [0.3, 0.6, 0.1]], "human-psg-3", n=1000, seed=1).shape
     (1000, 2)
     """
     n_draws = _count(n)
@@ -185,50 +198,100 @@ def sample(
     seeds = _seeds(seed, len(results), batch)
     if any(result.profile.flip_flop.is_greedy for result in results):
         warnings.warn(f"sample: {EXACT_WINDOW}.", StageGuardWarning, stacklevel=3)
-    drawn = [_draw(result, n_draws, own) for result, own in zip(results, seeds, strict=True)]
+    drawn = [_draws(result, n_draws, own) for result, own in zip(results, seeds, strict=True)]
     return drawn if batch else drawn[0]
 
 
 def sample_like(result: Decoding, *, n: int, seed: int = 0) -> Labels:
-    """Draw `n` nights (n, n_epochs) at the strength a night was decoded with; see `sample`."""
-    return _draw(result, _count(n), _seeds(seed, 1, False)[0])
+    """Draw `n` nights (n, n_epochs) like a decoded one; see `sample`."""
+    return _draws(result, _count(n), _seeds(seed, 1, False)[0])
 
 
 def posterior_like(result: Decoding) -> Posterior:
-    """Return the posterior of a night at the strength it was decoded with; see `posterior`."""
-    return _posterior(result.profile, result.night, result.setting, result)
+    """Return the posterior of a decoded night; see `posterior`."""
+    if result.profile.posterior is None:
+        return _posterior(result.profile, result.night, result.setting, result)
+    return _mean_posterior(result)
 
 
-def marginals_like(result: Decoding) -> Floats:
-    """Return only the probabilities of `posterior_like`."""
+def path_draws(result: Decoding, *, n: int, seed: int = 0) -> Labels:
+    """Draw `n` nights (n, n_epochs) at the strength of the path, whatever the profile's `posterior` rules."""
+    return _draw(result, n, seed)
+
+
+def path_marginals(result: Decoding) -> Floats:
+    """Return marginals (n_epochs, n_stages) at the strength of the path, whatever the `posterior` rules."""
     solver = solver_for(result.profile, result.epoch_seconds)
     return _smooth(solver, result.night, result.setting)[0]
 
 
 def _posterior_under(night: Night, profile: Profile) -> Posterior:
-    """Return the posterior of a checked night at the strength that `decode` chooses for it."""
+    """Return the posterior of a checked night, decoded if need be."""
     used = for_stager(profile, night)
     # the clock counts from the sleep onset of a path, and a rule asks for paths; else none is needed
-    if used.strength is None and used.clock is None:
+    if used.strength is None and used.clock is None and used.posterior is None:
         found = _posterior(used, night, fixed_setting(used), None)
         if found.log_evidence > -np.inf:
             return found
     return posterior_like(decode_night(night, profile))  # which says why, if there is no path
 
 
+def draws_with_offsets(result: Decoding, *, n: int, seed: int = 0, scale: float = 1.0) -> Labels:
+    """Draw `n` nights (n, n_epochs) under the profile's `posterior` rules, all offsets times `scale`."""
+    offsets = random_offsets(result.profile, n, seed, scale=scale)
+    drawn = draw_night(result.profile, uncut(result), offsets, seed)
+    drawn[:, result.hypnogram.labels < 0] = -1  # the path leaves out what lies without evidence at a cut
+    return drawn
+
+
+def _draws(result: Decoding, n_draws: int, seed: int) -> Labels:
+    if result.profile.posterior is None:
+        return _draw(result, n_draws, seed)
+    return draws_with_offsets(result, n=n_draws, seed=seed)
+
+
+def uncut(result: Decoding) -> Night:
+    """Return the night with its clock, not cut at the sleep period as the path's rule may have done."""
+    return (result.night.uncut or result.night).timed(result.night.clock)
+
+
+def _mean_posterior(result: Decoding) -> Posterior:
+    """Return the mean of the posteriors at fixed offsets."""
+    profile = result.profile
+    assert profile.posterior is not None
+    marginals, log_sum = smooth_night(profile, uncut(result), fixed_offsets(profile))
+    marginals[result.hypnogram.labels < 0] = np.nan
+    return _described(
+        profile, result.night, marginals, log_sum, profile.posterior.weight, profile.prior_exponent
+    )
+
+
 def _posterior(profile: Profile, night: Night, setting: Setting, decoding: Decoding | None) -> Posterior:
-    assumed, exponent = assumptions(profile, night), profile.prior_exponent
-    if profile.flip_flop.is_greedy:
-        assumed = (*assumed, EXACT_WINDOW)
+    exponent, strength = profile.prior_exponent, tuple[str, ...]()
     if decoding is not None and profile.strength is not None:
         exponent = decoding.strength.prior_exponent
-        assumed = (*assumed, f"the strength is what decode chooses on this night: {decoding.strength}")
+        strength = (f"the strength is what decode chooses on this night: {decoding.strength}",)
     marginals, log_sum = _smooth(solver_for(profile, night.epoch_seconds), night, setting)
+    return _described(profile, night, marginals, log_sum, setting.transition_weight, exponent, strength)
+
+
+def _described(
+    profile: Profile,
+    night: Night,
+    marginals: Floats,
+    log_sum: float,
+    transition_weight: float,
+    prior_exponent: float,
+    strength: tuple[str, ...] = (),
+) -> Posterior:
+    """Return marginals with what is known about the night."""
+    window = (EXACT_WINDOW,) if profile.flip_flop.is_greedy else ()
+    assumed = (*assumptions(profile, night), *window, *strength)
     about = (profile.scheme, night.epoch_seconds, night.start, night.source, assumed)
     stager = None  # these are no longer the probabilities of any stager
     origin = (night.offset_seconds, night.from_labels, stager)
-    strength = (setting.transition_weight, exponent)
-    return Posterior.trusted(marginals, *about, *origin, log_sum, *strength, profile)
+    acted = (log_sum, transition_weight, prior_exponent, profile)
+    return Posterior.trusted(marginals, *about, *origin, *acted)
 
 
 def _count(n: object) -> int:
@@ -329,7 +392,7 @@ def _draw(result: Decoding, n_draws: int, seed: int) -> Labels:
     evidence = Evidence(solver_for(result.profile, result.epoch_seconds), night, result.setting)
     labels = np.full((n_draws, len(night.argmax)), -1, dtype=np.int8)
     for stretch, (first, end) in enumerate(night.spans):
-        labels[:, first:end] = _draw_stretch(evidence, first, end, _streams(seed, stretch, n_draws))
+        labels[:, first:end] = _draw_stretch(evidence, first, end, streams_of(seed, stretch, n_draws))
     return labels
 
 
@@ -351,9 +414,3 @@ def _draw_stretch(evidence: Evidence, first: int, end: int, streams: Streams) ->
             return drawn
     drawn, _, _ = active.draw_automaton(logs, False, *automaton, streams, threads)
     return drawn
-
-
-def _streams(seed: int, stretch: int, n_draws: int) -> Streams:
-    """Return one random stream per draw; the first streams do not depend on `n_draws`."""
-    words = np.random.SeedSequence(seed, spawn_key=(stretch,)).generate_state(n_draws, np.uint64)
-    return words.astype(np.uint64, copy=False)

@@ -215,8 +215,7 @@ class Solver:
         """Return the automaton's arrays at a transition weight."""
         if self._automaton is None:
             self._automaton = compile_automaton(self.profile, self.epoch_seconds)
-        a, tau = self._automaton, setting.transition_weight
-        return a.stage, a.first, a.source, weigh(a.scaled, tau) + a.fixed, a.initial, weigh(a.final, tau)
+        return self._automaton.weighted(setting.transition_weight)
 
     def keep(
         self, night: Night, setting: Setting, labels: Labels, regions: Sequence[tuple[int, int]]

@@ -18,7 +18,7 @@ from stageguard.base.arrays import NAN, Floats, Labels, Mask
 from stageguard.base.errors import InputError
 from stageguard.guard.decode import under_full_clock
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.posterior import marginals_like, sample_like
+from stageguard.guard.posterior import path_draws, path_marginals
 from stageguard.measures.bouts import stage_counts
 from stageguard.measures.statistics import (
     FIRST_REM_SECONDS,
@@ -228,7 +228,7 @@ def estimates(
 def estimates_of(night: Decoding, options: StatisticsOptions, seed: int = 0) -> Estimates:
     """Return the estimates of a decoded night; see `estimates`."""
     window = lights_window(night.hypnogram, *options.lights)
-    sums = sums_of(night, marginals_like(night), slice(*window))
+    sums = sums_of(night, path_marginals(night), slice(*window))
     scheme = night.profile.scheme
     named = night.profile.estimators
     strict = under_full_clock(night)
@@ -307,7 +307,7 @@ def _expected_rem_latency(night: Decoding, strict: Decoding, options: Statistics
         return NAN
     first, stop = lights_window(night.hypnogram, *options.lights)
     # epochs without probabilities promise no REM
-    expected = np.nan_to_num(marginals_like(strict)[first:stop, rem])
+    expected = np.nan_to_num(path_marginals(strict)[first:stop, rem])
     expected[labels[first:stop] == UNSCORED] = 0.0
     n_epochs = EXPECTED_REM_SECONDS / strict.epoch_seconds
     reached = np.flatnonzero(expected.cumsum() >= n_epochs)
@@ -331,7 +331,7 @@ def _median_of_draws(night: Decoding, options: StatisticsOptions, seed: int) -> 
         night = replace(night, strength=strength, setting=strength.setting(night.profile, night.night))
     drawn = (
         options.measure(replace(night.hypnogram, labels=labels)).rem_latency_minutes
-        for labels in sample_like(night, n=N_DRAWS, seed=seed)
+        for labels in path_draws(night, n=N_DRAWS, seed=seed)
     )
     median = float(np.median([math.inf if math.isnan(minutes) else minutes for minutes in drawn]))
     return median if math.isfinite(median) else NAN

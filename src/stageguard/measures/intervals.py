@@ -322,6 +322,20 @@ def is_foreign(night: Decoding) -> bool:
     return night.is_of_other_stager or not night.profile.is_of(night.cohort)
 
 
+def kind_of(night: Decoding) -> str:
+    """Return which kind of stager a night is of, as coverage was measured: one of `KINDS_OF_STAGER`.
+
+    Its labels alone are known, or its own choice changes stage more often than on 95 % of expert nights, or
+    neither.
+    """
+    if night.from_labels is not None:
+        return "labels"
+    band = night.profile.bands.get("fragmentation_index")
+    ratio = night.epoch_seconds / night.profile.epoch_seconds
+    flickers = band is not None and night.night.fragmentation_index(night.argmax) > band.high * ratio
+    return "flickering" if flickers else "good"
+
+
 def _withheld_words(night: Decoding) -> Message:
     """Return why a night gets no conformal intervals, and what to do."""
     parts: list[object] = [f"conformal intervals are withheld: the errors are from {origin_of(night)}. "]

@@ -34,6 +34,7 @@ ESTIMATORS = {
 TST, REM_LATENCY = "tst_minutes", "rem_latency_minutes"
 OF_MINUTES = ("path", "probabilities", "posterior")
 OF_REM_LATENCY = ("path", "bout", "clock", "expected", "draws")
+KINDS_OF_STAGER = ("good", "flickering", "labels")  # whose coverage is measured apart
 DEFAULT_OF_MINUTES = "posterior"  # if the profile names none
 
 
@@ -114,6 +115,29 @@ class Clock:
         """Say in one line what it does to a recording."""
         stages = ", ".join(self.curves)
         return f"weighs {stages} by the time since sleep onset, in its first {self.horizon_minutes:g} min"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PosteriorRules:
+    """How far a stager may be wrong in the same way all night, for draws and posteriors.
+
+    Each draw has an offset per stage, normal with ``stage_sd`` nats and the same in every epoch, and its own
+    transition weight, ``weight`` times the exponential of a normal number with ``weight_sd``. Probabilities
+    below ``floor`` count as that. Wake before the first sleep lasts for another epoch with ``presleep_stay``.
+    ``coverage`` is the share of nights with the expert in the 90 % interval, by kind of stager and statistic.
+    """
+
+    stage_sd: Mapping[str, float] = schema.declare(
+        schema.REQUIRED, lambda value, where: value
+    )  # read_posterior
+    weight: float = schema.number(positive=True, high=1000)
+    weight_sd: float = schema.number(0.0, low=0, high=10)
+    floor: float = schema.number(0.0, low=0, high=0.5)
+    presleep_stay: float = schema.number(positive=True, high=0.9999)
+    coverage: Mapping[str, Mapping[str, float]] | None = schema.declare(
+        None, lambda value, where: value
+    )  # read_posterior
+    source: str = schema.text("", empty=True)
 
 
 Shares = tuple[tuple[float, ...], ...]  # rows by stage said, columns by the expert's stage
@@ -222,6 +246,25 @@ def read_clock(value: object, where: str, scheme: StageScheme) -> Clock:
         got = "is empty" if not lengths else f"have {' and '.join(map(str, sorted(lengths)))} values"
         raise InputError(f"{where}.curves {got}, expected one curve or more, all of one length.")
     return replace(clock, curves=curves)
+
+
+def read_posterior(value: object, where: str, scheme: StageScheme) -> PosteriorRules:
+    """Return the spread of a stager's errors between nights, with one standard deviation per stage."""
+    rules = schema.read_table(PosteriorRules, value, where)
+    if scheme.wake is None:
+        raise InputError(f"{where} knows wake before sleep, expected a stage that is wake. Name it: wake.")
+    spreads = _stage_mapping(rules.stage_sd, f"{where}.stage_sd", scheme, complete=True)
+    stage_sd = {
+        stage: checks.number(spreads[stage], f"{where}.stage_sd.{stage}", low=0, high=10)
+        for stage in scheme.names
+    }
+    inside = f"{where}.coverage"
+    coverage = {}
+    for kind, table in checks.mapping(rules.coverage or {}, inside, KINDS_OF_STAGER).items():
+        shares = checks.mapping(table, f"{inside}.{kind}")
+        read = {name: probability(share, f"{inside}.{kind}.{name}") for name, share in shares.items()}
+        coverage[kind] = MappingProxyType(read)
+    return replace(rules, stage_sd=MappingProxyType(stage_sd), coverage=MappingProxyType(coverage) or None)
 
 
 def read_curve(value: object, where: str) -> tuple[float, ...]:

@@ -27,6 +27,7 @@ from stageguard.profile.parts import (
     FlipFlop,
     Joint,
     LabelShares,
+    PosteriorRules,
     RarePair,
     words_of,
 )
@@ -43,7 +44,10 @@ _EXCLUDES = {
 }
 OFF = "off"  # the strength that switches the guard off
 _GUARD_OFF = dict.fromkeys(
-    ("min_bout_seconds", "flip_flop", "durations", "clock", "calibration", "prior_exponent", "estimators")
+    (
+        *("min_bout_seconds", "flip_flop", "durations", "clock", "posterior"),
+        *("calibration", "prior_exponent", "estimators"),
+    )
 )
 
 
@@ -105,6 +109,8 @@ class Profile(Document, ShownInNotebooks):
         What experts say where a stager says each stage, for stagers that give labels alone.
     clock : Clock or None
         Evidence for each stage from the time since sleep onset.
+    posterior : PosteriorRules or None
+        How far a stager may be wrong all night; None: posterior and draws act at the strength of the path.
     durations : mapping of str to tuple of float
         Probability of a bout of 1, 2, ... epochs; longer bouts keep the last hazard.
     bands : mapping of str to Band
@@ -160,6 +166,7 @@ class Profile(Document, ShownInNotebooks):
     calibration: Calibration
     labels: LabelShares | None
     clock: Clock | None
+    posterior: PosteriorRules | None
     durations: Mapping[str, tuple[float, ...]]
     bands: Mapping[str, Band]
     joint: Joint | None

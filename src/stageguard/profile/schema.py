@@ -297,6 +297,16 @@ _TABLE = (
         shown="none",
     ),
     Key(
+        "posterior",
+        "how far a stager may be wrong all night, for [posterior](posterior.md), `sample` and "
+        "[intervals](intervals.md): `stage_sd` of an offset per stage (nats), `weight` of the transitions "
+        "and its `weight_sd` (log), `floor` of the probabilities, `presleep_stay` of wake before sleep, "
+        "measured `coverage`, `source`; without it, all three act at the strength of the path",
+        parts.read_posterior,
+        shown="none",
+        decodes=False,
+    ),
+    Key(
         "durations",
         "per stage, the probabilities of bouts of 1, 2, … epochs; longer bouts continue with the hazard of "
         "the last entry",

@@ -50,6 +50,9 @@ smooth(rows, clip, weight, *bouts, clock), smooth_automaton(rows, products, *aut
     marginals, log-sum over paths, and whether nothing underflowed.
 draw(rows, clip, weight, *bouts, streams, n_threads, clock), draw_automaton(rows, products, ..., streams, ...)
     labels (n_draws, n_epochs), log-sum, and whether nothing underflowed.
+draw_tables(rows, weight, *bouts, streams, n_threads)
+    labels (n_draws, n_epochs), and the draws in which something underflowed: `weight` (n_draws, n_stages) and
+    the bouts have a row per draw, and nothing is clipped.
 draw_each(rows, streams, n_threads)
     labels (n_draws, n_epochs), every epoch drawn by itself.
 forward_backward(pieces, table, *automaton, want_edges, n_threads)
@@ -64,8 +67,9 @@ read_numbers(cells), read_rows(text, delimiter, width)
     None if a cell is no plain number, a row has another width, or the kernels leave it to `float`.
 
 `curve`, `path`, `smooth` and `draw` take up to MOST_STAGES stages and minimum bouts of LONGEST_MINIMUM
-epochs, `greedy` and `keep_greedy` up to MOST_STAGES stages, all others any number. Ties: prefer to stay, then
-the stage that comes first in the scheme, then the older bout.
+epochs (`smooth` and the draws one stage more, for wake before sleep), `greedy` and `keep_greedy` up to
+MOST_STAGES stages, all others any number. Ties: prefer to stay, then the stage that comes first in the
+scheme, then the older bout.
 """
 
 from __future__ import annotations

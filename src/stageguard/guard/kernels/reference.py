@@ -15,6 +15,7 @@ from stageguard.guard.kernels.reference_sums import Bouts
 from stageguard.guard.kernels.reference_sums import draw as draw
 from stageguard.guard.kernels.reference_sums import draw_automaton as draw_automaton
 from stageguard.guard.kernels.reference_sums import draw_each as draw_each
+from stageguard.guard.kernels.reference_sums import draw_tables as draw_tables
 from stageguard.guard.kernels.reference_sums import forward_backward as forward_backward
 from stageguard.guard.kernels.reference_sums import smooth as smooth
 from stageguard.guard.kernels.reference_sums import smooth_automaton as smooth_automaton

@@ -165,6 +165,27 @@ def draw(
     return drawn, forward.total, forward.total > -np.inf
 
 
+def draw_tables(
+    rows: Floats,
+    weight: Floats,
+    stay: Floats,
+    change: Floats,
+    minimum: Ints32,
+    censored: bool,
+    streams: Streams,
+    n_threads: int,
+) -> tuple[Labels, list[int]]:
+    """Draw one path per stream, each with factors of the stages and a table of its own; and those lost."""
+    found = [
+        draw(
+            rows, 0.0, weight[i], stay[i : i + 1], change[i : i + 1], minimum, censored, streams[i : i + 1], 1
+        )
+        for i in range(len(streams))
+    ]
+    lost = [i for i, (_, _, is_certain) in enumerate(found) if not is_certain]
+    return np.concatenate([labels for labels, _, _ in found]), lost
+
+
 def _draw_bouts(b: Bouts, forward: Forward, stays: Floats, random: Iterator[float]) -> Labels:
     """Draw one path from its end to its start, bout by bout."""
     labels = np.empty(len(b.evidence), dtype=np.int8)

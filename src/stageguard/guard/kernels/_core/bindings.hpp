@@ -28,7 +28,7 @@ using Indices = nb::ndarray<const std::int32_t, nb::ndim<1>, nb::c_contig, nb::d
 using Labels = nb::ndarray<const std::int8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Spans = std::vector<std::pair<std::int64_t, std::int64_t>>;  // [first, end) of each stretch that is decoded by itself
 
-constexpr const char* kStructured = "2 to 5 stages and minimum bouts of 1 to 8 epochs expected";
+constexpr const char* kStructured = "2 to 5 stages (6 states for sums) and minimum bouts of 1 to 8 epochs expected";
 
 template <class T>
 nb::object owned(T* data, std::size_t n) {

@@ -97,6 +97,28 @@ nb::tuple draw(const Matrix& rows, double clip, const Vector& weight, const Matr
     });
 }
 
+// (labels (n_draws, T), the draws in which something underflowed); each draw has factors of the stages and a table of its own.
+nb::tuple draw_tables(const Matrix& rows, const Matrix& weight, const Matrix& stay, const Matrix& change, const Indices& minimum, bool censored,
+                      const Streams& streams, int n_threads) {
+    const std::size_t n_draws = streams.shape(0), n_epochs = rows.shape(0), k = rows.shape(1);
+    const bool fits = weight.shape(0) == n_draws && weight.shape(1) == k && stay.shape(0) == n_draws && stay.shape(1) == k &&
+                      change.shape(0) == n_draws && change.shape(1) == k * k && minimum.shape(0) == k;
+    if (!fits || n_draws == 0 || n_epochs == 0) throw std::invalid_argument("a table per draw for the stages of a night expected");
+    const DrawKernel kernel = picked(avx2::draw_kernel, plain::draw_kernel, n_stages_of(rows), *std::max_element(minimum.data(), minimum.data() + k));
+    if (!kernel) throw std::invalid_argument(kStructured);
+    auto* labels = new std::int8_t[n_draws * n_epochs];
+    nb::object owner = matrix(labels, n_draws, n_epochs);
+    std::vector<char> certified(n_draws);
+    spread_items(n_draws, n_threads, [&](std::size_t i) {
+        const BoutRules rules{weight.data() + i * k, stay.data() + i * k, change.data() + i * k * k, minimum.data(), censored, static_cast<int>(k)};
+        certified[i] = kernel(rules, workspace(), rows.data(), n_epochs_of(rows), streams.data() + i, 1, labels + i * n_epochs).certified;
+    });
+    std::vector<std::size_t> lost;
+    for (std::size_t i = 0; i < n_draws; ++i)
+        if (!certified[i]) lost.push_back(i);
+    return nb::make_tuple(owner, lost);
+}
+
 nb::tuple draw_states(const Matrix& rows, bool products, const Indices& stage, const Indices& first, const Indices& source,
                       const Vector& weight, const Vector& initial, const Vector& final_weight, const Streams& streams, int n_threads) {
     const Automaton a = AutomatonTables{stage, first, source, weight, initial, final_weight}(rows);
@@ -122,6 +144,7 @@ void bind_sums(nb::module_& m) {
           "initial"_a, "final_weight"_a, "want_edges"_a, "n_threads"_a);
     m.def("draw", &draw, "rows"_a, "clip"_a, "weight"_a, "stay"_a, "change"_a, "minimum"_a, "censored"_a, "streams"_a, "n_threads"_a,
           "clock"_a = nb::none());
+    m.def("draw_tables", &draw_tables, "rows"_a, "weight"_a, "stay"_a, "change"_a, "minimum"_a, "censored"_a, "streams"_a, "n_threads"_a);
     m.def("draw_automaton", &draw_states, "rows"_a, "products"_a, "stage"_a, "first"_a, "source"_a, "weight"_a, "initial"_a,
           "final_weight"_a, "streams"_a, "n_threads"_a);
     m.def("draw_each", &draw_each, "rows"_a, "streams"_a, "n_threads"_a);

@@ -68,8 +68,10 @@ void draw_path(const BoutSums& sums, std::int64_t n_epochs, Uniforms uniforms, s
 }  // namespace
 
 void draw_bouts(const BoutSums& sums, std::int64_t n_epochs, const std::uint64_t* streams, std::int64_t n_draws, std::int8_t* labels) {
-    const auto draw = sums.n_stages == 2 ? draw_path<2> : sums.n_stages == 3 ? draw_path<3> : sums.n_stages == 4 ? draw_path<4> : draw_path<5>;
-    static_assert(kMostStages == 5);
+    using Draw = void (*)(const BoutSums&, std::int64_t, Uniforms, std::int8_t*);
+    constexpr Draw by_states[] = {draw_path<2>, draw_path<3>, draw_path<4>, draw_path<5>, draw_path<6>};
+    static_assert(kMostStates == 6);
+    const Draw draw = by_states[sums.n_stages - 2];
     for (std::int64_t i = 0; i < n_draws; ++i) draw(sums, n_epochs, Uniforms(streams[i]), labels + i * n_epochs);
 }
 

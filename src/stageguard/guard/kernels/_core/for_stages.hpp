@@ -19,20 +19,20 @@ constexpr bool kIsSmall = false;
 #endif
 
 // Returns what `pick` gives for so many stages, which it is told by a type; null where the variant has none.
-template <class Kernel, int K = kIsSmall ? kMostStages : 2, class Pick>
+template <class Kernel, int Most = kMostStages, int K = kIsSmall ? kMostStages : 2, class Pick>
 Kernel for_stages(int n_stages, Pick pick) {
-    if constexpr (K <= kMostStages) {
+    if constexpr (K <= Most) {
         const bool fits = kIsSmall ? n_stages >= 2 && n_stages <= K : n_stages == K;
-        return fits ? pick(std::integral_constant<int, K>{}) : for_stages<Kernel, K + 1>(n_stages, pick);
+        return fits ? pick(std::integral_constant<int, K>{}) : for_stages<Kernel, Most, K + 1>(n_stages, pick);
     } else {
         return nullptr;
     }
 }
 
 // The same for short minimum bouts, of up to three epochs; null for longer ones.
-template <class Kernel, class Pick>
+template <class Kernel, int Most = kMostStages, class Pick>
 Kernel for_short_rules(int n_stages, int longest, Pick pick) {
-    return for_stages<Kernel>(n_stages, [=](auto k) -> Kernel {
+    return for_stages<Kernel, Most>(n_stages, [=](auto k) -> Kernel {
         if constexpr (!kIsSmall) {
             if (longest <= 1) return pick(k, std::integral_constant<int, 1>{});
             if (longest <= 3) return pick(k, std::integral_constant<int, 3>{});
@@ -42,10 +42,10 @@ Kernel for_short_rules(int n_stages, int longest, Pick pick) {
 }
 
 // The same for minimum bouts of any length that is compiled.
-template <class Kernel, class Pick>
+template <class Kernel, int Most = kMostStages, class Pick>
 Kernel for_rules(int n_stages, int longest, Pick pick) {
-    if (const Kernel kernel = for_short_rules<Kernel>(n_stages, longest, pick)) return kernel;
-    return for_stages<Kernel>(longest <= kLongestMinimum ? n_stages : 0, [=](auto k) -> Kernel {
+    if (const Kernel kernel = for_short_rules<Kernel, Most>(n_stages, longest, pick)) return kernel;
+    return for_stages<Kernel, Most>(longest <= kLongestMinimum ? n_stages : 0, [=](auto k) -> Kernel {
         return pick(k, std::integral_constant<int, kLongestMinimum>{});
     });
 }

@@ -11,6 +11,7 @@ namespace stageguard {
 constexpr double kImpossibleScore = -std::numeric_limits<double>::infinity();
 
 constexpr int kMostStages = 5;    // that a kernel is compiled for; an automaton takes more
+constexpr int kMostStates = 6;    // that sums are compiled for: wake before sleep may be a state of its own
 constexpr int kMostLabels = 127;  // stages that a label can tell apart
 constexpr int kLanes = 4;         // transition weights tried at once
 constexpr int kLongestMinimum = 8;

@@ -28,10 +28,10 @@ Sum run_draw(const BoutRules& rules, Workspace& work, const double* evidence, st
 }
 
 SmoothKernel smooth_kernel(int n_stages, int longest) {
-    return for_rules<SmoothKernel>(n_stages, longest, [](auto k, auto m) -> SmoothKernel { return run_smooth<k.value, m.value>; });
+    return for_rules<SmoothKernel, kMostStates>(n_stages, longest, [](auto k, auto m) -> SmoothKernel { return run_smooth<k.value, m.value>; });
 }
 DrawKernel draw_kernel(int n_stages, int longest) {
-    return for_rules<DrawKernel>(n_stages, longest, [](auto k, auto m) -> DrawKernel { return run_draw<k.value, m.value>; });
+    return for_rules<DrawKernel, kMostStates>(n_stages, longest, [](auto k, auto m) -> DrawKernel { return run_draw<k.value, m.value>; });
 }
 
 }  // namespace STAGEGUARD_VARIANT

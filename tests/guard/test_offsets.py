@@ -1,0 +1,349 @@
+"""Draws and posteriors with one error of the stager per night, against every path written out."""
+
+import collections
+import itertools
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_decode_exact import COMBINATIONS, random_case
+from test_posterior import both
+from test_sample import KINDS
+
+import oracle
+import stageguard as sg
+from nights import decode, plain, random_probabilities
+from stageguard.base.errors import InputError, ProfileError, StageGuardError
+from stageguard.guard import kernels
+from stageguard.guard.offsets import N_FIXED, Offsets, draw_night, fixed_offsets, random_offsets, smooth_night
+from stageguard.guard.posterior import draws_with_offsets, path_draws, path_marginals, sample_like
+
+RULES = {"weight": 0.5, "weight_sd": 0.4, "floor": 0.02, "presleep_stay": 0.9}
+
+
+def with_rules(mapping, **changes):
+    spreads = {name: 0.4 + 0.3 * i for i, name in enumerate(oracle.stage_names(mapping))}
+    return mapping | {"posterior": RULES | {"stage_sd": spreads} | changes}
+
+
+def enumerated(mapping, probabilities, options, offset, weight, epoch):
+    """Log-sum and marginals at one offset (NaN in gaps), by adding up every path of every part."""
+    own = mapping["posterior"]
+    evidence = oracle.evidence_of(
+        probabilities,
+        mapping,
+        options.get("quality"),
+        options.get("pins"),
+        floor=own["floor"],
+        offset=offset,
+    )
+    rules = oracle.rules_of(mapping, epoch, weight)
+    parts, _, _ = oracle.parts_of(probabilities, epoch, options.get("segments"))
+    total, marginals = 0.0, np.full(evidence.shape, np.nan)
+    for number, (a, b) in enumerate(parts):
+        stay = own["presleep_stay"] ** (epoch / mapping["epoch_seconds"])
+        scored = replace(rules, presleep_stay=stay if number == 0 else None)
+        paths = oracle.all_paths(evidence.shape[1], b - a)
+        scores = np.array([oracle.score_part(evidence[a:b], path, scored) for path in paths.tolist()])
+        log_sum = np.logaddexp.reduce(scores)
+        total += log_sum
+        share = np.exp(scores - log_sum)
+        for s in range(evidence.shape[1]):
+            marginals[a:b, s] = share @ (paths == s)
+    return total, marginals
+
+
+def shortened(case, n_epochs):
+    """The first epochs of a random night, few enough to score every path one by one."""
+    mapping, probabilities, options, *_ = case
+    options = dict(options)
+    if "quality" in options:
+        options["quality"] = options["quality"][:n_epochs]
+    for key in ("pins", "segments"):
+        if key in options:
+            own = options[key]
+            kept = [t for t in own if t < n_epochs]
+            options[key] = {t: own[t] for t in kept} if key == "pins" else kept
+    return mapping, probabilities[:n_epochs], options
+
+
+@pytest.mark.parametrize(("n_stages", "ends", "stay", "flip", "durations", "minimum"), COMBINATIONS)
+def test_marginals_at_one_offset_add_up_every_path(backend, n_stages, ends, stay, flip, durations, minimum):
+    n_summed = 0
+    for seed in range(4):
+        case = random_case(n_stages, ends, stay, flip, durations, minimum, seed)
+        mapping, probabilities, options = shortened(case, {2: 8, 3: 6, 5: 4}[n_stages])
+        mapping = with_rules(mapping)
+        profile = sg.Profile.from_dict(mapping)
+        rng = np.random.default_rng([70, seed])
+        offset, weight = rng.normal(size=n_stages), float(rng.uniform(0.2, 1.5))
+        try:
+            night = decode(probabilities, profile, **options).night
+        except StageGuardError:  # nothing to decode, or pins that cannot hold
+            continue
+        total, marginals = enumerated(mapping, probabilities, options, offset, weight, night.epoch_seconds)
+        offsets = Offsets(offset[None], np.array([weight]))
+        if total == -np.inf:
+            with pytest.raises(InputError):
+                smooth_night(profile, night, offsets)
+            with pytest.raises(InputError):
+                draw_night(profile, night, offsets, 0)
+            continue
+        n_summed += 1
+        found, log_sum = smooth_night(profile, night, offsets)
+        np.testing.assert_allclose(found, marginals, atol=1e-9, equal_nan=True)
+        assert log_sum == pytest.approx(total, abs=1e-9)
+    assert n_summed >= 1
+
+
+@pytest.mark.parametrize("kind", ["plain", "minimum", "lengths"])
+def test_the_posterior_is_the_mean_over_fixed_offsets(backend, kind):
+    mapping = with_rules(plain(3, **KINDS[kind]))
+    profile = sg.Profile.from_dict(mapping)
+    probabilities = random_probabilities(np.random.default_rng(71), 6, 3)
+    options = {"quality": [0, 0.5, 0, 0, 1, 0], "pins": {3: "N"}}
+    offsets = fixed_offsets(profile)
+    assert len(offsets.weights) == N_FIXED
+    each = [enumerated(mapping, probabilities, options, *own, 30.0) for own in zip(*offsets, strict=True)]
+    found = sg.posterior(probabilities, profile, **options)
+    np.testing.assert_allclose(found.probabilities, np.mean([m for _, m in each], axis=0), atol=1e-9)
+    mean = np.logaddexp.reduce([total for total, _ in each]) - np.log(N_FIXED)
+    assert found.log_evidence == pytest.approx(mean, abs=1e-9)
+    assert found.transition_weight == RULES["weight"]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "free"])
+@pytest.mark.parametrize("options", [{}, {"quality": [0, 0.5, 0, 0, 1, 0], "pins": {3: "N"}}], ids=str)
+def test_every_path_is_drawn_as_often_as_it_is_probable(backend, kind, options):
+    mapping = with_rules(plain(3, **KINDS[kind]))
+    profile = sg.Profile.from_dict(mapping)
+    probabilities = random_probabilities(np.random.default_rng(72), 6, 3)
+    offset, weight = np.array([0.8, -0.5, 0.2]), 0.6
+    rules = replace(oracle.rules_of(mapping, 30.0, weight), presleep_stay=RULES["presleep_stay"])
+    evidence = oracle.evidence_of(
+        probabilities, mapping, options.get("quality"), options.get("pins"), floor=0.02, offset=offset
+    )
+    paths = oracle.all_paths(3, 6).tolist()
+    scores = np.array([oracle.score_part(evidence, path, rules) for path in paths])
+    chance = np.exp(scores - np.logaddexp.reduce(scores))
+    n = 20_000 if backend == "compiled" else 2_000
+    night = decode(probabilities, profile, **options).night
+    drawn = draw_night(profile, night, Offsets(np.tile(offset, (n, 1)), np.full(n, weight)), 5)
+    counts = collections.Counter(map(tuple, drawn.tolist()))
+    observed = np.array([counts.pop(tuple(path), 0) for path in paths])
+    assert not counts
+    assert observed[chance == 0].sum() == 0
+    often = chance * n >= 5
+    assert often.sum() > 10
+    rest = [chance[~often].sum()] if chance[~often].any() else []
+    expected = np.append(chance[often], rest) * n
+    found = np.append(observed[often], [observed[~often].sum()] * len(rest))
+    chi_square = ((found - expected) ** 2 / expected).sum()
+    n_free = len(expected) - 1
+    assert abs(chi_square - n_free) < 4 * np.sqrt(2 * n_free), (chi_square, n_free)
+
+
+@pytest.mark.parametrize("n_stages", [2, 3, 5])
+def test_shares_of_draws_tend_to_the_mean_over_their_offsets(n_stages):
+    profile = sg.Profile.from_dict(with_rules(plain(n_stages, min_bout_seconds={"W": 60.0})))
+    night = decode(random_probabilities(np.random.default_rng(73), 120, n_stages), profile)
+    n = 1500
+    drawn = sample_like(night, n=n, seed=3)
+    offsets = random_offsets(profile, n, 3)
+    marginals, _ = smooth_night(profile, night.night, offsets)
+    shares = np.stack([(drawn == s).mean(axis=0) for s in range(n_stages)], axis=1)
+    assert np.abs(shares - marginals).max() < 4.5 * 0.5 / np.sqrt(n)
+    assert np.abs(sg.posterior(night.night.probabilities, profile).probabilities - marginals).mean() < 0.05
+
+
+def test_offsets_have_the_spread_of_the_profile():
+    profile = sg.Profile.from_dict(with_rules(plain(3)))
+    nats, weights = random_offsets(profile, 40_000, 1)
+    assert np.abs(nats.mean(axis=0)).max() < 0.02
+    np.testing.assert_allclose(nats.std(axis=0), [0.4, 0.7, 1.0], rtol=0.02)
+    assert np.abs(np.corrcoef(np.column_stack([nats, np.log(weights)]).T) - np.eye(4)).max() < 0.02
+    np.testing.assert_allclose(np.log(weights / 0.5).std(), 0.4, rtol=0.02)
+    scaled = random_offsets(profile, 40_000, 1, scale=0.25)
+    np.testing.assert_allclose(scaled.nats, 0.25 * nats)
+    np.testing.assert_allclose(scaled.weights, 0.5 * (weights / 0.5) ** 0.25)
+    assert random_offsets(profile, 5, 1, scale=0.0).weights.tolist() == [0.5] * 5
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "free"])
+@pytest.mark.parametrize("seed", range(3))
+def test_kernels_draw_the_same_nights(kind, seed):
+    probabilities = random_probabilities(np.random.default_rng([74, seed]), 50, 3, sharpness=2)
+    if seed:
+        probabilities[10:14] = np.nan
+        probabilities[20:35] = np.nan
+    options = {"pins": {40: "R"}} if seed == 2 else {}
+    profile = sg.Profile.from_dict(with_rules(plain(3, **KINDS[kind])))
+    nights = both(lambda: sg.sample(probabilities, profile, n=40, seed=seed, **options))
+    assert np.array_equal(*nights)
+    assert len(np.unique(nights[0], axis=0)) > 20
+    if seed:
+        assert np.flatnonzero((nights[0] == -1).any(axis=0)).tolist() == list(range(20, 35))
+    compiled, reference = both(lambda: sg.posterior(probabilities, profile, **options))
+    np.testing.assert_allclose(compiled.probabilities, reference.probabilities, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["minimum", "lengths"])
+def test_draws_depend_on_the_seed_alone(backend, kind, monkeypatch):
+    profile = sg.Profile.from_dict(with_rules(plain(3, **KINDS[kind])))
+    nights = [random_probabilities(np.random.default_rng(75), n, 3) for n in (30, 12)]
+    draw = partial(sg.sample, nights[0], profile)
+    first = draw(n=20, seed=9)
+    for n_threads in (1, 2, 7):
+        monkeypatch.setattr(kernels, "threads_for", lambda n_items, n=n_threads: n)
+        assert np.array_equal(draw(n=20, seed=9), first)
+    assert np.array_equal(draw(n=5, seed=9), first[:5])
+    assert not np.array_equal(draw(n=20, seed=8), first)
+    assert np.array_equal(sg.sample(nights, profile, n=20, seed=9)[0], first)
+
+
+def test_draws_of_all_stretches_share_their_offset():
+    mapping = with_rules(plain(2), stage_sd={"W": 6.0, "S": 6.0}, weight_sd=0.0)
+    rows = np.full((400, 2), 0.5)
+    drawn = sg.sample(rows, sg.Profile.from_dict(mapping), n=300, segments=[0, 200])
+    asleep = [(drawn[:, part] == 1).mean(axis=1) for part in (slice(0, 200), slice(200, 400))]
+    assert np.corrcoef(*asleep)[0, 1] > 0.9
+
+
+def test_rules_of_the_profile_hold_in_every_draw(backend):
+    mapping = with_rules(plain(3, min_bout_seconds={"N": 120.0, "R": 90.0}))
+    rows = mapping["transitions"]
+    rows["W"] = {"W": 0.9, "N": 0.1, "R": 0.0}
+    profile = sg.Profile.from_dict(mapping)
+    drawn = sg.sample(random_probabilities(np.random.default_rng(76), 60, 3), profile, n=60, pins={30: "R"})
+    assert (drawn[:, 30] == 2).all()
+    for path in drawn.tolist():
+        bouts = oracle.bouts_of(path)
+        assert all(length >= {0: 1, 1: 4, 2: 3}[stage] for stage, length in bouts[1:-1])
+        assert (0, 2) not in itertools.pairwise(path)
+
+
+def test_the_strength_of_the_path_does_not_count(backend):
+    night = random_probabilities(np.random.default_rng(77), 40, 3)
+    draws = [
+        sg.sample(night, sg.Profile.from_dict(with_rules(plain(3, transition_weight=weight))), n=9)
+        for weight in (0.0, 0.3, 1.5)
+    ]
+    assert np.array_equal(draws[0], draws[1])
+    assert np.array_equal(draws[0], draws[2])
+    own = decode(night, sg.Profile.from_dict(with_rules(plain(3))))
+    without = decode(night, sg.Profile.from_dict(plain(3)))
+    assert np.array_equal(path_draws(own, n=9), sample_like(without, n=9))
+    assert np.array_equal(path_marginals(own), sg.posterior(night, without.profile).probabilities)
+    assert not np.array_equal(path_draws(own, n=9), draws[0])
+
+
+def test_a_night_cut_by_the_rule_is_drawn_whole():
+    rule = {"rule": "target", "fi_target": 0.02, "floor": 0.5, "act_above": 1.5, "soft": 0.6}
+    mapping = with_rules(plain(3))
+    profile = sg.Profile.from_dict(mapping).replace(strength=rule)
+    probabilities = random_probabilities(np.random.default_rng(78), 200, 3)
+    probabilities[:40] = probabilities[160:] = [0.9, 0.05, 0.05]
+    acting = decode(probabilities, profile)
+    assert len(acting.night.spans) > 1  # else the test shows nothing
+    plain_draws = sg.sample(probabilities, sg.Profile.from_dict(mapping), n=9)
+    assert np.array_equal(sample_like(acting, n=9), plain_draws)
+
+
+def test_offsets_do_not_count_where_the_stager_does_not(backend):
+    night = random_probabilities(np.random.default_rng(79), 30, 3)
+    lost = np.ones(30)
+    lost[15] = 0.999999
+    spreads = [{"W": 0.0, "N": 0.0, "R": 0.0}, {"W": 3.0, "N": 3.0, "R": 3.0}]
+    profiles = [sg.Profile.from_dict(with_rules(plain(3), stage_sd=each)) for each in spreads]
+    lost_draws = [sg.sample(night, each, n=20, quality=lost) for each in profiles]
+    assert np.array_equal(*lost_draws)
+    seen = [sg.sample(night, each, n=20) for each in profiles]
+    assert not np.array_equal(*seen)
+
+
+def test_offsets_can_be_scaled_down_to_one_setting(backend):
+    mapping = with_rules(plain(3))
+    night = decode(random_probabilities(np.random.default_rng(80), 30, 3), sg.Profile.from_dict(mapping))
+    none = with_rules(plain(3), stage_sd={"W": 0.0, "N": 0.0, "R": 0.0}, weight_sd=0.0)
+    expected = sample_like(decode(night.night.probabilities, sg.Profile.from_dict(none)), n=12, seed=4)
+    assert np.array_equal(draws_with_offsets(night, n=12, seed=4, scale=0.0), expected)
+    assert np.array_equal(draws_with_offsets(night, n=12, seed=4), sample_like(night, n=12, seed=4))
+
+
+def test_a_guard_that_is_off_draws_the_stagers_rows():
+    profile = sg.Profile.from_dict(with_rules(plain(3)))
+    rows = np.tile([0.6, 0.3, 0.1], (50, 1))
+    drawn = sg.sample(rows, profile, n=400, strength="off")
+    assert abs((drawn == 0).mean() - 0.6) < 0.02
+    assert abs((drawn[:, 1:] != drawn[:, :-1]).mean() - (1 - 0.36 - 0.09 - 0.01)) < 0.02
+
+
+numbers = st.one_of(st.floats(allow_nan=True), st.integers(), st.sampled_from(["0.5", None, True, [1.0]]))
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.fixed_dictionaries({}, optional=dict.fromkeys((*RULES, "stage_sd", "coverage", "other"), numbers))
+)
+def test_whatever_the_rules_hold_a_profile_is_made_or_refused(changes):
+    try:
+        profile = sg.Profile.from_dict(with_rules(plain(3), **changes))
+    except ProfileError as error:
+        assert "posterior" in str(error)
+        return
+    assert sg.Profile.from_dict(profile.to_dict()) == profile
+    drawn = sg.sample(np.full((8, 3), 1 / 3), profile, n=3)
+    assert drawn.shape == (3, 8)
+    assert drawn.min() >= 0
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.integers(2, 12),
+    st.integers(0, 2**64),
+    st.dictionaries(st.sampled_from(["W", "N", "R"]), st.floats(0, 10), min_size=3),
+    st.floats(1e-3, 20),
+    st.floats(0, 10),
+)
+def test_any_spread_draws_nights_and_marginals(n_epochs, seed, spreads, weight, weight_sd):
+    changes = {"stage_sd": spreads, "weight": weight, "weight_sd": weight_sd}
+    profile = sg.Profile.from_dict(with_rules(plain(3), **changes))
+    night = random_probabilities(np.random.default_rng(n_epochs), n_epochs, 3)
+    drawn = sg.sample(night, profile, n=4, seed=seed)
+    assert ((drawn >= 0) & (drawn <= 2)).all()
+    marginals = sg.posterior(night, profile).probabilities
+    np.testing.assert_allclose(marginals.sum(axis=1), 1.0, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"stage_sd": {"W": 1.0}}, "posterior.stage_sd"),
+        ({"stage_sd": {"W": 1.0, "N": -1.0, "R": 0.0}}, "posterior.stage_sd.N"),
+        ({"weight": 0.0}, "posterior.weight"),
+        ({"floor": 0.9}, "posterior.floor"),
+        ({"presleep_stay": 1.0}, "posterior.presleep_stay"),
+        ({"coverage": {"bad": {}}}, "posterior.coverage"),
+        ({"coverage": {"good": {"tst_minutes": 1.5}}}, "posterior.coverage.good.tst_minutes"),
+    ],
+)
+def test_wrong_rules_are_refused_by_their_key(changes, key):
+    with pytest.raises(ProfileError) as error:
+        sg.Profile.from_dict(with_rules(plain(3), **changes))
+    assert key in str(error.value)
+
+
+def test_rules_need_a_stage_that_is_wake():
+    own = {"stages": ["A", "B"], "transitions": {"A": {"A": 0.9, "B": 0.1}, "B": {"A": 0.1, "B": 0.9}}}
+    mapping = {
+        "name": "own",
+        "epoch_seconds": 30.0,
+        **own,
+        "posterior": RULES | {"stage_sd": {"A": 1, "B": 1}},
+    }
+    with pytest.raises(ProfileError):
+        sg.Profile.from_dict(mapping)
+    assert sg.Profile.from_dict(mapping | {"wake": "A"}).posterior.stage_sd["B"] == 1
