@@ -39,9 +39,7 @@ class Rules:
     flip_cost: float
     window: int
     ends: str
-    presleep_stay: float | None = (
-        None  # of wake before the first sleep; None: it is like any other
-    )
+    presleep_stay: float | None = None  # of wake before the first sleep; None: it is like any other
 
     @property
     def n_stages(self) -> int:

@@ -1,4 +1,4 @@
-"""Count how far stagers err together over a night, and how often 90 % intervals of draws hold an expert's value.
+"""Count how far stagers err alike all night, and how often 90 % intervals of draws hold an expert's value.
 
 For each profile, the numbers are chosen on all cohorts but one and judged on that one, in turn; what ships is
 chosen on all. Writes results.json, from which write_profiles.py takes the block, and results.md.
@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 from measure import auroc, statistics
-from nights import SIGNALS, StudyNight, StudyStager, stagers
 
 import stageguard as sg
+from nights import SIGNALS, StudyNight, StudyStager, stagers
 from stageguard.guard.offsets import draw_night, fixed_offsets, random_offsets, smooth_night
 from stageguard.guard.posterior import uncut
 from stageguard.measures.intervals import kind_of
@@ -29,7 +29,16 @@ N_DRAWS_TO_CHOOSE, EVERY = 100, 2  # draws, and every second night of long cohor
 N_ROUNDS = 3
 LEAST_NIGHTS = 8  # of a stager and kind, from which a coverage counts
 # se_percent and minutes of wake say the same as TST
-TO_CHOOSE_BY = ("tst", "sol", "waso", "awakenings", "rem_latency_minutes", "minutes_N", "minutes_R", "bouts_R")
+TO_CHOOSE_BY = (
+    "tst",
+    "sol",
+    "waso",
+    "awakenings",
+    "rem_latency_minutes",
+    "minutes_N",
+    "minutes_R",
+    "bouts_R",
+)
 START = {"weight": 0.5, "weight_sd": 0.4, "floor": 0.02, "presleep_stay": 0.97}
 START_SD = {"W": 0.9, "N1": 0.75, "N2": 0.9, "N3": 1.25, "R": 1.1, "N": 0.9, "S": 0.9}
 UNDER = 2.0  # how many times worse too narrow is than too wide
@@ -103,7 +112,9 @@ def by_kind(found: Mapping[tuple[str, str], Mapping[str, float]]) -> dict[str, d
     kinds: dict[str, list[Mapping[str, float]]] = {}
     for (_, kind), row in found.items():
         kinds.setdefault(kind, []).append(row)
-    return {k: {n: float(np.mean([r[n] for r in rows])) for n in rows[0]} for k, rows in sorted(kinds.items())}
+    return {
+        k: {n: float(np.mean([r[n] for r in rows])) for n in rows[0]} for k, rows in sorted(kinds.items())
+    }
 
 
 def loss(nights: Mapping[str, Sequence[Judged]], profile: sg.Profile) -> float:

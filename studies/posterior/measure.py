@@ -35,7 +35,7 @@ def statistics(labels: np.ndarray, scheme: StageScheme, epoch_seconds: float = 3
         rem = np.where(is_rem.any(axis=1), _first(is_rem), np.inf)
         onset = np.where(has_sleep, first, 0)
         values["rem_latency_minutes"] = (rem - onset) * minutes
-        n_lasting = int(round(FIRST_REM_SECONDS / epoch_seconds))
+        n_lasting = round(FIRST_REM_SECONDS / epoch_seconds)
         counts = np.cumsum(np.pad(is_rem, ((0, 0), (1, 0))), axis=1)
         lasts = counts[:, n_lasting:] - counts[:, :-n_lasting] == n_lasting
         lasting = np.where(lasts.any(axis=1), _first(lasts), np.inf)

@@ -128,7 +128,9 @@ def _with_context(nights: Sequence) -> Staged:
         if not path.exists():
             from sklearn.ensemble import HistGradientBoostingClassifier
 
-            x = np.concatenate([_around(rows)[by_name[name].labels >= 0] for name, rows in fold.train.items()])
+            x = np.concatenate(
+                [_around(rows)[by_name[name].labels >= 0] for name, rows in fold.train.items()]
+            )
             y = np.concatenate([by_name[name].labels[by_name[name].labels >= 0] for name in fold.train])
             model = HistGradientBoostingClassifier(max_iter=60, random_state=SEED).fit(x, y)
             staged = {}

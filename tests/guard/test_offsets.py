@@ -285,9 +285,7 @@ numbers = st.one_of(st.floats(allow_nan=True), st.integers(), st.sampled_from(["
 
 
 @settings(deadline=None, max_examples=150)
-@given(
-    st.fixed_dictionaries({}, optional=dict.fromkeys((*RULES, "stage_sd", "coverage", "other"), numbers))
-)
+@given(st.fixed_dictionaries({}, optional=dict.fromkeys((*RULES, "stage_sd", "coverage", "other"), numbers)))
 def test_whatever_the_rules_hold_a_profile_is_made_or_refused(changes):
     try:
         profile = sg.Profile.from_dict(with_rules(plain(3), **changes))

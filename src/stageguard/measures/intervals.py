@@ -2,7 +2,10 @@
 
 There are two kinds, which must not be mixed up. *Conformal* intervals come from the errors on scored nights:
 they are wide enough to have covered the experts there, whatever the reason for the errors. *Model* intervals
-come from draws of the posterior: they reflect only the stager's own doubt, and promise no coverage.
+come from draws of the posterior. Under a profile with `posterior` rules each draw lets the stager be wrong in
+its own way all night, and how often such intervals hold an expert's value was measured on stagers and cohorts
+that the rules were not chosen on. Under any other they reflect only the stager's own doubt, and promise no
+coverage.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from stageguard.base import checks
 from stageguard.base.arrays import NAN
 from stageguard.base.errors import Argument, InputError, Message, StageGuardWarning, did_you_mean
 from stageguard.guard.decoding import Decoding
+from stageguard.guard.evidence import features_of
 from stageguard.guard.posterior import sample_like
 from stageguard.measures.bouts import ScoredNight
 from stageguard.measures.statistics import (
@@ -28,6 +32,7 @@ from stageguard.measures.statistics import (
     StatisticsOptions,
     sleep_statistics,
 )
+from stageguard.measures.validity import validity
 from stageguard.night.align import on_epochs_of
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.quantities import REPORTED_OF_STAGE, WITH_INTERVAL
@@ -40,6 +45,11 @@ Ends = tuple[float, float, str]  # low and high end of an interval, and why ther
 DEFAULT_LEVEL = 0.9
 DEFAULT_DRAWS = 200
 WITHHELD = "withheld: the errors are of another cohort or stager"
+# why a night has no model intervals, though its profile has rules for them
+UNLIKE_STAGER = "withheld: the night is unlike those of the profile's stager"
+UNLIKE_COHORT = "withheld: coverage was not measured on such people"
+UNLIKE_EXPERTS = "withheld: the night does not look like expert scoring"
+_LATENCIES = ("sol_minutes", "rem_latency_minutes", "rem_latency_bout_minutes")
 _UNITS = {each.reported_key or each.key: each.short_unit for each in (*WITH_INTERVAL, *REPORTED_OF_STAGE)}
 
 
@@ -79,15 +89,20 @@ class Intervals(Mapping[str, Interval]):
     method : str
         ``conformal`` or ``model``.
     level : float
-        Coverage that conformal intervals are made for; NaN for model intervals, which promise none.
+        Coverage that they are made for; NaN for model intervals of a profile without `posterior` rules, which
+        promise none.
     n_nights : int
         Number of scored nights behind them; 0 for model intervals.
+    kind : str
+        Of model intervals that are made for a coverage: the kind of stager for which it was measured,
+        ``good``, ``flickering`` or ``labels``.
     """
 
     method: Method
     level: float
     n_nights: int
     by_statistic: Mapping[str, Interval]
+    kind: str = ""
 
     def __getitem__(self, name: str) -> Interval:
         """Return the interval of one statistic."""
@@ -107,32 +122,32 @@ class Intervals(Mapping[str, Interval]):
 
     @property
     def is_measured(self) -> bool:
-        """Whether the coverage of conformal intervals was measured on scored nights."""
+        """Whether their coverage was measured on scored nights."""
         return not math.isnan(self.level) and any(
             not math.isnan(interval.measured_coverage) for interval in self.values()
         )
 
     def __repr__(self) -> str:
         """Return an overview; `str` has the numbers."""
-        level = "" if math.isnan(self.level) else f", {self.level:.0%} from {self.n_nights} nights"
+        level = "" if math.isnan(self.level) else f", {self.level:.0%}"
+        level += f" from {self.n_nights} nights" if self.n_nights else ""
         return f"<Intervals of {len(self)} statistics, {self.method}{level}>"
 
     def __str__(self) -> str:
         """Return one line per statistic, with the coverage if it was measured."""
         coverage = f"{self.level:.0%} " if self.is_measured else ""
-        lines = [f"{coverage}{self.method} intervals ({_MEANING[self.method]})"]
+        meaning = "errors on scored nights"
+        if self.method == "model":
+            meaning = (
+                "the stager's own doubt: they promise no coverage" if not self.kind else "posterior draws"
+            )
+        lines = [f"{coverage}{self.method} intervals ({meaning})"]
         for name, interval in self.items():
             shown = f"{interval.low:.1f} to {interval.high:.1f}" if not interval.reason else interval.reason
             share = interval.measured_coverage
             covered = "" if math.isnan(share) else f"  (covered {share:.0%})"
             lines.append(f"{name:<24} {interval.value:>8.1f}  {shown}{covered}")
         return "\n".join(lines)
-
-
-_MEANING = {
-    "conformal": "errors on scored nights",
-    "model": "the stager's own doubt: they promise no coverage",
-}
 
 
 def intervals(
@@ -154,7 +169,9 @@ def intervals(
     night : Decoding
         A decoded night. Conformal intervals need a profile that `stageguard.fit` made from scored nights.
         They are withheld, with a warning, if the night is of another cohort or stager than the profile's, or
-        if its cohort is not named.
+        if its cohort is not named. Model intervals of a profile with `posterior` rules are withheld, each
+        with its reason, if the night is unlike those of the profile's stager by its fingerprint, of a cohort
+        that the profile cautions against, or does not look like expert scoring.
     method : "conformal" or "model"
         From errors on scored nights, or from draws of the posterior.
     level : float
@@ -195,7 +212,7 @@ def intervals(
     # errors of one cohort covered between .37 and .997 of nights elsewhere
     if method == "conformal" and is_foreign(night) and _errors_of(night.profile):
         warnings.warn(StageGuardWarning(_withheld_words(night)), stacklevel=2)
-    options = StatisticsOptions(convention, lights_off, lights_on, shortest)
+    options, kind = StatisticsOptions(convention, lights_off, lights_on, shortest), ""
     statistics = options.measure(night)
     values = reported(statistics)
     if method == "conformal":
@@ -205,15 +222,21 @@ def intervals(
         covered = _measured_coverage(night, "coverage", level)
         promised, n_nights = level, int(night.profile.intervals.get("n_nights", 0))
     else:
-        ends = _model([reported(options.measure(draw)) for draw in _draws(night, n, seed)], level)
-        covered = _measured_coverage(night, "model_coverage", level)
-        # draws know the stager's doubt, not its bias: no coverage can be promised
-        promised, n_nights = NAN, 0
+        kind = "" if night.profile.posterior is None else kind_of(night)
+        reason = why_withheld(night)
+        if reason:
+            ends = dict.fromkeys(values, (NAN, NAN, reason))
+        else:
+            draws = [reported(options.measure(draw)) for draw in _draws(night, n, seed)]
+            ends = _model(draws, level, statistics.tib_minutes if kind else NAN)
+        covered = _measured_coverage(night, "model_coverage", level) or _coverage_of_kind(night, kind, level)
+        # draws at the strength of the path know the stager's doubt, not its bias: they promise no coverage
+        promised, n_nights = level if kind else NAN, 0
     if convention != "aasm" or lights_off is not None or lights_on is not None:
         covered = {}  # coverage was measured for statistics with the default options
     elif shortest != usual:
         covered = {name: share for name, share in covered.items() if name != "rem_latency_bout_minutes"}
-    return Intervals(method, promised, n_nights, _within_the_possible(statistics, ends, covered))
+    return Intervals(method, promised, n_nights, _within_the_possible(statistics, ends, covered), kind)
 
 
 def _within_the_possible(
@@ -336,6 +359,35 @@ def kind_of(night: Decoding) -> str:
     return "flickering" if flickers else "good"
 
 
+def is_withheld(reason: str) -> bool:
+    """Whether there could be an interval, but not for this night."""
+    return reason in (WITHHELD, UNLIKE_STAGER, UNLIKE_COHORT, UNLIKE_EXPERTS)
+
+
+def why_withheld(night: Decoding) -> str:
+    """Return why a night gets no model intervals under a profile with `posterior` rules, else ""."""
+    profile = night.profile
+    if profile.posterior is None:
+        return ""
+    features = features_of(night.night, night.epoch_seconds / profile.epoch_seconds)
+    if profile.fingerprint is not None and profile.fingerprint.is_foreign(features):
+        return UNLIKE_STAGER
+    is_of_profile = profile.cohort is not None and profile.is_of(night.cohort)
+    if night.cohort is not None and not is_of_profile and profile.caution_for(night.cohort) is not None:
+        return UNLIKE_COHORT
+    if profile.joint is not None and validity(night, profile).looks_like_experts is False:
+        return UNLIKE_EXPERTS
+    return ""
+
+
+def _coverage_of_kind(night: Decoding, kind: str, level: float) -> Mapping[str, float]:
+    """Return the coverage of model intervals for a kind of stager, if it was measured at this level."""
+    rules = night.profile.posterior
+    if rules is None or rules.coverage is None or not math.isclose(level, DEFAULT_LEVEL):
+        return {}
+    return rules.coverage.get(kind, {})
+
+
 def _withheld_words(night: Decoding) -> Message:
     """Return why a night gets no conformal intervals, and what to do."""
     parts: list[object] = [f"conformal intervals are withheld: the errors are from {origin_of(night)}. "]
@@ -390,7 +442,8 @@ def _conformal(
     return ends
 
 
-def _model(draws: Sequence[Mapping[str, float]], level: float) -> dict[str, Ends]:
+def _model(draws: Sequence[Mapping[str, float]], level: float, never: float) -> dict[str, Ends]:
+    """Return the ends of each statistic over draws; sleep or REM that never comes is as late as `never`."""
     table = np.array([list(draw.values()) for draw in draws])  # (n_draws, n_statistics)
     limits = [(1 - level) / 2, (1 + level) / 2]
     ends: dict[str, Ends] = {}
@@ -398,7 +451,10 @@ def _model(draws: Sequence[Mapping[str, float]], level: float) -> dict[str, Ends
         existing = column[~np.isnan(column)]
         # a quantity absent from most draws has no typical value, only a rare one
         if len(existing) > len(draws) // 2:
-            low, high = whole if len(existing) == len(draws) else np.quantile(existing, limits)
+            if len(existing) < len(draws):
+                kept = np.where(np.isnan(column), never, column) if name in _LATENCIES else existing
+                whole = np.quantile(existing if math.isnan(never) else kept, limits)
+            low, high = whole
             ends[name] = float(low), float(high), ""
         else:
             ends[name] = NAN, NAN, "does not exist in most draws"

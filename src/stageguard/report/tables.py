@@ -14,7 +14,15 @@ from stageguard.measures.agreement import Agreement, agreement, common_scheme, m
 from stageguard.measures.bouts import cuts_of, hypnogram_before, hypnogram_of, pair_counts, period_for
 from stageguard.measures.cohort import count_steered
 from stageguard.measures.estimates import Estimates, estimates_of
-from stageguard.measures.intervals import Intervals, intervals, is_foreign, origin_of
+from stageguard.measures.intervals import (
+    DEFAULT_DRAWS,
+    Intervals,
+    Method,
+    intervals,
+    is_foreign,
+    origin_of,
+    why_withheld,
+)
 from stageguard.measures.rare_events import RareEvent, rare_events
 from stageguard.measures.statistics import SleepStatistics, StatisticsOptions
 from stageguard.measures.taught import NO_TEST, taught_by, taught_words
@@ -360,10 +368,14 @@ def _interval(intervals: Intervals | None, key: str, decimals: int) -> str:
 
 
 def night_intervals(decoding: Decoding, options: StatisticsOptions) -> Intervals | None:
-    """Return conformal intervals, or None if the profile has no errors on nights like this one."""
-    if not decoding.profile.intervals.get("errors") or is_foreign(decoding):
-        return None
-    return intervals(decoding, lights_off=options.lights_off, lights_on=options.lights_on)
+    """Return conformal intervals, else model intervals that are made for a coverage, else None."""
+    profile = decoding.profile
+    method: Method = "conformal"
+    if not profile.intervals.get("errors") or is_foreign(decoding):
+        if profile.posterior is None or why_withheld(decoding):
+            return None
+        method = "model"
+    return intervals(decoding, method=method, lights_off=options.lights_off, lights_on=options.lights_on)
 
 
 def interval_title(intervals: Intervals | None) -> str:
@@ -377,23 +389,56 @@ def interval_notes(decoding: Decoding, intervals: Intervals | None) -> Iterator[
     """Yield notes on the source of the intervals and their measured coverage."""
     fitted = decoding.profile.intervals
     if intervals is None:
-        if fitted.get("errors"):
+        if decoding.profile.posterior is not None:
+            yield f"No intervals are shown ({why_withheld(decoding)})."
+        elif fitted.get("errors"):
             yield f"No intervals are shown: the profile knows the errors on nights of {origin_of(decoding)}."
+        return
+    if intervals.method == "model":
+        yield model_note(intervals)
         return
     nights = (
         f"{count(intervals.n_nights, 'scored night')} of {count(int(fitted.get('n_subjects', 0)), 'subject')}"
     )
-    coverages = [each.measured_coverage for each in intervals.values()]
-    measured = [coverage for coverage in coverages if not math.isnan(coverage)]
-    covered = ""
-    if measured:
-        low, high = 100 * min(measured), 100 * max(measured)
-        share = f"{low:.0f} %" if round(low) == round(high) else f"{low:.0f} to {high:.0f} %"
+    share, covered = covered_share(intervals), ""
+    if share:
         covered = f" There, each subject judged by the errors on the others, they held {share} of the values."
     yield (
         f"The {interval_title(intervals).lower()} is as wide as the errors against experts on {nights} that "
         f"were held out from the fit.{covered} It holds for nights like those: same stager, same kind of "
         "people."
+    )
+
+
+def covered_share(intervals: Intervals) -> str:
+    """Return the lowest and highest measured coverage in words; "" if none was measured."""
+    coverages = [each.measured_coverage for each in intervals.values()]
+    measured = [coverage for coverage in coverages if not math.isnan(coverage)]
+    if not measured:
+        return ""
+    low, high = 100 * min(measured), 100 * max(measured)
+    return f"{low:.0f} %" if round(low) == round(high) else f"{low:.0f} to {high:.0f} %"
+
+
+KIND_WORDS = {
+    "good": "stagers that do not flicker",
+    "flickering": "stagers that flicker",
+    "labels": "stagers that give labels alone",
+}
+
+
+def model_note(intervals: Intervals) -> str:
+    """Return where model intervals that are made for a coverage come from, and what they held."""
+    share = covered_share(intervals)
+    covered = (
+        f" Of {KIND_WORDS[intervals.kind]}, on cohorts that had no part in its choice, they held {share} of "
+        "the experts' values, by statistic."
+        if share
+        else ""
+    )
+    return (
+        f"The {interval_title(intervals).lower()} holds nine tenths of {DEFAULT_DRAWS} drawn nights, in each "
+        f"of which the stager errs in its own way all night.{covered} No scored night of the stager was seen."
     )
 
 

@@ -22,7 +22,7 @@ from stageguard.cli.outcomes import finish, notes_of, print_headline, print_read
 from stageguard.cli.scored_files import decode_night
 from stageguard.cli.terminal import Console, count, one_line
 from stageguard.formats.outputs import table_with_codebook
-from stageguard.measures.intervals import WITHHELD, shortest_first_rem
+from stageguard.measures.intervals import WITHHELD, is_withheld, shortest_first_rem
 from stageguard.measures.intervals import Method as IntervalMethod
 from stageguard.measures.intervals import intervals as measure_intervals
 from stageguard.measures.parts import lights_words
@@ -125,8 +125,9 @@ def intervals(
     """Compute intervals for total sleep time, latencies, stage minutes, bouts and other statistics.
 
     Conformal intervals are as wide as the errors on scored nights were, and need a profile made by fit. Model
-    intervals come from draws of the posterior: they reflect only the stager's own doubt and promise no
-    coverage.
+    intervals come from draws in which the stager errs in its own way all night; how often they hold an
+    expert's value was measured on other stagers and cohorts. Under profiles without rules for this, they
+    reflect only the stager's own doubt and promise no coverage.
 
     Examples
     --------
@@ -161,6 +162,10 @@ MODEL_WORDS = (
     "Model intervals are drawn from the posterior: they know only the doubt the stager admits, and promise "
     "no coverage."
 )
+SHARED_ERROR_WORDS = (
+    "In each draw the stager errs in its own way all night, as far as stagers were found to. No scored night "
+    "of this stager was seen."
+)
 COLUMNS = {
     "id": "The night: the file's name without what tells its format",
     "statistic": "What is reported; minutes_X and bouts_X are of stage X",
@@ -168,11 +173,12 @@ COLUMNS = {
     "value": "Of the night as decoded; n/a where it does not exist",
     "low": "Lower end of the interval, within what is possible",
     "high": "Upper end of the interval, within what is possible",
-    "kind": "conformal: from errors on scored nights. model: draws of the posterior, no coverage promised",
-    "level": "The coverage a conformal interval is made for; n/a for model intervals, made for none",
+    "kind": "conformal: from errors on scored nights. model: from draws of the posterior",
+    "level": "The coverage an interval is made for; n/a for model intervals that are made for none",
     "measured_coverage": (
-        "Share of scored nights, held out from the fit, whose expert value such an interval covered; n/a "
-        "where this was not measured: at another level, for another cohort, or with lights off and on"
+        "Share of scored nights whose expert value such an interval covered: held out from the fit or, of "
+        "model intervals, of this kind of stager in cohorts that had no part in their choice; n/a where this "
+        "was not measured: at another level, for another cohort, or with lights off and on"
     ),
     "n_scored_nights": "Scored nights behind the interval; 0 for model intervals",
     "reason": "Why there is no interval; n/a where there is one",
@@ -281,7 +287,9 @@ def write_table(
             "min_first_rem_seconds": nights[0].min_first_rem_seconds,
             "options": options.to_dict(),
             "text": CELL_WORDS,
-            "caveat": MODEL_WORDS if has_draws else None,
+            "caveat": _model_words([row for night in nights for row in night.intervals])
+            if has_draws
+            else None,
             "assumptions": list(dict.fromkeys(str(text) for night in nights for text in night.assumptions)),
         }
     }
@@ -340,7 +348,7 @@ def _print_night(night: IntervalsResult, out: Console) -> None:
                     _number(row.high),
                     row.kind,
                     "n/a" if isnan(share) else f"{share:.0%}",
-                    "withheld" if row.reason == WITHHELD else row.reason,  # a warning says why, once
+                    "withheld" if is_withheld(row.reason) else row.reason,  # it is said why once
                 )
             )
     out.table(("statistic", ">value", ">low", ">high", "kind", ">covered", ""), cells)
@@ -359,13 +367,23 @@ def _meaning(nights: Sequence[IntervalsResult], request: Request) -> Iterator[st
             "like those: same stager, same kind of people."
         )
     if "model" in request.methods:
-        yield f"Model: {count(request.n_draws, 'draw')}, seed {request.seed}. {MODEL_WORDS}"
+        yield f"Model: {count(request.n_draws, 'draw')}, seed {request.seed}. {_model_words(rows)}"
+    for reason in dict.fromkeys(
+        row.reason for row in rows if row.kind == "model" and is_withheld(row.reason)
+    ):
+        yield f"Model intervals {reason}."
     if any(row.kind == "model" and (row.value < row.low or row.value > row.high) for row in rows):
         yield "A value outside its model interval: decode returns the best path, and draws are typical ones."
     if any(not isnan(row.measured_coverage) for row in rows):
-        yield "Covered: share of the fit's held-out nights whose expert value lay inside such an interval."
+        yield "Covered: share of scored nights whose expert value lay inside such an interval."
     seconds = f"{first.min_first_rem_seconds:g} s"
     yield f"REM latency to a lasting bout ends with the first REM bout of {seconds} or more."
+
+
+def _model_words(rows: Sequence[IntervalRow]) -> str:
+    """Return what the draws of model intervals know."""
+    is_made_for_coverage = any(row.kind == "model" and not isnan(row.level) for row in rows)
+    return SHARED_ERROR_WORDS if is_made_for_coverage else MODEL_WORDS
 
 
 def _number(value: float) -> str:
