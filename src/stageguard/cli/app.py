@@ -29,6 +29,7 @@ COMMANDS = {
         "stats": "Sleep statistics of many nights, before and after, and of groups.",
         "intervals": "How far a night's sleep statistics may be off.",
         "compare": "Agreement of hypnograms with an expert's.",
+        "grade": "Which numbers of a stager are as good as an expert's.",
         "report": "One night as one HTML file.",
     },
     "Files": {

@@ -20,10 +20,10 @@ from types import MappingProxyType
 import numpy as np
 
 from stageguard.base import checks
-from stageguard.base.arrays import NAN
+from stageguard.base.arrays import NAN, Floats
 from stageguard.base.errors import InputError, StageGuardError
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.evidence import features_of
+from stageguard.guard.evidence import features_of, fragmentation_index
 from stageguard.measures.agreement import cohen_kappa, common_scheme
 from stageguard.measures.bouts import ScoredNight, contingency, hypnogram_before, hypnogram_of
 from stageguard.measures.estimates import estimates_of
@@ -35,6 +35,7 @@ from stageguard.night.align import on_epochs_of, where_scored
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.quantities import ALL_BOUTS, STAGE, WITH_INTERVAL
 from stageguard.night.timing import lights_window
+from stageguard.profile.fingerprint import StagerFeatures
 
 NO_PROOF = "a grade needs other nights"
 
@@ -97,7 +98,8 @@ def grade(
     measured = []
     for name, person, night, panel in zip(names, persons, nights, panels, strict=True):
         try:
-            measured.append(measure_panel(name, person, night, panel))
+            features = features_of_night(night)
+            measured.append(measure_panel(name, person, night, panel, features=features))
         except StageGuardError as error:
             raise InputError(f"{name}: {error}") from None
     who = _scorers(panels) if scorers is None else tuple(texts_of(scorers, "scorers", len(panels[0])))
@@ -111,10 +113,12 @@ def measure_panel(
     panel: Sequence[Hypnogram | None],
     options: StatisticsOptions = AASM,
     estimates: Mapping[str, float] | None = None,
+    features: StagerFeatures | None = None,
 ) -> GradedNight:
     """Measure one night by the stager, the experts and their consensus.
 
     `estimates` are those of a night that was decoded earlier; those of a decoding are taken from it.
+    `features` are left out where they are not in the stages of the comparison.
     """
     scored = hypnogram_of(night)
     scorings = {
@@ -138,9 +142,6 @@ def measure_panel(
     is_whole = np.array_equal(own.labels[first:stop] < 0, scored.labels[first:stop] < 0)
     if estimates and is_whole:  # they are of every epoch that the stager scored
         values |= {key: value for key, value in estimates.items() if estimated_key(key) in values}
-    features = None
-    if isinstance(night, Decoding) and night.profile.scheme == scheme:
-        features = features_of(night.night, night.epoch_seconds / night.profile.epoch_seconds)
     by_expert = [
         None if j not in scorings else graded_values(scorings[j], options) for j in range(len(panel))
     ]
@@ -168,7 +169,7 @@ def measure_panel(
             else (NAN, NAN)
             for j in range(len(panel))
         ),
-        features=features,
+        features=features if features is not None and len(features.shares) == scheme.n_stages else None,
     )
 
 
@@ -187,6 +188,26 @@ def _kappa(reference: Hypnogram | None, scoring: Hypnogram | None) -> float:
     if reference is None or scoring is None:
         return NAN
     return cohen_kappa(contingency(reference.labels, scoring.labels, reference.scheme.n_stages))
+
+
+def features_of_night(night: ScoredNight) -> StagerFeatures | None:
+    """Return how a stager's night looks: its probabilities if it was decoded, else its labels."""
+    if isinstance(night, Decoding):
+        return features_of(night.night, night.epoch_seconds / night.profile.epoch_seconds)
+    return features_of_labels(night)
+
+
+def features_of_labels(night: Hypnogram, rows: Floats | None = None) -> StagerFeatures | None:
+    """Return the features of labels and of the probabilities behind them, of 0 and 1 if there are none.
+
+    None without a label.
+    """
+    if not np.any(night.labels >= 0):
+        return None
+    index = fragmentation_index(night.labels, [(0, night.n_epochs)])
+    if rows is None:
+        rows = (night.labels[:, None] == np.arange(night.scheme.n_stages)).astype(np.float64)
+    return StagerFeatures.of(rows, night.labels, index)
 
 
 def graded_values(night: Hypnogram, options: StatisticsOptions = AASM) -> dict[str, float]:

@@ -74,7 +74,7 @@ class GradedNight:
     kappas : tuple of (float, float)
         Cohen's kappa with the consensus without each expert, of the stager and of that expert.
     features : StagerFeatures or None
-        How the stager's probabilities look, if they are known.
+        How the stager's probabilities look, or its labels if it gives no more; None if they are not known.
     files : mapping
         The files it was read from, as `stageguard verify` finds them; empty if it was not read from files.
     """
@@ -195,6 +195,8 @@ class GradeCard(Mapping[str, Grade]):
         The experts.
     facts : GradeFacts
         Stager, cohort, profile and version.
+    reading : mapping
+        How the nights' files were read, as `stageguard verify` reads them again; empty without files.
     grades : mapping of str to Grade
         By statistic.
     kappa, expert_kappa : float
@@ -207,6 +209,7 @@ class GradeCard(Mapping[str, Grade]):
     nights: tuple[GradedNight, ...]
     scorers: tuple[str, ...]
     facts: GradeFacts = field(default_factory=GradeFacts)
+    reading: Mapping[str, Any] = field(default_factory=dict, repr=False)
     grades: Mapping[str, Grade] = field(init=False)
     kappa: float = field(init=False)
     expert_kappa: float = field(init=False)
@@ -221,7 +224,8 @@ class GradeCard(Mapping[str, Grade]):
         kappas = np.array([_mean_of(np.array(night.kappas), axis=0) for night in self.nights])
         kappa, expert_kappa = (float(_mean_of(_by_person(column, people))) for column in kappas.T)
         features = [night.features for night in self.nights if night.features is not None]
-        is_known = len(features) == len(self.nights)
+        is_known = len(features) == len(self.nights)  # a fingerprint of some nights would be of others
+        is_known &= not any(math.isnan(night.fragmentation_index) for night in features)
         scheme = self.nights[0].scheme
         put(self, "grades", MappingProxyType({key: each for key, each in found.items() if each.n_people}))
         put(self, "kappa", kappa)
@@ -296,6 +300,7 @@ class GradeCard(Mapping[str, Grade]):
             "kappa": self.kappa,
             "expert_kappa": self.expert_kappa,
             "fingerprint": plain_table(self.fingerprint),
+            "reading": self.reading,
         }
         grades = {key: grade.to_dict() for key, grade in self.items()}
         nights = [_night_dict(night) for night in self.nights]
@@ -307,9 +312,14 @@ class GradeCard(Mapping[str, Grade]):
         content["stageguard"]["sha256"] = card_sha256(content)
         return content
 
+    @property
+    def text(self) -> str:
+        """The card as JSON."""
+        return json_lines(self.to_dict()) + "\n"
+
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the card as JSON, which `load` reads and `stageguard verify` checks."""
-        write_text_atomic(path, json_lines(self.to_dict()) + "\n", overwrite=overwrite)
+        write_text_atomic(path, self.text, overwrite=overwrite)
 
     @classmethod
     def load(cls, path: str | Path) -> GradeCard:
@@ -453,7 +463,7 @@ def card_of(path: Path, content: Mapping[str, Any]) -> GradeCard:
         scorers = tuple(str(name) for name in record["scorers"])
         seconds = float(record["epoch_seconds"])
         nights = tuple(_night_of(night, scheme, seconds, len(scorers)) for night in content["nights"])
-        return GradeCard(nights, scorers, facts)
+        return GradeCard(nights, scorers, facts, checks.mapping(record["reading"], "reading"))
     except StageGuardError as error:
         raise file_error(path, f"is not a card that can be read: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
@@ -534,8 +544,10 @@ def _without_nan(value: Any) -> Any:
     """Return plain JSON types, NaN and infinities as None."""
     if isinstance(value, Mapping):
         return {str(key): _without_nan(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
     if isinstance(value, list | tuple):
         return [_without_nan(item) for item in value]
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        return value + 0.0 if math.isfinite(value) else None  # -0.0 is read back as 0.0
     return value

@@ -1,33 +1,45 @@
-"""`stageguard verify`: decode again and compare."""
+"""`stageguard verify`: decode or measure again and compare."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import click
+from click import UsageError
 from click.exceptions import Exit
 
 from stageguard.base.version import __version__
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
+from stageguard.cli.graded_files import GradeReader, recorded_file
 from stageguard.cli.terminal import Console, one_line, print_json
-from stageguard.runner.verify import verify_output
+from stageguard.measures.grade_card import GradeCard, GradedNight
+from stageguard.runner.verify import Verification, verify_output
+from stageguard.runner.verify_card import is_card, verify_card
 
 
 @command
-@click.argument("output", type=opt.PATH, help="A .hypnogram.tsv, its .json, or a table that decode wrote.")
+@click.argument(
+    "output", type=opt.PATH, help="A .hypnogram.tsv, its .json, a table that decode wrote, or a card."
+)
 @option(
     "--input", "source", metavar="FILE", type=opt.PATH, help="The probabilities. Default: the recorded file."
 )
 @opt.as_json
 def verify(output: Path, source: Path | None, as_json: bool) -> None:
-    """Check an output by decoding its input again with its profile.
+    """Check an output by decoding its input again with its profile, or a grade card by measuring again.
 
     Examples
     --------
     stageguard verify night.hypnogram.tsv
+    stageguard verify card.json
     """
-    verification = verify_output(output, source, say=one_line)
+    if is_card(output):
+        if source is not None:
+            raise UsageError("--input is for outputs of decode: a card names its own files.")
+        verification = _verify_card(output)
+    else:
+        verification = verify_output(output, source, say=one_line)
     if as_json:
         print_json(verification.to_dict())
     else:
@@ -47,3 +59,11 @@ def verify(output: Path, source: Path | None, as_json: bool) -> None:
         out.print(f"{output.name}: {verdict}", style="bold")
     if not verification.ok:
         raise Exit(1)
+
+
+def _verify_card(path: Path) -> Verification:
+    def measure_again(card: GradeCard, night: GradedNight) -> GradedNight:
+        reader = GradeReader.from_dict(card.reading, card.scorers, path.parent)
+        return reader.measure_again(night)
+
+    return verify_card(path, measure_again, recorded_file)

@@ -1,0 +1,183 @@
+"""`stageguard grade`: which numbers of a stager are as good as an expert's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from click import UsageError
+
+from stageguard.base.errors import InputError, Message
+from stageguard.base.files import check_apart, check_places, write_together
+from stageguard.cli import options as opt
+from stageguard.cli.command import command, option
+from stageguard.cli.graded_files import GradedFile, GradeReader, find_experts, one_card
+from stageguard.cli.inputs import Inputs, named_once, scoring_of
+from stageguard.cli.outcomes import end, print_warnings, run_shown
+from stageguard.cli.scored_files import ReadOptions, find_scored, read_options, scored_reading_options
+from stageguard.cli.terminal import Console, one_line, print_json
+from stageguard.formats.companions import read_subjects
+from stageguard.measures.grade_card import GradeCard
+from stageguard.night.timing import Moment
+from stageguard.report.grade import (
+    fact_rows,
+    grade_page,
+    grade_rows,
+    group_words,
+    lead_words,
+    method_words,
+)
+from stageguard.runner.run import Outcome, succeeded
+
+PAGE, CARD = ".html", ".json"
+STYLES = {"as an expert": "green", "worse": "red"}
+
+
+@command
+@opt.scored_files
+@opt.sample_list
+@option(
+    "--expert",
+    metavar="FOLDER",
+    type=opt.PATH,
+    multiple=True,
+    help="An expert's hypnograms by night: folder, table or file. Once for each expert, or a folder with a "
+    "folder for each.",
+)
+@option(
+    "--scorer",
+    metavar="COLUMN",
+    multiple=True,
+    help="Column of one expert in tables that hold several experts' stages. Once for each.",
+)
+@option(
+    "--subjects",
+    metavar="TABLE",
+    type=opt.PATH,
+    help="Whose each night is: columns id and subject. Default: everybody slept once.",
+)
+@option(
+    "--output",
+    "-o",
+    metavar="CARD.html|.json",
+    type=opt.PATH,
+    help="The card as a page with its .json beside it, or the .json alone.",
+)
+@option("--stager", metavar="NAME", help="The stager, with version and channels.")
+@option("--cohort", metavar="NAME", help="Whom the nights are of.")
+@opt.lights
+@option(
+    "--align",
+    is_flag=True,
+    help="Compare the epochs all have, by clock or offset, at the first expert's epoch length.",
+)
+@option(
+    "--expert-epoch-seconds",
+    metavar="SECONDS",
+    type=opt.SECONDS,
+    help="Epoch length of the experts' files, where they do not say it and differ from the nights.",
+)
+@scored_reading_options
+@opt.overwrite
+@opt.as_json
+def grade(
+    files: tuple[Path, ...],
+    samples: Path | None,
+    expert: tuple[Path, ...],
+    scorer: tuple[str, ...],
+    subjects: Path | None,
+    output: Path | None,
+    stager: str | None,
+    cohort: str | None,
+    lights: tuple[Moment | None, Moment | None],
+    align: bool,
+    expert_epoch_seconds: float | None,
+    reading: ReadOptions,
+    overwrite: bool,
+    as_json: bool,
+) -> None:
+    """Grade a stager's sleep statistics by experts who scored the same nights.
+
+    Each error is divided by that of one expert against the others. Verdicts need three experts on 25 people;
+    with one expert, a shipped table of experts' differences is shown beside the errors, without a verdict.
+    Outputs of decode are graded by what they report, too. Nights that taught the profile are refused.
+
+    Examples
+    --------
+    stageguard grade decoded --expert scored --output card.html
+    stageguard grade nights --expert experts --stager "YASA 0.8 C4-M1"
+    """
+    written = _places(output, overwrite=overwrite)
+    options = replace(read_options(reading), expert_epoch_seconds=expert_epoch_seconds)
+    inputs = named_once(find_scored(files, samples, options))
+    people = {} if subjects is None else read_subjects(subjects)
+    named = {name: row.expert for name, row in people.items() if row.expert is not None}
+    named |= {night.id: path for night in inputs.nights if (path := scoring_of(night))}
+    experts = find_experts(expert, scorer, named)
+    if not experts:
+        raise UsageError("missing option --expert: name the folder with an expert's hypnograms.")
+    if len(inputs.nights) > 1 and any(each.scorings.is_one_file for each in experts):
+        raise UsageError("--expert names one night's scoring: name a folder, or a table of nights.")
+    folder = Path() if output is None else output.parent
+    reader = GradeReader(options, experts, people, lights, align, folder)
+    check_apart(written, inputs.files(samples, subjects))
+    outcomes = run_shown(reader.read, inputs.nights, "Measuring", quiet=as_json)
+    done = [outcome.result for outcome in succeeded(outcomes)]
+    if not done:
+        raise InputError(Message("no night could be graded. The first problem: ", outcomes[0].error))
+    facts = one_card([each.facts for each in done], stager, cohort)
+    nights = tuple(each.night for each in done)
+    card = GradeCard(nights, tuple(each.name for each in experts), facts, reader.to_dict())
+    texts = {path: card.text if path.suffix.lower() == CARD else grade_page(card) for path in written}
+    if texts:
+        write_together(texts, overwrite=overwrite)
+    _show(card, outcomes, inputs, written, as_json=as_json)
+
+
+def _places(output: Path | None, *, overwrite: bool) -> list[Path]:
+    """Return the files to write; refuse them before minutes of work."""
+    if output is None:
+        return []
+    if output.suffix.lower() not in (PAGE, CARD):
+        raise UsageError(f"--output is {str(output)!r}, expected a name that ends in {PAGE} or {CARD}.")
+    places = [output] if output.suffix.lower() == CARD else [output, output.with_suffix(CARD)]
+    check_places(places, overwrite=overwrite)
+    return places
+
+
+def _show(
+    card: GradeCard,
+    outcomes: Sequence[Outcome[GradedFile]],
+    inputs: Inputs,
+    written: Sequence[Path],
+    *,
+    as_json: bool,
+) -> None:
+    """Print the card as JSON, or as a table with sentences; then remarks and failures."""
+    if as_json:
+        content: dict[str, Any] = card.to_dict()
+        content |= {"files": [outcome.to_dict() for outcome in outcomes]}
+        print_json(content | {"written": [str(path) for path in written]})
+        end(outcomes, inputs.notes, as_json=as_json)
+        return
+    out = Console()
+    out.print(lead_words(card), style="bold")
+    out.table(("", ""), [(name, one_line(value)) for name, value in fact_rows(card)], headed=False)
+    out.print()
+    has_panel = len(card.scorers) > 1
+    rows = []
+    for row in grade_rows(card):
+        ratios = (row["mean"], row["typical"], row["less"]) if has_panel else ()
+        verdict = row["verdict"] if has_panel else row["words"]
+        rows.append((row["heading"], *ratios, row["error"], (verdict, STYLES.get(verdict, ""))))
+    columns = (">by the means", ">typical night", ">errs less than") if has_panel else ()
+    out.table(("statistic", *columns, ">error", "verdict" if has_panel else "over an expert's"), rows)
+    for sentence in group_words(card):
+        out.print(sentence)
+    for sentence in method_words(card):
+        out.print(sentence)
+    print_warnings([outcome for outcome in outcomes if outcome.ok], out)
+    out.list("Wrote", written)
+    end(outcomes, inputs.notes, as_json=as_json)

@@ -1,0 +1,115 @@
+"""The words and the page of a grade card."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import stageguard as sg
+from browser import violations
+from messages import mentions
+from stageguard.measures.expert_units import Ratio
+from stageguard.night.stages import AASM5
+from stageguard.report.grade import (
+    fact_rows,
+    grade_page,
+    grade_rows,
+    group_words,
+    lead_words,
+    method_words,
+    times,
+    verdict_words,
+)
+
+
+def made_card(n_people=30, n_scorers=5, skill=0.1):
+    rng = np.random.default_rng(0)
+    nights, experts = [], []
+    for _ in range(n_people):
+        truth = np.repeat(rng.choice([0, 1, 2, 2, 3, 4], size=26), 8)
+        scored = [
+            sg.Hypnogram(
+                np.where(rng.random(len(truth)) < share, rng.integers(0, 5, len(truth)), truth), AASM5, 30.0
+            )
+            for share in (skill, *([0.1] * n_scorers))
+        ]
+        nights.append(scored[0])
+        experts.append(scored[1:])
+    return sg.grade(nights, experts, stager="<b>X</b> 1.0", cohort="healthy")
+
+
+@pytest.fixture(scope="module")
+def card():
+    return made_card()
+
+
+def test_verdicts_are_worded_as_agreed(card):
+    grade = replace(card["tst_minutes"], mean=Ratio(0.74, 0.6, 1.1), verdict="as an expert", n_people=25)
+    assert verdict_words(grade) == (
+        "as close to the other experts as one of them (error .74 times, at most 1.25)"
+    )
+    worse = replace(grade, verdict="worse", mean=Ratio(2.5, 1.2, 4.0))
+    assert verdict_words(worse).startswith("further from them than the average expert")
+    assert mentions(verdict_words(worse), "2.50")
+    open_ = replace(grade, verdict="not shown", people_needed=None)
+    assert verdict_words(open_) == "not shown with 25 people"
+    assert verdict_words(replace(open_, verdict=None, n_people=12)) == "not shown with 12 people"
+    assert mentions(verdict_words(replace(open_, people_needed=1234)), 25, "1,234")
+    assert mentions(verdict_words(replace(open_, verdict=None, n_experts=2)), 2, 3)
+    one = replace(open_, verdict=None, n_experts=1, about={"DOD-H": 0.61})
+    assert verdict_words(one) == "about .61 (table from DOD-H)"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.744, ".74"), (1.0, "1.00"), (float("inf"), "∞"), (float("nan"), "–")]
+)
+def test_ratios_have_no_zero_before_the_point(value, text):
+    assert times(value) == text
+
+
+def test_every_statistic_is_in_one_group_and_one_row(card):
+    assert len(grade_rows(card)) == len(card)
+    counts = [int(number) for number in re.findall(r"\d+", lead_words(card))]
+    assert counts[0] + counts[2] + counts[3] == counts[1] == len(card)
+    assert len(group_words(card)) <= 3
+
+
+def test_the_card_says_whose_it_is_and_that_the_consensus_flatters(card):
+    facts = dict(fact_rows(card))
+    assert {"Stager", "Guard", "Cohort", "Nights", "Experts", "Cohen's κ", "StageGuard"} <= facts.keys()
+    assert card.sha256 in facts["StageGuard"]
+    assert sg.__version__ in facts["StageGuard"]
+    assert mentions(facts["Nights"], 30)
+    assert any("flatters" in sentence for sentence in method_words(card))
+
+
+def test_the_page_is_safe_and_has_every_number(card):
+    page = grade_page(card)
+    assert "<b>X</b>" not in page
+    assert "&lt;b&gt;X&lt;/b&gt; 1.0" in page
+    assert not re.search(r"\bnan\b|\binf\b", page)
+    for row in grade_rows(card):
+        for cell in (row["heading"], row["mean"], row["typical"], row["limits"]):
+            assert cell.replace("'", "&#39;") in page
+
+
+@pytest.mark.parametrize(("n_people", "n_scorers"), [(1, 3), (3, 2), (3, 1)])
+def test_cards_without_verdicts_are_pages_too(n_people, n_scorers):
+    small = made_card(n_people, n_scorers)
+    page = grade_page(small)
+    assert not re.search(r"\bnan\b|\binf\b", page)
+    assert "as close to" not in page
+
+
+def test_a_card_prints_on_one_page_and_can_be_read_aloud(card, browser, tmp_path):
+    file = tmp_path / "card.html"
+    file.write_text(grade_page(card), encoding="utf-8")
+    page = browser.new_page()
+    page.goto(file.as_uri())
+    assert violations(page) == []
+    printed = page.pdf(prefer_css_page_size=True)
+    page.close()
+    assert re.findall(rb"/Type\s*/Pages\b.*?/Count (\d+)", printed, re.DOTALL) == [b"1"]
