@@ -59,7 +59,7 @@ FULL = {
         "indicators": {"tvr_percent": {"centre": 0.1, "scale": 0.05}},
         "source": "nights",
     },
-    "intervals": {"tst_minutes": {"errors": [-3.5, 0.0, 7.0]}},
+    "intervals": {"errors": {"tst_minutes": [[-3.5, 0.0], [7.0]]}},
     "provenance": {
         "n_nights": 75,
         "share": 0.5,

@@ -13,6 +13,7 @@ from judging import fragmentation
 from tasks import Task, TaskNight
 
 import stageguard as sg
+from stageguard.fitting.report import FitReport
 
 EXPERTS = Path(__file__).parents[1] / "expert-scorings" / "results.json"
 
@@ -138,9 +139,14 @@ def with_labels(task: Task, train: Sequence[TaskNight]) -> dict[str, sg.Profile]
 
 def fit(task: Task, train: Sequence[TaskNight]) -> sg.Profile:
     """Fit the shipped profile, its clock counted without the task's own cohort."""
+    return fit_report(task, train).profile
+
+
+def fit_report(task: Task, train: Sequence[TaskNight]) -> FitReport:
+    """Fit and return all that was learned."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", sg.StageGuardWarning)
-        return sg.fit(
+        return sg.fit_report(
             said(task, train) if task.kind == "labels" else [n.probabilities for n in train],
             experts(task, train),
             base=sg.Profile.load(task.base).replace(clock=clock_of(task)),

@@ -34,7 +34,7 @@ def night(tmp_path):
 @pytest.fixture
 def fitted(tmp_path):
     """A profile that holds errors of 19 nights, as fit writes them."""
-    errors = {name: [float(i - 9) for i in range(19)] for name in STATISTICS}
+    errors = {name: [[float(i - 9)] for i in range(19)] for name in STATISTICS}
     held = {
         "n_nights": 19,
         "n_subjects": 10,

@@ -207,11 +207,12 @@ def test_the_errors_on_held_out_nights_are_kept_for_intervals(report, flickering
         - sg.sleep_statistics(sg.Hypnogram(own, expert.scheme, 30.0)).tst_minutes
         for expert, own in zip(experts, report.nested.labels, strict=True)
     ]
-    assert list(held["errors"]["tst_minutes"]) == pytest.approx(sorted(tst), abs=1e-3)
+    by_person = sorted(sorted(pair) for pair in zip(tst[::2], tst[1::2], strict=True))
+    assert np.array(held["errors"]["tst_minutes"]) == pytest.approx(np.array(by_person), abs=1e-3)
     n_covered = 0
     for i, value in enumerate(tst):
         others = [abs(v) for j, v in enumerate(tst) if j // 2 != i // 2]
-        n_covered += abs(value) <= max(others) + 1e-9  # ceil(15 * .9) = the 14th of 14
+        n_covered += abs(value) <= max(others) + 1e-9  # of seven people the largest
     assert held["coverage"]["tst_minutes"] == pytest.approx(n_covered / 16, abs=1e-3)
     supported = report.profile.provenance["supported_minimum_bout_seconds"]
     assert held["min_first_rem_seconds"] == max(120.0, supported["R"])
@@ -257,7 +258,8 @@ def test_a_stager_that_is_right_already_is_left_alone():
     assert "steps aside" in found.profile.summary
     for density, expert in zip(perfect.densities, perfect.hypnograms, strict=True):
         assert np.array_equal(decode(density, found.profile).hypnogram.labels, expert.labels)
-    assert set(found.profile.intervals["errors"]["waso_minutes"]) == {0.0}  # argmax's, which is the expert
+    # argmax's, which is the expert
+    assert set(np.concatenate(found.profile.intervals["errors"]["waso_minutes"])) == {0.0}
 
 
 def test_biases_are_used_where_they_repair_a_shift_even_with_two_nights():
@@ -331,12 +333,36 @@ def test_a_choice_that_harms_nights_held_out_is_taken_back(report):
 
 def test_a_profile_that_steps_aside_keeps_the_errors_of_argmax(report):
     from stageguard.fitting.document import held_out_errors
+    from stageguard.fitting.estimates import held_out_decodings
 
+    nested = report.nested
     guarded, plain = (
-        held_out_errors(report.nested, aside=aside, min_first_rem_seconds=0.0)["errors"]
+        held_out_errors(nested.nights, held_out_decodings(nested, aside=aside), min_first_rem_seconds=0.0)[
+            "errors"
+        ]
         for aside in (False, True)
     )
     assert np.abs(plain["bouts_N"]).mean() > 3 * np.abs(guarded["bouts_N"]).mean()
+
+
+def test_errors_are_of_whole_outputs_where_the_expert_left_epochs_out():
+    """New nights are measured with epochs an expert would leave out, so that these are errors too."""
+    own = cohort(5)
+    labels = [expert.labels.copy() for expert in own.hypnograms]
+    for row in labels:
+        row[100:120] = -1
+    experts = [replace(e, labels=row) for e, row in zip(own.hypnograms, labels, strict=True)]
+    found = sg.fit_report(own.densities, experts, base=BASE, groups=own.groups, learning_curve=False)
+    outputs = [
+        decode(density, profile)
+        for density, profile in zip(own.densities, found.nested.profiles, strict=True)
+    ]
+    apart = [
+        sg.sleep_statistics(expert).tst_minutes - sg.sleep_statistics(output).tst_minutes
+        for expert, output in zip(experts, outputs, strict=True)
+    ]
+    kept = found.profile.intervals["errors"]["tst_minutes"]
+    assert sorted(np.concatenate(kept)) == pytest.approx(sorted(apart), abs=1e-3)
 
 
 def test_match_needs_fifteen_nights():

@@ -29,21 +29,42 @@ def hypnogram(labels):
     return Hypnogram(np.array(labels, dtype=np.int8), WNR3, 30.0)
 
 
+def alone(errors):
+    """The errors of people with one night each."""
+    return [[error] for error in errors]
+
+
 def test_half_width_is_the_conformal_quantile():
     known = [-3.0, 1.0, 2.0, -4.0, 5.0, 6.0, -7.0, 8.0, 9.0]
-    assert half_width(known, 0.9) == 9.0  # ceil(10 * .9) = 9th of 9
-    assert half_width(known, 0.5) == 5.0
-    assert half_width(known[:8], 0.9) == math.inf  # ceil(9 * .9) = 9th of 8
-    assert half_width([*known, math.nan], 0.9) == 9.0
+    assert half_width(alone(known), 0.9) == 9.0  # ceil(10 * .9) = 9th of 9
+    assert half_width(alone(known), 0.5) == 5.0
+    assert half_width(alone(known[:8]), 0.9) == math.inf  # ceil(9 * .9) = 9th of 8
+    assert half_width([], 0.9) == math.inf
 
 
-def test_new_nights_are_covered_as_often_as_promised():
+def test_several_nights_of_a_person_count_as_one():
+    others = alone([float(k) for k in range(1, 19)])
+    # 19 people: the 18th smallest, whether the last one has one night or ten
+    assert half_width([*others, [30.0]], 0.9) == half_width([*others, [30.0] * 10], 0.9) == 18.0
+    # as nights of different people they would count ten times
+    assert half_width([*others, *alone([30.0] * 10)], 0.9) == 30.0
+
+
+def test_nights_of_too_few_people_give_the_largest_error():
+    two_each = [[float(k), -2.0 * k] for k in range(1, 6)]
+    assert half_width(two_each, 0.9) == 10.0  # five people: the quantile would need nine
+    assert half_width(two_each[:4], 0.9) == math.inf
+
+
+@pytest.mark.parametrize("n_nights", [1, 3])
+def test_nights_of_new_people_are_covered_as_often_as_promised(n_nights):
     rng = np.random.default_rng(0)
-    covered = 0
+    covered = []
     for _ in range(3000):
-        drawn = rng.standard_t(2, size=31)  # heavy tails: no normal quantile would do
-        covered += abs(drawn[30]) <= half_width(drawn[:30].tolist(), 0.9)
-    assert covered / 3000 == pytest.approx(28 / 31, abs=0.015)  # ceil(31 * .9) of 31
+        # heavy tails, no normal quantile would do; nights of a person are all but the same
+        drawn = rng.standard_t(2, size=(11, 1)) * rng.uniform(0.98, 1.02, size=(11, n_nights))
+        covered.append(abs(drawn[10]) <= half_width(drawn[:10].tolist(), 0.9))
+    assert np.mean(covered) == pytest.approx(10 / 11, abs=0.015)
 
 
 def test_errors_are_expert_less_output():
@@ -71,7 +92,7 @@ def test_a_night_is_judged_by_the_errors_on_other_people():
 
 
 def test_conformal_intervals_are_as_wide_as_the_errors_and_no_wider_than_possible():
-    held = {"tst_minutes": [float(k) for k in range(1, 20)], "se_percent": [40.0] * 19}
+    held = {"tst_minutes": alone(float(k) for k in range(1, 20)), "se_percent": alone([40.0] * 19)}
     found = intervals(night(profile_with(errors=held, n_nights=19, coverage={"tst_minutes": 0.93})))
     tst = found["tst_minutes"]
     assert (tst.value, tst.low, tst.high) == (17.0, 0.0, 20.0)  # 18 min either way, within the night
@@ -82,20 +103,20 @@ def test_conformal_intervals_are_as_wide_as_the_errors_and_no_wider_than_possibl
 
 
 def test_a_statistic_without_errors_enough_has_no_interval_but_a_reason():
-    found = intervals(night(profile_with(errors={"tst_minutes": [1.0] * 5})))
+    found = intervals(night(profile_with(errors={"tst_minutes": alone([1.0] * 5)})))
     assert math.isnan(found["tst_minutes"].low)
     assert mentions(found["tst_minutes"].reason, 5, "scored", 9)
 
 
 def test_rem_latency_of_a_night_without_rem_has_no_interval():
-    profile = profile_with(errors={"rem_latency_minutes": [1.0] * 20})
+    profile = profile_with(errors={"rem_latency_minutes": alone([1.0] * 20)})
     found = intervals(decode(one_hot([0] * 5 + [1] * 20), profile))
     assert found["rem_latency_minutes"].reason == "there is no REM"
 
 
 def test_rem_latency_follows_the_shortest_first_rem_of_the_profile():
     labels = [1] * 10 + [2] + [1] * 10 + [2] * 4
-    held = {"rem_latency_minutes": [1.0] * 20, "rem_latency_bout_minutes": [2.0] * 20}
+    held = {"rem_latency_minutes": alone([1.0] * 20), "rem_latency_bout_minutes": alone([2.0] * 20)}
     for fitted, wanted in ((0.0, 5.0), (30.0, 5.0), (60.0, 10.5)):
         found = intervals(decode(one_hot(labels), profile_with(errors=held, min_first_rem_seconds=fitted)))
         plain, lasting = found["rem_latency_minutes"], found["rem_latency_bout_minutes"]
@@ -115,12 +136,12 @@ def test_a_profile_that_was_not_fitted_has_no_conformal_intervals():
 )
 def test_options_are_checked(options, words):
     with pytest.raises(sg.InputError) as error:
-        intervals(night(profile_with(errors={"tst_minutes": [1.0] * 9})), **options)
+        intervals(night(profile_with(errors={"tst_minutes": alone([1.0] * 9)})), **options)
     refusal(error, words)
 
 
 FULLY = {
-    "errors": {"tst_minutes": [1.0] * 20, "rem_latency_bout_minutes": [1.0] * 20},
+    "errors": {"tst_minutes": alone([1.0] * 20), "rem_latency_bout_minutes": alone([1.0] * 20)},
     "coverage": {"tst_minutes": 0.9, "rem_latency_bout_minutes": 0.9},
     "model_coverage": {"tst_minutes": 0.5, "rem_latency_bout_minutes": 0.5},
     "min_first_rem_seconds": 60.0,
@@ -216,7 +237,7 @@ def test_no_percentage_stands_without_a_measured_coverage():
 
 
 def test_a_recording_that_is_no_single_night_asks_for_lights():
-    profile = profile_with(errors={"sol_minutes": [1.0] * 20, "waso_minutes": [1.0] * 20})
+    profile = profile_with(errors={"sol_minutes": alone([1.0] * 20), "waso_minutes": alone([1.0] * 20)})
     long = decode(one_hot([0] * 1000 + [1, 2] * 400 + [0] * 840), profile)  # 22 h
     assert mentions(intervals(long)["sol_minutes"].reason, "22.0 h", "single")
     assert not intervals(long, lights_off=29_000.0, lights_on=55_000.0)["sol_minutes"].reason

@@ -165,7 +165,7 @@ def test_tvr_pairs_follow_the_rare_pairs_unless_given():
     assert Profile.from_dict(given_too.to_dict()).replace(rare=[]).tvr_pairs == (("W", "R"),)
 
 
-HELD = {"n_nights": 9, "errors": {"tst_minutes": [1.0] * 9}}
+HELD = {"n_nights": 9, "errors": {"tst_minutes": [[1.0]] * 9}}
 
 
 @pytest.mark.parametrize(

@@ -438,9 +438,11 @@ def test_no_value_of_any_key_escapes_as_another_error(key, value):
         (("errors", "tst_minutes"), 0.9, ("intervals.errors.tst_minutes is 0.9", LIST)),
         (
             ("errors", "tst_minutes"),
-            [1.0, "a"],
+            [[0.5], [1.0, "a"]],
             ("intervals.errors.tst_minutes", 1, "'a'"),
         ),
+        (("errors", "tst_minutes"), [1.0], ("intervals.errors.tst_minutes[0] is 1.0", LIST)),
+        (("errors", "tst_minutes"), [[]], ("intervals.errors.tst_minutes[0]", "empty")),
         (("errors",), [1.0], ("intervals.errors is (1.0,)", TABLE)),
         (("coverage",), 0.9, ("intervals.coverage is 0.9", TABLE)),
         (("coverage", "tst_minutes"), 90, ("intervals.coverage.tst_minutes is 90", UNIT)),

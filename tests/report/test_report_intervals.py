@@ -20,7 +20,9 @@ def profile(shortest_rem=0.0, **changes):
         "n_subjects": 10,
         "min_first_rem_seconds": shortest_rem,
         "level_of_coverage": 0.9,
-        "errors": {name: [float(i - 9) for i in range(19)] for name in [*STATISTICS, "minutes_R", "bouts_R"]},
+        "errors": {
+            name: [[float(i - 9)] for i in range(19)] for name in [*STATISTICS, "minutes_R", "bouts_R"]
+        },
         "coverage": dict.fromkeys(STATISTICS, 0.84) | {"minutes_R": 0.95},
     }
     base = sg.Profile.load("human-psg-3")

@@ -22,9 +22,9 @@ from stageguard.fitting.training import Training
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.evidence import best_stages
 from stageguard.measures.bands import expert_bands
-from stageguard.measures.intervals import DEFAULT_LEVEL, coverage, errors, intervals, reported
+from stageguard.measures.intervals import DEFAULT_LEVEL, by_person, coverage, errors, intervals, reported
 from stageguard.measures.statistics import FIRST_REM_SECONDS, sleep_statistics
-from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.fingerprint import Fingerprint, StagerFeatures
 from stageguard.profile.parts import words_of, write_rows
 from stageguard.profile.profile import Profile
@@ -193,28 +193,23 @@ def _intervals(fitted: Fitted) -> dict[str, Any]:
     shortest = 0 if rem is None else material.counts().minimum_epochs().get(rem, 0)
     # where experts keep to longer REM bouts, a shorter one is not lasting
     seconds = max(FIRST_REM_SECONDS, shortest * material.epoch_seconds)
-    aside = choice.candidate == ARGMAX
-    document = held_out_errors(choice.nested, aside=aside, min_first_rem_seconds=seconds)
+    document = held_out_errors(choice.nested.nights, fitted.decoded, min_first_rem_seconds=seconds)
     by_draws = _model_coverage(choice.nested.nights, fitted.decoded, seconds)
     return document | ({"model_coverage": by_draws} if by_draws else {})
 
 
-def held_out_errors(held_out: HeldOut, *, aside: bool, min_first_rem_seconds: float) -> dict[str, Any]:
-    """Return the key `intervals` of a profile: errors and coverage, by statistic, where the expert scored.
+def held_out_errors(
+    material: Material, decoded: Sequence[Decoding], *, min_first_rem_seconds: float
+) -> dict[str, Any]:
+    """Return the key `intervals` of a profile: errors of each person's nights, and coverage, by statistic.
 
-    With `aside`, these are the errors of argmax, for a profile that returns argmax.
+    Outputs are measured as those of new nights will be, with the epochs that the expert left out. On the
+    scored epochs alone errors are smaller, and intervals of TST covered .86 instead of .91 (Sleep-Accel).
     """
-    material = held_out.nights
-    experts = _experts(material)
-    # epochs that the expert left out cannot be wrong
-    outputs = [
-        replace(expert, labels=np.where(expert.labels == UNSCORED, UNSCORED, decoded).astype(np.int8))
-        for expert, decoded in zip(experts, held_out.argmax if aside else held_out.labels, strict=True)
-    ]
-    table = errors(experts, outputs, min_first_rem_seconds=min_first_rem_seconds)
+    table = errors(_experts(material), decoded, min_first_rem_seconds=min_first_rem_seconds)
     groups = [night.group for night in material.nights]
     rounded = {
-        name: sorted(round(value, _DECIMALS) + 0.0 for value in values if not math.isnan(value))
+        name: by_person([round(value, _DECIMALS) + 0.0 for value in values], groups)
         for name, values in table.items()
     }
     # by group: the errors of one person must not cover that person's nights
@@ -224,7 +219,10 @@ def held_out_errors(held_out: HeldOut, *, aside: bool, min_first_rem_seconds: fl
         "n_subjects": len(material.subjects),
         "min_first_rem_seconds": min_first_rem_seconds,
         "level_of_coverage": DEFAULT_LEVEL,
-        "errors": {name: values for name, values in rounded.items() if values},
+        # sorted, so that nobody can be followed from one statistic to the next
+        "errors": {
+            name: sorted(sorted(each) for each in people) for name, people in rounded.items() if people
+        },
         "coverage": {name: round(k / n, _DECIMALS) for name, (k, n) in judged.items() if n},
     }
 

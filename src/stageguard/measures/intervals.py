@@ -283,7 +283,8 @@ def errors(
 ) -> dict[str, list[float]]:
     """Return expert minus output, by statistic and night; NaN if either does not exist.
 
-    The outputs must not have been fitted on these experts: leave subjects out in turn.
+    Either night is measured as it is, whatever the other one leaves unscored, as the output of a new night
+    will be. The outputs must not have been fitted on these experts: leave subjects out in turn.
     """
     if len(experts) != len(outputs):
         raise InputError(
@@ -301,15 +302,40 @@ def errors(
     return {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
 
 
-def half_width(errors: Sequence[float], level: float) -> float:
-    """Return the half width of an interval that covers `level` of new nights; inf with too few errors.
+def by_person(errors: Sequence[float], groups: Sequence[str]) -> list[list[float]]:
+    """Return the errors of each person whose nights have the statistic."""
+    people: dict[str, list[float]] = {}
+    for error, group in zip(errors, groups, strict=True):
+        if not math.isnan(error):
+            people.setdefault(group, []).append(error)
+    return list(people.values())
 
-    It is the split-conformal quantile of n absolute errors: the ceil((n + 1) * level)-th smallest.
+
+def half_width(errors: Sequence[Sequence[float]], level: float) -> float:
+    """Return the half width of an interval that covers `level` of the nights of new people.
+
+    It is the conformal quantile of the absolute errors of n people, each of whom weighs 1 / (n + 1), shared
+    among that person's nights: with one night each, the ceil((n + 1) * level)-th smallest. Where people are
+    too few for that quantile but nights enough, it is the largest error; inf with too few nights.
+
+    Parameters
+    ----------
+    errors : list of lists of float
+        The errors of each person's nights.
     """
-    sizes = np.sort(np.abs([error for error in errors if not math.isnan(error)]))
-    # n + 1, for the new night: it takes any rank among the errors with the same chance
-    rank = math.ceil((len(sizes) + 1) * level - 1e-9)
-    return float(sizes[rank - 1]) if rank <= len(sizes) else math.inf
+    sizes = np.abs([error for nights in errors for error in nights])
+    if len(sizes) < fewest_nights(level):
+        return math.inf
+    # n + 1, for the new person: the nights of one are alike, so that they count as one
+    weights = np.array([1 / len(nights) for nights in errors for _ in nights]) / (len(errors) + 1)
+    order = np.argsort(sizes)
+    place = int(np.searchsorted(np.cumsum(weights[order]), level - 1e-9))
+    return float(sizes[order][min(place, len(sizes) - 1)])
+
+
+def fewest_nights(level: float) -> int:
+    """Return the number of scored nights below which no error is large enough."""
+    return math.ceil(level / (1 - level) - 1e-9)
 
 
 def coverage(errors: Sequence[float], groups: Sequence[str], level: float = DEFAULT_LEVEL) -> tuple[int, int]:
@@ -321,7 +347,8 @@ def coverage(errors: Sequence[float], groups: Sequence[str], level: float = DEFA
     values, owners = np.asarray(errors, dtype=float), np.asarray(groups)
     for group in dict.fromkeys(groups):
         # errors of the same person are alike, and would cover too well
-        width = half_width(values[owners != group].tolist(), level)
+        others = owners != group
+        width = half_width(by_person(values[others].tolist(), owners[others].tolist()), level)
         for value in values[owners == group]:
             if not math.isnan(value) and math.isfinite(width):
                 n_judged += 1
@@ -403,8 +430,8 @@ def _withheld_words(night: Decoding) -> Message:
     return Message(*parts, Argument("method", "model"), ".")
 
 
-def _errors_of(profile: Profile) -> Mapping[str, Sequence[float]]:
-    errors: Mapping[str, Sequence[float]] = profile.intervals.get("errors", {})
+def _errors_of(profile: Profile) -> Mapping[str, Sequence[Sequence[float]]]:
+    errors: Mapping[str, Sequence[Sequence[float]]] = profile.intervals.get("errors", {})
     return errors
 
 
@@ -435,8 +462,9 @@ def _conformal(
         if math.isnan(value):
             ends[name] = NAN, NAN, reasons[name]
         elif math.isinf(width):
-            n_wanted = math.ceil(level / (1 - level) - 1e-9)
-            ends[name] = NAN, NAN, f"{len(past_errors)} scored nights have it, expected {n_wanted} or more"
+            n_nights = sum(map(len, past_errors))
+            reason = f"{n_nights} scored nights have it, expected {fewest_nights(level)} or more"
+            ends[name] = NAN, NAN, reason
         else:
             ends[name] = value - width, value + width, ""
     return ends

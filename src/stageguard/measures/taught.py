@@ -73,7 +73,7 @@ def _errors(profile: Profile) -> Iterator[str]:
     for quantity in REPORTED:
         if quantity.key in errors:
             unit = f" {quantity.short_unit}" if quantity.short_unit else ""
-            mean = float(np.mean(np.abs(errors[quantity.key])))
+            mean = float(np.mean(np.abs(np.concatenate(errors[quantity.key]))))
             yield f"{quantity.abbreviation or quantity.title.lower().replace('rem', 'REM')} {mean:.1f}{unit}"
 
 

@@ -417,7 +417,7 @@ def read_intervals(value: object, where: str, scheme: StageScheme) -> Mapping[st
     """Return the errors on scored nights; entries that are used as numbers must be numbers."""
     intervals = read_tree(value, where, scheme)
     for name, errors in checks.mapping(intervals.get("errors", {}), f"{where}.errors").items():
-        checks.items(errors, f"{where}.errors.{name}", checks.number)
+        checks.items(errors, f"{where}.errors.{name}", _read_errors_of_person)
     for key in ("coverage", "model_coverage"):
         for name, share in checks.mapping(intervals.get(key, {}), f"{where}.{key}").items():
             probability(share, f"{where}.{key}.{name}")
@@ -425,6 +425,14 @@ def read_intervals(value: object, where: str, scheme: StageScheme) -> Mapping[st
         checks.number(intervals.get(key, 0), f"{where}.{key}", low=0.0, high=high)
     probability(intervals.get("level_of_coverage", 0.9), f"{where}.level_of_coverage")
     return intervals
+
+
+def _read_errors_of_person(value: object, where: str) -> tuple[float, ...]:
+    """Return the errors of one person's nights."""
+    errors = checks.items(value, where, checks.number)
+    if not errors:
+        raise InputError(f"{where} is empty, expected the errors of one person's nights.")
+    return errors
 
 
 def read_cautions(value: object, where: str, scheme: StageScheme) -> tuple[Caution, ...]:

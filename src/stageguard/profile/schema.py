@@ -349,8 +349,8 @@ _TABLE = (
     ),
     Key(
         "intervals",
-        "errors on scored nights by statistic, written by [fit](fit.md); [dropped](intervals.md) if "
-        "`replace` changes how nights are decoded",
+        "errors on scored nights by statistic, a list for each person, written by [fit](fit.md); "
+        "[dropped](intervals.md) if `replace` changes how nights are decoded",
         parts.read_intervals,
         {},
         decodes=False,
