@@ -79,7 +79,7 @@ def test_provenance_says_what_was_counted_and_no_longer_what_was_before():
 
 
 def test_ranges_and_errors_of_the_nights_before_go():
-    base = Profile.load("mouse-eeg-emg-3").replace(intervals={"errors": {"tst_minutes": [1.0]}})
+    base = Profile.load("mouse-eeg-emg-3").replace(intervals={"errors": {"tst_minutes": [[1.0]]}})
     assert base.bands and base.joint and base.intervals
     made = sg.recount(base, [night(3)])
     assert (dict(made.bands), made.joint, dict(made.intervals)) == ({}, None, {})
