@@ -198,6 +198,14 @@ def test_rem_that_never_comes_counts_as_coming_at_the_end():
     assert values.experts == (1.0, 1.0, 1.5)
 
 
+def test_a_stager_that_sees_no_sleep_does_not_escape():
+    _, experts = made_cohort(3)
+    card = sg.grade([sg.Hypnogram(np.zeros(120, np.int8), AASM5, 30.0)] * 3, experts)
+    values = card.nights[0].statistics
+    assert (values["waso_minutes"].stager, values["sol_minutes"].stager) == (0.0, 60.0)
+    assert card["waso_minutes"].n_people == 3
+
+
 @pytest.mark.parametrize(("scheme", "n_statistics"), [("aasm5", 21), ("wnr3", 15), ("ws2", 8)])
 def test_experts_of_finer_stages_are_merged(scheme, n_statistics):
     nights, experts = made_cohort()
@@ -292,6 +300,7 @@ def test_nights_that_taught_the_profile_are_no_proof():
     [
         ({"nights": []}, ["0 nights"]),
         ({"nights": "abc"}, ["nights"]),
+        ({"nights": ["abc"] * 6}, ["night 1"]),
         ({"experts": [[]] * 6}, ["night 1"]),
         ({"experts": [1] * 6}, ["night 1"]),
         ({"experts": [[None] * 4] * 6}, ["night 1"]),

@@ -194,7 +194,7 @@ def features_of_night(night: ScoredNight) -> StagerFeatures | None:
     """Return how a stager's night looks: its probabilities if it was decoded, else its labels."""
     if isinstance(night, Decoding):
         return features_of(night.night, night.epoch_seconds / night.profile.epoch_seconds)
-    return features_of_labels(night)
+    return features_of_labels(hypnogram_of(night))
 
 
 def features_of_labels(night: Hypnogram, rows: Floats | None = None) -> StagerFeatures | None:
@@ -211,7 +211,10 @@ def features_of_labels(night: Hypnogram, rows: Floats | None = None) -> StagerFe
 
 
 def graded_values(night: Hypnogram, options: StatisticsOptions = AASM) -> dict[str, float]:
-    """Return the statistics that are graded; sleep or REM that never comes counts as coming at the end."""
+    """Return the statistics that are graded; sleep or REM that never comes counts as coming at the end.
+
+    On a night without sleep, whatever else does not exist counts as 0.
+    """
     statistics = options.measure(night)
     values = {quantity.key: float(getattr(statistics, quantity.key)) for quantity in WITH_INTERVAL}
     for quantity in WITH_INTERVAL:
@@ -224,6 +227,8 @@ def graded_values(night: Hypnogram, options: StatisticsOptions = AASM) -> dict[s
         stages = night.scheme.names if quantity.key == "bouts" else asleep if len(asleep) > 1 else ()
         by_stage = getattr(statistics, quantity.key)
         values |= {f"{quantity.key}_{stage}": float(by_stage[stage]) for stage in stages}
+    if statistics.tst_minutes == 0:  # without sleep there is none to be disturbed, and that may be an error
+        values = {key: 0.0 if math.isnan(value) else value for key, value in values.items()}
     return values
 
 

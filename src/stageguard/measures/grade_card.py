@@ -342,12 +342,11 @@ def _check_nights(nights: Sequence[GradedNight], n_scorers: int) -> None:
     if not nights:
         raise InputError("got no night, expected one or more.")
     for what, found in (
-        ("stages", {night.scheme.names for night in nights}),
-        ("epochs of different length", {night.epoch_seconds for night in nights}),
+        ("stages", {" ".join(night.scheme.names) for night in nights}),
+        ("epoch lengths", {f"{night.epoch_seconds:g} s" for night in nights}),
     ):
         if len(found) > 1:
-            shown = " and ".join(sorted(map(str, found))[:2])
-            raise InputError(f"nights have other {what} than each other ({shown}), expected the same.")
+            raise InputError(f"nights have the {what} {' and '.join(sorted(found)[:2])}, expected the same.")
     few = [night.id for night in nights if sum(night.scored_by) < min(2, n_scorers)]
     if few:
         raise InputError(

@@ -169,6 +169,7 @@ def t_cdf(t: float, freedom: float, noncentrality: float = 0.0) -> float:
     return float(0.5 * np.dot(weights, normal))
 
 
+@lru_cache(maxsize=1024)
 def t_quantile(probability: float, freedom: float) -> float:
     """Return the value that a central t variable stays below with this probability."""
     if probability < 0.5:

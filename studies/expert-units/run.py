@@ -1,0 +1,145 @@
+"""Every stager of DOD-H in units of an expert's error: argmax, guarded, and as the guard reports it.
+
+    STAGEGUARD_DATA=/folder/with/the/data python studies/expert-units/run.py
+
+A network's label becomes what experts say where the *other* networks give it on the *other* nights; the clock
+is counted without DOD-H. The guard is the default for 25 unscored nights: `tune` on them, then decode.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+from panels import NETWORKS, panels
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "guard-on-real-data"))
+
+import cohorts  # noqa: E402
+from label_nights import people  # noqa: E402
+from simulate import STATISTICS  # noqa: E402
+
+import stageguard as sg  # noqa: E402
+from stageguard.measures.grade_card import estimated_key  # noqa: E402
+from stageguard.night.quantities import quantity_of  # noqa: E402
+from stageguard.night.stages import AASM5  # noqa: E402
+
+VOTES = "votes of 20 networks trained elsewhere"
+EXPERTS = HERE.parent / "expert-scorings" / "results.json"
+GOOD_KAPPA, GOAL = 0.75, 1.1
+WAYS = ("argmax", "guarded", "reported")
+
+
+@dataclass(frozen=True)
+class Graded:
+    """The cards of one stager by its own stages and guarded."""
+
+    argmax: sg.GradeCard
+    guarded: sg.GradeCard
+
+    def ratio(self, key: str, way: str) -> float:
+        """Return the error of a statistic over an expert's."""
+        card = self.argmax if way == "argmax" else self.guarded
+        name = key
+        if way == "reported":  # the estimate of it, if the guard reports one
+            name = next((each for each in card if each != key and estimated_key(each) == key), key)
+        return card[name].mean.value
+
+    def verdict(self, key: str) -> str | None:
+        """Return the verdict on the number that the guard reports."""
+        card = self.guarded
+        return card[next((each for each in card if each != key and estimated_key(each) == key), key)].verdict
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the stager's own stages agree with the experts."""
+        return self.argmax.kappa > GOOD_KAPPA
+
+
+def base_profile() -> sg.Profile:
+    """Return the shipped profile with a clock that has not seen DOD-H."""
+    shipped = sg.Profile.load("human-psg-5")
+    clock = shipped.to_dict()["clock"]
+    without = json.loads(EXPERTS.read_text())["clock"]["aasm5"]["curves_without"]["dod-h"]
+    curves = {name: without[name][: len(own)] for name, own in clock["curves"].items()}
+    return shipped.replace(clock=clock | {"curves": curves})
+
+
+def grade(name: str, base: sg.Profile) -> Graded:
+    """Grade one stager."""
+    nights = {night.name: night for night in panels("DOD-H")}
+    rows = list(cohorts.dod_h()) if name == VOTES else people(name, AASM5)
+    kind = None if name == VOTES else "typical"
+    densities = [sg.Hypnodensity(each.probabilities, AASM5, 30.0, from_labels=kind) for each in rows]
+    experts = [nights[each.name].experts for each in rows]
+    own = [sg.Hypnogram(density.argmax(), AASM5, 30.0) for density in densities]
+    tuned = sg.tune(densities, base, stager=name)
+    decoded = sg.decode(densities, tuned, stager=name)
+    ids = [each.name for each in rows]
+    return Graded(*(sg.grade(made, experts, ids=ids, stager=name) for made in (own, decoded)))
+
+
+def layout(found: dict[str, Graded]) -> str:
+    """Return the table: a row per statistic, a column per stager, argmax → guarded → reported."""
+    names = list(found)
+    lines = [
+        "| statistic | " + " | ".join(names) + " |",
+        "|---|" + "--:|" * len(names),
+        "| κ: argmax → guarded (an expert "
+        f"{next(iter(found.values())).argmax.expert_kappa:.3f}) | "
+        + " | ".join(f"{each.argmax.kappa:.3f} → {each.guarded.kappa:.3f}" for each in found.values())
+        + " |",
+    ]
+    for key in STATISTICS:
+        cells = []
+        for graded in found.values():
+            ratios = [graded.ratio(key, way) for way in WAYS]
+            mark = {"as an expert": " ✓", "worse": " ✗"}.get(graded.verdict(key) or "", "")
+            reported = f"{ratios[2]:.2f}{mark}"
+            is_open = graded.is_good and ratios[2] > GOAL
+            cells.append(f"{ratios[0]:.2f} → {ratios[1]:.2f} → {f'**{reported}**' if is_open else reported}")
+        lines.append(f"| {quantity_of(key).title} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    warnings.simplefilter("ignore", sg.StageGuardWarning)
+    base = base_profile()
+    found = {name: grade(name, base) for name in (*NETWORKS, VOTES)}
+    content = {
+        name: {
+            "kappa": {"argmax": each.argmax.kappa, "guarded": each.guarded.kappa},
+            "expert_kappa": each.argmax.expert_kappa,
+            "good": each.is_good,
+            "profile": each.guarded.facts.profile,
+            "ratios": {key: {way: round(each.ratio(key, way), 4) for way in WAYS} for key in STATISTICS},
+            "verdicts": {key: each.verdict(key) for key in STATISTICS},
+        }
+        for name, each in found.items()
+    }
+    text = json.dumps({"version": sg.__version__, "stagers": content}, indent=1, ensure_ascii=False)
+    (HERE / "results.json").write_text(text + "\n", encoding="utf-8")
+    good = [each for each in found.values() if each.is_good]
+    reached = [each.ratio(key, "reported") <= GOAL for each in good for key in STATISTICS]
+    words = (
+        "# Stagers of DOD-H in units of an expert's error\n\n"
+        "Written by `run.py`. Error of the stager over that of one expert, each against the consensus of the "
+        "other experts (R, by the means): the stager's own stages → guarded → as the guard reports it. 1 is "
+        "an exchangeable expert. ✓ as an expert, ✗ worse, by both readings on 25 people; bold: a good stager "
+        f"(κ above {GOOD_KAPPA}) beyond {GOAL}.\n\n"
+        f"{layout(found)}\n\n"
+        f"Goal: {GOAL} or less for every statistic of every good stager. Reached: {sum(reached)} of "
+        f"{len(reached)}.\n\n"
+        "The consensus flatters the networks: Guillot et al. 2020 trained them on that of the same scorers, "
+        "on other nights. The votes are of networks trained elsewhere.\n"
+    )
+    (HERE / "results.md").write_text(words, encoding="utf-8")
+    print(words)
+
+
+if __name__ == "__main__":
+    main()
