@@ -121,8 +121,11 @@ def labels_section(name: str, own: dict) -> list[str]:
 
 
 def shares_section(numbers: dict, own: dict, results: dict) -> list[str]:
-    """Return the shares of the stages over people, in every cohort whose scorings are at hand."""
-    if species_of(own) != "human":
+    """Return the shares of the stages over people, in every cohort whose scorings are at hand.
+
+    Not of two stages, where the repair of a stager's shares gained nothing (../share-repair).
+    """
+    if species_of(own) != "human" or len(numbers["stages"]) < 3:
         return []
     counted = results["shares"][numbers["scheme"]]
     named = ", ".join(f"{cohort} ({entry['n_people']})" for cohort, entry in counted.items())

@@ -105,6 +105,12 @@ def clock_of(task: Task) -> dict | None:
     return clock | {"curves": {name: without[name][: len(own)] for name, own in clock["curves"].items()}}
 
 
+def shares_without(task: Task) -> dict:
+    """Return the experts' shares of people, counted without the task's own cohort."""
+    counted = json.loads(EXPERTS.read_text())["shares"][task.scheme.name]
+    return {"cohorts": {name: own["mean_and_sd"] for name, own in counted.items() if name != task.cohort}}
+
+
 def stager_fi(task: Task, nights: Sequence[TaskNight]) -> float:
     """Return the median fragmentation of the stager's own choice, at the shipped profile's epoch length."""
     ratio = sg.Profile.load(task.base).epoch_seconds / task.epoch_seconds
@@ -118,9 +124,14 @@ def without_labels(task: Task, nights: Sequence[TaskNight]) -> dict[str, sg.Prof
     if target["rule"] != "target":  # mice
         target = {"rule": "target", "fi_target": shipped.strength.fi_target}
     band = {"rule": "band", "fi_target": shipped.strength.fi_target, "floor": 0.5, "cap": 2.0}
+    shares = None if shipped.shares is None else shares_without(task)
     densities = [night.probabilities for night in nights]
     tuned = sg.tune(
-        densities, shipped.replace(strength=target), stager=task.stager, epoch_seconds=task.epoch_seconds
+        densities,
+        shipped.replace(strength=target, shares=shares),
+        stager=task.stager,
+        groups=[night.subject for night in nights],
+        epoch_seconds=task.epoch_seconds,
     )
     return {
         "band": shipped.replace(strength=band, clock=None),

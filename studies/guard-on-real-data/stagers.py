@@ -88,23 +88,29 @@ def _by_sleepecg(night: BeatNight) -> np.ndarray:
 def _stage(nights: Sequence[FeatureNight], held: set[str]) -> Fold:
     training = [night for night in nights if night.subject not in held]
     outer = _fit(training)
-    test = {night.name: _predict(outer, night) for night in nights if night.subject in held}
+    test = {night.name: staged_by(outer, night) for night in nights if night.subject in held}
     train: dict[str, np.ndarray] = {}
     for inner in parts([night.subject for night in training], N_INNER):
         model = _fit([night for night in training if night.subject not in inner])
-        train |= {night.name: _predict(model, night) for night in training if night.subject in inner}
+        train |= {night.name: staged_by(model, night) for night in training if night.subject in inner}
     return Fold(test, train)
 
 
 def _fit(nights: Sequence[FeatureNight]):
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
     x = np.concatenate([night.features[night.labels >= 0] for night in nights])
     y = np.concatenate([night.labels[night.labels >= 0] for night in nights])
+    return fitted_boosting(x, y)
+
+
+def fitted_boosting(x: np.ndarray, y: np.ndarray):
+    """Fit the study's boosting to features and stages, one row per epoch."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
     return HistGradientBoostingClassifier(max_iter=60, random_state=SEED).fit(x, y)
 
 
-def _predict(model, night: FeatureNight) -> np.ndarray:
+def staged_by(model, night: FeatureNight) -> np.ndarray:
+    """Return probabilities of five stages; rows of NaN where the night has no signal."""
     has_signal = ~np.isnan(night.features).all(axis=1)
     rows = np.full((len(night.labels), 5), np.nan)
     found = np.zeros((int(has_signal.sum()), 5))

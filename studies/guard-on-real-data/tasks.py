@@ -256,6 +256,34 @@ def _night(
     return TaskNight(name, subject, rows, labels)
 
 
+def feature_task(
+    stager: str,
+    cohort: str,
+    nights: Sequence[FeatureNight],
+    rows: Mapping[str, np.ndarray],  # five stages, by night
+    n_stages: int,
+    base: str,
+) -> tuple[Task, list[TaskNight]]:
+    """Return a task of a stager that was trained elsewhere on features, and its nights."""
+    scheme, by_name = _scheme(n_stages), {night.name: night for night in nights}
+    made = [
+        _night(key, by_name[key].subject, own, by_name[key].labels, AASM5, scheme)
+        for key, own in rows.items()
+    ]
+    task = Task(
+        name=f"{TITLES[cohort]}, {stager}, {n_stages} stages",
+        cohort=cohort,
+        kind="per-epoch",
+        scheme=scheme,
+        epoch_seconds=30.0,
+        trained="natural",
+        base=base,
+        paper=PAPER[n_stages],
+        folds=lambda: [TaskFold([], made)],
+    )
+    return task, made
+
+
 def _staged(name: str, nights: Sequence[FeatureNight], scheme: StageScheme) -> list[TaskFold]:
     by_name = {night.name: night for night in nights}
     folds = []

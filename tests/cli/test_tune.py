@@ -153,9 +153,10 @@ def test_shares_are_repaired_over_people_and_the_decoding_is_verified(too_much_n
     tuned = sg.Profile.load("t.toml")
     given = [sg.read_density(f"nights/n{i}.csv") for i in range(10)]
     assert tuned == sg.tune(given, "human-psg-5", name="t", groups=[i // 2 for i in range(10)])
-    assert tuned.is_repaired and tuned.shares.repair.n_people == 5
+    assert tuned.share_repair is not None and tuned.shares.repair.n_people == 5
     moved = tuned.shares.repair.describe(tuned.scheme.names)
     assert moved in " ".join(ran.out.split())
+    assert moved in " ".join(run("profiles", "show", "t.toml").out.split())
     assert run("decode", "nights", "-p", "t.toml", "-o", "out").code == 0
     assert (
         tuned.shares.repair.describe(tuned.scheme.names) in (too_much_n3 / "out" / "methods.md").read_text()
@@ -168,9 +169,9 @@ def test_shares_are_repaired_over_people_and_the_decoding_is_verified(too_much_n
 
 def test_a_named_cohort_and_a_missing_subject(too_much_n3, run):
     run("tune", "nights", "--base", "human-psg-5", "-o", "t.toml", "--cohort", "insomnia")
-    assert not sg.Profile.load("t.toml").is_repaired
+    assert sg.Profile.load("t.toml").share_repair is None
     run("decode", "nights", "-p", "human-psg-5", "--strength", "tune", "-o", "out", "--cohort", "insomnia")
-    assert not sg.Profile.load("out/tuned-profile.toml").is_repaired
+    assert sg.Profile.load("out/tuned-profile.toml").share_repair is None
     (too_much_n3 / "whose.tsv").write_text("id\tsubject\nn0\tp0\n")
     line = error_line(
         run("tune", "nights", "--base", "human-psg-5", "-o", "u.toml", "--subjects", "whose.tsv")

@@ -11,6 +11,7 @@ from nights import decode
 from small import profile_of
 from stageguard.base.errors import InputError
 from stageguard.profile.expert_shares import ExpertShares
+from stageguard.report.methods import settings
 
 EXPERTS = {
     "here": {"A": [0.30, 0.05], "B": [0.50, 0.05], "C": [0.20, 0.05]},
@@ -26,12 +27,12 @@ def base(**changes):
     return sg.Profile.from_dict(document | {"shares": {"cohorts": renamed}} | changes)
 
 
-def night(shares, seed, highest=0.98):
+def night(shares, seed, lowest=0.52, highest=0.98):
     """A night whose argmax has these shares, in bouts of twelve epochs; some epochs are nearly undecided."""
     rng = np.random.default_rng(seed)
     labels = np.repeat(rng.permutation(np.repeat([0, 1, 2], np.rint(np.array(shares) * 50).astype(int))), 12)
     second = (labels + rng.integers(1, 3, size=len(labels))) % 3
-    tops = rng.uniform(0.52, highest, size=len(labels))
+    tops = rng.uniform(lowest, highest, size=len(labels))
     rows = np.full((len(labels), 3), 0.01)
     rows[np.arange(len(labels)), labels] = tops
     rows[np.arange(len(labels)), second] = 0.99 - tops
@@ -86,7 +87,7 @@ def test_shares_outside_are_brought_to_the_edge_by_small_biases():
         low, high = ranges[stage]
         edge = low if repair.before[stage] < low else high
         assert abs(repair.after[stage] - edge) < abs(repair.before[stage] - edge)
-    assert tuned.is_repaired and tuned.provenance["shares"] == "repaired"
+    assert tuned.share_repair is not None and tuned.provenance["shares"] == "repaired"
 
 
 def test_a_share_just_outside_lands_at_the_edge():
@@ -96,16 +97,22 @@ def test_a_share_just_outside_lands_at_the_edge():
     assert repair.after[2] == pytest.approx(repair.high[2], abs=0.01)
 
 
+def test_no_bias_is_larger_than_a_nat_wherever_that_leads():
+    tuned = sg.tune(nights((0.0, 0.02, 0.98), lowest=0.7), base())
+    assert max(map(abs, tuned.calibration.biases)) == 1.0
+    assert tuned.share_repair.after[2] > tuned.share_repair.high[2]
+
+
 def test_shares_that_experts_score_are_left_alone():
     tuned = sg.tune(nights((0.32, 0.48, 0.2)), base())
     assert tuned.provenance["shares"] == "in range"
     assert tuned.calibration.biases is None and tuned.shares.repair is None
-    assert not tuned.is_repaired
+    assert tuned.share_repair is None
 
 
 def test_an_unsure_stager_is_left_alone():
     tuned = sg.tune(nights(OFF, highest=0.8), base())
-    assert tuned.provenance["shares"] == "unsure" and not tuned.is_repaired
+    assert tuned.provenance["shares"] == "unsure" and tuned.share_repair is None
 
 
 def test_short_recordings_are_left_alone():
@@ -133,16 +140,16 @@ def test_a_named_cohort_switches_the_repair_off_when_tuned_and_when_decoded():
     caution = {"cohort": "narcolepsy", "aliases": [], "action": "warn", "reason": "It has its own."}
     given, cautious = nights(OFF), base().replace(not_for=[caution])
     named = sg.tune(given, cautious, cohort="narcolepsy")
-    assert named.provenance["shares"] == "named cohort" and not named.is_repaired
+    assert named.provenance["shares"] == "named cohort" and named.share_repair is None
     tuned = sg.tune(given, cautious, cohort="students")
-    assert tuned.is_repaired
+    assert tuned.share_repair is not None
     assert tuned.for_cohort("students") is tuned
     assert tuned.for_cohort("narcolepsy").calibration.biases is None
     result = decode(given[0], tuned, cohort="narcolepsy")
     assert any("narcolepsy" in words and "repair" in words for words in result.assumed)
     own = cautious.replace(cohort="ours")
-    assert not sg.tune(given, own, cohort="others").is_repaired
-    assert sg.tune(given, own, cohort="Ours").is_repaired
+    assert sg.tune(given, own, cohort="others").share_repair is None
+    assert sg.tune(given, own, cohort="Ours").share_repair is not None
 
 
 def test_people_are_counted_and_not_nights():
@@ -202,3 +209,4 @@ def test_the_document_is_read_back_and_the_words_say_by_how_much(tmp_path):
     assert moved in tuned.provenance["decision"]
     assert moved in decode(given[0], tuned).methods_text()
     assert moved not in decode(given[0], tuned.replace(calibration=None)).methods_text()
+    assert any(moved in value for _, value in settings(tuned))

@@ -116,7 +116,7 @@ def check_base(base: Profile) -> StrengthRule:
             f"profile {base.name!r} has no fragmentation to aim at (strength.fi_target): it cannot be tuned. "
             "Take one whose strength is a rule, such as human-psg-5."
         )
-    if base.prior_exponent or (base.calibration.biases and not base.is_repaired):
+    if base.prior_exponent or (base.calibration.biases and base.share_repair is None):
         raise InputError(
             f"profile {base.name!r} holds stage shares or biases that scored nights gave, and needs no "
             "tuning. Take the profile it was fitted from."
@@ -243,11 +243,10 @@ _NOT_REPAIRED: dict[Outcome, str] = {
 
 def _about_shares(tuned: Profile) -> tuple[str, ...]:
     """Say what was done about the stage shares; nothing, if the profile has no range of them."""
-    if not tuned.is_repaired:
+    repair, names = tuned.share_repair, tuned.scheme.names
+    if repair is None:
         outcome = tuned.provenance["shares"]
         return (_NOT_REPAIRED[outcome],) if outcome in _NOT_REPAIRED else ()
-    assert tuned.shares is not None and tuned.shares.repair is not None
-    repair, names = tuned.shares.repair, tuned.scheme.names
     biases = zip(names, tuned.calibration.biases or (), strict=True)
     nats = ", ".join(f"{stage} {bias:+.2f}" for stage, bias in biases if bias)
     return (

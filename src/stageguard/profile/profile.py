@@ -17,7 +17,7 @@ from stageguard.base.schema import Document, read_toml
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.period import Period, period_of
 from stageguard.night.stages import StageScheme
-from stageguard.profile.expert_shares import ExpertShares
+from stageguard.profile.expert_shares import ExpertShares, ShareRepair
 from stageguard.profile.fingerprint import Fingerprint, mark_of
 from stageguard.profile.parts import (
     Band,
@@ -358,7 +358,7 @@ class Profile(Document, ShownInNotebooks):
         caution = None if cohort is None else profile.caution_for(cohort)
         if caution is None:
             return profile
-        if profile.is_repaired:
+        if profile.share_repair is not None:
             repaired = profile
             profile = self._once("without repair", lambda: replace(repaired, calibration=temperature))
         if caution.clock or profile.clock is None:
@@ -367,9 +367,9 @@ class Profile(Document, ShownInNotebooks):
         return profile._once("without clock", lambda: replace(timed, clock=None))
 
     @property
-    def is_repaired(self) -> bool:
-        """Whether its stage biases repair the shares of a stager's stages, as `tune` found them."""
-        return bool(self.calibration.biases) and self.shares is not None and self.shares.repair is not None
+    def share_repair(self) -> ShareRepair | None:
+        """The repair of the stager's stage shares that its biases are for, as `tune` found it."""
+        return None if self.shares is None or not self.calibration.biases else self.shares.repair
 
     def for_other_stager(self) -> Profile:
         """Return the profile to use for a stager it does not belong to.

@@ -478,8 +478,7 @@ def weight_sentences(profile: Profile) -> Iterator[str]:
         yield f"Log-probabilities were divided by a temperature of {calibration.temperature:.3g}."
     if calibration.biases:
         yield f"Stage biases were added to them: {_stage_values(names, calibration.biases, '+.3g')} nats."
-    if profile.is_repaired and profile.shares is not None and profile.shares.repair is not None:
-        repair = profile.shares.repair
+    if (repair := profile.share_repair) is not None:
         yield (
             f"They had brought the stager's stage shares over {count(repair.n_people, 'sleeper')} towards "
             f"the range of expert scorings: {repair.describe(names)}."
@@ -635,6 +634,9 @@ def settings(profile: Profile) -> Iterator[tuple[str, str]]:
     if temperature != 1.0 or biases is not None:
         shown = "" if biases is None else f", biases {', '.join(f'{bias:g}' for bias in biases)} nats"
         yield "Calibration", f"temperature {temperature:g}{shown}"
+    if (repair := profile.share_repair) is not None:
+        people = count(repair.n_people, "sleeper")
+        yield "Repaired stage shares", f"{repair.describe(profile.scheme.names)}, over {people}"
 
 
 def provenance_rows(provenance: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
