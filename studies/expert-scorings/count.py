@@ -35,10 +35,10 @@ The rules, all of them:
   those that exist on this night, each on the scale where nights are nearly normal: the log of rates and bout
   lengths, the arcsine of the root of shares (`stageguard.night.quantities` has the offsets for rates that can
   be 0). Stage changes per hour have a band but no part in it: they are FI in other units, and fragmentation
-  would count twice. Centre is the mean of the cohorts' means; the square of the scale is the mean variance
-  within cohorts plus the variance between their means, both of samples. The threshold is the 90th percentile
-  over expert nights, each scored by centres and scales of the other cohorts; scorers of a night share its
-  weight.
+  would count twice. Of two-stage nights, flips and bouts of wake have no part either. Centre is the mean of
+  the cohorts' means; the square of the scale is the mean variance within cohorts plus the variance between
+  their means, both of samples. The threshold is the 90th percentile over expert nights, each scored by
+  centres and scales of the other cohorts; scorers of a night share its weight.
 """
 
 from __future__ import annotations
@@ -69,7 +69,13 @@ RARE_FACTOR = 2.0
 CLOCK_SOURCES = ("dod-h", "dod-o", "sleep-edf")
 JOINT_SOURCES = CLOCK_SOURCES  # of people; of mice the laboratories
 JOINT_PERCENT = 90.0
-NOT_JOINT = ("transitions_per_hour",)  # the fragmentation index once more
+# The fragmentation index once more; with two stages also what tells flicker and experts apart poorly, see
+# two_stage_score.md.
+NOT_JOINT = {
+    "aasm5": ("transitions_per_hour",),
+    "wnr3": ("transitions_per_hour",),
+    "ws2": ("transitions_per_hour", "flips_per_hour", "one_epoch_bouts_percent_W", "mean_bout_minutes_W"),
+}
 CLOCK_STEP_MINUTES, CLOCK_HORIZON_MINUTES = 5.0, 480.0
 CLOCK_SMOOTHING_MINUTES = 10.0
 CLOCK_NATS = (-4.0, 2.0)
@@ -344,7 +350,7 @@ def expert_bands(nights: Sequence[dict]) -> dict[str, list[float]]:
 def joint_numbers(scorings: Sequence[Scoring], scheme: str, sources: Sequence[str], bands: dict) -> dict:
     """Centre and scale of the indicators with a band, the threshold, and how often it flags experts."""
     sources, mouse = list(sources), sources[0].startswith("mouse")
-    keys = [key for key in bands if key not in NOT_JOINT]
+    keys = [key for key in bands if key not in NOT_JOINT[scheme]]
     others = [] if mouse else [name for name in COHORTS if name not in (*sources, "mouse")]
     nights = {name: joint_nights(select(scorings, name), scheme, keys) for name in (*sources, *others)}
     scales = joint_scales([nights[name][0] for name in sources])

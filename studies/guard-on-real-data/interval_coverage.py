@@ -34,7 +34,7 @@ from stageguard.night.hypnogram import UNSCORED
 FOLDER = Path(__file__).parent
 RESULTS, PAGE = FOLDER / "interval_coverage.json", FOLDER / "interval_coverage.md"
 N_PEOPLE = (10, 15, 20, 25)
-N_DRAWS = 4
+N_DRAWS = 8
 LEAST_JUDGED = 4  # people
 OLD = 60  # years: half of the people of Sleep-EDF are older
 LEVEL = 0.9

@@ -402,16 +402,17 @@ def test_fitted_profile_has_the_counted_joint_score_of_its_bands(name: str, resu
     assert counted["sources"] == (
         ["mouse/lab 1", "mouse/lab 2", "mouse/lab 3"] if mouse else ["dod-h", "dod-o", "sleep-edf"]
     )
-    assert set(profile.joint.indicators) == set(profile.bands) - {"transitions_per_hour"}  # FI once more
+    left_out = {"transitions_per_hour"}  # FI once more
+    if profile.scheme.n_stages == 2:  # what tells flicker from experts poorly
+        left_out |= {"flips_per_hour", "one_epoch_bouts_percent_W", "mean_bout_minutes_W"}
+    assert set(profile.joint.indicators) == set(profile.bands) - left_out
     assert math.isclose(profile.joint.threshold, counted["threshold"], rel_tol=1e-3)
     for key, (centre, scale) in counted["indicators"].items():
         assert math.isclose(profile.joint.indicators[key].centre, centre, rel_tol=1e-3)
         assert math.isclose(profile.joint.indicators[key].scale, scale, rel_tol=1e-3)
 
 
-@pytest.mark.parametrize(
-    "name", ["human-psg-5", "human-psg-3", "human-cardiorespiratory-3", "human-bioradar-3"]
-)
+@pytest.mark.parametrize("name", [name for name in FITTED if name != "mouse-eeg-emg-3"])
 def test_experts_of_a_cohort_that_was_not_counted_pass(name: str, results: dict) -> None:
     joint = results["profiles"][name]["joint"]
     assert max(joint["flagged_if_left_out_percent"].values()) <= 12.0
